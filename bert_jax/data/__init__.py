@@ -1,0 +1,1 @@
+"""Text → tokens → batches. The only package that may import TensorFlow, and only lazily."""

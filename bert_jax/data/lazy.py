@@ -1,0 +1,25 @@
+"""TensorFlow and TFDS imported on first use: quietly, and without taking the accelerator from JAX."""
+
+import functools
+import os
+
+
+@functools.cache
+def tensorflow():
+    """The `tensorflow` module, its log silenced and its accelerators hidden."""
+    os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
+    os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
+    import tensorflow as tf
+
+    for kind in ('GPU', 'TPU'):
+        tf.config.set_visible_devices([], kind)
+    return tf
+
+
+@functools.cache
+def tensorflow_datasets():
+    """The `tensorflow_datasets` module."""
+    tensorflow()
+    import tensorflow_datasets as tfds
+
+    return tfds

@@ -1,0 +1,1 @@
+"""What an encoder is pretrained on: one file an objective."""

@@ -1,0 +1,1 @@
+"""Tie data, objectives, models and evaluation together for the one training loop."""

@@ -1,0 +1,24 @@
+"""Every test sees 8 fake CPU devices and shares one compilation cache."""
+
+import os
+import pathlib
+import tempfile
+
+os.environ.setdefault('JAX_PLATFORMS', 'cpu')
+os.environ.setdefault('XLA_FLAGS', '--xla_force_host_platform_device_count=8')
+os.environ.setdefault(
+    'JAX_COMPILATION_CACHE_DIR', os.path.join(tempfile.gettempdir(), 'bert_jax_test_cache')
+)
+os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.5')
+os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
+
+import pytest  # noqa: E402
+
+
+@pytest.fixture(scope='session')
+def real_data() -> pathlib.Path:
+    """The folder of real texts named by BERT_JAX_TEST_DATA; skips without it."""
+    folder = os.environ.get('BERT_JAX_TEST_DATA')
+    if not folder:
+        pytest.skip('BERT_JAX_TEST_DATA names no folder of real data')
+    return pathlib.Path(folder)
