@@ -1,0 +1,134 @@
+"""Optimizers by name, as optax transformations: clip, moments, decay by name, trust ratio, rate."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bert_jax import errors
+
+Tree = Any  # a pytree of arrays
+
+# A parameter below a path component of this name is a stack over its leading axis (nn.scan).
+STACK = 'layers'
+
+
+def build(config: Any, schedule: Callable) -> optax.GradientTransformation:
+    """The optimizer `config.name`, ready for `optax.apply_updates`.
+
+    - 'bert_adam': Adam without bias correction (google-research/bert, optimization.py);
+      published with beta1 .9, beta2 .999, eps 1e-6, weight_decay .01, clip_norm 1.
+    - 'adamw': Loshchilov & Hutter 2019, with bias correction; as torch.optim.AdamW.
+    - 'lamb': You et al. 2020, algorithm 2, the scaling function φ being the identity.
+
+    In all of them eps is added outside the square root and the decay is part of the direction
+    that the rate multiplies. Parameters whose '/'-joined path matches (`re.search`) one of
+    `decay_exclude` are not decayed. Gradients are first scaled to a global norm of at most
+    `clip_norm` (0: never). Moments are kept in the parameters' dtype.
+
+    `config` has the attributes name, beta1, beta2, eps, weight_decay, clip_norm, decay_exclude.
+    Raises UserError for an unknown name; `init` and `update` raise it for a pattern of
+    `decay_exclude` that matches no parameter, so that a typo cannot decay the LayerNorms unseen.
+    """
+    if config.name not in _DIRECTIONS:
+        raise errors.unknown('optimizer', config.name, _DIRECTIONS)
+    direction, *after_decay = _DIRECTIONS[config.name](config.beta1, config.beta2, config.eps)
+    patterns = tuple(config.decay_exclude)
+    return optax.chain(
+        clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
+        direction,
+        optax.add_decayed_weights(config.weight_decay, lambda tree: decay_mask(tree, patterns)),
+        *after_decay,
+        optax.scale_by_learning_rate(schedule),
+    )
+
+
+def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:
+    """True for every parameter to decay: no pattern of `exclude` is found in its path.
+
+    Raises UserError naming a pattern found in no path at all.
+    """
+    paths = jax.tree_util.tree_map_with_path(lambda path, _: _join(path), params)
+    for pattern in exclude:
+        if not any(re.search(pattern, path) for path in jax.tree.leaves(paths)):
+            raise errors.UserError(
+                f'decay_exclude: the pattern {pattern!r} matches no parameter; their names look'
+                f' like {", ".join(jax.tree.leaves(paths)[:4])}'
+            )
+    return jax.tree.map(lambda path: not any(re.search(p, path) for p in exclude), paths)
+
+
+def clip_by_global_norm(limit: float) -> optax.GradientTransformation:
+    """Scales all gradients by limit / max(norm, limit), as tf.clip_by_global_norm.
+
+    The norm is `optax.tree.norm(grads)`: XLA merges it with the same call made for the metrics
+    in the same jitted step.
+    """
+
+    def update(grads, state, params=None):
+        scale = limit / jnp.maximum(optax.tree.norm(grads), limit)
+        return jax.tree.map(lambda grad: grad * scale, grads), state
+
+    return optax.GradientTransformation(optax.init_empty_state, update)
+
+
+class Moments(NamedTuple):
+    """Running means of the gradient and of its square, each shaped like the parameters."""
+
+    first: Tree
+    second: Tree
+
+
+def scale_by_uncorrected_adam(
+    beta1: float, beta2: float, eps: float
+) -> optax.GradientTransformation:
+    """first / (√second + eps), the moments starting at 0 without correction for it."""
+
+    def init(params):
+        return Moments(jax.tree.map(jnp.zeros_like, params), jax.tree.map(jnp.zeros_like, params))
+
+    def update(grads, state, params=None):
+        first = optax.tree.update_moment(grads, state.first, beta1, 1)
+        second = optax.tree.update_moment(grads, state.second, beta2, 2)
+        updates = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), first, second)
+        return updates, Moments(first, second)
+
+    return optax.GradientTransformation(init, update)
+
+
+def scale_by_trust_ratio() -> optax.GradientTransformation:
+    """Scales the update of each weight array to the norm of that array (LAMB, line 11).
+
+    Where one of the two norms is 0 the update is left alone. The arrays of stacked layers are
+    treated one layer at a time, so that scanning over layers does not change the update.
+    """
+
+    def scale(path, update, param):
+        axes = tuple(range(1 if _is_stack(path) else 0, param.ndim))
+        param_norm, update_norm = (
+            jnp.sqrt(jnp.sum(jnp.square(array), axes, keepdims=True)) for array in (param, update)
+        )
+        usable = (param_norm > 0) & (update_norm > 0)
+        return update * jnp.where(usable, param_norm / jnp.where(usable, update_norm, 1), 1)
+
+    return optax.stateless(
+        lambda updates, params: jax.tree_util.tree_map_with_path(scale, updates, params)
+    )
+
+
+def _is_stack(path) -> bool:
+    return STACK in _join(path).split('/')
+
+
+def _join(path) -> str:
+    return jax.tree_util.keystr(path, simple=True, separator='/')
+
+
+_DIRECTIONS = {
+    'bert_adam': lambda *constants: [scale_by_uncorrected_adam(*constants)],
+    'adamw': lambda *constants: [optax.scale_by_adam(*constants)],
+    'lamb': lambda *constants: [optax.scale_by_adam(*constants), scale_by_trust_ratio()],
+}

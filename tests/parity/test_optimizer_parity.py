@@ -1,0 +1,154 @@
+"""Whole optimizer updates over several steps against torch and NumPy."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+import torch
+from ml_collections import ConfigDict
+
+from bert_jax.training import optimizers, schedules
+
+STEPS, WARMUP, PEAK = 8, 3, 0.05
+BETA1, BETA2, EPS, DECAY, CLIP = 0.9, 0.999, 1e-6, 0.01, 1.0
+SHAPES = {
+    'embeddings/tokens': (11, 6),
+    'dense/kernel': (6, 4),
+    'dense/bias': (4,),
+    'layer_norm/scale': (4,),
+    'layer_norm/bias': (4,),
+}
+DECAYED = {'embeddings/tokens', 'dense/kernel'}
+
+
+def draw(seed, scale=1.0):
+    rng = np.random.default_rng(seed)
+    return {name: np.float32(scale * rng.normal(size=shape)) for name, shape in SHAPES.items()}
+
+
+# Some gradients are above the clip, some below.
+GRADIENTS = [draw(seed, scale) for seed, scale in enumerate([1, 0.01, 3, 0.05, 10, 1e-3, 1, 0.1])]
+
+
+def nest(flat):
+    tree = {}
+    for name, array in flat.items():
+        module, leaf = name.split('/')
+        tree.setdefault(module, {})[leaf] = jnp.asarray(array)
+    return tree
+
+
+def run_ours(name, clip_norm=CLIP, eps=EPS):
+    """Parameters after STEPS updates, by flat name."""
+    schedule = schedules.build(
+        ConfigDict(
+            dict(
+                name='bert_linear',
+                learning_rate=PEAK,
+                warmup_steps=WARMUP,
+                end_learning_rate=0.0,
+            )
+        ),
+        STEPS,
+    )
+    optimizer = optimizers.build(
+        ConfigDict(
+            dict(
+                name=name,
+                beta1=BETA1,
+                beta2=BETA2,
+                eps=eps,
+                weight_decay=DECAY,
+                clip_norm=clip_norm,
+                decay_exclude=('layer_norm', 'bias'),
+            )
+        ),
+        schedule,
+    )
+
+    @jax.jit
+    def step(params, state, grads):
+        updates, state = optimizer.update(grads, state, params)
+        return optax.apply_updates(params, updates), state
+
+    params = nest(draw(100))
+    state = optimizer.init(params)
+    for grads in GRADIENTS:
+        params, state = step(params, state, nest(grads))
+    return {name: np.asarray(params[name.split('/')[0]][name.split('/')[1]]) for name in SHAPES}
+
+
+def rate(step):
+    """google-research/bert, optimization.py: warmup, else polynomial decay from step 0."""
+    return PEAK * step / WARMUP if step < WARMUP else PEAK * (1 - step / STEPS)
+
+
+def clip(grads):
+    norm = np.sqrt(sum(np.sum(np.float64(grad) ** 2) for grad in grads.values()))
+    return {name: grad * np.float32(CLIP / max(norm, CLIP)) for name, grad in grads.items()}
+
+
+def test_bert_adam_equals_the_original_formulas_in_torch():
+    params = {name: torch.tensor(array) for name, array in draw(100).items()}
+    first = {name: torch.zeros_like(param) for name, param in params.items()}
+    second = {name: torch.zeros_like(param) for name, param in params.items()}
+    for step, grads in enumerate(GRADIENTS):
+        for name, grad in clip(grads).items():
+            grad = torch.tensor(grad)
+            first[name] = BETA1 * first[name] + (1 - BETA1) * grad
+            second[name] = BETA2 * second[name] + (1 - BETA2) * grad * grad
+            update = first[name] / (torch.sqrt(second[name]) + EPS)
+            if name in DECAYED:
+                update = update + DECAY * params[name]
+            params[name] = params[name] - rate(step) * update
+    _assert_equal(run_ours('bert_adam'), {name: p.numpy() for name, p in params.items()})
+
+
+def test_adamw_equals_torch():
+    params = {name: torch.nn.Parameter(torch.tensor(a)) for name, a in draw(100).items()}
+    optimizer = torch.optim.AdamW(
+        [
+            {'params': [params[name] for name in DECAYED], 'weight_decay': DECAY},
+            {'params': [params[name] for name in set(SHAPES) - DECAYED], 'weight_decay': 0.0},
+        ],
+        betas=(BETA1, BETA2),
+        eps=1e-8,
+    )
+    for step, grads in enumerate(GRADIENTS):
+        for name, param in params.items():
+            param.grad = torch.tensor(grads[name])
+        for group in optimizer.param_groups:
+            group['lr'] = rate(step)
+        optimizer.step()
+    ours = run_ours('adamw', clip_norm=0.0, eps=1e-8)
+    _assert_equal(ours, {name: p.detach().numpy() for name, p in params.items()})
+
+
+def test_lamb_equals_the_published_algorithm_in_numpy():
+    """You et al. 2020 (arXiv 1904.00962), algorithm 2, one weight array at a time."""
+    params = {name: np.float64(array) for name, array in draw(100).items()}
+    first = {name: 0.0 for name in params}
+    second = {name: 0.0 for name in params}
+    for step, grads in enumerate(GRADIENTS):
+        for name, grad in clip(grads).items():
+            first[name] = BETA1 * first[name] + (1 - BETA1) * grad
+            second[name] = BETA2 * second[name] + (1 - BETA2) * np.float64(grad) ** 2
+            direction = first[name] / (1 - BETA1 ** (step + 1))
+            direction = direction / (np.sqrt(second[name] / (1 - BETA2 ** (step + 1))) + EPS)
+            if name in DECAYED:
+                direction = direction + DECAY * params[name]
+            ratio = np.linalg.norm(params[name]) / np.linalg.norm(direction)
+            params[name] = params[name] - rate(step) * ratio * direction
+    _assert_equal(run_ours('lamb'), params)
+
+
+@pytest.mark.parametrize(('a', 'b'), [('bert_adam', 'adamw'), ('adamw', 'lamb')])
+def test_the_optimizers_differ(a, b):
+    ours, theirs = run_ours(a), run_ours(b)
+    assert not np.allclose(ours['dense/kernel'], theirs['dense/kernel'], atol=1e-3)
+
+
+def _assert_equal(ours, theirs):
+    for name in SHAPES:
+        np.testing.assert_allclose(ours[name], theirs[name], atol=1e-6, rtol=1e-6, err_msg=name)

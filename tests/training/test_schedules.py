@@ -1,0 +1,80 @@
+"""Learning-rate schedules at every step, against the formulas written out."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+from ml_collections import ConfigDict
+
+from bert_jax import errors
+from bert_jax.training import schedules
+
+TOTAL, WARMUP, PEAK = 50, 10, 1e-4
+
+
+def rates(name, warmup=WARMUP, end=0.0, steps=TOTAL + 5):
+    config = ConfigDict(
+        dict(name=name, learning_rate=PEAK, warmup_steps=warmup, end_learning_rate=end)
+    )
+    schedule = jax.jit(schedules.build(config, TOTAL))
+    return np.array([schedule(step) for step in range(steps)])
+
+
+def written_out(decay, end=0.0):
+    """Warmup, then `decay(step)`, then the end."""
+    return [
+        PEAK * step / WARMUP if step < WARMUP else end + (PEAK - end) * decay(min(step, TOTAL))
+        for step in range(TOTAL + 5)
+    ]
+
+
+@pytest.mark.parametrize('end', [0.0, 2e-5])
+@pytest.mark.parametrize(
+    ('name', 'decay'),
+    [
+        ('bert_linear', lambda step: 1 - step / TOTAL),
+        ('linear', lambda step: (TOTAL - step) / (TOTAL - WARMUP)),
+        ('cosine', lambda step: (1 + math.cos(math.pi * (step - WARMUP) / (TOTAL - WARMUP))) / 2),
+        ('constant', lambda step: 1.0),
+    ],
+)
+def test_equals_the_formula_at_every_step(name, decay, end):
+    np.testing.assert_allclose(rates(name, end=end), written_out(decay, end), rtol=1e-6, atol=1e-11)
+
+
+def test_the_published_rate_drops_where_the_warmup_ends():
+    published, linear = rates('bert_linear'), rates('linear')
+    assert published[WARMUP] == pytest.approx(PEAK * (1 - WARMUP / TOTAL))
+    assert published[WARMUP] < published[WARMUP - 1]
+    assert linear[WARMUP] == pytest.approx(PEAK)
+
+
+@pytest.mark.parametrize('name', ['bert_linear', 'linear', 'cosine', 'constant'])
+def test_without_warmup_the_first_rate_is_the_peak(name):
+    assert rates(name, warmup=0)[0] == pytest.approx(PEAK)
+
+
+def test_a_million_steps_keep_their_precision():
+    config = ConfigDict(
+        dict(name='bert_linear', learning_rate=PEAK, warmup_steps=10_000, end_learning_rate=0.0)
+    )
+    schedule = schedules.build(config, 1_000_000)
+    assert float(schedule(999_999)) == pytest.approx(PEAK * 1e-6, rel=0.05)
+    assert float(schedule(500_000)) == pytest.approx(PEAK / 2, rel=1e-6)
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (dict(name='liner'), 'bert_linear, constant, cosine, linear'),
+        (dict(warmup_steps=TOTAL), 'warmup_steps is 50'),
+        (dict(warmup_steps=-1), 'warmup_steps is -1'),
+        (dict(learning_rate=0.0), 'learning_rate 0.0'),
+        (dict(end_learning_rate=1.0), 'end_learning_rate 1.0'),
+    ],
+)
+def test_mistakes_are_named(change, message):
+    config = dict(name='linear', learning_rate=PEAK, warmup_steps=WARMUP, end_learning_rate=0.0)
+    with pytest.raises(errors.UserError, match=message):
+        schedules.build(ConfigDict(config | change), TOTAL)
