@@ -1,2 +1,5 @@
-"""Encoders and heads in Flax Linen. Dimension letters: B batch, T length, P predictions, D hidden size,
-H heads, K head size, F intermediate size, V vocabulary (padded), L layers."""
+"""Encoders and heads in Flax Linen; they know nothing of data, objectives or training.
+
+Dimension letters: B batch, T length (S when a second one is needed), P predictions per sequence,
+D hidden size, H heads, K head size, F intermediate size, V vocabulary (padded), L layers.
+"""

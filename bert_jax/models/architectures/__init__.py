@@ -1,0 +1,25 @@
+"""The architectures by name. A new one is one file here and one line in BUILDERS."""
+
+import inspect
+
+from bert_jax import errors
+from bert_jax.models.architecture import Architecture
+from bert_jax.models.architectures import bert
+
+BUILDERS = {
+    **bert.BUILDERS,
+}
+
+
+def build(name: str, **sizes) -> Architecture:
+    """The named architecture with some of its sizes changed: build('bert_base', vocab_size=8000).
+
+    Raises UserError for an unknown name, an unknown size, or sizes that do not fit together.
+    """
+    if name not in BUILDERS:
+        raise errors.unknown('architecture', name, BUILDERS)
+    known = inspect.signature(BUILDERS[name]).parameters
+    for size in sizes:
+        if size not in known:
+            raise errors.unknown(f'size of architecture {name}', size, known)
+    return BUILDERS[name](**sizes)

@@ -1,0 +1,109 @@
+"""Matrix products and biases: low-precision inputs, fp32 sums, forward and backward."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax.models.architecture import Architecture, Compute
+
+
+def _einsum(spec, a, b, dtype):
+    # First the operand that holds the first letter only one of them has in the result: the result
+    # then needs no transposition, and XLA's CPU compiler (jax 0.10.2) accepts the bf16 products
+    # of attention; in the other order some compile and fail when run.
+    inputs, out = spec.split('->')
+    spec_a, spec_b = inputs.split(',')
+    first = next((letter for letter in out if (letter in spec_a) != (letter in spec_b)), spec_a[0])
+    if first not in spec_a:
+        spec, a, b = f'{spec_b},{spec_a}->{out}', b, a
+    return jnp.einsum(
+        spec, a.astype(dtype), b.astype(dtype), preferred_element_type=jnp.float32
+    )
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 3))
+def product(spec: str, a: jax.Array, b: jax.Array, dtype) -> jax.Array:
+    """einsum of two arrays cast to `dtype`, summed and returned in fp32.
+
+    Every letter of an operand must occur in the other one or in the result. The gradient products
+    too take `dtype` inputs and give fp32, which automatic differentiation of a mixed product
+    would not do, and on which bf16 depends for its speed on CPUs.
+    """
+    return _einsum(spec, a, b, dtype)
+
+
+def _product_forward(spec, a, b, dtype):
+    return _einsum(spec, a, b, dtype), (a, b)
+
+
+def _product_backward(spec, dtype, operands, grad):
+    a, b = operands
+    inputs, out = spec.split('->')
+    spec_a, spec_b = inputs.split(',')
+    grad_a = _einsum(f'{out},{spec_b}->{spec_a}', grad, b, dtype)
+    grad_b = _einsum(f'{out},{spec_a}->{spec_b}', grad, a, dtype)
+    return grad_a.astype(a.dtype), grad_b.astype(b.dtype)
+
+
+product.defvjp(_product_forward, _product_backward)
+
+
+@jax.custom_vjp
+def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
+    """x [..., features] + bias [features], any number of feature dimensions.
+
+    The gradient of the bias is a product of ones and the gradient of x: XLA's column sums are
+    many times slower on CPUs.
+    """
+    return x + bias
+
+
+def _add_bias_backward(bias, grad):
+    rows = grad.reshape(-1, *bias.shape)
+    ones = jnp.ones(len(rows), grad.dtype)
+    grad_bias = jnp.tensordot(ones, rows, axes=1, preferred_element_type=jnp.float32)
+    return grad, grad_bias.astype(bias.dtype)
+
+
+add_bias.defvjp(lambda x, bias: (x + bias, bias), _add_bias_backward)
+
+
+class Dense(nn.Module):
+    """A learnt product with bias, written as an einsum: Dense('BTD,DHK->BTHK', (D, H, K), names).
+
+    names are the logical axes of the kernel, for sharding. Returns the compute dtype.
+    """
+
+    spec: str
+    shape: tuple[int, ...]
+    names: tuple[str, ...]
+    architecture: Architecture
+    compute: Compute
+
+    @nn.compact
+    def __call__(self, x):
+        inputs, out = self.spec.split('->')
+        kernel_letters = inputs.split(',')[1]
+        features = [kernel_letters.index(letter) for letter in out if letter in kernel_letters]
+        kernel = self.param(
+            'kernel',
+            nn.with_logical_partitioning(weight_init(self.architecture), self.names),
+            self.shape,
+        )
+        bias = self.param(
+            'bias',
+            nn.with_logical_partitioning(
+                nn.initializers.zeros, tuple(self.names[i] for i in features)
+            ),
+            tuple(self.shape[i] for i in features),
+        )
+        dtype = self.compute.activation_dtype
+        return add_bias(product(self.spec, x, kernel, dtype), bias).astype(dtype)
+
+
+def weight_init(architecture: Architecture):
+    """Normal of deviation initializer_range cut at two deviations and, as in the original code
+    (tf.truncated_normal_initializer in modeling.py), not rescaled after the cut."""
+    return nn.initializers.truncated_normal(architecture.initializer_range)
