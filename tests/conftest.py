@@ -12,7 +12,7 @@ os.environ.setdefault(
 os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.5')
 os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
 
-import pytest  # noqa: E402
+import pytest
 
 
 @pytest.fixture(scope='session')

@@ -1,1 +1,9 @@
-"""Tie data, objectives, models and evaluation together for the one training loop."""
+"""Tie data, objectives, models and evaluation together for the one training loop; one line each in
+this table.
+"""
+
+from bert_jax.tasks.pretraining import Pretraining
+
+TASKS = {
+    'pretraining': Pretraining,
+}

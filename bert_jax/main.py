@@ -1,0 +1,77 @@
+"""The command line: python -m bert_jax.main --config=configs/base.py [--config.KEY=VALUE …]"""
+
+import os
+import sys
+
+from absl import flags
+from ml_collections import config_flags
+
+from bert_jax.errors import UserError, exit_cleanly, unknown
+
+CACHE = os.path.join(os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache')), 'bert_jax')
+
+flags.DEFINE_bool(
+    'distributed', False, 'One of several processes: calls jax.distributed.initialize().'
+)
+_CONFIG = config_flags.DEFINE_config_file('config', help_string='The config, e.g. configs/base.py.')
+
+
+def parse(argv: list[str]):
+    """The config of a command line. Raises UserError for an unknown key, a wrong type or a missing
+    file.
+    """
+    try:
+        rest = flags.FLAGS(argv)
+    except (AttributeError, KeyError) as error:
+        raise UserError(
+            f'no such config key: {_one_line(error)}; configs/base.py lists all'
+        ) from error
+    except (flags.Error, TypeError, ValueError) as error:
+        raise UserError(_one_line(error)) from error
+    if rest[1:]:
+        raise UserError(f'{rest[1]!r} is no flag; write --config.KEY=VALUE')
+    config = _CONFIG.value
+    if config is None:
+        raise UserError('no config given: python -m bert_jax.main --config=configs/tiny.py')
+    try:
+        config.lock()  # a file that could not be loaded complains at its first use
+    except OSError as error:
+        raise UserError(f'config file: {_one_line(error)}') from error
+    return config
+
+
+def run(config):
+    """Trains the task of a config and reports on it; returns the results."""
+    import jax
+
+    jax.config.update(
+        'jax_compilation_cache_dir', os.environ.get('JAX_COMPILATION_CACHE_DIR', CACHE)
+    )
+    if flags.FLAGS.distributed:
+        jax.distributed.initialize()
+    from bert_jax.tasks import TASKS
+    from bert_jax.training import loop
+
+    if config.task not in TASKS:
+        raise unknown('task', config.task, TASKS)
+    task = TASKS[config.task](config)
+    params, results = loop.train(task, config)
+    if jax.process_index() == 0:
+        task.report(params, results)
+        print(f'results in {config.workdir}: results.json, loss.png, README.md')
+    return results
+
+
+def _one_line(error: Exception) -> str:
+    """An exception's message without its line breaks."""
+    message = error.args[0] if error.args and isinstance(error.args[0], str) else str(error)
+    return ' '.join(message.replace('\\n', ' ').replace("\\'", "'").split())
+
+
+@exit_cleanly
+def main(argv: list[str]):
+    run(parse(argv))
+
+
+if __name__ == '__main__':
+    main(sys.argv)

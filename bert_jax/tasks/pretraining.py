@@ -1,0 +1,290 @@
+"""Pretraining as a task: corrupt, encode, and sum the terms of every objective."""
+
+import dataclasses
+import os
+import pathlib
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import terms as terms_lib
+from bert_jax.data.corpus import Corpus
+from bert_jax.data.segments import SentencePairs, SingleSegments
+from bert_jax.errors import UserError, unknown
+from bert_jax.evaluation import baselines, cloze, model_card
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.flops import training_flops_per_token
+from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives.encoded import Encoded
+from bert_jax.objectives.masking import Masked, Masking, mask_tokens
+from bert_jax.prepare import prepare
+from bert_jax.training import feed
+from bert_jax.training.loop import Stage
+
+HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
+
+
+class PretrainingModel(nn.Module):
+    """An encoder and one head an objective."""
+
+    architecture: Architecture
+    compute: Compute
+    objectives: tuple[str, ...]
+
+    def setup(self):
+        self.encoder = Encoder(self.architecture, self.compute)
+        for name in self.objectives:
+            setattr(self, name, OBJECTIVES[name](self.architecture, self.compute))
+
+    def encode(self, batch, masked: Masked, dropout_seeds_B) -> Encoded:
+        output = self.encoder(
+            masked.input_ids, batch['attention_mask'], batch['token_type_ids'], dropout_seeds_B
+        )
+        return Encoded(
+            batch, masked, output.hidden_BTD, output.pooled_BD, self.encoder.embedding_table()
+        )
+
+    def __call__(self, batch, masked: Masked, dropout_seeds_B=None) -> terms_lib.Terms:
+        """The terms of all objectives."""
+        encoded = self.encode(batch, masked, dropout_seeds_B)
+        terms = {}
+        for name in self.objectives:
+            terms |= getattr(self, name)(encoded)
+        return terms
+
+    def predictions(self, batch, masked: Masked) -> jax.Array:
+        """float32 [B, P, V] logits of the masked language model at the masked positions."""
+        return self.mlm.logits(self.encode(batch, masked, None))
+
+
+class Pretraining:
+    """The task of the training loop (see training/loop.py for what it asks of one)."""
+
+    def __init__(self, config):
+        self.config = config
+        self.num_predictions = _num_predictions(config.stages)
+        names = _objectives(config.objectives)
+        self.weights = {f'{name}_loss': config.objectives[name] for name in names}
+        self.corpus = open_corpus(config.data)
+        tokenizer = self.corpus.tokenizer
+        sizes = config.model.to_dict() | {'vocab_size': tokenizer.vocab_size}
+        self.architecture = architectures.build(sizes.pop('architecture'), **sizes)
+        self.compute = Compute(**config.compute.to_dict())
+        self.model = PretrainingModel(self.architecture, self.compute, names)
+        self.masking = Masking(
+            **config.masking.to_dict(),
+            mask_id=tokenizer.mask_id,
+            special_ids=tokenizer.special_ids,
+            unigram_counts=self.corpus.split('train').unigram_counts,
+        )
+        self.stages = tuple(self._stage(*stage) for stage in _stages(config.stages))
+        self.metadata = {
+            'task': 'pretraining',
+            'tokenizer': tokenizer.to_json(),
+            'tokenizer_fingerprint': tokenizer.fingerprint,
+            'corpus_fingerprint': self.corpus.fingerprint,
+        }
+        self._held_out_step = jax.jit(
+            lambda params, batch: self.terms(
+                params, batch, jax.random.key(HELD_OUT_SEED), train=False
+            )
+        )
+
+    def _stage(self, steps, sequence_length, batch_size, accumulation, max_predictions) -> Stage:
+        if sequence_length > self.architecture.max_position_embeddings:
+            raise UserError(
+                f'stages.sequence_length {sequence_length} is longer than '
+                f'model.max_position_embeddings {self.architecture.max_position_embeddings}'
+            )
+        tokens = batch_size * sequence_length
+        flops = training_flops_per_token(self.architecture, sequence_length, max_predictions)
+        return Stage(
+            source=self._source('train', sequence_length, batch_size, self.config.seed),
+            steps=steps,
+            accumulation=accumulation,
+            tokens_per_step=tokens,
+            flops_per_step=tokens * flops,
+        )
+
+    def _source(self, split: str, sequence_length: int, batch_size: int, seed: int):
+        data = self.config.data
+        settings = (self.corpus.split(split), self.corpus.tokenizer, sequence_length, batch_size)
+        if data.segments == 'pairs':
+            source = SentencePairs(
+                *settings,
+                seed,
+                short_sequence_probability=data.short_sequence_probability,
+                faithful_negatives=data.faithful_negatives,
+            )
+        elif data.segments == 'single':
+            source = SingleSegments(*settings, seed)
+        else:
+            raise unknown('data.segments', data.segments, ('pairs', 'single'))
+        self._check_needs(source)
+        return source
+
+    def _check_needs(self, source):
+        given = source.batch(0, np.arange(1))
+        for name in self.model.objectives:
+            for key in OBJECTIVES[name].needs:
+                if key not in given:
+                    raise UserError(
+                        f'objective {name!r} needs {key!r} in its batches, which '
+                        f'data.segments={self.config.data.segments!r} does not give'
+                    )
+
+    def check(self, metadata: dict):
+        """Raises UserError if a checkpoint was made with another tokenizer or corpus."""
+        for part in ('tokenizer', 'corpus'):
+            key = f'{part}_fingerprint'
+            if metadata[key] != self.metadata[key]:
+                raise UserError(
+                    f'{self.config.data.corpus} has another {part} ({self.metadata[key][:12]}) than the '
+                    f'checkpoints in {self.config.workdir} ({metadata[key][:12]}); '
+                    'restore that corpus or choose another --config.workdir'
+                )
+
+    def init(self, key):
+        """Parameters with their logical axis names, float32."""
+        batch = self.stages[0].source.batch(0, np.arange(1))
+        ids = batch['input_ids'][:, :1]
+        one = {name: leaf[:, :1] if leaf.ndim > 1 else leaf for name, leaf in batch.items()}
+        slots = jnp.zeros((1, 1), jnp.int32)
+        return self.model.init(key, one, Masked(ids, slots, slots, slots))['params']
+
+    def terms(self, params, batch, key, train: bool) -> terms_lib.Terms:
+        """The terms of one batch; masks and dropout depend on `key` and each example's index alone.
+        """
+        example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
+        keys = jax.vmap(jax.random.split)(example_keys)
+        masked = mask_tokens(
+            self.masking,
+            keys[:, 0],
+            batch['input_ids'],
+            batch['attention_mask'],
+            self.num_predictions[batch['input_ids'].shape[1]],
+        )
+        seeds_B = jax.vmap(jax.random.bits)(keys[:, 1]) if train else None
+        return self.model.apply({'params': params}, batch, masked, seeds_B)
+
+    def evaluate(self, params, stage: Stage) -> dict[str, float]:
+        """Held-out loss, accuracy and perplexity beside what a model that sees no context reaches.
+        """
+        source = self.held_out_source(stage)
+        num_batches = min(self.config.evaluation.examples, source.num_examples) // source.batch_size
+        total = {}
+        for batch in feed.batches(source, 0, max(1, num_batches), self.config.data.reading_threads):
+            total = terms_lib.add(total, jax.device_get(self._held_out_step(params, batch)))
+        means = {name: float(terms_lib.mean(term)) for name, term in total.items()}
+        return baselines.beside(means, self.corpus.split('held_out').unigram_counts)
+
+    def held_out_source(self, stage: Stage):
+        """Held-out examples of the shape of a stage's."""
+        sequence_length = stage.tokens_per_step // stage.source.batch_size
+        return self._source('held_out', sequence_length, stage.source.batch_size, HELD_OUT_SEED)
+
+    def cloze(self, params, number: int):
+        """`number` held-out examples with every chosen token behind [MASK].
+
+        Returns NumPy (Masked, batch, probabilities float32 [number, P, V]).
+        """
+        stage = self.stages[-1]
+        source = self.held_out_source(stage)
+        batch = source.batch(0, np.arange(min(number, stage.source.batch_size)))
+        masking = dataclasses.replace(self.masking, mask=1.0, random=0.0)
+        keys_B = jax.random.split(jax.random.key(HELD_OUT_SEED), len(batch['input_ids']))
+        num_predictions = self.num_predictions[batch['input_ids'].shape[1]]
+        masked = mask_tokens(
+            masking, keys_B, batch['input_ids'], batch['attention_mask'], num_predictions
+        )
+        logits_BPV = self.model.apply(
+            {'params': params}, batch, masked, method=PretrainingModel.predictions
+        )
+        return jax.device_get((masked, batch, jax.nn.softmax(logits_BPV)))
+
+    def report(self, params, results: dict):
+        """cloze.md and the model card, beside what the loop left in the workdir."""
+        workdir = pathlib.Path(self.config.workdir)
+        examples = ''
+        if 'mlm' in self.model.objectives and self.config.evaluation.cloze_examples:
+            examples = cloze.as_markdown(
+                cloze.examples(self, params, self.config.evaluation.cloze_examples)
+            )
+            (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
+            print(examples)
+        card = model_card.write(self.config, self.corpus, results, examples)
+        (workdir / 'README.md').write_text(card, encoding='utf-8')
+
+    def references(self) -> dict[str, float]:
+        """Lines for the picture: the loss of guessing by frequency."""
+        entropy = baselines.entropy(self.corpus.split('held_out').unigram_counts)
+        return {'unigram entropy of the held-out text': entropy}
+
+
+def open_corpus(data) -> Corpus:
+    """The corpus the config names; prepared first, by one process, if it is not there."""
+    made_from = {
+        'sources': tuple(data.sources),
+        'tokenizer': data.tokenizer,
+        'lowercase': data.lowercase,
+        'held_out_fraction': data.held_out_fraction,
+    }
+    if not os.path.exists(data.corpus):
+        if jax.process_index() == 0:
+            prepare(**made_from, output=data.corpus, workers=data.prepare_workers)
+        _wait_for_all('corpus prepared')
+    corpus = Corpus.open(pathlib.Path(data.corpus))
+    corpus.check_made_from(**made_from)
+    return corpus
+
+
+def _wait_for_all(what: str):
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices(what)
+
+
+def _objectives(weights) -> tuple[str, ...]:
+    """The names with a weight, in the order of the table."""
+    for name, weight in weights.items():
+        if name not in OBJECTIVES:
+            raise unknown('objective', name, OBJECTIVES)
+        if weight < 0:
+            raise UserError(f'objectives.{name} is {weight}; a weight must not be negative')
+    names = tuple(name for name in OBJECTIVES if weights.get(name, 0) > 0)
+    if not names:
+        raise UserError('objectives: none has a weight above 0')
+    return names
+
+
+def _stages(stages) -> list[tuple]:
+    """(steps, sequence_length, batch_size, accumulation, max_predictions) of each stage."""
+    keys = ('steps', 'sequence_length', 'batch_size', 'accumulation', 'max_predictions')
+    lengths = {key: len(stages[key]) for key in keys}
+    if len(set(lengths.values())) > 1:
+        raise UserError(f'stages: every key needs one entry a stage, but they have {lengths}')
+    for key in keys:
+        if any(not isinstance(value, int) or value < 1 for value in stages[key]):
+            raise UserError(f'stages.{key} is {stages[key]}; all must be whole numbers above 0')
+    return list(zip(*(stages[key] for key in keys), strict=True))
+
+
+def _num_predictions(stages) -> dict[int, int]:
+    """Masked positions by sequence length, the one thing of a stage that a batch's shape must tell.
+    """
+    by_length = {}
+    for _, sequence_length, _, _, max_predictions in _stages(stages):
+        if by_length.setdefault(sequence_length, max_predictions) != max_predictions:
+            raise UserError(
+                f'stages.max_predictions: two stages of length {sequence_length} must agree on it'
+            )
+        if max_predictions > sequence_length:
+            raise UserError(
+                f'stages.max_predictions {max_predictions} exceeds the length {sequence_length}'
+            )
+    return by_length

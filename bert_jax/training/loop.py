@@ -1,0 +1,261 @@
+"""The one training loop: any task, from step 0 or from the last good checkpoint to the last step of
+its last stage.
+"""
+
+import signal
+import time
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+
+from bert_jax import terms as terms_lib
+from bert_jax.errors import UserError
+from bert_jax.training import feed, hardware, logging, optimizers, schedules, sharding, workdir
+from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.state import abstract_state, initial_state
+from bert_jax.training.step import make_train_step
+
+RESTART = 75  # exit status after a signal: saved, run the same command again (EX_TEMPFAIL)
+
+
+class Stage(NamedTuple):
+    """So many steps on one source of batches."""
+
+    source: Any  # .batch_size, .batch(step, rows)
+    steps: int
+    accumulation: int
+    tokens_per_step: int
+    flops_per_step: float  # of the model, forward and backward
+
+
+class Interrupted(SystemExit):
+    """A signal asked the run to stop; everything is saved. Exits with status RESTART."""
+
+    def __init__(self):
+        super().__init__(RESTART)
+
+
+def train(task, config) -> tuple[Any, dict]:
+    """Trains `task` as the config says and returns (parameters, results).
+
+    `task` has `stages`, `weights` (term name → weight), `metadata` (stored in every checkpoint),
+    `init(key)`, `terms(params, batch, key, train)`, `evaluate(params, stage)` → metrics,
+    `check(metadata)` (raises UserError if a checkpoint does not belong to it), `references()` →
+    name → nats. Raises UserError for a config that cannot be run, Interrupted after SIGTERM or
+    SIGINT, with everything saved.
+    """
+    mesh = sharding.make_mesh(config.mesh)
+    for stage in task.stages:
+        sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
+    with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
+        run = Run(task, config)
+        try:
+            run.all_stages()
+            return run.state.params, run.finish()
+        finally:
+            run.close()
+
+
+class Run:
+    """One process' part of a run: the state, and where it is written."""
+
+    def __init__(self, task, config):
+        self.task, self.config = task, config
+        self.total_steps = sum(stage.steps for stage in task.stages)
+        self.schedule = schedules.build(config.schedule, self.total_steps)
+        self.optimizer = optimizers.build(config.optimizer, self.schedule)
+        self.workdir = workdir.claim(config.workdir, config.to_dict())
+        self.checkpoints = Checkpoints(self.workdir / 'checkpoints', config.checkpoint.keep)
+        self.state, self.step, self.seconds = self._restore_or_init()
+        self.log = logging.Log(self.workdir, self.step, self.total_steps, jax.process_index() == 0)
+        self.peak_flops = hardware.peak_flops(config.compute.dtype)
+        self.window = Window()
+        self.pending = None  # metrics of the last step, perhaps still being computed
+        self.stop_signal = None
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, self._on_signal)
+
+    def _restore_or_init(self):
+        mesh = jax.sharding.get_mesh()
+        abstract = abstract_state(self.task, self.optimizer, mesh, self.config.sharding_rules)
+        if self.checkpoints.steps():
+            self.task.check(self.checkpoints.metadata())
+        restored = self.checkpoints.restore(abstract)
+        if restored is None:
+            return initial_state(self.task, self.optimizer, abstract, self.config.seed), 0, 0.0
+        return restored.state, restored.step, restored.metadata['train_seconds']
+
+    def all_stages(self):
+        """Runs what is left of every stage."""
+        first = 0
+        for stage in self.task.stages:
+            if self.step < first + stage.steps:
+                self._run_stage(stage, first)
+            first += stage.steps
+
+    def _run_stage(self, stage: Stage, first: int):
+        """`first` is the step of the run at which the stage begins: the batch number is counted
+        from there.
+        """
+        step_function = jax.jit(
+            make_train_step(self.task, self.optimizer, stage.accumulation, self.config.seed),
+            donate_argnums=0,
+        )
+        threads = self.config.data.reading_threads
+        self.window.restart()
+        for batch in feed.batches(stage.source, self.step - first, stage.steps, threads):
+            self.state, metrics = step_function(self.state, batch)
+            self._read_pending(stage)
+            self.pending = metrics
+            self.step += 1
+            self._after_step(stage, is_last=self.step == first + stage.steps)
+
+    def _after_step(self, stage: Stage, is_last: bool):
+        due = _is_due(self.step)
+        save = is_last or due(self.config.checkpoint.every_steps) or self.stop_signal
+        evaluate = is_last or due(self.config.evaluation.every_steps)
+        if save or evaluate or due(self.config.logging.every_steps):
+            self._read_pending(stage)
+            self._log_window(stage)
+        if evaluate:
+            self._evaluate(stage)
+        if save:
+            self._save()
+        if save or evaluate:
+            self.window.restart()
+        if self.stop_signal:
+            self._stop()
+
+    def _read_pending(self, stage: Stage):
+        """Waits for the step before the one in flight: the host is never more than one step ahead.
+        """
+        if self.pending is None:
+            return
+        metrics, self.pending = jax.device_get(self.pending), None
+        if metrics['skipped_in_row']:
+            self._report_skipped(metrics)
+        else:
+            self.window.add(metrics)
+        rate = self.window.tokens_per_second(stage)
+        shown = {
+            'loss': f'{metrics["loss"]:.3f}',
+            'tokens/s': f'{rate:,.0f}',
+            'MFU': f'{self._utilisation(stage, rate):.0%}',
+        }
+        self.log.advance(1, shown)
+
+    def _report_skipped(self, metrics):
+        in_row, skipped = metrics['skipped_in_row'], metrics['skipped']
+        self.log.say(
+            f'step {self.step}: loss {metrics["loss"]} or its gradient is not finite; '
+            f'step skipped ({skipped} so far, {in_row} in a row)'
+        )
+        if in_row >= self.config.max_skipped_in_row:
+            raise UserError(
+                f'{in_row} steps in a row, up to step {self.step}, had a loss or gradient that is not '
+                f'finite; lower schedule.learning_rate; the last good state is in {self.workdir}'
+            )
+
+    def _log_window(self, stage: Stage):
+        if not self.window.steps:
+            return
+        rate = self.window.tokens_per_second(stage)
+        values = _means(self.window.terms, self.task.weights) | {
+            'gradient_norm': float(self.window.gradient_norm),
+            'learning_rate': float(self.schedule(self.step - 1)),
+            'skipped': int(self.window.skipped),
+            'tokens_per_second': rate,
+            'mfu': self._utilisation(stage, rate),
+        }
+        self.log.record('train', self.step, values)
+        self.seconds += self.window.seconds()
+        self.window.restart()
+
+    def _utilisation(self, stage: Stage, tokens_per_second: float) -> float:
+        """Model FLOPs a second as a share of the measured peak."""
+        return stage.flops_per_step * tokens_per_second / stage.tokens_per_step / self.peak_flops
+
+    def _evaluate(self, stage: Stage) -> dict[str, float]:
+        metrics = self.task.evaluate(self.state.params, stage)
+        self.log.record('held_out', self.step, metrics)
+        shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
+        self.log.say(f'step {self.step} held-out: {shown}')
+        if self.log.enabled:
+            logging.plot(self.log.records, self.workdir / 'loss.png', self.task.references())
+        return metrics
+
+    def _save(self):
+        metadata = {
+            **self.task.metadata,
+            'config': self.config.to_dict(),
+            'train_seconds': self.seconds,
+        }
+        self.checkpoints.save(self.step, self.state, metadata)
+
+    def _on_signal(self, number, _frame):
+        self.stop_signal = signal.Signals(number).name
+        signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
+
+    def _stop(self):
+        self.checkpoints.wait()
+        self.log.say(
+            f'{self.stop_signal}: saved and stopped at step {self.step}; '
+            'the same command goes on from here'
+        )
+        raise Interrupted
+
+    def finish(self) -> dict:
+        """The final held-out metrics and what the run cost, also in results.json."""
+        self.checkpoints.wait()
+        metrics = self._evaluate(self.task.stages[-1])
+        tokens = sum(stage.steps * stage.tokens_per_step for stage in self.task.stages)
+        results = {
+            'steps': self.step,
+            'tokens': tokens,
+            'parameters': sum(leaf.size for leaf in jax.tree.leaves(self.state.params)),
+            'held_out': metrics,
+            'train_seconds': round(self.seconds, 1),
+            'tokens_per_second': round(tokens / max(self.seconds, 1e-9)),
+            'skipped_steps': int(self.state.skipped),
+            'peak_memory_bytes': hardware.peak_memory_bytes(),
+            'devices': f'{jax.device_count()} × {jax.devices()[0].device_kind}',
+        }
+        if self.log.enabled:
+            workdir.write_json(self.workdir / 'results.json', results)
+        return results
+
+    def close(self):
+        self.log.close()
+        self.checkpoints.close()
+
+
+class Window:
+    """Sums over the steps since the last record."""
+
+    def __init__(self):
+        self.restart()
+
+    def restart(self):
+        self.start = time.perf_counter()
+        self.steps, self.terms, self.gradient_norm, self.skipped = 0, {}, 0.0, 0
+
+    def add(self, metrics):
+        self.steps += 1
+        self.terms = terms_lib.add(self.terms, metrics['terms'])
+        self.gradient_norm, self.skipped = metrics['gradient_norm'], metrics['skipped']
+
+    def seconds(self) -> float:
+        return time.perf_counter() - self.start
+
+    def tokens_per_second(self, stage: Stage) -> float:
+        return self.steps * stage.tokens_per_step / self.seconds()
+
+
+def _means(terms, weights) -> dict[str, float]:
+    means = {name: float(terms_lib.mean(term)) for name, term in terms.items()}
+    return {'loss': sum(weight * means[name] for name, weight in weights.items())} | means
+
+
+def _is_due(step: int):
+    return lambda every: every > 0 and step % every == 0

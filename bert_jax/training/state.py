@@ -1,0 +1,57 @@
+"""Everything a run carries from step to step, and how it is laid out over the devices."""
+
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+
+from bert_jax.training import sharding
+
+
+class TrainState(NamedTuple):
+    """`step` counts batches read; a skipped step changes nothing but the three counters. int32
+    scalars.
+    """
+
+    step: jax.Array
+    skipped: jax.Array
+    skipped_in_row: jax.Array
+    params: Any
+    opt_state: Any
+
+
+def abstract_state(task, optimizer, mesh, rules) -> TrainState:
+    """Shapes, dtypes and shardings of the state; nothing is computed."""
+    boxed = jax.eval_shape(task.init, jax.random.key(0))
+    params = nn.unbox(boxed)
+    shardings = sharding.param_shardings(boxed, mesh, rules)
+    counter = jax.ShapeDtypeStruct((), jnp.int32, sharding=sharding.replicated(mesh))
+    opt_shardings = sharding.optimizer_shardings(optimizer, params, shardings, mesh)
+    return TrainState(
+        step=counter,
+        skipped=counter,
+        skipped_in_row=counter,
+        params=_with_shardings(params, shardings),
+        opt_state=_with_shardings(jax.eval_shape(optimizer.init, params), opt_shardings),
+    )
+
+
+def initial_state(task, optimizer, abstract: TrainState, seed: int) -> TrainState:
+    """Step 0, every array made where it will live."""
+
+    def init(key):
+        params = nn.unbox(task.init(key))
+        zero = jnp.zeros((), jnp.int32)
+        return TrainState(zero, zero, zero, params, optimizer.init(params))
+
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
+    return jax.jit(init, out_shardings=shardings)(jax.random.key(seed))
+
+
+def _with_shardings(abstract, shardings):
+    return jax.tree.map(
+        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
+        abstract,
+        shardings,
+    )

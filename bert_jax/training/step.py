@@ -1,0 +1,92 @@
+"""One training step: terms → loss → gradient → update, the same whatever the mesh and the
+micro-batch.
+"""
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from bert_jax import terms as terms_lib
+from bert_jax.training.state import TrainState
+
+
+def make_train_step(task, optimizer, accumulation: int, seed: int):
+    """`step(state, batch) → (state, metrics)` for `jax.jit`.
+
+    The loss is Σ weight · sum / count with the counts of the whole global batch, so cutting the
+    batch into `accumulation` micro-batches changes memory and nothing else. A step whose loss or
+    gradient is not finite leaves parameters and optimizer as they were.
+    """
+    run_key = jax.random.key(seed)
+
+    def gradients(params, batch, counts, key):
+        def loss(params):
+            terms = task.terms(params, batch, key, train=True)
+            wanted = _counts(terms) if counts is None else counts
+            return terms_lib.loss(terms, task.weights, wanted), terms
+
+        (value, terms), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        return value, terms, grads
+
+    def accumulated(params, batch, key):
+        micro_batches = jax.tree.map(lambda leaf: _split(leaf, accumulation), batch)
+        counts = _sum_over(
+            lambda micro: _counts(task.terms(params, micro, key, train=True)), micro_batches
+        )
+        return _sum_over(lambda micro: gradients(params, micro, counts, key), micro_batches)
+
+    def step(state: TrainState, batch):
+        key = jax.random.fold_in(run_key, state.step)
+        if accumulation == 1:
+            loss, terms, grads = gradients(state.params, batch, None, key)
+        else:
+            loss, terms, grads = accumulated(state.params, batch, key)
+        norm = optax.global_norm(grads)
+        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
+        params = optax.apply_updates(state.params, updates)
+        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
+        params, opt_state = jax.tree.map(
+            lambda new, old: jnp.where(finite, new, old),
+            (params, opt_state),
+            (state.params, state.opt_state),
+        )
+        state = TrainState(
+            step=state.step + 1,
+            skipped=state.skipped + ~finite,
+            skipped_in_row=jnp.where(finite, 0, state.skipped_in_row + 1),
+            params=params,
+            opt_state=opt_state,
+        )
+        metrics = {
+            'loss': loss,
+            'gradient_norm': norm,
+            'skipped': state.skipped,
+            'skipped_in_row': state.skipped_in_row,
+            'terms': terms,
+        }
+        return state, metrics
+
+    return step
+
+
+def _counts(terms):
+    return {name: jax.lax.stop_gradient(term.count) for name, term in terms.items()}
+
+
+def _split(leaf_BX, parts: int):
+    """[B, …] → [parts, B / parts, …], rows dealt in turn so that each device keeps its own rows."""
+    leaf = leaf_BX.reshape(leaf_BX.shape[0] // parts, parts, *leaf_BX.shape[1:])
+    return jnp.swapaxes(leaf, 0, 1)
+
+
+def _sum_over(function, stacked):
+    """Σ function(slice) over the leading axis, one slice at a time."""
+    zeros = jax.tree.map(
+        lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
+        jax.eval_shape(function, jax.tree.map(lambda leaf: leaf[0], stacked)),
+    )
+
+    def add(total, micro):
+        return jax.tree.map(jnp.add, total, function(micro)), None
+
+    return jax.lax.scan(add, zeros, stacked)[0]

@@ -1,0 +1,111 @@
+"""BERT-base as published (Devlin et al. 2019; google-research/bert), and the one full list of keys.
+
+    python -m bert_jax.main --config=configs/base.py
+
+English Wikipedia by default (wiki40b/en through TFDS); any text with
+--config.data.sources="('text:/my/*.txt',)". 1M steps of 256 sequences: days on 8 GPUs or a TPU
+slice. Every key can be set on the command line: --config.stages.steps="(9000, 1000)". The other
+configs hold only what they change.
+"""
+
+from ml_collections import ConfigDict
+
+
+def get_config() -> ConfigDict:
+    config = ConfigDict()
+    config.task = 'pretraining'
+    config.seed = 0  # of parameters, data order, masks and dropout
+    config.workdir = (
+        'runs/base'  # everything the run writes; the same command goes on where it stopped
+    )
+
+    config.data = ConfigDict(
+        dict(
+            # Text: 'docstrings', 'text:GLOB', 'jsonl:GLOB', 'tfds:NAME/CONFIG'; options after ';'.
+            sources=('tfds:wiki40b/en',),
+            corpus='corpora/wiki40b_en',  # the tokenised text; prepared when it is not there
+            tokenizer='train:wordpiece:30522',  # or the path of a vocab.txt or tokenizer.json
+            lowercase=True,
+            held_out_fraction=0.005,  # of the documents
+            prepare_workers=8,  # processes
+            segments='pairs',  # 'pairs' (for nsp) or 'single'
+            short_sequence_probability=0.1,
+            faithful_negatives=False,  # True: random partners as drawn by the original code
+            reading_threads=2,
+        )
+    )
+    config.model = ConfigDict(
+        dict(
+            architecture='bert',
+            hidden_size=768,
+            num_layers=12,
+            num_heads=12,
+            intermediate_size=3072,
+            max_position_embeddings=512,
+            type_vocab_size=2,
+            hidden_act='gelu',  # exact; 'gelu_tanh' is the original code at its head
+            layer_norm_eps=1e-12,
+            hidden_dropout=0.1,
+            attention_dropout=0.1,
+            initializer_range=0.02,
+        )
+    )
+    config.compute = ConfigDict(
+        dict(
+            dtype='bfloat16',  # of activations and matrix products; parameters are float32
+            scan_layers=False,  # one compiled layer: compiles faster
+            remat=False,  # recompute each layer in the backward pass: less memory, more time
+        )
+    )
+    config.objectives = ConfigDict(dict(mlm=1.0, nsp=1.0))  # weights of the loss terms; 0 = absent
+    config.masking = ConfigDict(
+        dict(
+            rate=0.15,  # of the real tokens
+            mask=0.8,  # of the chosen become [MASK]
+            random=0.1,  # of the chosen become a random token; the rest stays
+            replacement='uniform',  # as the original code; 'unigram': by frequency (textbook)
+        )
+    )
+    config.stages = ConfigDict(
+        dict(  # one entry a stage; 90 % of the steps at length 128, 10 % at 512
+            steps=(900_000, 100_000),
+            sequence_length=(128, 512),  # tokens
+            batch_size=(256, 256),  # sequences, over all devices and accumulation steps
+            accumulation=(1, 1),  # micro-batches a step: less memory, same result
+            max_predictions=(20, 76),  # masked positions a sequence at most
+        )
+    )
+    config.optimizer = ConfigDict(
+        dict(
+            name='bert_adam',  # no bias correction; 'adamw', 'lamb'
+            beta1=0.9,
+            beta2=0.999,
+            eps=1e-6,
+            weight_decay=0.01,
+            decay_exclude=('bias', 'layer_norm'),  # patterns of parameter names
+            clip_norm=1.0,  # global; 0 = never
+        )
+    )
+    config.schedule = ConfigDict(
+        dict(
+            name='bert_linear',  # 'linear', 'cosine', 'constant'
+            learning_rate=1e-4,
+            end_learning_rate=0.0,
+            warmup_steps=10_000,
+        )
+    )
+    config.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1))  # devices an axis; -1 = the rest
+    config.sharding_rules = (  # logical axis name → mesh axis; unnamed axes are on every device
+        ('batch', ('data', 'fsdp')),
+        ('vocab', 'tensor'),
+        ('mlp', 'tensor'),
+        ('heads', 'tensor'),
+        ('embed', 'fsdp'),
+    )
+    config.evaluation = ConfigDict(
+        dict(every_steps=10_000, examples=10_240, cloze_examples=8)  # on held-out documents
+    )
+    config.checkpoint = ConfigDict(dict(every_steps=5_000, keep=3))
+    config.logging = ConfigDict(dict(every_steps=100))
+    config.max_skipped_in_row = 10  # stop after that many steps with a non-finite gradient
+    return config.lock()

@@ -1,0 +1,39 @@
+"""A 2-layer BERT on the documentation of the installed Python packages: minutes on a laptop CPU,
+offline.
+
+python -m bert_jax.main --config=configs/tiny.py
+"""
+
+from configs import base
+
+
+def get_config():
+    config = base.get_config()
+    config.workdir = 'runs/tiny'
+    config.data.sources = ('docstrings',)
+    config.data.corpus = 'corpora/tiny'
+    config.data.tokenizer = 'train:wordpiece:8000'
+    config.data.held_out_fraction = 0.05
+    config.data.prepare_workers = 2
+    config.model.hidden_size = 128
+    config.model.num_layers = 2
+    config.model.num_heads = 2
+    config.model.intermediate_size = 512
+    config.model.max_position_embeddings = 128
+    config.model.hidden_dropout = 0.0
+    config.model.attention_dropout = 0.0
+    config.compute.dtype = 'float32'
+    config.stages.steps = (2000, 200)
+    config.stages.sequence_length = (64, 128)
+    config.stages.batch_size = (64, 32)
+    config.stages.accumulation = (1, 1)
+    config.stages.max_predictions = (10, 20)
+    config.schedule.name = 'linear'
+    config.schedule.learning_rate = 2e-3
+    config.schedule.warmup_steps = 100
+    config.evaluation.every_steps = 1000
+    config.evaluation.examples = 1024
+    config.checkpoint.every_steps = 500
+    config.checkpoint.keep = 2
+    config.logging.every_steps = 20
+    return config
