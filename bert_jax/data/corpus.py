@@ -161,6 +161,11 @@ class Corpus:
                 )
 
 
+def token_dtype(vocab_size: int) -> np.dtype:
+    """The smallest type the ids of a vocabulary are stored in."""
+    return np.dtype(np.uint16 if vocab_size <= 2**16 else np.uint32)
+
+
 def settings(
     sources: Sequence[str], tokenizer: str, lowercase: bool, held_out_fraction: float
 ) -> dict:
@@ -212,11 +217,10 @@ class Writer:
         self._tokenizer = tokenizer
         self._languages = languages
         self._shard_tokens = shard_tokens
-        self._dtype = np.dtype(np.uint16 if tokenizer.vocab_size <= 2**16 else np.uint32)
+        self._dtype = token_dtype(tokenizer.vocab_size)
         self._open: dict[str, _ShardWriter] = {}
         self._shards: dict[str, list[dict]] = {name: [] for name in SPLITS}
         self._unigram = {name: np.zeros(tokenizer.vocab_size, np.int64) for name in SPLITS}
-        self.tokens = 0
         for name in SPLITS:
             (directory / name).mkdir()
 
@@ -234,7 +238,6 @@ class Writer:
         self._unigram[split] += np.bincount(
             documents.tokens, minlength=self._tokenizer.vocab_size
         )
-        self.tokens += len(documents.tokens)
         if self._open[split].tokens >= self._shard_tokens:
             self._close(split)
 
@@ -247,8 +250,8 @@ class Writer:
         entry = shard.close() | {'language': self._languages[shard.source]}
         self._shards[split].append(entry)
 
-    def abandon(self):
-        """Closes the files of a corpus that will not be finished."""
+    def close(self):
+        """Closes what files are open, if the corpus will not be finished."""
         for shard in self._open.values():
             shard.abandon()
 
@@ -362,8 +365,6 @@ class _ArrayFile:
         self.file.seek(0)
         # NumPy leaves room in the header for any length of the first axis.
         assert self._write_header() == self._header_size
-        self.file.flush()
-        os.fsync(self.file.fileno())
         self.file.close()
 
     def _write_header(self) -> int:
