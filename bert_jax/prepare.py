@@ -29,13 +29,14 @@ import tqdm
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.data import corpus, sentences, sources, tokenizers
+from bert_jax.data import corpus, sentences, tokenizers
+from bert_jax.data import sources as text_sources
 
 BLOCK_CHARACTERS = 2**19  # documents go to the workers in blocks of at least this much text
 
 
 def prepare(
-    source_specs: Sequence[str],
+    sources: Sequence[str],
     tokenizer: str,
     output: str | os.PathLike,
     *,
@@ -50,7 +51,7 @@ def prepare(
     which is renamed at the very end; what a killed run left there is removed by the next one.
 
     Args:
-      source_specs: see `sources.open_source`.
+      sources: see `data.sources.open_source`.
       tokenizer: 'train:wordpiece:8000', or the path of a vocab.txt, tokenizer.json or folder.
       output: folder to make.
       lowercase: for a trained tokenizer and a bare vocab.txt; a tokenizer.json knows its own.
@@ -62,13 +63,13 @@ def prepare(
     Raises UserError for bad settings, sources without text, a single document, a finished corpus
     with other settings in `output`, a disk that is full or cannot be written, a dead worker.
     """
-    if not source_specs:
+    if not sources:
         raise errors.UserError('no source: name at least one, as in --source=docstrings')
     if not 0 < held_out_fraction < 1:
         raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')
     if workers < 0:
         raise errors.UserError(f'workers is {workers}: it must be 0 or more')
-    made_from = corpus.settings(source_specs, tokenizer, lowercase, held_out_fraction)
+    made_from = corpus.settings(sources, tokenizer, lowercase, held_out_fraction)
     output = pathlib.Path(output).expanduser().absolute()
     if (output / 'manifest.json').exists():
         existing = corpus.Corpus.open(output)
@@ -78,7 +79,7 @@ def prepare(
     try:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise errors.UserError(f'{output} exists and is no corpus: name another folder')
-        opened = [sources.open_source(spec) for spec in source_specs]
+        opened = [text_sources.open_source(spec) for spec in sources]
         with _partial_folder(output) as partial:
             _build(partial, opened, made_from, workers, shard_tokens)
             _sync(partial)
@@ -95,7 +96,7 @@ def prepare(
 
 def _build(
     folder: pathlib.Path,
-    opened: list[sources.Source],
+    opened: list[text_sources.Source],
     made_from: dict,
     workers: int,
     shard_tokens: int,
@@ -125,7 +126,7 @@ def _build(
 
 
 def _tokenizer(
-    spec: str, opened: list[sources.Source], lowercase: bool
+    spec: str, opened: list[text_sources.Source], lowercase: bool
 ) -> tokenizers.Tokenizer:
     """Loads the tokenizer, or trains it on all documents of all sources."""
     kind, _, trained = spec.partition(':')
@@ -143,12 +144,11 @@ def _tokenizer(
 
 
 def _append_all(
-    writer: corpus.Writer, opened: list[sources.Source], pool: '_Workers', fraction: float
+    writer: corpus.Writer, opened: list[text_sources.Source], pool: '_Workers', fraction: float
 ):
     """Streams all sources through the workers into the writer, source after source."""
     alone = []  # (hash, source, its only document), of each source with no two different ones
-    bar = tqdm.tqdm(desc='preparing', unit=' tokens', unit_scale=True)
-    with bar:
+    with tqdm.tqdm(desc='preparing', unit=' tokens', unit_scale=True) as bar:
         documents = characters = 0
         for index, source in enumerate(opened):
             dropped = collections.Counter()
@@ -160,7 +160,7 @@ def _append_all(
                 documents += len(block.hashes)
                 characters += block.characters
                 bar.set_postfix_str(
-                    f'{documents:,} documents, {characters / 1e6:.0f} MB', refresh=False
+                    f'{documents:,} documents, {characters / 1e6:.0f} M characters', refresh=False
                 )
                 bar.update(len(block.documents.tokens))
             for split, chosen in rule.finish():
@@ -174,21 +174,23 @@ def _append_all(
 def _append_lone_documents(writer: corpus.Writer, alone: list, fraction: float):
     """Places the sources that hold one document each, so that neither split stays empty."""
     hashes = sorted({aside.hash for aside, _ in alone})
-    if not writer.holds('held_out') and len(hashes) < 2:
+    if writer.holds('held_out'):  # and 'train', by the rule of a source with more documents
+        held_out = {value for value in hashes if value < _hash_limit(fraction)}
+    elif len(hashes) > 1:
+        held_out = {hashes[0]}
+    else:
         raise errors.UserError(
-            'the sources hold a single document (not counting copies and documents without a '
-            'word): a held-out split by document needs at least two'
+            'the sources hold a single document (copies and documents without a word aside): '
+            'a held-out split by document needs at least two'
         )
     for aside, source in alone:
-        split = _split_of(aside.hash, fraction)
-        if not writer.holds('held_out') or aside.hash == hashes[0]:
-            split = 'held_out' if aside.hash == hashes[0] else 'train'
         for _ in range(aside.copies):
-            writer.append(split, source, aside.document)
+            writer.append('held_out' if aside.hash in held_out else 'train', source, aside.document)
 
 
-def _split_of(document_hash: int, fraction: float) -> str:
-    return 'held_out' if document_hash < fraction * 2.0**64 else 'train'
+def _hash_limit(fraction: float) -> int:
+    """Documents with a hash below it are held out."""
+    return int(fraction * 2.0**64)
 
 
 @dataclasses.dataclass
@@ -197,7 +199,7 @@ class _Aside:
 
     document: corpus.Documents
     hash: int
-    copies: int = 1
+    copies: int
 
 
 class HeldOutRule:
@@ -209,7 +211,7 @@ class HeldOutRule:
     """
 
     def __init__(self, fraction: float):
-        self._fraction = fraction
+        self._limit = np.uint64(_hash_limit(fraction))
         self._met: set[str] = set()
         self._aside: _Aside | None = None
         self._decided_any = False
@@ -218,38 +220,36 @@ class HeldOutRule:
         self, documents: corpus.Documents, hashes: np.ndarray
     ) -> Iterator[tuple[str, corpus.Documents]]:
         """Yields (split, documents) for what is decided so far; hashes are uint64 [documents]."""
-        index = 0
-        while index < len(hashes) and len(self._met) < 2:
-            yield from self._add_one(documents.select(np.arange(len(hashes)) == index),
-                                     int(hashes[index]))
-            index += 1
-        rest = np.arange(len(hashes)) >= index
-        held_out = hashes < np.float64(self._fraction * 2.0**64)
-        for split, chosen in (('held_out', rest & held_out), ('train', rest & ~held_out)):
+        below = hashes < self._limit
+        for split, chosen in (('held_out', below), ('train', ~below)):
             if chosen.any():
-                yield split, documents.select(chosen)
+                yield from self._add_side(split, documents.select(chosen), hashes[chosen])
 
-    def _add_one(self, document: corpus.Documents, document_hash: int):
-        split = _split_of(document_hash, self._fraction)
+    def _add_side(self, split: str, documents: corpus.Documents, hashes: np.ndarray):
         self._met.add(split)
         if len(self._met) == 2:
             yield from self._release('train' if split == 'held_out' else 'held_out')
-            yield split, document
-        elif self._aside is None:
-            self._aside = _Aside(document, document_hash)
-        elif document_hash == self._aside.hash:
-            self._aside.copies += 1
-        elif (document_hash < self._aside.hash) == (split == 'train'):
+            yield split, documents
+            return
+        closest = int(hashes.min() if split == 'train' else hashes.max())
+        if self._aside and (self._aside.hash < closest) == (split == 'train'):
+            closest = self._aside.hash
+        if self._aside and self._aside.hash != closest:
+            self._decided_any = True
             yield from self._release(split)
-            self._aside = _Aside(document, document_hash)
+        same = hashes == np.uint64(closest)
+        if same.any():
+            first = np.arange(len(hashes)) == same.argmax()
+            self._aside = self._aside or _Aside(documents.select(first), closest, copies=0)
+            self._aside.copies += int(same.sum())
+        if not same.all():
             self._decided_any = True
-        else:
-            yield split, document
-            self._decided_any = True
+            yield split, documents.select(~same)
 
     def _release(self, split: str):
-        for _ in range(self._aside.copies):
-            yield split, self._aside.document
+        if self._aside:
+            for _ in range(self._aside.copies):
+                yield split, self._aside.document
         self._aside = None
 
     def finish(self) -> Iterator[tuple[str, corpus.Documents]]:
@@ -263,7 +263,7 @@ class HeldOutRule:
         return self._aside
 
 
-def _blocks(source: sources.Source) -> Iterator[list[str]]:
+def _blocks(source: text_sources.Source) -> Iterator[list[str]]:
     """The texts of a source's documents, `BLOCK_CHARACTERS` or a little more at a time."""
     block, characters = [], 0
     for document in source.documents():
