@@ -15,14 +15,20 @@ from bert_jax.data.sentences import split_sentences
 _MIN_SENTENCES = 3
 _SKIPPED_FOLDERS = {'site-packages', 'dist-packages', 'test', 'tests', 'testing', 'idle_test'}
 
+
+def _words(text: str, separator: str | None = None) -> frozenset[str]:
+    return frozenset(text.split(separator))
+
+
 # Sections whose body is a table of names, code or citations: numpy style, then Google style.
-_TABLE_SECTIONS = frozenset(
+_TABLE_SECTIONS = _words(
     'parameters,other parameters,returns,yields,receives,raises,warns,attributes,methods,see also,'
     'references,examples,example,functions,classes,arguments,args,kwargs,inputs,outputs,input,'
     'output,input shape,output shape,call arguments,reference,usage,usage example,keyword args,'
     'keyword arguments,exceptions,return,rtype,properties,constants,variables,routine listings,'
     'standalone usage,todo,options,sample usage,example usage,masking,list of methods,fields,'
-    'type parameters,throws,return value,author,authors,copyright,license,for example'.split(',')
+    'type parameters,throws,return value,author,authors,copyright,license,for example',
+    ',',
 )
 _KEPT_DIRECTIVES = {'note', 'warning', 'tip', 'important', 'caution', 'attention', 'admonition'}
 
@@ -45,7 +51,7 @@ _INLINE = [
     (re.compile(r'!?\[([^][]+)\]\([^()]*\)'), r'\1'),
     (re.compile(r'`{1,2}~?([^`]*?)\s*`{1,2}_{0,2}'), r'\1'),
     (re.compile(r'(?<!\w)(\*{1,2})(?=\S)([^*\n]+?)(?<=\S)\1(?!\w)'), r'\2'),
-    (re.compile(r'</?[a-zA-Z][\w-]*/?>'), ''),
+    (re.compile(r'</?[a-zA-Z][\w-]*/?>'), _HOLE),
     (re.compile(r'\\([*_`|<>])'), r'\1'),
 ]
 _CODE_LIKE = re.compile(
@@ -54,11 +60,11 @@ _CODE_LIKE = re.compile(
 _START = re.compile(r'["\'(]?[A-Z]')
 _LEGAL = re.compile(r'copyright|licen[sc]e|warrant|all rights reserved', re.IGNORECASE)
 _WORD = re.compile(r"[A-Za-z']+")
-_FUNCTION_WORDS = frozenset(
+_FUNCTION_WORDS = _words(
     'a an the this that these those it its is are was were be been being has have had do does did '
     'will would can could should may might must not no of to in on at by for from with into as if '
     'when while where which who what how than then and or but so because there all any each some '
-    'only also more most other such same you your we our they their them he she his her i'.split()
+    'only also more most other such same you your we our they their them he she his her i'
 )
 
 

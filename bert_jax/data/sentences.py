@@ -14,45 +14,54 @@ _MAX_WRAP_WIDTH = 130
 _MIN_WRAP_WIDTH = 30
 
 _CLOSERS = r'["\'”’“»›)\]}_*]'
+# Danda, Urdu, Arabic, Armenian, Ethiopic, Khmer, Burmese and Tibetan full stops and question marks.
+_OTHER_STOPS = '\u0964\u0965\u06d4\u061f\u0589\u1362\u1367\u1368\u17d4\u104b\u0f0d'
 _STOP = re.compile(
-    # Stops followed by a blank: Latin, Cyrillic, Greek …; danda, Urdu, Arabic, Armenian, Ethiopic,
-    # Khmer, Burmese, Tibetan. Armenian is often typed with a colon in place of its own full stop.
-    rf'(?:[.!?…]+|[।॥۔؟։።፧፨។៕။]+|(?<=[\u0561-\u0587]):){_CLOSERS}*(?=\s)'
+    # A blank follows, perhaps after quotes, brackets, a footnote or an emoticon. Armenian is often
+    # typed with a colon in place of its own full stop.
+    rf'(?:[.!?…]+|[{_OTHER_STOPS}]+|(?<=[\u0561-\u0587]):){_CLOSERS}*(?:\[\d+\])*'
+    r'(?: [:;]-?[()DP]+)?(?=\s)'
     # Chinese and Japanese write no blank after theirs.
     r'|[。！？｡]+[」』】）》〉”’"]*'
 )
 _NEXT_WORD = re.compile(r'[\s"\'“”‘’«»„‹›(\[{¿¡*_—–-]*(\w+)')
-_LOOSE_QUOTE = re.compile(r'\s"(?=\s)')
+_PUNCTUATION = tuple('.,;:?!…')
+_LOOSE_CLOSER = re.compile(r'(?: (?:["”’»)\]]|\'\')(?= |$))+')
 _ENUMERATOR = re.compile(r'\W*(?:\d{1,3}|[ivxlcIVXLC]{1,5}|[A-Za-z])\W*')
 _LIST_ITEM = re.compile(r'\s*(?:[-*•+‣◦]|\(?\d{1,3}[.)])\s+\S')
 _BULLET = re.compile(r'\s*[-*•+‣◦]\s+\S')
 _HEADING = re.compile(r'\s*(=+) .* =+\s*$')
 _ACRONYM = re.compile(r'(?:\w\.)*\w')
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Never the last word of a sentence when a capital or a number follows.
-_TITLES = frozenset(
+_TITLES = _words(
     'mr mrs ms messrs mme mlle dr drs prof rev hon gen col maj capt cpt lt sgt cpl adm cmdr gov '
-    'sen rep pres mt st ste fr sr sra srta dra ing dipl mag '
-    'e.g eg i.e ie viz cf vs ca approx z.b d.h bzw u.a vgl т.е т.к напр ул им'.split()
+    'sen rep pres mt ft st ste fr sr sra srta dra ing dipl mag '
+    'e.g eg i.e ie viz cf vs ca approx z.b d.h bzw u.a vgl т.е т.к напр ул им'
 )
 # Not the last word when a number follows.
-_NUMBERED = frozenset(
-    'no nos nr vol vols p pp ch chap sec sect fig figs eq eqs art op tab pt par ver v vv '
-    'jan feb mar apr jun jul aug sep sept oct nov dec стр рис гл'.split()
+_NUMBERED = _words(
+    'no nos nr ext para vol vols p pp ch chap sec sect fig figs eq eqs art op tab pt par ver v vv '
+    'jan feb mar apr jun jul aug sep sept oct nov dec стр рис гл'
 )
 # Last word only if what follows is a common first word; the same holds for U.S., J. and the like.
-_EITHER = frozenset(
+_EITHER = _words(
     'inc ltd co corp bros jr esq etc al dept univ assn est ave blvd rd ed eds tr trans repr '
     'jan feb mar apr jun jul aug sep sept oct nov dec mon tue tues wed thu thur thurs fri sat sun '
-    'calif fla ga ill mass mich minn pa tex wash ariz colo conn'.split()
+    'calif fla ga ill mass mich minn pa tex wash ariz colo conn'
 )
-_FIRST_WORDS = frozenset(
+_FIRST_WORDS = _words(
     'The A An This That These Those There Here It Its He She We You They His Her Our Your Their My '
     'I In On At By For From To With Of As If When While Where What Who Why How Which But And Or So '
     'Yet Not No Yes Then Thus Also Although Though After Before Since Because However Once Only '
     'Even Some Many Most Such Both All Any Each Every Another Other Let Please Do Did Does Is Are '
     'Was Were Have Has Had Will Would Can Could Should May Might Must Now Later Today Early '
-    'During Under Over Between Both Despite Until Unlike Within Without Just Well'.split()
+    'During Under Over Between Both Despite Until Unlike Within Without Just Well'
 )
 
 
@@ -68,12 +77,12 @@ def split_sentences(text: str) -> list[str]:
         for match in _STOP.finditer(unit):
             if match.start() < start:
                 continue
-            end = _loose_quote_end(unit, match.end())
             if _is_end(unit, start, match):
-                sentences.append(unit[start:end].strip())
-                start = end
-        if rest := unit[start:].strip():
-            sentences.append(rest)
+                end = _loose_end(unit, start, match.end())
+                sentences.append(unit[start:end])
+                start = end + unit.startswith(' ', end)
+        if start < len(unit):
+            sentences.append(unit[start:])
     if any(len(sentence) > MAX_SENTENCE_CHARACTERS for sentence in sentences):
         return [piece for sentence in sentences for piece in _cut(sentence)]
     return sentences
@@ -81,18 +90,20 @@ def split_sentences(text: str) -> list[str]:
 
 def _is_end(unit: str, start: int, match: re.Match) -> bool:
     """Whether a sentence that began at `start` ends with the stop that `match` found."""
-    following = _NEXT_WORD.match(unit, match.end())
+    position, end = match.span()
+    following = _NEXT_WORD.match(unit, end)
     word = following[1] if following else ''
-    if word and word[0].islower():
+    if unit.startswith(_PUNCTUATION, end + unit.startswith(' ', end)):
         return False
-    stop = match[0]
-    if stop[0] != '.' or stop.startswith('..'):
+    # In text that does not begin its sentences with capitals a plain stop is all there is.
+    if word[:1].islower() and not (unit[start].islower() and match[0] in '.?!'):
+        return False
+    if match[0][0] != '.' or match[0].startswith('..'):
         return True
-    position = match.start()
     if position - start <= 8 and _ENUMERATOR.fullmatch(unit, start, position):
         return False
-    last = unit[unit.rfind(' ', start, position) + 1 : position].lstrip('"\'“”‘’«„([{—–-_*')
-    return not _is_abbreviation(last, word)
+    last = unit[max(start, unit.rfind(' ', start, position) + 1) : position]
+    return not _is_abbreviation(last.lstrip('"\'“”‘’«„([{—–-_*'), word)
 
 
 def _is_abbreviation(last: str, word: str) -> bool:
@@ -107,10 +118,13 @@ def _is_abbreviation(last: str, word: str) -> bool:
     return '\u0531' <= last[-1:] <= '\u0587'  # in Armenian '.' is a pause, ':' or '։' the stop
 
 
-def _loose_quote_end(unit: str, end: int) -> int:
-    """Takes in a closing quotation mark that a tokeniser has set apart: `word . " Next`."""
-    loose = _LOOSE_QUOTE.match(unit, end)
-    return loose.end() if loose and unit.count('"', 0, end) % 2 else end
+def _loose_end(unit: str, start: int, end: int) -> int:
+    """Takes in closing marks that a tokeniser has set apart: `word . " Next`."""
+    loose = _LOOSE_CLOSER.match(unit, end)
+    if not loose:
+        return end
+    opens = loose[0] == ' "' and loose.end() < len(unit) and not unit.count('"', start, end) % 2
+    return end if opens else loose.end()
 
 
 def _units(lines: list[str]) -> list[str]:
@@ -167,11 +181,11 @@ def _goes_on(line: str, after: str, width: int) -> bool:
         return False
     if _HEADING.match(line) or _HEADING.match(after) or _BULLET.match(after):
         return False
-    if after[0].isspace() and not line[0].isspace() and not _LIST_ITEM.match(line):
+    lower = after.lstrip()[0].islower()
+    indented = after[0].isspace() and not line[0].isspace() and not _LIST_ITEM.match(line)
+    if indented and not lower:
         return False
-    if _is_full(line, after, width):
-        return True
-    return after.lstrip()[0].islower() and line.rstrip()[-1] not in '.!?:;'
+    return _is_full(line, after, width) or (lower and line.rstrip()[-1] not in '.!?:;')
 
 
 def _join(lines: list[str]) -> str:

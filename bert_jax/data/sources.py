@@ -77,7 +77,7 @@ class Source:
             raise errors.UserError(f'source {self.spec!r} holds no text ({self.summary()})')
 
     def summary(self) -> str:
-        """One line for people, such as '25 documents, 17.1 MB; 3 undecodable bytes (first in F)'."""
+        """One line, such as '25 documents, 17.1 MB; 3 undecodable bytes (first in a.txt)'."""
         text = f'{self.report["documents"]:,} documents, {self.report["bytes"] / 1e6:.1f} MB'
         for kind, count in self.report.items():
             if count and kind not in ('documents', 'bytes'):
@@ -192,9 +192,7 @@ class TextSource(FileSource):
         try:
             self.title = re.compile(pattern) if pattern else None
         except re.error as error:
-            raise errors.UserError(
-                f'source {spec!r}: bad pattern {pattern!r}: {error}'
-            ) from None
+            raise errors.UserError(f'source {spec!r}: bad pattern {pattern!r}: {error}') from None
 
     def _read(self):
         for path in self.paths:
@@ -381,6 +379,8 @@ def open_source(spec: str) -> Source:
     if name not in SOURCES:
         raise errors.unknown('source', name, SOURCES)
     kind = SOURCES[name]
+    if not where and kind is not DocstringSource:
+        raise errors.UserError(f'source {spec!r}: say what to read, as in {name}:…')
     options = dict(kind.options)
     for setting in settings:
         key, equals, value = setting.partition('=')
