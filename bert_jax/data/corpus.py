@@ -235,9 +235,7 @@ class Writer:
             name = f'{len(self._shards[split]):05d}'
             self._open[split] = _ShardWriter(self._directory / split, name, source, self._dtype)
         self._open[split].append(documents)
-        self._unigram[split] += np.bincount(
-            documents.tokens, minlength=self._tokenizer.vocab_size
-        )
+        self._unigram[split] += np.bincount(documents.tokens, minlength=self._tokenizer.vocab_size)
         if self._open[split].tokens >= self._shard_tokens:
             self._close(split)
 

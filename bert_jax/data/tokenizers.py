@@ -55,9 +55,7 @@ class Tokenizer:
     def __init__(self, text: str):
         settings = _parse(text)
         self.kind = _kind(settings)
-        self._json = json.dumps(
-            settings, sort_keys=True, ensure_ascii=False, separators=(',', ':')
-        )
+        self._json = json.dumps(settings, sort_keys=True, ensure_ascii=False, separators=(',', ':'))
         self.fingerprint = hashlib.sha256(self._json.encode()).hexdigest()
         self._plain = tokenizers.Tokenizer.from_str(self._json)
         self._plain.encode_special_tokens = True

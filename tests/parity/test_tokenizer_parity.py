@@ -16,11 +16,8 @@ the of and to in a un ##aff ##able ##s ##ing ##ly café cafe ##é ##e naïve 北
 i \u0307 İ ǆ ﬁ ##ﬁ א a1 ° ² ##²
 """
 LETTERS = [*'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ']
-VOCAB = list(
-    dict.fromkeys(
-        [*tokenizers.SPECIAL_TOKENS, *WORDS.split(), *LETTERS, *('##' + letter for letter in LETTERS)]
-    )
-)
+INNER = ['##' + letter for letter in LETTERS]
+VOCAB = list(dict.fromkeys([*tokenizers.SPECIAL_TOKENS, *WORDS.split(), *LETTERS, *INNER]))
 
 ODD = {
     'empty': '',

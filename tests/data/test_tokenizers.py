@@ -1,0 +1,248 @@
+import itertools
+import json
+import pickle
+import random
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies
+
+from bert_jax import errors
+from bert_jax.data import tokenizers
+
+TEXT = (
+    'The cat sat on the mat. The dogs were sitting on the mats, and the cats sat with them!\n'
+    'Sitting cats; walking dogs. Naïve cafés in 北京 and Москва.\n\n'
+) * 5
+VOCAB = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'the', 'cat', '##s', 'Cat', '[', ']', 'é']
+
+
+@pytest.fixture(scope='module')
+def trained():
+    return tokenizers.train('wordpiece:90', [TEXT])
+
+
+def write_vocab(folder, tokens=VOCAB):
+    path = folder / 'vocab.txt'
+    path.write_text('\n'.join(tokens) + '\n', encoding='utf-8')
+    return str(path)
+
+
+def test_training_gives_specials_first_and_the_size_asked(trained):
+    assert trained.vocab[:5] == tokenizers.SPECIAL_TOKENS
+    assert trained.special_ids == (0, 1, 2, 3, 4)
+    assert trained.vocab_size == len(trained.vocab) == len(set(trained.vocab)) == 90
+    assert 'the' in trained.vocab
+    assert trained.lowercase is True
+
+
+def test_training_twice_gives_the_same(trained):
+    texts = [TEXT] + [
+        ' '.join(''.join(random.Random(i).choices('abcdefgh', k=4)) for _ in range(50))
+        for i in range(20)
+    ]
+    first = tokenizers.train('wordpiece:200', texts)
+    assert all(
+        tokenizers.train('wordpiece:200', texts).fingerprint == first.fingerprint for _ in range(3)
+    )
+    assert first.fingerprint != trained.fingerprint
+
+
+def test_trained_vocabulary_leaves_nothing_unknown_in_its_own_text(trained):
+    ids, lengths = trained.encode_ids(TEXT.split('\n'))
+    assert trained.unk_id not in ids
+    assert lengths.sum() == len(ids) > 0
+
+
+def test_training_keeps_case_if_asked():
+    cased = tokenizers.train('wordpiece:90', [TEXT], lowercase=False)
+    assert cased.lowercase is False
+    assert {'T', 'ï'} <= set(cased.vocab) | {token.removeprefix('##') for token in cased.vocab}
+    assert cased.decode(cased.encode_ids(['The cat'])[0]) == 'The cat'
+
+
+def test_rare_characters_beyond_the_alphabet_become_unknown(monkeypatch):
+    monkeypatch.setattr(tokenizers, 'TRAINING_ALPHABET', 3)
+    small = tokenizers.train('wordpiece:30', ['aa bb cc ab ' * 10 + 'zz'])
+    ids, _ = small.encode_ids(['ab', 'zz'])
+    assert small.unk_id == ids[-1]
+    assert ids[0] != small.unk_id
+
+
+def test_sample_is_even_and_bounded():
+    paragraphs = [f'{i:010d}' for i in range(1000)]
+    kept = tokenizers._sample(
+        ['\n\n'.join(paragraphs[i : i + 50]) for i in range(0, 1000, 50)], limit=2000
+    )
+    assert 1000 <= sum(map(len, kept)) <= 2000
+    numbers = [int(text) for text in kept]
+    steps = {after - before for before, after in itertools.pairwise(numbers)}
+    assert len(steps) == 1
+    assert numbers[-1] >= 1000 - steps.pop()
+    assert tokenizers._sample(['a\n\nb', 'c'], limit=100) == ['a', 'b', 'c']
+
+
+@pytest.mark.parametrize(
+    ('spec', 'message'),
+    [
+        ('wordpeace:100', "unknown tokenizer kind 'wordpeace'; known: wordpiece"),
+        ('wordpiece', 'wordpiece:8000'),
+        ('wordpiece:many', 'wordpiece:8000'),
+        ('wordpiece:5', 'above 5'),
+        ('wordpiece:20', 'too small'),
+    ],
+)
+def test_bad_training_specs(spec, message):
+    with pytest.raises(errors.UserError, match=message):
+        tokenizers.train(spec, [TEXT])
+
+
+def test_training_on_no_words():
+    with pytest.raises(errors.UserError, match='without a word'):
+        tokenizers.train('wordpiece:100', ['', ' \n '])
+
+
+def test_word_starts_follow_the_vocabulary(tmp_path):
+    tokenizer = tokenizers.load(write_vocab(tmp_path))
+    starts = [token for token, s in zip(tokenizer.vocab, tokenizer.is_word_start, strict=True) if s]
+    assert starts == ['the', 'cat', 'Cat', '[', ']', 'é']
+    assert tokenizer.is_word_start.dtype == bool
+
+
+def test_offsets_refer_to_the_original_text(trained):
+    text = 'Naïve\u200b  Cafe\u0301s,\tin 北京!'
+    encoded = trained.encode_batch([text, ''])
+    pieces = [text[start:end] for start, end in encoded.offsets[0]]
+    assert ''.join(pieces).replace('\u200b', '') == 'NaïveCafe\u0301s,in北京!'
+    starts = trained.is_word_start[encoded.ids[0]]
+    words = [p for p, is_start in zip(pieces, starts, strict=True) if is_start]
+    assert words[0][0] == 'N'
+    assert [w for w in words if w in '北京'] == ['北', '京']
+    assert encoded.offsets[1].shape == (0, 2)
+    assert encoded.ids[1].dtype == np.int32
+
+
+def test_special_tokens_in_a_text_are_text_unless_asked_for(tmp_path):
+    tokenizer = tokenizers.load(write_vocab(tmp_path))
+    texts = ['the[MASK] cat', '[SEP]']
+    assert all(
+        token not in tokenizer.encode_ids(texts)[0]
+        for token in (tokenizer.mask_id, tokenizer.sep_id)
+    )
+    plain, special = tokenizer.encode_batch(texts), tokenizer.encode_batch(texts, special=True)
+    assert tokenizer.mask_id not in plain.ids[0]
+    assert special.ids[0].tolist() == [5, tokenizer.mask_id, 6]
+    assert special.offsets[0].tolist() == [[0, 3], [3, 9], [10, 13]]
+    assert special.ids[1].tolist() == [tokenizer.sep_id]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    texts=strategies.lists(
+        strategies.text(
+            strategies.sampled_from(' \t\n\r\x00\x1c\x85\u00a0\u2028\u200d\u0301aéB.[]#北😀\ud83d')
+        ),
+        max_size=4,
+    )
+)
+def test_cached_encoding_equals_the_plain_one(texts):
+    tokenizer = _CACHED
+    ids, lengths = tokenizer.encode_ids(texts)
+    expected = tokenizer.encode_batch(texts).ids
+    assert lengths.tolist() == [len(e) for e in expected]
+    assert ids.tolist() == [i for e in expected for i in e]
+
+
+_CACHED = tokenizers.train(
+    'wordpiece:60', ['abé B. aB bB [] # 北 \u2028 ab 😀'] * 3, lowercase=False
+)
+
+
+def test_cache_is_emptied_when_full(monkeypatch, trained):
+    monkeypatch.setattr(tokenizers, 'CACHED_IDS', 10)
+    tokenizer = tokenizers.Tokenizer.from_json(trained.to_json())
+    texts = [f'cat{i} sat' for i in range(100)]
+    expected = trained.encode_ids(texts)[0]
+    found = [tokenizer.encode_ids([text])[0] for text in texts]
+    np.testing.assert_array_equal(np.concatenate(found), expected)
+    assert len(tokenizer._cache) < 20
+
+
+def test_saved_and_loaded_is_the_same(trained, tmp_path):
+    trained.save(tmp_path)
+    for again in (
+        tokenizers.load(str(tmp_path)),
+        tokenizers.load(str(tmp_path / 'tokenizer.json')),
+        tokenizers.Tokenizer.from_json(trained.to_json()),
+        pickle.loads(pickle.dumps(trained)),
+    ):
+        assert again.fingerprint == trained.fingerprint
+        assert again.vocab == trained.vocab
+
+
+def test_truncation_and_padding_in_the_file_are_switched_off(trained, tmp_path):
+    settings = json.loads(trained.to_json())
+    settings['truncation'] = {
+        'direction': 'Right',
+        'max_length': 2,
+        'strategy': 'LongestFirst',
+        'stride': 0,
+    }
+    settings['padding'] = {
+        'strategy': {'Fixed': 50},
+        'direction': 'Right',
+        'pad_to_multiple_of': None,
+        'pad_id': 0,
+        'pad_type_id': 0,
+        'pad_token': '[PAD]',
+    }
+    (tmp_path / 'tokenizer.json').write_text(json.dumps(settings))
+    loaded = tokenizers.load(str(tmp_path))
+    assert loaded.fingerprint == trained.fingerprint
+    text = 'the cat sat on the mat'
+    assert len(loaded.encode_batch([text]).ids[0]) == len(trained.encode_batch([text]).ids[0]) > 5
+
+
+def test_case_of_a_bare_vocabulary_is_the_flag_and_of_a_folder_its_config(tmp_path):
+    path = write_vocab(tmp_path)
+    assert tokenizers.load(path).encode_ids(['Cat'])[0].tolist() == [6]
+    assert tokenizers.load(path, lowercase=False).encode_ids(['Cat'])[0].tolist() == [8]
+    (tmp_path / 'tokenizer_config.json').write_text('{"do_lower_case": false}')
+    assert tokenizers.load(str(tmp_path), lowercase=True).encode_ids(['Cat'])[0].tolist() == [8]
+    (tmp_path / 'tokenizer_config.json').write_text(
+        '{"do_lower_case": true, "strip_accents": false}'
+    )
+    assert tokenizers.load(str(tmp_path), lowercase=False).encode_ids(['É'])[0].tolist() == [11]
+
+
+@pytest.mark.parametrize('token', tokenizers.SPECIAL_TOKENS)
+def test_a_vocabulary_without_a_special_token_is_refused(token, tmp_path):
+    path = write_vocab(tmp_path, [t for t in VOCAB if t != token])
+    with pytest.raises(errors.UserError, match=rf'vocab.txt.*lacks \[{token[1:-1]}\]'):
+        tokenizers.load(path)
+
+
+def test_vocabulary_with_windows_line_ends_and_odd_tokens(tmp_path):
+    path = tmp_path / 'vocab.txt'
+    path.write_bytes('\r\n'.join([*VOCAB, '\u2028', '\x85']).encode())
+    assert tokenizers.load(str(path)).vocab == (*VOCAB, '\u2028', '\x85')
+
+
+@pytest.mark.parametrize(
+    ('name', 'content', 'message'),
+    [
+        ('nowhere', None, 'no such file'),
+        ('vocab.txt', b'\xff\xfe', 'UTF-8'),
+        ('vocab.txt', '\n'.join([*VOCAB, 'cat']).encode(), "line 13 repeats the token 'cat'"),
+        ('tokenizer.json', b'{', 'JSON'),
+        ('tokenizer.json', b'[]', "no 'model'"),
+        ('tokenizer.json', b'{"model": {"type": "BPE"}}', "'BPE'; known: WordPiece"),
+        ('readme.md', b'x', 'neither tokenizer.json nor vocab.txt'),
+    ],
+)
+def test_unusable_files_are_one_clear_error(name, content, message, tmp_path):
+    path = tmp_path / name
+    if content is not None:
+        path.write_bytes(content)
+    with pytest.raises(errors.UserError, match=message):
+        tokenizers.load(str(tmp_path if name == 'readme.md' else path))
