@@ -268,7 +268,7 @@ def _check_same(folder: pathlib.Path, wanted: dict[str, str]):
     stored = _read_json(folder / 'arrays.json')
     differences = [
         f'{name} is {stored.get(name, "missing")} there and {wanted.get(name, "missing")} here'
-        for name in sorted(stored.keys() | wanted.keys())
+        for name in {**wanted, **stored}  # parameters before the optimizer's, as in the state
         if stored.get(name) != wanted.get(name)
     ]
     if differences:
