@@ -31,9 +31,7 @@ class MaskedLanguageModelHead(nn.Module):
             'BPD,DE->BPE', (size, size), ('embed', 'features'), *settings, name='transform'
         )(hidden_BPD)
         x_BPD = LayerNorm(*settings, name='norm')(ACTIVATIONS[architecture.hidden_act](x_BPD))
-        logits_BPV = product(
-            'BPD,VD->BPV', x_BPD, embedding_VD, self.compute.activation_dtype
-        )
+        logits_BPV = product('BPD,VD->BPV', x_BPD, embedding_VD, self.compute.activation_dtype)
         bias_V = self.param(
             'bias',
             nn.with_logical_partitioning(nn.initializers.zeros, ('vocab',)),

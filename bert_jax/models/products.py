@@ -18,9 +18,7 @@ def _einsum(spec, a, b, dtype):
     first = next((letter for letter in out if (letter in spec_a) != (letter in spec_b)), spec_a[0])
     if first not in spec_a:
         spec, a, b = f'{spec_b},{spec_a}->{out}', b, a
-    return jnp.einsum(
-        spec, a.astype(dtype), b.astype(dtype), preferred_element_type=jnp.float32
-    )
+    return jnp.einsum(spec, a.astype(dtype), b.astype(dtype), preferred_element_type=jnp.float32)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 3))
