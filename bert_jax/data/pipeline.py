@@ -12,6 +12,9 @@ from bert_jax.data import lazy
 _readers = {}
 _numbers = itertools.count()
 
+# A call costs about .4 ms whatever it returns, so it makes several batches.
+_STEPS_PER_CALL = 4
+
 
 def batches(
     source,
@@ -23,23 +26,25 @@ def batches(
 ) -> Iterator[dict[str, np.ndarray]]:
     """source.batch(step, rows) for start_step ≤ step < stop_step, in this order.
 
-    `workers` batches are made at a time and `prefetch` more are kept ready. Whatever source.batch
-    raises is raised here, at the step that it belongs to.
+    source.batch must take an int array of steps [G] as well, and then return arrays [G, B, …].
+    `workers` threads make batches and about `prefetch` are kept ready. What source.batch raises is
+    raised here, before the batches that could not be made.
     """
     tf = lazy.tensorflow()
     template = source.batch(start_step, rows)
     reader, failures = next(_numbers), {}
-    _readers[reader] = _reader(source, rows, list(template), failures)
+    _readers[reader] = _reader(source, stop_step, rows, failures)
     types = [tf.as_dtype(array.dtype) for array in template.values()]
-    steps = tf.data.Dataset.range(start_step, stop_step)
-    dataset = steps.map(
-        lambda step: tf.numpy_function(_read, [reader, step], types, stateful=True),
+    dataset = tf.data.Dataset.range(start_step, stop_step, _STEPS_PER_CALL)
+    dataset = dataset.map(
+        lambda step: tf.numpy_function(_read, [reader, step], types),
         num_parallel_calls=workers,
         deterministic=True,
-    ).prefetch(prefetch)
+    ).prefetch(-(-prefetch // _STEPS_PER_CALL))
     try:
         for arrays in dataset.as_numpy_iterator():
-            yield dict(zip(template, arrays, strict=True))
+            for values in zip(*arrays, strict=True):
+                yield dict(zip(template, values, strict=True))
     except tf.errors.OpError:
         if not failures:
             raise
@@ -48,11 +53,11 @@ def batches(
         del _readers[reader]
 
 
-def _reader(source, rows, names, failures):
+def _reader(source, stop_step, rows, failures):
     def read(step):
+        steps = np.arange(step, min(step + _STEPS_PER_CALL, stop_step))
         try:
-            batch = source.batch(step, rows)
-            return [batch[name] for name in names]
+            return list(source.batch(steps, rows).values())
         except Exception as error:
             failures[step] = error
             raise

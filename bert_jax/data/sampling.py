@@ -9,7 +9,8 @@ import numpy as np
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _LANE = 0xD1342543DE82EF95
-_ROUNDS = 6
+_ROUNDS = 8
+_ROUND_KEYS = np.arange(_ROUNDS, dtype=np.uint64) * _LANE
 
 
 def key(seed: int, *parts) -> np.ndarray:
@@ -77,8 +78,8 @@ def _feistel(value, rows, columns, key_N):
     left, right = np.divmod(value, columns)
     # Half of a hash, lest the sum wrap at 2^64: wrapping would not be a bijection modulo rows.
     for number in range(0, _ROUNDS, 2):
-        left = (left + (_mix(key_N + number ^ right) >> 1)) % rows
-        right = (right + (_mix(key_N + (number + 1) ^ left) >> 1)) % columns
+        left = (left + (_mix(key_N + _ROUND_KEYS[number] ^ right) >> 1)) % rows
+        right = (right + (_mix(key_N + _ROUND_KEYS[number + 1] ^ left) >> 1)) % columns
     return left * columns + right
 
 

@@ -1,0 +1,130 @@
+"""The tf.data pipeline: the source's batches, in order, from any step, with its errors."""
+
+import gc
+import pathlib
+import subprocess
+import sys
+import threading
+import time
+import types
+import weakref
+
+import numpy as np
+import pytest
+
+from bert_jax.data import pipeline, segments
+from bert_jax.errors import UserError
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+class Counter:
+    """Batches that say what was asked for; fails from a step on."""
+
+    def __init__(self, failing_step=10**9):
+        self.failing_step = failing_step
+        self.error = UserError('shard 3 is damaged')
+        self.steps = []
+        self.threads = set()
+
+    def batch(self, step, rows):
+        step = np.asarray(step)
+        self.steps.extend(step.ravel().tolist())
+        self.threads.add(threading.get_ident())
+        if (step >= self.failing_step).any():
+            raise self.error
+        number = step[..., None] * 8 + np.arange(8)[rows]
+        return {'z': number.astype(np.int32), 'a': np.stack([number, -number], -1) / 2}
+
+
+def sentence_pairs():
+    rng = np.random.default_rng(0)
+    sentences = np.cumsum([0, *rng.integers(1, 9, size=300)])
+    shard = types.SimpleNamespace(
+        tokens=np.arange(10, 10 + sentences[-1], dtype=np.uint16),
+        sentences=sentences,
+        documents=np.arange(0, 301, 10),
+    )
+    tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2)
+    return segments.SentencePairs(
+        types.SimpleNamespace(shards=[shard]), tokenizer, 16, batch_size=8, seed=3
+    )
+
+
+@pytest.mark.parametrize('start', [0, 1, 3, 6, 16, 17])
+@pytest.mark.parametrize('workers', [1, 3])
+def test_it_yields_the_batches_of_the_source_from_any_step(start, workers):
+    source, rows = sentence_pairs(), slice(2, 6)
+    found = list(pipeline.batches(source, start, 17, rows, workers=workers))
+    assert len(found) == 17 - start
+    for step, batch in enumerate(found, start):
+        expected = source.batch(step, rows)
+        assert list(batch) == list(expected)
+        for name, array in expected.items():
+            assert isinstance(batch[name], np.ndarray)
+            assert batch[name].dtype == array.dtype
+            np.testing.assert_array_equal(batch[name], array)
+
+
+def test_names_types_and_rows_as_given():
+    (batch,) = pipeline.batches(Counter(), 5, 6, np.array([7, 1]))
+    assert {name: array.dtype for name, array in batch.items()} == {'z': np.int32, 'a': np.float64}
+    assert batch['z'].tolist() == [47, 41]
+    assert batch['a'].tolist() == [[23.5, -23.5], [20.5, -20.5]]
+
+
+def test_no_steps():
+    assert list(pipeline.batches(Counter(), 5, 5)) == []
+
+
+@pytest.mark.parametrize('failing_step', [0, 9, 21])
+def test_an_error_of_the_source_surfaces_as_itself(failing_step):
+    source, seen = Counter(failing_step), []
+    with pytest.raises(UserError, match='^shard 3 is damaged$') as caught:
+        seen.extend(batch['z'][0] // 8 for batch in pipeline.batches(source, 0, 100, prefetch=50))
+    assert caught.value is source.error
+    assert seen == list(range(len(seen)))
+    assert len(seen) <= failing_step < len(seen) + 4
+
+
+def test_batches_are_made_ahead_in_other_threads():
+    source = Counter()
+    iterator = pipeline.batches(source, 0, 1000, prefetch=16)
+    next(iterator)
+    deadline = time.monotonic() + 20
+    while len(set(source.steps)) < 16 and time.monotonic() < deadline:
+        time.sleep(0.01)
+    made = set(source.steps)
+    assert set(range(16)) <= made
+    time.sleep(0.2)
+    assert max(source.steps) < 64  # but not without bound
+    assert source.threads - {threading.get_ident()}
+
+
+@pytest.mark.parametrize('finished', [True, False])
+def test_a_pipeline_leaves_nothing_behind(finished):
+    def use():
+        source = Counter()
+        iterator = pipeline.batches(source, 0, 20)
+        if finished:
+            assert len(list(iterator)) == 20
+        else:
+            next(iterator)
+            iterator.close()
+        return weakref.ref(source)
+
+    remaining = [use() for _ in range(5)]
+    deadline = time.monotonic() + 20
+    while any(source() for source in remaining) and time.monotonic() < deadline:
+        gc.collect()
+        time.sleep(0.05)
+    assert not any(source() for source in remaining)
+
+
+def test_tensorflow_is_imported_only_when_batches_are_asked_for():
+    script = (
+        'import sys\n'
+        'from bert_jax.data import pipeline, segments\n'
+        'assert "tensorflow" not in sys.modules\n'
+    )
+    subprocess.run([sys.executable, '-c', script], cwd=ROOT, check=True, timeout=60)
