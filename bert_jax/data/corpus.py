@@ -88,8 +88,10 @@ class Corpus:
             raise errors.UserError(
                 f'no corpus in {str(directory)!r}: make one with python -m bert_jax.prepare'
             ) from None
-        except ValueError as error:
-            raise errors.UserError(f'{path} is damaged: {error}') from None
+        except ValueError:
+            manifest = None
+        if not isinstance(manifest, dict):
+            raise errors.UserError(f'{path} is damaged: prepare the corpus again')
         if manifest.get('format') != FORMAT:
             raise errors.UserError(
                 f'{path} has format {manifest.get("format")!r}, this version reads {FORMAT}: '

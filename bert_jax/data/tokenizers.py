@@ -57,7 +57,10 @@ class Tokenizer:
         self.kind = _kind(settings)
         self._json = json.dumps(settings, sort_keys=True, ensure_ascii=False, separators=(',', ':'))
         self.fingerprint = hashlib.sha256(self._json.encode()).hexdigest()
-        self._plain = tokenizers.Tokenizer.from_str(self._json)
+        try:
+            self._plain = tokenizers.Tokenizer.from_str(self._json)
+        except Exception as error:  # the library raises nothing narrower
+            raise errors.UserError(f'the tokenizers library cannot read it: {error}') from error
         self._plain.encode_special_tokens = True
         self._cache: dict[str, bytes] = {}
         self._cached_ids = 0

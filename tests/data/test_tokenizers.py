@@ -237,6 +237,7 @@ def test_vocabulary_with_windows_line_ends_and_odd_tokens(tmp_path):
         ('tokenizer.json', b'{', 'JSON'),
         ('tokenizer.json', b'[]', "no 'model'"),
         ('tokenizer.json', b'{"model": {"type": "BPE"}}', "'BPE'; known: WordPiece"),
+        ('tokenizer.json', b'{"model": {"type": "WordPiece"}}', 'cannot read it'),
         ('readme.md', b'x', 'neither tokenizer.json nor vocab.txt'),
     ],
 )

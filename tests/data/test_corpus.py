@@ -1,0 +1,225 @@
+import hashlib
+import json
+
+import numpy as np
+import pytest
+
+from bert_jax import errors
+from bert_jax.data import corpus, tokenizers
+
+MADE_FROM = corpus.settings(['text:a'], 'train:wordpiece:60', True, 0.1)
+SOURCES = [
+    {'spec': 'text:a', 'language': 'en', 'licence': 'CC0', 'report': {'malformed_lines': 7}},
+    {'spec': 'text:b', 'language': 'de', 'licence': 'MIT', 'report': {}},
+]
+
+
+@pytest.fixture(scope='module')
+def tokenizer():
+    return tokenizers.train('wordpiece:60', ['some words to make a small vocabulary of'] * 3)
+
+
+def random_documents(rng, tokenizer, number=20):
+    """Documents of 1–5 sentences of 1–8 tokens, as nested lists and as `corpus.Documents`."""
+    nested = [
+        [
+            rng.integers(tokenizer.vocab_size, size=rng.integers(1, 9)).tolist()
+            for _ in range(rng.integers(1, 6))
+        ]
+        for _ in range(number)
+    ]
+    return nested, pack(nested)
+
+
+def pack(nested):
+    sentences = [sentence for document in nested for sentence in document]
+    return corpus.Documents(
+        np.array([token for sentence in sentences for token in sentence], np.int32),
+        np.array([len(sentence) for sentence in sentences], np.int64),
+        np.array([len(document) for document in nested], np.int64),
+    )
+
+
+def unpack(shard):
+    """The documents of a shard as nested lists, read by its three arrays."""
+    return [
+        [
+            shard.tokens[shard.sentences[s] : shard.sentences[s + 1]].tolist()
+            for s in range(shard.documents[d], shard.documents[d + 1])
+        ]
+        for d in range(len(shard.documents) - 1)
+    ]
+
+
+@pytest.fixture
+def made(tokenizer, tmp_path):
+    """(directory of a finished corpus with two sources, its documents as nested lists)."""
+    rng = np.random.default_rng(0)
+    writer = corpus.Writer(tmp_path, tokenizer, ['en', 'de'], shard_tokens=200)
+    written = {name: {0: [], 1: []} for name in corpus.SPLITS}
+    for source in (0, 0, 0, 1, 1):
+        for split in corpus.SPLITS:
+            nested, documents = random_documents(rng, tokenizer)
+            writer.append(split, source, documents)
+            written[split][source] += nested
+    writer.finish(MADE_FROM, SOURCES)
+    return tmp_path, written
+
+
+def test_what_is_written_is_read(made, tokenizer):
+    directory, written = made
+    opened = corpus.Corpus.open(directory)
+    opened.verify()
+    assert opened.tokenizer.fingerprint == tokenizer.fingerprint
+    for name in corpus.SPLITS:
+        split = opened.split(name)
+        for source, language in enumerate(['en', 'de']):
+            shards = [shard for shard in split.shards if shard.source == source]
+            assert {shard.language for shard in shards} == {language}
+            assert sum((unpack(shard) for shard in shards), []) == written[name][source]
+        documents = written[name][0] + written[name][1]
+        sentences = [sentence for document in documents for sentence in document]
+        tokens = [token for sentence in sentences for token in sentence]
+        assert split.num_documents == len(documents)
+        assert split.num_sentences == len(sentences)
+        assert split.num_tokens == len(tokens)
+        np.testing.assert_array_equal(
+            split.unigram_counts, np.bincount(tokens, minlength=tokenizer.vocab_size)
+        )
+
+
+def test_shards_are_memory_mapped_small_typed_and_closed_at_their_size(made):
+    shards = corpus.Corpus.open(made[0]).split('train').shards
+    assert len(shards) > 3
+    for shard in shards:
+        assert isinstance(shard.tokens, np.memmap)
+        assert shard.tokens.dtype == np.uint16
+        assert shard.sentences.dtype == shard.documents.dtype == np.int64
+        assert len(shard.tokens) < 200 + 20 * 5 * 8
+    assert all(len(shard.tokens) >= 200 for shard in shards[:1])
+
+
+def test_large_vocabularies_take_four_bytes():
+    assert corpus.token_dtype(2**16) == np.uint16
+    assert corpus.token_dtype(2**16 + 1) == np.uint32
+
+
+def test_select_keeps_whole_documents(tokenizer):
+    nested, documents = random_documents(np.random.default_rng(1), tokenizer)
+    chosen = np.arange(len(nested)) % 3 == 0
+    picked = documents.select(chosen)
+    expected = pack(nested[::3])
+    np.testing.assert_array_equal(picked.tokens, expected.tokens)
+    np.testing.assert_array_equal(picked.sentence_lengths, expected.sentence_lengths)
+    np.testing.assert_array_equal(picked.document_lengths, expected.document_lengths)
+
+
+def test_manifest_and_datasheet_say_what_it_is(made, tokenizer):
+    manifest = json.loads((made[0] / 'manifest.json').read_text('utf-8'))
+    assert manifest['made_from'] == MADE_FROM
+    assert manifest['sources'] == SOURCES
+    assert manifest['tokenizer']['fingerprint'] == tokenizer.fingerprint
+    tokens = (made[0] / 'train' / '00000.tokens.npy').read_bytes()
+    assert manifest['files']['train/00000.tokens.npy'] == {
+        'bytes': len(tokens),
+        'sha256': hashlib.sha256(tokens).hexdigest(),
+    }
+    datasheet = (made[0] / 'DATASHEET.md').read_text('utf-8')
+    train = corpus.Corpus.open(made[0]).split('train')
+    german = [shard for shard in train.shards if shard.language == 'de']
+    german_tokens = sum(len(shard.tokens) for shard in german)
+    for expected in ('text:a', 'CC0', 'malformed lines: 7', tokenizer.fingerprint, 'train:wordp'):
+        assert expected in datasheet
+    row = next(line for line in datasheet.split('\n') if line.startswith('| train | 2 | de |'))
+    assert row.endswith(f' {german_tokens:,} |')
+    unknown = (
+        train.unigram_counts[1] + corpus.Corpus.open(made[0]).split('held_out').unigram_counts[1]
+    )
+    assert f'[UNK]): {unknown:,},' in datasheet
+
+
+def test_fingerprint_depends_on_the_contents_alone(tokenizer, tmp_path):
+    def make(name, seed):
+        (tmp_path / name).mkdir()
+        writer = corpus.Writer(tmp_path / name, tokenizer, ['en'])
+        for split in corpus.SPLITS:
+            writer.append(split, 0, random_documents(np.random.default_rng(seed), tokenizer)[1])
+        writer.finish(MADE_FROM, SOURCES[:1])
+        return corpus.Corpus.open(tmp_path / name).fingerprint
+
+    assert make('a', seed=1) == make('b', seed=1) != make('c', seed=2)
+
+
+def test_damage_is_named(made):
+    directory, _ = made
+    path = directory / 'held_out' / '00001.tokens.npy'
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(errors.UserError, match='held_out/00001.tokens.npy'):
+        corpus.Corpus.open(directory).verify()
+    path.write_bytes(content[:-2])
+    with pytest.raises(errors.UserError, match=r'00001.tokens.npy has .* expected'):
+        corpus.Corpus.open(directory)
+    path.unlink()
+    with pytest.raises(errors.UserError, match='00001.tokens.npy is missing'):
+        corpus.Corpus.open(directory)
+
+
+def test_an_exchanged_tokenizer_is_refused(made):
+    directory, _ = made
+    path = directory / 'tokenizer.json'
+    path.write_text(path.read_text().replace('"lowercase":true', '"lowercase":false'))
+    with pytest.raises(errors.UserError, match='tokenizer.json'):
+        corpus.Corpus.open(directory)
+
+
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [(None, 'no corpus'), ('{', 'damaged'), ('[]', 'damaged'), ('{"format": 99}', 'format 99')],
+)
+def test_no_corpus(content, message, tmp_path):
+    if content:
+        (tmp_path / 'manifest.json').write_text(content)
+    with pytest.raises(errors.UserError, match=message):
+        corpus.Corpus.open(tmp_path)
+
+
+def test_unknown_split(made):
+    with pytest.raises(errors.UserError, match="'valid'; known: held_out, train"):
+        corpus.Corpus.open(made[0]).split('valid')
+
+
+@pytest.mark.parametrize(
+    ('key', 'value'),
+    [
+        ('sources', ['text:other']),
+        ('tokenizer', 'train:wordpiece:70'),
+        ('lowercase', False),
+        ('held_out_fraction', 0.2),
+    ],
+)
+def test_other_settings_are_named(made, key, value):
+    opened = corpus.Corpus.open(made[0])
+    opened.check_made_from(**MADE_FROM)
+    with pytest.raises(errors.UserError, match=key) as info:
+        opened.check_made_from(**(MADE_FROM | {key: value}))
+    assert repr(value) in str(info.value)
+    assert repr(MADE_FROM[key]) in str(info.value)
+
+
+def test_a_tokenizer_path_is_compared_by_content(tokenizer, tmp_path):
+    for name in ('corpus', 'same', 'other'):
+        (tmp_path / name).mkdir()
+    tokenizer.save(tmp_path / 'same')
+    tokenizers.train('wordpiece:50', ['other text than that'] * 3).save(tmp_path / 'other')
+    writer = corpus.Writer(tmp_path / 'corpus', tokenizer, ['en'])
+    for split in corpus.SPLITS:
+        writer.append(split, 0, random_documents(np.random.default_rng(0), tokenizer)[1])
+    made_from = MADE_FROM | {'tokenizer': 'somewhere/else'}
+    writer.finish(made_from, SOURCES[:1])
+    opened = corpus.Corpus.open(tmp_path / 'corpus')
+    opened.check_made_from(**made_from)
+    opened.check_made_from(**made_from | {'tokenizer': str(tmp_path / 'same')})
+    with pytest.raises(errors.UserError, match='tokenizer'):
+        opened.check_made_from(**made_from | {'tokenizer': str(tmp_path / 'other')})
