@@ -323,6 +323,24 @@ def test_another_model_is_named_by_its_parameters(tmp_path, change, message):
         Checkpoints(tmp_path, 1).restore(placed(change(make_state())))
 
 
+def test_a_kill_while_an_old_one_is_deleted_leaves_no_half_of_it(tmp_path, monkeypatch):
+    saved(tmp_path, [1])
+    made = Checkpoints(tmp_path, 1)
+
+    def killed(folder, **options):
+        if not options:
+            (folder / 'metadata.json').unlink()
+            raise ZeroDivisionError
+
+    monkeypatch.setattr(checkpoints.shutil, 'rmtree', killed)
+    made.save(2, make_state(2), {})
+    with pytest.raises(ZeroDivisionError):
+        made.wait()
+    monkeypatch.undo()
+    assert Checkpoints(tmp_path, 1).steps() == [2]
+    assert [path.name for path in tmp_path.iterdir()] == ['2']
+
+
 # --- reading without training
 
 
