@@ -207,7 +207,8 @@ class HeldOutRule:
 
     Neither split is left empty if there are two different documents: where the hashes of all
     fall on one side, the one closest to the other side goes there, with its copies. It takes one
-    pass, and holds one document in memory until both sides have been met.
+    pass, and holds one document in memory until both sides have been met; only such a document
+    may land behind its place in the order of the source.
     """
 
     def __init__(self, fraction: float):
@@ -221,16 +222,20 @@ class HeldOutRule:
     ) -> Iterator[tuple[str, corpus.Documents]]:
         """Yields (split, documents) for what is decided so far; hashes are uint64 [documents]."""
         below = hashes < self._limit
-        for split, chosen in (('held_out', below), ('train', ~below)):
-            if chosen.any():
-                yield from self._add_side(split, documents.select(chosen), hashes[chosen])
+        sides = {'held_out': below, 'train': ~below}
+        sides = {split: chosen for split, chosen in sides.items() if chosen.any()}
+        if len(self._met.union(sides)) == 2:
+            for split in self._met:
+                yield from self._release(split)
+            for split, chosen in sides.items():
+                yield split, documents.select(chosen)
+        else:
+            for split in sides:
+                yield from self._all_but_closest(split, documents, hashes)
+        self._met.update(sides)
 
-    def _add_side(self, split: str, documents: corpus.Documents, hashes: np.ndarray):
-        self._met.add(split)
-        if len(self._met) == 2:
-            yield from self._release('train' if split == 'held_out' else 'held_out')
-            yield split, documents
-            return
+    def _all_but_closest(self, split: str, documents: corpus.Documents, hashes: np.ndarray):
+        """Keeps aside the document closest to the side that has none; yields the others."""
         closest = int(hashes.min() if split == 'train' else hashes.max())
         if self._aside and (self._aside.hash < closest) == (split == 'train'):
             closest = self._aside.hash

@@ -1,0 +1,463 @@
+import errno
+import fcntl
+import itertools
+import json
+import os
+import pathlib
+import random
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bert_jax import errors, prepare
+from bert_jax.data import corpus, sentences, tokenizers
+
+ROOT = pathlib.Path(prepare.__file__).parents[1]
+WORDS = ['the', 'old', 'man', 'and', 'a', 'dog', 'went', 'up', 'to', 'green', 'hill', 'where']
+TOKENIZER = 'train:wordpiece:60'
+
+
+def make_text(rng, num_sentences=20):
+    """Paragraphs of five sentences."""
+    made = [
+        ' '.join(rng.choices(WORDS, k=rng.randint(3, 12))).capitalize() + '.'
+        for _ in range(num_sentences)
+    ]
+    return '\n\n'.join(' '.join(made[i : i + 5]) for i in range(0, num_sentences, 5))
+
+
+@pytest.fixture
+def texts(tmp_path):
+    """A folder of 30 documents."""
+    folder = tmp_path / 'texts'
+    folder.mkdir()
+    for i in range(30):
+        (folder / f'{i:02d}.txt').write_text(make_text(random.Random(i)))
+    return folder
+
+
+@pytest.fixture
+def many_texts(tmp_path):
+    """A JSON lines file that takes some seconds to prepare, and its source."""
+    path = tmp_path / 'many.jsonl'
+    rng = random.Random(0)
+    with open(path, 'w') as file:
+        for _ in range(12_000):
+            file.write(json.dumps({'text': make_text(rng)}) + '\n')
+    return f'jsonl:{path}'
+
+
+@pytest.fixture
+def small_blocks(monkeypatch):
+    """Blocks of a few documents, so that small corpora have many."""
+    monkeypatch.setattr(prepare, 'BLOCK_CHARACTERS', 2000)
+
+
+def command(source, output, *more):
+    flags = [f'--source={source}', f'--tokenizer={TOKENIZER}', f'--output={output}', *more]
+    return [sys.executable, '-m', 'bert_jax.prepare', *flags]
+
+
+def run(arguments, **options):
+    return subprocess.run(
+        arguments, cwd=ROOT, capture_output=True, text=True, timeout=120, **options
+    )
+
+
+def contents(directory):
+    """Every file of a corpus, without the dates of its making."""
+    manifest = json.loads((directory / 'manifest.json').read_text())
+    date = manifest['created'].encode()
+    return {
+        str(path.relative_to(directory)): path.read_bytes().replace(date, b'')
+        for path in directory.rglob('*')
+        if path.is_file()
+    }
+
+
+def stored_sentences(split, tokenizer):
+    """The decoded sentences of each document of a split."""
+    for shard in split.shards:
+        for first, end in itertools.pairwise(shard.documents):
+            yield [
+                tokenizer.decode(shard.tokens[start:stop])
+                for start, stop in itertools.pairwise(shard.sentences[first : end + 1])
+            ]
+
+
+def test_every_sentence_is_stored_in_its_place(texts, tmp_path):
+    made = prepare.prepare(
+        [f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', held_out_fraction=0.2, workers=0
+    )
+    made.verify()
+    expected = [
+        [sentence.lower() for sentence in sentences.split_sentences(path.read_text())]
+        for path in sorted(texts.iterdir())
+    ]
+    train, held_out = (
+        list(stored_sentences(made.split(name), made.tokenizer)) for name in corpus.SPLITS
+    )
+    assert train == [document for document in expected if document in train]
+    assert held_out == [document for document in expected if document in held_out]
+    assert len(train) + len(held_out) == 30
+    assert 1 <= len(held_out) <= 15
+    assert not (tmp_path / 'out.partial').exists()
+
+
+def test_the_number_of_workers_changes_nothing(texts, tmp_path, small_blocks):
+    results = []
+    for workers in (0, 1, 3):
+        output = tmp_path / f'out{workers}'
+        prepare.prepare(
+            [f'text:{texts}/*.txt', f'text:{texts}/0*.txt;language=en'],
+            TOKENIZER, output, held_out_fraction=0.1, workers=workers, shard_tokens=1000,
+        )  # fmt: skip
+        results.append(contents(output))
+    assert results[0] == results[1] == results[2]
+    assert len(results[0]) > 3 * 4
+
+
+def test_two_sources_keep_their_names_languages_and_licences(texts, tmp_path):
+    specs = [
+        f'text:{texts}/0*.txt;language=en;licence=CC0',
+        f'text:{texts}/1*.txt;language=de;licence=MIT',
+    ]
+    made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
+    for name in corpus.SPLITS:
+        assert [(s.source, s.language) for s in made.split(name).shards] == [(0, 'en'), (1, 'de')]
+    described = made.manifest['sources']
+    assert [source['spec'] for source in described] == specs
+    assert [source['licence'] for source in described] == ['CC0', 'MIT']
+    assert [source['report']['documents'] for source in described] == [10, 10]
+
+
+def test_special_tokens_in_the_text_do_not_become_special(texts, tmp_path):
+    for path in texts.iterdir():
+        path.write_text(path.read_text() + '\n\nA [MASK] and [SEP], [CLS] too [PAD] now.')
+    made = prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
+    for name in corpus.SPLITS:
+        split = made.split(name)
+        for special in set(made.tokenizer.special_ids) - {made.tokenizer.unk_id}:
+            assert split.unigram_counts[special] == 0
+            assert all(special not in shard.tokens for shard in split.shards)
+    assert '[ mask ]' in next(stored_sentences(made.split('train'), made.tokenizer))[-1]
+
+
+def test_what_has_no_token_is_dropped_counted_and_shown(tmp_path, capsys):
+    documents = [make_text(random.Random(i)) for i in range(5)]
+    documents += ['\u200b', 'One two three.\n\n\u200b\n\nFour five six.']
+    path = tmp_path / 'a.jsonl'
+    path.write_text('\n'.join(json.dumps({'text': text}) for text in documents) + '\n{bad')
+    made = prepare.prepare([f'jsonl:{path}'], TOKENIZER, tmp_path / 'out', workers=0)
+    report = made.manifest['sources'][0]['report']
+    assert report['documents_without_tokens'] == 1
+    assert report['sentences_without_tokens'] == 2
+    assert report['malformed_lines'] == 1
+    assert sum(made.split(name).num_documents for name in corpus.SPLITS) == 6
+    for shown in (capsys.readouterr().out, (tmp_path / 'out' / 'DATASHEET.md').read_text()):
+        assert 'documents without tokens' in shown
+        assert 'malformed lines' in shown
+
+
+def test_a_finished_corpus_is_opened_and_never_overwritten(texts, tmp_path, capsys):
+    source, output = f'text:{texts}/*.txt', tmp_path / 'out'
+    first = prepare.prepare([source], TOKENIZER, output, workers=0)
+    before = contents(output)
+    again = prepare.prepare([source], TOKENIZER, output, workers=0)
+    assert again.fingerprint == first.fingerprint
+    assert 'already' in capsys.readouterr().out
+    for changed in (
+        {'sources': [f'text:{texts}/1*.txt']},
+        {'tokenizer': 'train:wordpiece:70'},
+        {'lowercase': False},
+        {'held_out_fraction': 0.5},
+    ):
+        wanted = {'sources': [source], 'tokenizer': TOKENIZER} | changed
+        with pytest.raises(errors.UserError, match=next(iter(changed))):
+            prepare.prepare(output=output, workers=0, **wanted)
+    assert contents(output) == before
+
+
+def test_a_published_vocabulary_is_kept_as_it_is(texts, tmp_path):
+    vocab = [*tokenizers.SPECIAL_TOKENS, 'the', 'dog', '.', *'abcdefghijklmnop']
+    path = tmp_path / 'vocab.txt'
+    path.write_text('\n'.join(vocab))
+    made = prepare.prepare([f'text:{texts}/*.txt'], str(path), tmp_path / 'out', workers=0)
+    assert made.tokenizer.vocab == tuple(vocab)
+    unknown = sum(made.split(name).unigram_counts[1] for name in corpus.SPLITS)
+    assert unknown > 100
+    assert f'[UNK]): {unknown:,}' in (tmp_path / 'out' / 'DATASHEET.md').read_text()
+
+
+def oracle(hashes, fraction):
+    """The rule of the datasheet, said plainly: which of the hashes are held out."""
+    held_out = {h for h in hashes if h < int(fraction * 2**64)}
+    if len(set(hashes)) > 1:
+        held_out = (held_out | {min(hashes)}) - {max(hashes)}
+    return [h in held_out for h in hashes]
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    hashes=st.lists(st.integers(0, 15).map(lambda i: i * 2**60 + 12345), min_size=1, max_size=12),
+    block=st.integers(1, 5),
+    fraction=st.sampled_from([0.001, 0.3, 0.7, 0.999]),
+)
+def test_held_out_rule(hashes, block, fraction):
+    rule = prepare.HeldOutRule(fraction)
+    found = {'train': [], 'held_out': []}
+
+    def take(decided):
+        for split, documents in decided:
+            found[split] += documents.tokens.tolist()
+
+    for start in range(0, len(hashes), block):
+        part = np.array(hashes[start : start + block], np.uint64)
+        ones = np.ones(len(part), np.int64)
+        # A document is one token: the number of its hash.
+        take(rule.add(corpus.Documents((part >> np.uint64(60)).astype(int), ones, ones), part))
+    take(rule.finish())
+    if len(set(hashes)) == 1:
+        assert rule.undecided.copies == len(hashes)
+        assert found == {'train': [], 'held_out': []}
+        return
+    assert rule.undecided is None
+    expected = {'train': [], 'held_out': []}
+    for value, held_out in zip(hashes, oracle(hashes, fraction), strict=True):
+        expected['held_out' if held_out else 'train'].append(value >> 60)
+    assert {split: sorted(values) for split, values in found.items()} == {
+        split: sorted(values) for split, values in expected.items()
+    }
+
+
+def test_held_out_documents_stay_so_when_others_come_and_go(texts, tmp_path):
+    def held_out(name, pattern):
+        made = prepare.prepare(
+            [f'text:{texts}/{pattern}'], TOKENIZER, tmp_path / name, held_out_fraction=0.4,
+            workers=0,
+        )  # fmt: skip
+        return {str(d) for d in stored_sentences(made.split('held_out'), made.tokenizer)}
+
+    everything, part = held_out('all', '*.txt'), held_out('part', '1*.txt')
+    assert 1 < len(part) < 10
+    assert part < everything
+
+
+def test_sources_of_one_document_each_still_give_both_splits(texts, tmp_path):
+    specs = [f'text:{texts}/{i:02d}.txt' for i in range(3)]
+    made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
+    assert made.split('held_out').num_documents == 1
+    assert made.split('train').num_documents == 2
+    held_out = made.split('held_out').shards[0].source
+    assert {shard.source for shard in made.split('train').shards} == {0, 1, 2} - {held_out}
+
+
+def test_a_lone_document_beside_a_larger_source_trains(texts, tmp_path):
+    specs = [f'text:{texts}/00.txt', f'text:{texts}/1*.txt']
+    made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
+    assert [s.source for s in made.split('held_out').shards] == [1]
+    assert {s.source for s in made.split('train').shards} == {0, 1}
+
+
+@pytest.mark.parametrize('copies', [1, 3])
+def test_a_single_document_is_refused(copies, texts, tmp_path):
+    for i in range(copies):
+        shutil.copy(texts / '00.txt', tmp_path / f'copy{i}.txt')
+    with pytest.raises(errors.UserError, match='at least two'):
+        prepare.prepare([f'text:{tmp_path}/copy*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
+    assert not list(tmp_path.glob('out*'))
+
+
+@pytest.mark.parametrize(
+    ('changed', 'message'),
+    [
+        ({'sources': []}, 'no source'),
+        ({'sources': ['txet:a']}, "unknown source 'txet'"),
+        ({'sources': ['text:/nowhere/*.txt']}, '/nowhere'),
+        ({'sources': ['text:{empty}']}, 'no text'),
+        ({'tokenizer': '/nowhere/vocab.txt'}, '/nowhere/vocab.txt'),
+        ({'tokenizer': 'train:wordpeace:80'}, 'wordpeace'),
+        ({'tokenizer': '{no_mask}'}, r'lacks \[MASK\]'),
+        ({'held_out_fraction': 0.0}, 'held_out_fraction'),
+        ({'held_out_fraction': 1.0}, 'held_out_fraction'),
+        ({'workers': -1}, 'workers'),
+        ({'output': '{texts}'}, 'no corpus'),
+        ({'output': '{texts}/00.txt/out'}, 'cannot prepare'),
+        ({'output': '{texts}/00.txt'}, 'no corpus'),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_nothing(changed, message, texts, tmp_path):
+    (tmp_path / 'empty').write_text(' \n ')
+    (tmp_path / 'no_mask').write_text('\n'.join(tokenizers.SPECIAL_TOKENS[:4]))
+    places = {'empty': tmp_path / 'empty', 'no_mask': tmp_path / 'no_mask', 'texts': texts}
+    wanted = {
+        'sources': [f'text:{texts}/*.txt'],
+        'tokenizer': TOKENIZER,
+        'output': str(tmp_path / 'out'),
+        'workers': 0,
+    } | changed
+    for key in ('tokenizer', 'output'):
+        wanted[key] = wanted[key].format(**places)
+    wanted['sources'] = [source.format(**places) for source in wanted['sources']]
+    with pytest.raises(errors.UserError, match=message) as info:
+        prepare.prepare(**wanted)
+    assert '\n' not in str(info.value)
+    assert not list(tmp_path.rglob('*.partial'))
+    assert not (tmp_path / 'out').exists()
+
+
+@pytest.mark.parametrize('workers', [0, 2])
+def test_a_full_disk_is_one_line_and_leaves_nothing(workers, texts, tmp_path):
+    def limit():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
+
+    done = run(
+        command(f'text:{texts}/*.txt', tmp_path / 'out', f'--workers={workers}'), preexec_fn=limit
+    )
+    assert done.returncode == 2
+    last = done.stderr.strip().split('\n')[-1]
+    assert last.startswith('error: cannot prepare')
+    assert os.strerror(errno.EFBIG) in last
+    assert 'Traceback' not in done.stderr
+    assert not list(tmp_path.glob('out*'))
+
+
+def test_two_runs_at_once_are_refused(texts, tmp_path):
+    (tmp_path / 'out.partial').mkdir()
+    lock = os.open(tmp_path / 'out.partial', os.O_RDONLY)
+    fcntl.flock(lock, fcntl.LOCK_EX)
+    with pytest.raises(errors.UserError, match='another run'):
+        prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
+    os.close(lock)
+    prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
+
+
+def wait_for(condition, seconds=60):
+    """Polls until the condition gives something true."""
+    end = time.monotonic() + seconds
+    while time.monotonic() < end:
+        if found := condition():
+            return found
+        time.sleep(0.01)
+    raise TimeoutError
+
+
+def children(pid):
+    return [
+        int(child)
+        for task in pathlib.Path(f'/proc/{pid}/task').iterdir()
+        for child in (task / 'children').read_text().split()
+    ]
+
+
+def alive(pid):
+    try:
+        return pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] != 'Z'
+    except FileNotFoundError:
+        return False
+
+
+def has_begun(partial):
+    return lambda: any(path.stat().st_size > 1000 for path in partial.rglob('*.tokens.npy'))
+
+
+def test_killed_and_started_again_gives_the_same_files(many_texts, tmp_path):
+    output, partial = tmp_path / 'out', tmp_path / 'out.partial'
+    process = subprocess.Popen(
+        command(many_texts, output, '--workers=2'), cwd=ROOT, stderr=subprocess.DEVNULL
+    )
+    wait_for(has_begun(partial))
+    workers = children(process.pid)
+    assert len(workers) == 2
+    process.kill()
+    process.wait()
+    assert not output.exists()
+    assert not (partial / 'manifest.json').exists()
+    with pytest.raises(errors.UserError, match='no corpus'):
+        corpus.Corpus.open(output)
+    wait_for(lambda: not any(map(alive, workers)))
+
+    (partial / 'train' / '99999.tokens.npy').write_bytes(b'left over')
+    assert run(command(many_texts, output, '--workers=2')).returncode == 0
+    assert not partial.exists()
+    undisturbed = tmp_path / 'undisturbed'
+    assert run(command(many_texts, undisturbed, '--workers=0')).returncode == 0
+    assert contents(output) == contents(undisturbed)
+
+
+def test_a_dead_worker_ends_the_run_with_one_line(many_texts, tmp_path):
+    process = subprocess.Popen(
+        command(many_texts, tmp_path / 'out', '--workers=2'),
+        cwd=ROOT, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    wait_for(has_begun(tmp_path / 'out.partial'))
+    os.kill(children(process.pid)[0], signal.SIGKILL)
+    _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert 'error: a worker process ended' in stderr.strip().split('\n')[-1]
+    assert 'status -9' in stderr
+    assert 'Traceback' not in stderr
+    assert not list(tmp_path.glob('out*'))
+
+
+@pytest.mark.parametrize('workers', [0, 2])
+def test_blocks_are_read_only_as_they_are_needed(workers):
+    tokenizer = tokenizers.train('wordpiece:60', [make_text(random.Random(0))])
+    taken = itertools.count()
+    number = 0
+
+    def blocks():
+        nonlocal number
+        for number in taken:
+            yield [make_text(random.Random(number))]
+
+    with prepare._Workers(tokenizer, workers) as pool:
+        encoded = pool.encode(blocks())
+        for done in range(10):
+            block = next(encoded)
+            assert number <= done + 2 * workers
+            assert block.hashes[0] == prepare._hash(make_text(random.Random(done)))
+
+
+def test_works_from_a_script_without_main_guard_and_without_jax(texts, tmp_path):
+    code = (
+        'import sys\n'
+        'from bert_jax import prepare\n'
+        f'prepare.prepare(["text:{texts}/*.txt"], "{TOKENIZER}", "{tmp_path}/out", workers=2)\n'
+        'print("heavy:", {"jax", "tensorflow"} & set(sys.modules))\n'
+    )
+    path = tmp_path / 'script.py'
+    path.write_text(code)
+    done = subprocess.run(
+        [sys.executable, path], cwd=tmp_path, env=os.environ | {'PYTHONPATH': str(ROOT)},
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert done.stdout.endswith('heavy: set()\n')
+    assert (tmp_path / 'out' / 'manifest.json').exists()
+
+
+def test_command_line(texts, tmp_path):
+    done = run(
+        command(
+            f'text:{texts}/*.txt', tmp_path / 'out', '--lowercase=false',
+            '--held_out_fraction=0.3', '--workers=1',
+        )
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert 'tokens/s' in done.stdout
+    made = corpus.Corpus.open(tmp_path / 'out')
+    made.check_made_from([f'text:{texts}/*.txt'], TOKENIZER, False, 0.3)
+    assert made.tokenizer.lowercase is False
+    done = run(command('text:/nowhere', tmp_path / 'other'))
+    assert done.returncode == 2
+    assert done.stderr.startswith('error: ')
+    assert len(done.stderr.strip().split('\n')) == 1
