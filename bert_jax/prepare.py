@@ -180,7 +180,7 @@ def _append_lone_documents(writer: corpus.Writer, alone: list, fraction: float):
         held_out = {hashes[0]}
     else:
         raise errors.UserError(
-            'the sources hold a single document (copies and documents without a word aside): '
+            f'the sources hold {len(hashes) or "no"} document(s) with words, copies aside: '
             'a held-out split by document needs at least two'
         )
     for aside, source in alone:

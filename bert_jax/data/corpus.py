@@ -428,8 +428,9 @@ def _datasheet(manifest: dict, tokenizer: tokenizers.Tokenizer) -> str:
         f'Held-out rule: a document is held out if the hash of its text, read as a number in '
         f'[0, 1), is below {made_from["held_out_fraction"]:g}, wherever it stands and whatever '
         'else is in the corpus. A source none of whose documents falls there holds out the one '
-        'with the smallest hash, and keeps the one with the largest for training. Exact copies '
-        'within a source always fall on the same side.',
+        'with the smallest hash; one all of whose documents do keeps the one with the largest '
+        'for training. Copies within a source fall on the same side. A source of one document '
+        'follows the first rule; only if all sources are such, the smallest hash is held out.',
         '',
         '## Vocabulary',
         '',

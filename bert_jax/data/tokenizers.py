@@ -20,8 +20,9 @@ from bert_jax import errors
 SPECIAL_TOKENS = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 CONTINUATION = '##'
 MAX_CHARACTERS_PER_WORD = 100  # longer words are [UNK], as in the original tokenization.py
-TRAINING_CHARACTERS = 2**27  # training sees at most this much text, taken evenly from all of it
+TRAINING_CHARACTERS = 2**26  # training sees at most this much text, taken evenly from all of it
 TRAINING_ALPHABET = 1000  # rarer characters become [UNK]
+COUNTED_CHUNKS = 2**19  # training splits that many different strings at a time into words
 CACHED_IDS = 2**20  # bound on the memory of words already looked up (about 100 MB)
 
 _SURROGATES = re.compile('[\ud800-\udfff]')
@@ -263,15 +264,18 @@ def _train_wordpiece(size: int, texts: list[str], lowercase: bool) -> Tokenizer:
 def _word_counts(texts: list[str], lowercase: bool) -> dict[str, int]:
     """How often each word (after normalisation, split at punctuation) occurs."""
     backend = _wordpiece_backend({'[UNK]': 0}, lowercase)
-    chunks = collections.Counter()
-    for text in texts:
-        chunks.update(_encodable(text).split())
     words = collections.Counter()
-    for chunk, count in chunks.items():
-        normalized = backend.normalizer.normalize_str(chunk)
-        for word, _ in backend.pre_tokenizer.pre_tokenize_str(normalized):
-            if len(word) <= MAX_CHARACTERS_PER_WORD:
-                words[word] += count
+    chunks = collections.Counter()
+    for index, text in enumerate(texts):
+        chunks.update(_encodable(text).split())
+        if len(chunks) < COUNTED_CHUNKS and index + 1 < len(texts):
+            continue
+        for chunk, count in chunks.items():
+            normalized = backend.normalizer.normalize_str(chunk)
+            for word, _ in backend.pre_tokenizer.pre_tokenize_str(normalized):
+                if len(word) <= MAX_CHARACTERS_PER_WORD:
+                    words[word] += count
+        chunks.clear()
     return words
 
 

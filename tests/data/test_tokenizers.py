@@ -82,6 +82,14 @@ def test_sample_is_even_and_bounded():
     assert tokenizers._sample(['a\n\nb', 'c'], limit=100) == ['a', 'b', 'c']
 
 
+def test_counting_in_small_steps_changes_nothing(monkeypatch):
+    texts = ['The cats sat, the dog', '', 'sat. The', 'un-cat']
+    expected = {'the': 3, 'cats': 1, 'sat': 2, ',': 1, 'dog': 1, '.': 1, 'un': 1, '-': 1, 'cat': 1}
+    for chunks in (2**19, 3, 1):
+        monkeypatch.setattr(tokenizers, 'COUNTED_CHUNKS', chunks)
+        assert tokenizers._word_counts(texts, lowercase=True) == expected
+
+
 @pytest.mark.parametrize(
     ('spec', 'message'),
     [
