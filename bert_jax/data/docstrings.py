@@ -20,14 +20,19 @@ def _words(text: str, separator: str | None = None) -> frozenset[str]:
     return frozenset(text.split(separator))
 
 
-# Sections whose body is a table of names, code or citations: numpy style, then Google style.
-_TABLE_SECTIONS = _words(
-    'parameters,other parameters,returns,yields,receives,raises,warns,attributes,methods,see also,'
-    'references,examples,example,functions,classes,arguments,args,kwargs,inputs,outputs,input,'
-    'output,input shape,output shape,call arguments,reference,usage,usage example,keyword args,'
-    'keyword arguments,exceptions,return,rtype,properties,constants,variables,routine listings,'
-    'standalone usage,todo,options,sample usage,example usage,masking,list of methods,fields,'
-    'type parameters,throws,return value,author,authors,copyright,license,for example',
+# Sections of names with a description each; what has two sentences or more is worth reading.
+_ENTRY_SECTIONS = _words(
+    'parameters,other parameters,returns,yields,receives,raises,warns,attributes,arguments,args,'
+    'kwargs,call arguments,keyword args,keyword arguments,exceptions,return,return value,inputs,'
+    'outputs,input,output,properties,fields,options,throws,type parameters',
+    ',',
+)
+# Sections of code, names or citations.
+_SKIPPED_SECTIONS = _words(
+    'methods,see also,references,reference,examples,example,functions,classes,input shape,'
+    'output shape,usage,usage example,standalone usage,sample usage,example usage,for example,'
+    'rtype,constants,variables,routine listings,todo,masking,list of methods,author,authors,'
+    'copyright,license',
     ',',
 )
 _KEPT_DIRECTIVES = {'note', 'warning', 'tip', 'important', 'caution', 'attention', 'admonition'}
@@ -37,7 +42,8 @@ _COLON_SECTION = re.compile(r'\s*([A-Za-z][A-Za-z ]{2,30}?)\s*:{1,2}\s*')
 _DIRECTIVE = re.compile(r'\s*\.\.\s+([\w-]+)::(.*)')
 _EXPLICIT_MARKUP = re.compile(r'\s*\.\.(\s|$)')
 _FIELD = re.compile(r'\s*[:@](?:param|type|return|rtype|raise|keyword|arg|ivar|cvar|var|key|yield)')
-_ITEM = re.compile(r'(\s*)(?:[-*•+o]|\(?(?:\d{1,2}|[a-z])[.)])\s+')
+_ITEM = re.compile(r'^(\s*)(?:[-*•+]|\(?(?:\d{1,2}|[a-z])[.)])\s+')
+_ENTRY = re.compile(r'^[\w.*`, ]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?:\s+(?=\S)')
 _FENCE = re.compile(r'\s*(```|~~~)')
 _TABLE_LINE = re.compile(r'\s*(?:\|.*\||\+[-=+]{3,}|[-=]{3,}(?:\s+[-=]{3,})+)\s*$')
 
@@ -47,6 +53,7 @@ _INLINE = [
     (re.compile(r':(?:math|eq|doi|cite)[\w:]*:`[^`]*`|\$[^$]+\$|https?://\S+|www\.\S+'), _HOLE),
     (re.compile(r'<[^<>\n]{1,80}>`_{1,2}'), '`'),
     (re.compile(r':[\w:.+-]+:`'), '`'),
+    (re.compile(r'(?i)\b(?:in|by|from|of|see|to|and|ref\.)\s+\[[\w#*-]{1,12}\]_'), _HOLE),
     (re.compile(r'\s*\[[\w#*-]{1,12}\]_'), ''),
     (re.compile(r'!?\[([^][]+)\]\([^()]*\)'), r'\1'),
     (re.compile(r'`{1,2}~?([^`]*?)\s*`{1,2}_{0,2}'), r'\1'),
@@ -54,6 +61,7 @@ _INLINE = [
     (re.compile(r'</?[a-zA-Z][\w-]*/?>'), _HOLE),
     (re.compile(r'\\([*_`|<>])'), r'\1'),
 ]
+_INLINE_HINT = re.compile(r'[`*<\[$\\]|http|www')
 _CODE_LIKE = re.compile(
     r'[\0{}\[\]=<>\\|@#$%^~]|\w_|_\w|\w\(|\w\.\w|\w::|--\w|\w/\w|[a-z][A-Z]|\*\w|&'
 )
@@ -89,7 +97,7 @@ def python_files(packages: tuple[str, ...] = ()) -> list[PythonFile]:
             if folder == root and packages:
                 folders[:] = [name for name in folders if name in packages]
             for name in sorted(names):
-                if name.endswith('.py'):
+                if name.endswith('.py') and not name.startswith('test_') and '_test.' not in name:
                     path = os.path.join(folder, name)
                     module = os.path.relpath(path, root)[:-3].replace(os.sep, '.')
                     files.append(PythonFile(path, module, module.partition('.')[0]))
@@ -102,18 +110,21 @@ def documents(files: list[PythonFile], counts: collections.Counter) -> Iterator[
     A paragraph of which most was read before is a duplicate; a document of nothing but duplicates
     is one too.
     """
-    seen = set()
+    seen_strings, seen_sentences = set(), set()
     for file in files:
         for name, strings in _docstrings(file, counts):
+            new = [string for string in strings if string not in seen_strings]
+            seen_strings.update(new)
+            paragraphs = [part for string in new for part in prose(string)]
+            kept = [part for part in paragraphs if not _is_duplicate(part, seen_sentences)]
             counts['docstrings'] += len(strings)
-            paragraphs = [part for string in strings for part in prose(string)]
-            kept = [part for part in paragraphs if not _is_duplicate(part, seen)]
+            counts['duplicate_docstrings'] += len(strings) - len(new)
             counts['duplicate_paragraphs'] += len(paragraphs) - len(kept)
             if sum(map(len, kept)) >= _MIN_SENTENCES:
                 yield name, '\n\n'.join(map(' '.join, kept))
             elif kept:
                 counts['short_documents'] += 1
-            elif paragraphs:
+            elif paragraphs or len(new) < len(strings):
                 counts['duplicate_documents'] += 1
             elif strings:
                 counts['documents_without_prose'] += 1
@@ -125,17 +136,27 @@ def prose(docstring: str) -> list[list[str]]:
     Left out are mark-up, parameter tables, code, doctests, formulas, references and URLs.
     """
     paragraphs = []
-    for block in _blocks(docstring.expandtabs().splitlines()):
-        text = ' '.join(block)
-        if _LEGAL.search(text):
+    for title, underlined, lines in _sections(docstring.expandtabs().splitlines()):
+        if title in _SKIPPED_SECTIONS:
             continue
+        least = 2 if title in _ENTRY_SECTIONS else 1
+        blocks = _paragraphs(lines) if least == 1 else _entries(lines, underlined)
+        for block in blocks:
+            kept = _prose_sentences(' '.join(block))
+            if len(kept) >= least:
+                paragraphs.append(kept)
+    return paragraphs
+
+
+def _prose_sentences(text: str) -> list[str]:
+    """The sentences of a paragraph that are prose; none if more than half of it is not."""
+    if _LEGAL.search(text):
+        return []
+    if _INLINE_HINT.search(text):
         for pattern, replacement in _INLINE:
             text = pattern.sub(replacement, text)
-        sentences = split_sentences(text)
-        kept = [sentence for sentence in sentences if _is_prose(sentence)]
-        if 2 * sum(map(len, kept)) > len(text):
-            paragraphs.append(kept)
-    return paragraphs
+    kept = [sentence for sentence in split_sentences(text) if _is_prose(sentence)]
+    return kept if 2 * sum(map(len, kept)) > len(text) else []
 
 
 def _is_duplicate(sentences: list[str], seen: set[int]) -> bool:
@@ -211,67 +232,108 @@ def _parse(code: bytes) -> ast.Module | None:
             gc.enable()
 
 
-def _blocks(lines: list[str]) -> Iterator[list[str]]:
-    """The lines of each paragraph or list item, without sections, directives and code.
+def _sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
+    """(title in lower case, whether it is underlined, lines) of each section.
 
-    `skip` is the indentation that a skipped body exceeds (or, for a numpy section, -1).
+    An underlined title (numpy style) rules until the next one; the body of `Title:` (Google style)
+    is what is indented below it. Text of no known section has the title ''.
     """
-    block, skip, literal = [], None, False
+    title, underlined, body = '', False, []
     number = 0
     while number < len(lines):
         line = lines[number]
         number += 1
-        stripped = line.strip()
-        if not stripped:
-            literal = bool(block) and block[-1].endswith(':')
-            if block:
-                yield block
-            block = []
-            continue
-        indent = len(line) - len(line.lstrip())
-        after = lines[number] if number < len(lines) else ''
-        if _UNDERLINE.fullmatch(after) and len(stripped) < 60 and not block:
-            skip = -1 if stripped.lower().rstrip(':') in _TABLE_SECTIONS else None
+        if number < len(lines) and line.strip() and _UNDERLINE.fullmatch(lines[number]):
+            yield title, underlined, body
+            title, underlined, body = line.strip().lower().rstrip(':'), True, []
             number += 1
-            continue
-        if skip is not None and indent > skip:
-            continue
-        skip = None
-        section = _COLON_SECTION.fullmatch(line)
-        if section and section[1].lower() in _TABLE_SECTIONS:
-            skip = indent
-        elif (directive := _DIRECTIVE.match(line)) and directive[1] in _KEPT_DIRECTIVES:
-            if block:
-                yield block
-            block = [directive[2].strip()] if directive[2].strip() else []
-            continue
-        elif directive or _EXPLICIT_MARKUP.match(line) or _FIELD.match(line):
-            skip = indent
-        elif literal and indent and not _ITEM.match(line):
-            skip = indent - 1
-        elif stripped.startswith('>>>'):
-            number = _next(lines, number, lambda later: not later.strip())
-        elif _FENCE.match(line):
-            number = _next(lines, number, _FENCE.match) + 1
-        elif _TABLE_LINE.match(line) or _UNDERLINE.fullmatch(line):
-            number = _next(lines, number, lambda later: not later.strip())
-            block = []
-            continue
-        elif item := _ITEM.match(line):
-            if block:
-                yield block
-            block = [line[item.end() :].strip()]
-            continue
-        elif stripped.startswith('#'):
-            pass
+        elif (colon := _COLON_SECTION.fullmatch(line)) and _is_known(colon[1].lower()):
+            end = _next(lines, number, lambda later, line=line: _stands_out(later, _indent(line)))
+            yield title, underlined, body
+            body = []
+            yield colon[1].lower(), False, lines[number:end]
+            number = end
         else:
-            block.append(stripped)
+            body.append(line)
+    yield title, underlined, body
+
+
+def _is_known(title: str) -> bool:
+    return title in _ENTRY_SECTIONS or title in _SKIPPED_SECTIONS
+
+
+def _entries(lines: list[str], underlined: bool) -> Iterator[list[str]]:
+    """The description in each entry of a list of parameters, as lines without the name."""
+    base = min((_indent(line) for line in lines if line.strip()), default=0)
+    block = []
+    for line in [*lines, '']:
+        starts = line.strip() and _indent(line) <= base
+        if starts or not line.strip() or _ITEM.match(line):
+            if block and not any('>>>' in part or '```' in part for part in block):
+                yield block
+            block = []
+        if starts and not underlined:
+            block = [_ENTRY.sub('', line.strip(), count=1)]
+        elif not starts and line.strip():
+            block.append(_ITEM.sub('', line).strip())
+
+
+def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
+    """The lines of each paragraph or list item, without directives, tables and code."""
+    block, literal = [], False
+    number = 0
+    while number < len(lines):
+        line = lines[number]
+        number += 1
+        end = _markup_end(lines, number, literal)
+        directive = _DIRECTIVE.match(line)
+        item = _ITEM.match(line)
+        if line.strip() and not (end or item or directive):
+            block.append(line.strip())
             continue
-        if block:
+        if not line.strip():
+            literal = bool(block) and block[-1].endswith(':')
+        if block and not _TABLE_LINE.match(line):
             yield block
         block = []
+        if directive and directive[1] in _KEPT_DIRECTIVES:
+            block = [directive[2].strip()]
+        elif end:
+            number = end
+        elif item:
+            block = [line[item.end() :].strip()]
     if block:
         yield block
+
+
+def _markup_end(lines: list[str], number: int, literal: bool) -> int:
+    """Where the code, table or directive that starts in the line before `number` ends; 0 if none.
+
+    `literal`: the last paragraph ended in a colon, so that an indented block after it is code.
+    """
+    line = lines[number - 1]
+    stripped = line.strip()
+    if not stripped:
+        return 0
+    indent = _indent(line)
+    if stripped.startswith('>>>') or _TABLE_LINE.match(line) or _UNDERLINE.fullmatch(line):
+        return _next(lines, number, lambda later: not later.strip())
+    if _FENCE.match(line):
+        return _next(lines, number, _FENCE.match) + 1
+    if _EXPLICIT_MARKUP.match(line) or _FIELD.match(line):
+        return _next(lines, number, lambda later: _stands_out(later, indent))
+    if literal and indent and not _ITEM.match(line):
+        return _next(lines, number, lambda later: _stands_out(later, indent - 1))
+    return number if stripped.startswith('#') or _COLON_SECTION.fullmatch(line) else 0
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _stands_out(line: str, indent: int) -> bool:
+    """Whether a line ends a block whose lines are indented deeper than `indent`."""
+    return bool(line.strip()) and _indent(line) <= indent
 
 
 def _next(lines: list[str], number: int, test) -> int:

@@ -18,15 +18,15 @@ _CLOSERS = r'["\'”’“»›)\]}_*]'
 _OTHER_STOPS = '\u0964\u0965\u06d4\u061f\u0589\u1362\u1367\u1368\u17d4\u104b\u0f0d'
 _STOP = re.compile(
     # A blank follows, perhaps after quotes, brackets, a footnote or an emoticon. Armenian is often
-    # typed with a colon in place of its own full stop.
-    rf'(?:[.!?…]+|[{_OTHER_STOPS}]+|(?<=[\u0561-\u0587]):){_CLOSERS}*(?:\[\d+\])*'
-    r'(?: [:;]-?[()DP]+)?(?=\s)'
+    # typed with a colon in place of its own full stop. A run of stops is tried once only.
+    rf'(?:(?<![.!?…])[.!?…]++|[{_OTHER_STOPS}]+|(?:(?<=[\u0561-\u0587])|(?<=[\u0561-\u0587]»)):)'
+    rf'{_CLOSERS}*+(?:\[\d+\])*(?: [:;]-?[()DP]+)?(?=\s)'
     # Chinese and Japanese write no blank after theirs.
     r'|[。！？｡]+[」』】）》〉”’"]*'
 )
 _NEXT_WORD = re.compile(r'[\s"\'“”‘’«»„‹›(\[{¿¡*_—–-]*(\w+)')
 _PUNCTUATION = tuple('.,;:?!…')
-_LOOSE_CLOSER = re.compile(r'(?: (?:["”’»)\]]|\'\')(?= |$))+')
+_LOOSE_CLOSERS = re.compile(r'(?: (?:[”’»)\]]|\'\')(?= |$))*(?P<quote> "(?= |$))?')
 _ENUMERATOR = re.compile(r'\W*(?:\d{1,3}|[ivxlcIVXLC]{1,5}|[A-Za-z])\W*')
 _LIST_ITEM = re.compile(r'\s*(?:[-*•+‣◦]|\(?\d{1,3}[.)])\s+\S')
 _BULLET = re.compile(r'\s*[-*•+‣◦]\s+\S')
@@ -78,7 +78,7 @@ def split_sentences(text: str) -> list[str]:
             if match.start() < start:
                 continue
             if _is_end(unit, start, match):
-                end = _loose_end(unit, start, match.end())
+                end = _loose_end(unit, match.end())
                 sentences.append(unit[start:end])
                 start = end + unit.startswith(' ', end)
         if start < len(unit):
@@ -118,13 +118,12 @@ def _is_abbreviation(last: str, word: str) -> bool:
     return '\u0531' <= last[-1:] <= '\u0587'  # in Armenian '.' is a pause, ':' or '։' the stop
 
 
-def _loose_end(unit: str, start: int, end: int) -> int:
+def _loose_end(unit: str, end: int) -> int:
     """Takes in closing marks that a tokeniser has set apart: `word . " Next`."""
-    loose = _LOOSE_CLOSER.match(unit, end)
-    if not loose:
-        return end
-    opens = loose[0] == ' "' and loose.end() < len(unit) and not unit.count('"', start, end) % 2
-    return end if opens else loose.end()
+    loose = _LOOSE_CLOSERS.match(unit, end)
+    if loose['quote'] and loose.end() < len(unit) and unit.count('"', 0, end) % 2 == 0:
+        return loose.start('quote')  # an opening one
+    return loose.end()
 
 
 def _units(lines: list[str]) -> list[str]:

@@ -279,8 +279,9 @@ class TfdsSource(Source):
         config = self.builder.builder_config.name if self.builder.builder_config else ''
         if self.language == 'und' and re.fullmatch('[a-z]{2,3}', config):
             self.language = config
-        if self.licence == _COMMON_OPTIONS['licence']:
-            self.licence = self.builder.info.license or self.licence
+        stated = self.builder.info.as_proto.redistribution_info.license
+        if stated and self.licence == _COMMON_OPTIONS['licence']:
+            self.licence = stated
 
     def _folders(self) -> list[str]:
         named = [self.options['data_dir'], os.environ.get('TFDS_DATA_DIR', '')]
