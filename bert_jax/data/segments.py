@@ -122,9 +122,7 @@ class _Source:
         return {
             'documents': text.num_documents,
             'single_sentence_documents': int((np.diff(text.first_sentence) == 1).sum()),
-            'documents_within_one_sequence': int(
-                (np.diff(text.first_token) <= self._budget).sum()
-            ),
+            'documents_within_one_sequence': int((np.diff(text.first_token) <= self._budget).sum()),
             'examples_per_epoch': self.num_examples,
             'tokens_per_epoch': self._tokens_per_epoch,
         }
@@ -133,8 +131,8 @@ class _Source:
         """The document of each example, and the token from which its chunk is to start.
 
         Chunk 0 starts with the document; chunk j starts j · budget tokens later, less a shift drawn
-        per epoch and document. The shift is below the slack (what all chunks could hold beyond the
-        document's tokens), so that together they leave out nothing, and no epoch cuts as another.
+        per epoch and document, so that every epoch cuts elsewhere. The shift is at most the slack
+        (what the chunks could hold beyond the document's tokens), so that they miss nothing.
         """
         epoch_B, position_B = np.divmod(number_B, self.num_examples)
         order_B = sampling.fold(self._keys[_ORDER], epoch_B)
@@ -206,9 +204,9 @@ class SentencePairs(_Source):
         documents = self._text.num_documents
         if documents < 2:
             raise UserError(
-                f'the corpus has {documents} document(s), but a random next sentence comes from '
-                'another document: separate the text into documents, or train without '
-                'next-sentence prediction'
+                f'this split of the corpus has {documents} document(s), but a random next sentence '
+                'comes from another document: separate the text into more documents, hold out more '
+                'of them, or train without next-sentence prediction'
             )
         sentence_D = np.diff(self._text.first_sentence)
         self._count(sentence_D >= (1 if faithful_negatives else 2))
@@ -235,17 +233,16 @@ class SentencePairs(_Source):
         middle_B = first_B + 1 + sampling.integers(split, np.maximum(count_B - 1, 1))
         label_B = self._labels(number_B, count_B, coin)
         edge_3B = self._text.sentence_start(np.concatenate([first_B, middle_B, last_B]))
-        start_A, start_B, stop_B = edge_3B.reshape(3, -1)
-        stop_A = start_B.copy()
+        start_a, start_b, stop_b = edge_3B.reshape(3, -1)
+        length_a, length_b = start_b - start_a, stop_b - start_b
         random_R = np.flatnonzero(label_B)
         other_R = self._partners(number_B[random_R], document_B[random_R], partner[random_R])
-        wanted_R = target_B[random_R] - (stop_A - start_A)[random_R]
-        start_B[random_R], stop_B[random_R] = self._excerpt(other_R, place[random_R], wanted_R)
-        length_A, length_B = stop_A - start_A, stop_B - start_B
-        kept_A, kept_B = truncated_lengths(length_A, length_B, self._budget)
-        start_A += sampling.fair_coins(front_a, length_A - kept_A)
-        start_B += sampling.fair_coins(front_b, length_B - kept_B)
-        start_2B, kept_2B = np.stack([start_A, start_B]), np.stack([kept_A, kept_B])
+        wanted_R = (target_B - length_a)[random_R]
+        start_b[random_R], length_b[random_R] = self._excerpt(other_R, place[random_R], wanted_R)
+        kept_a, kept_b = truncated_lengths(length_a, length_b, self._budget)
+        start_a += sampling.fair_coins(front_a, length_a - kept_a)
+        start_b += sampling.fair_coins(front_b, length_b - kept_b)
+        start_2B, kept_2B = np.stack([start_a, start_b]), np.stack([kept_a, kept_b])
         batch = self._assemble(number_B, start_2B, kept_2B)
         return batch | {'next_sentence_label': label_B.astype(np.int32)}
 
@@ -286,13 +283,13 @@ class SentencePairs(_Source):
         return other_R
 
     def _excerpt(self, document_R, bits_R, wanted_R):
-        """Start and stop of text from a uniform sentence on, at least one, to the wanted length."""
+        """Start and length of text from a uniform sentence on: at least one, to a wanted length."""
         text = self._text
         begin_R, end_R = text.first_sentence[document_R], text.first_sentence[document_R + 1]
         first_R = begin_R + sampling.integers(bits_R, end_R - begin_R)
         start_R = text.sentence_start(first_R)
         last_R = self._fill(document_R, first_R, start_R, wanted_R)
-        return start_R, text.sentence_start(last_R)
+        return start_R, text.sentence_start(last_R) - start_R
 
 
 class SingleSegments(_Source):
@@ -321,11 +318,11 @@ class SingleSegments(_Source):
         return self._assemble(number_B, start_B[None], length_B[None])
 
 
-def truncated_lengths(length_A, length_B, budget: int):
+def truncated_lengths(length_a, length_b, budget: int):
     """What truncate_seq_pair of the original BERT leaves of two segments: while both together
     exceed the budget, a token goes from the longer one, or from B when they are equal."""
-    kept_A = np.minimum(length_A, np.maximum(budget - length_B, -(-budget // 2)))
-    return kept_A, np.minimum(length_B, budget - kept_A)
+    kept_a = np.minimum(length_a, np.maximum(budget - length_b, -(-budget // 2)))
+    return kept_a, np.minimum(length_b, budget - kept_a)
 
 
 def _running_total(count_N) -> np.ndarray:

@@ -12,6 +12,7 @@ import weakref
 import numpy as np
 import pytest
 
+from bert_jax import prepare
 from bert_jax.data import pipeline, segments
 from bert_jax.errors import UserError
 
@@ -128,3 +129,38 @@ def test_tensorflow_is_imported_only_when_batches_are_asked_for():
         'assert "tensorflow" not in sys.modules\n'
     )
     subprocess.run([sys.executable, '-c', script], cwd=ROOT, check=True, timeout=60)
+
+
+@pytest.mark.parametrize('faithful', [False, True])
+def test_pairs_of_real_text(real_data, tmp_path, faithful):
+    """Every segment of every pair is found in a document, B right behind A or in another one."""
+    corpus = prepare.prepare(
+        [f'text:{real_data}/wikitext2_valid/valid.txt;documents=title:^ = [^=].* = $'],
+        tokenizer=str(real_data / 'vocab_bert_base_uncased'),
+        output=tmp_path / 'articles',
+        workers=0,
+        shard_tokens=50_000,
+    )
+    split = corpus.split('train')
+    assert len(split.shards) > 2
+    texts = []
+    for shard in split.shards:
+        starts = np.asarray(shard.sentences)[shard.documents]
+        texts += [bytes(text.astype('>u2')) for text in np.split(shard.tokens, starts[1:-1])]
+    source = segments.SentencePairs(
+        split, corpus.tokenizer, 128, 64, 0, faithful_negatives=faithful
+    )
+    labels = []
+    for batch in pipeline.batches(source, 0, 20):
+        names = ('input_ids', 'token_type_ids', 'attention_mask', 'next_sentence_label')
+        for ids, kinds, mask, label in zip(*(batch[name] for name in names), strict=True):
+            a = bytes(ids[(kinds == 0) & (mask == 1)][1:-1].astype('>u2'))
+            b = bytes(ids[kinds == 1][:-1].astype('>u2'))
+            together = [a in text and b in text[text.index(a) + len(a) :] for text in texts]
+            assert any(together) or label == 1
+            assert any(b in text for text in texts)
+            assert any(a in text for text in texts)
+            # A short segment may happen to stand in A's document too.
+            assert not any(together) or label == 0 or len(b) < 100 or faithful
+            labels.append(label)
+    assert np.mean(labels) == 0.5 or (faithful and 0.4 < np.mean(labels) < 0.7)

@@ -79,9 +79,7 @@ def singles(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1):
 
 def taken_apart(batch):
     """The tokens of A, those of B, and the label, row by row; checks the form of the rows."""
-    ids, types, mask = (
-        batch[name] for name in ('input_ids', 'token_type_ids', 'attention_mask')
-    )
+    ids, types, mask = (batch[name] for name in ('input_ids', 'token_type_ids', 'attention_mask'))
     for row, type_row, mask_row, label in zip(
         ids.tolist(), types.tolist(), mask.tolist(), batch['next_sentence_label'], strict=True
     ):
@@ -243,9 +241,7 @@ class TestPairs:
         tokens = [sum(document) for document in documents if len(document) > 1]
         assert source.num_examples == sum(-(-count // 32) for count in tokens)
         where = Where(documents)
-        expected = [
-            -(-sum(document) // 32) if len(document) > 1 else 0 for document in documents
-        ]
+        expected = [-(-sum(document) // 32) if len(document) > 1 else 0 for document in documents]
         for epoch in range(2):
             drawn = [
                 where.document[a[0] - FIRST] for a, _, _ in taken_apart(epoch_of(source, epoch))
@@ -348,9 +344,7 @@ class TestPairs:
 
     def test_sentences_much_longer_than_a_row(self):
         source = pairs([[1000, 3000, 1], [5000, 2000]], sequence_length=16)
-        lengths = {
-            (len(a), len(b)) for a, b, _ in taken_apart(source.examples(np.arange(2000)))
-        }
+        lengths = {(len(a), len(b)) for a, b, _ in taken_apart(source.examples(np.arange(2000)))}
         assert lengths == {(7, 6), (12, 1)}
 
     def test_statistics(self):
