@@ -40,14 +40,14 @@ def parse(argv: list[str]):
     return config
 
 
-def run(config):
+def run(config, distributed: bool = False):
     """Trains the task of a config and reports on it; returns the results."""
     import jax
 
     jax.config.update(
         'jax_compilation_cache_dir', os.environ.get('JAX_COMPILATION_CACHE_DIR', CACHE)
     )
-    if flags.FLAGS.distributed:
+    if distributed:
         jax.distributed.initialize()
     from bert_jax.tasks import TASKS
     from bert_jax.training import loop
@@ -70,7 +70,8 @@ def _one_line(error: Exception) -> str:
 
 @exit_cleanly
 def main(argv: list[str]):
-    run(parse(argv))
+    config = parse(argv)
+    run(config, flags.FLAGS.distributed)
 
 
 if __name__ == '__main__':

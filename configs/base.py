@@ -82,7 +82,7 @@ def get_config() -> ConfigDict:
             beta2=0.999,
             eps=1e-6,
             weight_decay=0.01,
-            decay_exclude=('bias', 'layer_norm'),  # patterns of parameter names
+            decay_exclude=('bias', 'norm'),  # patterns of parameter names
             clip_norm=1.0,  # global; 0 = never
         )
     )

@@ -20,6 +20,7 @@ def write(config, corpus, results: dict, examples: str) -> str:
     objectives = ' + '.join(
         f'{weight:g} × {name}' for name, weight in config.objectives.items() if weight
     )
+    datasheet = (corpus.directory / 'DATASHEET.md').read_text(encoding='utf-8')
     return f"""# {config.model.architecture}, {config.model.num_layers} × {config.model.hidden_size}
 
 A bidirectional encoder pretrained with bert_jax.
@@ -28,14 +29,16 @@ A bidirectional encoder pretrained with bert_jax.
 |---|---|
 | parameters | {results['parameters']:,} |
 | objective | {objectives} |
-| training | {stages}; {results['tokens']:,} tokens in {results['train_seconds']:,.0f} s on {results['devices']} |
-| optimizer | {config.optimizer.name}, rate {config.schedule.learning_rate:g} ({config.schedule.name}) |
+| training | {stages} |
+| tokens | {results['tokens']:,} in {results['train_seconds']:,.0f} s on {results['devices']} |
+| optimizer | {config.optimizer.name} |
+| learning rate | {config.schedule.learning_rate:g} ({config.schedule.name}) |
 | skipped steps | {results['skipped_steps']} |
 
 ## Held-out figures
 
-Documents never trained on. `unigram_entropy` is the loss of guessing by frequency alone; `…_majority` the accuracy of always
-giving the most frequent answer.
+Documents never trained on. `unigram_entropy` is the loss of guessing by frequency alone;
+`…_majority` the accuracy of always giving the most frequent answer.
 
 | | |
 |---|---|
@@ -45,12 +48,13 @@ giving the most frequent answer.
 
 ## Limits
 
-The model repeats what its text says, with its errors and its biases. It was not tested for any use beyond the figures above.
+The model repeats what its text says, with its errors and its biases. It was not tested for any use
+beyond the figures above.
 
 ## Cloze examples (held-out; bold where the first guess is right)
 
 {examples}
-{_one_level_down(corpus.datasheet)}
+{_one_level_down(datasheet)}
 ## Config
 
 ```json

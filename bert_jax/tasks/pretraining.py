@@ -195,16 +195,21 @@ class Pretraining:
         stage = self.stages[-1]
         source = self.held_out_source(stage)
         batch = source.batch(0, np.arange(min(number, stage.source.batch_size)))
-        masking = dataclasses.replace(self.masking, mask=1.0, random=0.0)
-        keys_B = jax.random.split(jax.random.key(HELD_OUT_SEED), len(batch['input_ids']))
+        all_hidden = dataclasses.replace(self.masking, mask=1.0, random=0.0)
         num_predictions = self.num_predictions[batch['input_ids'].shape[1]]
-        masked = mask_tokens(
-            masking, keys_B, batch['input_ids'], batch['attention_mask'], num_predictions
-        )
-        logits_BPV = self.model.apply(
-            {'params': params}, batch, masked, method=PretrainingModel.predictions
-        )
-        return jax.device_get((masked, batch, jax.nn.softmax(logits_BPV)))
+
+        def predict(params, batch):
+            keys_B = jax.random.split(jax.random.key(HELD_OUT_SEED), len(batch['input_ids']))
+            masked = mask_tokens(
+                all_hidden, keys_B, batch['input_ids'], batch['attention_mask'], num_predictions
+            )
+            logits_BPV = self.model.apply(
+                {'params': params}, batch, masked, method=PretrainingModel.predictions
+            )
+            return masked, jax.nn.softmax(logits_BPV)
+
+        masked, probabilities_BPV = jax.device_get(jax.jit(predict)(params, batch))
+        return masked, batch, probabilities_BPV
 
     def report(self, params, results: dict):
         """cloze.md and the model card, beside what the loop left in the workdir."""

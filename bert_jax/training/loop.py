@@ -71,6 +71,7 @@ class Run:
         self.log = logging.Log(self.workdir, self.step, self.total_steps, jax.process_index() == 0)
         self.peak_flops = hardware.peak_flops(config.compute.dtype)
         self.window = Window()
+        self.held_out = None  # the last held-out metrics
         self.pending = None  # metrics of the last step, perhaps still being computed
         self.stop_signal = None
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -176,14 +177,13 @@ class Run:
         """Model FLOPs a second as a share of the measured peak."""
         return stage.flops_per_step * tokens_per_second / stage.tokens_per_step / self.peak_flops
 
-    def _evaluate(self, stage: Stage) -> dict[str, float]:
-        metrics = self.task.evaluate(self.state.params, stage)
-        self.log.record('held_out', self.step, metrics)
-        shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
+    def _evaluate(self, stage: Stage):
+        self.held_out = self.task.evaluate(self.state.params, stage)
+        self.log.record('held_out', self.step, self.held_out)
+        shown = ', '.join(f'{name} {value:.4g}' for name, value in self.held_out.items())
         self.log.say(f'step {self.step} held-out: {shown}')
         if self.log.enabled:
             logging.plot(self.log.records, self.workdir / 'loss.png', self.task.references())
-        return metrics
 
     def _save(self):
         metadata = {
@@ -208,13 +208,14 @@ class Run:
     def finish(self) -> dict:
         """The final held-out metrics and what the run cost, also in results.json."""
         self.checkpoints.wait()
-        metrics = self._evaluate(self.task.stages[-1])
+        if self.held_out is None:  # nothing was left to train
+            self.held_out = self.task.evaluate(self.state.params, self.task.stages[-1])
         tokens = sum(stage.steps * stage.tokens_per_step for stage in self.task.stages)
         results = {
             'steps': self.step,
             'tokens': tokens,
             'parameters': sum(leaf.size for leaf in jax.tree.leaves(self.state.params)),
-            'held_out': metrics,
+            'held_out': self.held_out,
             'train_seconds': round(self.seconds, 1),
             'tokens_per_second': round(tokens / max(self.seconds, 1e-9)),
             'skipped_steps': int(self.state.skipped),

@@ -74,8 +74,17 @@ def param_shardings(boxed_params, mesh: Mesh, rules):
     """
     specs = nn.get_partition_spec(boxed_params)
     shardings = nn.logical_to_mesh_sharding(specs, mesh, rules)
-    jax.tree_util.tree_map_with_path(_check_divides, nn.unbox(boxed_params), shardings)
+    jax.tree_util.tree_map_with_path(_check_divides, unbox(boxed_params), shardings)
     return shardings
+
+
+def unbox(boxed_params):
+    """The bare arrays, or abstract arrays, of a tree with logical names."""
+    return jax.tree.map(
+        lambda box: box.unbox(apply_constraint=False),
+        boxed_params,
+        is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned),
+    )
 
 
 def _check_divides(path, param, sharding: NamedSharding):

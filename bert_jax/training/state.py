@@ -2,7 +2,6 @@
 
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
@@ -24,7 +23,7 @@ class TrainState(NamedTuple):
 def abstract_state(task, optimizer, mesh, rules) -> TrainState:
     """Shapes, dtypes and shardings of the state; nothing is computed."""
     boxed = jax.eval_shape(task.init, jax.random.key(0))
-    params = nn.unbox(boxed)
+    params = sharding.unbox(boxed)
     shardings = sharding.param_shardings(boxed, mesh, rules)
     counter = jax.ShapeDtypeStruct((), jnp.int32, sharding=sharding.replicated(mesh))
     opt_shardings = sharding.optimizer_shardings(optimizer, params, shardings, mesh)
@@ -41,7 +40,7 @@ def initial_state(task, optimizer, abstract: TrainState, seed: int) -> TrainStat
     """Step 0, every array made where it will live."""
 
     def init(key):
-        params = nn.unbox(task.init(key))
+        params = sharding.unbox(task.init(key))
         zero = jnp.zeros((), jnp.int32)
         return TrainState(zero, zero, zero, params, optimizer.init(params))
 

@@ -41,7 +41,7 @@ def make_train_step(task, optimizer, accumulation: int, seed: int):
             loss, terms, grads = gradients(state.params, batch, None, key)
         else:
             loss, terms, grads = accumulated(state.params, batch, key)
-        norm = optax.global_norm(grads)
+        norm = optax.tree.norm(grads)
         updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
         params = optax.apply_updates(state.params, updates)
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)

@@ -1,0 +1,90 @@
+"""configs/tiny.py shrunk to seconds, on a text written by the test."""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+
+from configs import tiny
+
+ROOT = pathlib.Path(__file__).parents[2]
+TOPICS = {
+    'sea': ('ship', 'wave', 'salt', 'harbour', 'sail', 'storm', 'anchor', 'gull'),
+    'farm': ('cow', 'barn', 'wheat', 'plough', 'field', 'hen', 'milk', 'fence'),
+    'city': ('street', 'tower', 'tram', 'market', 'bridge', 'lamp', 'crowd', 'square'),
+    'space': ('star', 'rocket', 'orbit', 'moon', 'planet', 'comet', 'dust', 'crater'),
+}
+
+
+def write_text(folder: pathlib.Path, documents: int = 60, seed: int = 0) -> str:
+    """Writes documents that keep to one topic each; returns the source that reads them."""
+    rng = random.Random(seed)
+    texts = []
+    for _ in range(documents):
+        words = TOPICS[rng.choice(sorted(TOPICS))]
+        sentences = [
+            f'The {rng.choice(words)} and the {rng.choice(words)} near the {rng.choice(words)} .'
+            for _ in range(rng.randint(4, 12))
+        ]
+        texts.append(' '.join(sentences))
+    path = folder / 'text.txt'
+    path.write_text('\n\n'.join(texts), encoding='utf-8')
+    return f'text:{path};documents=blank_line'
+
+
+def changes(folder: pathlib.Path) -> dict:
+    """What to change in configs/tiny.py: key → value, for `config` and for `arguments`."""
+    return {
+        'workdir': str(folder / 'run'),
+        'data.sources': (write_text(folder),),
+        'data.corpus': str(folder / 'corpus'),
+        'data.tokenizer': 'train:wordpiece:120',
+        'data.held_out_fraction': 0.2,
+        'data.prepare_workers': 0,
+        'model.hidden_size': 16,
+        'model.num_layers': 1,
+        'model.num_heads': 2,
+        'model.intermediate_size': 32,
+        'model.max_position_embeddings': 32,
+        'model.hidden_dropout': 0.1,
+        'model.attention_dropout': 0.1,
+        'stages.steps': (30, 20),
+        'stages.sequence_length': (16, 32),
+        'stages.batch_size': (16, 8),
+        'stages.max_predictions': (3, 5),
+        'schedule.learning_rate': 0.01,
+        'schedule.warmup_steps': 5,
+        'evaluation.every_steps': 25,
+        'evaluation.examples': 32,
+        'evaluation.cloze_examples': 2,
+        'checkpoint.every_steps': 10,
+        'logging.every_steps': 5,
+    }
+
+
+def config(folder: pathlib.Path, **more):
+    """The config itself, for a run in this process; `more` has '__' for '.'."""
+    made = tiny.get_config()
+    keys = {key.replace('__', '.'): value for key, value in more.items()}
+    made.update_from_flattened_dict(changes(folder) | keys)
+    return made
+
+
+def start(folder: pathlib.Path, *arguments: str, config_file: str = 'configs/tiny.py', **kwargs):
+    """Starts the real command line; `arguments` win over `changes`."""
+    flags = {f'--config.{key}': value for key, value in changes(folder).items()}
+    given = {argument.partition('=')[0] for argument in arguments}
+    kept = [f'{flag}={value}' for flag, value in flags.items() if flag not in given]
+    command = [sys.executable, '-m', 'bert_jax.main', f'--config={config_file}', *kept, *arguments]
+    environment = os.environ | {'XLA_FLAGS': kwargs.pop('xla_flags', '')}
+    return subprocess.Popen(
+        command, cwd=ROOT, env=environment, text=True, stderr=subprocess.PIPE, **kwargs
+    )
+
+
+def run(folder: pathlib.Path, *arguments: str, **kwargs) -> tuple[int, str]:
+    """Runs the command line to its end: (exit status, stderr)."""
+    process = start(folder, *arguments, **kwargs)
+    _, stderr = process.communicate(timeout=300)
+    return process.returncode, stderr

@@ -1,0 +1,189 @@
+"""A user's mistake is one clear line and a non-zero exit; nothing is lost or half-written."""
+
+import os
+import shutil
+import subprocess
+
+import pytest
+
+from bert_jax import main
+from bert_jax.errors import UserError
+from tests.end_to_end import small
+
+# What is typed → what the line must say. Each runs the real command line, all at once.
+TYPED = {
+    'unknown key': (['--config.model.hiden_size=3'], 'hiden_size'),
+    'wrong type': (['--config.model.hidden_size=many'], 'many'),
+    'unknown flag': (['--confg=x'], 'confg'),
+    'stray word': (['tiny'], "'tiny' is no flag"),
+    'unknown source': (["--config.data.sources=('web:all',)"], 'docstrings'),
+    'mesh too large': (['--config.mesh.data=64'], 'does not fit 1 device'),
+}
+
+
+@pytest.fixture(scope='module')
+def typed(tmp_path_factory):
+    """name → (exit status, stdout + stderr)."""
+    started = {
+        name: small.start(tmp_path_factory.mktemp('typed'), *arguments, stdout=subprocess.PIPE)
+        for name, (arguments, _) in TYPED.items()
+    }
+    started['no file'] = small.start(
+        tmp_path_factory.mktemp('typed'), config_file='configs/none.py', stdout=subprocess.PIPE
+    )
+    outputs = {name: process.communicate(timeout=300) for name, process in started.items()}
+    return {name: (started[name].returncode, *outputs[name]) for name in started}
+
+
+@pytest.mark.parametrize('name', [*TYPED, 'no file'])
+def test_a_mistyped_command_is_one_line(typed, name):
+    status, _, stderr = typed[name]
+    lines = [line for line in stderr.splitlines() if 'error' in line]
+    assert status == 2
+    assert len(lines) == 1
+    assert lines[0].startswith('error: ')
+    assert TYPED.get(name, ('', 'none.py'))[1] in lines[0]
+    assert 'Traceback' not in stderr
+
+
+# Changes to the config → what the message must say.
+REFUSED = {
+    'optimizer name': ({'optimizer__name': 'adm'}, 'bert_adam'),
+    'schedule name': ({'schedule__name': 'linar'}, 'bert_linear'),
+    'task name': ({'task': 'pretrain'}, 'pretraining'),
+    'architecture name': ({'model__architecture': 'brt'}, 'bert_base'),
+    'segments name': ({'data__segments': 'pair'}, 'pairs, single'),
+    'dtype name': ({'compute__dtype': 'float8'}, 'bfloat16'),
+    'batch and mesh': ({'stages__batch_size': (12, 8)}, 'batch size 12'),
+    'accumulation': ({'stages__accumulation': (3, 1)}, 'multiple of 24'),
+    'sequence too long': ({'stages__sequence_length': (16, 33)}, '33 is longer'),
+    'stages of different number': ({'stages__steps': (30,)}, 'one entry a stage'),
+    'no steps': ({'stages__steps': (30, 0)}, 'above 0'),
+    'warmup too long': ({'schedule__warmup_steps': 50}, 'warmup'),
+    'nsp without pairs': ({'data__segments': 'single'}, "'nsp' needs"),
+    'negative weight': ({'objectives__mlm': -1.0}, 'objectives.mlm'),
+    'no objective': ({'objectives__mlm': 0.0, 'objectives__nsp': 0.0}, 'none has a weight'),
+    'masking rate': ({'masking__rate': 1.5}, 'masking.rate'),
+    'too many predictions': ({'stages__max_predictions': (17, 5)}, '17 exceeds'),
+    'missing text': ({'data__sources': ('text:/none/*.txt',)}, '/none'),
+    'missing tokenizer': ({'data__tokenizer': '/none/vocab.txt'}, '/none/vocab.txt'),
+    'heads': ({'model__num_heads': 3}, 'num_heads'),
+}
+
+
+@pytest.mark.parametrize('name', REFUSED)
+def test_a_config_that_cannot_run_is_refused(name, tmp_path):
+    change, word = REFUSED[name]
+    with pytest.raises(UserError, match=word) as caught:
+        main.run(small.config(tmp_path, **change))
+    assert '\n' not in str(caught.value)
+
+
+def test_an_unknown_objective_lists_the_known(tmp_path):
+    config = small.config(tmp_path)
+    with config.unlocked():
+        config.objectives.nps = 1.0
+    with pytest.raises(UserError, match="unknown objective 'nps'; known: mlm, nsp"):
+        main.run(config)
+
+
+def source_of(folder, text: str) -> str:
+    (folder / 'given.txt').write_text(text)
+    return f'text:{folder}/given.txt;documents=blank_line'
+
+
+@pytest.mark.parametrize(
+    ('text', 'word'), [('', 'no text'), ('One sentence. And another.', 'document')]
+)
+def test_a_corpus_without_text_or_with_one_document_is_refused(text, word, tmp_path):
+    config = small.config(tmp_path, data__sources=(source_of(tmp_path, text),))
+    with pytest.raises(UserError, match=word):
+        main.run(config)
+    assert not (tmp_path / 'corpus').exists()
+
+
+def test_a_vocabulary_without_mask_is_refused(tmp_path):
+    vocab = tmp_path / 'vocab.txt'
+    vocab.write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n')
+    with pytest.raises(UserError, match=r'vocab.txt.*lacks \[MASK\]'):
+        main.run(small.config(tmp_path, data__tokenizer=str(vocab)))
+
+
+def test_a_workdir_that_cannot_be_written_is_refused(tmp_path):
+    (tmp_path / 'file').write_text('')
+    with pytest.raises(UserError, match='workdir .*file/run cannot be written'):
+        main.run(small.config(tmp_path, workdir=str(tmp_path / 'file/run')))
+
+
+class TestAWorkdirInUse:
+    """One run of a few steps, then mistakes made with its folder."""
+
+    @pytest.fixture(scope='class')
+    def folder(self, tmp_path_factory):
+        folder = tmp_path_factory.mktemp('used')
+        status, stderr = small.run(folder)
+        assert status == 0, stderr
+        return folder
+
+    def refuse(self, folder, word, *arguments):
+        checkpoints = sorted(os.listdir(folder / 'run/checkpoints'))
+        config = (folder / 'run/config.json').read_text()
+        status, stderr = small.run(folder, *arguments)
+        assert status == 2
+        assert word in stderr.splitlines()[-1]
+        assert 'Traceback' not in stderr
+        assert sorted(os.listdir(folder / 'run/checkpoints')) == checkpoints
+        assert (folder / 'run/config.json').read_text() == config
+
+    def test_another_config(self, folder):
+        self.refuse(folder, 'schedule.learning_rate was', '--config.schedule.learning_rate=0.5')
+
+    def test_another_tokenizer_of_the_corpus(self, folder):
+        kept = folder / 'kept'
+        (folder / 'corpus').rename(kept)
+        source = small.write_text(folder, seed=1)  # other text: another vocabulary
+        try:
+            self.refuse(folder, 'tokenizer', f"--config.data.sources=('{source}',)")
+        finally:
+            small.write_text(folder)
+            shutil.rmtree(folder / 'corpus')
+            kept.rename(folder / 'corpus')
+
+    def test_another_source_than_the_corpus(self, folder):
+        other = "--config.data.sources=('docstrings',)"
+        self.refuse(folder, 'sources', other, f'--config.workdir={folder}/other')
+
+    def test_a_second_run_at_once(self, folder):
+        import fcntl
+
+        with open(folder / 'run/lock', 'w') as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            self.refuse(folder, 'in use by another run')
+
+
+def test_a_full_disk_during_a_save_keeps_the_last_good_checkpoint(tmp_path):
+    disk = tmp_path / 'disk'
+    disk.mkdir()
+    mounted = subprocess.run(
+        ['mount', '-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', str(disk)], capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip('needs the right to mount a small tmpfs')
+    try:
+        arguments = (
+            f'--config.workdir={disk}/run',
+            '--config.model.hidden_size=64',
+            '--config.stages.steps=(200,20)',
+            '--config.checkpoint.keep=50',
+        )
+        status, stderr = small.run(tmp_path, *arguments)
+        steps = sorted(int(name) for name in os.listdir(disk / 'run/checkpoints') if name.isdigit())
+        assert status == 2
+        assert 'No space left' in stderr.splitlines()[-1]
+        assert 'Traceback' not in stderr
+        assert steps
+        subprocess.run(['mount', '-o', 'remount,size=200m', str(disk)], check=True)
+        status, stderr = small.run(tmp_path, *arguments)
+        assert status == 0, stderr
+    finally:
+        subprocess.run(['umount', str(disk)], check=True)

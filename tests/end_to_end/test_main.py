@@ -1,0 +1,82 @@
+"""The whole job through its real command line, and what it leaves behind."""
+
+import json
+
+import numpy as np
+import pytest
+
+from bert_jax.training import checkpoints
+from tests.end_to_end import small
+
+
+@pytest.fixture(scope='module')
+def finished(tmp_path_factory):
+    """A finished run: (folder, its stdout)."""
+    folder = tmp_path_factory.mktemp('run')
+    with open(folder / 'stdout', 'w') as stdout:
+        status, stderr = small.run(
+            folder,
+            '--config.stages.steps=(300,100)',
+            '--config.logging.every_steps=20',
+            stdout=stdout,
+        )
+    assert status == 0, stderr
+    return folder
+
+
+def test_it_learns(finished):
+    results = json.loads((finished / 'run/results.json').read_text())
+    held_out = results['held_out']
+    assert held_out['mlm_loss'] < held_out['unigram_entropy'] - 0.5
+    assert held_out['mlm_accuracy'] > held_out['mlm_majority']
+    assert held_out['mlm_perplexity'] == pytest.approx(np.exp(held_out['mlm_loss']))
+    assert held_out['nsp_negatives'] == pytest.approx(0.5, abs=0.02)
+    assert results['steps'] == 400
+    assert results['tokens'] == 300 * 16 * 16 + 100 * 8 * 32
+
+
+def test_it_leaves_everything_behind(finished):
+    workdir = finished / 'run'
+    assert (workdir / 'loss.png').read_bytes().startswith(b'\x89PNG')
+    card = (workdir / 'README.md').read_text()
+    for word in ('unigram_entropy', 'Datasheet', 'wordpiece', '[MASK]', '"hidden_size": 16'):
+        assert word in card
+    assert '[MASK]' in (workdir / 'cloze.md').read_text()
+    assert '[MASK]' in (finished / 'stdout').read_text()
+    assert list((workdir / 'tensorboard').iterdir())
+    config = json.loads((workdir / 'config.json').read_text())
+    assert config['model']['hidden_size'] == 16
+
+
+def test_the_metrics_are_those_of_every_window(finished):
+    lines = (finished / 'run/metrics.jsonl').read_text().splitlines()
+    records = [json.loads(line) for line in lines]
+    train = [record for record in records if record['kind'] == 'train']
+    steps = [record['step'] for record in train]
+    assert steps == sorted(set(steps))
+    assert set(range(20, 401, 20)) <= set(steps)
+    assert train[-1]['mlm_loss'] < train[0]['mlm_loss']
+    for record in train:
+        total = record['mlm_loss'] + record['nsp_loss']
+        assert record['loss'] == pytest.approx(total, rel=1e-5)
+        assert record['tokens_per_second'] > 0
+        assert 0 < record['mfu'] < 1
+    held_out = [record['step'] for record in records if record['kind'] == 'held_out']
+    assert {300, 400} <= set(held_out)
+
+
+def test_a_checkpoint_alone_tells_what_it_is(finished):
+    metadata = checkpoints.Checkpoints(finished / 'run/checkpoints', 2).metadata()
+    assert metadata['config']['model']['num_layers'] == 1
+    assert json.loads(metadata['tokenizer'])['model']['type'] == 'WordPiece'
+    assert len(metadata['corpus_fingerprint']) == 64
+
+
+def test_a_finished_run_is_not_trained_again(finished):
+    before = (finished / 'run/metrics.jsonl').read_text()
+    status, stderr = small.run(
+        finished, '--config.stages.steps=(300,100)', '--config.logging.every_steps=20'
+    )
+    assert status == 0, stderr
+    after = (finished / 'run/metrics.jsonl').read_text()
+    assert after == before

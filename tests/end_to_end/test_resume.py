@@ -1,0 +1,97 @@
+"""A run killed at any step and started again ends in the very same parameters."""
+
+import json
+import random
+import signal
+import time
+
+import numpy as np
+import pytest
+
+from bert_jax.training import checkpoints, loop
+from tests.end_to_end import small
+
+ARGUMENTS = (
+    '--config.stages.steps=(120,60)',
+    '--config.checkpoint.every_steps=25',
+    '--config.evaluation.every_steps=1000',
+    '--config.logging.every_steps=1',
+)
+
+
+def last_step(folder) -> int:
+    path = folder / 'run/metrics.jsonl'
+    lines = path.read_text().splitlines() if path.exists() else []
+    return json.loads(lines[-2])['step'] if len(lines) > 1 else 0
+
+
+def stop_at(folder, step, number) -> int:
+    """Starts the run, sends the signal once `step` is logged; the exit status."""
+    process = small.start(folder, *ARGUMENTS)
+    while last_step(folder) < step and process.poll() is None:
+        time.sleep(0.01)
+    process.send_signal(number)
+    process.communicate(timeout=120)
+    return process.returncode
+
+
+def final_arrays(folder):
+    return checkpoints.load(folder / 'run')[1]
+
+
+@pytest.fixture(scope='module')
+def undisturbed(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('undisturbed')
+    status, stderr = small.run(folder, *ARGUMENTS)
+    assert status == 0, stderr
+    return folder
+
+
+def check_same(folder, undisturbed):
+    ours, theirs = final_arrays(folder), final_arrays(undisturbed)
+    assert ours.keys() == theirs.keys()
+    assert len(ours) > 30
+    for name in ours:
+        np.testing.assert_array_equal(ours[name], theirs[name], err_msg=name)
+    for run in (folder, undisturbed):
+        records = map(json.loads, (run / 'run/metrics.jsonl').read_text().splitlines())
+        steps = [record['step'] for record in records if record['kind'] == 'train']
+        assert steps == list(range(1, 181))
+
+
+def test_killed_in_both_stages(tmp_path, undisturbed):
+    rng = random.Random(0)
+    for low, high in ((10, 100), (121, 160)):
+        status = stop_at(tmp_path, rng.randint(low, high), signal.SIGKILL)
+        assert status == -signal.SIGKILL
+    status, stderr = small.run(tmp_path, *ARGUMENTS)
+    assert status == 0, stderr
+    check_same(tmp_path, undisturbed)
+
+
+def test_terminated_it_saves_first(tmp_path, undisturbed):
+    status = stop_at(tmp_path, 40, signal.SIGTERM)
+    assert status == loop.RESTART
+    saved = checkpoints.Checkpoints(tmp_path / 'run/checkpoints', 2).steps()[0]
+    assert saved >= 40
+    assert saved % 25  # not one that was due anyway
+    status, stderr = small.run(tmp_path, *ARGUMENTS)
+    assert status == 0, stderr
+    check_same(tmp_path, undisturbed)
+
+
+def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, undisturbed):
+    stop_at(tmp_path, 90, signal.SIGKILL)
+    folder = tmp_path / 'run/checkpoints'
+    newest = checkpoints.Checkpoints(folder, 2).steps()[0]
+    largest = max(
+        (path for path in (folder / str(newest)).rglob('*') if path.is_file()),
+        key=lambda path: path.stat().st_size,
+    )
+    content = bytearray(largest.read_bytes())
+    content[len(content) // 2] ^= 1
+    largest.write_bytes(content)
+    status, stderr = small.run(tmp_path, *ARGUMENTS)
+    assert status == 0, stderr
+    assert largest.name in stderr
+    check_same(tmp_path, undisturbed)

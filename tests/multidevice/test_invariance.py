@@ -1,0 +1,144 @@
+"""The same training whatever the mesh and the number of micro-batches, dropout on."""
+
+import flax.linen as nn
+import jax
+import numpy as np
+import optax
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.training import optimizers, sharding
+from bert_jax.training.state import TrainState, abstract_state, initial_state
+from bert_jax.training.step import make_train_step
+from configs import base
+from tests.training import synthetic
+
+RULES = base.get_config().sharding_rules
+MESHES = {
+    'one device': {'data': 1, 'fsdp': 1, 'tensor': 1},
+    '8 × data': {'data': 8, 'fsdp': 1, 'tensor': 1},
+    '8 × fsdp': {'data': 1, 'fsdp': 8, 'tensor': 1},
+    '2 × 2 × 2': {'data': 2, 'fsdp': 2, 'tensor': 2},
+}
+STEPS = 5
+
+
+def make_mesh(sizes):
+    shape = tuple(sizes.values())
+    devices = np.array(jax.devices()[: int(np.prod(shape))]).reshape(shape)
+    return jax.sharding.Mesh(
+        devices, sharding.AXES, axis_types=(jax.sharding.AxisType.Auto,) * len(shape)
+    )
+
+
+def run(sizes, accumulation=1):
+    """(losses of 5 steps, parameters after them, abstract state)."""
+    task = synthetic.SyntheticTask()
+    optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
+    mesh = make_mesh(sizes)
+    with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
+        abstract = abstract_state(task, optimizer, mesh, RULES)
+        state = initial_state(task, optimizer, abstract, seed=0)
+        step = jax.jit(make_train_step(task, optimizer, accumulation, seed=1), donate_argnums=0)
+        losses = []
+        for number in range(STEPS):
+            batch = jax.device_put(synthetic.batch(number), sharding.batch_sharding(mesh))
+            state, metrics = step(state, batch)
+            losses.append(float(metrics['loss']))
+        return losses, jax.device_get(state.params), abstract
+
+
+@pytest.fixture(scope='module')
+def reference():
+    return run(MESHES['one device'])
+
+
+def agree(ours, reference):
+    np.testing.assert_allclose(ours[0], reference[0], rtol=1e-5)
+    # Adam divides by √v: where a gradient is all but 0 its rounding decides the update's sign, so
+    # the bound is on the values, whose size is about 0.02 … 1, not on each one's relative error.
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), ours[1], reference[1]
+    )
+
+
+@pytest.mark.parametrize('name', [name for name in MESHES if name != 'one device'])
+def test_every_mesh_trains_the_same(name, reference):
+    agree(run(MESHES[name]), reference)
+
+
+@pytest.mark.parametrize('name', ['one device', '2 × 2 × 2'])
+def test_four_micro_batches_train_the_same(name, reference):
+    sizes = MESHES[name]
+    agree(run(sizes, accumulation=4), reference)
+
+
+def test_fsdp_cuts_parameters_and_moments():
+    _, _, abstract = run(MESHES['8 × fsdp'])
+    for tree in (abstract.params, abstract.opt_state):
+        sizes = [
+            (leaf.size, np.prod(leaf.sharding.shard_shape(leaf.shape)))
+            for leaf in jax.tree.leaves(tree)
+        ]
+        whole, local = np.sum(sizes, axis=0)
+        assert local < whole / 5
+
+
+def test_a_step_that_is_not_finite_changes_nothing_and_is_counted():
+    task = synthetic.SyntheticTask()
+    good_terms = task.terms
+
+    def terms(params, batch, key, train):
+        found = good_terms(params, batch, key, train)
+        spoilt = found['mlm_loss']._replace(sum=found['mlm_loss'].sum * batch['spoil'][0])
+        return found | {'mlm_loss': spoilt}
+
+    task.terms = terms
+    optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
+    params = nn.unbox(task.init(jax.random.key(0)))
+    zero = np.zeros((), np.int32)
+    state = TrainState(zero, zero, zero, params, optimizer.init(params))
+    step = jax.jit(make_train_step(task, optimizer, 1, seed=1))
+    spoils = [1, np.nan, np.inf, 1]
+    counts = []
+    for number, spoil in enumerate(spoils):
+        batch = synthetic.batch(number) | {'spoil': np.full(16, spoil, np.float32)}
+        before, (state, metrics) = state, step(state, batch)
+        same = jax.tree.map(lambda a, b: np.array_equal(a, b), before[3:], state[3:])
+        assert all(jax.tree.leaves(same)) == (spoil != 1)
+        assert np.isfinite(optax.tree.norm(state.params))
+        counts.append((int(metrics['skipped']), int(metrics['skipped_in_row'])))
+    assert counts == [(0, 0), (1, 1), (2, 2), (2, 0)]
+    assert int(state.step) == 4
+
+
+@pytest.mark.parametrize(
+    ('sizes', 'word'),
+    [
+        ({'data': 16, 'fsdp': 1, 'tensor': 1}, 'does not fit 8'),
+        ({'data': 3, 'fsdp': -1, 'tensor': 1}, 'does not fit 8'),
+        ({'data': -1, 'fsdp': -1, 'tensor': 1}, 'at most one'),
+        ({'data': 0, 'fsdp': 1, 'tensor': 1}, 'positive'),
+    ],
+)
+def test_a_mesh_that_does_not_fit_is_refused(sizes, word):
+    with pytest.raises(UserError, match=word):
+        sharding.make_mesh(sizes)
+
+
+def test_the_rest_of_the_devices_fill_the_axis_of_minus_one():
+    assert dict(sharding.make_mesh({'data': -1, 'fsdp': 2, 'tensor': 2}).shape)['data'] == 2
+
+
+def test_a_batch_that_does_not_divide_is_refused():
+    mesh = sharding.make_mesh({'data': -1, 'fsdp': 1, 'tensor': 1})
+    sharding.check_batch(32, 4, mesh)
+    with pytest.raises(UserError, match='multiple of 32'):
+        sharding.check_batch(24, 4, mesh)
+
+
+def test_a_parameter_that_a_mesh_axis_does_not_divide_is_named():
+    mesh = make_mesh({'data': 1, 'fsdp': 1, 'tensor': 8})
+    boxed = jax.eval_shape(synthetic.SyntheticTask().init, jax.random.key(0))
+    with pytest.raises(UserError, match='query|key|value|attention'):
+        sharding.param_shardings(boxed, mesh, RULES)

@@ -1,0 +1,80 @@
+"""The real pretraining model and step on random batches, without a corpus."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.objectives.masking import Masked, Masking, mask_tokens
+from bert_jax.tasks.pretraining import PretrainingModel
+
+ARCHITECTURE = architectures.build(
+    'bert',
+    vocab_size=100,
+    hidden_size=16,
+    num_layers=2,
+    num_heads=2,
+    intermediate_size=32,
+    max_position_embeddings=32,
+)
+OPTIMIZER = ConfigDict(
+    dict(
+        name='bert_adam',
+        beta1=0.9,
+        beta2=0.999,
+        eps=1e-6,
+        weight_decay=0.01,
+        decay_exclude=('bias', 'norm'),
+        clip_norm=1.0,
+    )
+)
+
+
+class SyntheticTask:
+    """MLM + NSP with dropout on batches that hold random ids of various lengths."""
+
+    weights = {'mlm_loss': 1.0, 'nsp_loss': 0.5}
+    num_predictions = 5
+
+    def __init__(self):
+        self.model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'nsp'))
+        self.masking = Masking(0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(100, int))
+
+    def init(self, key):
+        ids, slots = jnp.zeros((1, 1), jnp.int32), jnp.zeros((1, 1), jnp.int32)
+        batch = {name: ids for name in ('input_ids', 'attention_mask', 'token_type_ids')}
+        batch['next_sentence_label'] = ids[0]
+        return self.model.init(key, batch, Masked(ids, slots, slots, slots))['params']
+
+    def terms(self, params, batch, key, train):
+        keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
+        masked = mask_tokens(
+            self.masking,
+            keys_B,
+            batch['input_ids'],
+            batch['attention_mask'],
+            self.num_predictions,
+        )
+        return self.model.apply(
+            {'params': params}, batch, masked, jax.vmap(jax.random.bits)(keys_B)
+        )
+
+
+def batch(step, size=16, length=24):
+    """NumPy batch `step`: [CLS] … [SEP] … [SEP] and padding."""
+    rng = np.random.default_rng(step)
+    lengths = rng.integers(6, length + 1, size)
+    ids = rng.integers(5, 100, (size, length)).astype(np.int32)
+    ids[:, 0] = 2
+    ids[np.arange(size), lengths - 1] = 3
+    attention_mask = (np.arange(length) < lengths[:, None]).astype(np.int32)
+    return {
+        'input_ids': ids * attention_mask,
+        'attention_mask': attention_mask,
+        'token_type_ids': (np.arange(length) >= lengths[:, None] // 2).astype(np.int32)
+        * attention_mask,
+        'next_sentence_label': rng.integers(0, 2, size).astype(np.int32),
+        'example_index': np.arange(step * size, (step + 1) * size, dtype=np.int32),
+    }
