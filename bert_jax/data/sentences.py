@@ -12,6 +12,7 @@ MAX_SENTENCE_CHARACTERS = 1000
 # Lines of hard-wrapped text are at most this long; longer ones are whole paragraphs.
 _MAX_WRAP_WIDTH = 130
 _MIN_WRAP_WIDTH = 30
+_SAMPLED_LINES = 4000
 
 _CLOSERS = r'["\'”’“»›)\]}_*]'
 # Danda, Urdu, Arabic, Armenian, Ethiopic, Khmer, Burmese and Tibetan full stops and question marks.
@@ -149,11 +150,12 @@ def _wrap_width(lines: list[str]) -> int:
     In wrapped text nearly every line that has a next one is full (the next word would not have
     fitted) and few lines end in a stop.
     """
-    pairs = [
-        (line, after)
-        for line, after in zip(lines, lines[1:], strict=False)
-        if line and after and not line.isspace() and not after.isspace()
-    ]
+    step = 1 + len(lines) // _SAMPLED_LINES
+    sample = zip(lines[::step], lines[1::step], strict=False)
+    sample = [(line, after) for line, after in sample if line and not line.isspace()]
+    if 10 * sum(len(line) > _MAX_WRAP_WIDTH for line, _ in sample) > len(sample):
+        return 0
+    pairs = [(line, after) for line, after in sample if after and not after.isspace()]
     if not pairs:
         return 0
     lengths = sorted(max(len(line), len(after)) for line, after in pairs)
@@ -170,7 +172,7 @@ def _wrap_width(lines: list[str]) -> int:
 
 
 def _is_full(line: str, after: str, width: int) -> bool:
-    first = after.split(None, 1)[0]
+    first, _, _ = after.lstrip().partition(' ')
     return len(line.rstrip()) + 1 + len(first) > 0.9 * width
 
 

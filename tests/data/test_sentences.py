@@ -79,6 +79,12 @@ def test_one_paragraph_per_line_equals_the_wrapped_one():
     assert split_sentences(PROSE + '\n' + PROSE) == SENTENCES * 2
 
 
+def test_short_lines_between_whole_paragraphs_stay_lines():
+    verse = 'The sea is wide and it is deep and dark\nthe sea is cold and no one there can\nhear'
+    text = '\n\n'.join([PROSE, PROSE, verse, PROSE])
+    assert split_sentences(text) == [*SENTENCES * 2, *verse.split('\n'), *SENTENCES]
+
+
 def test_titles_and_verse_in_a_wrapped_document_stay_lines():
     wrapped = textwrap.fill(PROSE, 70)
     text = f'CHAPTER I\nThe Storm\n\n{wrapped}\n\nThe sea is wide,\nThe sea is deep,\n\n{wrapped}'
