@@ -127,14 +127,14 @@ class DocstringSource(Source):
 
     def _read(self):
         if self._kept is None:
-            counts = collections.Counter()
-            found = [
-                Document(text, name) for name, text in docstrings.documents(self.files, counts)
-            ]
+            found, counts = [], collections.Counter()
+            for name, text in docstrings.documents(self.files, counts):
+                found.append(Document(text, name))
+                yield found[-1]
             self._kept = found, counts
-        documents, counts = self._kept
-        self.report.update(counts)
-        yield from documents
+        else:
+            yield from self._kept[0]
+        self.report.update(self._kept[1])
 
 
 class FileSource(Source):
