@@ -3,6 +3,7 @@ they come from (token i of a text has the id i + FIRST)."""
 
 import dataclasses
 import hashlib
+import itertools
 import pathlib
 import subprocess
 import sys
@@ -160,6 +161,13 @@ class TestStateless:
         assert (source.batch(0)['input_ids'] != other.batch(0)['input_ids']).any(1).mean() > 0.9
         ids = epoch_of(source)['input_ids']
         assert (ids != epoch_of(source, 1)['input_ids']).any(1).mean() > 0.9
+
+    def test_every_epoch_has_another_order(self):
+        source = singles([[3]] * 50)  # all there is to an epoch is its order
+        orders = [epoch_of(source, epoch)['input_ids'][:, 1].tolist() for epoch in range(3)]
+        assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
+        for one, other in itertools.combinations(orders, 2):
+            assert np.mean(np.array(one) == np.array(other)) < 0.2
 
     def test_example_index_wraps_and_far_steps_work(self):
         batch = pairs(some_documents()).batch(2**40)
