@@ -336,19 +336,29 @@ class _Workers:
         self._threads = concurrent.futures.ThreadPoolExecutor(max(number, 1))
 
     def __enter__(self) -> '_Workers':
+        try:
+            for _ in range(self._number):
+                self._start()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def _start(self):
         root = str(pathlib.Path(bert_jax.__file__).parents[1])
         path = os.pathsep.join(filter(None, (root, os.environ.get('PYTHONPATH'))))
-        for _ in range(self._number):
-            process = subprocess.Popen(
-                [sys.executable, '-c', 'from bert_jax import prepare; prepare.serve()'],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env=os.environ | {'PYTHONPATH': path, 'TOKENIZERS_PARALLELISM': 'false'},
-            )
-            self._processes.append(process)
-            self._idle.put(process)
+        process = subprocess.Popen(
+            [sys.executable, '-c', 'from bert_jax import prepare; prepare.serve()'],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {'PYTHONPATH': path, 'TOKENIZERS_PARALLELISM': 'false'},
+        )
+        self._processes.append(process)
+        self._idle.put(process)
+        try:
             _send(process, self._tokenizer)
-        return self
+        except BrokenPipeError:
+            raise _worker_ended(process) from None
 
     def __exit__(self, kind, error, traceback):
         for process in self._processes:
@@ -379,12 +389,16 @@ class _Workers:
             _send(process, block)
             return pickle.load(process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            raise errors.UserError(
-                f'a worker process ended before its work was done (status {process.wait()}; '
-                f'-{signal.SIGKILL.value} often means out of memory): try fewer workers'
-            ) from None
+            raise _worker_ended(process) from None
         finally:
             self._idle.put(process)
+
+
+def _worker_ended(process: subprocess.Popen) -> errors.UserError:
+    return errors.UserError(
+        f'a worker process ended before its work was done (status {process.wait()}; '
+        f'-{signal.SIGKILL.value} often means out of memory): try fewer workers'
+    )
 
 
 def _send(process: subprocess.Popen, message):

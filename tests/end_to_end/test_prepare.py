@@ -409,6 +409,13 @@ def test_a_dead_worker_ends_the_run_with_one_line(many_texts, tmp_path):
     assert not list(tmp_path.glob('out*'))
 
 
+def test_workers_that_cannot_start_are_one_line(texts, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, 'executable', shutil.which('false'))
+    with pytest.raises(errors.UserError, match='worker process ended .*status 1'):
+        prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=2)
+    assert not list(tmp_path.glob('out*'))
+
+
 @pytest.mark.parametrize('workers', [0, 2])
 def test_blocks_are_read_only_as_they_are_needed(workers):
     tokenizer = tokenizers.train('wordpiece:60', [make_text(random.Random(0))])
