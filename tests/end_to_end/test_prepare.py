@@ -50,7 +50,7 @@ def many_texts(tmp_path):
     path = tmp_path / 'many.jsonl'
     rng = random.Random(0)
     with open(path, 'w') as file:
-        for _ in range(12_000):
+        for _ in range(8_000):
             file.write(json.dumps({'text': make_text(rng)}) + '\n')
     return f'jsonl:{path}'
 
