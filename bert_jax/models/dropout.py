@@ -10,15 +10,12 @@ import jax.numpy as jnp
 import numpy as np
 
 
-def _mix(bits: jax.Array, multiplier) -> jax.Array:
-    """A bijection of uint32 in which every bit depends on every other: Appleby's murmur3
-    finaliser with Wellons's constants ("lowbias32"), its second multiplier left open (odd)."""
+def _mix(bits: jax.Array) -> jax.Array:
+    """A bijection of uint32 in which every bit depends on every other: the murmur3 finaliser
+    (A. Appleby) with C. Wellons's constants "lowbias32"."""
     bits = (bits ^ (bits >> 16)) * np.uint32(0x7FEB352D)
-    bits = (bits ^ (bits >> 15)) * multiplier
+    bits = (bits ^ (bits >> 15)) * np.uint32(0x846CA68B)
     return bits ^ (bits >> 16)
-
-
-_MULTIPLIER = np.uint32(0x846CA68B)
 
 
 def fold(seeds_B: jax.Array | None, number) -> jax.Array | None:
@@ -26,7 +23,7 @@ def fold(seeds_B: jax.Array | None, number) -> jax.Array | None:
     if seeds_B is None:
         return None
     number = jnp.asarray(number).astype(jnp.uint32)
-    return _mix(seeds_B ^ _mix(number + np.uint32(0x9E3779B9), _MULTIPLIER), _MULTIPLIER)
+    return _mix(seeds_B ^ _mix(number + np.uint32(0x9E3779B9)))
 
 
 def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
@@ -37,10 +34,9 @@ def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
     """
     if seeds_B is None or rate == 0:
         return x
-    seeds = seeds_B.reshape(-1, *[1] * (x.ndim - 1))
-    # Seeds near each other would give shifted copies of one sequence were they only added:
-    # a multiplier of their own sets the sequences apart.
-    bits = _mix(_positions(x.shape) + seeds, _mix(seeds, _MULTIPLIER) | np.uint32(1))
+    first, second = (fold(seeds_B, number).reshape(-1, *[1] * (x.ndim - 1)) for number in range(2))
+    # Two rounds: after one, near seeds would give shifted copies of one and the same sequence.
+    bits = _mix(_mix(_positions(x.shape) + first) ^ second)
     keep = bits >= np.uint32(round(rate * 2**32))
     return jnp.where(keep, x * jnp.asarray(1 / (1 - rate), x.dtype), 0)
 

@@ -10,15 +10,40 @@ from bert_jax.models.architecture import Architecture, Compute
 
 
 def _einsum(spec, a, b, dtype):
-    # First the operand that holds the first letter only one of them has in the result: the result
-    # then needs no transposition, and XLA's CPU compiler (jax 0.10.2) accepts the bf16 products
-    # of attention; in the other order some compile and fail when run.
+    """One product, its operands in the order that XLA's CPU compiler (jax 0.10.2) does best."""
     inputs, out = spec.split('->')
     spec_a, spec_b = inputs.split(',')
-    first = next((letter for letter in out if (letter in spec_a) != (letter in spec_b)), spec_a[0])
-    if first not in spec_a:
-        spec, a, b = f'{spec_b},{spec_a}->{out}', b, a
-    return jnp.einsum(spec, a.astype(dtype), b.astype(dtype), preferred_element_type=jnp.float32)
+    own_a, own_b = (
+        [letter for letter in out if letter in this and letter not in other]
+        for this, other in ((spec_a, spec_b), (spec_b, spec_a))
+    )
+    if _is_weight_gradient(spec_a, spec_b, out):
+        # The first operand is transposed, with whatever elementwise work is fused into it: that
+        # should be the smaller one, and the product be transposed afterwards.
+        swap = a.size > b.size
+        product_out = ''.join(own_b + own_a if swap else own_a + own_b)
+    else:
+        # The result's first own letter in the first operand: no transposition. In the other order
+        # some bf16 products of attention compile and then fail when run.
+        swap = bool(own_a and own_b) and out.index(own_b[0]) < out.index(own_a[0])
+        product_out = out
+    if swap:
+        spec_a, spec_b, a, b = spec_b, spec_a, b, a
+    result = jnp.einsum(
+        f'{spec_a},{spec_b}->{product_out}',
+        a.astype(dtype),
+        b.astype(dtype),
+        preferred_element_type=jnp.float32,
+    )
+    if product_out == out:
+        return result
+    # Were the transposition moved back into the product, bf16 would compile and then fail when run.
+    return jnp.einsum(f'{product_out}->{out}', jax.lax.optimization_barrier(result))
+
+
+def _is_weight_gradient(spec_a, spec_b, out):
+    """Whether the product sums over the leading dimensions of both operands, the batch."""
+    return spec_a[0] == spec_b[0] and spec_a[0] not in out
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0, 3))

@@ -1,0 +1,136 @@
+"""Architectures by name: sizes, published parameter counts, parameter names and axes."""
+
+import json
+import pathlib
+
+import jax
+import jax.numpy as jnp
+import pytest
+from flax import linen as nn
+
+from bert_jax.errors import UserError
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
+from bert_jax.models.parameters import num_parameters, stack_layers
+
+HERE = pathlib.Path(__file__).parent
+
+
+def abstract_params(module, *inputs):
+    """The parameters' shapes and logical axes without computing anything."""
+    return jax.eval_shape(module.init, jax.random.key(0), *inputs)['params']
+
+
+def encoder_params(architecture, compute=None):
+    ids = jnp.zeros((1, 2), jnp.int32)
+    return abstract_params(Encoder(architecture, compute or Compute()), ids, ids)
+
+
+def described(params):
+    leaves = jax.tree.leaves_with_path(params, is_leaf=lambda x: isinstance(x, nn.Partitioned))
+    return {
+        '/'.join(key.key for key in path): [
+            f'{name} {size}' for name, size in zip(leaf.names, leaf.value.shape, strict=True)
+        ]
+        for path, leaf in leaves
+    }
+
+
+@pytest.mark.parametrize(
+    ('name', 'count'),
+    [
+        ('bert_base', 109_482_240),
+        ('bert_large', 335_141_888),
+        ('bert_tiny', 4_385_920),
+        ('bert_mini', 11_170_560),
+        ('bert_small', 28_763_648),
+        ('bert_medium', 41_373_184),
+    ],
+)
+@pytest.mark.parametrize('scan_layers', [False, True])
+def test_published_parameter_counts(name, count, scan_layers):
+    architecture = architectures.build(name)
+    params = encoder_params(architecture, Compute(scan_layers=scan_layers))
+    assert num_parameters(params, architecture) == count
+    assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
+
+
+def test_every_small_size_by_numbers():
+    for num_layers in (2, 4, 6, 8, 10, 12):
+        for hidden_size in (128, 256, 512, 768):
+            architecture = architectures.build(
+                'bert', num_layers=num_layers, hidden_size=hidden_size
+            )
+            assert architecture.num_heads * 64 == hidden_size
+            assert architecture.intermediate_size == 4 * hidden_size
+
+
+def test_parameter_names_shapes_and_axes():
+    """The golden file changes only if checkpoints are meant to change."""
+    architecture = architectures.build('bert_tiny', num_layers=1)
+    compute = Compute()
+    hidden, table = jnp.zeros((1, 1, 128)), jnp.zeros((architecture.padded_vocab_size, 128))
+    params = {
+        'encoder': encoder_params(architecture),
+        'mlm': abstract_params(MaskedLanguageModelHead(architecture, compute), hidden, table),
+        'nsp': abstract_params(NextSentenceHead(architecture, compute), hidden[0]),
+    }
+    assert described(params) == json.loads((HERE / 'bert_parameters.json').read_text())
+
+
+def test_scan_adds_one_axis_and_no_name():
+    architecture = architectures.build('bert_tiny')
+    scanned = encoder_params(architecture, Compute(scan_layers=True))
+    query = scanned['layers']['attention']['query']['kernel']
+    assert query.names == ('layers', 'embed', 'heads', 'head_dim')
+    separate = nn.unbox(encoder_params(architecture))
+    stacked = jax.eval_shape(stack_layers, separate)
+    assert stacked == nn.unbox(scanned)
+
+
+def test_folder_and_table_agree():
+    folder = pathlib.Path(architectures.__file__).parent
+    files = {path.stem for path in folder.glob('*.py')} - {'__init__'}
+    for file in files:
+        builders = getattr(architectures, file).BUILDERS
+        assert builders.items() <= architectures.BUILDERS.items()
+    assert len(architectures.BUILDERS) == sum(
+        len(getattr(architectures, file).BUILDERS) for file in files
+    )
+
+
+def test_initial_values():
+    """Cut at two deviations and not rescaled (deviation .8796 · .02), padding rows zero."""
+    architecture = architectures.build('bert', num_layers=1, hidden_size=64, vocab_size=1000)
+    ids = jnp.zeros((1, 2), jnp.int32)
+    params = nn.unbox(Encoder(architecture, Compute()).init(jax.random.key(0), ids, ids))['params']
+    token = params['embeddings']['token']
+    assert token.shape == (1024, 64)
+    assert not token[1000:].any()
+    assert abs(token[:1000].std() / (0.8796 * 0.02) - 1) < 0.02
+    assert abs(token).max() <= 0.04
+    kernel = params['layers_0']['feedforward']['input']['kernel']
+    assert abs(kernel.std() / (0.8796 * 0.02) - 1) < 0.02
+
+
+@pytest.mark.parametrize(
+    ('name', 'sizes', 'message'),
+    [
+        ('bart', {}, "unknown architecture 'bart'; known: bert, bert_base"),
+        ('bert', {'hidden': 3}, "'hidden'; known: .*hidden_size"),
+        ('bert', {'hidden_size': 10, 'num_heads': 3}, 'hidden_size 10 does not divide into 3'),
+        ('bert', {'hidden_act': 'relu6'}, "'relu6'; known: gelu, gelu_tanh"),
+        ('bert', {'num_layers': 0}, 'num_layers is 0'),
+        ('bert', {'hidden_dropout': 1.0}, r'hidden_dropout is 1.0, must be in \[0, 1\)'),
+    ],
+)
+def test_mistakes_are_named(name, sizes, message):
+    with pytest.raises(UserError, match=message):
+        architectures.build(name, **sizes)
+
+
+def test_unknown_dtype_is_named():
+    with pytest.raises(UserError, match="'float16'; known: float32, bfloat16"):
+        Compute(dtype='float16')

@@ -1,0 +1,92 @@
+"""The hash behind dropout behaves like independent coins."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.dropout import dropout, fold
+
+STREAMS, SIZE = 64, 4096
+
+
+def masks(seeds, rate=0.5, shape=(SIZE,)):
+    """Boolean [len(seeds), …]: what is dropped."""
+    seeds = jnp.asarray(seeds, jnp.uint32)
+    return np.asarray(dropout(jnp.ones((len(seeds), *shape)), rate, seeds) == 0)
+
+
+def largest_correlation(masks):
+    """Over all pairs of streams, in standard deviations of what independent coins give."""
+    signs = np.where(masks.reshape(len(masks), -1), 1.0, -1.0)
+    products = signs @ signs.T / np.sqrt(signs.shape[1])
+    return np.abs(products[~np.eye(len(masks), dtype=bool)]).max()
+
+
+@pytest.mark.parametrize('rate', [0.1, 0.5, 0.9, 0.001])
+@pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
+def test_rate_and_scale(rate, dtype):
+    x = jnp.full((8, 300, 400), 3, dtype)
+    dropped = np.float32(dropout(x, rate, jnp.arange(8, dtype=jnp.uint32)))
+    share = (dropped == 0).mean((1, 2))
+    assert np.abs(share - rate).max() < 4 * np.sqrt(rate * (1 - rate) / 120_000)
+    np.testing.assert_allclose(dropped[dropped > 0], 3 / (1 - rate), rtol=0.01)
+
+
+def test_without_seeds_or_rate_nothing_changes():
+    x = jnp.arange(6.0).reshape(2, 3)
+    assert dropout(x, 0.5, None) is x
+    assert dropout(x, 0.0, jnp.zeros(2, jnp.uint32)) is x
+    assert fold(None, 3) is None
+
+
+SEED_SETS = {
+    'neighbouring': np.arange(STREAMS),
+    'one_bit_apart': np.append(0, 1 << np.arange(32)),
+    'multiples': np.arange(STREAMS) * SIZE,
+    'examples_folded_alike': fold(jnp.arange(STREAMS, dtype=jnp.uint32), 3),
+    'layers_of_one_example': [fold(jnp.uint32([5]), n)[0] for n in range(STREAMS)],
+    'sites_in_layers': [
+        fold(fold(jnp.uint32([9]), layer), site)[0] for layer in range(16) for site in range(4)
+    ],
+}
+
+
+@pytest.mark.parametrize('name', SEED_SETS)
+def test_streams_are_independent(name):
+    drawn = masks(SEED_SETS[name])
+    # 2,016 pairs at most: the largest of as many normal draws stays below 4.8 (p < .004)
+    assert largest_correlation(drawn) < 4.8
+    # nor is one a shifted copy of another
+    shifted = np.stack([np.roll(row, shift) for row in drawn[:3] for shift in range(1, 20)])
+    assert largest_correlation(np.concatenate([shifted[::2], drawn[3:20]])) < 4.8
+
+
+def test_positions_are_independent():
+    rows = masks(np.arange(3), shape=(STREAMS, SIZE))
+    for example in rows:
+        assert largest_correlation(example) < 4.8
+        assert largest_correlation(example.T[:STREAMS]) < 4.8 * 1.5
+        neighbours = (example[:, 1:] == example[:, :-1]).mean()
+        assert abs(neighbours - 0.5) < 4 * 0.5 / np.sqrt(example.size)
+
+
+def test_every_seed_bit_moves_half_of_the_mask():
+    base = np.uint32(0xDEADBEEF)
+    drawn = masks(np.append(base, base ^ (np.uint32(1) << np.arange(32, dtype=np.uint32))))
+    changed = (drawn[1:] != drawn[0]).mean(1)
+    assert np.abs(changed - 0.5).max() < 4 * 0.5 / np.sqrt(SIZE)
+
+
+def test_fold_has_no_collisions_to_speak_of():
+    seeds = jnp.arange(1000, dtype=jnp.uint32)
+    folded = np.stack([fold(seeds, number) for number in range(100)])
+    expected = folded.size**2 / 2**33
+    assert folded.size - len(np.unique(folded)) < 4 * expected + 5
+
+
+def test_mask_of_an_example_does_not_depend_on_the_batch():
+    seeds = jax.random.bits(jax.random.key(0), (6,))
+    x = jax.random.normal(jax.random.key(1), (6, 5, 7))
+    whole = dropout(x, 0.3, seeds)
+    assert np.array_equal(whole[4:], dropout(x[4:], 0.3, seeds[4:]))

@@ -1,0 +1,88 @@
+"""The encoder on a 2 × 2 × 2 mesh of fake devices gives what one device gives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.gather import gather_positions
+from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.partitioning import constrain
+
+RULES = (
+    ('batch', ('data', 'fsdp')),
+    ('vocab', 'tensor'),
+    ('heads', 'tensor'),
+    ('mlp', 'tensor'),
+    ('embed', 'fsdp'),
+)
+ARCHITECTURE = architectures.build(
+    'bert',
+    vocab_size=100,
+    hidden_size=32,
+    num_layers=2,
+    num_heads=4,
+    intermediate_size=48,
+    initializer_range=0.2,
+)
+
+
+def make_mesh():
+    return jax.make_mesh((2, 2, 2), ('data', 'fsdp', 'tensor'), axis_types=(AxisType.Auto,) * 3)
+
+
+@pytest.mark.parametrize('scan_layers', [False, True])
+def test_loss_and_gradients_equal_one_device(scan_layers):
+    compute = Compute(scan_layers=scan_layers)
+    rng = np.random.default_rng(0)
+    ids = rng.integers(0, 100, (8, 12)).astype(np.int32)
+    mask = (np.arange(12) < rng.integers(1, 13, (8, 1))).astype(np.int32)
+    positions = rng.integers(0, 12, (8, 3)).astype(np.int32)
+    seeds = rng.integers(0, 2**32, 8, np.uint32)
+    encoder = Encoder(ARCHITECTURE, compute)
+    head = MaskedLanguageModelHead(ARCHITECTURE, compute)
+    hidden, table = jnp.zeros((1, 1, 32)), jnp.zeros((ARCHITECTURE.padded_vocab_size, 32))
+    boxed = {
+        'encoder': encoder.init(jax.random.key(0), ids, mask)['params'],
+        'head': head.init(jax.random.key(1), hidden, table)['params'],
+    }
+    params = nn.unbox(boxed)
+
+    def loss(params, ids, mask, positions, seeds):
+        output = encoder.apply({'params': params['encoder']}, ids, mask, None, seeds)
+        hidden_BPD = gather_positions(output.hidden_BTD, positions)
+        logits_BPV = head.apply(
+            {'params': params['head']}, hidden_BPD, params['encoder']['embeddings']['token']
+        )
+        return -jax.nn.log_softmax(logits_BPV)[..., 5].mean() + output.pooled_BD.sum()
+
+    step = jax.value_and_grad(loss)
+    expected = jax.jit(step)(params, ids, mask, positions, seeds)
+
+    mesh = make_mesh()
+    shardings = nn.logical_to_mesh_sharding(nn.get_partition_spec(boxed), mesh, RULES)
+    cut_embedding = shardings['encoder']['embeddings']['token'].spec
+    assert cut_embedding == PartitionSpec('tensor', 'fsdp')
+    by_batch = NamedSharding(mesh, PartitionSpec(('data', 'fsdp')))
+    with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
+        sharded = jax.jit(step, in_shardings=(shardings, *[by_batch] * 4))
+        ours = sharded(jax.device_put(params, shardings), ids, mask, positions, seeds)
+    for mine, theirs in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        scale = max(1, np.abs(theirs).max())
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5 * scale)
+
+
+def test_constraint_takes_effect_under_a_mesh_and_only_there():
+    x = jnp.zeros((8, 4, 6))
+    names = ('batch', 'length', 'mlp')
+    assert jax.jit(lambda x: constrain(x, names))(x).sharding.is_fully_replicated
+    with jax.set_mesh(make_mesh()):
+        assert jax.jit(lambda x: constrain(x, names))(x).sharding.is_fully_replicated
+        with nn.logical_axis_rules(RULES):
+            laid_out = jax.jit(lambda x: constrain(x, names) + 1)(x)
+    assert laid_out.sharding.spec == PartitionSpec(('data', 'fsdp'), None, 'tensor')
