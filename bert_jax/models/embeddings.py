@@ -58,7 +58,10 @@ class Embeddings(nn.Module):
             # One-hot: the gradient is a product and not a scatter into a handful of rows.
             one_hot_BTS = jax.nn.one_hot(token_type_ids_BT, architecture.type_vocab_size)
             types_BTD = jnp.einsum('BTS,SD->BTD', one_hot_BTS, self.type_SD, precision='highest')
-        x_BTD = self.token_VD[input_ids_BT] + self.position_TD[:length] + types_BTD
+        # Whole rows, or the vectors would come out cut along embed and have to change hands.
+        token_VD = constrain(self.token_VD, ('vocab', None))
+        x_BTD = constrain(token_VD[input_ids_BT], ('batch', 'length', 'embed'))
+        x_BTD = x_BTD + self.position_TD[:length] + types_BTD
         x_BTD = self.norm(x_BTD.astype(self.compute.activation_dtype))
         x_BTD = dropout(x_BTD, architecture.hidden_dropout, seeds_B)
         return constrain(x_BTD, ('batch', 'length', 'embed'))

@@ -11,6 +11,7 @@ from bert_jax.models.attention import mask_bias
 from bert_jax.models.block import Block
 from bert_jax.models.dropout import fold
 from bert_jax.models.embeddings import Embeddings
+from bert_jax.models.partitioning import constrain
 from bert_jax.models.products import Dense
 
 
@@ -76,16 +77,16 @@ class Encoder(nn.Module):
         x_BTD = self.embeddings(input_ids_BT, token_type_ids_BT, fold(dropout_seeds_B, 0))
         embedded_BTD = x_BTD
         bias_B11T = mask_bias(attention_mask_BT)
-        numbers_L = jnp.arange(self.architecture.num_layers, dtype=jnp.uint32)
         if self.compute.scan_layers:
+            numbers_L = jnp.arange(self.architecture.num_layers)
             x_BTD, hidden_LBTD = self.layers(x_BTD, numbers_L, bias_B11T, dropout_seeds_B)
         else:
-            hidden_LBTD = []
-            for number, layer in zip(numbers_L, self.layers, strict=True):
+            states = []
+            for number, layer in enumerate(self.layers):
                 x_BTD, _ = layer(x_BTD, number, bias_B11T, dropout_seeds_B)
-                hidden_LBTD.append(x_BTD)
-            hidden_LBTD = jnp.stack(hidden_LBTD)
-        pooled_BD = jnp.tanh(self.pooler(x_BTD[:, 0]))
+                states.append(x_BTD)
+            hidden_LBTD = jnp.stack(states)  # compiled away unless asked for
+        pooled_BD = jnp.tanh(self.pooler(constrain(x_BTD[:, 0], ('batch', 'embed'))))
         if not all_hidden:
             return EncoderOutput(x_BTD, pooled_BD)
         all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])

@@ -29,8 +29,10 @@ class MaskedLanguageModelHead(nn.Module):
         size = architecture.hidden_size
         x_BPD = Dense(
             'BPD,DE->BPE', (size, size), ('embed', 'features'), *settings, name='transform'
-        )(hidden_BPD)
+        )(constrain(hidden_BPD, ('batch', None, 'embed')))
         x_BPD = LayerNorm(*settings, name='norm')(ACTIVATIONS[architecture.hidden_act](x_BPD))
+        x_BPD = constrain(x_BPD, ('batch', None, 'embed'))
+        embedding_VD = constrain(embedding_VD, ('vocab', None))
         logits_BPV = product('BPD,VD->BPV', x_BPD, embedding_VD, self.compute.activation_dtype)
         bias_V = self.param(
             'bias',
