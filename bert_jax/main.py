@@ -42,6 +42,9 @@ def parse(argv: list[str]):
 
 def run(config, distributed: bool = False):
     """Trains the task of a config and reports on it; returns the results."""
+    from bert_jax.training import allocator
+
+    allocator.keep_freed_memory()
     import jax
 
     jax.config.update(
