@@ -137,14 +137,34 @@ class Pretraining:
                         f'data.segments={self.config.data.segments!r} does not give'
                     )
 
+    def describe(self) -> list[str]:
+        """Lines for the start of the log: what is trained, on what, for how long."""
+        sizes = self.architecture
+        train, held_out = self.corpus.split('train'), self.corpus.split('held_out')
+        lines = [
+            f'{self.config.model.architecture} {sizes.num_layers} × {sizes.hidden_size}, '
+            f'vocabulary {sizes.vocab_size:,}; ' + ', '.join(self.weights),
+            f'{self.config.data.corpus}: {train.num_tokens:,} tokens in {train.num_documents:,} '
+            f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
+        ]
+        for number, stage in enumerate(self.stages, start=1):
+            facts = ', '.join(
+                f'{value:,} {name.replace("_", " ")}'
+                for name, value in stage.source.statistics().items()
+                if value and name != 'documents'
+            )
+            epochs = stage.steps * stage.source.batch_size / stage.source.num_examples
+            lines.append(f'stage {number}: {stage.steps:,} steps, {epochs:.2g} epochs ({facts})')
+        return lines
+
     def check(self, metadata: dict):
         """Raises UserError if a checkpoint was made with another tokenizer or corpus."""
         for part in ('tokenizer', 'corpus'):
             key = f'{part}_fingerprint'
             if metadata[key] != self.metadata[key]:
                 raise UserError(
-                    f'{self.config.data.corpus} has another {part} ({self.metadata[key][:12]}) than the '
-                    f'checkpoints in {self.config.workdir} ({metadata[key][:12]}); '
+                    f'{self.config.data.corpus} has another {part} ({self.metadata[key][:12]}) than '
+                    f'the checkpoints in {self.config.workdir} ({metadata[key][:12]}); '
                     'restore that corpus or choose another --config.workdir'
                 )
 
@@ -157,8 +177,7 @@ class Pretraining:
         return self.model.init(key, one, Masked(ids, slots, slots, slots))['params']
 
     def terms(self, params, batch, key, train: bool) -> terms_lib.Terms:
-        """The terms of one batch; masks and dropout depend on `key` and each example's index alone.
-        """
+        """The terms of a batch; masks and dropout depend on `key` and the example's index alone."""
         example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
         keys = jax.vmap(jax.random.split)(example_keys)
         masked = mask_tokens(
@@ -172,8 +191,7 @@ class Pretraining:
         return self.model.apply({'params': params}, batch, masked, seeds_B)
 
     def evaluate(self, params, stage: Stage) -> dict[str, float]:
-        """Held-out loss, accuracy and perplexity beside what a model that sees no context reaches.
-        """
+        """Held-out loss, accuracy and perplexity beside what needs no context."""
         source = self.held_out_source(stage)
         num_batches = min(self.config.evaluation.examples, source.num_examples) // source.batch_size
         total = {}
@@ -280,8 +298,7 @@ def _stages(stages) -> list[tuple]:
 
 
 def _num_predictions(stages) -> dict[int, int]:
-    """Masked positions by sequence length, the one thing of a stage that a batch's shape must tell.
-    """
+    """Masked positions by sequence length: the one thing of a stage that only its shape tells."""
     by_length = {}
     for _, sequence_length, _, _, max_predictions in _stages(stages):
         if by_length.setdefault(sequence_length, max_predictions) != max_predictions:

@@ -1,8 +1,8 @@
 """glibc's allocator told to keep the memory it was given.
 
-XLA on CPUs allocates and frees its large buffers in every step. By default glibc returns each to the
-system and gets it back page by page; kept instead, a small model's step is about 1.25 × as fast
-(experiments/benchmark/training_step.md). Must be called before the first large allocation.
+XLA on CPUs allocates and frees its large buffers in every step. By default glibc returns each to
+the system and gets it back page by page; kept instead, a small model's step is about 1.25 × as
+fast (experiments/benchmark/training_step.md). To be called before the first large allocation.
 """
 
 import ctypes
@@ -13,7 +13,7 @@ M_TRIM_THRESHOLD, M_MMAP_MAX, M_ARENA_MAX = -1, -4, -8
 
 
 def keep_freed_memory():
-    """Large blocks come from one heap that is never trimmed. Does nothing where libc is not glibc."""
+    """Large blocks come from one heap, never trimmed. Does nothing where libc is not glibc."""
     if sys.platform != 'linux':
         return
     mallopt = getattr(ctypes.CDLL(None), 'mallopt', None)

@@ -41,9 +41,9 @@ def train(task, config) -> tuple[Any, dict]:
 
     `task` has `stages`, `weights` (term name → weight), `metadata` (stored in every checkpoint),
     `init(key)`, `terms(params, batch, key, train)`, `evaluate(params, stage)` → metrics,
-    `check(metadata)` (raises UserError if a checkpoint does not belong to it), `references()` →
-    name → nats. Raises UserError for a config that cannot be run, Interrupted after SIGTERM or
-    SIGINT, with everything saved.
+    `describe()` → lines for the start of the log, `check(metadata)` (raises UserError if a
+    checkpoint does not belong to it), `references()` → name → nats. Raises UserError for a config
+    that cannot be run, Interrupted after SIGTERM or SIGINT, with everything saved.
     """
     mesh = sharding.make_mesh(config.mesh)
     for stage in task.stages:
@@ -70,6 +70,7 @@ class Run:
         self.state, self.step, self.seconds = self._restore_or_init()
         self.log = logging.Log(self.workdir, self.step, self.total_steps, jax.process_index() == 0)
         self.peak_flops = hardware.peak_flops(config.compute.dtype)
+        self._describe()
         self.window = Window()
         self.held_out = None  # the last held-out metrics
         self.pending = None  # metrics of the last step, perhaps still being computed
@@ -86,6 +87,16 @@ class Run:
         if restored is None:
             return initial_state(self.task, self.optimizer, abstract, self.config.seed), 0, 0.0
         return restored.state, restored.step, restored.metadata['train_seconds']
+
+    def _describe(self):
+        parameters = sum(leaf.size for leaf in jax.tree.leaves(self.state.params))
+        for line in self.task.describe():
+            self.log.say(line)
+        self.log.say(
+            f'{parameters:,} parameters on {jax.device_count()} × {jax.devices()[0].device_kind}, '
+            f'measured peak {self.peak_flops / 1e9:,.0f} GFLOP/s; '
+            + (f'going on from step {self.step:,}' if self.step else f'new run in {self.workdir}')
+        )
 
     def all_stages(self):
         """Runs what is left of every stage."""
@@ -129,8 +140,7 @@ class Run:
             self._stop()
 
     def _read_pending(self, stage: Stage):
-        """Waits for the step before the one in flight: the host is never more than one step ahead.
-        """
+        """Waits for the last step but one: the host is never more than one step ahead."""
         if self.pending is None:
             return
         metrics, self.pending = jax.device_get(self.pending), None
@@ -154,8 +164,8 @@ class Run:
         )
         if in_row >= self.config.max_skipped_in_row:
             raise UserError(
-                f'{in_row} steps in a row, up to step {self.step}, had a loss or gradient that is not '
-                f'finite; lower schedule.learning_rate; the last good state is in {self.workdir}'
+                f'{in_row} steps in a row, up to step {self.step}, had a loss or gradient that is '
+                f'not finite; lower schedule.learning_rate; the last good state is in {self.workdir}'
             )
 
     def _log_window(self, stage: Stage):
