@@ -1,1 +1,1 @@
-"""Bidirectional Transformer encoders in JAX: pretraining, fine-tuning and what is done with them."""
+"""Bidirectional Transformer encoders in JAX: from text to a pretrained model."""

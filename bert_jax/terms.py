@@ -11,8 +11,7 @@ import jax.numpy as jnp
 
 
 class Term(NamedTuple):
-    """A float32 scalar `sum` over `count` (float32 scalar) things: masked tokens, sentence pairs, …
-    """
+    """Float32 scalars: `sum` over `count` things such as masked tokens or sentence pairs."""
 
     sum: jax.Array
     count: jax.Array

@@ -1,4 +1,4 @@
-"""TensorFlow and TFDS imported on first use: quietly, and without taking the accelerator from JAX."""
+"""TensorFlow and TFDS imported on first use: quietly, leaving the accelerator to JAX."""
 
 import functools
 import os

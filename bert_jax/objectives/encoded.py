@@ -1,5 +1,4 @@
-"""What every objective is given: the clean batch, its corrupted form and the encoder's view of it.
-"""
+"""What every objective is given: the clean batch, its corrupted form, the encoder's view of it."""
 
 from typing import NamedTuple
 

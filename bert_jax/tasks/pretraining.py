@@ -163,8 +163,8 @@ class Pretraining:
             key = f'{part}_fingerprint'
             if metadata[key] != self.metadata[key]:
                 raise UserError(
-                    f'{self.config.data.corpus} has another {part} ({self.metadata[key][:12]}) than '
-                    f'the checkpoints in {self.config.workdir} ({metadata[key][:12]}); '
+                    f'{self.config.data.corpus} has another {part} ({self.metadata[key][:12]}) '
+                    f'than the checkpoints in {self.config.workdir} ({metadata[key][:12]}); '
                     'restore that corpus or choose another --config.workdir'
                 )
 

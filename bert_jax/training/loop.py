@@ -165,7 +165,8 @@ class Run:
         if in_row >= self.config.max_skipped_in_row:
             raise UserError(
                 f'{in_row} steps in a row, up to step {self.step}, had a loss or gradient that is '
-                f'not finite; lower schedule.learning_rate; the last good state is in {self.workdir}'
+                'not finite; lower schedule.learning_rate; '
+                f'the last good state is in {self.workdir}'
             )
 
     def _log_window(self, stage: Stage):
