@@ -1,0 +1,1 @@
+"""Trading weights with others: published checkpoints in and out, strictly."""

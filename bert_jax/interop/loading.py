@@ -1,0 +1,75 @@
+"""One function for every kind of model that can be had from a path."""
+
+import pathlib
+from collections.abc import Iterable
+
+import numpy as np
+
+from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.errors import UserError
+from bert_jax.interop import bert_tf1, families, huggingface, pretrained
+from bert_jax.interop.pretrained import HEADS, Pretrained
+from bert_jax.models import architectures
+from bert_jax.models.parameters import unstack_layers
+from bert_jax.training import checkpoints
+
+
+def load_any(
+    path: str | pathlib.Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
+) -> Pretrained:
+    """The model at a path: a run's folder, one of its checkpoints, a Hugging Face folder or a
+    folder with google-research/bert's bert_model.ckpt.
+
+    heads, allow_missing: see `huggingface.load`. Raises UserError if there is none, or for what is
+    wrong with it.
+    """
+    folder = pathlib.Path(path)
+    if not folder.is_dir():
+        raise UserError(f'{folder} is no folder of a model')
+    if _is_hugging_face(folder):
+        return huggingface.load(folder, heads, allow_missing)
+    if (folder / bert_tf1.CONFIG).is_file():
+        return bert_tf1.load(folder, heads, allow_missing)
+    return load_checkpoint(folder, heads, allow_missing)
+
+
+def load_checkpoint(
+    path: str | pathlib.Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
+) -> Pretrained:
+    """The model of a checkpoint of our own, or of the newest good one of a run."""
+    restored = checkpoints.load(path, 'params')
+    metadata = restored.metadata
+    tokenizer = Tokenizer.from_json(metadata['tokenizer'])
+    sizes = metadata['config']['model'] | {'vocab_size': tokenizer.vocab_size}
+    name = sizes.pop('architecture')
+    architecture = architectures.build(name, **sizes)
+    params = dict(restored.state['params'])
+    if 'layers' in params['encoder']:
+        params['encoder'] = unstack_layers(params['encoder'])
+
+    found = {name: np.asarray(leaf) for name, leaf in pretrained.by_name(params).items()}
+    wanted = {*heads, *(part for part in params if part in HEADS)}
+    expected = pretrained.by_name(
+        pretrained.abstract(architecture, tuple(name for name in HEADS if name in wanted))
+    )
+    left_over = sorted(found.keys() - expected.keys())
+    if left_over:
+        raise UserError(f'{path}: there is no place for {pretrained.some(left_over)}')
+    missing = {name: name for name in expected if name not in found}
+    pretrained.check_missing(missing, allow_missing, path)
+    params, fresh = pretrained.fill(found, architecture, [name for name in HEADS if name in wanted])
+    about = {'step': restored.step, **metadata}
+    return Pretrained(
+        families.by_architecture(name).model_type,
+        architecture,
+        params,
+        tokenizer,
+        tuple(metadata.get('labels', ())),
+        fresh,
+        about,
+    )
+
+
+def _is_hugging_face(folder: pathlib.Path) -> bool:
+    """A run's folder has a config.json too, and its checkpoints beside it."""
+    return (folder / 'config.json').is_file() and not (folder / 'checkpoints').is_dir()
