@@ -8,29 +8,21 @@ Imports neither JAX nor TensorFlow (unless a source is one of TensorFlow's datas
 
 import argparse
 import collections
-import concurrent.futures
 import contextlib
-import dataclasses
 import fcntl
-import hashlib
 import os
 import pathlib
-import pickle
-import queue
 import shutil
-import signal
-import subprocess
-import sys
 import time
 from collections.abc import Iterator, Sequence
 
-import numpy as np
 import tqdm
 
-import bert_jax
 from bert_jax import errors
-from bert_jax.data import corpus, sentences, tokenizers
+from bert_jax.data import corpus, tokenizers
 from bert_jax.data import sources as text_sources
+from bert_jax.data.held_out import HeldOutRule, hash_limit
+from bert_jax.data.workers import Workers
 
 BLOCK_CHARACTERS = 2**19  # documents go to the workers in blocks of at least this much text
 
@@ -107,7 +99,7 @@ def _build(
     languages = [source.language for source in opened]
     with (
         contextlib.closing(corpus.Writer(folder, tokenizer, languages, shard_tokens)) as writer,
-        _Workers(tokenizer, workers) as pool,
+        Workers(tokenizer, workers) as pool,
     ):
         _append_all(writer, opened, pool, made_from['held_out_fraction'])
         described = [
@@ -144,7 +136,7 @@ def _tokenizer(
 
 
 def _append_all(
-    writer: corpus.Writer, opened: list[text_sources.Source], pool: '_Workers', fraction: float
+    writer: corpus.Writer, opened: list[text_sources.Source], pool: 'Workers', fraction: float
 ):
     """Streams all sources through the workers into the writer, source after source."""
     alone = []  # (hash, source, its only document), of each source with no two different ones
@@ -175,7 +167,7 @@ def _append_lone_documents(writer: corpus.Writer, alone: list, fraction: float):
     """Places the sources that hold one document each, so that neither split stays empty."""
     hashes = sorted({aside.hash for aside, _ in alone})
     if writer.holds('held_out'):  # and 'train', by the rule of a source with more documents
-        held_out = {value for value in hashes if value < _hash_limit(fraction)}
+        held_out = {value for value in hashes if value < hash_limit(fraction)}
     elif len(hashes) > 1:
         held_out = {hashes[0]}
     else:
@@ -186,86 +178,6 @@ def _append_lone_documents(writer: corpus.Writer, alone: list, fraction: float):
     for aside, source in alone:
         for _ in range(aside.copies):
             writer.append('held_out' if aside.hash in held_out else 'train', source, aside.document)
-
-
-def _hash_limit(fraction: float) -> int:
-    """Documents with a hash below it are held out."""
-    return int(fraction * 2.0**64)
-
-
-@dataclasses.dataclass
-class _Aside:
-    """A document put aside, and how many copies of it were met."""
-
-    document: corpus.Documents
-    hash: int
-    copies: int
-
-
-class HeldOutRule:
-    """Which documents of one source are held out: those whose hash falls below the fraction.
-
-    Neither split is left empty if there are two different documents: where the hashes of all
-    fall on one side, the one closest to the other side goes there, with its copies. It takes one
-    pass, and holds one document in memory until both sides have been met; only such a document
-    may land behind its place in the order of the source.
-    """
-
-    def __init__(self, fraction: float):
-        self._limit = np.uint64(_hash_limit(fraction))
-        self._met: set[str] = set()
-        self._aside: _Aside | None = None
-        self._decided_any = False
-
-    def add(
-        self, documents: corpus.Documents, hashes: np.ndarray
-    ) -> Iterator[tuple[str, corpus.Documents]]:
-        """Yields (split, documents) for what is decided so far; hashes are uint64 [documents]."""
-        below = hashes < self._limit
-        sides = {'held_out': below, 'train': ~below}
-        sides = {split: chosen for split, chosen in sides.items() if chosen.any()}
-        if len(self._met.union(sides)) == 2:
-            for split in self._met:
-                yield from self._release(split)
-            for split, chosen in sides.items():
-                yield split, documents.select(chosen)
-        else:
-            for split in sides:
-                yield from self._all_but_closest(split, documents, hashes)
-        self._met.update(sides)
-
-    def _all_but_closest(self, split: str, documents: corpus.Documents, hashes: np.ndarray):
-        """Keeps aside the document closest to the side that has none; yields the others."""
-        closest = int(hashes.min() if split == 'train' else hashes.max())
-        if self._aside and (self._aside.hash < closest) == (split == 'train'):
-            closest = self._aside.hash
-        if self._aside and self._aside.hash != closest:
-            self._decided_any = True
-            yield from self._release(split)
-        same = hashes == np.uint64(closest)
-        if same.any():
-            first = np.arange(len(hashes)) == same.argmax()
-            self._aside = self._aside or _Aside(documents.select(first), closest, copies=0)
-            self._aside.copies += int(same.sum())
-        if not same.all():
-            self._decided_any = True
-            yield split, documents.select(~same)
-
-    def _release(self, split: str):
-        if self._aside:
-            for _ in range(self._aside.copies):
-                yield split, self._aside.document
-        self._aside = None
-
-    def finish(self) -> Iterator[tuple[str, corpus.Documents]]:
-        """Yields the document still aside, for the split that would have stayed empty."""
-        if self._aside and self._decided_any:
-            yield from self._release('train' if 'held_out' in self._met else 'held_out')
-
-    @property
-    def undecided(self) -> _Aside | None:
-        """The only document of the source, if it has no two different ones."""
-        return self._aside
 
 
 def _blocks(source: text_sources.Source) -> Iterator[list[str]]:
@@ -279,143 +191,6 @@ def _blocks(source: text_sources.Source) -> Iterator[list[str]]:
             block, characters = [], 0
     if block:
         yield block
-
-
-@dataclasses.dataclass(frozen=True)
-class _Block:
-    """An encoded block: `hashes` (uint64) are of the texts of its documents."""
-
-    documents: corpus.Documents
-    hashes: np.ndarray
-    characters: int
-    dropped: dict[str, int]
-
-
-def _encode(texts: list[str], tokenizer: tokenizers.Tokenizer) -> _Block:
-    """Splits texts into sentences and these into tokens; what has no token is counted."""
-    split = [sentences.split_sentences(text) for text in texts]
-    ids, lengths = tokenizer.encode_ids([sentence for document in split for sentence in document])
-    document_of_sentence = np.repeat(np.arange(len(texts)), [len(document) for document in split])
-    full = lengths > 0
-    document_lengths = np.bincount(document_of_sentence[full], minlength=len(texts))
-    kept = document_lengths > 0
-    hashes = np.array([_hash(text) for text in texts], np.uint64)
-    return _Block(
-        corpus.Documents(
-            ids.astype(corpus.token_dtype(tokenizer.vocab_size)),
-            lengths[full],
-            document_lengths[kept],
-        ),
-        hashes[kept],
-        sum(map(len, texts)),
-        {
-            'sentences_without_tokens': int(np.sum(~full)),
-            'documents_without_tokens': int(np.sum(~kept)),
-        },
-    )
-
-
-def _hash(text: str) -> int:
-    """64 bits that depend on the text alone."""
-    data = text.encode('utf-8', 'surrogatepass')
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), 'little')
-
-
-class _Workers:
-    """Processes that encode blocks, or none: then it is done in this process.
-
-    They are fresh interpreters talking through pipes rather than `multiprocessing`, whose workers
-    would inherit or import the main program, JAX and its threads included.
-    """
-
-    def __init__(self, tokenizer: tokenizers.Tokenizer, number: int):
-        self._tokenizer = tokenizer
-        self._number = number
-        self._processes: list[subprocess.Popen] = []
-        self._idle: queue.SimpleQueue[subprocess.Popen] = queue.SimpleQueue()
-        self._threads = concurrent.futures.ThreadPoolExecutor(max(number, 1))
-
-    def __enter__(self) -> '_Workers':
-        try:
-            for _ in range(self._number):
-                self._start()
-        except BaseException:
-            self.__exit__(*sys.exc_info())
-            raise
-        return self
-
-    def _start(self):
-        root = str(pathlib.Path(bert_jax.__file__).parents[1])
-        path = os.pathsep.join(filter(None, (root, os.environ.get('PYTHONPATH'))))
-        process = subprocess.Popen(
-            [sys.executable, '-c', 'from bert_jax import prepare; prepare.serve()'],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env=os.environ | {'PYTHONPATH': path, 'TOKENIZERS_PARALLELISM': 'false'},
-        )
-        self._processes.append(process)
-        self._idle.put(process)
-        try:
-            _send(process, self._tokenizer)
-        except BrokenPipeError:
-            raise _worker_ended(process) from None
-
-    def __exit__(self, kind, error, traceback):
-        for process in self._processes:
-            process.kill()  # idle, or its result is wanted no more
-        self._threads.shutdown(cancel_futures=True)
-        for process in self._processes:
-            process.wait()
-            process.stdout.close()
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
-
-    def encode(self, blocks: Iterator[list[str]]) -> Iterator[_Block]:
-        """The encoded blocks, in order; at most two for each worker are under way."""
-        if not self._number:
-            yield from (_encode(block, self._tokenizer) for block in blocks)
-            return
-        under_way = collections.deque()
-        for block in blocks:
-            under_way.append(self._threads.submit(self._encode_in_worker, block))
-            if len(under_way) >= 2 * self._number:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
-
-    def _encode_in_worker(self, block: list[str]) -> _Block:
-        process = self._idle.get()
-        try:
-            _send(process, block)
-            return pickle.load(process.stdout)
-        except (EOFError, BrokenPipeError, pickle.UnpicklingError):
-            raise _worker_ended(process) from None
-        finally:
-            self._idle.put(process)
-
-
-def _worker_ended(process: subprocess.Popen) -> errors.UserError:
-    return errors.UserError(
-        f'a worker process ended before its work was done (status {process.wait()}; '
-        f'-{signal.SIGKILL.value} often means out of memory): try fewer workers'
-    )
-
-
-def _send(process: subprocess.Popen, message):
-    pickle.dump(message, process.stdin, protocol=5)
-    process.stdin.flush()
-
-
-def serve():
-    """A worker's life: receives the tokenizer, then encodes blocks until its input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process
-    answers, sys.stdout = sys.stdout.buffer, sys.stderr
-    tokenizer = pickle.load(sys.stdin.buffer)
-    with contextlib.suppress(EOFError, BrokenPipeError):
-        while True:
-            block = _encode(pickle.load(sys.stdin.buffer), tokenizer)
-            pickle.dump(block, answers, protocol=5)
-            answers.flush()
 
 
 @contextlib.contextmanager

@@ -19,6 +19,8 @@ from hypothesis import strategies as st
 
 from bert_jax import errors, prepare
 from bert_jax.data import corpus, sentences, tokenizers
+from bert_jax.data.held_out import HeldOutRule
+from bert_jax.data.workers import Workers, text_hash
 
 ROOT = pathlib.Path(prepare.__file__).parents[1]
 WORDS = ['the', 'old', 'man', 'and', 'a', 'dog', 'went', 'up', 'to', 'green', 'hill', 'where']
@@ -212,7 +214,7 @@ def oracle(hashes, fraction):
     fraction=st.sampled_from([0.001, 0.3, 0.7, 0.999]),
 )
 def test_held_out_rule(hashes, block, fraction):
-    rule = prepare.HeldOutRule(fraction)
+    rule = HeldOutRule(fraction)
     found = {'train': [], 'held_out': []}
 
     def take(decided):
@@ -427,12 +429,12 @@ def test_blocks_are_read_only_as_they_are_needed(workers):
         for number in taken:
             yield [make_text(random.Random(number))]
 
-    with prepare._Workers(tokenizer, workers) as pool:
+    with Workers(tokenizer, workers) as pool:
         encoded = pool.encode(blocks())
         for done in range(10):
             block = next(encoded)
             assert number <= done + 2 * workers
-            assert block.hashes[0] == prepare._hash(make_text(random.Random(done)))
+            assert block.hashes[0] == text_hash(make_text(random.Random(done)))
 
 
 def test_works_from_a_script_without_main_guard_and_without_jax(texts, tmp_path):
