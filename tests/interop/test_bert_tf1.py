@@ -1,0 +1,75 @@
+"""Checkpoints of the original code, made by the test from a model of transformers."""
+
+import json
+import re
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_jax.data import lazy
+from bert_jax.errors import UserError
+from bert_jax.interop import huggingface, loading, pretrained
+from tests.interop import published
+
+
+def original_name(name: str) -> str:
+    name = re.sub(r'layer\.(\d+)', r'layer_\1', name)
+    name = re.sub(r'LayerNorm\.weight$', 'LayerNorm.gamma', name)
+    name = re.sub(r'LayerNorm\.bias$', 'LayerNorm.beta', name)
+    name = re.sub(r'_embeddings\.weight$', '_embeddings', name)
+    name = re.sub(r'seq_relationship\.weight$', 'seq_relationship.output_weights', name)
+    name = re.sub(r'(seq_relationship|predictions)\.bias$', r'\1.output_bias', name)
+    return re.sub(r'\.weight$', '.kernel', name).replace('.', '/')
+
+
+@pytest.fixture(scope='module')
+def folders(tmp_path_factory):
+    """(of transformers, of the original code) with the same weights."""
+    top = tmp_path_factory.mktemp('tf1')
+    theirs = published.folder(top / 'theirs')
+    original = top / 'original'
+    original.mkdir()
+    shutil.copy(theirs / 'vocab.txt', original)
+    config = json.loads((theirs / 'config.json').read_text())
+    sizes = {name: config[name] for name in published.SIZES}
+    (original / 'bert_config.json').write_text(json.dumps(sizes | {'hidden_act': 'gelu'}))
+    tensorflow = lazy.tensorflow()
+    with tensorflow.Graph().as_default():
+        variables = {'global_step': np.int64(3)}
+        for name, value in published.model().named_parameters():
+            value = value.detach().numpy()
+            short = original_name(name)
+            variables[short] = value.T if short.endswith('/kernel') else value
+            variables[f'{short}/adam_m'] = variables[short]
+        made = {
+            name: tensorflow.compat.v1.get_variable(name, initializer=value)
+            for name, value in variables.items()
+        }
+        saver = tensorflow.compat.v1.train.Saver(made)
+        with tensorflow.compat.v1.Session() as session:
+            session.run(tensorflow.compat.v1.global_variables_initializer())
+            saver.save(session, str(original / 'bert_model.ckpt'), write_meta_graph=False)
+    return theirs, original
+
+
+def test_the_same_parameters_as_from_transformers(folders):
+    theirs, original = folders
+    expected, loaded = huggingface.load(theirs), loading.load_any(original)
+    assert loaded.architecture == expected.architecture
+    assert loaded.tokenizer.fingerprint == expected.tokenizer.fingerprint
+    loaded, expected = (pretrained.by_name(model.params) for model in (loaded, expected))
+    assert loaded.keys() == expected.keys()
+    for name in expected:
+        np.testing.assert_array_equal(loaded[name], expected[name], err_msg=name)
+
+
+def test_a_damaged_checkpoint_is_one_line(folders, tmp_path):
+    path = shutil.copytree(folders[1], tmp_path / 'original')
+    (path / 'bert_model.ckpt.index').unlink()
+    with pytest.raises(UserError, match='bert_model.ckpt cannot be read') as caught:
+        loading.load_any(path)
+    assert '\n' not in str(caught.value)
+    (path / 'bert_config.json').write_text('{')
+    with pytest.raises(UserError, match='bert_config.json'):
+        loading.load_any(path)
