@@ -23,8 +23,7 @@ def get_config():
     config.model.initializer_range = 0.08  # about 1 / √hidden_size: attention forms sooner
     config.model.hidden_dropout = 0.0
     config.model.attention_dropout = 0.0
-    config.compute.dtype = 'float32'
-    config.stages.steps = (1800, 900)
+    config.stages.steps = (2800, 700)
     config.stages.sequence_length = (64, 128)
     config.stages.batch_size = (32, 32)
     config.stages.accumulation = (1, 1)
@@ -33,7 +32,7 @@ def get_config():
     config.schedule.name = 'linear'
     config.schedule.learning_rate = 2e-3
     config.schedule.warmup_steps = 100
-    config.evaluation.every_steps = 450
+    config.evaluation.every_steps = 700
     config.evaluation.examples = 1024
     config.checkpoint.every_steps = 500
     config.checkpoint.keep = 2
