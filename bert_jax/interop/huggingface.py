@@ -63,7 +63,7 @@ def from_weights(
 ) -> tuple[dict, tuple[str, ...]]:
     """Our parameters from a state dict of the family, and the names of the fresh ones; the checks
     are those of `load`. Heads with a weight in `found` are added to `heads`."""
-    places = naming.places(family.table, architecture, HEADS)
+    places = naming.places(family.table, architecture, family.heads)
     if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
         found = {_with_prefix(family, name, places): array for name, array in found.items()}
     found = _without_repetitions(family, found, where)

@@ -32,6 +32,11 @@ class Family:
     duplicates: Mapping[str, str]
     buffers: tuple[str, ...]
 
+    @property
+    def heads(self) -> tuple[str, ...]:
+        """All heads that a model of the family can have."""
+        return tuple(dict.fromkeys(head for heads in self.classes.values() for head in heads))
+
     def class_of(self, heads: tuple[str, ...]) -> str:
         """The class whose weights are an encoder with exactly these heads."""
         for name, its_heads in self.classes.items():

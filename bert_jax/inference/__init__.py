@@ -1,0 +1,1 @@
+"""Using a model: texts in, vectors and guesses out."""

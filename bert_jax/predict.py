@@ -1,0 +1,178 @@
+"""Texts, one a line → what a model says of them.
+
+    python -m bert_jax.predict --model=runs/tiny --task=fill_mask --input=texts.txt --output=-
+    … --task=embed --pooling=mean --input=sentences.txt --output=vectors.npz
+    … --task=pseudo_likelihood --input=sentences.txt --output=scores.jsonl
+
+--model is a run's folder, one of its checkpoints, or a folder of published weights.
+"""
+
+import argparse
+import contextlib
+import itertools
+import json
+import os
+import pathlib
+import sys
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+import tqdm
+
+from bert_jax import errors
+
+LINES_AT_A_TIME = 4096  # sorted by length together
+
+
+def fill_mask(predictor, texts: Iterable[str], file, top: int):
+    """JSON lines {"text", "masks": one a [MASK], each [{"token", "probability"}, …]}."""
+    without = 0
+    for chunk in _chunks(texts):
+        for text, masks in zip(chunk, predictor.fill_mask(chunk, top), strict=True):
+            without += not masks
+            guesses = [[guess._asdict() for guess in mask] for mask in masks]
+            _write_line(file, {'text': text, 'masks': guesses})
+    if without:
+        print(f'{without:,} line(s) have no [MASK]', file=sys.stderr)
+
+
+def pseudo_likelihood(predictor, texts: Iterable[str], file):
+    """JSON lines {"text", "pseudo_log_likelihood": the sum, "tokens", "log_probabilities"}."""
+    for chunk in _chunks(texts):
+        for text, scored in zip(chunk, predictor.pseudo_likelihood(chunk), strict=True):
+            values = [float(value) for value in scored.log_probabilities]
+            record = {
+                'text': text,
+                'pseudo_log_likelihood': float(sum(values)),
+                'tokens': scored.tokens,
+                'log_probabilities': values,
+            }
+            _write_line(file, record)
+
+
+def embed(predictor, texts: Iterable[str], file, pooling: str, layer: int | str):
+    """.npz with `embeddings`, fp32 [texts, D]; with pooling 'tokens' [tokens of all texts, D] and
+    `offsets` int64 [texts + 1], the first token of each text."""
+    vectors = [v for chunk in _chunks(texts) for v in predictor.embed(chunk, pooling, layer)]
+    if pooling == 'tokens':
+        offsets = np.cumsum([0, *map(len, vectors)])
+        np.savez(file, embeddings=np.concatenate(vectors), offsets=offsets)
+    else:
+        np.savez(file, embeddings=np.stack(vectors))
+
+
+def read_lines(path: str) -> Iterator[str]:
+    """The lines of a UTF-8 file, or of stdin for '-', without their ends. Raises UserError for a
+    file that cannot be read and one without a line."""
+    number = 0
+    try:
+        with contextlib.ExitStack() as stack:
+            file = sys.stdin.buffer if path == '-' else stack.enter_context(open(path, 'rb'))
+            for number, line in enumerate(file, 1):  # noqa: B007  (the last number is asked for)
+                yield line.decode('utf-8').rstrip('\r\n')
+    except UnicodeDecodeError as error:
+        raise errors.UserError(f'{path}, line {number}: no UTF-8 text ({error})') from error
+    except OSError as error:
+        raise errors.UserError(f'{path}: {error.strerror}') from error
+    if not number:
+        raise errors.UserError(f'{path} has no line')
+
+
+@contextlib.contextmanager
+def _whole_file(path: str):
+    """A file that gets its name when all is written; stdout for '-'."""
+    if path == '-':
+        yield sys.stdout.buffer
+        sys.stdout.flush()
+        return
+    partial = pathlib.Path(f'{path}.partial')
+    try:
+        with open(partial, 'wb') as file:
+            yield file
+        os.replace(partial, path)
+    except OSError as error:
+        raise errors.UserError(f'{path} cannot be written: {error.strerror}') from error
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+    texts = iter(texts)
+    while chunk := list(itertools.islice(texts, LINES_AT_A_TIME)):
+        yield chunk
+
+
+def _write_line(file, record: dict):
+    file.write((json.dumps(record, ensure_ascii=False) + '\n').encode())
+
+
+def _flags(arguments: list[str] | None = None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog='python -m bert_jax.predict', description='Texts → what a model says of them.'
+    )
+    add = parser.add_argument
+    add('--model', required=True, help='folder of a run, checkpoint or published weights')
+    add('--task', required=True, choices=('fill_mask', 'embed', 'pseudo_likelihood'))
+    add('--input', required=True, help='one text a line, UTF-8; - for stdin')
+    add('--output', required=True, help='JSON lines (- for stdout), for embed .npz')
+    add('--top', type=int, default=5, help='fill_mask: guesses for each [MASK]')
+    add('--pooling', default='mean', help='embed: mean, cls or tokens')
+    add('--layer', default='-1', help='embed: a number or {sum,mean,concat}_last_4')
+    add('--max_length', type=int, help='tokens of a window; the model’s maximum by default')
+    add('--overlap', type=float, default=0.25, help='of neighbouring windows of a long text')
+    add('--batch_tokens', type=int, default=2048, help='tokens of a batch, padding included')
+    add('--dtype', default='float32', help='float32 or bfloat16')
+    flags = parser.parse_args(arguments)
+    with contextlib.suppress(ValueError):
+        flags.layer = int(flags.layer)
+    for name in ('top', 'batch_tokens'):
+        if getattr(flags, name) < 1:
+            raise errors.UserError(f'--{name} is {getattr(flags, name)}, must be at least 1')
+    if flags.task == 'embed' and not flags.output.endswith('.npz'):
+        raise errors.UserError(f'--output={flags.output}: embed writes a file that ends in .npz')
+    return flags
+
+
+def predict(flags: argparse.Namespace):
+    """Does what the command line says."""
+    from bert_jax.training import allocator
+
+    allocator.keep_freed_memory()
+    import jax
+
+    from bert_jax.main import CACHE
+
+    cache = os.environ.get('JAX_COMPILATION_CACHE_DIR', CACHE)
+    jax.config.update('jax_compilation_cache_dir', cache)
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
+    from bert_jax.inference.predictor import Predictor
+    from bert_jax.interop import loading
+
+    model = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
+    interval = 0.5 if sys.stderr.isatty() else 15.0
+    with tqdm.tqdm(unit='window', dynamic_ncols=True, mininterval=interval) as bar:
+        predictor = Predictor(
+            model,
+            dtype=flags.dtype,
+            max_length=flags.max_length,
+            overlap=flags.overlap,
+            batch_tokens=flags.batch_tokens,
+            advance=bar.update,
+        )
+        with _whole_file(flags.output) as file:
+            texts = read_lines(flags.input)
+            if flags.task == 'fill_mask':
+                fill_mask(predictor, texts, file, flags.top)
+            elif flags.task == 'embed':
+                embed(predictor, texts, file, flags.pooling, flags.layer)
+            else:
+                pseudo_likelihood(predictor, texts, file)
+
+
+@errors.exit_cleanly
+def main():
+    predict(_flags())
+
+
+if __name__ == '__main__':
+    main()
