@@ -64,6 +64,7 @@ def from_weights(
     """Our parameters from a state dict of the family, and the names of the fresh ones; the checks
     are those of `load`. Heads with a weight in `found` are added to `heads`."""
     places = naming.places(family.table, architecture, family.heads)
+    found = {_todays_name(family, name): array for name, array in found.items()}
     if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
         found = {_with_prefix(family, name, places): array for name, array in found.items()}
     found = _without_repetitions(family, found, where)
@@ -217,6 +218,13 @@ def _compare(live: Pretrained, written: Pretrained):
             raise UserError(
                 f'not saved: {name} of the written model differ from the live one by {difference:g}'
             )
+
+
+def _todays_name(family: Family, name: str) -> str:
+    for old, new in family.old_names.items():
+        if name.endswith(old):
+            return name.removesuffix(old) + new
+    return name
 
 
 def _with_prefix(family: Family, name: str, places: dict[str, naming.Place]) -> str:

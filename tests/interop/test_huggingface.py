@@ -109,6 +109,9 @@ def test_half_precision_shards_and_old_extras(folder, tmp_path):
     exact = {name: array.astype(np.float32) for name, array in weights.items()}
     weights['bert.embeddings.position_ids'] = np.arange(19)[None]
     weights['cls.predictions.decoder.weight'] = weights['bert.embeddings.word_embeddings.weight']
+    for name in [name for name in weights if 'LayerNorm' in name]:
+        old = name.replace('Norm.weight', 'Norm.gamma').replace('Norm.bias', 'Norm.beta')
+        weights[old] = weights.pop(name)
     names = sorted(weights)
     shards = {'model-1.safetensors': names[::2], 'model-2.safetensors': names[1::2]}
     for shard, its_names in shards.items():

@@ -68,6 +68,7 @@ FAMILY = Family(
         'BertForNextSentencePrediction': ('nsp',),
     },
     without_pooler=('BertForMaskedLM',),
+    old_names={'LayerNorm.gamma': 'LayerNorm.weight', 'LayerNorm.beta': 'LayerNorm.bias'},
     duplicates={
         'cls.predictions.decoder.weight': 'bert.embeddings.word_embeddings.weight',
         'cls.predictions.decoder.bias': 'cls.predictions.bias',

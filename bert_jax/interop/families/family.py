@@ -17,6 +17,7 @@ class Family:
     prefix: of the encoder's weights in a model with heads; a bare encoder's lack it.
     classes: published class → the heads whose weights it has.
     without_pooler: those of the classes that have no pooler.
+    old_names: ends of names in files of early versions → today's.
     duplicates: weights that some files hold twice → the weight they must equal.
     buffers: names of constants that some files hold: positions 0, 1, …
     """
@@ -29,6 +30,7 @@ class Family:
     prefix: str
     classes: Mapping[str, tuple[str, ...]]
     without_pooler: tuple[str, ...]
+    old_names: Mapping[str, str]
     duplicates: Mapping[str, str]
     buffers: tuple[str, ...]
 

@@ -1,0 +1,138 @@
+"""Fitting pretrained parameters to another vocabulary, another length and other heads, to go on
+training from them."""
+
+import dataclasses
+from collections.abc import Iterable
+
+import numpy as np
+
+from bert_jax.data.tokenizers import CONTINUATION, Tokenizer
+from bert_jax.errors import UserError, unknown
+from bert_jax.interop import pretrained
+from bert_jax.interop.pretrained import HEADS, Pretrained
+from bert_jax.models.architecture import Architecture
+
+_FREE = ('hidden_dropout', 'attention_dropout', 'initializer_range')  # fit any parameters
+_FITTED = ('vocab_size', 'max_position_embeddings')
+_EMBEDDING, _POSITIONS, _BIAS = (
+    'encoder/embeddings/token',
+    'encoder/embeddings/position',
+    'mlm/head/bias',
+)
+
+
+def fit(
+    model: Pretrained,
+    architecture: Architecture,
+    tokenizer: Tokenizer,
+    heads: Iterable[str],
+    positions: str = 'tile',
+) -> tuple[Pretrained, list[str]]:
+    """The model with another architecture's vocabulary size and positions, another tokenizer and
+    exactly these heads, and a line for everything that was changed, made or left out.
+
+    A token of the new vocabulary keeps its embedding where the old one has it, and else gets the
+    mean of its pieces in the old vocabulary. More positions: 'tile' repeats the old ones,
+    'interpolate' stretches them. New heads come from the initialisation.
+
+    Raises UserError if the architectures differ in anything else, naming it.
+    """
+    _check_same(model.architecture, architecture)
+    params = {
+        name: _cut(leaf, name, model.architecture.vocab_size)
+        for name, leaf in pretrained.by_name(model.params).items()
+    }
+    heads = tuple(name for name in HEADS if name in set(heads))
+    said = []
+    for name in list(params):
+        part = name.partition('/')[0]
+        if part in HEADS and part not in heads:
+            del params[name]
+            said.append(f'{name} is left out: no objective uses it')
+    if tokenizer.fingerprint != (model.tokenizer and model.tokenizer.fingerprint):
+        said += _fit_vocabulary(params, model.tokenizer, tokenizer)
+    said += _fit_positions(params, architecture.max_position_embeddings, positions)
+    for name in (_EMBEDDING, _BIAS):
+        if name in params:
+            rows = params[name][: architecture.vocab_size]
+            padding = architecture.padded_vocab_size - len(rows)
+            params[name] = np.pad(rows, [(0, padding)] + [(0, 0)] * (rows.ndim - 1))
+    tree, fresh = pretrained.fill(params, architecture, heads)
+    said += [
+        f'{name} is new, as initialised' for name in sorted({*fresh, *model.fresh} & _names(tree))
+    ]
+    fitted = Pretrained(model.family, architecture, tree, tokenizer, model.labels, fresh)
+    return fitted, said
+
+
+def _check_same(old: Architecture, new: Architecture):
+    differences = [
+        f'{field.name} is {getattr(old, field.name)} there and {getattr(new, field.name)} here'
+        for field in dataclasses.fields(Architecture)
+        if field.name not in (*_FREE, *_FITTED)
+        and getattr(old, field.name) != getattr(new, field.name)
+    ]
+    if differences:
+        raise UserError(f'the weights are of another architecture: {"; ".join(differences)}')
+
+
+def _fit_vocabulary(params: dict, old: Tokenizer | None, new: Tokenizer) -> list[str]:
+    if old is None:
+        raise UserError('the weights come without a tokenizer, so their tokens cannot be matched')
+    if old.kind != new.kind:
+        raise UserError(f'the weights are of a {old.kind} tokenizer, the corpus of a {new.kind}')
+    ids = {token: index for index, token in enumerate(old.vocab)}
+    pieces = [[ids[token]] if token in ids else _pieces(token, ids) for token in new.vocab]
+    for name in (_EMBEDDING, _BIAS):
+        if name in params:
+            average = params[name][: old.vocab_size].mean(0)
+            params[name] = np.stack(
+                [params[name][own].mean(0) if own else average for own in pieces]
+            ).astype(np.float32)
+    kept = sum(token in ids for token in new.vocab)
+    without = sum(not own for own in pieces)
+    return [
+        f'vocabulary: {kept:,} tokens keep their embedding, {new.vocab_size - kept - without:,} '
+        f'get the mean of their old pieces, {without:,} the mean of all'
+    ]
+
+
+def _pieces(token: str, ids: dict[str, int]) -> list[int]:
+    """Old ids of a token by WordPiece's greedy longest match; none if a character is unknown."""
+    prefix = CONTINUATION if token.startswith(CONTINUATION) else ''
+    rest, found = token.removeprefix(CONTINUATION), []
+    while rest:
+        lengths = (n for n in range(len(rest), 0, -1) if prefix + rest[:n] in ids)
+        length = next(lengths, 0)
+        if not length:
+            return []
+        found.append(ids[prefix + rest[:length]])
+        rest, prefix = rest[length:], CONTINUATION
+    return found
+
+
+def _fit_positions(params: dict, number: int, how: str) -> list[str]:
+    if _POSITIONS not in params or number == len(params[_POSITIONS]):
+        return []
+    old = params[_POSITIONS]
+    if number < len(old):
+        params[_POSITIONS] = old[:number]
+        return [f'positions: the first {number} of {len(old)}']
+    if how == 'tile':
+        params[_POSITIONS] = old[np.arange(number) % len(old)]
+    elif how == 'interpolate':
+        where = np.linspace(0, len(old) - 1, number)
+        below = np.minimum(where.astype(int), len(old) - 2)
+        share = (where - below)[:, None]
+        params[_POSITIONS] = ((1 - share) * old[below] + share * old[below + 1]).astype(np.float32)
+    else:
+        raise unknown('way to make more positions', how, ('tile', 'interpolate'))
+    return [f'positions: {len(old)} → {number} ({how})']
+
+
+def _cut(leaf: np.ndarray, name: str, vocab_size: int) -> np.ndarray:
+    return leaf[:vocab_size] if name in (_EMBEDDING, _BIAS) else leaf
+
+
+def _names(tree: dict) -> set[str]:
+    return set(pretrained.by_name(tree))

@@ -1,0 +1,102 @@
+"""Fitted to another vocabulary, length and heads, parameters keep what they can."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bert_jax.data import tokenizers
+from bert_jax.errors import UserError
+from bert_jax.interop import huggingface, surgery
+from tests.interop import published
+
+
+@pytest.fixture(scope='module')
+def model(tmp_path_factory):
+    return huggingface.load(published.folder(tmp_path_factory.mktemp('surgery') / 'bert'))
+
+
+def tokenizer_of(tokens, folder):
+    (folder / 'vocab.txt').write_text('\n'.join(tokens) + '\n')
+    return tokenizers.load(str(folder))
+
+
+def test_nothing_to_do_changes_nothing(model):
+    fitted, said = surgery.fit(model, model.architecture, model.tokenizer, model.heads)
+    assert said == []
+    left = huggingface.pretrained.by_name(fitted.params)
+    right = huggingface.pretrained.by_name(model.params)
+    assert all(np.array_equal(left[name], right[name]) for name in right)
+
+
+def test_another_vocabulary(model, tmp_path):
+    old = published.vocabulary()
+    new = [*old[:5], 'moon', 'shipmoon', '##moon', 'é', 'ship', '.']
+    tokenizer = tokenizer_of(new, tmp_path)
+    architecture = dataclasses.replace(model.architecture, vocab_size=len(new), hidden_dropout=0.0)
+    fitted, said = surgery.fit(model, architecture, tokenizer, ('mlm',))
+    assert said[-1] == (
+        'vocabulary: 8 tokens keep their embedding, 2 get the mean of their old pieces, '
+        '1 the mean of all'
+    )
+    assert [line for line in said if 'left out' in line] == [
+        f'nsp/head/dense/{leaf} is left out: no objective uses it' for leaf in ('bias', 'kernel')
+    ]
+    before = model.params['encoder']['embeddings']['token']
+    after = fitted.params['encoder']['embeddings']['token']
+    index = {token: number for number, token in enumerate(old)}
+    assert after.shape == (128, 20)
+    np.testing.assert_array_equal(after[5], before[index['moon']])
+    letters = [index[f'##{letter}'] for letter in 'moon']
+    np.testing.assert_allclose(after[7], before[letters].mean(0), rtol=1e-6)
+    np.testing.assert_allclose(after[6], before[[index['ship'], *letters]].mean(0), rtol=1e-6)
+    np.testing.assert_allclose(after[8], before[: len(old)].mean(0), rtol=1e-5, atol=1e-6)
+    assert not after[len(new) :].any()
+    bias, old_bias = (m.params['mlm']['head']['bias'] for m in (fitted, model))
+    assert bias[9] == old_bias[index['ship']]
+    assert bias.shape == (128,)
+    assert fitted.heads == ('mlm',)
+    assert fitted.tokenizer is tokenizer
+
+
+def test_rows_beyond_the_vocabulary_go(model, tmp_path):
+    tokenizer = tokenizer_of(published.vocabulary()[:100], tmp_path)
+    spare = dataclasses.replace(model, tokenizer=tokenizer)
+    architecture = dataclasses.replace(model.architecture, vocab_size=100)
+    fitted, said = surgery.fit(spare, architecture, tokenizer, model.heads)
+    after = fitted.params['encoder']['embeddings']['token']
+    assert said == []
+    np.testing.assert_array_equal(after[:100], model.params['encoder']['embeddings']['token'][:100])
+    assert after.shape == (128, 20)
+    assert not after[100:].any()
+
+
+def test_positions(model):
+    old = model.params['encoder']['embeddings']['position']
+
+    def fit(number, **how):
+        architecture = dataclasses.replace(model.architecture, max_position_embeddings=number)
+        fitted, said = surgery.fit(model, architecture, model.tokenizer, model.heads, **how)
+        assert len(said) == 1
+        return fitted.params['encoder']['embeddings']['position']
+
+    np.testing.assert_array_equal(fit(45), np.concatenate([old, old, old])[:45])
+    np.testing.assert_array_equal(fit(7), old[:7])
+    stretched = fit(37, positions='interpolate')
+    np.testing.assert_allclose(stretched[::2], old, atol=1e-6)
+    np.testing.assert_allclose(stretched[1], (old[0] + old[1]) / 2, atol=1e-6)
+    with pytest.raises(UserError, match='tile'):
+        fit(37, positions='repeat')
+
+
+def test_a_new_head_is_said(tmp_path):
+    bare = huggingface.load(published.folder(tmp_path / 'bert', 'BertModel'))
+    fitted, said = surgery.fit(bare, bare.architecture, bare.tokenizer, ('nsp',))
+    assert said == [f'nsp/head/dense/{leaf} is new, as initialised' for leaf in ('bias', 'kernel')]
+    assert set(fitted.fresh) == {'nsp/head/dense/bias', 'nsp/head/dense/kernel'}
+
+
+def test_another_architecture_is_refused(model):
+    architecture = dataclasses.replace(model.architecture, num_layers=3, layer_norm_eps=1e-5)
+    with pytest.raises(UserError, match='num_layers is 2 there and 3 here; layer_norm_eps'):
+        surgery.fit(model, architecture, model.tokenizer, model.heads)
