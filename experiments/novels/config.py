@@ -15,4 +15,6 @@ def get_config(files='novels/*.txt'):
         f'text:{files};documents=title:^\\s*(CHAPTER|Chapter)\\b;language=en;licence=public domain',
     )
     config.data.corpus = 'corpora/novels'
+    config.compute.dtype = 'bfloat16'
+    config.stages.steps = (1500, 4000)
     return config
