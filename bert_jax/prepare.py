@@ -16,9 +16,7 @@ import shutil
 import time
 from collections.abc import Iterator, Sequence
 
-import tqdm
-
-from bert_jax import errors
+from bert_jax import errors, progress
 from bert_jax.data import corpus, tokenizers
 from bert_jax.data import sources as text_sources
 from bert_jax.data.held_out import HeldOutRule, hash_limit
@@ -124,7 +122,7 @@ def _tokenizer(
     kind, _, trained = spec.partition(':')
     if kind != 'train':
         return tokenizers.load(spec, lowercase)
-    with tqdm.tqdm(desc=f'vocabulary {trained}', unit=' documents') as bar:
+    with progress.bar(desc=f'vocabulary {trained}', unit=' documents') as bar:
 
         def texts():
             for source in opened:
@@ -140,7 +138,7 @@ def _append_all(
 ):
     """Streams all sources through the workers into the writer, source after source."""
     alone = []  # (hash, source, its only document), of each source with no two different ones
-    with tqdm.tqdm(desc='preparing', unit=' tokens', unit_scale=True) as bar:
+    with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
         documents = characters = 0
         for index, source in enumerate(opened):
             dropped = collections.Counter()

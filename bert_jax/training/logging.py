@@ -7,7 +7,8 @@ import pathlib
 import sys
 
 import tensorboardX
-import tqdm
+
+from bert_jax import progress
 
 
 class Log:
@@ -24,14 +25,7 @@ class Log:
             self.board = tensorboardX.SummaryWriter(
                 str(workdir / 'tensorboard'), purge_step=step + 1
             )
-        self.bar = tqdm.tqdm(
-            total=total_steps,
-            initial=step,
-            unit='step',
-            disable=not enabled,
-            dynamic_ncols=True,
-            mininterval=1.0 if sys.stderr.isatty() else 15.0,
-        )
+        self.bar = progress.bar(total=total_steps, initial=step, unit='step', disable=not enabled)
 
     def say(self, text: str):
         """A line above the progress bar."""
