@@ -3,6 +3,10 @@ slowly.
 """
 
 import dataclasses
+import hashlib
+import pathlib
+import subprocess
+import sys
 
 import jax
 import numpy as np
@@ -121,6 +125,24 @@ def test_an_example_keeps_its_masks_whatever_stands_beside_it():
     part = masking.mask_tokens(settings, keys[5:9], ids[5:9], attention_mask[5:9], 20)
     for a, b in zip(whole, part, strict=True):
         np.testing.assert_array_equal(a[5:9], b)
+
+
+def digest() -> str:
+    """Of the masks of 50 examples."""
+    masked = run(make_masking(), rows=50)[-1]
+    return hashlib.sha256(b''.join(np.ascontiguousarray(a).tobytes() for a in masked)).hexdigest()
+
+
+def test_another_process_draws_the_same_masks():
+    code = 'from tests.objectives.test_masking import digest; print(digest())'
+    other = subprocess.run(
+        [sys.executable, '-c', code],
+        cwd=pathlib.Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert other.stdout.strip() == digest()
 
 
 def test_another_key_hides_other_tokens():
