@@ -46,7 +46,7 @@ class Shape:
 
 
 SHAPES = {
-    'tiny': Shape(2, 128, 16, 128, 20, 8000),
+    'tiny': Shape(2, 128, 32, 64, 10, 8000),
     'mini': Shape(4, 256, 32, 128, 20),
     'mini_512': Shape(4, 256, 8, 512, 76),
     'base': Shape(12, 768, 8, 128, 20),
