@@ -15,4 +15,15 @@ def gelu_tanh(x: jax.Array) -> jax.Array:
     return jax.nn.gelu(x.astype(jnp.float32), approximate=True).astype(x.dtype)
 
 
-ACTIVATIONS = {'gelu': gelu, 'gelu_tanh': gelu_tanh}
+def silu(x: jax.Array) -> jax.Array:
+    """x·σ(x) (Elfwing et al. 2018), also called swish."""
+    return jax.nn.silu(x.astype(jnp.float32)).astype(x.dtype)
+
+
+ACTIVATIONS = {
+    'gelu': gelu,
+    'gelu_tanh': gelu_tanh,
+    'relu': jax.nn.relu,
+    'silu': silu,
+    'tanh': jnp.tanh,
+}

@@ -6,24 +6,27 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
+from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.attention import mask_bias
+from bert_jax.models.attention import Context, LayerValues, layer_values, mask_bias
 from bert_jax.models.block import Block
 from bert_jax.models.dropout import fold
 from bert_jax.models.embeddings import Embeddings
+from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.products import Dense
 
 
 class EncoderOutput(NamedTuple):
-    """hidden_BTD: states of the last layer, in the compute dtype.
+    """hidden_BTD: states of the last layer (normalised, with residual 'pre'), in the compute dtype.
 
-    pooled_BD: tanh of a learnt map of the first position's state.
-    all_hidden_LBTD: if asked for, the embeddings' output and every layer's, L = num_layers + 1.
+    pooled_BD: tanh of a learnt map of the first position's state; None without a pooler.
+    all_hidden_LBTD: if asked for, the embeddings' output and every layer's, L = num_layers + 1;
+        the last is hidden_BTD.
     """
 
     hidden_BTD: jax.Array
-    pooled_BD: jax.Array
+    pooled_BD: jax.Array | None
     all_hidden_LBTD: jax.Array | None = None
 
 
@@ -31,7 +34,8 @@ class Encoder(nn.Module):
     """A bidirectional Transformer encoder (Devlin et al. 2019, section 3).
 
     Parameters: embeddings, layers_0 … layers_{L−1} (with compute.scan_layers one stacked `layers`,
-    see `stack_layers`), pooler; fp32.
+    see `stack_layers`; if all layers share theirs, layers_0 alone), final_norm with residual 'pre',
+    pooler; fp32. Raises UserError for scan_layers where the layers cannot be stacked.
     """
 
     architecture: Architecture
@@ -44,7 +48,16 @@ class Encoder(nn.Module):
         layer = _Layer
         if self.compute.remat:
             layer = nn.remat(layer, prevent_cse=not self.compute.scan_layers)
-        if self.compute.scan_layers:
+        if not self.compute.scan_layers:
+            first = layer(*settings, not self.architecture.first_norm)
+            others = 0 if self.architecture.shared_layers else num_layers - 1
+            self.layers = [first] + [layer(*settings) for _ in range(others)]
+        elif not self.architecture.equal_layers:
+            raise UserError(
+                'scan_layers: the layers of this architecture share parameters or differ in them, '
+                'so they cannot be stacked; set scan_layers=False'
+            )
+        else:
             self.layers = nn.scan(
                 layer,
                 variable_axes={'params': 0},
@@ -53,9 +66,11 @@ class Encoder(nn.Module):
                 length=num_layers,
                 metadata_params={nn.PARTITION_NAME: 'layers'},
             )(*settings)
-        else:
-            self.layers = [layer(*settings) for _ in range(num_layers)]
-        self.pooler = Dense('BD,DE->BE', (size, size), ('embed', 'features'), *settings)
+        if self.architecture.residual == 'pre':
+            self.final_norm = make_norm(*settings)
+        if self.architecture.pooler:
+            names = ('embed', 'features')
+            self.pooler = Dense('BD,DE->BE', (size, size), names, *settings, use_bias=True)
 
     def __call__(
         self,
@@ -72,34 +87,49 @@ class Encoder(nn.Module):
         attention_mask_BT: 1 for real positions, 0 for padding.
         dropout_seeds_B: uint32, one per example (see dropout.py); None for evaluation.
         all_hidden: also return the states of every layer.
-        Raises UserError for a sequence longer than max_position_embeddings.
+        token_type_ids_BT changes nothing where the architecture has fewer than two types.
+        Raises UserError for a sequence longer than architecture.max_length.
         """
-        x_BTD = self.embeddings(input_ids_BT, token_type_ids_BT, fold(dropout_seeds_B, 0))
+        x_BTD = self.embeddings(
+            input_ids_BT, attention_mask_BT, token_type_ids_BT, fold(dropout_seeds_B, 0)
+        )
         embedded_BTD = x_BTD
-        bias_B11T = mask_bias(attention_mask_BT)
-        if self.compute.scan_layers:
-            numbers_L = jnp.arange(self.architecture.num_layers)
-            x_BTD, hidden_LBTD = self.layers(x_BTD, numbers_L, bias_B11T, dropout_seeds_B)
-        else:
-            states = []
-            for number, layer in enumerate(self.layers):
-                x_BTD, _ = layer(x_BTD, number, bias_B11T, dropout_seeds_B)
-                states.append(x_BTD)
-            hidden_LBTD = jnp.stack(states)  # compiled away unless asked for
-        pooled_BD = jnp.tanh(self.pooler(constrain(x_BTD[:, 0], ('batch', 'embed'))))
+        context = Context(mask_bias(attention_mask_BT))
+        x_BTD, hidden_LBTD = self._run_layers(x_BTD, context, dropout_seeds_B)
+        if self.architecture.residual == 'pre':
+            x_BTD = self.final_norm(x_BTD)
+            hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
+        pooled_BD = None
+        if self.architecture.pooler:
+            pooled_BD = jnp.tanh(self.pooler(constrain(x_BTD[:, 0], ('batch', 'embed'))))
         if not all_hidden:
             return EncoderOutput(x_BTD, pooled_BD)
         all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
         return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD)
 
+    def _run_layers(self, x_BTD, context: Context, seeds_B):
+        """The last state and the stack of all layers' states [L, B, T, D]."""
+        values_L = layer_values(self.architecture)
+        if self.compute.scan_layers:
+            return self.layers(x_BTD, jax.tree.map(jnp.asarray, values_L), context, seeds_B)
+        states = []
+        for number in range(self.architecture.num_layers):
+            layer = self.layers[0 if self.architecture.shared_layers else number]
+            values = jax.tree.map(lambda leaf_L, number=number: leaf_L[number], values_L)
+            x_BTD, _ = layer(x_BTD, values, context, seeds_B)
+            states.append(x_BTD)
+        return x_BTD, jnp.stack(states)  # compiled away unless asked for
+
     def embedding_table(self) -> jax.Array:
-        """The token embeddings, [padded_vocab_size, D] fp32, for a decoder tied to them."""
+        """The token embeddings, [padded_vocab_size, embedding width] fp32, for a decoder tied to
+        them."""
         return self.embeddings.token_VD
 
 
 class _Layer(Block):
-    """A block in the form of a step of nn.scan: (x, number, …) → (x, x)."""
+    """A block in the form of a step of nn.scan: (x, values, …) → (x, x)."""
 
-    def __call__(self, x_BTD, number, bias_B11T, dropout_seeds_B):
-        x_BTD = super().__call__(x_BTD, bias_B11T, fold(dropout_seeds_B, number + 1))
+    def __call__(self, x_BTD, values: LayerValues, context: Context, dropout_seeds_B):
+        seeds_B = fold(dropout_seeds_B, values.number + 1)
+        x_BTD = super().__call__(x_BTD, values, context, seeds_B)
         return x_BTD, x_BTD

@@ -8,14 +8,24 @@ def training_flops_per_token(
 ) -> float:
     """Operations of the matrix products of forward and backward pass, per position of the batch.
 
-    F = 3 · [L (8 D² + 4 D F + 4 T D) + (P / T) (2 D² + 2 D V)]
+    F = 3 · [Σ_layers (8 D² + 2 M D F + 4 T' D) + (P / T) (2 D E + 2 E V) + 2 E D if E ≠ D]
 
-    with L layers, hidden size D, feed-forward size F, sequence length T, P predictions per sequence
-    and vocabulary V (the published one). A multiplication with its addition counts as two, the
-    backward pass as twice the forward pass; recomputation, embeddings and the pooler do not count.
+    with layers, hidden size D, feed-forward size F of M matrices (2, gated 3), sequence length T,
+    of which T' are attended to, P predictions per sequence, embeddings of width E and vocabulary V
+    (the published one). A multiplication with its addition counts as two, the backward pass as
+    twice the forward pass; recomputation, embeddings and the pooler do not count. T' is T, or
+    the width of the layer's window where that is less: masked products are not counted as work.
     """
-    size, vocabulary = architecture.hidden_size, architecture.vocab_size
-    layer = 8 * size**2 + 4 * size * architecture.intermediate_size + 4 * sequence_length * size
-    prediction = 2 * size**2 + 2 * size * vocabulary
+    size, width = architecture.hidden_size, architecture.embedding_width
+    matrices = {'dense': 2, 'gated': 3}[architecture.feedforward]
+    windows = architecture.attention_windows or (None,) * architecture.num_layers
+    attended = sum(
+        sequence_length if window is None else min(sequence_length, 2 * window + 1)
+        for window in windows
+    )
+    layer = 8 * size**2 + 2 * matrices * size * architecture.intermediate_size
+    prediction = 2 * size * width + 2 * width * architecture.vocab_size
+    projection = 2 * width * size if architecture.embedding_size is not None else 0
     share = num_predictions / sequence_length
-    return 3 * (architecture.num_layers * layer + share * prediction)
+    layers = architecture.num_layers * layer + 4 * attended * size
+    return 3 * (layers + share * prediction + projection)

@@ -3,9 +3,10 @@
 import jax.numpy as jnp
 from flax import linen as nn
 
+from bert_jax.errors import UserError
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.normalization import LayerNorm
+from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.products import Dense, add_bias, product
 
@@ -16,8 +17,9 @@ class MaskedLanguageModelHead(nn.Module):
     """(hidden_BPD, embedding_VD) → logits_BPV, fp32, V = padded_vocab_size.
 
     Dense, activation, LayerNorm, then a product with the token embeddings and a bias of its own
-    (google-research/bert run_pretraining.py, get_masked_lm_output). Logits beyond vocab_size are
-    about −10⁹: their probability and every gradient through them are exactly 0.
+    (google-research/bert run_pretraining.py, get_masked_lm_output). Embeddings of a width of their
+    own are met by the dense map. Logits beyond vocab_size are about −10⁹: their probability and
+    every gradient through them are exactly 0.
     """
 
     architecture: Architecture
@@ -26,11 +28,11 @@ class MaskedLanguageModelHead(nn.Module):
     @nn.compact
     def __call__(self, hidden_BPD, embedding_VD):
         architecture, settings = self.architecture, (self.architecture, self.compute)
-        size = architecture.hidden_size
-        x_BPD = Dense(
-            'BPD,DE->BPE', (size, size), ('embed', 'features'), *settings, name='transform'
-        )(constrain(hidden_BPD, ('batch', None, 'embed')))
-        x_BPD = LayerNorm(*settings, name='norm')(ACTIVATIONS[architecture.hidden_act](x_BPD))
+        shape = (architecture.hidden_size, architecture.embedding_width)
+        x_BPD = Dense('BPD,DE->BPE', shape, ('embed', 'features'), *settings, name='transform')(
+            constrain(hidden_BPD, ('batch', None, 'embed'))
+        )
+        x_BPD = make_norm(*settings, name='norm')(ACTIVATIONS[architecture.hidden_act](x_BPD))
         x_BPD = constrain(x_BPD, ('batch', None, 'embed'))
         embedding_VD = constrain(embedding_VD, ('vocab', None))
         logits_BPV = product('BPD,VD->BPV', x_BPD, embedding_VD, self.compute.activation_dtype)
@@ -45,13 +47,39 @@ class MaskedLanguageModelHead(nn.Module):
 
 
 class NextSentenceHead(nn.Module):
-    """pooled_BD → logits_B2, fp32; class 0: the second segment follows the first, 1: random."""
+    """pooled_BD → logits_B2, fp32; class 0: the second segment follows the first, 1: it does not
+    (random; or, where the order is predicted, the two are swapped).
+
+    Raises UserError for an encoder without a pooler.
+    """
 
     architecture: Architecture
     compute: Compute
 
     @nn.compact
     def __call__(self, pooled_BD):
+        if pooled_BD is None:
+            raise UserError('predicting the next sentence needs an architecture with a pooler')
         shape, names = (self.architecture.hidden_size, 2), ('embed', 'labels')
-        dense = Dense('BD,DC->BC', shape, names, self.architecture, self.compute, name='dense')
+        settings = (self.architecture, self.compute)
+        dense = Dense('BD,DC->BC', shape, names, *settings, use_bias=True, name='dense')
         return dense(pooled_BD).astype(jnp.float32)
+
+
+class ReplacedTokenHead(nn.Module):
+    """hidden_BTD → logits_BT, fp32, of each token not being the original one (ELECTRA, Clark et al.
+    2020, arXiv 2003.10555): dense, activation, dense."""
+
+    architecture: Architecture
+    compute: Compute
+
+    @nn.compact
+    def __call__(self, hidden_BTD):
+        size, settings = self.architecture.hidden_size, (self.architecture, self.compute)
+        x_BTD = Dense(
+            'BTD,DE->BTE', (size, size), ('embed', 'features'), *settings, name='transform'
+        )(constrain(hidden_BTD, ('batch', 'length', 'embed')))
+        x_BTD = ACTIVATIONS[self.architecture.hidden_act](x_BTD)
+        names = ('embed', 'labels')
+        output = Dense('BTD,DC->BTC', (size, 1), names, *settings, use_bias=True, name='output')
+        return output(x_BTD)[..., 0].astype(jnp.float32)

@@ -1,4 +1,4 @@
-"""Layer normalisation (Ba et al. 2016)."""
+"""Normalisation over the features of a position."""
 
 import jax
 import jax.numpy as jnp
@@ -15,19 +15,47 @@ def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) 
     return (centred * jax.lax.rsqrt(variance + epsilon) * scale + bias).astype(x.dtype)
 
 
+def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
+    """Unit mean square over the last axis, in fp32."""
+    x32 = x.astype(jnp.float32)
+    mean_square = jnp.square(x32).mean(-1, keepdims=True)
+    return (x32 * jax.lax.rsqrt(mean_square + epsilon) * scale).astype(x.dtype)
+
+
 class LayerNorm(nn.Module):
-    """`layer_norm` with learnt scale and bias."""
+    """`layer_norm` (Ba et al. 2016) with learnt scale and, if the architecture has biases, bias."""
 
     architecture: Architecture
     compute: Compute
 
     @nn.compact
     def __call__(self, x):
-        shape = (x.shape[-1],)
-        scale = self.param(
-            'scale', nn.with_logical_partitioning(nn.initializers.ones, ('norm',)), shape
-        )
-        bias = self.param(
-            'bias', nn.with_logical_partitioning(nn.initializers.zeros, ('norm',)), shape
-        )
+        scale, bias = _scale(self, x), 0
+        if self.architecture.biases:
+            init = nn.with_logical_partitioning(nn.initializers.zeros, ('norm',))
+            bias = self.param('bias', init, (x.shape[-1],))
         return layer_norm(x, scale, bias, self.architecture.layer_norm_eps)
+
+
+class RMSNorm(nn.Module):
+    """`rms_norm` (Zhang & Sennrich 2019) with learnt scale."""
+
+    architecture: Architecture
+    compute: Compute
+
+    @nn.compact
+    def __call__(self, x):
+        return rms_norm(x, _scale(self, x), self.architecture.layer_norm_eps)
+
+
+def _scale(module: nn.Module, x: jax.Array) -> jax.Array:
+    init = nn.with_logical_partitioning(nn.initializers.ones, ('norm',))
+    return module.param('scale', init, (x.shape[-1],))
+
+
+NORMS = {'layer_norm': LayerNorm, 'rms_norm': RMSNorm}
+
+
+def make_norm(architecture: Architecture, compute: Compute, name: str | None = None) -> nn.Module:
+    """The norm of the architecture's choice."""
+    return NORMS[architecture.norm](architecture, compute, name=name)

@@ -94,39 +94,59 @@ add_bias.defvjp(lambda x, bias: (x + bias, bias), _add_bias_backward)
 
 
 class Dense(nn.Module):
-    """A learnt product with bias, written as an einsum: Dense('BTD,DHK->BTHK', (D, H, K), names).
+    """A learnt product, written as an einsum: Dense('BTD,DHK->BTHK', (D, H, K), names).
 
     names are the logical axes of the kernel, for sharding. Returns the compute dtype.
+
+    use_bias: None means as the architecture has it.
+    init_range: deviation of the initial kernel; None means the architecture's.
     """
 
     spec: str
     shape: tuple[int, ...]
-    names: tuple[str, ...]
+    names: tuple[str | None, ...]
     architecture: Architecture
     compute: Compute
+    use_bias: bool | None = None
+    init_range: float | None = None
 
     @nn.compact
     def __call__(self, x):
+        kernel = self.param(
+            'kernel',
+            nn.with_logical_partitioning(
+                weight_init(self.architecture, self.init_range), self.names
+            ),
+            self.shape,
+        )
+        dtype = self.compute.activation_dtype
+        x = product(self.spec, x, kernel, dtype)
+        use_bias = self.architecture.biases if self.use_bias is None else self.use_bias
+        if use_bias:
+            x = add_bias(x, self._bias())
+        return x.astype(dtype)
+
+    def _bias(self):
         inputs, out = self.spec.split('->')
         kernel_letters = inputs.split(',')[1]
         features = [kernel_letters.index(letter) for letter in out if letter in kernel_letters]
-        kernel = self.param(
-            'kernel',
-            nn.with_logical_partitioning(weight_init(self.architecture), self.names),
-            self.shape,
-        )
-        bias = self.param(
+        return self.param(
             'bias',
             nn.with_logical_partitioning(
                 nn.initializers.zeros, tuple(self.names[i] for i in features)
             ),
             tuple(self.shape[i] for i in features),
         )
-        dtype = self.compute.activation_dtype
-        return add_bias(product(self.spec, x, kernel, dtype), bias).astype(dtype)
 
 
-def weight_init(architecture: Architecture):
-    """Normal of deviation initializer_range cut at two deviations and, as in the original code
-    (tf.truncated_normal_initializer in modeling.py), not rescaled after the cut."""
-    return nn.initializers.truncated_normal(architecture.initializer_range)
+def weight_init(architecture: Architecture, deviation: float | None = None):
+    """Normal of deviation initializer_range (or the one given) cut at two deviations and, as in the
+    original code (tf.truncated_normal_initializer in modeling.py), not rescaled after the cut."""
+    return nn.initializers.truncated_normal(deviation or architecture.initializer_range)
+
+
+def output_init_range(architecture: Architecture) -> float:
+    """The deviation of the kernels whose products are added to the residual stream."""
+    if not architecture.scaled_output_init:
+        return architecture.initializer_range
+    return architecture.initializer_range / (2 * architecture.num_layers) ** 0.5

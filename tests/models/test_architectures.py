@@ -1,18 +1,24 @@
 """Architectures by name: sizes, published parameter counts, parameter names and axes."""
 
+import ast
 import json
 import pathlib
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import pytest
 from flax import linen as nn
 
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
-from bert_jax.models.architecture import Compute
+from bert_jax.models.activations import ACTIVATIONS
+from bert_jax.models.architecture import CHOICES, Architecture, Compute
+from bert_jax.models.attention import ATTENTIONS
 from bert_jax.models.encoder import Encoder
+from bert_jax.models.feedforward import FEEDFORWARDS
 from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
+from bert_jax.models.normalization import NORMS
 from bert_jax.models.parameters import num_parameters, stack_layers
 
 HERE = pathlib.Path(__file__).parent
@@ -47,11 +53,34 @@ def described(params):
         ('bert_mini', 11_170_560),
         ('bert_small', 28_763_648),
         ('bert_medium', 41_373_184),
+        ('spanbert_base', 108_310_272),
+        ('roberta_base', 124_055_040),
+        ('roberta_large', 354_310_144),
+        ('xlmr_base', 277_453_056),
+        ('xlmr_large', 558_840_832),
+        ('albert_base', 11_683_584),
+        ('albert_large', 17_683_968),
+        ('albert_xlarge', 58_724_864),
+        ('albert_xxlarge', 222_595_584),
+        ('electra_small', 13_483_008),
+        ('electra_base', 108_891_648),
+        ('electra_large', 334_092_288),
+        ('distilbert_base', 66_362_880),
+        ('electra_base_generator', 33_511_168),
+        ('electra_large_generator', 50_999_552),
+        ('modernbert_base', 149_014_272),
+        ('modernbert_large', 394_781_696),
+        ('mosaicbert_base', 137_368_320),
+        ('neobert', 221_665_536),
     ],
 )
 @pytest.mark.parametrize('scan_layers', [False, True])
 def test_published_parameter_counts(name, count, scan_layers):
     architecture = architectures.build(name)
+    if scan_layers and not architecture.equal_layers:
+        with pytest.raises(UserError, match='cannot be stacked; set scan_layers=False'):
+            encoder_params(architecture, Compute(scan_layers=True))
+        return
     params = encoder_params(architecture, Compute(scan_layers=scan_layers))
     assert num_parameters(params, architecture) == count
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
@@ -101,6 +130,67 @@ def test_folder_and_table_agree():
     )
 
 
+def test_choices_and_tables_of_components_agree():
+    assert tuple(ATTENTIONS) == CHOICES['attention']
+    assert tuple(FEEDFORWARDS) == CHOICES['feedforward']
+    assert tuple(NORMS) == CHOICES['norm']
+    assert tuple(ACTIVATIONS) == CHOICES['hidden_act']
+
+
+def test_layer_code_names_no_architecture():
+    folder = pathlib.Path(architectures.__file__).parent
+    families = {path.stem for path in folder.glob('*.py')} - {'__init__'}
+    for file in ('architecture', 'attention', 'block', 'embeddings', 'encoder', 'feedforward'):
+        tree = ast.parse((folder.parent / f'{file}.py').read_text())
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        assert not families & (names | texts), file
+
+
+def test_a_toy_architecture_is_one_value(monkeypatch):
+    """All components that no other test combines, from one builder and one line in the table."""
+    monkeypatch.setitem(architectures.BUILDERS, 'toy', toy)
+    architecture = architectures.build('toy', num_layers=2)
+    ids = np.arange(6)[None] + 3
+    mask = np.ones_like(ids)
+    encoder = Encoder(architecture, Compute(scan_layers=True))
+    output, variables = encoder.init_with_output(jax.random.key(0), ids, mask)
+    params = nn.unbox(variables)['params']
+    assert set(params['embeddings']) == {'token'}
+    assert params['layers']['attention_norm'].keys() == {'scale'}
+    assert output.pooled_BD is None
+    changed = encoder.apply({'params': params}, np.where(ids == 3, 9, ids), mask)
+    difference = np.abs(changed.hidden_BTD - output.hidden_BTD).max(-1)[0]
+    # two layers of windows 1 and 2 carry the first token three positions far
+    assert (difference > 0).tolist() == [True] * 4 + [False] * 2
+
+
+def toy(num_layers: int = 1) -> Architecture:
+    return Architecture(
+        vocab_size=20,
+        hidden_size=12,
+        num_layers=num_layers,
+        num_heads=3,
+        intermediate_size=10,
+        max_position_embeddings=8,
+        type_vocab_size=0,
+        hidden_act='silu',
+        layer_norm_eps=1e-6,
+        hidden_dropout=0.0,
+        attention_dropout=0.0,
+        initializer_range=0.2,
+        embedding_norm=False,
+        positions='none',
+        attention='linear_bias',
+        attention_windows=tuple(range(1, num_layers + 1)),
+        feedforward='gated',
+        norm='rms_norm',
+        residual='pre',
+        biases=False,
+        pooler=False,
+    )
+
+
 def test_initial_values():
     """Cut at two deviations and not rescaled (deviation .8796 · .02), padding rows zero."""
     architecture = architectures.build('bert', num_layers=1, hidden_size=64, vocab_size=1000)
@@ -118,11 +208,14 @@ def test_initial_values():
 @pytest.mark.parametrize(
     ('name', 'sizes', 'message'),
     [
-        ('bart', {}, "unknown architecture 'bart'; known: bert, bert_base"),
+        ('bart', {}, "unknown architecture 'bart'; known: albert, .*bert_base"),
         ('bert', {'hidden': 3}, "'hidden'; known: .*hidden_size"),
         ('bert', {'hidden_size': 10, 'num_heads': 3}, 'hidden_size 10 does not divide into 3'),
         ('bert', {'hidden_act': 'relu6'}, "'relu6'; known: gelu, gelu_tanh"),
         ('bert', {'num_layers': 0}, 'num_layers is 0'),
+        ('roberta', {'max_position_embeddings': 2}, 'leaves no position after the first 2'),
+        ('distilbert', {'type_vocab_size': 2}, "size of architecture distilbert 'type_vocab_size'"),
+        ('modernbert', {'num_heads': 256}, 'even head size, not 3'),
         ('bert', {'hidden_dropout': 1.0}, r'hidden_dropout is 1.0, must be in \[0, 1\)'),
     ],
 )

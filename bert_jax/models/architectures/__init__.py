@@ -4,10 +4,28 @@ import inspect
 
 from bert_jax import errors
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.architectures import bert
+from bert_jax.models.architectures import (
+    albert,
+    bert,
+    distilbert,
+    electra,
+    modernbert,
+    mosaicbert,
+    neobert,
+    roberta,
+    spanbert,
+)
 
 BUILDERS = {
+    **albert.BUILDERS,
     **bert.BUILDERS,
+    **distilbert.BUILDERS,
+    **electra.BUILDERS,
+    **modernbert.BUILDERS,
+    **mosaicbert.BUILDERS,
+    **neobert.BUILDERS,
+    **roberta.BUILDERS,
+    **spanbert.BUILDERS,
 }
 
 
