@@ -17,9 +17,8 @@ import sys
 from collections.abc import Iterable, Iterator
 
 import numpy as np
-import tqdm
 
-from bert_jax import errors
+from bert_jax import errors, progress
 
 LINES_AT_A_TIME = 4096  # sorted by length together
 
@@ -120,7 +119,7 @@ def _flags(arguments: list[str] | None = None) -> argparse.Namespace:
     add('--layer', default='-1', help='embed: a number or {sum,mean,concat}_last_4')
     add('--max_length', type=int, help='tokens of a window; the model’s maximum by default')
     add('--overlap', type=float, default=0.25, help='of neighbouring windows of a long text')
-    add('--batch_tokens', type=int, default=2048, help='tokens of a batch, padding included')
+    add('--batch_tokens', type=int, default=1024, help='tokens of a batch, padding included')
     add('--dtype', default='float32', help='float32 or bfloat16')
     flags = parser.parse_args(arguments)
     with contextlib.suppress(ValueError):
@@ -149,8 +148,7 @@ def predict(flags: argparse.Namespace):
     from bert_jax.interop import loading
 
     model = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
-    interval = 0.5 if sys.stderr.isatty() else 15.0
-    with tqdm.tqdm(unit='window', dynamic_ncols=True, mininterval=interval) as bar:
+    with progress.bar(unit='window') as bar:
         predictor = Predictor(
             model,
             dtype=flags.dtype,

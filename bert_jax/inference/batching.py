@@ -8,7 +8,13 @@ import jax
 import numpy as np
 
 # Rows are padded to one of these, and beyond them to a multiple of 256: few shapes to compile.
-LENGTHS = (*range(8, 64, 8), *range(64, 128, 16), *range(128, 256, 32), *range(256, 513, 64))
+LENGTHS = (
+    *range(4, 32, 4),
+    *range(32, 64, 8),
+    *range(64, 128, 16),
+    *range(128, 256, 32),
+    *range(256, 513, 64),
+)
 
 
 @dataclasses.dataclass(frozen=True)

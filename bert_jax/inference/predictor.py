@@ -50,7 +50,7 @@ class Predictor:
         dtype: str = 'float32',
         max_length: int | None = None,
         overlap: float = 0.25,
-        batch_tokens: int = 2048,
+        batch_tokens: int = 1024,
         advance: Callable[[int], None] = lambda number: None,
     ):
         """max_length: tokens of a window, special ones included; the model's maximum if None.

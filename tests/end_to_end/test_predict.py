@@ -26,8 +26,11 @@ def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp('run')
     status, stderr = small.run(
         folder,
-        '--config.stages.steps=(150,5)',
-        '--config.stages.batch_size=(32,16)',
+        '--config.stages.steps=(150,)',
+        '--config.stages.sequence_length=(16,)',
+        '--config.stages.batch_size=(32,)',
+        '--config.stages.accumulation=(1,)',
+        '--config.stages.max_predictions=(3,)',
         '--config.model.hidden_size=32',
         '--config.evaluation.every_steps=0',
     )

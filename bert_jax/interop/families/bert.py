@@ -4,6 +4,13 @@ from bert_jax.interop.families.family import Family, Key, read_fields, write_fie
 from bert_jax.models import architectures
 from bert_jax.models.architectures import bert
 
+ACTIVATIONS = {
+    'gelu': 'gelu',
+    'gelu_python': 'gelu',
+    'gelu_new': 'gelu_tanh',
+    'gelu_fast': 'gelu_tanh',
+    'gelu_pytorch_tanh': 'gelu_tanh',
+}
 _KEYS = {
     'vocab_size': Key('vocab_size', 30522),
     'hidden_size': Key('hidden_size', 768),
@@ -12,17 +19,7 @@ _KEYS = {
     'intermediate_size': Key('intermediate_size', 3072),
     'max_position_embeddings': Key('max_position_embeddings', 512),
     'type_vocab_size': Key('type_vocab_size', 2),
-    'hidden_act': Key(
-        'hidden_act',
-        'gelu',
-        {
-            'gelu': 'gelu',
-            'gelu_python': 'gelu',
-            'gelu_new': 'gelu_tanh',
-            'gelu_fast': 'gelu_tanh',
-            'gelu_pytorch_tanh': 'gelu_tanh',
-        },
-    ),
+    'hidden_act': Key('hidden_act', 'gelu', ACTIVATIONS),
     'layer_norm_eps': Key('layer_norm_eps', 1e-12),
     'hidden_dropout_prob': Key('hidden_dropout', 0.1),
     'attention_probs_dropout_prob': Key('attention_dropout', 0.1),
