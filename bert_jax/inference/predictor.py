@@ -57,7 +57,7 @@ class Predictor:
         overlap: share of a window that its neighbour sees too. batch_tokens: of one batch,
         padding included. Raises UserError for settings that cannot be, and without tokenizer.
         """
-        longest = model.architecture.max_position_embeddings
+        longest = model.architecture.max_length
         max_length = longest if max_length is None else max_length
         if not 3 <= max_length <= longest:
             raise UserError(f'max_length is {max_length}, must be from 3 to {longest} (the model)')
