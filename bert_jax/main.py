@@ -26,7 +26,7 @@ def parse(argv: list[str]):
         raise UserError(
             f'no such config key: {_one_line(error)}; configs/base.py lists all'
         ) from error
-    except (flags.Error, TypeError, ValueError) as error:
+    except (flags.Error, OSError, TypeError, ValueError) as error:
         raise UserError(_one_line(error)) from error
     if rest[1:]:
         raise UserError(f'{rest[1]!r} is no flag; write --config.KEY=VALUE')

@@ -141,7 +141,9 @@ class TestAWorkdirInUse:
     def test_another_tokenizer_of_the_corpus(self, folder):
         kept = folder / 'kept'
         (folder / 'corpus').rename(kept)
-        source = small.write_text(folder, seed=1)  # other text: another vocabulary
+        source = small.write_text(folder)
+        text = (folder / 'text.txt').read_text()
+        (folder / 'text.txt').write_text(text.replace('near', 'beyond'))  # another vocabulary
         try:
             self.refuse(folder, 'tokenizer', f"--config.data.sources=('{source}',)")
         finally:
