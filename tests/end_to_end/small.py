@@ -18,7 +18,7 @@ TOPICS = {
 
 
 def write_text(folder: pathlib.Path, documents: int = 60, seed: int = 0) -> str:
-    """Writes documents that keep to one topic each; returns the source that reads them."""
+    """The source of a text, written if it is not there, whose documents keep to one topic each."""
     rng = random.Random(seed)
     texts = []
     for _ in range(documents):
@@ -29,7 +29,8 @@ def write_text(folder: pathlib.Path, documents: int = 60, seed: int = 0) -> str:
         ]
         texts.append(' '.join(sentences))
     path = folder / 'text.txt'
-    path.write_text('\n\n'.join(texts), encoding='utf-8')
+    if not path.exists():
+        path.write_text('\n\n'.join(texts), encoding='utf-8')
     return f'text:{path};documents=blank_line'
 
 
