@@ -125,7 +125,8 @@ class Run:
 
     def _after_step(self, stage: Stage, is_last: bool):
         due = _is_due(self.step)
-        save = is_last or due(self.config.checkpoint.every_steps) or self.stop_signal
+        stop = self.stop_signal is not None  # read once: a signal may come at any line below
+        save = is_last or due(self.config.checkpoint.every_steps) or stop
         evaluate = is_last or due(self.config.evaluation.every_steps)
         if save or evaluate or due(self.config.logging.every_steps):
             self._read_pending(stage)
@@ -136,7 +137,7 @@ class Run:
             self._save()
         if save or evaluate:
             self.window.restart()
-        if self.stop_signal:
+        if stop:
             self._stop()
 
     def _read_pending(self, stage: Stage):
