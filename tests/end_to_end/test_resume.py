@@ -12,8 +12,6 @@ import pytest
 from bert_jax.training import checkpoints, loop
 from tests.end_to_end import small
 
-# Written in haste: to be seen passing.
-pytestmark = pytest.mark.xfail(reason='not yet seen to pass')
 
 ARGUMENTS = (
     '--config.stages.steps=(120,60)',
