@@ -41,8 +41,9 @@ def batches(
         num_parallel_calls=workers,
         deterministic=True,
     ).prefetch(-(-prefetch // _STEPS_PER_CALL))
+    iterator = dataset.as_numpy_iterator()
     try:
-        for arrays in dataset.as_numpy_iterator():
+        for arrays in iterator:
             for values in zip(*arrays, strict=True):
                 yield dict(zip(template, values, strict=True))
     except tf.errors.OpError:
@@ -50,6 +51,7 @@ def batches(
             raise
         raise failures[min(failures)] from None
     finally:
+        del iterator  # waits for the batches being made, so that they still find their reader
         del _readers[reader]
 
 

@@ -36,7 +36,8 @@ class Document:
 
 
 class Source:
-    """A stream of documents with what is known about it.
+    """A stream of documents with what is known about it; a kind of source is a subclass with
+    `_read()`, which yields them.
 
     Attributes:
         spec: the line it was opened with.
@@ -85,9 +86,6 @@ class Source:
                 if kind in self.first:
                     text += f' (first in {self.first[kind]})'
         return text
-
-    def _read(self) -> Iterator[Document]:
-        raise NotImplementedError
 
     def _count(self, kind: str, place: str, number: int = 1):
         self.first.setdefault(kind, place)

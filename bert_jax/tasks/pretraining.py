@@ -95,10 +95,11 @@ class Pretraining:
         )
 
     def _stage(self, steps, sequence_length, batch_size, accumulation, max_predictions) -> Stage:
-        if sequence_length > self.architecture.max_position_embeddings:
+        if sequence_length > self.architecture.max_length:
             raise UserError(
-                f'stages.sequence_length {sequence_length} is longer than '
-                f'model.max_position_embeddings {self.architecture.max_position_embeddings}'
+                f'stages.sequence_length {sequence_length} is longer than the '
+                f'{self.architecture.max_length} positions of the model '
+                '(model.max_position_embeddings)'
             )
         tokens = batch_size * sequence_length
         flops = training_flops_per_token(self.architecture, sequence_length, max_predictions)

@@ -6,6 +6,7 @@ file, as `sha256sum -c` reads it). It is made as STEP.unfinished and renamed onc
 the disk: a folder named by a bare number has been complete.
 """
 
+import errno
 import functools
 import hashlib
 import json
@@ -27,6 +28,7 @@ from bert_jax.errors import UserError
 
 MANIFEST = 'manifest.sha256'
 UNFINISHED = '.unfinished'
+_ROOM = 1.1  # free bytes asked for, to a byte of arrays: files have ends, folders and names
 
 
 class Restored(NamedTuple):
@@ -62,8 +64,9 @@ class Checkpoints:
     def save(self, step: int, state: Any, metadata: dict):
         """Saves a pytree of arrays and a JSON-able dict; returns once the arrays may be donated.
 
-        Waits for the save before and raises the UserError of one that failed. A checkpoint of the
-        same step is replaced; older ones are deleted only when the new one is complete.
+        Waits for the save before and raises the UserError of one that failed, or of this one where
+        the disk is too full for it. A checkpoint of the same step is replaced; older ones are
+        deleted only when the new one is complete.
         """
         self.wait()
         arrays = flatten(state)
@@ -74,6 +77,7 @@ class Checkpoints:
             if jax.process_index() == 0:
                 shutil.rmtree(save.folder, ignore_errors=True)
                 save.folder.mkdir()
+                _check_room(save)
             self._writer.save(save.folder / 'arrays', args=_orbax().args.PyTreeSave(arrays))
         except Exception as error:
             self._give_up(save, error)
@@ -194,6 +198,13 @@ class _Save(NamedTuple):
     folder: pathlib.Path
     documents: dict[str, str]
     num_bytes: int
+
+
+def _check_room(save: _Save):
+    """Raises OSError before Orbax begins what the disk cannot hold: failing half-way, its event
+    loop leaves a traceback for every write that was still under way."""
+    if shutil.disk_usage(save.folder).free < _ROOM * save.num_bytes:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def load(path: str | os.PathLike, prefix: str = '') -> Restored:

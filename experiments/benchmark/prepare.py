@@ -7,6 +7,7 @@ the process and its workers together. Linux only.
 """
 
 import argparse
+import contextlib
 import glob
 import json
 import os
@@ -36,14 +37,12 @@ def repeat(paths: list[str], folder: pathlib.Path, size: int) -> int:
 def resident_bytes(pid: int) -> int:
     """Resident memory of a process and all its descendants; 0 once they have ended."""
     total = 0
-    try:
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         total += int(pathlib.Path(f'/proc/{pid}/statm').read_text().split()[1])
         total *= os.sysconf('SC_PAGE_SIZE')
         for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
             children = (task / 'children').read_text().split()
             total += sum(resident_bytes(int(child)) for child in children)
-    except (FileNotFoundError, ProcessLookupError):
-        pass
     return total
 
 

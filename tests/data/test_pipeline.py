@@ -122,6 +122,19 @@ def test_a_pipeline_leaves_nothing_behind(finished):
     assert not any(source() for source in remaining)
 
 
+def test_stopping_while_batches_are_made_is_quiet(capfd):
+    source = Counter()
+    make = source.batch
+    source.batch = lambda step, rows: time.sleep(0.05) or make(step, rows)
+    iterator = pipeline.batches(source, 0, 400)
+    next(iterator)
+    iterator.close()
+    made = len(source.steps)
+    time.sleep(0.2)
+    assert len(source.steps) == made
+    assert not capfd.readouterr().err
+
+
 def test_tensorflow_is_imported_only_when_batches_are_asked_for():
     script = (
         'import sys\n'

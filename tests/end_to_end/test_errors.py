@@ -182,6 +182,7 @@ def test_a_full_disk_during_a_save_keeps_the_last_good_checkpoint(tmp_path):
         assert status == 2
         assert stderr.splitlines()[-1].startswith('error: ')
         assert 'No space left' in stderr.splitlines()[-1]
+        assert 'Traceback' not in stderr
         assert steps
         subprocess.run(['mount', '-o', 'remount,size=200m', str(disk)], check=True)
         status, stderr = small.run(tmp_path, *arguments)

@@ -12,7 +12,6 @@ import pytest
 from bert_jax.training import checkpoints, loop
 from tests.end_to_end import small
 
-
 ARGUMENTS = (
     '--config.stages.steps=(120,60)',
     '--config.checkpoint.every_steps=25',
