@@ -11,6 +11,7 @@ import itertools
 import numpy as np
 
 from bert_jax.data import sampling
+from bert_jax.data.examples import Examples
 from bert_jax.errors import UserError
 
 # Purposes of random draws: each names a stream of its own under the same seed.
@@ -85,7 +86,7 @@ class Text:
         return result_N
 
 
-class _Source:
+class _Source(Examples):
     """What pairs and single segments share: the order of the examples and the cuts of documents."""
 
     def __init__(self, split, tokenizer, sequence_length, batch_size, seed, num_special):
@@ -103,18 +104,6 @@ class _Source:
         self._first_chunk = _running_total(chunk_D)
         self._tokens_per_epoch = int(token_D[chunk_D > 0].sum())
         self.num_examples = int(self._first_chunk[-1])
-
-    def batch(self, step, rows: slice | np.ndarray = slice(None)) -> dict[str, np.ndarray]:
-        """These rows of the global batch of a step; the same whoever asks, and in any order.
-
-        For an int array of steps [G] it makes G batches at once, arrays [G, B, …]: much faster.
-        """
-        row_B = np.arange(self.batch_size)[rows]
-        number = np.multiply(step, self.batch_size)[..., None] + row_B
-        batch = self.examples(number.ravel())
-        return {
-            name: array.reshape(*number.shape, *array.shape[1:]) for name, array in batch.items()
-        }
 
     def statistics(self) -> dict[str, int]:
         """Counts for the log. tokens_per_epoch: text tokens that the chunks of an epoch cover."""

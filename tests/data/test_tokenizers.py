@@ -9,6 +9,8 @@ from hypothesis import given, settings, strategies
 
 from bert_jax import errors
 from bert_jax.data import tokenizers
+from bert_jax.data.tokenizers import tokenizer as tokenizer_module
+from bert_jax.data.tokenizers import training, wordpiece
 
 TEXT = (
     'The cat sat on the mat. The dogs were sitting on the mats, and the cats sat with them!\n'
@@ -62,7 +64,7 @@ def test_training_keeps_case_if_asked():
 
 
 def test_rare_characters_beyond_the_alphabet_become_unknown(monkeypatch):
-    monkeypatch.setattr(tokenizers, 'TRAINING_ALPHABET', 3)
+    monkeypatch.setattr(wordpiece, 'TRAINING_ALPHABET', 3)
     small = tokenizers.train('wordpiece:30', ['aa bb cc ab ' * 10 + 'zz'])
     ids, _ = small.encode_ids(['ab', 'zz'])
     assert small.unk_id == ids[-1]
@@ -71,7 +73,7 @@ def test_rare_characters_beyond_the_alphabet_become_unknown(monkeypatch):
 
 def test_sample_is_even_and_bounded():
     paragraphs = [f'{i:010d}' for i in range(1000)]
-    kept = tokenizers._sample(
+    kept = training.evenly(
         ['\n\n'.join(paragraphs[i : i + 50]) for i in range(0, 1000, 50)], limit=2000
     )
     assert 1000 <= sum(map(len, kept)) <= 2000
@@ -79,21 +81,21 @@ def test_sample_is_even_and_bounded():
     steps = {after - before for before, after in itertools.pairwise(numbers)}
     assert len(steps) == 1
     assert numbers[-1] >= 1000 - steps.pop()
-    assert tokenizers._sample(['a\n\nb', 'c'], limit=100) == ['a', 'b', 'c']
+    assert training.evenly(['a\n\nb', 'c'], limit=100) == ['a', 'b', 'c']
 
 
 def test_counting_in_small_steps_changes_nothing(monkeypatch):
     texts = ['The cats sat, the dog', '', 'sat. The', 'un-cat']
     expected = {'the': 3, 'cats': 1, 'sat': 2, ',': 1, 'dog': 1, '.': 1, 'un': 1, '-': 1, 'cat': 1}
     for chunks in (2**19, 3, 1):
-        monkeypatch.setattr(tokenizers, 'COUNTED_CHUNKS', chunks)
-        assert tokenizers._word_counts(texts, lowercase=True) == expected
+        monkeypatch.setattr(wordpiece, 'COUNTED_CHUNKS', chunks)
+        assert wordpiece.word_counts(texts, lowercase=True) == expected
 
 
 @pytest.mark.parametrize(
     ('spec', 'message'),
     [
-        ('wordpeace:100', "unknown tokenizer kind 'wordpeace'; known: wordpiece"),
+        ('wordpeace:100', "unknown tokenizer kind 'wordpeace'; known: bytebpe, "),
         ('wordpiece', 'wordpiece:8000'),
         ('wordpiece:many', 'wordpiece:8000'),
         ('wordpiece:5', 'above 5'),
@@ -167,7 +169,7 @@ _CACHED = tokenizers.train(
 
 
 def test_cache_is_emptied_when_full(monkeypatch, trained):
-    monkeypatch.setattr(tokenizers, 'CACHED_IDS', 10)
+    monkeypatch.setattr(tokenizer_module, 'CACHED_IDS', 10)
     tokenizer = tokenizers.Tokenizer.from_json(trained.to_json())
     texts = [f'cat{i} sat' for i in range(100)]
     expected = trained.encode_ids(texts)[0]
@@ -244,7 +246,7 @@ def test_vocabulary_with_windows_line_ends_and_odd_tokens(tmp_path):
         ('vocab.txt', '\n'.join([*VOCAB, 'cat']).encode(), "line 13 repeats the token 'cat'"),
         ('tokenizer.json', b'{', 'JSON'),
         ('tokenizer.json', b'[]', "no 'model'"),
-        ('tokenizer.json', b'{"model": {"type": "BPE"}}', "'BPE'; known: WordPiece"),
+        ('tokenizer.json', b'{"model": {"type": "WordLevel"}}', "'WordLevel'; known: BPE, U"),
         ('tokenizer.json', b'{"model": {"type": "WordPiece"}}', 'cannot read it'),
         ('readme.md', b'x', 'neither tokenizer.json nor vocab.txt'),
     ],

@@ -1,0 +1,232 @@
+"""SentencePiece, Unigram and BPE: trained by its library, or read from its .model files; ▁ is the
+space."""
+
+import dataclasses
+import io
+import json
+import re
+import struct
+from collections.abc import Iterator
+
+import sentencepiece
+import tokenizers
+
+from bert_jax import errors
+from bert_jax.data.tokenizers import special_tokens
+
+SPACE = '▁'
+CHARACTER_COVERAGE = 0.9995  # of the training text; rarer characters become <unk> (the default)
+TRAINING_THREADS = 4  # a constant: the number changes the order of floating-point sums
+_UNTRAINABLE = re.compile('[\0\t▁▅]')
+_UNIGRAM, _BPE = 1, 2  # sentencepiece_model.proto: TrainerSpec.ModelType
+_UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # SentencePiece.Type
+# XLM-R keeps the order of fairseq: its own four first, then the pieces after <unk> <s> </s>.
+_FAIRSEQ_FIRST = ('<s>', '<pad>', '</s>', '<unk>')
+
+
+@dataclasses.dataclass
+class Model:
+    """What a .model file says. pieces: (piece, score, type) of each id."""
+
+    pieces: list[tuple[str, float, int]]
+    model_type: int = _UNIGRAM
+    byte_fallback: bool = False
+    whitespace_as_suffix: bool = False
+    charsmap: bytes = b''
+    add_dummy_prefix: bool = True
+    remove_extra_whitespaces: bool = True
+
+
+def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict:
+    """The settings of a 'unigram' or 'bpe' tokenizer trained by the library, with its
+    normalisation nmt_nfkc and XLM-R's special tokens."""
+    lower = tokenizers.normalizers.Lowercase() if lowercase else None
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=_training_lines(texts, lower),
+            model_writer=model,
+            model_type=model_type,
+            vocab_size=size,
+            hard_vocab_limit=False,
+            character_coverage=CHARACTER_COVERAGE,
+            max_sentence_length=2**30,  # bytes; it leaves longer ones out
+            num_threads=TRAINING_THREADS,
+            bos_id=0,
+            pad_id=1,
+            eos_id=2,
+            unk_id=3,
+            control_symbols=['<mask>'],
+            minloglevel=3,
+        )
+    except RuntimeError as error:
+        if 'required_chars' in str(error):
+            raise errors.UserError(
+                f'a vocabulary of {size} is too small for the characters of this text'
+            ) from None
+        if 'empty()' in str(error):
+            raise errors.UserError(
+                'a tokenizer cannot be trained on a text without a word'
+            ) from None
+        raise errors.UserError(f'sentencepiece cannot train {model_type}: {error}') from error
+    return settings(read(model.getvalue()), lowercase=lowercase)
+
+
+def _training_lines(texts: list[str], lower) -> Iterator[str]:
+    """Lines without the characters for which the library would leave out the whole line."""
+    for text in texts:
+        for line in text.splitlines():
+            line = special_tokens.broken(_UNTRAINABLE.sub(' ', line))
+            if line.strip():
+                yield lower.normalize_str(line) if lower else line
+
+
+def read(data: bytes) -> Model:
+    """Parses a .model file. Raises UserError if it is none."""
+    model = Model([])
+    try:
+        for number, value in _fields(data):
+            if number == 1:
+                piece = dict(_fields(value))
+                score = struct.unpack('<f', piece.get(2, bytes(4)))[0]
+                model.pieces.append((piece[1].decode('utf-8'), score, piece.get(3, 1)))
+            elif number == 2:
+                trainer = dict(_fields(value))
+                model.model_type = trainer.get(3, _UNIGRAM)
+                model.whitespace_as_suffix = bool(trainer.get(24, 0))
+                model.byte_fallback = bool(trainer.get(35, 0))
+            elif number == 3:
+                normalizer = dict(_fields(value))
+                model.charsmap = normalizer.get(2, b'')
+                model.add_dummy_prefix = bool(normalizer.get(3, 1))
+                model.remove_extra_whitespaces = bool(normalizer.get(4, 1))
+    except (IndexError, KeyError, ValueError, AttributeError, TypeError, struct.error):
+        raise errors.UserError('no SentencePiece model') from None
+    if not model.pieces:
+        raise errors.UserError('no SentencePiece model')
+    if model.model_type not in (_UNIGRAM, _BPE) or model.whitespace_as_suffix:
+        raise errors.UserError(
+            'this SentencePiece model is neither Unigram nor BPE with spaces before the words'
+        )
+    return model
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """(number, value) of each field of a protobuf message."""
+    place = 0
+
+    def varint():
+        nonlocal place
+        value = shift = 0
+        while True:
+            byte = data[place]
+            value |= (byte & 127) << shift
+            place, shift = place + 1, shift + 7
+            if byte < 128:
+                return value
+
+    while place < len(data):
+        number, wire = divmod(varint(), 8)
+        if wire == 0:
+            yield number, varint()
+            continue
+        size = varint() if wire == 2 else {1: 8, 5: 4}[wire]
+        if place + size > len(data):
+            raise ValueError('cut off')
+        yield number, data[place : place + size]
+        place += size
+
+
+def settings(
+    model: Model,
+    *,
+    fairseq_ids: bool = False,
+    lowercase: bool = False,
+    strip_accents: bool = False,
+) -> dict:
+    """The library's JSON, as a dictionary.
+
+    Ids are those of the file, special tokens it lacks get ids after its last; with fairseq_ids
+    they are XLM-R's: <s> <pad> </s> <unk>, the pieces from the file's third on, <mask>.
+    lowercase, strip_accents: done before the model's own normalisation, as ALBERT does
+    (strip_accents also makes a double quote of two single ones).
+    """
+    pieces = _fairseq(model.pieces) if fairseq_ids else list(model.pieces)
+    known = {piece: index for index, (piece, _, _) in enumerate(pieces)}
+    pieces += [(name, 0.0, _CONTROL) for name in special_tokens.complete(known)]
+    ids = {piece: index for index, (piece, _, _) in enumerate(pieces)}
+    if len(ids) < len(pieces):
+        raise errors.UserError('the SentencePiece model has the same piece twice')
+    unknown = next((index for index, (_, _, kind) in enumerate(pieces) if kind == _UNKNOWN), None)
+    if unknown is None:
+        raise errors.UserError('the SentencePiece model has no piece for unknown characters')
+
+    if model.model_type == _UNIGRAM:
+        scores = [(piece, score) for piece, score, _ in pieces]
+        core = tokenizers.models.Unigram(scores, unknown, byte_fallback=model.byte_fallback)
+    else:
+        core = tokenizers.models.BPE(
+            ids,
+            _merges(pieces),
+            unk_token=pieces[unknown][0],
+            fuse_unk=True,
+            byte_fallback=model.byte_fallback,
+        )
+    backend = tokenizers.Tokenizer(core)
+    backend.normalizer = _normalizer(model, lowercase, strip_accents)
+    _split_at_spaces(backend, model)
+    roles = set(special_tokens.find(ids).values())
+    for index, (piece, _, kind) in enumerate(pieces):  # in their order, so that none moves
+        if kind == _CONTROL or index in roles:
+            special_tokens.add(backend, [piece])
+        elif kind == _USER_DEFINED:
+            backend.add_tokens([tokenizers.AddedToken(piece, special=False, normalized=False)])
+    backend.post_processor = special_tokens.frame(ids)
+    return json.loads(backend.to_str())
+
+
+def _fairseq(pieces: list) -> list:
+    if [piece for piece, _, _ in pieces[:3]] != ['<unk>', '<s>', '</s>']:
+        raise errors.UserError("XLM-R's ids need a model that starts with <unk> <s> </s>")
+    first = [(name, 0.0, _UNKNOWN if name == '<unk>' else _CONTROL) for name in _FAIRSEQ_FIRST]
+    return [*first, *pieces[3:], ('<mask>', 0.0, _CONTROL)]
+
+
+def _merges(pieces: list) -> list[tuple[str, str]]:
+    """Every way to make each piece out of two, best pieces first: the library joins the two
+    neighbours that make the best piece, whichever they are."""
+    scores = {piece: score for piece, score, kind in pieces if kind not in (_UNKNOWN, _CONTROL)}
+    merges = []
+    for piece in sorted(scores, key=scores.__getitem__, reverse=True):
+        splits = ((piece[:n], piece[n:]) for n in range(1, len(piece)))
+        merges += [(a, b) for a, b in splits if a in scores and b in scores]
+    return merges
+
+
+def _normalizer(model: Model, lowercase: bool, strip_accents: bool):
+    normal = tokenizers.normalizers
+    steps = []
+    if strip_accents:
+        steps += [normal.Replace('``', '"'), normal.Replace("''", '"')]
+        steps += [normal.NFKD(), normal.StripAccents()]
+    if lowercase:
+        steps.append(normal.Lowercase())
+    if model.charsmap:
+        steps.append(normal.Precompiled(model.charsmap))
+    return normal.Sequence(steps)
+
+
+def _split_at_spaces(backend: tokenizers.Tokenizer, model: Model):
+    """Words take the space before them as ▁, the first one too if the model says so."""
+    split = tokenizers.pre_tokenizers
+    if model.remove_extra_whitespaces:
+        scheme = 'always' if model.add_dummy_prefix else 'never'
+        metaspace = split.Metaspace(SPACE, scheme)
+        backend.pre_tokenizer = split.Sequence([split.WhitespaceSplit(), metaspace])
+    else:
+        scheme = 'first' if model.add_dummy_prefix else 'never'
+        backend.pre_tokenizer = split.Metaspace(SPACE, scheme, split=False)
+    decoder = tokenizers.decoders.Metaspace(SPACE, scheme)
+    if model.byte_fallback:
+        decoder = tokenizers.decoders.Sequence([tokenizers.decoders.ByteFallback(), decoder])
+    backend.decoder = decoder
