@@ -16,6 +16,10 @@ CHOICES = {
     'feedforward': ('dense', 'gated'),
     'norm': ('layer_norm', 'rms_norm'),
     'residual': ('post', 'pre'),
+    'prediction_act': (None, *ACTIVATIONS),
+    'pooling': ('pooler', 'first', 'mean'),
+    'classifier': ('linear', 'dense', 'dropout_dense', 'dense_norm'),
+    'classifier_act': tuple(ACTIVATIONS),
 }
 _MAY_BE_ZERO = ('type_vocab_size', 'first_position')
 
@@ -71,6 +75,14 @@ class Architecture:
     shared_layers: bool = False
     # Whether the encoder ends in a learnt map of the first state (EncoderOutput.pooled_BD).
     pooler: bool = True
+    # Of heads that predict tokens; None: hidden_act.
+    prediction_act: str | None = None
+    # The vector of a sequence, and what is done to it before its classes (heads/classification.py).
+    pooling: str = 'pooler'
+    classifier: str = 'linear'
+    classifier_act: str = 'tanh'
+    # None: hidden_dropout.
+    classifier_dropout: float | None = None
 
     def __post_init__(self):
         for field in dataclasses.fields(self):
@@ -91,8 +103,8 @@ class Architecture:
                 f'architecture: rotary attention needs an even head size, not {self.head_size} '
                 '(hidden_size / num_heads)'
             )
-        for name in ('hidden_dropout', 'attention_dropout'):
-            if not 0 <= getattr(self, name) < 1:
+        for name in ('hidden_dropout', 'attention_dropout', 'classifier_dropout'):
+            if not 0 <= (getattr(self, name) or 0) < 1:
                 raise UserError(f'architecture: {name} is {getattr(self, name)}, must be in [0, 1)')
         if self.max_length < 1:
             raise UserError(
@@ -110,7 +122,8 @@ class Architecture:
     def _check_choice(self, name, known):
         value = getattr(self, name)
         if value not in known:
-            raise UserError(f'architecture: unknown {name} {value!r}; known: {", ".join(known)}')
+            names = ', '.join(map(str, known))
+            raise UserError(f'architecture: unknown {name} {value!r}; known: {names}')
 
     def _check_per_layer(self, name):
         values = getattr(self, name)

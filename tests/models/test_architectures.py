@@ -14,10 +14,11 @@ from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import CHOICES, Architecture, Compute
-from bert_jax.models.attention import ATTENTIONS
+from bert_jax.models.block import ATTENTIONS
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.feedforward import FEEDFORWARDS
 from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
+from bert_jax.models.heads.classification import STEPS
 from bert_jax.models.normalization import NORMS
 from bert_jax.models.parameters import num_parameters, stack_layers
 
@@ -135,6 +136,7 @@ def test_choices_and_tables_of_components_agree():
     assert tuple(FEEDFORWARDS) == CHOICES['feedforward']
     assert tuple(NORMS) == CHOICES['norm']
     assert tuple(ACTIVATIONS) == CHOICES['hidden_act']
+    assert tuple(STEPS) == CHOICES['classifier']
 
 
 def test_layer_code_names_no_architecture():
@@ -216,6 +218,7 @@ def test_initial_values():
         ('roberta', {'max_position_embeddings': 2}, 'leaves no position after the first 2'),
         ('distilbert', {'type_vocab_size': 2}, "size of architecture distilbert 'type_vocab_size'"),
         ('modernbert', {'num_heads': 256}, 'even head size, not 3'),
+        ('bert', {'pooling': 'last'}, "unknown pooling 'last'; known: pooler, first, mean"),
         ('bert', {'hidden_dropout': 1.0}, r'hidden_dropout is 1.0, must be in \[0, 1\)'),
     ],
 )

@@ -10,6 +10,7 @@ ALBERT = Builder(
         hidden_act='gelu_tanh',
         hidden_dropout=0.0,
         attention_dropout=0.0,
+        classifier_dropout=0.1,
     ),
     fixed=dict(shared_layers=True),
 )

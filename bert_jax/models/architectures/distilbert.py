@@ -4,8 +4,14 @@ pooler."""
 from bert_jax.models.builder import Builder
 
 DISTILBERT = Builder(
-    sizes=dict(num_layers=6),
-    fixed=dict(type_vocab_size=0, pooler=False),
+    sizes=dict(num_layers=6, classifier_dropout=0.2),
+    fixed=dict(
+        type_vocab_size=0,
+        pooler=False,
+        pooling='first',
+        classifier='dense',
+        classifier_act='relu',
+    ),
 )
 
 BUILDERS = {

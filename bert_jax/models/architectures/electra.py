@@ -13,7 +13,13 @@ def _projection(embedding_size: int, hidden_size: int, **_) -> dict:
 
 ELECTRA = Builder(
     sizes=dict(embedding_size=768),
-    fixed=dict(pooler=False),
+    fixed=dict(
+        pooler=False,
+        prediction_act='gelu',
+        pooling='first',
+        classifier='dropout_dense',
+        classifier_act='gelu',
+    ),
     derive=_projection,
 )
 _LARGE = dict(embedding_size=1024, num_layers=24)

@@ -31,6 +31,10 @@ MODERNBERT = Builder(
         layer_norm_eps=1e-5,
         hidden_dropout=0.0,
         attention_dropout=0.0,
+        prediction_act='gelu',
+        pooling='mean',
+        classifier_act='gelu',
+        classifier_dropout=0.0,
         local_window=64,
         global_every=3,
         local_theta=10_000.0,
@@ -46,6 +50,7 @@ MODERNBERT = Builder(
         biases=False,
         scaled_output_init=True,
         pooler=False,
+        classifier='dense_norm',
     ),
     derive=_per_layer,
 )

@@ -27,6 +27,8 @@ NEOBERT = Builder(
         residual='pre',
         biases=False,
         pooler=False,
+        pooling='first',
+        classifier='dropout_dense',
     ),
     derive=lambda num_layers, rope_theta, **_: dict(rope_thetas=(rope_theta,) * num_layers),
 )

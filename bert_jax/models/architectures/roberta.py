@@ -17,7 +17,13 @@ ROBERTA = Builder(
         pad_token_id=1,
         pooler=False,
     ),
-    fixed=dict(positions='counted'),
+    fixed=dict(
+        positions='counted',
+        prediction_act='gelu',
+        pooling='first',
+        classifier='dropout_dense',
+        classifier_act='tanh',
+    ),
     derive=lambda pad_token_id, **_: dict(first_position=pad_token_id + 1),
 )
 _LARGE = dict(num_layers=24, hidden_size=1024)

@@ -1,4 +1,4 @@
-"""What is put on top of an encoder to predict something."""
+"""Heads that are pretrained: what a token is, whether it is the original, and the next sentence."""
 
 import jax.numpy as jnp
 from flax import linen as nn
@@ -16,7 +16,7 @@ PADDED_LOGIT = -1e9
 class MaskedLanguageModelHead(nn.Module):
     """(hidden_BPD, embedding_VD) → logits_BPV, fp32, V = padded_vocab_size.
 
-    Dense, activation, LayerNorm, then a product with the token embeddings and a bias of its own
+    Dense, activation, norm, then a product with the token embeddings and a bias of its own
     (google-research/bert run_pretraining.py, get_masked_lm_output). Embeddings of a width of their
     own are met by the dense map. Logits beyond vocab_size are about −10⁹: their probability and
     every gradient through them are exactly 0.
@@ -28,11 +28,12 @@ class MaskedLanguageModelHead(nn.Module):
     @nn.compact
     def __call__(self, hidden_BPD, embedding_VD):
         architecture, settings = self.architecture, (self.architecture, self.compute)
+        activation = architecture.prediction_act or architecture.hidden_act
         shape = (architecture.hidden_size, architecture.embedding_width)
         x_BPD = Dense('BPD,DE->BPE', shape, ('embed', 'features'), *settings, name='transform')(
             constrain(hidden_BPD, ('batch', None, 'embed'))
         )
-        x_BPD = make_norm(*settings, name='norm')(ACTIVATIONS[architecture.hidden_act](x_BPD))
+        x_BPD = make_norm(*settings, name='norm')(ACTIVATIONS[activation](x_BPD))
         x_BPD = constrain(x_BPD, ('batch', None, 'embed'))
         embedding_VD = constrain(embedding_VD, ('vocab', None))
         logits_BPV = product('BPD,VD->BPV', x_BPD, embedding_VD, self.compute.activation_dtype)

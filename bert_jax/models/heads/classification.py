@@ -1,0 +1,133 @@
+"""Heads that are trained for a task: classes of a sequence or of its tokens, an answer's ends.
+
+What stands for a sequence is the architecture's `pooling`:
+    pooler: what the encoder's pooler gives.
+    first: the state of the first real position.
+    mean: the mean of the states of all real positions.
+What is done before the last product is its `classifier`, with `classifier_act` and dropout of rate
+`classifier_dropout`:
+    linear: dropout.
+    dense: dense, activation, dropout (DistilBERT).
+    dropout_dense: dropout, dense, activation, dropout (RoBERTa, ELECTRA).
+    dense_norm: dense, activation, norm, dropout (ModernBERT); alone of all, for tokens as well.
+"""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax.errors import UserError
+from bert_jax.models.activations import ACTIVATIONS
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.dropout import dropout, fold
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.gather import gather_positions
+from bert_jax.models.normalization import make_norm
+from bert_jax.models.partitioning import constrain
+from bert_jax.models.products import Dense
+
+STEPS = {
+    'linear': ('dropout',),
+    'dense': ('dense', 'dropout'),
+    'dropout_dense': ('dropout', 'dense', 'dropout'),
+    'dense_norm': ('dense', 'norm', 'dropout'),
+}
+
+
+class _Head(nn.Module):
+    """(EncoderOutput, attention_mask_BT, dropout_seeds_B) → logits, fp32.
+
+    dropout_seeds_B: those given to the encoder, uint32; None for evaluation.
+    """
+
+    architecture: Architecture
+    compute: Compute
+
+    def _logits(self, x, num_labels: int, steps: tuple[str, ...], dropout_seeds_B):
+        """States [B, D] or [B, T, D] → [B, C] or [B, T, C]: the steps, then a product."""
+        architecture, settings = self.architecture, (self.architecture, self.compute)
+        size, rate = architecture.hidden_size, architecture.classifier_dropout
+        rate = architecture.hidden_dropout if rate is None else rate
+        seeds_B = fold(dropout_seeds_B, architecture.num_layers + 1)  # fewer are the encoder's
+        letters = 'BT'[: x.ndim - 1]
+        x = constrain(x, ('batch', 'length', 'embed') if x.ndim == 3 else ('batch', 'embed'))
+        for number, step in enumerate(steps):
+            if step == 'dropout':
+                x = dropout(x, rate, fold(seeds_B, number))
+            elif step == 'norm':
+                x = make_norm(*settings, name='norm')(x)
+            else:
+                spec, names = f'{letters}D,DE->{letters}E', ('embed', 'features')
+                x = Dense(spec, (size, size), names, *settings, name='transform')(x)
+                x = ACTIVATIONS[architecture.classifier_act](x)
+        spec, names = f'{letters}D,DC->{letters}C', ('embed', 'labels')
+        shape = (size, num_labels)
+        output = Dense(spec, shape, names, *settings, use_bias=True, name='output')
+        return output(x).astype(jnp.float32)
+
+    def _token_steps(self, others: tuple[str, ...]) -> tuple[str, ...]:
+        steps = STEPS[self.architecture.classifier]
+        return steps if self.architecture.classifier == 'dense_norm' else others
+
+
+class SequenceClassificationHead(_Head):
+    """logits_BC of the classes of each sequence."""
+
+    num_labels: int = 2
+
+    @nn.compact
+    def __call__(self, encoded: EncoderOutput, attention_mask_BT, dropout_seeds_B=None):
+        vector_BD = _pool(self.architecture, encoded, attention_mask_BT)
+        steps = STEPS[self.architecture.classifier]
+        return self._logits(vector_BD, self.num_labels, steps, dropout_seeds_B)
+
+
+class MultipleChoiceHead(_Head):
+    """logit_B of each sequence being the right one among those of its question.
+
+    Through the pooler and dropout where the encoder has a pooler (so with RoBERTa too, whose
+    classes do without); else as for the classes of a sequence.
+    """
+
+    @nn.compact
+    def __call__(self, encoded: EncoderOutput, attention_mask_BT, dropout_seeds_B=None):
+        vector_BD, steps = encoded.pooled_BD, STEPS['linear']
+        if vector_BD is None:
+            vector_BD = _pool(self.architecture, encoded, attention_mask_BT)
+            steps = STEPS[self.architecture.classifier]
+        return self._logits(vector_BD, 1, steps, dropout_seeds_B)[:, 0]
+
+
+class TokenClassificationHead(_Head):
+    """logits_BTC of the classes of each position."""
+
+    num_labels: int = 2
+
+    @nn.compact
+    def __call__(self, encoded: EncoderOutput, attention_mask_BT, dropout_seeds_B=None):
+        steps = self._token_steps(STEPS['linear'])
+        return self._logits(encoded.hidden_BTD, self.num_labels, steps, dropout_seeds_B)
+
+
+class SpanHead(_Head):
+    """logits_BT2 of each position being the first (0) and the last (1) of an answer; without
+    dropout, as in google-research/bert run_squad.py, but for dense_norm."""
+
+    @nn.compact
+    def __call__(self, encoded: EncoderOutput, attention_mask_BT, dropout_seeds_B=None):
+        return self._logits(encoded.hidden_BTD, 2, self._token_steps(()), dropout_seeds_B)
+
+
+def _pool(architecture: Architecture, encoded: EncoderOutput, attention_mask_BT) -> jax.Array:
+    """[B, D] by the architecture's `pooling`."""
+    real_BT = attention_mask_BT > 0
+    if architecture.pooling == 'first':
+        return gather_positions(encoded.hidden_BTD, real_BT.argmax(1)[:, None])[:, 0]
+    if architecture.pooling == 'mean':
+        hidden_BTD = encoded.hidden_BTD.astype(jnp.float32)
+        sum_BD = jnp.where(real_BT[:, :, None], hidden_BTD, 0).sum(1)
+        count_B1 = jnp.maximum(real_BT.sum(1, keepdims=True), 1)
+        return (sum_BD / count_B1).astype(encoded.hidden_BTD.dtype)
+    if encoded.pooled_BD is None:
+        raise UserError('pooling pooler needs an architecture with a pooler')
+    return encoded.pooled_BD

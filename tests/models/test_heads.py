@@ -1,0 +1,97 @@
+"""Heads of classification: what they read, what dropout does to them; their values are compared
+with transformers' in tests/parity."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from bert_jax.errors import UserError
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.heads import (
+    MultipleChoiceHead,
+    SequenceClassificationHead,
+    SpanHead,
+    TokenClassificationHead,
+)
+
+SIZES = dict(hidden_size=8, num_heads=2, num_layers=1, initializer_range=1.0)
+REAL = np.array([[1, 1, 1, 0], [0, 1, 1, 1], [0, 0, 0, 0]])
+
+
+def encoded(pooled=True):
+    hidden, pooled_BD = np.random.default_rng(0).normal(size=(2, 3, 4, 8)).astype(np.float32)
+    return EncoderOutput(jnp.asarray(hidden), jnp.asarray(pooled_BD[:, 0]) if pooled else None)
+
+
+def run(head, inputs, seeds=None):
+    params = nn.unbox(head.init(jax.random.key(0), inputs, REAL))['params']
+    return head.apply({'params': params}, inputs, REAL, seeds), params
+
+
+@pytest.mark.parametrize('pooling', ['first', 'mean'])
+def test_padding_says_nothing_and_a_row_of_padding_is_finite(pooling):
+    architecture = architectures.build('bert', pooling=pooling, **SIZES)
+    head, inputs = SequenceClassificationHead(architecture, Compute(), 3), encoded()
+    logits, _ = run(head, inputs)
+    assert logits.shape == (3, 3)
+    assert np.isfinite(logits).all()
+    changed = jnp.where(REAL[:, :, None] > 0, inputs.hidden_BTD, 7.0)
+    after, _ = run(head, EncoderOutput(changed, None))
+    np.testing.assert_array_equal(after[:2], logits[:2])
+    vector = np.asarray(inputs.hidden_BTD[1])[1:]
+    vector = vector[0] if pooling == 'first' else vector.mean(0)
+    params = nn.unbox(head.init(jax.random.key(0), inputs, REAL))['params']['output']
+    np.testing.assert_allclose(logits[1], vector @ params['kernel'], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ('name', 'parts'),
+    [
+        ('bert', {'output'}),
+        ('roberta', {'transform', 'output'}),
+        ('electra', {'transform', 'output'}),
+        ('distilbert', {'transform', 'output'}),
+        ('modernbert', {'transform', 'norm', 'output'}),
+    ],
+)
+def test_parts_by_architecture(name, parts):
+    architecture = architectures.build(name, **SIZES)
+    inputs = encoded(architecture.pooler)
+    _, params = run(SequenceClassificationHead(architecture, Compute()), inputs)
+    assert set(params) == parts
+    for_tokens = parts if 'norm' in parts else {'output'}
+    logits, params = run(TokenClassificationHead(architecture, Compute(), 5), inputs)
+    assert (logits.shape, set(params)) == ((3, 4, 5), for_tokens)
+    logits, params = run(SpanHead(architecture, Compute()), inputs)
+    assert (logits.shape, set(params)) == ((3, 4, 2), for_tokens)
+    logits, params = run(MultipleChoiceHead(architecture, Compute()), inputs)
+    assert (logits.shape, set(params)) == ((3,), parts)
+    # with a pooler, choices go through it alone
+    _, params = run(MultipleChoiceHead(architecture, Compute()), encoded(pooled=True))
+    assert set(params) == {'output'}
+
+
+def test_dropout_is_at_the_rate_of_the_classifier():
+    architecture = architectures.build('bert', classifier_dropout=0.5, **SIZES)
+    head, inputs = TokenClassificationHead(architecture, Compute(), 1), encoded()
+    seeds = jnp.arange(3, dtype=jnp.uint32)
+    clean, _ = run(head, inputs)
+    assert (run(head, inputs, seeds)[0] != clean).all()
+    without = architectures.build('bert', classifier_dropout=0.0, **SIZES)
+    np.testing.assert_array_equal(
+        run(TokenClassificationHead(without, Compute(), 1), inputs, seeds)[0], clean
+    )
+    np.testing.assert_array_equal(
+        run(SpanHead(architecture, Compute()), inputs, seeds)[0],
+        run(SpanHead(architecture, Compute()), inputs)[0],
+    )
+
+
+def test_a_pooler_is_needed_where_it_is_asked_for():
+    head = SequenceClassificationHead(architectures.build('bert', **SIZES), Compute())
+    with pytest.raises(UserError, match='needs an architecture with a pooler'):
+        run(head, encoded(pooled=False))
