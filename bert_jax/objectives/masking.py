@@ -14,8 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
+from bert_jax.objectives.schemes import SCHEMES, Row
 
 REPLACEMENTS = ('uniform', 'unigram')
+LAST_SPANS = ('cut', 'whole')
 
 
 class Masked(NamedTuple):
@@ -33,7 +35,8 @@ class Masking:
 
     Of the chosen tokens a share `mask` becomes [MASK], a share `random` a random id, the rest
     stays. The random id is drawn uniformly from the whole vocabulary (the original code) or by its
-    frequency in the corpus (the textbook).
+    frequency in the corpus (the textbook). Raises UserError for values out of range, and for words
+    in a vocabulary that does not mark them.
     """
 
     rate: float
@@ -43,62 +46,68 @@ class Masking:
     mask_id: int
     special_ids: tuple[int, ...]
     unigram_counts: np.ndarray  # int64 [V]
+    scheme: str = 'tokens'  # one of SCHEMES
+    span_p: float = 0.2  # of the geometric distribution of span lengths
+    longest_span: int = 10  # words
+    last_span: str = 'cut'  # one of LAST_SPANS, see schemes.choose_spans
+    longest_ngram: int = 3  # words
+    is_word_start: np.ndarray | None = None  # bool [V]
 
     def __post_init__(self):
-        if not 0 < self.rate < 1:
-            raise UserError(f'masking.rate is {self.rate}; it must lie between 0 and 1')
+        for name in ('rate', 'span_p'):
+            if not 0 < getattr(self, name) < 1:
+                raise UserError(
+                    f'masking.{name} is {getattr(self, name)}; it must lie between 0 and 1'
+                )
         if self.mask < 0 or self.random < 0 or self.mask + self.random > 1:
             raise UserError(
                 f'masking.mask {self.mask} and masking.random {self.random} must be at least 0 '
                 'and together at most 1'
             )
-        if self.replacement not in REPLACEMENTS:
-            raise unknown('masking.replacement', self.replacement, REPLACEMENTS)
+        for name in ('longest_span', 'longest_ngram'):
+            if getattr(self, name) < 1:
+                raise UserError(f'masking.{name} is {getattr(self, name)}; it must be at least 1')
+        for name, known in (
+            ('replacement', REPLACEMENTS),
+            ('scheme', SCHEMES),
+            ('last_span', LAST_SPANS),
+        ):
+            if getattr(self, name) not in known:
+                raise unknown(f'masking.{name}', getattr(self, name), known)
+        if SCHEMES[self.scheme].by_words and not np.any(self.is_word_start):
+            raise UserError(
+                f'masking.scheme {self.scheme!r} goes by words, but the vocabulary does not mark '
+                'where they start'
+            )
 
 
 def mask_tokens(
     masking: Masking, keys_B, input_ids_BT, attention_mask_BT, num_predictions: int
 ) -> Masked:
-    """Chooses, hides and remembers `num_predictions` slots of single tokens in every example."""
+    """Chooses by the scheme, hides and remembers at most `num_predictions` tokens an example."""
+    scheme = SCHEMES[masking.scheme]
 
     def one(key, input_ids_T, attention_mask_T):
         choice_key, replace_key = jax.random.split(key)
-        positions_P, weights_P = choose_tokens(
-            choice_key, input_ids_T, attention_mask_T, masking, num_predictions
-        )
+        can_choose_T = (attention_mask_T > 0) & ~is_special(input_ids_T, masking)
+        row = Row(input_ids_T, attention_mask_T, can_choose_T)
+        positions_P, count = scheme.choose(choice_key, row, masking, num_predictions)
+        weights_P = (jnp.arange(num_predictions) < count).astype(jnp.float32)
         return replace(replace_key, input_ids_T, positions_P, weights_P, masking)
 
     return Masked(*jax.vmap(one)(keys_B, input_ids_BT, attention_mask_BT))
 
 
-def num_to_choose(attention_mask_T, rate: float, num_predictions: int):
-    """n = min(num_predictions, max(1, round(rate · length))), [CLS] and [SEP] counted in the
-    length.
-
-    Source: google-research/bert create_pretraining_data.py, create_masked_lm_predictions.
-    """
-    length = jnp.sum(attention_mask_T)
-    return jnp.clip(jnp.round(rate * length), 1, num_predictions).astype(jnp.int32)
-
-
-def choose_tokens(key, input_ids_T, attention_mask_T, masking: Masking, num_predictions: int):
-    """(positions int32 [P], weights float32 [P]): n tokens uniformly without replacement, never
-    special or padding.
-    """
-    is_special_T = jnp.isin(input_ids_T, jnp.array(masking.special_ids))
-    can_choose_T = (attention_mask_T > 0) & ~is_special_T
-    score_T = jnp.where(can_choose_T, jax.random.uniform(key, input_ids_T.shape), -1.0)
-    score_P, positions_P = jax.lax.top_k(score_T, num_predictions)
-    n = num_to_choose(attention_mask_T, masking.rate, num_predictions)
-    chosen_P = (jnp.arange(num_predictions) < n) & (score_P >= 0)
-    return positions_P, chosen_P.astype(jnp.float32)
+def is_special(input_ids, masking: Masking):
+    """Whether ids are special tokens, [UNK] and [PAD] among them."""
+    return jnp.isin(input_ids, jnp.array(masking.special_ids))
 
 
 def replace(key, input_ids_T, positions_P, weights_P, masking: Masking):
     """(corrupted ids [T], positions [P], labels [P], weights [P])."""
     fate_key, id_key = jax.random.split(key)
     labels_P = input_ids_T[positions_P]
-    fate_P = jax.random.uniform(fate_key, positions_P.shape)
+    fate_P = _fates(fate_key, len(input_ids_T), positions_P, weights_P, masking)
     random_P = random_ids(id_key, positions_P.shape, masking)
     new_P = jnp.where(
         fate_P < masking.mask,
@@ -107,6 +116,30 @@ def replace(key, input_ids_T, positions_P, weights_P, masking: Masking):
     )
     new_P = jnp.where(weights_P > 0, new_P, labels_P)
     return input_ids_T.at[positions_P].set(new_P), positions_P, labels_P, weights_P
+
+
+def _fates(key, length: int, positions_P, weights_P, masking: Masking):
+    """Uniform draws [P]; the same one for adjacent chosen tokens if the scheme says so."""
+    if not SCHEMES[masking.scheme].one_fate:
+        return jax.random.uniform(key, positions_P.shape)
+    left_T, _ = outer_neighbours(chosen(positions_P, weights_P, length))
+    return jax.random.uniform(key, (length,))[left_T[positions_P] + 1]
+
+
+def chosen(positions_P, weights_P, length: int):
+    """bool [T]: which tokens are predicted."""
+    return jnp.zeros(length, bool).at[positions_P].max(weights_P > 0)
+
+
+def outer_neighbours(chosen_T):
+    """int32 [T], [T]: the nearest token before, and after, that is not chosen (−1 and T where there
+    is none). Inside a run of chosen tokens these are the run's two outer boundaries.
+    """
+    length = len(chosen_T)
+    t_T = jnp.arange(length)
+    left_T = jax.lax.cummax(jnp.where(chosen_T, -1, t_T))
+    right_T = jax.lax.cummin(jnp.where(chosen_T, length, t_T), reverse=True)
+    return left_T, right_T
 
 
 def random_ids(key, shape, masking: Masking):
