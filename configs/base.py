@@ -9,6 +9,7 @@ configs hold only what they change.
 """
 
 from ml_collections import ConfigDict
+from ml_collections.config_dict import placeholder
 
 
 def get_config() -> ConfigDict:
@@ -36,20 +37,26 @@ def get_config() -> ConfigDict:
     )
     config.model = ConfigDict(
         dict(
-            architecture='bert',
-            hidden_size=768,
-            num_layers=12,
-            num_heads=12,
-            intermediate_size=3072,
-            max_position_embeddings=512,
-            type_vocab_size=2,
-            hidden_act='gelu',  # exact; 'gelu_tanh' is the original code at its head
-            layer_norm_eps=1e-12,
-            hidden_dropout=0.1,
-            attention_dropout=0.1,
-            initializer_range=0.02,
+            architecture='bert_base',  # or another of bert_jax/models/architectures/
+            # What is not set is as the architecture has it, or the weights of init_from.
+            hidden_size=placeholder(int),
+            num_layers=placeholder(int),
+            num_heads=placeholder(int),  # hidden_size / 64
+            intermediate_size=placeholder(int),  # 4 · hidden_size
+            embedding_size=placeholder(int),
+            max_position_embeddings=placeholder(int),
+            type_vocab_size=placeholder(int),
+            hidden_act=placeholder(str),  # 'gelu' exact, 'gelu_tanh' the original code's
+            layer_norm_eps=placeholder(float),
+            hidden_dropout=placeholder(float),
+            attention_dropout=placeholder(float),
+            initializer_range=placeholder(float),
         )
     )
+    # Weights to begin with instead of random ones: a run, a checkpoint or a Hugging Face folder.
+    # Tokens it lacks begin as the mean of their pieces.
+    config.init_from = ''
+    config.init_positions = 'tile'  # or 'interpolate': how it gets more positions
     config.compute = ConfigDict(
         dict(
             dtype='bfloat16',  # of activations and matrix products; parameters are float32

@@ -9,8 +9,5 @@ from configs import base
 def get_config():
     config = base.get_config()
     config.workdir = 'runs/large'
-    config.model.hidden_size = 1024
-    config.model.num_layers = 24
-    config.model.num_heads = 16
-    config.model.intermediate_size = 4096
+    config.model.architecture = 'bert_large'
     return config

@@ -15,6 +15,7 @@ def get_config():
     config.data.tokenizer = 'train:wordpiece:8000'
     config.data.held_out_fraction = 0.05
     config.data.prepare_workers = 2
+    config.model.architecture = 'bert'
     config.model.hidden_size = 128
     config.model.num_layers = 2
     config.model.num_heads = 4

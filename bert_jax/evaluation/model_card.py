@@ -3,7 +3,7 @@
 import json
 
 
-def write(config, corpus, results: dict, examples: str) -> str:
+def write(config, architecture, corpus, results: dict, examples: str) -> str:
     """The Markdown of the card: figures of the run, its config, the corpus' datasheet, cloze
     examples.
     """
@@ -21,7 +21,7 @@ def write(config, corpus, results: dict, examples: str) -> str:
         f'{weight:g} × {name}' for name, weight in config.objectives.items() if weight
     )
     datasheet = (corpus.directory / 'DATASHEET.md').read_text(encoding='utf-8')
-    return f"""# {config.model.architecture}, {config.model.num_layers} × {config.model.hidden_size}
+    return f"""# {config.model.architecture}, {architecture.num_layers} × {architecture.hidden_size}
 
 A bidirectional encoder pretrained with bert_jax.
 
@@ -29,6 +29,7 @@ A bidirectional encoder pretrained with bert_jax.
 |---|---|
 | parameters | {results['parameters']:,} |
 | objective | {objectives} |
+| initialised from | {config.init_from or 'random values'} |
 | training | {stages} |
 | tokens | {results['tokens']:,} in {results['train_seconds']:,.0f} s on {results['devices']} |
 | optimizer | {config.optimizer.name} |

@@ -9,7 +9,7 @@ from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop import bert_tf1, families, huggingface, pretrained
 from bert_jax.interop.pretrained import HEADS, Pretrained
-from bert_jax.models import architectures
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.training import checkpoints
 
@@ -40,9 +40,7 @@ def load_checkpoint(
     restored = checkpoints.load(path, 'params')
     metadata = restored.metadata
     tokenizer = Tokenizer.from_json(metadata['tokenizer'])
-    sizes = metadata['config']['model'] | {'vocab_size': tokenizer.vocab_size}
-    name = sizes.pop('architecture')
-    architecture = architectures.build(name, **sizes)
+    architecture = _architecture(metadata['architecture'])
     params = dict(restored.state['params'])
     if 'layers' in params['encoder']:
         params['encoder'] = unstack_layers(params['encoder'])
@@ -60,13 +58,23 @@ def load_checkpoint(
     params, fresh = pretrained.fill(found, architecture, [name for name in HEADS if name in wanted])
     about = {'step': restored.step, **metadata}
     return Pretrained(
-        families.by_architecture(name).model_type,
+        families.by_architecture(metadata['config']['model']['architecture']).model_type,
         architecture,
         params,
         tokenizer,
         tuple(metadata.get('labels', ())),
         fresh,
         about,
+    )
+
+
+def _architecture(fields: dict) -> Architecture:
+    """From what a checkpoint's metadata say; JSON has no tuples."""
+    return Architecture(
+        **{
+            name: tuple(value) if isinstance(value, list) else value
+            for name, value in fields.items()
+        }
     )
 
 

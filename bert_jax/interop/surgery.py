@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bert_jax.data.tokenizers import CONTINUATION, Tokenizer
+from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import HEADS, Pretrained
@@ -29,11 +29,12 @@ def fit(
     positions: str = 'tile',
 ) -> tuple[Pretrained, list[str]]:
     """The model with another architecture's vocabulary size and positions, another tokenizer and
-    exactly these heads, and a line for everything that was changed, made or left out.
+    exactly these heads, and a line for everything that was changed or left out.
 
     A token of the new vocabulary keeps its embedding where the old one has it, and else gets the
     mean of its pieces in the old vocabulary. More positions: 'tile' repeats the old ones,
-    'interpolate' stretches them. New heads come from the initialisation.
+    'interpolate' stretches them. New heads come from the initialisation and are named in `fresh`,
+    as is what was fresh before.
 
     Raises UserError if the architectures differ in anything else, naming it.
     """
@@ -51,18 +52,15 @@ def fit(
             said.append(f'{name} is left out: no objective uses it')
     if tokenizer.fingerprint != (model.tokenizer and model.tokenizer.fingerprint):
         said += _fit_vocabulary(params, model.tokenizer, tokenizer)
-    said += _fit_positions(params, architecture.max_position_embeddings, positions)
+    said += _fit_positions(params, architecture, positions)
     for name in (_EMBEDDING, _BIAS):
         if name in params:
             rows = params[name][: architecture.vocab_size]
             padding = architecture.padded_vocab_size - len(rows)
             params[name] = np.pad(rows, [(0, padding)] + [(0, 0)] * (rows.ndim - 1))
     tree, fresh = pretrained.fill(params, architecture, heads)
-    said += [
-        f'{name} is new, as initialised' for name in sorted({*fresh, *model.fresh} & _names(tree))
-    ]
-    fitted = Pretrained(model.family, architecture, tree, tokenizer, model.labels, fresh)
-    return fitted, said
+    fresh = (*fresh, *(name for name in model.fresh if name in params))
+    return Pretrained(model.family, architecture, tree, tokenizer, model.labels, fresh), said
 
 
 def _check_same(old: Architecture, new: Architecture):
@@ -81,15 +79,16 @@ def _fit_vocabulary(params: dict, old: Tokenizer | None, new: Tokenizer) -> list
         raise UserError('the weights come without a tokenizer, so their tokens cannot be matched')
     if old.kind != new.kind:
         raise UserError(f'the weights are of a {old.kind} tokenizer, the corpus of a {new.kind}')
-    ids = {token: index for index, token in enumerate(old.vocab)}
-    pieces = [[ids[token]] if token in ids else _pieces(token, ids) for token in new.vocab]
+    pieces = [old.pieces(token) for token in new.vocab]
+    for old_id, new_id in zip(old.special_ids, new.special_ids, strict=True):
+        pieces[new_id] = [old_id]  # the same part, whatever its name
     for name in (_EMBEDDING, _BIAS):
         if name in params:
             average = params[name][: old.vocab_size].mean(0)
             params[name] = np.stack(
                 [params[name][own].mean(0) if own else average for own in pieces]
             ).astype(np.float32)
-    kept = sum(token in ids for token in new.vocab)
+    kept = sum(len(own) == 1 for own in pieces)
     without = sum(not own for own in pieces)
     return [
         f'vocabulary: {kept:,} tokens keep their embedding, {new.vocab_size - kept - without:,} '
@@ -97,42 +96,35 @@ def _fit_vocabulary(params: dict, old: Tokenizer | None, new: Tokenizer) -> list
     ]
 
 
-def _pieces(token: str, ids: dict[str, int]) -> list[int]:
-    """Old ids of a token by WordPiece's greedy longest match; none if a character is unknown."""
-    prefix = CONTINUATION if token.startswith(CONTINUATION) else ''
-    rest, found = token.removeprefix(CONTINUATION), []
-    while rest:
-        lengths = (n for n in range(len(rest), 0, -1) if prefix + rest[:n] in ids)
-        length = next(lengths, 0)
-        if not length:
-            return []
-        found.append(ids[prefix + rest[:length]])
-        rest, prefix = rest[length:], CONTINUATION
-    return found
-
-
-def _fit_positions(params: dict, number: int, how: str) -> list[str]:
-    if _POSITIONS not in params or number == len(params[_POSITIONS]):
+def _fit_positions(params: dict, architecture: Architecture, how: str) -> list[str]:
+    if how not in _MORE_POSITIONS:
+        raise unknown('way to make more positions', how, _MORE_POSITIONS)
+    if _POSITIONS not in params:
         return []
-    old = params[_POSITIONS]
-    if number < len(old):
-        params[_POSITIONS] = old[:number]
-        return [f'positions: the first {number} of {len(old)}']
-    if how == 'tile':
-        params[_POSITIONS] = old[np.arange(number) % len(old)]
-    elif how == 'interpolate':
-        where = np.linspace(0, len(old) - 1, number)
-        below = np.minimum(where.astype(int), len(old) - 2)
-        share = (where - below)[:, None]
-        params[_POSITIONS] = ((1 - share) * old[below] + share * old[below + 1]).astype(np.float32)
-    else:
-        raise unknown('way to make more positions', how, ('tile', 'interpolate'))
-    return [f'positions: {len(old)} → {number} ({how})']
+    first, number = architecture.first_position, architecture.max_length
+    unused, old = np.split(params[_POSITIONS], [first])
+    if number == len(old):
+        return []
+    new, told = old[:number], f'positions: the first {number} of {len(old)}'
+    if number > len(old):
+        new, told = _MORE_POSITIONS[how](old, number), f'positions: {len(old)} → {number} ({how})'
+    params[_POSITIONS] = np.concatenate([unused, new])
+    return [told]
+
+
+def _tile(old_TD: np.ndarray, number: int) -> np.ndarray:
+    return old_TD[np.arange(number) % len(old_TD)]
+
+
+def _interpolate(old_TD: np.ndarray, number: int) -> np.ndarray:
+    where = np.linspace(0, len(old_TD) - 1, number)
+    below = np.minimum(where.astype(int), len(old_TD) - 2)
+    share = (where - below)[:, None]
+    return ((1 - share) * old_TD[below] + share * old_TD[below + 1]).astype(np.float32)
+
+
+_MORE_POSITIONS = {'tile': _tile, 'interpolate': _interpolate}
 
 
 def _cut(leaf: np.ndarray, name: str, vocab_size: int) -> np.ndarray:
     return leaf[:vocab_size] if name in (_EMBEDDING, _BIAS) else leaf
-
-
-def _names(tree: dict) -> set[str]:
-    return set(pretrained.by_name(tree))

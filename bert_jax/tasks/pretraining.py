@@ -14,7 +14,6 @@ from bert_jax.data.corpus import Corpus
 from bert_jax.data.segments import SentencePairs, SingleSegments
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import baselines, cloze, model_card
-from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.flops import training_flops_per_token
@@ -22,6 +21,7 @@ from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.encoded import Encoded
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
 from bert_jax.prepare import prepare
+from bert_jax.tasks import start
 from bert_jax.training import feed
 from bert_jax.training.loop import Stage
 
@@ -71,8 +71,8 @@ class Pretraining:
         self.weights = {f'{name}_loss': config.objectives[name] for name in names}
         self.corpus = open_corpus(config.data)
         tokenizer = self.corpus.tokenizer
-        sizes = config.model.to_dict() | {'vocab_size': tokenizer.vocab_size}
-        self.architecture = architectures.build(sizes.pop('architecture'), **sizes)
+        self.start = start.begin(config, tokenizer, names)
+        self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
         self.model = PretrainingModel(self.architecture, self.compute, names)
         self.masking = Masking(
@@ -84,6 +84,7 @@ class Pretraining:
         self.stages = tuple(self._stage(*stage) for stage in _stages(config.stages))
         self.metadata = {
             'task': 'pretraining',
+            'architecture': dataclasses.asdict(self.architecture),
             'tokenizer': tokenizer.to_json(),
             'tokenizer_fingerprint': tokenizer.fingerprint,
             'corpus_fingerprint': self.corpus.fingerprint,
@@ -240,7 +241,7 @@ class Pretraining:
             )
             (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             print(examples)
-        card = model_card.write(self.config, self.corpus, results, examples)
+        card = model_card.write(self.config, self.architecture, self.corpus, results, examples)
         (workdir / 'README.md').write_text(card, encoding='utf-8')
 
     def references(self) -> dict[str, float]:

@@ -13,7 +13,7 @@ from bert_jax import terms as terms_lib
 from bert_jax.errors import UserError
 from bert_jax.training import feed, hardware, logging, optimizers, schedules, sharding, workdir
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.state import abstract_state, initial_state
+from bert_jax.training.state import abstract_state, by_name, initial_state
 from bert_jax.training.step import make_train_step
 
 RESTART = 75  # exit status after a signal: saved, run the same command again (EX_TEMPFAIL)
@@ -40,10 +40,11 @@ def train(task, config) -> tuple[Any, dict]:
     """Trains `task` as the config says and returns (parameters, results).
 
     `task` has `stages`, `weights` (term name → weight), `metadata` (stored in every checkpoint),
-    `init(key)`, `terms(params, batch, key, train)`, `evaluate(params, stage)` → metrics,
-    `describe()` → lines for the start of the log, `check(metadata)` (raises UserError if a
-    checkpoint does not belong to it), `references()` → name → nats. Raises UserError for a config
-    that cannot be run, Interrupted after SIGTERM or SIGINT, with everything saved.
+    `start` (tasks/start.py), `init(key)`, `terms(params, batch, key, train)`,
+    `evaluate(params, stage)` → metrics, `describe()` → lines for the start of the log,
+    `check(metadata)` (raises UserError if a checkpoint does not belong to it), `references()` →
+    name → nats. Raises UserError for a config that cannot be run, Interrupted after SIGTERM or
+    SIGINT, with everything saved.
     """
     mesh = sharding.make_mesh(config.mesh)
     for stage in task.stages:
@@ -98,8 +99,17 @@ class Run:
             + (f'going on from step {self.step:,}' if self.step else f'new run in {self.workdir}')
         )
 
+    def _describe_start(self):
+        for line in self.task.start.lines:
+            self.log.say(line)
+        fresh = by_name(self.state.params).keys() - self.task.start.params.keys()
+        self.log.say(f'new, as initialised: {", ".join(sorted(fresh)) or "nothing"}')
+
     def all_stages(self):
         """Runs what is left of every stage."""
+        if self.task.start.params and not self.step:
+            self._describe_start()
+            self._evaluate(self.task.stages[0])
         first = 0
         for stage in self.task.stages:
             if self.step < first + stage.steps:

@@ -37,15 +37,30 @@ def abstract_state(task, optimizer, mesh, rules) -> TrainState:
 
 
 def initial_state(task, optimizer, abstract: TrainState, seed: int) -> TrainState:
-    """Step 0, every array made where it will live."""
+    """Step 0, every array made where it will live: the parameters in task.start.params as given
+    there, the others initialised."""
 
-    def init(key):
-        params = sharding.unbox(task.init(key))
+    def init(key, given):
+        params = jax.tree_util.tree_map_with_path(
+            lambda path, leaf: given.get(name_of(path), leaf), sharding.unbox(task.init(key))
+        )
         zero = jnp.zeros((), jnp.int32)
         return TrainState(zero, zero, zero, params, optimizer.init(params))
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    return jax.jit(init, out_shardings=shardings)(jax.random.key(seed))
+    where = by_name(shardings.params)
+    given = {name: jax.device_put(a, where[name]) for name, a in task.start.params.items()}
+    return jax.jit(init, out_shardings=shardings)(jax.random.key(seed), given)
+
+
+def by_name(tree) -> dict[str, Any]:
+    """Leaves by '/'-joined path."""
+    return {name_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
+
+
+def name_of(path) -> str:
+    """The '/'-joined form of a path in a tree."""
+    return jax.tree_util.keystr(path, simple=True, separator='/')
 
 
 def _with_shardings(abstract, shardings):

@@ -16,5 +16,5 @@ def get_config(files='novels/*.txt'):
     )
     config.data.corpus = 'corpora/novels'
     config.compute.dtype = 'bfloat16'
-    config.stages.steps = (1500, 4000)
+    config.stages.steps = (3000, 8000)
     return config

@@ -89,10 +89,22 @@ def test_positions(model):
         fit(37, positions='repeat')
 
 
-def test_a_new_head_is_said(tmp_path):
+def test_positions_that_begin_later(model):
+    """The rows before the first position stay where they are."""
+    architecture = dataclasses.replace(model.architecture, first_position=2)
+    longer = dataclasses.replace(architecture, max_position_embeddings=30)
+    shifted = dataclasses.replace(model, architecture=architecture)
+    old = model.params['encoder']['embeddings']['position']
+    fitted, said = surgery.fit(shifted, longer, model.tokenizer, model.heads)
+    new = fitted.params['encoder']['embeddings']['position']
+    np.testing.assert_array_equal(new, np.concatenate([old, old[2:]])[:30])
+    assert said == [f'positions: {len(old) - 2} → 28 (tile)']
+
+
+def test_a_new_head_is_fresh(tmp_path):
     bare = huggingface.load(published.folder(tmp_path / 'bert', 'BertModel'))
     fitted, said = surgery.fit(bare, bare.architecture, bare.tokenizer, ('nsp',))
-    assert said == [f'nsp/head/dense/{leaf} is new, as initialised' for leaf in ('bias', 'kernel')]
+    assert said == []
     assert set(fitted.fresh) == {'nsp/head/dense/bias', 'nsp/head/dense/kernel'}
 
 

@@ -1,0 +1,53 @@
+"""What a run begins with: an architecture by name, or the weights of another model."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.errors import UserError
+from bert_jax.interop import families, loading, pretrained, surgery
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Architecture
+from bert_jax.models.parameters import stack_layers
+
+
+class Start(NamedTuple):
+    """params: fp32 arrays by '/'-joined name; a parameter that is not there is initialised.
+    lines: for the log, what was done to the weights."""
+
+    architecture: Architecture
+    params: dict[str, np.ndarray]
+    lines: list[str]
+
+
+def begin(config, tokenizer: Tokenizer, heads: Iterable[str]) -> Start:
+    """The start that `model`, `init_from` and `compute` of a config ask for.
+
+    Sizes that `model` leaves open (None) are the architecture's own or, with `init_from`, those of
+    the weights. The vocabulary is always the tokenizer's. Raises UserError if the weights cannot be
+    read, are of another family than model.architecture, or a size that is set does not fit them.
+    """
+    sizes = {name: value for name, value in config.model.items() if value is not None}
+    sizes['vocab_size'] = tokenizer.vocab_size
+    name = sizes.pop('architecture')
+    if not config.init_from:
+        return Start(architectures.build(name, **sizes), {}, [])
+    model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
+    if name not in families.by_model_type(model.family).architectures:
+        raise UserError(
+            f'init_from={config.init_from} is a {model.family} model, but model.architecture is '
+            f'{name!r}'
+        )
+    architecture = dataclasses.replace(model.architecture, **sizes)
+    fitted, lines = surgery.fit(model, architecture, tokenizer, heads, config.init_positions)
+    lines.insert(0, f'weights of {config.init_from}')
+    tree = fitted.params
+    if config.compute.scan_layers:
+        tree = tree | {'encoder': stack_layers(tree['encoder'])}
+    params = pretrained.by_name(tree)
+    for fresh in fitted.fresh:
+        params.pop(fresh, None)
+    return Start(architecture, params, lines)
