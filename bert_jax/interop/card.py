@@ -13,7 +13,7 @@ def write(model: Pretrained, published: str) -> str:
     heads = ', '.join(model.heads) or 'none'
     tokenizer = 'none'
     if model.tokenizer is not None:
-        case = {True: ', lowercased', False: ', cased', None: ''}[model.tokenizer.lowercase]
+        case = ', lowercased' if model.tokenizer.lowercase else ', cased'
         tokenizer = f'{model.tokenizer.kind}, {model.tokenizer.vocab_size:,} tokens{case}'
     sizes = '\n'.join(
         f'| {name} | {value} |' for name, value in vars(architecture).items() if value is not None

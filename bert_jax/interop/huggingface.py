@@ -17,7 +17,6 @@ from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture, Compute
 
-_TOKENIZER_FILES = ('tokenizer.json', 'vocab.txt')
 _LOGITS_TOLERANCE = 1e-6  # of the largest logit, between two runs of the same program
 
 
@@ -99,7 +98,7 @@ def from_weights(
 def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> tokenizers.Tokenizer | None:
     """The tokenizer of a folder, None if it has none. Raises UserError if its vocabulary is larger
     than the model's."""
-    if not any((folder / name).is_file() for name in _TOKENIZER_FILES):
+    if not tokenizers.holds_one(folder):
         return None
     tokenizer = tokenizers.load(str(folder))
     if tokenizer.vocab_size > architecture.vocab_size:
@@ -178,13 +177,13 @@ def _write_tokenizer(model: Pretrained, folder: pathlib.Path):
     settings = {
         f'{name}_token': tokenizer.vocab[getattr(tokenizer, f'{name}_id')] for name in names
     }
-    if tokenizer.lowercase is not None:
-        settings['do_lower_case'] = tokenizer.lowercase
+    settings['do_lower_case'] = tokenizer.lowercase
     settings['tokenizer_class'] = 'PreTrainedTokenizerFast'  # takes all from tokenizer.json
-    settings['model_max_length'] = model.architecture.max_position_embeddings
-    settings['model_input_names'] = ['input_ids', 'token_type_ids', 'attention_mask']
+    settings['model_max_length'] = model.architecture.max_length
+    types = ['token_type_ids'] if model.architecture.type_vocab_size > 1 else []
+    settings['model_input_names'] = ['input_ids', *types, 'attention_mask']
     (folder / 'tokenizer_config.json').write_text(_json(settings), encoding='utf-8')
-    if all(token and '\n' not in token for token in tokenizer.vocab):
+    if tokenizer.kind == 'wordpiece' and all(t and '\n' not in t for t in tokenizer.vocab):
         text = ''.join(f'{token}\n' for token in tokenizer.vocab)
         (folder / 'vocab.txt').write_text(text, encoding='utf-8')
 
