@@ -9,6 +9,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
 from bert_jax.tasks.pretraining import PretrainingModel
+from bert_jax.tasks.start import Start
 
 ARCHITECTURE = architectures.build(
     'bert',
@@ -37,6 +38,7 @@ class SyntheticTask:
 
     weights = {'mlm_loss': 1.0, 'nsp_loss': 0.5}
     num_predictions = 5
+    start = Start(ARCHITECTURE, {}, [])
 
     def __init__(self):
         self.model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'nsp'))
