@@ -10,6 +10,7 @@ import argparse
 import collections
 import contextlib
 import fcntl
+import functools
 import os
 import pathlib
 import shutil
@@ -17,7 +18,7 @@ import time
 from collections.abc import Iterator, Sequence
 
 from bert_jax import errors, progress
-from bert_jax.data import corpus, tokenizers
+from bert_jax.data import corpus, languages, tokenizers
 from bert_jax.data import sources as text_sources
 from bert_jax.data.held_out import HeldOutRule, hash_limit
 from bert_jax.data.workers import Workers
@@ -32,6 +33,7 @@ def prepare(
     *,
     lowercase: bool = True,
     held_out_fraction: float = 0.01,
+    language_alpha: float = 1.0,
     workers: int = 2,
     shard_tokens: int = corpus.SHARD_TOKENS,
 ) -> corpus.Corpus:
@@ -42,11 +44,14 @@ def prepare(
 
     Args:
       sources: see `data.sources.open_source`.
-      tokenizer: 'train:wordpiece:8000', or the path of a vocab.txt, tokenizer.json or folder.
+      tokenizer: 'train:KIND:SIZE' with wordpiece, bytebpe, unigram or sentencepiece-bpe, or the
+        path of a tokenizer's file or folder (see `data.tokenizers.load`).
       output: folder to make.
       lowercase: for a trained tokenizer and a bare vocab.txt; a tokenizer.json knows its own.
       held_out_fraction: share of the documents, chosen by hash, that makes the held-out split;
         each source with two different documents gives at least one to either split.
+      language_alpha: a tokenizer is trained on text in which languages have shares of the
+        characters to this power: 1 as they come, 0 all alike, .3 as in XLM-R.
       workers: processes that split sentences and tokenise; 0 does it in this one.
       shard_tokens: a shard is closed once it holds that many tokens.
 
@@ -59,7 +64,8 @@ def prepare(
         raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')
     if workers < 0:
         raise errors.UserError(f'workers is {workers}: it must be 0 or more')
-    made_from = corpus.settings(sources, tokenizer, lowercase, held_out_fraction)
+    languages.check_alpha(language_alpha)
+    made_from = corpus.settings(sources, tokenizer, lowercase, held_out_fraction, language_alpha)
     output = pathlib.Path(output).expanduser().absolute()
     if (output / 'manifest.json').exists():
         existing = corpus.Corpus.open(output)
@@ -93,10 +99,10 @@ def _build(
 ):
     """Writes the whole corpus into an empty folder."""
     start = time.monotonic()
-    tokenizer = _tokenizer(made_from['tokenizer'], opened, made_from['lowercase'])
-    languages = [source.language for source in opened]
+    tokenizer = _tokenizer(opened, made_from)
+    spoken = [source.language for source in opened]
     with (
-        contextlib.closing(corpus.Writer(folder, tokenizer, languages, shard_tokens)) as writer,
+        contextlib.closing(corpus.Writer(folder, tokenizer, spoken, shard_tokens)) as writer,
         Workers(tokenizer, workers) as pool,
     ):
         _append_all(writer, opened, pool, made_from['held_out_fraction'])
@@ -115,22 +121,27 @@ def _build(
     _print_summary(manifest, time.monotonic() - start)
 
 
-def _tokenizer(
-    spec: str, opened: list[text_sources.Source], lowercase: bool
-) -> tokenizers.Tokenizer:
-    """Loads the tokenizer, or trains it on all documents of all sources."""
+def _tokenizer(opened: list[text_sources.Source], made_from: dict) -> tokenizers.Tokenizer:
+    """Loads the tokenizer, or trains it on the documents of all sources."""
+    spec, lowercase = made_from['tokenizer'], made_from['lowercase']
     kind, _, trained = spec.partition(':')
     if kind != 'train':
         return tokenizers.load(spec, lowercase)
     with progress.bar(desc=f'vocabulary {trained}', unit=' documents') as bar:
 
-        def texts():
+        def texts(language: str | None = None):
             for source in opened:
-                for document in source.documents():
-                    bar.update()
-                    yield document.text
+                if language in (None, source.language):
+                    for document in source.documents():
+                        bar.update()
+                        yield document.text
 
-        return tokenizers.train(trained, texts(), lowercase)
+        spoken = {source.language for source in opened}
+        if made_from['language_alpha'] == 1 or len(spoken) == 1:
+            return tokenizers.train(trained, texts(), lowercase)
+        streams = {name: functools.partial(texts, name) for name in sorted(spoken)}
+        mixed = tokenizers.mixture(streams, made_from['language_alpha'])
+        return tokenizers.train(trained, mixed, lowercase)
 
 
 def _append_all(
@@ -262,6 +273,7 @@ def main():
     add('--output', required=True, help='folder to make')
     add('--workers', type=int, default=os.cpu_count(), help='processes; 0: none but this')
     add('--lowercase', type=_boolean, default=True, help='true or false')
+    add('--language_alpha', type=float, default=1.0, help='of the text to train a tokenizer on')
     add('--held_out_fraction', type=float, default=0.01, help='share of the documents')
     flags = parser.parse_args()
     prepare(
@@ -270,6 +282,7 @@ def main():
         flags.output,
         lowercase=flags.lowercase,
         held_out_fraction=flags.held_out_fraction,
+        language_alpha=flags.language_alpha,
         workers=flags.workers,
     )
 

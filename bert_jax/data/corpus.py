@@ -23,7 +23,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax import errors
-from bert_jax.data import tokenizers
+from bert_jax.data import datasheet, tokenizers
 
 FORMAT = 1
 SPLITS = ('train', 'held_out')
@@ -47,7 +47,7 @@ class Shard:
 
 @dataclasses.dataclass(frozen=True)
 class Split:
-    """The shards of 'train' or 'held_out', with the counts over all of them.
+    """The shards of 'train' or 'held_out', all or those of one language, with the counts over them.
 
     `unigram_counts` (int64 [V]) is how often each token id occurs in the split.
     """
@@ -57,6 +57,17 @@ class Split:
     num_sentences: int
     num_tokens: int
     unigram_counts: np.ndarray
+
+    @property
+    def languages(self) -> dict[str, dict[str, int]]:
+        """The number of documents, sentences and tokens of each language."""
+        found = {}
+        for shard in self.shards:
+            counts = found.setdefault(shard.language, dict.fromkeys(reversed(ARRAYS), 0))
+            counts['documents'] += len(shard.documents) - 1
+            counts['sentences'] += len(shard.sentences) - 1
+            counts['tokens'] += len(shard.tokens)
+        return found
 
 
 class Corpus:
@@ -110,26 +121,38 @@ class Corpus:
             raise errors.UserError(f'{directory}/tokenizer.json is not the one of its manifest')
         return cls(directory, manifest, tokenizer)
 
-    def split(self, name: str) -> Split:
-        """The split 'train' or 'held_out'."""
+    def split(self, name: str, language: str | None = None) -> Split:
+        """The split 'train' or 'held_out', or what it has in one language.
+
+        Raises UserError for another name, or a language it has nothing in.
+        """
         if name not in SPLITS:
             raise errors.unknown('split', name, SPLITS)
-        entry = self.manifest['splits'][name]
+        entries = self.manifest['splits'][name]['shards']
+        known = {entry['language'] for entry in entries}
+        if language is not None and language not in known:
+            raise errors.unknown(f'language of the {name} split', language, known)
+        chosen = [entry for entry in entries if language in (None, entry['language'])]
         folder = self.directory / name
         shards = [
             Shard(
-                *(np.load(folder / f'{shard["name"]}.{a}.npy', mmap_mode='r') for a in ARRAYS),
-                source=shard['source'],
-                language=shard['language'],
+                *(np.load(folder / f'{entry["name"]}.{a}.npy', mmap_mode='r') for a in ARRAYS),
+                source=entry['source'],
+                language=entry['language'],
             )
-            for shard in entry['shards']
+            for entry in chosen
         ]
+        if len(known) == 1 or language is None:
+            unigram = np.load(folder / 'unigram.npy')
+        else:
+            size = self.tokenizer.vocab_size
+            unigram = sum(np.bincount(shard.tokens, minlength=size) for shard in shards)
         return Split(
             shards=shards,
-            num_documents=entry['documents'],
-            num_sentences=entry['sentences'],
-            num_tokens=entry['tokens'],
-            unigram_counts=np.load(folder / 'unigram.npy'),
+            num_documents=sum(entry['documents'] for entry in chosen),
+            num_sentences=sum(entry['sentences'] for entry in chosen),
+            num_tokens=sum(entry['tokens'] for entry in chosen),
+            unigram_counts=unigram,
         )
 
     def verify(self):
@@ -145,16 +168,22 @@ class Corpus:
             )
 
     def check_made_from(
-        self, sources: Sequence[str], tokenizer: str, lowercase: bool, held_out_fraction: float
+        self,
+        sources: Sequence[str],
+        tokenizer: str,
+        lowercase: bool,
+        held_out_fraction: float,
+        language_alpha: float = 1.0,
     ):
         """Raises UserError naming the first setting this corpus was made with another value of.
 
         A tokenizer given as a path is compared by its contents if it can still be read.
         """
-        made_from = self.manifest['made_from']
-        for key, value in settings(sources, tokenizer, lowercase, held_out_fraction).items():
+        wanted = settings(sources, tokenizer, lowercase, held_out_fraction, language_alpha)
+        made_from = {'language_alpha': 1.0} | self.manifest['made_from']
+        for key, value in wanted.items():
             same = made_from[key] == value
-            if key == 'tokenizer' and not value.startswith('train:') and os.path.exists(value):
+            if key == 'tokenizer' and os.path.exists(value.partition(';')[0]):
                 same = tokenizers.load(value, lowercase).fingerprint == self.tokenizer.fingerprint
             if not same:
                 raise errors.UserError(
@@ -169,14 +198,22 @@ def token_dtype(vocab_size: int) -> np.dtype:
 
 
 def settings(
-    sources: Sequence[str], tokenizer: str, lowercase: bool, held_out_fraction: float
+    sources: Sequence[str],
+    tokenizer: str,
+    lowercase: bool,
+    held_out_fraction: float,
+    language_alpha: float = 1.0,
 ) -> dict:
-    """What decides a corpus's contents, as the manifest records it under 'made_from'."""
+    """What decides a corpus's contents, as the manifest records it under 'made_from'.
+
+    language_alpha is about the text a tokenizer is trained on, and 1 where none is trained.
+    """
     return {
         'sources': list(sources),
         'tokenizer': tokenizer,
         'lowercase': bool(lowercase),
         'held_out_fraction': float(held_out_fraction),
+        'language_alpha': float(language_alpha) if tokenizer.startswith('train:') else 1.0,
     }
 
 
@@ -292,6 +329,7 @@ class Writer:
                 'python': platform.python_version(),
                 'numpy': np.__version__,
                 'tokenizers': importlib.metadata.version('tokenizers'),
+                'sentencepiece': importlib.metadata.version('sentencepiece'),
             },
             'files': {
                 path.relative_to(self._directory).as_posix(): {
@@ -302,8 +340,8 @@ class Writer:
                 if path.is_file()
             },
         }
-        datasheet = _datasheet(manifest, self._tokenizer)
-        (self._directory / 'DATASHEET.md').write_text(datasheet, encoding='utf-8')
+        text = datasheet.write(manifest, self._tokenizer)
+        (self._directory / 'DATASHEET.md').write_text(text, encoding='utf-8')
         (self._directory / 'manifest.json').write_text(
             json.dumps(manifest, indent=1, ensure_ascii=False) + '\n', encoding='utf-8'
         )
@@ -379,84 +417,3 @@ def _sha256(path: pathlib.Path) -> str | None:
         return None
     with open(path, 'rb') as file:
         return hashlib.file_digest(file, 'sha256').hexdigest()
-
-
-def _datasheet(manifest: dict, tokenizer: tokenizers.Tokenizer) -> str:
-    """What a person should know about the corpus, as Markdown."""
-    made_from = manifest['made_from']
-    splits = manifest['splits']
-    total = sum(split['tokens'] for split in splits.values())
-    lines = [
-        '# Datasheet of a tokenised corpus',
-        '',
-        f'Made {manifest["created"]} by `bert_jax.prepare` from {len(manifest["sources"])} '
-        f'source(s); {total:,} tokens. Machine-readable twin of this page: `manifest.json`.',
-        '',
-        '## Sources',
-        '',
-    ]
-    for index, source in enumerate(manifest['sources']):
-        lines += [
-            f'{index + 1}. `{source["spec"]}`',
-            f'   - language: {source["language"] or "not stated"}',
-            f'   - licence: {source["licence"] or "not stated"}',
-        ]
-        lines += [
-            f'   - {key.replace("_", " ")}: {count:,}'
-            for key, count in sorted(source['report'].items())
-        ]
-    lines += [
-        '',
-        '## Contents',
-        '',
-        '| split | source | language | documents | sentences | tokens |',
-        '|---|---|---|---:|---:|---:|',
-    ]
-    for name, split in splits.items():
-        for index, source in enumerate(manifest['sources']):
-            shards = [shard for shard in split['shards'] if shard['source'] == index]
-            counts = ' | '.join(
-                f'{sum(shard[key] for shard in shards):,}' for key in reversed(ARRAYS)
-            )
-            lines.append(f'| {name} | {index + 1} | {source["language"]} | {counts} |')
-    unknown = sum(split['unknown_tokens'] for split in splits.values())
-    normalisation = {True: 'lowercased, accents stripped', False: 'case and accents kept'}
-    lines += [
-        '',
-        f'Unknown words ([UNK]): {unknown:,}, {unknown / total:.2%} of the tokens.',
-        '',
-        f'Held-out rule: a document is held out if the hash of its text, read as a number in '
-        f'[0, 1), is below {made_from["held_out_fraction"]:g}, wherever it stands and whatever '
-        'else is in the corpus. A source none of whose documents falls there holds out the one '
-        'with the smallest hash; one all of whose documents do keeps the one with the largest '
-        'for training. Copies within a source fall on the same side. A source of one document '
-        'follows the first rule; only if all sources are such, the smallest hash is held out.',
-        '',
-        '## Vocabulary',
-        '',
-        f'{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, from `{made_from["tokenizer"]}`; text '
-        f'is {normalisation.get(tokenizer.lowercase, "normalised as tokenizer.json says")}. '
-        f'Fingerprint `{tokenizer.fingerprint}`.',
-    ]
-    if made_from['tokenizer'].startswith('train:'):
-        lines += [
-            '',
-            f'It was trained on the documents of both splits: all of them, or evenly spaced '
-            f'paragraphs of {tokenizers.TRAINING_CHARACTERS:,} characters if there are more.',
-        ]
-    lines += [
-        '',
-        'Special tokens are not stored; text that looks like one (`[MASK]`) is ordinary text.',
-        '',
-        '## Files',
-        '',
-        'Made with ' + ', '.join(f'{k} {v}' for k, v in manifest['versions'].items()) + '.',
-        '',
-        '| file | bytes | sha256 |',
-        '|---|---:|---|',
-    ]
-    lines += [
-        f'| {name} | {file["bytes"]:,} | `{file["sha256"]}` |'
-        for name, file in manifest['files'].items()
-    ]
-    return '\n'.join(lines) + '\n'

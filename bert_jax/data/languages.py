@@ -21,16 +21,21 @@ _PERIOD = BLOCK * BLOCKS
 def shares(amounts, alpha: float) -> np.ndarray:
     """q_i ∝ (amount_i / Σ amounts)^alpha, float64 [L]. Raises UserError unless 0 ≤ alpha ≤ 1 and
     every amount is above 0."""
+    check_alpha(alpha)
     amounts_L = np.asarray(amounts, np.float64)
+    if not (amounts_L > 0).all():
+        raise UserError('a language without any text cannot have a share')
+    powers_L = (amounts_L / amounts_L.sum()) ** alpha
+    return powers_L / powers_L.sum()
+
+
+def check_alpha(alpha: float):
+    """Raises UserError unless 0 ≤ alpha ≤ 1."""
     if not 0 <= alpha <= 1:
         raise UserError(
             f'language_alpha is {alpha}; it must lie between 0 (all languages alike) and 1 (by '
             'amount)'
         )
-    if not (amounts_L > 0).all():
-        raise UserError('a language without any text cannot have a share')
-    powers_L = (amounts_L / amounts_L.sum()) ** alpha
-    return powers_L / powers_L.sum()
 
 
 def largest_remainder(shares_L: np.ndarray, total: int) -> np.ndarray:

@@ -34,7 +34,8 @@ class Block:
 def encode(texts: list[str], tokenizer: tokenizers.Tokenizer) -> Block:
     """Splits texts into sentences and these into tokens; what has no token is counted."""
     split = [sentences.split_sentences(text) for text in texts]
-    ids, lengths = tokenizer.encode_ids([sentence for document in split for sentence in document])
+    prefix = tokenizer.sentence_prefix
+    ids, lengths = tokenizer.encode_ids([prefix + sentence for text in split for sentence in text])
     document_of_sentence = np.repeat(np.arange(len(texts)), [len(document) for document in split])
     full = lengths > 0
     document_lengths = np.bincount(document_of_sentence[full], minlength=len(texts))
