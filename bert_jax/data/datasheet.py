@@ -67,7 +67,7 @@ def write(manifest: dict, tokenizer: tokenizers.Tokenizer) -> str:
             '',
             f'It was trained on the documents of both splits: all of them, or evenly spaced '
             f'paragraphs of {tokenizers.TRAINING_CHARACTERS:,} characters if there are more. '
-            f'Languages had shares of it like their characters to the power of '
+            f'A language with the share p of all characters had a share ∝ p^α of it, α = '
             f'{made_from["language_alpha"]:g}.',
         ]
     lines += [

@@ -5,6 +5,7 @@ section 3.1): 1 keeps the shares, 0 makes all alike; XLM-R used .3.
 """
 
 import collections
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
@@ -127,6 +128,34 @@ class Mixture(Examples):
         for source in self._sources.values():
             total.update(source.statistics())
         return dict(total)
+
+
+def mixed(
+    make: Callable[[str | None, int], Examples],
+    names: Iterable[str],
+    alpha: float,
+    batch_size: int,
+    seed: int,
+) -> Examples:
+    """A source of examples of languages in shares q_i ∝ p_i^alpha.
+
+    make(language, seed) gives the source of one language, and make(None, seed), which is the
+    result if there is one language only, that of the whole text. As each language's source knows
+    its own text alone, a random next sentence is of the same language too.
+
+    Raises UserError for a bad alpha, and what `make` raises, with the language's name.
+    """
+    check_alpha(alpha)
+    names = list(names)
+    if len(names) == 1:
+        return make(None, seed)
+    sources = {}
+    for number, name in enumerate(names):
+        try:
+            sources[name] = make(name, int(sampling.key(seed, number)[0]))
+        except UserError as error:
+            raise UserError(f'language {name!r}: {error}') from None
+    return Mixture(sources, alpha, batch_size, seed)
 
 
 def _pattern(count_L: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:

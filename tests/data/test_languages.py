@@ -1,0 +1,227 @@
+"""Languages come in the shares asked for, exactly in every block, and each in its own epochs."""
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given, settings, strategies
+
+from bert_jax import prepare
+from bert_jax.data import languages, segments
+from bert_jax.data.examples import Examples
+from bert_jax.errors import UserError
+
+BLOCK = languages.BLOCK
+AMOUNTS = {'gu': 7000, 'cy': 220, 'gv': 3, 'et': 2001}
+
+
+class Numbers(Examples):
+    """A source whose examples are their own numbers, beside the language and the seed."""
+
+    def __init__(self, language: int, seed: int, num_examples: int):
+        self.language, self.seed, self.num_examples = language, seed, num_examples
+
+    def examples(self, number_B):
+        rows = np.stack([np.full_like(number_B, self.language), number_B], axis=1)
+        return {'input_ids': rows, 'example_index': number_B.astype(np.int32)}
+
+    def statistics(self):
+        return {'documents': 2, 'examples_per_epoch': self.num_examples}
+
+
+def mixture(alpha=0.3, seed=5, batch_size=64, amounts=AMOUNTS):
+    names = list(amounts)
+    return languages.mixed(
+        lambda name, seed: Numbers(names.index(name), seed, amounts[name]),
+        names,
+        alpha,
+        batch_size,
+        seed,
+    )
+
+
+def drawn(source, start, stop):
+    """Languages and numbers within them, of the examples start … stop - 1."""
+    return source.examples(np.arange(start, stop))['input_ids'].T
+
+
+def test_shares():
+    amounts = [100, 10, 1]
+    np.testing.assert_allclose(languages.shares(amounts, 1), np.array(amounts) / 111)
+    np.testing.assert_allclose(languages.shares(amounts, 0), [1 / 3] * 3)
+    powers = np.array([100 / 111, 10 / 111, 1 / 111]) ** 0.3
+    np.testing.assert_allclose(languages.shares(amounts, 0.3), powers / powers.sum())
+
+
+@pytest.mark.parametrize('alpha', [-0.1, 1.01, float('nan')])
+def test_a_bad_alpha_is_refused(alpha):
+    with pytest.raises(UserError, match='language_alpha is .* between 0 .* and 1'):
+        languages.mixed(lambda name, seed: None, ['en'], alpha, 1, 0)
+
+
+def test_a_language_without_text_is_refused():
+    with pytest.raises(UserError, match='without any text'):
+        languages.shares([3, 0], 0.3)
+
+
+@settings(max_examples=50, deadline=None)
+@given(strategies.lists(strategies.floats(1e-7, 1), min_size=1, max_size=9))
+def test_every_block_has_the_share_rounded_and_the_period_the_largest_remainder(amounts):
+    share_L = languages.shares(amounts, 1)
+    count_L = languages.largest_remainder(share_L, BLOCK * languages.BLOCKS)
+    assert count_L.sum() == BLOCK * languages.BLOCKS
+    assert (np.abs(count_L - share_L * BLOCK * languages.BLOCKS) < 1).all()
+    block_NL = languages.counts_per_block(count_L)
+    assert (block_NL.sum(1) == BLOCK).all()
+    np.testing.assert_array_equal(block_NL.sum(0), count_L)
+    exact_L = count_L / languages.BLOCKS
+    assert ((np.floor(exact_L) <= block_NL) & (block_NL <= np.ceil(exact_L))).all()
+
+
+@pytest.mark.parametrize('alpha', [0.3, 1.0])
+def test_blocks_hold_the_shares_and_languages_count_up_without_a_gap(alpha):
+    source = mixture(alpha)
+    expected_L = np.array(list(source.shares.values())) * BLOCK
+    np.testing.assert_allclose(expected_L, languages.shares([*AMOUNTS.values()], alpha) * BLOCK)
+    language_N, nth_N = drawn(source, 0, 20 * BLOCK)
+    for block in language_N.reshape(20, BLOCK):
+        counts = np.bincount(block, minlength=len(AMOUNTS))
+        assert (np.abs(counts - expected_L) < 1).all()
+    for language in range(len(AMOUNTS)):
+        numbers = nth_N[language_N == language]
+        np.testing.assert_array_equal(numbers, np.arange(len(numbers)))
+    assert source.observed(20 * BLOCK) == dict(
+        zip(AMOUNTS, np.bincount(language_N, minlength=len(AMOUNTS)), strict=True)
+    )
+    assert source.num_examples == sum(AMOUNTS.values())
+    assert source.statistics() == {'documents': 8, 'examples_per_epoch': source.num_examples}
+
+
+def test_numbers_go_on_where_the_pattern_comes_again():
+    source = mixture()
+    period = BLOCK * languages.BLOCKS
+    for start in (period - 500, 2**33 // period * period - 500):
+        language_N, nth_N = drawn(source, start, start + 1000)
+        np.testing.assert_array_equal(
+            source.language_of(np.arange(start, start + 1000)), language_N
+        )
+        before = source.observed(start)
+        for language, name in enumerate(AMOUNTS):
+            numbers = nth_N[language_N == language]
+            np.testing.assert_array_equal(numbers, before[name] + np.arange(len(numbers)))
+
+
+def test_the_order_within_blocks_is_drawn_from_the_seed():
+    first, other = (drawn(mixture(seed=seed), 0, 2 * BLOCK)[0] for seed in (1, 2))
+    assert (first != other).mean() > 0.2
+    assert (first[:BLOCK] != first[BLOCK:]).mean() > 0.2
+    gaps = np.diff(np.flatnonzero(first == 1))
+    assert gaps.min() == 1
+    assert gaps.max() > 3 * gaps.mean()
+
+
+def test_batches_are_the_same_on_any_number_of_hosts_and_in_any_order():
+    source = mixture()
+    whole = source.batch(np.arange(40))
+    index = whole['example_index']
+    np.testing.assert_array_equal(index, np.arange(40 * 64, dtype=np.int32).reshape(40, 64))
+    for hosts in (1, 2, 4):
+        again = mixture()
+        for step, host in itertools.product((39, 0, 17), range(hosts)):
+            rows = slice(host * 64 // hosts, (host + 1) * 64 // hosts)
+            for name, array in again.batch(step, rows).items():
+                np.testing.assert_array_equal(array, whole[name][step, rows])
+
+
+def test_one_language_is_the_source_of_the_whole_text_itself():
+    made = []
+
+    def make(language, seed):
+        made.append((language, seed))
+        return Numbers(0, seed, 5)
+
+    source = languages.mixed(make, ['en'], 1.0, 4, 11)
+    assert type(source) is Numbers
+    assert made == [(None, 11)]
+
+
+def test_a_language_that_would_never_come_is_refused():
+    with pytest.raises(UserError, match="'b' would have less than one in 1,000,000"):
+        mixture(alpha=1, amounts={'a': 10**8, 'b': 1})
+    mixture(alpha=0.3, amounts={'a': 10**8, 'b': 1})
+
+
+@pytest.fixture(scope='module')
+def corpus(tmp_path_factory):
+    """Three languages of unlike amounts; every word shows which."""
+    folder = tmp_path_factory.mktemp('languages')
+    specs = []
+    for name, documents in (('xa', 60), ('xb', 12), ('xc', 4)):
+        texts = [
+            ' '.join(f'{name}{letter} {name} {letter}{name}.' for letter in 'abcdefgh'[: 4 + d % 4])
+            for d in range(documents)
+        ]
+        (folder / f'{name}.txt').write_text('\n\n'.join(f'{t}\n{t}' for t in texts))
+        specs.append(f'text:{folder}/{name}.txt;documents=blank_line;language={name}')
+    return prepare.prepare(
+        specs, 'train:unigram:60', folder / 'corpus', workers=0, held_out_fraction=0.2
+    )
+
+
+@pytest.mark.parametrize('kind', [segments.SentencePairs, segments.SingleSegments])
+def test_real_sources_mixed(corpus, kind):
+    train = corpus.split('train')
+    assert list(train.languages) == ['xa', 'xb', 'xc']
+
+    def make(language, seed):
+        return kind(corpus.split('train', language), corpus.tokenizer, 24, 50, seed)
+
+    source = languages.mixed(make, train.languages, 0.0, 50, 3)
+    batch = source.batch(np.arange(40))
+    language = source.language_of(batch['example_index'])
+    counts = np.bincount(language.ravel(), minlength=3)
+    assert (np.abs(counts - 2000 / 3) < 2).all()
+    alone = make('xb', int(languages.sampling.key(3, 1)[0]))
+    mine = batch['input_ids'][language == 1][:100]
+    np.testing.assert_array_equal(mine, alone.examples(np.arange(100))['input_ids'])
+    if kind is segments.SentencePairs:
+        assert abs(batch['next_sentence_label'].mean() - 0.5) < 0.01
+        # Both sentences of a pair are of one language, random ones too.
+        for row, number in zip(batch['input_ids'].reshape(-1, 24), language.ravel(), strict=True):
+            words = corpus.tokenizer.decode(row)
+            assert {letter for letter in 'abc' if f'x{letter}' in words} == {'abc'[number]}
+
+
+def test_the_language_is_named_if_its_source_cannot_be_made(corpus):
+    def make(language, seed):
+        if language == 'xc':
+            raise UserError('too little')
+        return Numbers(0, seed, 5)
+
+    with pytest.raises(UserError, match="language 'xc': too little"):
+        languages.mixed(make, corpus.split('train').languages, 0.3, 4, 0)
+
+
+def test_splits_by_language_are_parts_of_the_split(corpus):
+    for name in ('train', 'held_out'):
+        whole = corpus.split(name)
+        parts = {language: corpus.split(name, language) for language in whole.languages}
+        assert list(parts) == ['xa', 'xb', 'xc']
+        for language, part in parts.items():
+            assert part.languages == {language: whole.languages[language]}
+            assert (
+                part.num_tokens
+                == part.unigram_counts.sum()
+                == sum(len(shard.tokens) for shard in part.shards)
+            )
+            assert whole.languages[language] == {
+                'documents': part.num_documents,
+                'sentences': part.num_sentences,
+                'tokens': part.num_tokens,
+            }
+        np.testing.assert_array_equal(
+            sum(part.unigram_counts for part in parts.values()), whole.unigram_counts
+        )
+        assert sum(part.num_documents for part in parts.values()) == whole.num_documents
+    with pytest.raises(UserError, match="unknown language of the train split 'en'; known: xa, xb"):
+        corpus.split('train', 'en')
