@@ -12,15 +12,17 @@ _DTYPES = {'float32': jnp.float32, 'bfloat16': jnp.bfloat16}
 CHOICES = {
     'hidden_act': tuple(ACTIVATIONS),
     'positions': ('learned', 'counted', 'none'),
-    'attention': ('plain', 'rotary', 'linear_bias'),
+    'attention': ('plain', 'rotary', 'linear_bias', 'disentangled'),
     'feedforward': ('dense', 'gated'),
     'norm': ('layer_norm', 'rms_norm'),
     'residual': ('post', 'pre'),
+    'convolution_act': tuple(ACTIVATIONS),
     'prediction_act': (None, *ACTIVATIONS),
     'pooling': ('pooler', 'first', 'mean'),
     'classifier': ('linear', 'dense', 'dropout_dense', 'dense_norm'),
     'classifier_act': tuple(ACTIVATIONS),
 }
+POSITION_TERMS = ('content_to_position', 'position_to_content')
 _MAY_BE_ZERO = ('type_vocab_size', 'first_position')
 
 
@@ -51,12 +53,26 @@ class Architecture:
     # Width of the embeddings where a learnt projection takes them to hidden_size.
     embedding_size: int | None = None
     embedding_norm: bool = True
+    # Embeddings of padding are set to zero.
+    embedding_mask: bool = False
     # Position vectors added to the embeddings (embeddings.py).
     positions: str = 'learned'
     # The row of the first real position in the table of positions.
     first_position: int = 0
     # How scores depend on positions (attention.py).
     attention: str = 'plain'
+    # With disentangled attention (disentangled.py), the parts of a score beside content-to-content,
+    # of POSITION_TERMS.
+    position_terms: tuple[str, ...] | None = None
+    # Distances further than this are cut to it; None: max_position_embeddings.
+    max_relative_positions: int | None = None
+    # Buckets of distances of either sign: half of them hold one distance each, the rest grow with
+    # its logarithm. None: one for each distance.
+    position_buckets: int | None = None
+    # Vectors of distances become keys and queries by the same maps as states.
+    share_position_projections: bool = False
+    # The table of distances is normalised before it is used.
+    relative_norm: bool = False
     # Per layer: the largest distance that is attended to; None: any. None for all layers: any.
     attention_windows: tuple[int | None, ...] | None = None
     # Per layer: the base of the wavelengths of rotary attention.
@@ -69,10 +85,17 @@ class Architecture:
     first_norm: bool = True
     # Biases of products (a gated feed-forward has one at its output alone) and of layer norms.
     biases: bool = True
+    # Whether keys, of states and of positions, have biases too.
+    key_bias: bool = True
     # Kernels that add to the residual stream start smaller, by 1/√(2 num_layers).
     scaled_output_init: bool = False
     # One layer's parameters used num_layers times.
     shared_layers: bool = False
+    # Positions that a convolution of the embeddings, added to the first layer's output, sees.
+    convolution_width: int | None = None
+    convolution_act: str = 'gelu'
+    # Absolute positions enter in front of masked prediction alone (EncoderOutput.decoded_BTD).
+    mask_decoder: bool = False
     # Whether the encoder ends in a learnt map of the first state (EncoderOutput.pooled_BD).
     pooler: bool = True
     # Of heads that predict tokens; None: hidden_act.
@@ -103,6 +126,11 @@ class Architecture:
                 f'architecture: rotary attention needs an even head size, not {self.head_size} '
                 '(hidden_size / num_heads)'
             )
+        self._check_relative_positions()
+        if self.convolution_width is not None:
+            self._check_convolution()
+        if self.mask_decoder and (self.positions, self.residual) != ('none', 'post'):
+            raise UserError('architecture: mask_decoder needs positions none and residual post')
         for name in ('hidden_dropout', 'attention_dropout', 'classifier_dropout'):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 raise UserError(f'architecture: {name} is {getattr(self, name)}, must be in [0, 1)')
@@ -124,6 +152,34 @@ class Architecture:
         if value not in known:
             names = ', '.join(map(str, known))
             raise UserError(f'architecture: unknown {name} {value!r}; known: {names}')
+
+    def _check_relative_positions(self):
+        terms, buckets = self.position_terms, self.position_buckets
+        if (self.attention == 'disentangled') != (terms is not None):
+            raise UserError(
+                'architecture: position_terms go with attention disentangled and with no other'
+            )
+        if terms is not None and (not terms or set(terms) - set(POSITION_TERMS)):
+            raise UserError(
+                f'architecture: position_terms are {terms}; known: {", ".join(POSITION_TERMS)}, '
+                'at least one'
+            )
+        if buckets is not None and not 1 <= buckets // 2 < self.max_distance - 1:
+            raise UserError(
+                f'architecture: position_buckets is {buckets}, but half of them must be at least 1 '
+                f'and less than max_relative_positions - 1 = {self.max_distance - 1}'
+            )
+
+    def _check_convolution(self):
+        if self.convolution_width % 2 == 0:
+            raise UserError(
+                f'architecture: convolution_width is {self.convolution_width}, must be odd'
+            )
+        if not self.embedding_mask:
+            raise UserError(
+                'architecture: with convolution_width, embedding_mask must be set: padding must '
+                'not reach its neighbours'
+            )
 
     def _check_per_layer(self, name):
         values = getattr(self, name)
@@ -151,10 +207,20 @@ class Architecture:
         return self.max_position_embeddings - self.first_position
 
     @property
+    def max_distance(self) -> int:
+        """The largest distance that is told from those beyond it."""
+        return self.max_relative_positions or self.max_position_embeddings
+
+    @property
+    def relative_span(self) -> int:
+        """Rows of the table of distances for either sign."""
+        return self.position_buckets or self.max_distance
+
+    @property
     def equal_layers(self) -> bool:
         """Whether all layers have parameters of their own, of the same names and shapes, so that
         they can be stacked (Compute.scan_layers)."""
-        return not self.shared_layers and self.first_norm
+        return not self.shared_layers and self.first_norm and self.convolution_width is None
 
 
 @dataclasses.dataclass(frozen=True)

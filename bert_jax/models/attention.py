@@ -19,9 +19,18 @@ MASKED = -1e9
 
 
 class Context(NamedTuple):
-    """What all layers are given: bias_B11T, fp32, to add to scores."""
+    """What all layers are given.
+
+    bias_B11T: fp32, to add to scores.
+    relative_RD, rows_TS: with disentangled attention, vectors of distances, and which of them is
+        that of query t and key s.
+    source_BTD: states that keys and values are made of; None: the same as queries.
+    """
 
     bias_B11T: jax.Array
+    relative_RD: jax.Array | None = None
+    rows_TS: jax.Array | None = None
+    source_BTD: jax.Array | None = None
 
 
 class LayerValues(NamedTuple):
@@ -37,9 +46,16 @@ class LayerValues(NamedTuple):
     frequencies_K: jax.Array | np.ndarray | None = None
 
 
-def mask_bias(attention_mask_BT: jax.Array) -> jax.Array:
-    """fp32 [B, 1, 1, T] to add to scores: 0 where the mask is 1, MASKED where it is 0."""
-    return jnp.where(attention_mask_BT[:, None, None, :] > 0, 0.0, MASKED)
+def mask_bias(attention_mask_BT: jax.Array, causal: bool = False) -> jax.Array:
+    """fp32 [B, 1, 1, T] to add to scores: 0 where the mask is 1, MASKED where it is 0.
+
+    causal: [B, 1, T, T], MASKED too for keys to the right of the query.
+    """
+    bias_B11T = jnp.where(attention_mask_BT[:, None, None, :] > 0, 0.0, MASKED)
+    if not causal:
+        return bias_B11T
+    position_T = jnp.arange(attention_mask_BT.shape[1])
+    return jnp.where(position_T <= position_T[:, None], bias_B11T, MASKED)
 
 
 def layer_values(architecture: Architecture) -> LayerValues:
@@ -64,40 +80,46 @@ class Attention(nn.Module):
     architecture: Architecture
     compute: Compute
 
-    @nn.compact
-    def __call__(self, x_BTD, values: LayerValues, context: Context, seeds_B):
-        architecture, dtype = self.architecture, self.compute.activation_dtype
-        size, heads = architecture.hidden_size, architecture.num_heads
-        head_size = architecture.head_size
-        query_BTHK, key_BTHK, value_BTHK = (
-            constrain(
-                Dense(
-                    'BTD,DHK->BTHK',
-                    (size, heads, head_size),
-                    ('embed', 'heads', 'head_dim'),
-                    architecture,
-                    self.compute,
-                    name=name,
-                )(x_BTD),
-                ('batch', 'length', 'heads', 'head_dim'),
-            )
-            for name in ('query', 'key', 'value')
-        )
-        scores_BHTS = self.scores(query_BTHK, key_BTHK, values)
-        weights_BHTS = jax.nn.softmax(scores_BHTS + _windowed(context.bias_B11T, values.window))
-        weights_BHTS = dropout(weights_BHTS, architecture.attention_dropout, seeds_B)
-        x_BTHK = product('BHTS,BSHK->BTHK', weights_BHTS, value_BTHK, dtype).astype(dtype)
-        return Dense(
+    def setup(self):
+        architecture = self.architecture
+        self.query, self.value = self.projection(), self.projection()
+        self.key = self.projection(architecture.biases and architecture.key_bias)
+        self.output = Dense(
             'BTHK,HKD->BTD',
-            (heads, head_size, size),
+            (architecture.num_heads, architecture.head_size, architecture.hidden_size),
             ('heads', 'head_dim', 'embed'),
             architecture,
             self.compute,
             init_range=output_init_range(architecture),
-            name='output',
-        )(x_BTHK)
+        )
 
-    def scores(self, query_BTHK, key_BTHK, values: LayerValues):
+    def projection(self, use_bias: bool | None = None) -> Dense:
+        """A learnt map from states to what the heads compare or pass on."""
+        architecture = self.architecture
+        return Dense(
+            'BTD,DHK->BTHK',
+            (architecture.hidden_size, architecture.num_heads, architecture.head_size),
+            ('embed', 'heads', 'head_dim'),
+            architecture,
+            self.compute,
+            use_bias=use_bias,
+        )
+
+    def __call__(self, x_BTD, values: LayerValues, context: Context, seeds_B):
+        dtype = self.compute.activation_dtype
+        source_BTD = x_BTD if context.source_BTD is None else context.source_BTD
+        pairs = (self.query, x_BTD), (self.key, source_BTD), (self.value, source_BTD)
+        query_BTHK, key_BTHK, value_BTHK = (
+            constrain(project(states_BTD), ('batch', 'length', 'heads', 'head_dim'))
+            for project, states_BTD in pairs
+        )
+        scores_BHTS = self.scores(query_BTHK, key_BTHK, values, context, seeds_B)
+        weights_BHTS = jax.nn.softmax(scores_BHTS + _windowed(context.bias_B11T, values.window))
+        weights_BHTS = dropout(weights_BHTS, self.architecture.attention_dropout, seeds_B)
+        x_BTHK = product('BHTS,BSHK->BTHK', weights_BHTS, value_BTHK, dtype).astype(dtype)
+        return self.output(x_BTHK)
+
+    def scores(self, query_BTHK, key_BTHK, values: LayerValues, context: Context, seeds_B):
         """fp32 [B, H, T, S]: query · key / √K."""
         dtype = self.compute.activation_dtype
         scores_BHTS = product('BTHK,BSHK->BHTS', query_BTHK, key_BTHK, dtype)
@@ -108,29 +130,23 @@ class RotaryAttention(Attention):
     """Queries and keys are turned by angles proportional to their positions (RoFormer, Su et al.
     2021, arXiv 2104.09864); features k and k + K/2 make a pair."""
 
-    def scores(self, query_BTHK, key_BTHK, values: LayerValues):
+    def scores(self, query_BTHK, key_BTHK, values: LayerValues, context: Context, seeds_B):
         query_BTHK, key_BTHK = (
             _turn(x_BTHK, values.frequencies_K) for x_BTHK in (query_BTHK, key_BTHK)
         )
-        return super().scores(query_BTHK, key_BTHK, values)
+        return super().scores(query_BTHK, key_BTHK, values, context, seeds_B)
 
 
 class LinearBiasAttention(Attention):
     """Scores fall linearly with the distance, to both sides alike, at a rate fixed per head
     (ALiBi, Press et al. 2022, arXiv 2108.12409)."""
 
-    def scores(self, query_BTHK, key_BTHK, values: LayerValues):
+    def scores(self, query_BTHK, key_BTHK, values: LayerValues, context: Context, seeds_B):
         slopes_H = np.array(linear_bias_slopes(self.architecture.num_heads), np.float32)
         distance_TS = _distance(query_BTHK.shape[1])
         bias_HTS = -slopes_H[:, None, None] * distance_TS
-        return super().scores(query_BTHK, key_BTHK, values) + bias_HTS
-
-
-ATTENTIONS = {
-    'plain': Attention,
-    'rotary': RotaryAttention,
-    'linear_bias': LinearBiasAttention,
-}
+        scores_BHTS = super().scores(query_BTHK, key_BTHK, values, context, seeds_B)
+        return scores_BHTS + bias_HTS
 
 
 def linear_bias_slopes(num_heads: int) -> list[float]:

@@ -6,12 +6,25 @@ import jax
 from flax import linen as nn
 
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.attention import ATTENTIONS, Context, LayerValues
+from bert_jax.models.attention import (
+    Attention,
+    Context,
+    LayerValues,
+    LinearBiasAttention,
+    RotaryAttention,
+)
+from bert_jax.models.disentangled import DisentangledAttention
 from bert_jax.models.dropout import dropout, fold
 from bert_jax.models.feedforward import FEEDFORWARDS
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
 
+ATTENTIONS = {
+    'plain': Attention,
+    'rotary': RotaryAttention,
+    'linear_bias': LinearBiasAttention,
+    'disentangled': DisentangledAttention,
+}
 _ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT = range(3)  # dropout sites
 
 

@@ -21,7 +21,7 @@ class Embeddings(nn.Module):
         learned: the vector of the index in the sequence.
         counted: of the number of real positions up to this one, on from first_position, and all
             padding has the row before; the same for a sequence padded left or right.
-        none: no vectors.
+        none: no vectors; with mask_decoder there is a table of them, which is not used here.
     """
 
     architecture: Architecture
@@ -37,7 +37,7 @@ class Embeddings(nn.Module):
             ),
             (architecture.padded_vocab_size, width),
         )
-        if architecture.positions != 'none':
+        if architecture.positions != 'none' or architecture.mask_decoder:
             self.position_TD = self.param(
                 'position',
                 nn.with_logical_partitioning(init, ('positions', 'embed')),
@@ -78,6 +78,8 @@ class Embeddings(nn.Module):
         x_BTD = x_BTD.astype(self.compute.activation_dtype)
         if architecture.embedding_norm:
             x_BTD = self.norm(x_BTD)
+        if architecture.embedding_mask:
+            x_BTD = x_BTD * (attention_mask_BT > 0)[..., None]
         x_BTD = dropout(x_BTD, architecture.hidden_dropout, seeds_B)
         if architecture.embedding_size is not None:
             x_BTD = self.projection(x_BTD)

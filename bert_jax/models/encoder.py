@@ -1,5 +1,6 @@
 """The encoder: embeddings, a stack of blocks, a pooler."""
 
+import functools
 from typing import NamedTuple
 
 import jax
@@ -10,11 +11,15 @@ from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.attention import Context, LayerValues, layer_values, mask_bias
 from bert_jax.models.block import Block
+from bert_jax.models.convolution import Convolution
+from bert_jax.models.disentangled import RelativePositions
 from bert_jax.models.dropout import fold
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.products import Dense
+
+_CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of layers
 
 
 class EncoderOutput(NamedTuple):
@@ -23,11 +28,14 @@ class EncoderOutput(NamedTuple):
     pooled_BD: tanh of a learnt map of the first position's state; None without a pooler.
     all_hidden_LBTD: if asked for, the embeddings' output and every layer's, L = num_layers + 1;
         the last is hidden_BTD.
+    decoded_BTD: states to predict masked tokens from: with the architecture's mask_decoder those
+        of the last layer run again with absolute positions, else hidden_BTD.
     """
 
     hidden_BTD: jax.Array
     pooled_BD: jax.Array | None
     all_hidden_LBTD: jax.Array | None = None
+    decoded_BTD: jax.Array | None = None
 
 
 class Encoder(nn.Module):
@@ -35,7 +43,8 @@ class Encoder(nn.Module):
 
     Parameters: embeddings, layers_0 … layers_{L−1} (with compute.scan_layers one stacked `layers`,
     see `stack_layers`; if all layers share theirs, layers_0 alone), final_norm with residual 'pre',
-    pooler; fp32. Raises UserError for scan_layers where the layers cannot be stacked.
+    pooler, relative_positions, convolution; fp32. Raises UserError for scan_layers where the layers
+    cannot be stacked.
     """
 
     architecture: Architecture
@@ -68,6 +77,10 @@ class Encoder(nn.Module):
             )(*settings)
         if self.architecture.residual == 'pre':
             self.final_norm = make_norm(*settings)
+        if self.architecture.attention == 'disentangled':
+            self.relative_positions = RelativePositions(*settings)
+        if self.architecture.convolution_width is not None:
+            self.convolution = Convolution(*settings)
         if self.architecture.pooler:
             names = ('embed', 'features')
             self.pooler = Dense('BD,DE->BE', (size, size), names, *settings, use_bias=True)
@@ -80,6 +93,7 @@ class Encoder(nn.Module):
         dropout_seeds_B: jax.Array | None = None,
         *,
         all_hidden: bool = False,
+        causal: bool = False,
     ) -> EncoderOutput:
         """Encodes a batch of token ids.
 
@@ -87,25 +101,40 @@ class Encoder(nn.Module):
         attention_mask_BT: 1 for real positions, 0 for padding.
         dropout_seeds_B: uint32, one per example (see dropout.py); None for evaluation.
         all_hidden: also return the states of every layer.
+        causal: no position sees one to its right.
         token_type_ids_BT changes nothing where the architecture has fewer than two types.
-        Raises UserError for a sequence longer than architecture.max_length.
+        Raises UserError for a sequence longer than architecture.max_length, and for causal where
+        a convolution sees both sides.
         """
+        if causal and self.architecture.convolution_width is not None:
+            raise UserError('this architecture has a convolution, which sees tokens to the right')
         x_BTD = self.embeddings(
             input_ids_BT, attention_mask_BT, token_type_ids_BT, fold(dropout_seeds_B, 0)
         )
         embedded_BTD = x_BTD
-        context = Context(mask_bias(attention_mask_BT))
+        context = self._context(attention_mask_BT, causal)
         x_BTD, hidden_LBTD = self._run_layers(x_BTD, context, dropout_seeds_B)
+        decoded_BTD = x_BTD
+        if self.architecture.mask_decoder:
+            before_BTD = hidden_LBTD[-2] if self.architecture.num_layers > 1 else embedded_BTD
+            decoded_BTD = self._decode(before_BTD, context, dropout_seeds_B)
         if self.architecture.residual == 'pre':
-            x_BTD = self.final_norm(x_BTD)
+            x_BTD = decoded_BTD = self.final_norm(x_BTD)
             hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
         pooled_BD = None
         if self.architecture.pooler:
             pooled_BD = jnp.tanh(self.pooler(constrain(x_BTD[:, 0], ('batch', 'embed'))))
         if not all_hidden:
-            return EncoderOutput(x_BTD, pooled_BD)
+            return EncoderOutput(x_BTD, pooled_BD, decoded_BTD=decoded_BTD)
         all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
-        return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD)
+        return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD)
+
+    def _context(self, attention_mask_BT, causal: bool) -> Context:
+        context = Context(mask_bias(attention_mask_BT, causal))
+        if self.architecture.attention != 'disentangled':
+            return context
+        vectors_RD, rows_TS = self.relative_positions(attention_mask_BT.shape[1])
+        return context._replace(relative_RD=vectors_RD, rows_TS=jnp.asarray(rows_TS))
 
     def _run_layers(self, x_BTD, context: Context, seeds_B):
         """The last state and the stack of all layers' states [L, B, T, D]."""
@@ -116,9 +145,32 @@ class Encoder(nn.Module):
         for number in range(self.architecture.num_layers):
             layer = self.layers[0 if self.architecture.shared_layers else number]
             values = jax.tree.map(lambda leaf_L, number=number: leaf_L[number], values_L)
-            x_BTD, _ = layer(x_BTD, values, context, seeds_B)
+            after_BTD, _ = layer(x_BTD, values, context, seeds_B)
+            if number == 0 and self.architecture.convolution_width is not None:
+                after_BTD = self.convolution(x_BTD, after_BTD, fold(seeds_B, _CONVOLUTION))
+            x_BTD = after_BTD
             states.append(x_BTD)
         return x_BTD, jnp.stack(states)  # compiled away unless asked for
+
+    def _decode(self, before_BTD, context: Context, seeds_B):
+        """The last layer run twice, keys and values from the states before it, queries at first
+        these states with absolute positions added, then what came out (He et al. 2021, section 3.2;
+        EnhancedMaskDecoder of microsoft/DeBERTa, masked_language_model.py)."""
+        context = context._replace(source_BTD=before_BTD)
+        values = jax.tree.map(lambda leaf_L: leaf_L[-1], layer_values(self.architecture))
+        position_TD = self.embeddings.position_TD[: before_BTD.shape[1]]
+        x_BTD = (before_BTD + position_TD).astype(before_BTD.dtype)
+        for number in range(2):
+            values = values._replace(number=_DECODER + number)
+            x_BTD, _ = self._last_layer()(x_BTD, values, context, seeds_B)
+        return x_BTD
+
+    def _last_layer(self):
+        if not self.compute.scan_layers:
+            return self.layers[-1]
+        stacked = nn.unbox(self.layers.variables)
+        last = jax.tree.map(lambda leaf_L: leaf_L[-1], stacked)
+        return functools.partial(_Layer(self.architecture, self.compute, parent=None).apply, last)
 
     def embedding_table(self) -> jax.Array:
         """The token embeddings, [padded_vocab_size, embedding width] fp32, for a decoder tied to

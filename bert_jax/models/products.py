@@ -21,7 +21,8 @@ def _einsum(spec, a, b, dtype):
         # The first operand is transposed, with whatever elementwise work is fused into it: that
         # should be the smaller one, and the product be transposed afterwards.
         swap = a.size > b.size
-        product_out = ''.join(own_b + own_a if swap else own_a + own_b)
+        shared = [letter for letter in out if letter not in (*own_a, *own_b)]
+        product_out = ''.join(shared + (own_b + own_a if swap else own_a + own_b))
     else:
         # The result's first own letter in the first operand: no transposition. In the other order
         # some bf16 products of attention compile and then fail when run.

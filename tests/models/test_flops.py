@@ -14,6 +14,8 @@ from bert_jax.models.flops import training_flops_per_token
         ('bert_large', 128, 20, 1.880),
         ('bert_large', 512, 76, 1.992),
         ('modernbert_base', 1024, 307, 0.825),
+        ('deberta_v3_base', 512, 76, 0.711),
+        ('deberta_v2_xlarge', 128, 20, 4.475),
     ],
 )
 def test_published_sizes(name, length, predictions, gigaflops):

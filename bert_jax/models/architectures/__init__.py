@@ -7,6 +7,7 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.models.architectures import (
     albert,
     bert,
+    deberta,
     distilbert,
     electra,
     modernbert,
@@ -19,6 +20,7 @@ from bert_jax.models.architectures import (
 BUILDERS = {
     **albert.BUILDERS,
     **bert.BUILDERS,
+    **deberta.BUILDERS,
     **distilbert.BUILDERS,
     **electra.BUILDERS,
     **modernbert.BUILDERS,

@@ -1,0 +1,53 @@
+"""DeBERTa v1 (He et al. 2021, arXiv 2006.03654), v2, and v3 (arXiv 2111.09543; microsoft/DeBERTa).
+
+The published masked language models have mask_decoder=True too, which adds the table of absolute
+positions; the published sizes, like those of transformers, are without it.
+"""
+
+from bert_jax.models.architecture import POSITION_TERMS
+from bert_jax.models.builder import Builder
+
+_SIZES = dict(
+    type_vocab_size=0,
+    layer_norm_eps=1e-7,
+    positions='none',
+    position_terms=POSITION_TERMS,
+)
+_FIXED = dict(
+    attention='disentangled',
+    embedding_mask=True,
+    pooler=False,
+    pooling='first',
+    classifier='dense',
+    classifier_act='gelu',
+)
+DEBERTA = Builder(
+    sizes=_SIZES | dict(vocab_size=50265),
+    fixed=_FIXED | dict(key_bias=False),
+)
+DEBERTA_V2 = Builder(
+    sizes=_SIZES
+    | dict(
+        vocab_size=128100,
+        position_buckets=256,
+        share_position_projections=True,
+        relative_norm=True,
+    ),
+    fixed=_FIXED,
+)
+_XLARGE = dict(hidden_size=1536, convolution_width=3)
+
+BUILDERS = {
+    'deberta': DEBERTA,
+    'deberta_base': DEBERTA,
+    'deberta_large': DEBERTA.resized(hidden_size=1024, num_layers=24),
+    'deberta_xlarge': DEBERTA.resized(hidden_size=1024, num_layers=48),
+    'deberta_v2': DEBERTA_V2,
+    'deberta_v2_xlarge': DEBERTA_V2.resized(**_XLARGE, num_layers=24),
+    'deberta_v2_xxlarge': DEBERTA_V2.resized(**_XLARGE, num_layers=48),
+    'deberta_v3_xsmall': DEBERTA_V2.resized(hidden_size=384),
+    'deberta_v3_small': DEBERTA_V2.resized(num_layers=6),
+    'deberta_v3_base': DEBERTA_V2,
+    'deberta_v3_large': DEBERTA_V2.resized(hidden_size=1024, num_layers=24),
+    'mdeberta_v3_base': DEBERTA_V2.resized(vocab_size=251000),
+}

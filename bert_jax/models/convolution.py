@@ -1,0 +1,41 @@
+"""A convolution over positions beside the first layer."""
+
+import jax
+import jax.numpy as jnp
+from flax import linen as nn
+
+from bert_jax.models.activations import ACTIVATIONS
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.dropout import dropout
+from bert_jax.models.normalization import make_norm
+from bert_jax.models.products import Dense
+
+
+class Convolution(nn.Module):
+    """(embedded_BTD, x_BTD, seeds_B) → norm(x + activation(dropout(convolution(embedded)))): the
+    embeddings of convolution_width neighbours, padding and what is outside counted as zero, and the
+    output of the first layer (ConvLayer of microsoft/DeBERTa, bert.py).
+
+    kernel: [width, D, D], the neighbours from left to right.
+    """
+
+    architecture: Architecture
+    compute: Compute
+
+    @nn.compact
+    def __call__(self, embedded_BTD: jax.Array, x_BTD: jax.Array, seeds_B: jax.Array | None):
+        architecture, settings = self.architecture, (self.architecture, self.compute)
+        size, width, length = (
+            architecture.hidden_size,
+            architecture.convolution_width,
+            x_BTD.shape[1],
+        )
+        padded_BTD = jnp.pad(embedded_BTD, ((0, 0), (width // 2, width // 2), (0, 0)))
+        neighbours = [padded_BTD[:, start : start + length] for start in range(width)]
+        shape, names = (width, size, size), (None, 'embed', 'features')
+        dense = Dense('BTWD,WDE->BTE', shape, names, *settings, name='dense')
+        update_BTD = dropout(
+            dense(jnp.stack(neighbours, axis=2)), architecture.hidden_dropout, seeds_B
+        )
+        update_BTD = ACTIVATIONS[architecture.convolution_act](update_BTD)
+        return make_norm(*settings, name='norm')(x_BTD + update_BTD)

@@ -1,0 +1,197 @@
+"""Disentangled attention: distances by bucket, invariances, dropout, memory and meshes."""
+
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from jax.extend.core import jaxprs_in_params
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from bert_jax.errors import UserError
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.attention import Context, LayerValues
+from bert_jax.models.disentangled import DisentangledAttention, distance_rows, log_buckets
+from bert_jax.models.encoder import Encoder
+
+LENGTH = 9
+RULES = (('batch', ('data', 'fsdp')), ('vocab', 'tensor'), ('heads', 'tensor'), ('embed', 'fsdp'))
+
+
+def make(**sizes):
+    small = dict(
+        vocab_size=50,
+        hidden_size=16,
+        num_layers=2,
+        num_heads=2,
+        intermediate_size=24,
+        max_position_embeddings=24,
+        position_buckets=6,
+        initializer_range=0.2,
+        convolution_width=3,
+        mask_decoder=True,
+    )
+    return architectures.build('deberta_v2', **(small | sizes))
+
+
+def init(architecture):
+    encoder = Encoder(architecture, Compute())
+    ids = jnp.ones((1, 1), jnp.int32)
+    return encoder, jax.jit(encoder.init)(jax.random.key(0), ids, ids)
+
+
+@pytest.fixture(scope='module')
+def model():
+    """An encoder with everything, its variables, and a compiled (ids, mask, seeds) → output."""
+    encoder, variables = init(make())
+    variables = nn.unbox(variables)
+    run = jax.jit(lambda *inputs: encoder.apply(variables, inputs[0], inputs[1], None, inputs[2]))
+    return run
+
+
+def make_ids(rows=3, length=LENGTH):
+    return np.random.default_rng(0).integers(1, 50, (rows, length)).astype(np.int32)
+
+
+def test_buckets_by_hand():
+    """Eight buckets to distance 30: 4 single ones, then 4 + ⌈3 log(d / 4) / log(29 / 4)⌉."""
+    distances = np.array([0, 1, 4, 5, 7, 8, 14, 15, 16, 28, 29, -4, -5, -29])
+    expected = [0, 1, 4, 5, 5, 6, 6, 7, 7, 7, 7, -4, -5, -7]
+    assert log_buckets(distances, 8, 30).tolist() == expected
+
+
+def test_published_buckets_are_odd_rising_and_reach_the_last():
+    buckets = log_buckets(np.arange(-511, 512), 256, 512)
+    assert (buckets == -buckets[::-1]).all()
+    assert set(np.diff(buckets)) == {0, 1}
+    assert buckets[-1] == 255
+    assert (buckets[511 - 128 : 512 + 128] == np.arange(-128, 129)).all()
+
+
+def test_rows_are_cut_to_the_table():
+    architecture = make(position_buckets=None, max_relative_positions=3)
+    assert distance_rows(architecture, np.arange(-5, 6)).tolist() == [
+        *(0, 0, 0, 1, 2, 3, 4, 5, 5, 5, 5)
+    ]
+
+
+def test_padding_on_either_side_changes_nothing(model):
+    """Without absolute positions a sequence means the same wherever it stands; only the mask
+    decoder knows the place."""
+    ids = make_ids()
+    whole = model(ids, np.ones_like(ids), None)
+    for left, right in (0, 5), (4, 0), (3, 2):
+        around = ((0, 0), (left, right))
+        padded = model(np.pad(ids, around, constant_values=7), np.pad(ids > 0, around), None)
+        real = slice(left, left + LENGTH)
+        np.testing.assert_allclose(padded.hidden_BTD[:, real], whole.hidden_BTD, atol=2e-5)
+        same_place = np.allclose(padded.decoded_BTD[:, real], whole.decoded_BTD, atol=2e-5)
+        assert same_place == (left == 0)
+
+
+def test_dropout_depends_on_the_example_alone(model):
+    """Whatever else is in the batch, so that micro-batches and meshes see the same masks."""
+    ids, seeds = make_ids(), np.array([3, 4, 5], np.uint32)
+    mask = np.ones_like(ids)
+    whole, evaluated = model(ids, mask, seeds), model(ids, mask, None)
+    single = model(ids[1:2], mask[1:2], seeds[1:2])
+    np.testing.assert_allclose(single.decoded_BTD[0], whole.decoded_BTD[1], atol=1e-5)
+    assert not np.allclose(whole.hidden_BTD, evaluated.hidden_BTD, atol=0.1)
+    same = model(ids[:1].repeat(2, 0), mask[:2], seeds[:2])
+    assert not np.allclose(same.hidden_BTD[0], same.hidden_BTD[1], atol=0.1)
+
+
+def test_vectors_of_distances_are_dropped_out():
+    """With no other dropout in attention the scores still change, each example's in its own way;
+    without vectors they do not."""
+    architecture = make(hidden_dropout=0.5, attention_dropout=0.0)
+    attention = DisentangledAttention(architecture, Compute())
+    rng = np.random.default_rng(0)
+    x_BTD = rng.standard_normal((1, 4, 16), np.float32).repeat(2, 0)
+    rows_TS = np.arange(4)[:, None] - np.arange(4) + 3
+    context = Context(jnp.zeros((2, 1, 1, 4)), rng.standard_normal((7, 16), np.float32), rows_TS)
+    inputs = (x_BTD, LayerValues(0))
+    params = attention.init(jax.random.key(0), *inputs, context, None)
+    seeds = np.array([1, 2], np.uint32)
+    dropped = attention.apply(params, *inputs, context, seeds)
+    kept = attention.apply(params, *inputs, context, None)
+    assert (abs(dropped - kept).max((1, 2)) > 0.05).all()
+    assert abs(dropped[0] - dropped[1]).max() > 0.05
+    zeros = context._replace(relative_RD=jnp.zeros((7, 16)))
+    same = attention.apply(params, *inputs, zeros, seeds)
+    np.testing.assert_allclose(same, attention.apply(params, *inputs, zeros, None), atol=1e-6)
+
+
+def test_no_array_has_a_vector_for_every_pair():
+    """The largest array, forward and backward, holds one number for a query and a distance."""
+    architecture = make(max_position_embeddings=512, position_buckets=256, convolution_width=None)
+    encoder = Encoder(architecture, Compute())
+    rows, length = 2, 400
+    ids = jnp.ones((rows, length), jnp.int32)
+    params = nn.unbox(jax.eval_shape(encoder.init, jax.random.key(0), ids, ids))
+
+    def loss(params):
+        return encoder.apply(params, ids, ids).decoded_BTD.sum()
+
+    sizes = [math.prod(shape) for shape in _shapes(jax.make_jaxpr(jax.grad(loss))(params).jaxpr)]
+    first, last = log_buckets(np.array([1 - length, length - 1]), 256, 512)
+    assert max(sizes) == rows * architecture.num_heads * length * (last - first + 1)
+
+
+def _shapes(jaxpr):
+    for equation in jaxpr.eqns:
+        yield from (variable.aval.shape for variable in equation.outvars)
+        for inner in jaxprs_in_params(equation.params):
+            yield from _shapes(inner)
+
+
+def test_a_mesh_gives_what_one_device_gives():
+    architecture = make(num_layers=1, mask_decoder=False)
+    encoder, boxed = init(architecture)
+    params, ids = nn.unbox(boxed), make_ids(rows=8, length=12)
+    mask = (np.arange(12) < np.arange(5, 13)[:, None]).astype(np.int32)
+    seeds = np.arange(8, dtype=np.uint32)
+
+    def loss(params, ids, mask, seeds):
+        hidden_BTD = encoder.apply(params, ids, mask, None, seeds).hidden_BTD
+        return (hidden_BTD**3 * mask[..., None]).sum()
+
+    step = jax.value_and_grad(loss)
+    expected = jax.jit(step)(params, ids, mask, seeds)
+    mesh = jax.make_mesh((2, 2, 2), ('data', 'fsdp', 'tensor'), axis_types=(AxisType.Auto,) * 3)
+    shardings = nn.logical_to_mesh_sharding(nn.get_partition_spec(boxed), mesh, RULES)
+    relative = shardings['params']['relative_positions']['embedding'].spec
+    assert relative == PartitionSpec(None, 'fsdp')
+    by_batch = NamedSharding(mesh, PartitionSpec(('data', 'fsdp')))
+    with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
+        sharded = jax.jit(step, in_shardings=(shardings, *[by_batch] * 3))
+        ours = sharded(jax.device_put(params, shardings), ids, mask, seeds)
+    for mine, theirs in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+        scale = max(1, np.abs(theirs).max())
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5 * scale)
+
+
+@pytest.mark.parametrize(
+    ('sizes', 'message'),
+    [
+        (dict(position_terms=('c2p',)), r"position_terms are \('c2p',\); known: content_to_pos"),
+        (dict(position_terms=()), r'position_terms are \(\); known: .* at least one'),
+        (dict(position_terms=None), 'position_terms go with attention disentangled'),
+        (dict(position_buckets=46), 'position_buckets is 46, but .* less than .* - 1 = 23'),
+        (dict(position_buckets=1), 'position_buckets is 1, but half of them must be at least 1'),
+        (dict(convolution_width=4), 'convolution_width is 4, must be odd'),
+        (dict(positions='learned'), 'mask_decoder needs positions none and residual post'),
+        (dict(convolution_act='relu6'), "unknown convolution_act 'relu6'"),
+    ],
+)
+def test_mistakes_are_named(sizes, message):
+    with pytest.raises(UserError, match=message):
+        make(**sizes)
+
+
+def test_a_convolution_needs_zero_padding():
+    with pytest.raises(UserError, match='embedding_mask must be set'):
+        architectures.build('bert', convolution_width=3)
