@@ -100,6 +100,8 @@ class Architecture:
     pooler: bool = True
     # Of heads that predict tokens; None: hidden_act.
     prediction_act: str | None = None
+    # Of the head that detects replaced tokens: the first state is added to all, and normalised.
+    detection_context: bool = False
     # The vector of a sequence, and what is done to it before its classes (heads/classification.py).
     pooling: str = 'pooler'
     classifier: str = 'linear'

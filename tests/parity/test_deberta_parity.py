@@ -17,7 +17,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.disentangled import log_buckets
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from bert_jax.models.parameters import num_parameters, stack_layers, unstack_layers
 from tests.parity.test_bert_parity import agree, agree_trees
 
@@ -368,6 +368,28 @@ def test_bf16_is_near_transformers():
         ours, theirs = np.float32(ours)[real_BT], theirs.numpy()[real_BT]
         error = abs(ours - theirs).max() / abs(theirs).max()
         assert error < 0.02
+
+
+def test_detection_of_replaced_tokens():
+    """The head that transformers leaves out, as microsoft/DeBERTa has it."""
+    architecture = architectures.build('deberta_v2', **SIZES, position_buckets=6)
+    rng, size = np.random.default_rng(0), architecture.hidden_size
+    norm = torch.nn.LayerNorm(size, architecture.layer_norm_eps)
+    dense, classifier = torch.nn.Linear(size, size), torch.nn.Linear(size, 1)
+    for value in (*norm.parameters(), *dense.parameters(), *classifier.parameters()):
+        torch.nn.init.normal_(value)
+    hidden_BTD = rng.standard_normal((2, 5, size), np.float32)
+    with torch.no_grad():
+        states = torch.from_numpy(hidden_BTD)
+        theirs = classifier(torch.nn.functional.gelu(dense(norm(states[:, :1] + states))))
+    params = {
+        'norm': {'scale': norm.weight, 'bias': norm.bias},
+        'transform': {'kernel': dense.weight.T, 'bias': dense.bias},
+        'output': {'kernel': classifier.weight.T, 'bias': classifier.bias},
+    }
+    params = jax.tree.map(lambda value: value.detach().numpy(), params)
+    head = ReplacedTokenHead(architecture, Compute())
+    agree(head.apply({'params': params}, hidden_BTD), theirs[..., 0].numpy())
 
 
 # What the published config.json say, and how many parameters transformers gives such a model.

@@ -20,6 +20,7 @@ _FIXED = dict(
     pooling='first',
     classifier='dense',
     classifier_act='gelu',
+    detection_context=True,
 )
 DEBERTA = Builder(
     sizes=_SIZES | dict(vocab_size=50265),

@@ -69,7 +69,12 @@ class NextSentenceHead(nn.Module):
 
 class ReplacedTokenHead(nn.Module):
     """hidden_BTD → logits_BT, fp32, of each token not being the original one (ELECTRA, Clark et al.
-    2020, arXiv 2003.10555): dense, activation, dense."""
+    2020, arXiv 2003.10555): dense, activation, dense.
+
+    With the architecture's detection_context the first state is added to every one, and the sum
+    normalised, before that (He et al. 2023, arXiv 2111.09543; LMMaskPredictionHead of
+    microsoft/DeBERTa, replaced_token_detection_model.py).
+    """
 
     architecture: Architecture
     compute: Compute
@@ -77,9 +82,12 @@ class ReplacedTokenHead(nn.Module):
     @nn.compact
     def __call__(self, hidden_BTD):
         size, settings = self.architecture.hidden_size, (self.architecture, self.compute)
+        x_BTD = constrain(hidden_BTD, ('batch', 'length', 'embed'))
+        if self.architecture.detection_context:
+            x_BTD = make_norm(*settings, name='norm')(x_BTD[:, :1] + x_BTD)
         x_BTD = Dense(
             'BTD,DE->BTE', (size, size), ('embed', 'features'), *settings, name='transform'
-        )(constrain(hidden_BTD, ('batch', 'length', 'embed')))
+        )(x_BTD)
         x_BTD = ACTIVATIONS[self.architecture.hidden_act](x_BTD)
         names = ('embed', 'labels')
         output = Dense('BTD,DC->BTC', (size, 1), names, *settings, use_bias=True, name='output')
