@@ -29,7 +29,7 @@ def get_config() -> ConfigDict:
             lowercase=True,
             held_out_fraction=0.005,  # of the documents
             prepare_workers=8,  # processes
-            segments='pairs',  # 'pairs' (for nsp) or 'single'
+            segments='pairs',  # 'pairs' (for nsp), 'ordered_pairs' (for sop) or 'single'
             short_sequence_probability=0.1,
             faithful_negatives=False,  # True: random partners as drawn by the original code
             reading_threads=2,
@@ -64,13 +64,53 @@ def get_config() -> ConfigDict:
             remat=False,  # recompute each layer in the backward pass: less memory, more time
         )
     )
-    config.objectives = ConfigDict(dict(mlm=1.0, nsp=1.0))  # weights of the loss terms; 0 = absent
+    config.objectives = ConfigDict(
+        dict(  # weights of the loss terms; 0 = absent
+            mlm=1.0,  # masked tokens; with rtd: of its generator
+            nsp=1.0,  # next sentence; segments='pairs'
+            sop=0.0,  # sentence order; segments='ordered_pairs'
+            sbo=0.0,  # span boundaries; masking.scheme='spans'
+            rtd=0.0,  # replaced tokens, beside mlm; published: 50
+            clm=0.0,  # next token, left to right
+            permutation=0.0,  # sentences out of order
+            deletion=0.0,  # where tokens were deleted, and which
+            insertion=0.0,  # inserted tokens
+            substitution=0.0,  # tokens replaced at random
+        )
+    )
     config.masking = ConfigDict(
         dict(
             rate=0.15,  # of the real tokens
             mask=0.8,  # of the chosen become [MASK]
             random=0.1,  # of the chosen become a random token; the rest stays
             replacement='uniform',  # as the original code; 'unigram': by frequency (textbook)
+            scheme='tokens',  # 'whole_words', 'spans' (SpanBERT), 'ngrams' (ALBERT)
+            span_p=0.2,  # of the geometric distribution of span lengths
+            longest_span=10,  # words
+            last_span='cut',  # where the rate is reached; 'whole' needs more max_predictions
+            longest_ngram=3,  # words
+        )
+    )
+    config.sbo = ConfigDict(
+        dict(
+            position_size=200,  # features of the embedding of a token's place in its span
+            max_targets=20,  # tokens of a span asked for
+        )
+    )
+    config.rtd = ConfigDict(
+        dict(
+            generator_width=0.25,  # of the encoder's features and heads; published: 1/4, base 1/3
+            generator_depth=1.0,  # of its layers; DeBERTa-v3: 0.5, at full width
+            sharing='tied',  # embeddings; 'disentangled': gradients apart (DeBERTa-v3)
+            temperature=1.0,  # of the generator's samples
+        )
+    )
+    config.editing = ConfigDict(
+        dict(  # shares of the tokens; of permutation the share of the examples
+            permutation=0.5,
+            deletion=0.15,
+            insertion=0.15,
+            substitution=0.15,
         )
     )
     config.stages = ConfigDict(

@@ -89,8 +89,11 @@ class Text:
 class _Source(Examples):
     """What pairs and single segments share: the order of the examples and the cuts of documents."""
 
-    def __init__(self, split, tokenizer, sequence_length, batch_size, seed, num_special):
+    def __init__(
+        self, split, tokenizer, sequence_length, batch_size, seed, num_special, mark_sentences
+    ):
         self.batch_size = batch_size
+        self._mark_sentences = mark_sentences
         self._text = Text(split)
         self._tokenizer = tokenizer
         self._length = sequence_length
@@ -151,13 +154,30 @@ class _Source(Examples):
         flat_N[row_B] = token.cls_id
         flat_N[row_B + end_SB] = token.sep_id
         place_SB = row_B + end_SB - length_SB
-        self._text.copy(flat_N, place_SB.ravel(), start_SB.ravel(), length_SB.ravel())
-        return {
+        runs = place_SB.ravel(), start_SB.ravel(), length_SB.ravel()
+        self._text.copy(flat_N, *runs)
+        marks = {}
+        if self._mark_sentences:
+            starts_N = self._sentence_starts(len(flat_N), *runs)
+            marks['sentence_start'] = starts_N.reshape(num_rows, -1)
+        return marks | {
             'input_ids': flat_N.reshape(num_rows, self._length),
             'token_type_ids': type_BT,
             'attention_mask': attention_BT,
             'example_index': (number_B % 2**31).astype(np.int32),
         }
+
+    def _sentence_starts(self, size, place_S, start_S, length_S):
+        """int32 [size], 1 where one of S runs of tokens, each put to its place, has the first token
+        of a sentence."""
+        first_S = self._text.sentence_from(start_S)
+        count_S = self._text.sentence_from(start_S + length_S) - first_S
+        run_S = _running_total(count_S)
+        sentence_N = np.arange(run_S[-1]) + np.repeat(first_S - run_S[:-1], count_S)
+        token_N = self._text.sentence_start(sentence_N)
+        starts = np.zeros(size, np.int32)
+        starts[token_N + np.repeat(place_S - start_S, count_S)] = 1
+        return starts
 
 
 class SentencePairs(_Source):
@@ -173,6 +193,9 @@ class SentencePairs(_Source):
     B (see `statistics`). With `faithful_negatives` as in the original: labels are independent
     coins, chunks of one sentence always get label 1 (so that negatives exceed one half), and ten
     draws are made to find another document than A's, the last of which counts whatever it is.
+
+    With `swapped` for sentence-order prediction, as in create_pretraining_data.py of ALBERT: B
+    always follows A in the text, and with label 1 the two change places.
     """
 
     def __init__(
@@ -184,14 +207,19 @@ class SentencePairs(_Source):
         seed: int,
         short_sequence_probability: float = 0.1,
         faithful_negatives: bool = False,
+        swapped: bool = False,
+        mark_sentences: bool = False,
     ):
         if sequence_length < 5:
             raise UserError(f'sequence length {sequence_length}: a sentence pair needs at least 5')
-        super().__init__(split, tokenizer, sequence_length, batch_size, seed, num_special=3)
+        if swapped and faithful_negatives:
+            raise UserError('faithful_negatives are random partners; ordered pairs have none')
+        super().__init__(split, tokenizer, sequence_length, batch_size, seed, 3, mark_sentences)
         self._short_probability = short_sequence_probability
         self._faithful = faithful_negatives
+        self._swapped = swapped
         documents = self._text.num_documents
-        if documents < 2:
+        if documents < 2 and not swapped:
             raise UserError(
                 f'this split of the corpus has {documents} document(s), but a random next sentence '
                 'comes from another document: separate the text into more documents, hold out more '
@@ -202,13 +230,14 @@ class SentencePairs(_Source):
         if not self.num_examples:
             raise UserError(
                 f'none of the {documents} documents has two sentences, so no sentence pair can be '
-                'made: separate the text into longer documents, or train without next-sentence '
-                'prediction'
+                'made: separate the text into longer documents, or train without predicting '
+                'sentence pairs'
             )
 
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
         """The examples of these numbers: input_ids, token_type_ids, attention_mask int32 [B, T],
-        example_index (number modulo 2^31) and next_sentence_label (1 = random) int32 [B]."""
+        example_index (number modulo 2^31) and next_sentence_label (1 = random), with `swapped`
+        instead sentence_order_label (1 = swapped), int32 [B]."""
         draws = sampling.random_bits(self._keys[_DRAW], number_B, lanes=8)
         short, length, split, coin, partner, place, front_a, front_b = draws
         target_B = np.where(
@@ -224,7 +253,7 @@ class SentencePairs(_Source):
         edge_3B = self._text.sentence_start(np.concatenate([first_B, middle_B, last_B]))
         start_a, start_b, stop_b = edge_3B.reshape(3, -1)
         length_a, length_b = start_b - start_a, stop_b - start_b
-        random_R = np.flatnonzero(label_B)
+        random_R = np.flatnonzero(label_B & (not self._swapped))
         other_R = self._partners(number_B[random_R], document_B[random_R], partner[random_R])
         wanted_R = (target_B - length_a)[random_R]
         start_b[random_R], length_b[random_R] = self._excerpt(other_R, place[random_R], wanted_R)
@@ -232,8 +261,12 @@ class SentencePairs(_Source):
         start_a += sampling.fair_coins(front_a, length_a - kept_a)
         start_b += sampling.fair_coins(front_b, length_b - kept_b)
         start_2B, kept_2B = np.stack([start_a, start_b]), np.stack([kept_a, kept_b])
+        name = 'next_sentence_label'
+        if self._swapped:
+            name = 'sentence_order_label'
+            start_2B, kept_2B = (np.where(label_B, x[::-1], x) for x in (start_2B, kept_2B))
         batch = self._assemble(number_B, start_2B, kept_2B)
-        return batch | {'next_sentence_label': label_B.astype(np.int32)}
+        return batch | {name: label_B.astype(np.int32)}
 
     def _sentences(self, document_B, anchor_B, target_B):
         """First and one past the last sentence of the chunks that start at the anchors."""
@@ -288,10 +321,18 @@ class SingleSegments(_Source):
     documents within one sequence (see `statistics`) leave padding.
     """
 
-    def __init__(self, split, tokenizer, sequence_length: int, batch_size: int, seed: int):
+    def __init__(
+        self,
+        split,
+        tokenizer,
+        sequence_length: int,
+        batch_size: int,
+        seed: int,
+        mark_sentences: bool = False,
+    ):
         if sequence_length < 3:
             raise UserError(f'sequence length {sequence_length}: a segment needs at least 3')
-        super().__init__(split, tokenizer, sequence_length, batch_size, seed, num_special=2)
+        super().__init__(split, tokenizer, sequence_length, batch_size, seed, 2, mark_sentences)
         self._count(True)
         if not self.num_examples:
             raise UserError('the corpus is empty: no example can be cut from it')

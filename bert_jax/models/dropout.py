@@ -34,11 +34,17 @@ def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
     """
     if seeds_B is None or rate == 0:
         return x
-    first, second = (fold(seeds_B, number).reshape(-1, *[1] * (x.ndim - 1)) for number in range(2))
-    # Two rounds: after one, near seeds would give shifted copies of one and the same sequence.
-    bits = _mix(_mix(_positions(x.shape) + first) ^ second)
-    keep = bits >= np.uint32(round(rate * 2**32))
+    keep = random_bits(x.shape, seeds_B) >= np.uint32(round(rate * 2**32))
     return jnp.where(keep, x * jnp.asarray(1 / (1 - rate), x.dtype), 0)
+
+
+def random_bits(shape: tuple[int, ...], seeds_B: jax.Array) -> jax.Array:
+    """uint32 of a shape [B, …], each a function of its example's seed and its place therein."""
+    first, second = (
+        fold(seeds_B, number).reshape(-1, *[1] * (len(shape) - 1)) for number in range(2)
+    )
+    # Two rounds: after one, near seeds would give shifted copies of one and the same sequence.
+    return _mix(_mix(_positions(shape) + first) ^ second)
 
 
 def _positions(shape: tuple[int, ...]) -> jax.Array:

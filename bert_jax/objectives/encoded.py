@@ -1,17 +1,20 @@
-"""What every objective is given: the clean batch, its corrupted form, the encoder's view of it."""
+"""What every objective is given: the clean batch, what the encoder saw of it, and its states."""
 
 from typing import NamedTuple
 
 import jax
 
+from bert_jax.objectives.editing import Edited
 from bert_jax.objectives.masking import Masked
+from bert_jax.objectives.replacing import Replaced
 
 
 class Encoded(NamedTuple):
     """One encoded batch."""
 
     batch: dict[str, jax.Array]  # the clean batch as read
-    masked: Masked
+    corrupted: Masked | Replaced | Edited
     hidden: jax.Array  # compute dtype [B, T, D] last layer
+    decoded: jax.Array  # compute dtype [B, T, D] to predict tokens from (EncoderOutput)
     pooled: jax.Array | None  # compute dtype [B, D]
     embedding_table: jax.Array  # float32 [V, D] to tie a decoder to

@@ -12,29 +12,37 @@ from bert_jax.terms import Terms, weighted_sum
 
 
 class MaskedLanguageModel(nn.Module):
-    """Cross-entropy of the hidden tokens, gathered before the projection onto the vocabulary."""
+    """Cross-entropy of the hidden tokens, gathered before the projection onto the vocabulary.
+
+    In text with replaced tokens it is the generator that is trained so, not the encoder.
+    """
 
     architecture: Architecture
     compute: Compute
 
     needs = ('input_ids',)
+    forms = ('masked', 'replaced')
 
     def setup(self):
         self.head = MaskedLanguageModelHead(self.architecture, self.compute)
 
     def logits(self, encoded: Encoded) -> jax.Array:
         """float32 [B, P, V] at the masked positions."""
-        hidden_BPD = gather_positions(encoded.hidden, encoded.masked.positions)
-        return self.head(hidden_BPD, encoded.embedding_table)
+        decoded_BPD = gather_positions(encoded.decoded, encoded.corrupted.positions)
+        return self.head(decoded_BPD, encoded.embedding_table)
 
     def __call__(self, encoded: Encoded) -> Terms:
         """Terms `mlm_loss` (nats a masked token) and `mlm_accuracy`."""
-        masked = encoded.masked
-        logits_BPV = self.logits(encoded)
-        return {
-            'mlm_loss': weighted_sum(cross_entropy(logits_BPV, masked.labels), masked.weights),
-            'mlm_accuracy': weighted_sum(is_best(logits_BPV, masked.labels), masked.weights),
-        }
+        masked = encoded.corrupted
+        return prediction_terms('mlm', self.logits(encoded), masked.labels, masked.weights)
+
+
+def prediction_terms(name: str, logits_XV, labels_X, weights_X) -> Terms:
+    """The terms `…_loss` and `…_accuracy` of predicting one of V classes."""
+    return {
+        f'{name}_loss': weighted_sum(cross_entropy(logits_XV, labels_X), weights_X),
+        f'{name}_accuracy': weighted_sum(is_best(logits_XV, labels_X), weights_X),
+    }
 
 
 def cross_entropy(logits_XV: jax.Array, labels_X: jax.Array) -> jax.Array:

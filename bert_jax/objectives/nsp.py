@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import NextSentenceHead
 from bert_jax.objectives.encoded import Encoded
-from bert_jax.objectives.mlm import cross_entropy, is_best
+from bert_jax.objectives.mlm import prediction_terms
 from bert_jax.terms import Terms, weighted_sum
 
 
@@ -17,6 +17,7 @@ class NextSentencePrediction(nn.Module):
     compute: Compute
 
     needs = ('next_sentence_label',)
+    forms = ('masked', 'replaced', 'edited')
 
     def setup(self):
         self.head = NextSentenceHead(self.architecture, self.compute)
@@ -26,10 +27,12 @@ class NextSentencePrediction(nn.Module):
         partners.
         """
         labels_B = encoded.batch['next_sentence_label']
-        logits_B2 = self.head(encoded.pooled)
-        one_B = jnp.ones(labels_B.shape)
-        return {
-            'nsp_loss': weighted_sum(cross_entropy(logits_B2, labels_B), one_B),
-            'nsp_accuracy': weighted_sum(is_best(logits_B2, labels_B), one_B),
-            'nsp_negatives': weighted_sum(labels_B, one_B),
-        }
+        return pair_terms('nsp', self.head(encoded.pooled), labels_B)
+
+
+def pair_terms(name: str, logits_B2, labels_B) -> Terms:
+    """The terms `…_loss`, `…_accuracy` and `…_negatives` of sorting pairs into two classes."""
+    one_B = jnp.ones(labels_B.shape)
+    return prediction_terms(name, logits_B2, labels_B, one_B) | {
+        f'{name}_negatives': weighted_sum(labels_B, one_B)
+    }

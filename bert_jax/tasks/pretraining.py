@@ -4,9 +4,7 @@ import dataclasses
 import os
 import pathlib
 
-import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import terms as terms_lib
@@ -14,12 +12,13 @@ from bert_jax.data.corpus import Corpus
 from bert_jax.data.segments import SentencePairs, SingleSegments
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import baselines, cloze, model_card
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import Encoder
-from bert_jax.models.flops import training_flops_per_token
-from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.encoded import Encoded
-from bert_jax.objectives.masking import Masked, Masking, mask_tokens
+from bert_jax.models.architecture import Compute
+from bert_jax.objectives import OBJECTIVES, forms
+from bert_jax.objectives.editing import EDITS, Editing
+from bert_jax.objectives.masking import Masking, mask_tokens
+from bert_jax.objectives.model import PretrainingModel, flops_per_token
+from bert_jax.objectives.replacing import Generation
+from bert_jax.objectives.sbo import Boundary
 from bert_jax.prepare import prepare
 from bert_jax.tasks import start
 from bert_jax.training import feed
@@ -28,59 +27,31 @@ from bert_jax.training.loop import Stage
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
 
-class PretrainingModel(nn.Module):
-    """An encoder and one head an objective."""
-
-    architecture: Architecture
-    compute: Compute
-    objectives: tuple[str, ...]
-
-    def setup(self):
-        self.encoder = Encoder(self.architecture, self.compute)
-        for name in self.objectives:
-            setattr(self, name, OBJECTIVES[name](self.architecture, self.compute))
-
-    def encode(self, batch, masked: Masked, dropout_seeds_B) -> Encoded:
-        output = self.encoder(
-            masked.input_ids, batch['attention_mask'], batch['token_type_ids'], dropout_seeds_B
-        )
-        return Encoded(
-            batch, masked, output.hidden_BTD, output.pooled_BD, self.encoder.embedding_table()
-        )
-
-    def __call__(self, batch, masked: Masked, dropout_seeds_B=None) -> terms_lib.Terms:
-        """The terms of all objectives."""
-        encoded = self.encode(batch, masked, dropout_seeds_B)
-        terms = {}
-        for name in self.objectives:
-            terms |= getattr(self, name)(encoded)
-        return terms
-
-    def predictions(self, batch, masked: Masked) -> jax.Array:
-        """float32 [B, P, V] logits of the masked language model at the masked positions."""
-        return self.mlm.logits(self.encode(batch, masked, None))
-
-
 class Pretraining:
     """The task of the training loop (see training/loop.py for what it asks of one)."""
 
     def __init__(self, config):
         self.config = config
-        self.num_predictions = _num_predictions(config.stages)
-        names = _objectives(config.objectives)
-        self.weights = {f'{name}_loss': config.objectives[name] for name in names}
+        names = forms.with_weight(config.objectives)
+        form = forms.common_form(names, config.masking.scheme)
+        self.weights = forms.loss_weights(config.objectives)
         self.corpus = open_corpus(config.data)
         tokenizer = self.corpus.tokenizer
         self.start = start.begin(config, tokenizer, names)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
-        self.model = PretrainingModel(self.architecture, self.compute, names)
-        self.masking = Masking(
+        options = {'sbo': Boundary(**config.sbo), 'rtd': Generation(**config.rtd)}
+        self.model = PretrainingModel(self.architecture, self.compute, names, options)
+        masking = Masking(
             **config.masking.to_dict(),
             mask_id=tokenizer.mask_id,
             special_ids=tokenizer.special_ids,
             unigram_counts=self.corpus.split('train').unigram_counts,
+            is_word_start=tokenizer.is_word_start,
         )
+        edits = {name: config.editing[name] for name in EDITS if name in names}
+        editing = Editing(edits, masking, tokenizer.pad_id)
+        self.corruption = forms.Corruption(form, masking, editing, _num_predictions(config.stages))
         self.stages = tuple(self._stage(*stage) for stage in _stages(config.stages))
         self.metadata = {
             'task': 'pretraining',
@@ -103,7 +74,7 @@ class Pretraining:
                 '(model.max_position_embeddings)'
             )
         tokens = batch_size * sequence_length
-        flops = training_flops_per_token(self.architecture, sequence_length, max_predictions)
+        flops = flops_per_token(self.model, sequence_length, max_predictions)
         return Stage(
             source=self._source('train', sequence_length, batch_size, self.config.seed),
             steps=steps,
@@ -114,18 +85,21 @@ class Pretraining:
 
     def _source(self, split: str, sequence_length: int, batch_size: int, seed: int):
         data = self.config.data
-        settings = (self.corpus.split(split), self.corpus.tokenizer, sequence_length, batch_size)
-        if data.segments == 'pairs':
+        text = (self.corpus.split(split), self.corpus.tokenizer)
+        settings = (*text, sequence_length, batch_size, seed)
+        marks = {'mark_sentences': 'permutation' in self.model.objectives}
+        if data.segments in ('pairs', 'ordered_pairs'):
             source = SentencePairs(
                 *settings,
-                seed,
                 short_sequence_probability=data.short_sequence_probability,
                 faithful_negatives=data.faithful_negatives,
+                swapped=data.segments == 'ordered_pairs',
+                **marks,
             )
         elif data.segments == 'single':
-            source = SingleSegments(*settings, seed)
+            source = SingleSegments(*settings, **marks)
         else:
-            raise unknown('data.segments', data.segments, ('pairs', 'single'))
+            raise unknown('data.segments', data.segments, ('pairs', 'ordered_pairs', 'single'))
         self._check_needs(source)
         return source
 
@@ -173,24 +147,16 @@ class Pretraining:
     def init(self, key):
         """Parameters with their logical axis names, float32."""
         batch = self.stages[0].source.batch(0, np.arange(1))
-        ids = batch['input_ids'][:, :1]
-        one = {name: leaf[:, :1] if leaf.ndim > 1 else leaf for name, leaf in batch.items()}
-        slots = jnp.zeros((1, 1), jnp.int32)
-        return self.model.init(key, one, Masked(ids, slots, slots, slots))['params']
+        corrupted = self.corruption(jax.random.split(key, 1), batch)
+        return self.model.init(key, batch, corrupted)['params']
 
     def terms(self, params, batch, key, train: bool) -> terms_lib.Terms:
         """The terms of a batch; masks and dropout depend on `key` and the example's index alone."""
         example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
         keys = jax.vmap(jax.random.split)(example_keys)
-        masked = mask_tokens(
-            self.masking,
-            keys[:, 0],
-            batch['input_ids'],
-            batch['attention_mask'],
-            self.num_predictions[batch['input_ids'].shape[1]],
-        )
+        corrupted = self.corruption(keys[:, 0], batch)
         seeds_B = jax.vmap(jax.random.bits)(keys[:, 1]) if train else None
-        return self.model.apply({'params': params}, batch, masked, seeds_B)
+        return self.model.apply({'params': params}, batch, corrupted, seeds_B)
 
     def evaluate(self, params, stage: Stage) -> dict[str, float]:
         """Held-out loss, accuracy and perplexity beside what needs no context."""
@@ -215,8 +181,8 @@ class Pretraining:
         stage = self.stages[-1]
         source = self.held_out_source(stage)
         batch = source.batch(0, np.arange(min(number, stage.source.batch_size)))
-        all_hidden = dataclasses.replace(self.masking, mask=1.0, random=0.0)
-        num_predictions = self.num_predictions[batch['input_ids'].shape[1]]
+        all_hidden = dataclasses.replace(self.corruption.masking, mask=1.0, random=0.0)
+        num_predictions = self.corruption.num_predictions[batch['input_ids'].shape[1]]
 
         def predict(params, batch):
             keys_B = jax.random.split(jax.random.key(HELD_OUT_SEED), len(batch['input_ids']))
@@ -235,7 +201,8 @@ class Pretraining:
         """cloze.md and the model card, beside what the loop left in the workdir."""
         workdir = pathlib.Path(self.config.workdir)
         examples = ''
-        if 'mlm' in self.model.objectives and self.config.evaluation.cloze_examples:
+        fills_gaps = 'mlm' in self.model.objectives and self.corruption.form == 'masked'
+        if fills_gaps and self.config.evaluation.cloze_examples:
             examples = cloze.as_markdown(
                 cloze.examples(self, params, self.config.evaluation.cloze_examples)
             )
@@ -272,19 +239,6 @@ def _wait_for_all(what: str):
         from jax.experimental import multihost_utils
 
         multihost_utils.sync_global_devices(what)
-
-
-def _objectives(weights) -> tuple[str, ...]:
-    """The names with a weight, in the order of the table."""
-    for name, weight in weights.items():
-        if name not in OBJECTIVES:
-            raise unknown('objective', name, OBJECTIVES)
-        if weight < 0:
-            raise UserError(f'objectives.{name} is {weight}; a weight must not be negative')
-    names = tuple(name for name in OBJECTIVES if weights.get(name, 0) > 0)
-    if not names:
-        raise UserError('objectives: none has a weight above 0')
-    return names
 
 
 def _stages(stages) -> list[tuple]:

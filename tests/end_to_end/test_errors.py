@@ -64,6 +64,23 @@ REFUSED = {
     'negative weight': ({'objectives__mlm': -1.0}, 'objectives.mlm'),
     'no objective': ({'objectives__mlm': 0.0, 'objectives__nsp': 0.0}, 'none has a weight'),
     'masking rate': ({'masking__rate': 1.5}, 'masking.rate'),
+    'sop without order': ({'objectives__sop': 1.0}, "'sop' needs 'sentence_order_label'"),
+    'nsp of ordered pairs': ({'data__segments': 'ordered_pairs'}, "'nsp' needs"),
+    'sbo without spans': ({'objectives__sbo': 1.0}, "'sbo' needs masking.scheme 'spans'"),
+    'clm with mlm': ({'objectives__nsp': 0.0, 'objectives__clm': 1.0}, 'mlm: masked.*clm: causal'),
+    'clm with nsp': ({'objectives__mlm': 0.0, 'objectives__clm': 1.0}, 'nsp: .*clm: causal'),
+    'rtd without mlm': ({'objectives__mlm': 0.0, 'objectives__rtd': 50.0}, "'rtd' needs 'mlm'"),
+    'generator': ({'objectives__rtd': 50.0, 'rtd__generator_width': 1.5}, 'rtd.generator_width'),
+    'sharing': (
+        {'objectives__rtd': 50.0, 'rtd__sharing': 'none'},
+        'rtd.sharing .*disentangled, tied',
+    ),
+    'temperature': ({'rtd__temperature': -1.0}, 'rtd.temperature'),
+    'targets of a span': ({'sbo__max_targets': 0}, 'sbo.max_targets'),
+    'editing rate': (
+        {'objectives__mlm': 0.0, 'objectives__deletion': 1.0, 'editing__deletion': 1.0},
+        'editing.deletion',
+    ),
     'too many predictions': ({'stages__max_predictions': (17, 5)}, '17 exceeds'),
     'missing text': ({'data__sources': ('text:/none/*.txt',)}, '/none'),
     'missing tokenizer': ({'data__tokenizer': '/none/vocab.txt'}, '/none/vocab.txt'),
@@ -83,7 +100,9 @@ def test_an_unknown_objective_lists_the_known(tmp_path):
     config = small.config(tmp_path)
     with config.unlocked():
         config.objectives.nps = 1.0
-    with pytest.raises(UserError, match="unknown objective 'nps'; known: mlm, nsp"):
+    with pytest.raises(
+        UserError, match="unknown objective 'nps'; known: clm, deletion, .*mlm, nsp"
+    ):
         main.run(config)
 
 

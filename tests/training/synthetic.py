@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
-from bert_jax.tasks.pretraining import PretrainingModel
+from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks.start import Start
 
 ARCHITECTURE = architectures.build(
