@@ -173,8 +173,7 @@ def settings(
             byte_fallback=model.byte_fallback,
         )
     backend = tokenizers.Tokenizer(core)
-    backend.normalizer = _normalizer(model, lowercase, strip_accents)
-    _split_at_spaces(backend, model)
+    _add_steps(backend, model, lowercase, strip_accents)
     roles = set(special_tokens.find(ids).values())
     for index, (piece, _, kind) in enumerate(pieces):  # in their order, so that none moves
         if kind == _CONTROL or index in roles:
@@ -203,8 +202,9 @@ def _merges(pieces: list) -> list[tuple[str, str]]:
     return merges
 
 
-def _normalizer(model: Model, lowercase: bool, strip_accents: bool):
-    normal = tokenizers.normalizers
+def _add_steps(backend: tokenizers.Tokenizer, model: Model, lowercase: bool, strip_accents: bool):
+    """The steps before and after the model itself. Spaces become ▁."""
+    normal, split, decode = tokenizers.normalizers, tokenizers.pre_tokenizers, tokenizers.decoders
     steps = []
     if strip_accents:
         steps += [normal.Replace('``', '"'), normal.Replace("''", '"')]
@@ -213,20 +213,15 @@ def _normalizer(model: Model, lowercase: bool, strip_accents: bool):
         steps.append(normal.Lowercase())
     if model.charsmap:
         steps.append(normal.Precompiled(model.charsmap))
-    return normal.Sequence(steps)
-
-
-def _split_at_spaces(backend: tokenizers.Tokenizer, model: Model):
-    """Words take the space before them as ▁, the first one too if the model says so."""
-    split = tokenizers.pre_tokenizers
-    if model.remove_extra_whitespaces:
-        scheme = 'always' if model.add_dummy_prefix else 'never'
-        metaspace = split.Metaspace(SPACE, scheme)
-        backend.pre_tokenizer = split.Sequence([split.WhitespaceSplit(), metaspace])
+    if model.add_dummy_prefix and model.remove_extra_whitespaces:  # all published encoders
+        backend.pre_tokenizer = split.Sequence([split.WhitespaceSplit(), split.Metaspace(SPACE)])
     else:
-        scheme = 'first' if model.add_dummy_prefix else 'never'
-        backend.pre_tokenizer = split.Metaspace(SPACE, scheme, split=False)
-    decoder = tokenizers.decoders.Metaspace(SPACE, scheme)
-    if model.byte_fallback:
-        decoder = tokenizers.decoders.Sequence([tokenizers.decoders.ByteFallback(), decoder])
-    backend.decoder = decoder
+        if model.remove_extra_whitespaces:
+            steps += [normal.Replace(tokenizers.Regex(' {2,}'), ' '), normal.Strip()]
+        if model.add_dummy_prefix:
+            steps.append(normal.Prepend(SPACE))
+        steps.append(normal.Replace(' ', SPACE))
+    backend.normalizer = normal.Sequence(steps)
+    bytes_too = [decode.ByteFallback(), decode.Fuse()] if model.byte_fallback else []
+    scheme = 'always' if model.add_dummy_prefix else 'never'
+    backend.decoder = decode.Sequence([*bytes_too, decode.Metaspace(SPACE, scheme)])
