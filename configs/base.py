@@ -124,7 +124,7 @@ def get_config() -> ConfigDict:
     )
     config.optimizer = ConfigDict(
         dict(
-            name='bert_adam',  # no bias correction; 'adamw', 'lamb'
+            name='bert_adam',  # no bias correction; 'adamw', 'lamb', 'stable_adamw'
             beta1=0.9,
             beta2=0.999,
             eps=1e-6,
@@ -135,10 +135,11 @@ def get_config() -> ConfigDict:
     )
     config.schedule = ConfigDict(
         dict(
-            name='bert_linear',  # 'linear', 'cosine', 'constant'
+            name='bert_linear',  # 'linear', 'cosine', 'sqrt', 'constant'
             learning_rate=1e-4,
             end_learning_rate=0.0,
             warmup_steps=10_000,
+            decay_steps=0,  # over the last so many steps, constant before; 0: from the warmup on
         )
     )
     config.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1))  # devices an axis; -1 = the rest

@@ -23,6 +23,8 @@ def build(config: Any, schedule: Callable) -> optax.GradientTransformation:
       published with beta1 .9, beta2 .999, eps 1e-6, weight_decay .01, clip_norm 1.
     - 'adamw': Loshchilov & Hutter 2019, with bias correction; as torch.optim.AdamW.
     - 'lamb': You et al. 2020, algorithm 2, the scaling function φ being the identity.
+    - 'stable_adamw': Wortsman et al. 2023, arXiv 2304.13013, algorithm 2: AdamW with a smaller
+      rate for an array whose gradient is larger than its second moment expects.
 
     In all of them eps is added outside the square root and the decay is part of the direction
     that the rate multiplies. Parameters whose '/'-joined path matches (`re.search`) one of
@@ -35,13 +37,11 @@ def build(config: Any, schedule: Callable) -> optax.GradientTransformation:
     """
     if config.name not in _DIRECTIONS:
         raise errors.unknown('optimizer', config.name, _DIRECTIONS)
-    direction, *after_decay = _DIRECTIONS[config.name](config.beta1, config.beta2, config.eps)
     patterns = tuple(config.decay_exclude)
+    decay = optax.add_decayed_weights(config.weight_decay, lambda tree: decay_mask(tree, patterns))
     return optax.chain(
         clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
-        direction,
-        optax.add_decayed_weights(config.weight_decay, lambda tree: decay_mask(tree, patterns)),
-        *after_decay,
+        *_DIRECTIONS[config.name](decay, config.beta1, config.beta2, config.eps),
         optax.scale_by_learning_rate(schedule),
     )
 
@@ -107,7 +107,7 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
     """
 
     def scale(path, update, param):
-        axes = tuple(range(1 if _is_stack(path) else 0, param.ndim))
+        axes = _axes(path, param)
         param_norm, update_norm = (
             jnp.sqrt(jnp.sum(jnp.square(array), axes, keepdims=True)) for array in (param, update)
         )
@@ -119,6 +119,33 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
     )
 
 
+def stable_adamw(
+    decay: optax.GradientTransformation, beta1: float, beta2: float, eps: float
+) -> optax.GradientTransformation:
+    """Adam's direction and the decay, divided for each array by max(1, RMS), where RMS is the root
+    of the mean of gradient² / max(second moment, eps²). Stacked layers: one layer at a time."""
+    adamw = optax.chain(optax.scale_by_adam(beta1, beta2, eps), decay)
+
+    def update(grads, state, params=None):
+        updates, state = adamw.update(grads, state, params)
+        moments = state[0]
+        correction = 1 - beta2 ** moments.count.astype(jnp.float32)
+
+        def calm(path, update, grad, second):
+            surprise = jnp.square(grad) / jnp.maximum(second / correction, eps**2)
+            rms = jnp.sqrt(jnp.mean(surprise, _axes(path, grad), keepdims=True))
+            return update / jnp.maximum(1, rms)
+
+        return jax.tree_util.tree_map_with_path(calm, updates, grads, moments.nu), state
+
+    return optax.GradientTransformation(adamw.init, update)
+
+
+def _axes(path, array) -> tuple[int, ...]:
+    """The axes of one weight array, without that of a stack."""
+    return tuple(range(1 if _is_stack(path) else 0, array.ndim))
+
+
 def _is_stack(path) -> bool:
     return STACK in _join(path).split('/')
 
@@ -128,7 +155,12 @@ def _join(path) -> str:
 
 
 _DIRECTIONS = {
-    'bert_adam': lambda *constants: [scale_by_uncorrected_adam(*constants)],
-    'adamw': lambda *constants: [optax.scale_by_adam(*constants)],
-    'lamb': lambda *constants: [optax.scale_by_adam(*constants), scale_by_trust_ratio()],
+    'bert_adam': lambda decay, *constants: [scale_by_uncorrected_adam(*constants), decay],
+    'adamw': lambda decay, *constants: [optax.scale_by_adam(*constants), decay],
+    'lamb': lambda decay, *constants: [
+        optax.scale_by_adam(*constants),
+        decay,
+        scale_by_trust_ratio(),
+    ],
+    'stable_adamw': lambda decay, *constants: [stable_adamw(decay, *constants)],
 }

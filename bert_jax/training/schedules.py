@@ -10,14 +10,13 @@ from bert_jax import errors
 
 Schedule = Callable[[jax.typing.ArrayLike], jax.Array]
 
-# What is left of the way from the peak to the end, at a step of the decay: 1 at first, 0 at last.
+# What is left of the way from the peak to the end, where `done` of the decay lies behind.
 _DECAYS = {
-    'bert_linear': lambda step, warmup, total: 1 - step / total,
-    'linear': lambda step, warmup, total: 1 - (step - warmup) / (total - warmup),
-    'cosine': lambda step, warmup, total: (
-        0.5 + 0.5 * jnp.cos(jnp.pi * (step - warmup) / (total - warmup))
-    ),
-    'constant': lambda step, warmup, total: jnp.ones_like(step),
+    'bert_linear': lambda done: 1 - done,
+    'linear': lambda done: 1 - done,
+    'cosine': lambda done: 0.5 + 0.5 * jnp.cos(jnp.pi * done),
+    'sqrt': lambda done: 1 - jnp.sqrt(done),
+    'constant': jnp.ones_like,
 }
 
 
@@ -31,12 +30,14 @@ def build(config: Any, total_steps: int) -> Schedule:
     - 'bert_linear': straight from `learning_rate` at step 0 to the end; the warmup only replaces
       its beginning, so the rate drops a little where the warmup ends (google-research/bert,
       optimization.py).
-    - 'linear', 'cosine': from `learning_rate` at the end of the warmup to the end.
+    - 'linear', 'cosine', 'sqrt' (1 − √t): from `learning_rate` at the end of the warmup to the end
+      or, with `decay_steps`, over that many last steps after a constant rate (a trapezoid; with
+      'sqrt' as ModernBERT, Warner et al. 2024, section 2.2.2).
     - 'constant': `learning_rate` to the end, whatever `end_learning_rate` says.
 
-    `config` has the attributes name, learning_rate, end_learning_rate and warmup_steps. Raises
-    UserError for an unknown name, a rate that is not positive, and a warmup that does not end
-    before the run does.
+    `config` has the attributes name, learning_rate, end_learning_rate, warmup_steps and
+    decay_steps. Raises UserError for an unknown name, a rate that is not positive, and steps of
+    warmup and decay that do not fit into the run.
     """
     peak, end, warmup = config.learning_rate, config.end_learning_rate, config.warmup_steps
     if config.name not in _DECAYS:
@@ -51,11 +52,26 @@ def build(config: Any, total_steps: int) -> Schedule:
             f'schedule: warmup_steps is {warmup} but the run has {total_steps} steps; the warmup'
             ' must be shorter than the run'
         )
-    decay = _DECAYS[config.name]
+    start, decay = _decay_start(config, total_steps), _DECAYS[config.name]
 
     def schedule(step: jax.typing.ArrayLike) -> jax.Array:
         step = jnp.minimum(step, total_steps).astype(jnp.float32)
-        decayed = end + (peak - end) * decay(step, warmup, total_steps)
+        done = jnp.maximum(step - start, 0) / (total_steps - start)
+        decayed = end + (peak - end) * decay(done)
         return jnp.where(step < warmup, peak * step / max(warmup, 1), decayed)
 
     return schedule
+
+
+def _decay_start(config: Any, total_steps: int) -> int:
+    """The step from which the rate falls."""
+    if not config.decay_steps:
+        return 0 if config.name == 'bert_linear' else config.warmup_steps
+    if config.name in ('bert_linear', 'constant'):
+        raise errors.UserError(f'schedule: decay_steps has no meaning for {config.name!r}; set 0')
+    if not 0 < config.decay_steps <= total_steps - config.warmup_steps:
+        raise errors.UserError(
+            f'schedule: decay_steps is {config.decay_steps}, must be at least 0 and fit into the '
+            f'{total_steps - config.warmup_steps} steps after the warmup'
+        )
+    return total_steps - config.decay_steps

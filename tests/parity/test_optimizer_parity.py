@@ -48,6 +48,7 @@ def run_ours(name, clip_norm=CLIP, eps=EPS):
                 learning_rate=PEAK,
                 warmup_steps=WARMUP,
                 end_learning_rate=0.0,
+                decay_steps=0,
             )
         ),
         STEPS,
@@ -143,7 +144,32 @@ def test_lamb_equals_the_published_algorithm_in_numpy():
     _assert_equal(run_ours('lamb'), params)
 
 
-@pytest.mark.parametrize(('a', 'b'), [('bert_adam', 'adamw'), ('adamw', 'lamb')])
+def test_stable_adamw_equals_the_published_algorithm_in_numpy():
+    """Wortsman et al. 2023 (arXiv 2304.13013), algorithm 2, whose averages are debiased."""
+    params = {name: np.float64(array) for name, array in draw(100).items()}
+    first = {name: 0.0 for name in params}
+    second = {name: 0.0 for name in params}
+    calmed = 0
+    for step, grads in enumerate(GRADIENTS):
+        t = step + 1
+        beta1 = BETA1 * (1 - BETA1 ** (t - 1)) / (1 - BETA1**t)
+        beta2 = BETA2 * (1 - BETA2 ** (t - 1)) / (1 - BETA2**t)
+        for name, grad in clip(grads).items():
+            first[name] = beta1 * first[name] + (1 - beta1) * grad
+            second[name] = beta2 * second[name] + (1 - beta2) * np.float64(grad) ** 2
+            rms = np.sqrt(np.mean(np.float64(grad) ** 2 / np.maximum(second[name], EPS**2)))
+            calmed += rms > 1.2
+            slowed = rate(step) / max(1, rms)
+            decay = DECAY if name in DECAYED else 0
+            direction = first[name] / (np.sqrt(second[name]) + EPS)
+            params[name] = params[name] - slowed * decay * params[name] - slowed * direction
+    assert calmed
+    _assert_equal(run_ours('stable_adamw'), params)
+
+
+@pytest.mark.parametrize(
+    ('a', 'b'), [('bert_adam', 'adamw'), ('adamw', 'lamb'), ('adamw', 'stable_adamw')]
+)
 def test_the_optimizers_differ(a, b):
     ours, theirs = run_ours(a), run_ours(b)
     assert not np.allclose(ours['dense/kernel'], theirs['dense/kernel'], atol=1e-3)

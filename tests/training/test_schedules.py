@@ -13,11 +13,20 @@ from bert_jax.training import schedules
 TOTAL, WARMUP, PEAK = 50, 10, 1e-4
 
 
-def rates(name, warmup=WARMUP, end=0.0, steps=TOTAL + 5):
-    config = ConfigDict(
-        dict(name=name, learning_rate=PEAK, warmup_steps=warmup, end_learning_rate=end)
+def settings(name, warmup=WARMUP, end=0.0, decay_steps=0, peak=PEAK):
+    return ConfigDict(
+        dict(
+            name=name,
+            learning_rate=peak,
+            warmup_steps=warmup,
+            end_learning_rate=end,
+            decay_steps=decay_steps,
+        )
     )
-    schedule = jax.jit(schedules.build(config, TOTAL))
+
+
+def rates(*args, steps=TOTAL + 5, **kwargs):
+    schedule = jax.jit(schedules.build(settings(*args, **kwargs), TOTAL))
     return np.array([schedule(step) for step in range(steps)])
 
 
@@ -36,11 +45,24 @@ def written_out(decay, end=0.0):
         ('bert_linear', lambda step: 1 - step / TOTAL),
         ('linear', lambda step: (TOTAL - step) / (TOTAL - WARMUP)),
         ('cosine', lambda step: (1 + math.cos(math.pi * (step - WARMUP) / (TOTAL - WARMUP))) / 2),
+        ('sqrt', lambda step: 1 - math.sqrt((step - WARMUP) / (TOTAL - WARMUP))),
         ('constant', lambda step: 1.0),
     ],
 )
 def test_equals_the_formula_at_every_step(name, decay, end):
     np.testing.assert_allclose(rates(name, end=end), written_out(decay, end), rtol=1e-6, atol=1e-11)
+
+
+@pytest.mark.parametrize(
+    ('name', 'decay'),
+    [
+        ('linear', lambda step: (TOTAL - step) / 8),
+        ('sqrt', lambda step: 1 - math.sqrt((step - TOTAL + 8) / 8)),
+    ],
+)
+def test_a_constant_rate_before_the_last_steps(name, decay):
+    trapezoid = written_out(lambda step: decay(step) if step > TOTAL - 8 else 1.0)
+    np.testing.assert_allclose(rates(name, decay_steps=8), trapezoid, rtol=1e-6, atol=1e-11)
 
 
 def test_the_published_rate_drops_where_the_warmup_ends():
@@ -56,10 +78,7 @@ def test_without_warmup_the_first_rate_is_the_peak(name):
 
 
 def test_a_million_steps_keep_their_precision():
-    config = ConfigDict(
-        dict(name='bert_linear', learning_rate=PEAK, warmup_steps=10_000, end_learning_rate=0.0)
-    )
-    schedule = schedules.build(config, 1_000_000)
+    schedule = schedules.build(settings('bert_linear', warmup=10_000), 1_000_000)
     assert float(schedule(999_999)) == pytest.approx(PEAK * 1e-6, rel=0.05)
     assert float(schedule(500_000)) == pytest.approx(PEAK / 2, rel=1e-6)
 
@@ -68,13 +87,15 @@ def test_a_million_steps_keep_their_precision():
     ('change', 'message'),
     [
         (dict(name='liner'), 'bert_linear, constant, cosine, linear'),
-        (dict(warmup_steps=TOTAL), 'warmup_steps is 50'),
-        (dict(warmup_steps=-1), 'warmup_steps is -1'),
-        (dict(learning_rate=0.0), 'learning_rate 0.0'),
-        (dict(end_learning_rate=1.0), 'end_learning_rate 1.0'),
+        (dict(warmup=TOTAL), 'warmup_steps is 50'),
+        (dict(warmup=-1), 'warmup_steps is -1'),
+        (dict(peak=0.0), 'learning_rate 0.0'),
+        (dict(end=1.0), 'end_learning_rate 1.0'),
+        (dict(decay_steps=TOTAL - WARMUP + 1), 'decay_steps is 41'),
+        (dict(decay_steps=-1), 'decay_steps is -1'),
+        (dict(name='bert_linear', decay_steps=5), "no meaning for 'bert_linear'"),
     ],
 )
 def test_mistakes_are_named(change, message):
-    config = dict(name='linear', learning_rate=PEAK, warmup_steps=WARMUP, end_learning_rate=0.0)
     with pytest.raises(errors.UserError, match=message):
-        schedules.build(ConfigDict(config | change), TOTAL)
+        schedules.build(settings(**({'name': 'linear'} | change)), TOTAL)
