@@ -25,6 +25,8 @@ def export(model: str, output: str):
         print(f'  {name} was in no file and is as initialised')
     for name in huggingface.left_out(loaded):
         print(f'  {name} is left out: no head uses it')
+    for name in loaded.others:
+        print(f'  {name} is left out: no published model has such a part')
 
 
 @errors.exit_cleanly

@@ -226,8 +226,8 @@ def _sums(architecture, compute, layer, params, batch):
 
 def _logits(architecture, compute, params, batch):
     """fp32 [B, P, V] at the positions of each row."""
-    hidden_BTD = _encode(architecture, compute, params, batch).hidden_BTD
-    hidden_BPD = gather_positions(hidden_BTD, batch['positions'])
+    decoded_BTD = _encode(architecture, compute, params, batch).decoded_BTD
+    hidden_BPD = gather_positions(decoded_BTD, batch['positions'])
     return mlm_logits(architecture, compute, params, hidden_BPD)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.data import lazy
 from bert_jax.errors import UserError
-from bert_jax.interop import families, huggingface
+from bert_jax.interop import families, huggingface, tokenizer_files
 from bert_jax.interop.pretrained import Pretrained
 
 CONFIG, CHECKPOINT = 'bert_config.json', 'bert_model.ckpt'
@@ -29,7 +29,7 @@ def load(
         architecture = family.read_config(config)
     except (ValueError, UserError) as error:
         raise UserError(f'{folder / CONFIG}: {error}') from None
-    tokenizer = huggingface.load_tokenizer(folder, architecture)
+    tokenizer = tokenizer_files.load(folder, architecture)
     params, fresh = huggingface.from_weights(
         family, architecture, _read(folder / CHECKPOINT), folder, heads, allow_missing
     )

@@ -52,7 +52,8 @@ The model repeats what its training text says, with its errors and its biases.
 
 def num_parameters(model: Pretrained) -> int:
     """As published: without the padding rows of the vocabulary."""
-    boxed = pretrained.abstract(model.architecture, model.heads)
+    number = pretrained.num_labels(model.params)
+    boxed = pretrained.abstract(model.architecture, model.heads, number)
     return parameters.num_parameters(boxed, model.architecture)
 
 

@@ -1,5 +1,7 @@
 """Folders as transformers writes and opens them: config.json, weights, tokenizer."""
 
+import collections
+import dataclasses
 import fnmatch
 import json
 import pathlib
@@ -10,9 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data import tokenizers
 from bert_jax.errors import UserError
-from bert_jax.interop import card, families, naming, pretrained, weights
+from bert_jax.interop import card, families, naming, pretrained, tokenizer_files, weights
+from bert_jax.interop import labels as class_names
 from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture, Compute
@@ -32,23 +34,31 @@ def load(
 
     Raises UserError for an unknown model_type or a config value whose mathematics we lack, a
     weight left over, missing, of another shape, NaN or infinite, a damaged file, and a tokenizer
-    with more tokens than the model has embeddings.
+    that cannot be the model's.
     """
     folder = pathlib.Path(path)
     config = _read_json(folder / 'config.json')
     try:
-        family = families.by_model_type(config.get('model_type'))
+        family = families.by_model_type(str(config.get('model_type')))
         architecture = family.read_config(config)
-        labels = _labels(config)
+        labels = class_names.read(config)
     except UserError as error:
         raise UserError(f'{folder / "config.json"}: {error}') from None
     published = next(iter(config.get('architectures') or ()), None)
     found = weights.read(folder)
-    tokenizer = load_tokenizer(folder, architecture)
+    if not architecture.pooler and _has(family, found, 'encoder/pooler'):
+        architecture = dataclasses.replace(architecture, pooler=True)
+    if architecture.positions == 'none' and _has(family, found, 'encoder/embeddings/position'):
+        architecture = dataclasses.replace(architecture, mask_decoder=True)
+    tokenizer = tokenizer_files.load(folder, architecture)
     if published in family.without_pooler:
         allow_missing = (*allow_missing, '^encoder/pooler/')
     heads = {*heads, *family.classes.get(published, ())}
-    params, fresh = from_weights(family, architecture, found, folder, heads, allow_missing)
+    params, fresh = from_weights(
+        family, architecture, found, folder, heads, allow_missing, len(labels)
+    )
+    if not (config.get('id2label') or set(pretrained.WITH_LABELS) & params.keys()):
+        labels = ()
     return Pretrained(family.model_type, architecture, params, tokenizer, labels, fresh)
 
 
@@ -59,17 +69,17 @@ def from_weights(
     where: pathlib.Path,
     heads: Iterable[str] = (),
     allow_missing: Iterable[str] = (),
+    num_labels: int = 2,
 ) -> tuple[dict, tuple[str, ...]]:
     """Our parameters from a state dict of the family, and the names of the fresh ones; the checks
-    are those of `load`. Heads with a weight in `found` are added to `heads`."""
-    places = naming.places(family.table, architecture, family.heads)
+    are those of `load`. Heads that have a weight for themselves in `found` are added to `heads`."""
+    every = naming.places(family.table, architecture, _possible(family, architecture), num_labels)
     found = {_todays_name(family, name): array for name, array in found.items()}
     if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
-        found = {_with_prefix(family, name, places): array for name, array in found.items()}
+        found = {_with_prefix(family, name, every): array for name, array in found.items()}
     found = _without_repetitions(family, found, where)
-    wanted = set(heads) | {_head(ours) for ours, place in places.items() if place.name in found}
-    heads = tuple(name for name in HEADS if name in wanted)
-    places = {o: place for o, place in places.items() if _head(o) in (*heads, None)}
+    heads = _heads(every, found, heads)
+    places = {ours: place for ours, place in every.items() if _head(ours) in (*heads, None)}
 
     missing = [ours for ours, place in places.items() if place.name not in found]
     left_over = sorted(found.keys() - {place.name for place in places.values()})
@@ -77,44 +87,28 @@ def from_weights(
         lacking = [places[ours].name for ours in missing]
         also = f' (and lacks {pretrained.some(lacking)})' if lacking else ''
         raise UserError(
-            f'{where}: a {family.model_type} model has no place for the weights '
-            f'{pretrained.some(left_over)}{also}'
+            f'{where}: a {family.model_type} model with {", ".join(heads) or "no head"} has no '
+            f'place for the weights {pretrained.some(left_over)}{also}'
         )
     described = {ours: f'{places[ours].name} ({ours})' for ours in missing}
     pretrained.check_missing(described, tuple(allow_missing), where)
-    names = {place.name: ours for ours, place in places.items()}
     weights.check_values(found, where)
-    params = {}
-    for name, array in found.items():
-        place = places[names[name]]
-        if array.shape != place.shape:
+    for place in places.values():
+        if place.name in found and found[place.name].shape != place.shape:
             raise UserError(
-                f'{where}: {name} is {list(array.shape)}, but by the config {list(place.shape)}'
+                f'{where}: {place.name} is {list(found[place.name].shape)}, but by the config '
+                f'{list(place.shape)}'
             )
-        params[names[name]] = place.to_ours(array)
-    return pretrained.fill(params, architecture, heads)
-
-
-def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> tokenizers.Tokenizer | None:
-    """The tokenizer of a folder, None if it has none. Raises UserError if its vocabulary is larger
-    than the model's."""
-    if not tokenizers.holds_one(folder):
-        return None
-    tokenizer = tokenizers.load(str(folder))
-    if tokenizer.vocab_size > architecture.vocab_size:
-        raise UserError(
-            f'{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model has '
-            f'embeddings for {architecture.vocab_size} (vocab_size)'
-        )
-    return tokenizer
+    params = naming.to_ours(places, found)
+    return pretrained.fill(params, architecture, heads, num_labels)
 
 
 def save(model: Pretrained, path: str | pathlib.Path):
     """Writes a folder that transformers opens with from_pretrained, with all heads.
 
     It is written under another name, read back, and put in place when the model in it gives the
-    same logits. Raises UserError if `path` exists, the model holds values that are not finite, or
-    the logits differ.
+    same logits. Raises UserError if `path` exists, the model is of no published family or class,
+    holds values that are not finite, or the logits differ.
     """
     path = pathlib.Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
@@ -142,64 +136,45 @@ def left_out(model: Pretrained) -> tuple[str, ...]:
 
 
 def _write(model: Pretrained, folder: pathlib.Path):
-    family = families.by_model_type(model.family)
+    family, architecture = families.by_model_type(model.family), model.architecture
     published = family.class_of(model.heads)
+    has_pooler = 'encoder/pooler' in family.table and published not in family.without_pooler
+    if has_pooler and not architecture.pooler:
+        raise UserError(f'a {published} has a pooler, which this model lacks')
     config = {'architectures': [published], 'model_type': family.model_type, 'dtype': 'float32'}
-    config |= family.write_config(model.architecture)
-    if family.read_config(config) != model.architecture:
-        raise UserError(f'a {family.model_type} config cannot express {model.architecture}')
-    if model.labels:
-        config['id2label'] = dict(enumerate(model.labels))
-        config['label2id'] = {label: number for number, label in enumerate(model.labels)}
+    config |= family.write_config(architecture) | class_names.write(model)
     if model.tokenizer is not None:
-        config['pad_token_id'] = model.tokenizer.pad_id
-        _write_tokenizer(model, folder)
+        tokenizer_files.check_padding(architecture, model.tokenizer, folder)
+        config |= {name: getattr(model.tokenizer, role) for name, role in family.token_keys.items()}
+        tokenizer_files.write(model.tokenizer, architecture, folder)
+    elif 'pad_token_id' not in config:
+        config['pad_token_id'] = None
     (folder / 'config.json').write_text(_json(config), encoding='utf-8')
 
-    places = naming.places(family.table, model.architecture, model.heads)
-    skipped, prefix = left_out(model), family.prefix if not model.heads else ''
-    params = pretrained.by_name(model.params)
-    weights.write(
-        folder / weights.SAFETENSORS,
-        {
-            place.name.removeprefix(prefix): place.to_theirs(params[ours])
-            for ours, place in places.items()
-            if ours not in skipped
-        },
-    )
+    num_labels = pretrained.num_labels(model.params)
+    places = naming.places(family.table, architecture, model.heads, num_labels)
+    for ours in left_out(model):
+        del places[ours]
+    state = naming.to_theirs(places, pretrained.by_name(model.params))
+    prefix = family.prefix if not model.heads else ''
+    state = {name.removeprefix(prefix): array for name, array in state.items()}
+    weights.write(folder / weights.SAFETENSORS, state)
     (folder / 'README.md').write_text(card.write(model, published), encoding='utf-8')
-
-
-def _write_tokenizer(model: Pretrained, folder: pathlib.Path):
-    tokenizer = model.tokenizer
-    tokenizer.save(folder)
-    names = ('pad', 'unk', 'cls', 'sep', 'mask')
-    settings = {
-        f'{name}_token': tokenizer.vocab[getattr(tokenizer, f'{name}_id')] for name in names
-    }
-    settings['do_lower_case'] = tokenizer.lowercase
-    settings['tokenizer_class'] = 'PreTrainedTokenizerFast'  # takes all from tokenizer.json
-    settings['model_max_length'] = model.architecture.max_length
-    types = ['token_type_ids'] if model.architecture.type_vocab_size > 1 else []
-    settings['model_input_names'] = ['input_ids', *types, 'attention_mask']
-    (folder / 'tokenizer_config.json').write_text(_json(settings), encoding='utf-8')
-    if tokenizer.kind == 'wordpiece' and all(t and '\n' not in t for t in tokenizer.vocab):
-        text = ''.join(f'{token}\n' for token in tokenizer.vocab)
-        (folder / 'vocab.txt').write_text(text, encoding='utf-8')
 
 
 def _compare(live: Pretrained, written: Pretrained):
     """Raises UserError unless both give the same logits for a batch of arbitrary tokens."""
     architecture = live.architecture
     rng = np.random.default_rng(0)
-    length = min(16, architecture.max_position_embeddings)
-    ids = rng.integers(0, architecture.vocab_size, (2, length), dtype=np.int32)
-    types = (np.arange(length) >= length // 2) * np.full((2, 1), architecture.type_vocab_size - 1)
-    mask = np.arange(length) < np.array([[length], [max(1, length - 3)]])
+    length = min(16, architecture.max_length)
+    ids = rng.integers(0, architecture.vocab_size, (3, length), dtype=np.int32)
+    last_type = max(0, architecture.type_vocab_size - 1)
+    types = (np.arange(length) >= length // 2) * np.full((3, 1), last_type)
+    mask = np.arange(length) < np.array([[length], [max(1, length - 3)], [1]])
     ours, theirs = (
         jax.device_get(
             pretrained.outputs(
-                architecture,
+                model.architecture,
                 Compute(),
                 jax.tree.map(jnp.asarray, model.params),
                 ids,
@@ -253,15 +228,28 @@ def _head(ours: str) -> str | None:
     return part if part in HEADS else None
 
 
-def _labels(config: dict) -> tuple[str, ...]:
-    """The class names by id. Raises UserError if id2label and label2id disagree."""
-    by_id = {int(number): label for number, label in (config.get('id2label') or {}).items()}
-    if sorted(by_id) != list(range(len(by_id))):
-        raise UserError(f'id2label has the ids {sorted(by_id)}, which are not 0, 1, 2, …')
-    ids = config.get('label2id')
-    if by_id and ids and ids != {label: number for number, label in by_id.items()}:
-        raise UserError('id2label and label2id disagree')
-    return tuple(by_id[number] for number in range(len(by_id)))
+def _possible(family: Family, architecture: Architecture) -> tuple[str, ...]:
+    """The heads the architecture can have: some need a pooler."""
+    lacking = set() if architecture.pooler else set(pretrained.OF_POOLER)
+    if lacking and architecture.pooling == 'pooler':
+        lacking |= {'sequence', 'choice'}
+    return tuple(name for name in family.heads if name not in lacking)
+
+
+def _heads(
+    places: dict[str, naming.Place], found: dict[str, np.ndarray], asked: Iterable[str]
+) -> tuple[str, ...]:
+    """The heads asked for and those with a weight in `found` that no other head could have."""
+    owners = collections.defaultdict(set)
+    for ours, place in places.items():
+        owners[place.name].add(_head(ours))
+    own = {next(iter(owners[name])) for name in found if len(owners[name]) == 1}
+    return tuple(name for name in HEADS if name in {*asked, *own})
+
+
+def _has(family: Family, found: dict[str, np.ndarray], ours: str) -> bool:
+    weight = f'{family.table.get(ours, "")}.weight'.replace('.weight.weight', '.weight')
+    return weight in found or weight.removeprefix(family.prefix) in found
 
 
 def _read_json(path: pathlib.Path) -> dict:

@@ -42,28 +42,30 @@ def load_checkpoint(
     tokenizer = Tokenizer.from_json(metadata['tokenizer'])
     architecture = _architecture(metadata['architecture'])
     params = dict(restored.state['params'])
+    others = sorted(params.keys() - {'encoder', *HEADS})
+    params = {part: leaves for part, leaves in params.items() if part not in others}
     if 'layers' in params['encoder']:
         params['encoder'] = unstack_layers(params['encoder'])
 
     found = {name: np.asarray(leaf) for name, leaf in pretrained.by_name(params).items()}
-    wanted = {*heads, *(part for part in params if part in HEADS)}
-    expected = pretrained.by_name(
-        pretrained.abstract(architecture, tuple(name for name in HEADS if name in wanted))
-    )
+    heads = tuple(name for name in HEADS if name in {*heads, *params})
+    num_labels = pretrained.num_labels(params)
+    expected = pretrained.by_name(pretrained.abstract(architecture, heads, num_labels))
     left_over = sorted(found.keys() - expected.keys())
     if left_over:
         raise UserError(f'{path}: there is no place for {pretrained.some(left_over)}')
     missing = {name: name for name in expected if name not in found}
     pretrained.check_missing(missing, allow_missing, path)
-    params, fresh = pretrained.fill(found, architecture, [name for name in HEADS if name in wanted])
+    params, fresh = pretrained.fill(found, architecture, heads, num_labels)
     about = {'step': restored.step, **metadata}
     return Pretrained(
-        families.by_architecture(metadata['config']['model']['architecture']).model_type,
+        families.of_architecture(metadata['config']['model']['architecture']),
         architecture,
         params,
         tokenizer,
         tuple(metadata.get('labels', ())),
         fresh,
+        tuple(others),
         about,
     )
 

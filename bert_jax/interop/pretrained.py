@@ -13,31 +13,52 @@ from flax import linen as nn
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import Encoder
-from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
+from bert_jax.models.encoder import Encoder, EncoderOutput
+from bert_jax.models.heads import (
+    MaskedLanguageModelHead,
+    MultipleChoiceHead,
+    NextSentenceHead,
+    ReplacedTokenHead,
+    SequenceClassificationHead,
+    SpanHead,
+    TokenClassificationHead,
+)
 
-HEADS = {'mlm': MaskedLanguageModelHead, 'nsp': NextSentenceHead}
+HEADS = {
+    'mlm': MaskedLanguageModelHead,
+    'nsp': NextSentenceHead,
+    'sop': NextSentenceHead,
+    'rtd': ReplacedTokenHead,
+    'sequence': SequenceClassificationHead,
+    'token': TokenClassificationHead,
+    'span': SpanHead,
+    'choice': MultipleChoiceHead,
+}
+WITH_LABELS = ('sequence', 'token')  # heads whose number of classes is a choice
+OF_POOLER = ('nsp', 'sop')  # heads that need one
 
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
     """A model as it lies on the disk or is about to.
 
-    family: one of `interop.families.FAMILIES`.
+    family: one of `interop.families.FAMILIES`; None for an architecture that nobody published.
     params: fp32 NumPy arrays, named as in `tasks.pretraining.PretrainingModel`, layers not
-        stacked: 'encoder', and a part for every head, 'mlm' or 'nsp'.
+        stacked: 'encoder', and a part for every head, by its name in HEADS.
     tokenizer: None where the folder had none.
     labels: names of the classes in the order of their ids, where the model has classes.
     fresh: names of the parameters that were in no file and come from the initialisation.
+    others: parts of a checkpoint that are neither the encoder nor of HEADS, and so not here.
     about: what a checkpoint of ours says of its training (its metadata), else empty.
     """
 
-    family: str
+    family: str | None
     architecture: Architecture
     params: dict
     tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()
     fresh: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
     about: dict = dataclasses.field(default_factory=dict)
 
     @property
@@ -46,37 +67,76 @@ class Pretrained:
         return tuple(name for name in HEADS if name in self.params)
 
 
-def init(architecture: Architecture, heads: Iterable[str], key: jax.Array) -> dict:
+def num_labels(params: dict) -> int:
+    """How many classes the heads of WITH_LABELS have; 2 where there is none of them."""
+    for name in WITH_LABELS:
+        if name in params:
+            return len(params[name]['head']['output']['bias'])
+    return 2
+
+
+def make_head(name: str, architecture: Architecture, compute: Compute, num_labels: int):
+    """The module of a head of HEADS."""
+    options = {'num_labels': num_labels} if name in WITH_LABELS else {}
+    return HEADS[name](architecture, compute, **options)
+
+
+def head_inputs(name: str, encoded: EncoderOutput, attention_mask_BT, table_VD) -> tuple:
+    """What the head of this name is called with."""
+    if name == 'mlm':
+        return encoded.decoded_BTD, table_VD
+    if name in OF_POOLER:
+        return (encoded.pooled_BD,)
+    if name == 'rtd':
+        return (encoded.hidden_BTD,)
+    return encoded, attention_mask_BT
+
+
+def init(
+    architecture: Architecture, heads: Iterable[str], key: jax.Array, num_labels: int = 2
+) -> dict:
     """Parameters of an encoder with heads, with their logical axis names."""
     keys = dict(zip(('encoder', *HEADS), jax.random.split(key, 1 + len(HEADS)), strict=True))
     encoder = Encoder(architecture, Compute())
     ids_BT = jnp.zeros((1, 1), jnp.int32)
-    output, variables = encoder.init_with_output(keys['encoder'], ids_BT, ids_BT + 1)
+    encoded, variables = encoder.init_with_output(keys['encoder'], ids_BT, ids_BT + 1)
     params = {'encoder': variables['params']}
     table_VD = encoder.apply(nn.unbox(variables), method=Encoder.embedding_table)
-    inputs = {'mlm': (output.hidden_BTD, table_VD), 'nsp': (output.pooled_BD,)}
     for name in heads:
-        head = HEADS[name](architecture, Compute())
-        params[name] = {'head': head.init(keys[name], *inputs[name])['params']}
+        head = make_head(name, architecture, Compute(), num_labels)
+        inputs = head_inputs(name, encoded, ids_BT + 1, table_VD)
+        params[name] = {'head': head.init(keys[name], *inputs)['params']}
     return params
 
 
-def abstract(architecture: Architecture, heads: Iterable[str]) -> dict:
+def abstract(architecture: Architecture, heads: Iterable[str], num_labels: int = 2) -> dict:
     """Shapes of `init` without computing anything."""
-    return jax.eval_shape(lambda: init(architecture, tuple(heads), jax.random.key(0)))
+    return _abstract(architecture, tuple(heads), num_labels)
+
+
+@functools.cache
+def _abstract(architecture: Architecture, heads: tuple[str, ...], num_labels: int) -> dict:
+    return jax.eval_shape(lambda: init(architecture, heads, jax.random.key(0), num_labels))
 
 
 def fill(
-    found: dict[str, np.ndarray], architecture: Architecture, heads: Iterable[str]
+    found: dict[str, np.ndarray],
+    architecture: Architecture,
+    heads: Iterable[str],
+    num_labels: int = 2,
 ) -> tuple[dict, tuple[str, ...]]:
     """The tree of all parameters, those not in `found` (by '/'-joined name) from the
     initialisation, and the names of these."""
-    boxed = abstract(architecture, heads)
+    heads = tuple(heads)
+    boxed = abstract(architecture, heads, num_labels)
     names = by_name(boxed)
     fresh = tuple(name for name in names if name not in found)
     if fresh:
-        made = jax.jit(lambda: nn.unbox(init(architecture, tuple(heads), jax.random.key(0))))()
-        initial = by_name(made)
+
+        def make():
+            return nn.unbox(init(architecture, heads, jax.random.key(0), num_labels))
+
+        initial = by_name(jax.jit(make)())
         found = found | {name: np.asarray(initial[name]) for name in fresh}
     structure = jax.tree.structure(boxed, is_leaf=_is_box)
     return jax.tree.unflatten(structure, [found[name] for name in names]), fresh
@@ -118,21 +178,25 @@ def outputs(
 ) -> dict[str, jax.Array]:
     """Everything a model computes.
 
-    all_hidden [L + 1, B, T, D] and, with the heads for them, mlm_logits fp32 [B, T, vocab_size]
-    and nsp_logits fp32 [B, 2].
+    all_hidden [L + 1, B, T, D] and the logits of its heads, fp32: mlm_logits [B, T, vocab_size],
+    nsp_logits and sop_logits [B, 2], rtd_logits [B, T], sequence_logits [B, C], token_logits
+    [B, T, C], span_logits [B, T, 2], choice_logits [B].
     """
     encoder = Encoder(architecture, compute)
     variables = {'params': params['encoder']}
-    output = encoder.apply(
+    encoded = encoder.apply(
         variables, input_ids_BT, attention_mask_BT, token_type_ids_BT, all_hidden=True
     )
-    computed = {'all_hidden': output.all_hidden_LBTD}
+    table_VD = encoder.apply(variables, method=Encoder.embedding_table)
+    computed = {'all_hidden': encoded.all_hidden_LBTD}
+    for name in params:
+        if name in HEADS:
+            head = make_head(name, architecture, compute, num_labels(params))
+            inputs = head_inputs(name, encoded, attention_mask_BT, table_VD)
+            logits = head.apply({'params': params[name]['head']}, *inputs)
+            computed[f'{name}_logits'] = logits
     if 'mlm' in params:
-        logits_BTV = mlm_logits(architecture, compute, params, output.hidden_BTD)
-        computed['mlm_logits'] = logits_BTV[..., : architecture.vocab_size]
-    if 'nsp' in params:
-        head = NextSentenceHead(architecture, compute)
-        computed['nsp_logits'] = head.apply({'params': params['nsp']['head']}, output.pooled_BD)
+        computed['mlm_logits'] = computed['mlm_logits'][..., : architecture.vocab_size]
     return computed
 
 

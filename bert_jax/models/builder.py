@@ -1,4 +1,4 @@
-"""How the files of architectures/ say what is their own: values that differ from BERT base."""
+"""How the files of architectures/ say what is their own: what differs from DEFAULTS, BERT base."""
 
 import dataclasses
 import inspect
@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from bert_jax.models.architecture import Architecture
 
-BERT_BASE = dict(
+DEFAULTS = dict(
     vocab_size=30522,
     hidden_size=768,
     num_layers=12,
@@ -26,7 +26,7 @@ _FIELDS = {field.name: field.default for field in dataclasses.fields(Architectur
 class Builder:
     """A function of sizes (keywords) that gives an Architecture.
 
-    sizes: what differs from BERT_BASE and from the defaults of Architecture, and sizes that only
+    sizes: what differs from DEFAULTS and from the defaults of Architecture, and sizes that only
         this family has; all can be given other values.
     fixed: the fields that make the family what it is.
     derive: a function of all sizes (keywords) that gives further fields.
@@ -40,7 +40,7 @@ class Builder:
         fixed: Mapping = {},
         derive: Callable[..., dict] = lambda **sizes: {},
     ):
-        self.sizes, self.fixed, self.derive = BERT_BASE | dict(sizes), dict(fixed), derive
+        self.sizes, self.fixed, self.derive = DEFAULTS | dict(sizes), dict(fixed), derive
         closed = {*self.fixed, *self.derive(**self.sizes)}
         known = {name: value for name, value in _FIELDS.items() if name not in closed} | self.sizes
         # What inspect.signature finds: the names that build() knows.

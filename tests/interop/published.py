@@ -1,13 +1,18 @@
-"""Folders as other people publish them: written by transformers, with weights large enough to
-show a missing one."""
+"""Models as other people publish them: of transformers, with weights large enough to show a missing
+one, and folders of them."""
 
 import pathlib
 
+import jax
 import numpy as np
 import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from bert_jax.interop import pretrained
+from bert_jax.interop.families import FAMILIES
+from bert_jax.interop.pretrained import Pretrained
+from bert_jax.models.architecture import Compute
 from tests.end_to_end import small
 
 SIZES = {
@@ -18,16 +23,76 @@ SIZES = {
     'intermediate_size': 28,
     'max_position_embeddings': 19,
 }
+_DISENTANGLED = {
+    'relative_attention': True,
+    'pos_att_type': 'c2p|p2c',
+    'position_biased_input': False,
+}
+# What a family's config needs beside SIZES, or instead: those of DistilBERT have other names.
+CHANGES = {
+    'albert': {'embedding_size': 12},
+    'deberta': _DISENTANGLED,
+    'deberta-v2': _DISENTANGLED
+    | {
+        'position_buckets': 6,
+        'share_att_key': True,
+        'norm_rel_ebd': 'layer_norm',
+        'conv_kernel_size': 3,
+    },
+    'distilbert': {
+        'vocab_size': 131,
+        'dim': 20,
+        'n_layers': 2,
+        'n_heads': 4,
+        'hidden_dim': 28,
+        'max_position_embeddings': 19,
+    },
+    'electra': {'embedding_size': 12},
+    'modernbert': {
+        'num_attention_heads': 2,
+        'num_hidden_layers': 3,
+        'local_attention': 8,
+        'pad_token_id': 0,
+        'bos_token_id': 2,
+        'cls_token_id': 2,
+        'eos_token_id': 3,
+        'sep_token_id': 3,
+    },
+}
+# What a class calls the logits of our heads, where it is not 'logits'.
+LOGITS = {
+    'BertForPreTraining': {'mlm': 'prediction_logits', 'nsp': 'seq_relationship_logits'},
+    'AlbertForPreTraining': {'mlm': 'prediction_logits', 'sop': 'sop_logits'},
+}
+CLASSES = {  # the published class → its family, its heads
+    name: (family, heads) for family in FAMILIES.values() for name, heads in family.classes.items()
+}
+
+
+def config(published: str = 'BertForPreTraining', **changes):
+    """The config of a small model."""
+    model_type = CLASSES[published][0].model_type
+    sizes = (
+        CHANGES[model_type] if model_type == 'distilbert' else SIZES | CHANGES.get(model_type, {})
+    )
+    kind = getattr(transformers, published).config_class
+    return kind(**(sizes | changes), attn_implementation='eager')
 
 
 def model(published: str = 'BertForPreTraining', seed: int = 0, **changes):
     """A model of transformers with random weights ten times the usual, and biases."""
-    torch.manual_seed(seed)
-    made = getattr(transformers, published)(transformers.BertConfig(**(SIZES | changes))).eval()
+    made = getattr(transformers, published)(config(published, **changes)).eval()
+    randomise(made, seed, 0.2)
+    return made
+
+
+def randomise(made: torch.nn.Module, seed: int, deviation: float):
+    """Gives every weight, bias included, a normal value; scales of norms around one."""
+    generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in made.named_parameters():
-            value.normal_(1.0 if name.endswith('LayerNorm.weight') else 0.0, 0.2)
-    return made
+            is_scale = value.ndim == 1 and name.endswith('weight')
+            value.normal_(1.0 if is_scale else 0.0, deviation, generator=generator)
 
 
 def folder(path: pathlib.Path, published: str = 'BertForPreTraining', **changes) -> pathlib.Path:
@@ -46,30 +111,57 @@ def vocabulary() -> list[str]:
     return tokens + [f'[unused{i}]' for i in range(SIZES['vocab_size'] - len(tokens))]
 
 
-def batch(vocab_size: int = SIZES['vocab_size'], length: int = SIZES['max_position_embeddings']):
-    """Token ids, a mask with padding, and two segments: int64 [3, length] each."""
+def batch(
+    vocab_size: int = SIZES['vocab_size'],
+    length: int = SIZES['max_position_embeddings'],
+    pad_id: int = 0,
+    types: int = 2,
+):
+    """Token ids, a mask with padding, and segments: int64 [3, length] each."""
     rng = np.random.default_rng(1)
-    ids = rng.integers(0, vocab_size, (3, length))
     mask = (np.arange(length) < np.array([[length], [length - 5], [1]])).astype(np.int64)
-    types = (np.arange(length) >= np.array([[length // 2], [3], [length]])).astype(np.int64)
-    return ids, mask, types
+    ids = rng.integers(pad_id + 1, vocab_size, (3, length)) * mask + pad_id * (1 - mask)
+    segments = (np.arange(length) >= np.array([[length // 2], [3], [length]])).astype(np.int64)
+    return ids, mask, segments * (types > 1)
 
 
-def outputs(made) -> dict[str, np.ndarray]:
-    """What a model of transformers computes of `batch`, in our names."""
-    ids, mask, types = (torch.from_numpy(values) for values in batch(made.config.vocab_size))
+def batch_for(architecture, tokenizer_pad_id: int = 0):
+    """The batch for one of our architectures, of the shape that `huggingface.save` compares, to
+    share its compilation."""
+    counted = architecture.positions == 'counted'
+    return batch(
+        architecture.vocab_size,
+        min(16, architecture.max_length),
+        architecture.first_position - 1 if counted else tokenizer_pad_id,
+        architecture.type_vocab_size,
+    )
+
+
+def outputs(made, given) -> dict[str, np.ndarray]:
+    """What a model of transformers computes of a batch, in our names."""
     with torch.no_grad():
-        output = made(
-            input_ids=ids, attention_mask=mask, token_type_ids=types, output_hidden_states=True
-        )
-    computed = {'all_hidden': torch.stack(output.hidden_states).numpy()}
-    names = {'prediction_logits': 'mlm_logits', 'seq_relationship_logits': 'nsp_logits'}
-    for theirs, ours in names.items():
-        if theirs in output:
-            computed[ours] = output[theirs].numpy()
-    if 'logits' in output:
-        name = 'mlm_logits' if output.logits.ndim == 3 else 'nsp_logits'
-        computed[name] = output.logits.numpy()
+        computed = compute(made, given)
+    return {name: value.numpy() for name, value in computed.items()}
+
+
+def compute(made, given) -> dict[str, torch.Tensor]:
+    """What `outputs` gives, with gradients."""
+    published = type(made).__name__
+    ids, mask, types = (torch.from_numpy(np.asarray(values, np.int64)) for values in given)
+    inputs = {'input_ids': ids, 'attention_mask': mask}
+    if getattr(made.config, 'type_vocab_size', 0):
+        inputs['token_type_ids'] = types
+    heads = CLASSES[published][1]
+    if 'choice' in heads:  # all sequences as choices of one question
+        inputs = {name: value[None] for name, value in inputs.items()}
+    output = made(**inputs, output_hidden_states=True)
+    computed = {'all_hidden': torch.stack(output.hidden_states)}
+    for head in heads:
+        if head == 'span':
+            logits = torch.stack([output.start_logits, output.end_logits], -1)
+        else:
+            logits = output[LOGITS.get(published, {}).get(head, 'logits')]
+        computed[f'{head}_logits'] = logits[0] if head == 'choice' else logits
     return computed
 
 
@@ -79,3 +171,44 @@ def edit(path: pathlib.Path, change):
     weights = load_file(file)
     change(weights)
     save_file(weights, file, metadata={'format': 'pt'})
+
+
+def ours(loaded: Pretrained) -> dict[str, np.ndarray]:
+    """What our model computes of `batch_for`."""
+    given = batch_for(loaded.architecture)
+    computed = pretrained.outputs(loaded.architecture, Compute(), loaded.params, *given)
+    return _comparable(jax.device_get(computed), loaded.architecture, given)
+
+
+def theirs(made, architecture) -> dict[str, np.ndarray]:
+    """What a model of transformers computes of the same."""
+    given = batch_for(architecture)
+    return _comparable(outputs(made, given), architecture, given)
+
+
+def _comparable(computed: dict, architecture, given) -> dict:
+    """Where padding attends to padding with them and not with us, its states and logits are zero:
+    nothing that is used depends on them."""
+    mask_BT = given[1]
+    if not architecture.embedding_mask:
+        return computed
+    return {
+        name: array * mask_BT.reshape(mask_BT.shape + (1,) * (array.ndim - mask_BT.ndim - hidden))
+        if array.shape[hidden : hidden + 2] == mask_BT.shape
+        else array
+        for name, array in computed.items()
+        for hidden in [name == 'all_hidden']
+    }
+
+
+def assert_same_bits(left: dict, right: dict):
+    """Of two trees of parameters."""
+    left, right = pretrained.by_name(left), pretrained.by_name(right)
+    assert left.keys() == right.keys()
+    for name in left:
+        assert left[name].tobytes() == right[name].tobytes(), name
+
+
+def put(name, value):
+    """For `edit`."""
+    return lambda weights: weights.update({name: value})

@@ -1,6 +1,7 @@
 """Architectures by name: sizes, published parameter counts, parameter names and axes."""
 
 import ast
+import importlib
 import json
 import pathlib
 
@@ -13,11 +14,15 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.activations import ACTIVATIONS
-from bert_jax.models.architecture import CHOICES, Architecture, Compute
+from bert_jax.models.architecture import CHOICES, Compute
 from bert_jax.models.block import ATTENTIONS
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.feedforward import FEEDFORWARDS
-from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
+from bert_jax.models.heads import (
+    MaskedLanguageModelHead,
+    NextSentenceHead,
+    SequenceClassificationHead,
+)
 from bert_jax.models.heads.classification import STEPS
 from bert_jax.models.normalization import NORMS
 from bert_jax.models.parameters import num_parameters, stack_layers
@@ -142,16 +147,55 @@ def test_choices_and_tables_of_components_agree():
 def test_layer_code_names_no_architecture():
     folder = pathlib.Path(architectures.__file__).parent
     families = {path.stem for path in folder.glob('*.py')} - {'__init__'}
-    for file in ('architecture', 'attention', 'block', 'embeddings', 'encoder', 'feedforward'):
-        tree = ast.parse((folder.parent / f'{file}.py').read_text())
-        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
-        texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
-        assert not families & (names | texts), file
+    names = families | architectures.BUILDERS.keys()
+    files = [path for path in folder.parent.rglob('*.py') if folder not in path.parents]
+    assert {'block', 'encoder', 'classification'} <= {path.stem for path in files}
+    for path in files:
+        tree = ast.parse(path.read_text())
+        used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        used |= {node.attr for node in ast.walk(tree) if isinstance(node, ast.Attribute)}
+        used |= {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
+        assert not {str(name).lower() for name in used} & names, path
 
 
-def test_a_toy_architecture_is_one_value(monkeypatch):
-    """All components that no other test combines, from one builder and one line in the table."""
-    monkeypatch.setitem(architectures.BUILDERS, 'toy', toy)
+TOY = """
+from bert_jax.models.builder import Builder
+
+BUILDERS = {
+    'toy': Builder(
+        sizes=dict(vocab_size=20, hidden_size=12, num_heads=3, initializer_range=0.2),
+        fixed=dict(
+            type_vocab_size=0,
+            hidden_act='silu',
+            embedding_norm=False,
+            positions='none',
+            attention='linear_bias',
+            feedforward='gated',
+            norm='rms_norm',
+            residual='pre',
+            biases=False,
+            pooler=False,
+            pooling='mean',
+            classifier='dense',
+        ),
+        derive=lambda num_layers, **_: dict(attention_windows=tuple(range(1, num_layers + 1))),
+    )
+}
+"""
+
+
+def test_a_toy_architecture_is_one_file_and_one_line(monkeypatch, tmp_path):
+    """Components that no other architecture combines; nothing else is told of it."""
+    (tmp_path / 'toy.py').write_text(TOY)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(
+        architectures,
+        'BUILDERS',
+        {
+            **architectures.BUILDERS,
+            **importlib.import_module('toy').BUILDERS,
+        },
+    )
     architecture = architectures.build('toy', num_layers=2)
     ids = np.arange(6)[None] + 3
     mask = np.ones_like(ids)
@@ -165,32 +209,12 @@ def test_a_toy_architecture_is_one_value(monkeypatch):
     difference = np.abs(changed.hidden_BTD - output.hidden_BTD).max(-1)[0]
     # two layers of windows 1 and 2 carry the first token three positions far
     assert (difference > 0).tolist() == [True] * 4 + [False] * 2
-
-
-def toy(num_layers: int = 1) -> Architecture:
-    return Architecture(
-        vocab_size=20,
-        hidden_size=12,
-        num_layers=num_layers,
-        num_heads=3,
-        intermediate_size=10,
-        max_position_embeddings=8,
-        type_vocab_size=0,
-        hidden_act='silu',
-        layer_norm_eps=1e-6,
-        hidden_dropout=0.0,
-        attention_dropout=0.0,
-        initializer_range=0.2,
-        embedding_norm=False,
-        positions='none',
-        attention='linear_bias',
-        attention_windows=tuple(range(1, num_layers + 1)),
-        feedforward='gated',
-        norm='rms_norm',
-        residual='pre',
-        biases=False,
-        pooler=False,
-    )
+    head = SequenceClassificationHead(architecture, Compute(), 3)
+    logits, variables = head.init_with_output(jax.random.key(1), output, mask)
+    assert logits.shape == (1, 3)
+    assert set(variables['params']) == {'transform', 'output'}
+    with pytest.raises(UserError, match="size of architecture toy 'norm'; known: .*vocab_size"):
+        architectures.build('toy', norm='layer_norm')
 
 
 def test_initial_values():

@@ -1,337 +1,200 @@
-"""The published families: their models in transformers and their names for our parameters.
+"""The published families' models in transformers, with sizes that are odd.
 
-A new family is one Family in FAMILIES.
+A new family is one entry of CASES.
 """
 
 import dataclasses
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-import flax
 import numpy as np
 import torch
 import transformers
 
+from bert_jax.interop import huggingface, naming
+from bert_jax.interop.families import FAMILIES
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead, ReplacedTokenHead
+from tests.interop import published
 
-_LEAVES = {'kernel': 'weight', 'bias': 'bias', 'scale': 'weight'}
-_ACTIVATIONS = {'gelu': 'gelu', 'gelu_tanh': 'gelu_pytorch_tanh'}
+LABELS = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Family:
-    """build: the name given to architectures.build.
+class Case:
+    """A config of transformers for all classes of a family, and the length of the batch."""
 
-    model, config: of transformers; keys: their config keys → our fields; settings: fixed ones.
-    table: our module or parameter → theirs, '#' for the number of a layer; 'name|i/n' is the i-th
-        of n equal parts of one.
-    heads: our heads by the name of their logits in the output of the model.
-    sizes: of the smallest test case. cases: changes of sizes for the others, and the length.
-    """
+    family: str
+    length: int
+    config: Mapping[str, object]
 
-    build: str
-    model: type
-    config: type
-    keys: Mapping[str, str | Callable]
-    table: Mapping[str, str]
-    heads: Mapping[str, type]
-    sizes: Mapping[str, object]
-    cases: Mapping[str, tuple[int, Mapping[str, object]]]
-    settings: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    pad_id: int = 0
-
-    def make_model(self, architecture: Architecture, **options):
-        """Their model without dropout, weights not set."""
-        values = {
-            theirs: ours(architecture) if callable(ours) else getattr(architecture, ours)
-            for theirs, ours in self.keys.items()
-        }
-        config = self.config(
-            **values,
-            **self.settings,
-            attn_implementation='eager',
-            pad_token_id=self.pad_id,
-            **options,
-        )
-        return self.model(config).eval()
-
-    def to_tree(self, state: Mapping[str, np.ndarray], shapes: dict, architecture: Architecture):
-        """Their arrays (weights or gradients alike) in a tree of our shapes (unboxed).
-
-        Every array must find a place.
-        """
-        used, tree = set(), {}
-        for path, leaf in flax.traverse_util.flatten_dict(shapes).items():
-            name, part, parts = self._their_name('/'.join(path))
-            used.add(name)
-            array = state[name]
-            if parts > 1:
-                array = np.split(array, parts)[part]
-            if path[-1] == 'kernel':
-                array = array.T
-            rows = architecture.padded_vocab_size - architecture.vocab_size
-            if leaf.shape[0] == architecture.padded_vocab_size:
-                array = np.pad(array, [(0, rows)] + [(0, 0)] * (array.ndim - 1))
-            tree[path] = array.reshape(leaf.shape)
-        assert not set(state) - used, sorted(set(state) - used)
-        return flax.traverse_util.unflatten_dict(tree)
-
-    def _their_name(self, ours: str) -> tuple[str, int, int]:
-        number = re.search(r'layers_(\d+)', ours)
-        pattern = re.sub(r'layers_\d+', 'layers_#', ours)
-        module, _, leaf = pattern.rpartition('/')
-        whole = pattern in self.table
-        name, _, part = self.table[pattern if whole else module].partition('|')
-        part, _, parts = (part or '0/1').partition('/')
-        name = name if whole else f'{name}.{_LEAVES[leaf]}'
-        return name.replace('#', number[1]) if number else name, int(part), int(parts)
+    @property
+    def classes(self) -> dict[str, tuple[str, ...]]:
+        """Published classes with heads, that together have every head once."""
+        chosen, seen = {}, set()
+        for name, heads in FAMILIES[self.family].classes.items():
+            if heads and not seen & set(heads):
+                chosen[name] = heads
+                seen |= set(heads)
+        return chosen
 
 
-def _layer(theirs: str, names: Mapping[str, str]) -> dict[str, str]:
-    return {f'encoder/layers_#/{ours}': f'{theirs}.{name}' for ours, name in names.items()}
-
-
-def _bert_like(prefix: str) -> dict[str, str]:
-    """The embeddings and layers that most families have inherited from BERT."""
-    embeddings = {
-        'token': 'word_embeddings.weight',
-        'position': 'position_embeddings.weight',
-        'type': 'token_type_embeddings.weight',
-        'norm': 'LayerNorm',
-    }
-    layer = {
-        'attention/query': 'attention.self.query',
-        'attention/key': 'attention.self.key',
-        'attention/value': 'attention.self.value',
-        'attention/output': 'attention.output.dense',
-        'attention_norm': 'attention.output.LayerNorm',
-        'feedforward/input': 'intermediate.dense',
-        'feedforward/output': 'output.dense',
-        'feedforward_norm': 'output.LayerNorm',
-    }
-    return {
-        f'encoder/embeddings/{ours}': f'{prefix}.embeddings.{name}'
-        for ours, name in embeddings.items()
-    } | _layer(f'{prefix}.encoder.layer.#', layer)
-
-
-_BERT_KEYS = {
-    'vocab_size': 'vocab_size',
-    'hidden_size': 'hidden_size',
-    'num_hidden_layers': 'num_layers',
-    'num_attention_heads': 'num_heads',
-    'intermediate_size': 'intermediate_size',
-    'max_position_embeddings': 'max_position_embeddings',
-    'type_vocab_size': 'type_vocab_size',
-    'hidden_act': lambda architecture: _ACTIVATIONS[architecture.hidden_act],
-    'layer_norm_eps': 'layer_norm_eps',
-}
-_WITH_EMBEDDING_SIZE = _BERT_KEYS | {'embedding_size': 'embedding_width'}
-_SIZES = dict(
+_ODD = dict(
     vocab_size=97,
     hidden_size=24,
-    num_layers=3,
-    num_heads=3,
+    num_hidden_layers=3,
+    num_attention_heads=3,
     intermediate_size=40,
     max_position_embeddings=19,
 )
-_CASES = {
-    'odd': (11, {}),
-    'maximum_length': (19, dict(vocab_size=128, hidden_size=20, num_heads=5, num_layers=2)),
-    'length_one': (1, dict(num_layers=1, num_heads=1, hidden_size=16)),
-}
+_MOST = _ODD | dict(vocab_size=128, hidden_size=20, num_attention_heads=5, num_hidden_layers=2)
+_ONE = _ODD | dict(num_hidden_layers=1, num_attention_heads=1, hidden_size=16)
+_MODERN = dict(pad_token_id=0, bos_token_id=2, cls_token_id=2, eos_token_id=3, sep_token_id=3)
 
-ROBERTA = Family(
-    build='roberta',
-    model=transformers.RobertaForMaskedLM,
-    config=transformers.RobertaConfig,
-    keys=_BERT_KEYS,
-    table=_bert_like('roberta')
-    | {
-        'mlm/transform': 'lm_head.dense',
-        'mlm/norm': 'lm_head.layer_norm',
-        'mlm/bias': 'lm_head.bias',
-    },
-    heads={'logits': MaskedLanguageModelHead},
-    sizes=_SIZES,
-    cases=_CASES | {'maximum_length': (17, _CASES['maximum_length'][1])},
-    pad_id=1,
-)
 
-FAMILIES = {
-    'roberta': ROBERTA,
-    'xlmr': dataclasses.replace(
-        ROBERTA,
-        model=transformers.XLMRobertaForMaskedLM,
-        config=transformers.XLMRobertaConfig,
-        cases={'odd': (11, {})},
+def _distil(sizes: Mapping) -> dict:
+    names = {
+        'hidden_size': 'dim',
+        'num_hidden_layers': 'n_layers',
+        'num_attention_heads': 'n_heads',
+        'intermediate_size': 'hidden_dim',
+    }
+    return {names.get(name, name): value for name, value in sizes.items()}
+
+
+def _modern(sizes: Mapping, **changes) -> dict:
+    return {**sizes, 'max_position_embeddings': 40, **_MODERN, **changes}
+
+
+CASES = {
+    'bert-odd': Case('bert', 11, _ODD),
+    'bert-most': Case('bert', 19, _MOST | {'hidden_act': 'gelu_new', 'type_vocab_size': 3}),
+    'bert-one': Case('bert', 1, _ONE),
+    'bert-deep': Case('bert', 10, _ODD | dict(num_hidden_layers=6, num_attention_heads=8)),
+    'roberta-odd': Case('roberta', 11, _ODD),
+    'roberta-most': Case('roberta', 15, _MOST | dict(pad_token_id=3, type_vocab_size=1)),
+    'roberta-one': Case('roberta', 1, _ONE | {'hidden_act': 'gelu_new'}),
+    'xlm-roberta-odd': Case('xlm-roberta', 11, _ODD | dict(pad_token_id=0)),
+    'albert-odd': Case('albert', 11, _ODD | {'embedding_size': 10}),
+    'albert-most': Case('albert', 19, _MOST | {'embedding_size': 20, 'hidden_act': 'gelu'}),
+    'albert-one': Case('albert', 1, _ONE | {'embedding_size': 30}),
+    'electra-odd': Case('electra', 11, _ODD | {'embedding_size': 30, 'hidden_act': 'gelu_new'}),
+    'electra-most': Case('electra', 19, _MOST | {'embedding_size': 20}),
+    'electra-one': Case('electra', 1, _ONE | {'embedding_size': 5}),
+    'distilbert-odd': Case('distilbert', 11, _distil(_ODD)),
+    'distilbert-most': Case('distilbert', 19, _distil(_MOST) | {'activation': 'relu'}),
+    'distilbert-one': Case('distilbert', 1, _distil(_ONE)),
+    'modernbert-odd': Case(
+        'modernbert',
+        11,
+        _modern(_ODD, num_hidden_layers=5, num_attention_heads=2, local_attention=4),
     ),
-    'albert': Family(
-        build='albert',
-        model=transformers.AlbertForPreTraining,
-        config=transformers.AlbertConfig,
-        keys=_WITH_EMBEDDING_SIZE,
-        table=_bert_like('albert')
-        | _layer(
-            'albert.encoder.albert_layer_groups.0.albert_layers.0',
-            {
-                'attention/query': 'attention.query',
-                'attention/key': 'attention.key',
-                'attention/value': 'attention.value',
-                'attention/output': 'attention.dense',
-                'attention_norm': 'attention.LayerNorm',
-                'feedforward/input': 'ffn',
-                'feedforward/output': 'ffn_output',
-                'feedforward_norm': 'full_layer_layer_norm',
+    'modernbert-most': Case(
+        'modernbert',
+        40,
+        _modern(
+            _MOST,
+            hidden_size=24,
+            num_attention_heads=3,
+            num_hidden_layers=3,
+            local_attention=14,
+            layer_types=['sliding_attention', 'sliding_attention', 'full_attention'],
+            rope_parameters={
+                'full_attention': {'rope_type': 'default', 'rope_theta': 500.0},
+                'sliding_attention': {'rope_type': 'default', 'rope_theta': 30.0},
             },
-        )
-        | {
-            'encoder/embeddings/projection': 'albert.encoder.embedding_hidden_mapping_in',
-            'encoder/pooler': 'albert.pooler',
-            'mlm/transform': 'predictions.dense',
-            'mlm/norm': 'predictions.LayerNorm',
-            'mlm/bias': 'predictions.bias',
-            'sop/dense': 'sop_classifier.classifier',
-        },
-        heads={'prediction_logits': MaskedLanguageModelHead, 'sop_logits': NextSentenceHead},
-        sizes=_SIZES | {'embedding_size': 10},
-        cases=_CASES,
-    ),
-    'electra': Family(
-        build='electra',
-        model=transformers.ElectraForPreTraining,
-        config=transformers.ElectraConfig,
-        keys=_WITH_EMBEDDING_SIZE,
-        table=_bert_like('electra')
-        | {
-            'encoder/embeddings/projection': 'electra.embeddings_project',
-            'rtd/transform': 'discriminator_predictions.dense',
-            'rtd/output': 'discriminator_predictions.dense_prediction',
-        },
-        heads={'logits': ReplacedTokenHead},
-        sizes=_SIZES | {'embedding_size': 20},  # in maximum_length the hidden size
-        cases=_CASES,
-    ),
-    'electra_generator': Family(
-        build='electra',
-        model=transformers.ElectraForMaskedLM,
-        config=transformers.ElectraConfig,
-        keys=_WITH_EMBEDDING_SIZE,
-        table=_bert_like('electra')
-        | {
-            'encoder/embeddings/projection': 'electra.embeddings_project',
-            'mlm/transform': 'generator_predictions.dense',
-            'mlm/norm': 'generator_predictions.LayerNorm',
-            'mlm/bias': 'generator_lm_head.bias',
-        },
-        heads={'logits': MaskedLanguageModelHead},
-        sizes=_SIZES | {'embedding_size': 30},
-        cases={'odd': (11, {})},
-    ),
-    'distilbert': Family(
-        build='distilbert',
-        model=transformers.DistilBertForMaskedLM,
-        config=transformers.DistilBertConfig,
-        keys={
-            'vocab_size': 'vocab_size',
-            'dim': 'hidden_size',
-            'n_layers': 'num_layers',
-            'n_heads': 'num_heads',
-            'hidden_dim': 'intermediate_size',
-            'max_position_embeddings': 'max_position_embeddings',
-            'activation': 'hidden_act',
-        },
-        table=_bert_like('distilbert')
-        | _layer(
-            'distilbert.transformer.layer.#',
-            {
-                'attention/query': 'attention.q_lin',
-                'attention/key': 'attention.k_lin',
-                'attention/value': 'attention.v_lin',
-                'attention/output': 'attention.out_lin',
-                'attention_norm': 'sa_layer_norm',
-                'feedforward/input': 'ffn.lin1',
-                'feedforward/output': 'ffn.lin2',
-                'feedforward_norm': 'output_layer_norm',
-            },
-        )
-        | {
-            'mlm/transform': 'vocab_transform',
-            'mlm/norm': 'vocab_layer_norm',
-            'mlm/bias': 'vocab_projector.bias',
-        },
-        heads={'logits': MaskedLanguageModelHead},
-        sizes=_SIZES,
-        cases=_CASES,
-    ),
-    'modernbert': Family(
-        build='modernbert',
-        model=transformers.ModernBertForMaskedLM,
-        config=transformers.ModernBertConfig,
-        keys={
-            'vocab_size': 'vocab_size',
-            'hidden_size': 'hidden_size',
-            'num_hidden_layers': 'num_layers',
-            'num_attention_heads': 'num_heads',
-            'intermediate_size': 'intermediate_size',
-            'max_position_embeddings': 'max_position_embeddings',
-            'hidden_activation': lambda architecture: _ACTIVATIONS[architecture.hidden_act],
-            'norm_eps': 'layer_norm_eps',
-            'layer_types': lambda architecture: [
-                'full_attention' if window is None else 'sliding_attention'
-                for window in architecture.attention_windows
-            ],
-            'local_attention': lambda architecture: (
-                2 * max(window or 0 for window in architecture.attention_windows)
-            ),
-        },
-        table={
-            'encoder/embeddings/token': 'model.embeddings.tok_embeddings.weight',
-            'encoder/embeddings/norm': 'model.embeddings.norm',
-            'encoder/final_norm': 'model.final_norm',
-            'mlm/transform': 'head.dense',
-            'mlm/norm': 'head.norm',
-            'mlm/bias': 'decoder.bias',
-        }
-        | _layer(
-            'model.layers.#',
-            {
-                'attention/query': 'attn.Wqkv|0/3',
-                'attention/key': 'attn.Wqkv|1/3',
-                'attention/value': 'attn.Wqkv|2/3',
-                'attention/output': 'attn.Wo',
-                'attention_norm': 'attn_norm',
-                'feedforward/input': 'mlp.Wi',
-                'feedforward/output': 'mlp.Wo',
-                'feedforward_norm': 'mlp_norm',
-            },
+            classifier_pooling='mean',
+            classifier_activation='silu',
         ),
-        heads={'logits': MaskedLanguageModelHead},
-        sizes=_SIZES | dict(num_layers=5, num_heads=2, max_position_embeddings=40, local_window=2),
-        cases={
-            'odd': (11, {}),
-            'maximum_length': (
-                40,
-                dict(vocab_size=128, num_heads=3, local_window=7, global_every=2, num_layers=3),
-            ),
-            'length_one': (1, dict(num_layers=1, num_heads=1, hidden_size=16)),
-        },
     ),
+    'modernbert-one': Case('modernbert', 1, _modern(_ONE)),
 }
 
 
-def randomise(model, rng: np.random.Generator, deviation: float):
-    """Gives every weight, bias included, a normal value; scales of norms around one."""
-    with torch.no_grad():
-        for name, value in model.named_parameters():
-            noise = deviation * rng.standard_normal(value.shape)
-            is_scale = value.ndim == 1 and name.endswith('weight')
-            value.copy_(torch.from_numpy(noise + is_scale))
+def make_models(case: Case, seed: int, deviation: float) -> dict[str, torch.nn.Module]:
+    """The models of all classes of a case, with one and the same encoder and dropout off: every
+    weight normal, bias included, scales of norms around one."""
+    made, encoder = {}, {}
+    for number, name in enumerate(case.classes):
+        changes = dict(case.config)
+        if {'sequence', 'token'} & set(case.classes[name]):
+            changes['num_labels'] = LABELS
+        kind = getattr(transformers, name)
+        model = kind(kind.config_class(**changes, attn_implementation='eager')).eval()
+        published.randomise(model, seed + number, deviation)
+        encoder = encoder | {
+            key: value for key, value in model.base_model.named_parameters() if key not in encoder
+        }
+        with torch.no_grad():
+            for key, value in model.base_model.named_parameters():
+                value.copy_(encoder[key])
+        made[name] = model
+    return made
 
 
-def parameters(model) -> dict[str, torch.nn.Parameter]:
-    """By name, tied ones once, under the name of what they are tied to."""
+def untied(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
+    """Parameters by name, tied ones once, under the name of what they are tied to."""
     tied = model._tied_weights_keys or {}
     every = model.named_parameters(remove_duplicate=False)
     return {name: value for name, value in every if name not in tied}
+
+
+def convert(case: Case, models: Mapping[str, torch.nn.Module]) -> tuple[Architecture, dict]:
+    """Our architecture with a pooler where a class has one, and the parameters of the encoder and
+    all heads, read from the state dicts as strictly as from a folder."""
+    family, params = FAMILIES[case.family], {}
+    architecture = family.read_config(next(iter(models.values())).config.to_dict())
+    poolers = {name: name not in family.without_pooler for name in models}
+    if 'encoder/pooler' not in family.table:
+        poolers = dict.fromkeys(models, False)
+    for name in sorted(models, key=poolers.get):  # the encoder with the pooler is the last to stay
+        state = {key: value.detach().numpy().copy() for key, value in untied(models[name]).items()}
+        own, fresh = huggingface.from_weights(
+            family,
+            dataclasses.replace(architecture, pooler=poolers[name]),
+            state,
+            name,
+            case.classes[name],
+            num_labels=LABELS,
+        )
+        assert set(own) == {'encoder', *case.classes[name]}
+        assert not fresh
+        params |= own
+    return dataclasses.replace(architecture, pooler=any(poolers.values())), params
+
+
+def convert_gradients(
+    case: Case, architecture: Architecture, models: Mapping[str, torch.nn.Module]
+) -> dict[str, np.ndarray]:
+    """The sum of the models' gradients by our names."""
+    family, total = FAMILIES[case.family], {}
+    for name, model in models.items():
+        places = naming.places(family.table, architecture, case.classes[name], LABELS)
+        state = {key: p.grad.numpy() for key, p in untied(model).items() if p.grad is not None}
+        for ours, gradient in naming.to_ours(places, state).items():
+            total[ours] = total.get(ours, 0) + gradient
+    return total
+
+
+def make_batch(architecture: Architecture, length: int, seed: int):
+    """Token ids, mask and types of five sequences: whole, padded right, left, on both sides, and of
+    one token."""
+    rng = np.random.default_rng(seed)
+    starts = np.array([0, 0, length // 3, length // 4, 0])
+    ends = np.array([length, (length + 1) // 2, length, length - length // 3, 1])
+    at = np.arange(length)
+    mask = ((at >= starts[:, None]) & (at < ends[:, None])).astype(np.int32)
+    pad_id = max(0, architecture.first_position - 1)
+    ids = rng.integers(pad_id + 1, architecture.vocab_size, mask.shape)
+    types = (at >= (starts + ends)[:, None] // 2) * mask * (architecture.type_vocab_size > 1)
+    return np.where(mask > 0, ids, pad_id).astype(np.int32), mask, types.astype(np.int32)
+
+
+def is_real(head: str, architecture: Architecture, mask_BT: np.ndarray) -> np.ndarray:
+    """Which logits of a head come from no padding, bool [B, T] or, of a sequence's, [B]."""
+    real_BT = mask_BT > 0
+    if head in ('mlm', 'rtd', 'token', 'span'):
+        return real_BT
+    anywhere = architecture.pooling == 'mean' or (
+        head == 'choice' and architecture.classifier == 'dense_norm'
+    )
+    # The others' published classes read the first position, padding or not.
+    return real_BT.any(1) if anywhere else real_BT[:, 0]

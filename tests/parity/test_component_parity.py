@@ -14,7 +14,7 @@ from flax import linen as nn
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoder import Encoder
-from tests.parity.test_bert_parity import agree
+from tests.parity.agreement import agree
 
 SIZES = dict(
     vocab_size=50,

@@ -19,7 +19,7 @@ from bert_jax.models.disentangled import log_buckets
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from bert_jax.models.parameters import num_parameters, stack_layers, unstack_layers
-from tests.parity.test_bert_parity import agree, agree_trees
+from tests.parity.agreement import agree, agree_trees
 
 SIZES = dict(
     vocab_size=97,

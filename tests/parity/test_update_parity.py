@@ -5,15 +5,16 @@ import numpy as np
 import pytest
 import torch
 
+from bert_jax.interop import huggingface
+from bert_jax.interop.families import FAMILIES
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.masking import Masked
-from bert_jax.tasks.pretraining import PretrainingModel
+from bert_jax.objectives.model import PretrainingModel
 from bert_jax.training import optimizers
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
-from tests.parity.test_bert_parity import agree_trees, make_architecture, make_batch
-from tests.parity.test_bert_parity import make_reference as make_torch_model
-from tests.parity.torch_weights import to_tree
+from tests.interop import published
+from tests.parity.agreement import agree_trees
 from tests.training.synthetic import OPTIMIZER
 
 RATE, STEPS = 0.01, 1
@@ -67,17 +68,30 @@ def torch_update(model, batch, moments, vocab_size):
     return float(loss)
 
 
-@pytest.mark.parametrize('case', ['odd', 'maximum_length'])
-def test_an_update_equals_torch(case):
+def make_batch(vocab_size, length, rng):
+    lengths = np.append(length, rng.integers(1, length + 1, 3))
+    mask = (np.arange(length) < lengths[:, None]).astype(np.int32)
+    num_predictions = length // 4
+    return {
+        # transformers' lookup never trains the row of [PAD], 0: no real token may be one
+        'input_ids': rng.integers(1, vocab_size, mask.shape) * mask,
+        'attention_mask': mask,
+        'token_type_ids': (np.arange(length) >= rng.integers(0, length, (4, 1))) * mask,
+        'positions': np.stack([rng.permutation(length)[:num_predictions] % n for n in lengths]),
+        'targets': rng.integers(0, vocab_size, (4, num_predictions)),
+        'next_sentence_label': rng.integers(0, 2, 4),
+    }
+
+
+@pytest.mark.parametrize(('length', 'hidden_act'), [(11, 'gelu'), (19, 'gelu_new')])
+def test_an_update_equals_torch(length, hidden_act):
     rng = np.random.default_rng(3)
-    architecture = make_architecture(case)
-    model = make_torch_model(architecture, rng)
+    model = published.model('BertForPreTraining', hidden_act=hidden_act)
+    architecture = FAMILIES['bert'].read_config(model.config.to_dict())
 
     def tree():
-        state = {name: value.numpy().copy() for name, value in model.state_dict().items()}
-        found = to_tree(state, architecture)
-        heads = {name: {'head': found[name]} for name in ('mlm', 'nsp')}
-        return {'encoder': found['encoder'], **heads}
+        state = {name: value.detach().numpy().copy() for name, value in model.named_parameters()}
+        return huggingface.from_weights(FAMILIES['bert'], architecture, state, 'torch')[0]
 
     task = GivenMasks(architecture)
     optimizer = optimizers.build(OPTIMIZER, lambda step: RATE)
@@ -86,10 +100,7 @@ def test_an_update_equals_torch(case):
     step = jax.jit(make_train_step(task, optimizer, 1, seed=0))
     moments = {}
     for _ in range(STEPS):
-        batch = make_batch(case, rng)
-        # transformers' lookup never trains the row of [PAD]: no real token may be one
-        real_pad = (batch['input_ids'] == 0) & (batch['attention_mask'] == 1)
-        batch['input_ids'] = np.where(real_pad, 1, batch['input_ids'])
+        batch = make_batch(architecture.vocab_size, length, rng)
         theirs = torch_update(model, batch, moments, architecture.vocab_size)
         state, metrics = step(state, batch)
         assert float(metrics['loss']) == pytest.approx(theirs, rel=1e-5)

@@ -1,24 +1,32 @@
 """The published families by model_type. A new one is one file here and one line in FAMILIES."""
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.interop.families import bert
+from bert_jax.interop.families import albert, bert, distilbert, electra, modernbert, roberta
 from bert_jax.interop.families.family import Family
 
 FAMILIES: dict[str, Family] = {
+    'albert': albert.FAMILY,
     'bert': bert.FAMILY,
+    'distilbert': distilbert.FAMILY,
+    'electra': electra.FAMILY,
+    'modernbert': modernbert.FAMILY,
+    'roberta': roberta.ROBERTA,
+    'xlm-roberta': roberta.XLM_R,
 }
 
 
-def by_model_type(model_type: str) -> Family:
-    """Raises UserError for one we do not know."""
+def by_model_type(model_type: str | None) -> Family:
+    """Raises UserError for one we do not know, and for none."""
+    if model_type is None:
+        raise UserError('the model is of no published family, so it cannot be traded')
     if model_type not in FAMILIES:
         raise unknown('model_type', str(model_type), FAMILIES)
     return FAMILIES[model_type]
 
 
-def by_architecture(name: str) -> Family:
-    """The family of one of our architectures. Raises UserError if it has none."""
-    for family in FAMILIES.values():
+def of_architecture(name: str) -> str | None:
+    """The model_type of the family of one of our architectures; None if it is of no family."""
+    for model_type, family in FAMILIES.items():
         if name in family.architectures:
-            return family
-    raise UserError(f'architecture {name!r} belongs to no published family, so cannot be traded')
+            return model_type
+    return None

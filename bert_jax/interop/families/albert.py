@@ -1,0 +1,81 @@
+"""ALBERT as transformers writes it (modeling_albert.py)."""
+
+from bert_jax.interop.families.family import ACTIVATIONS, BERT_KEYS, Family, Key, bert_like
+from bert_jax.models.architectures import albert
+
+_LAYER = 'albert.encoder.albert_layer_groups.0.albert_layers.0'
+_KEYS = {name: key for name, key in BERT_KEYS.items() if name != 'classifier_dropout'}
+
+FAMILY = Family(
+    model_type='albert',
+    architectures=tuple(albert.BUILDERS),
+    keys=_KEYS
+    | {
+        'vocab_size': Key('vocab_size', 30000),
+        'embedding_size': Key('embedding_size', 128),
+        'hidden_size': Key('hidden_size', 4096),
+        'num_attention_heads': Key('num_heads', 64),
+        'intermediate_size': Key('intermediate_size', 16384),
+        'hidden_act': Key('hidden_act', 'gelu_new', ACTIVATIONS),
+        'hidden_dropout_prob': Key('hidden_dropout', 0.0),
+        'attention_probs_dropout_prob': Key('attention_dropout', 0.0),
+        'classifier_dropout_prob': Key('classifier_dropout', 0.1),
+    },
+    fixed={
+        'num_hidden_groups': 1,
+        'inner_group_num': 1,
+        # of the original code
+        'down_scale_factor': 1,
+        'gap_size': 0,
+        'net_structure_type': 0,
+        'num_memory_blocks': 0,
+        'layers_to_keep': [],
+    },
+    table=bert_like(
+        'albert',
+        _LAYER,
+        {
+            'attention/query': 'attention.query',
+            'attention/key': 'attention.key',
+            'attention/value': 'attention.value',
+            'attention/output': 'attention.dense',
+            'attention_norm': 'attention.LayerNorm',
+            'feedforward/input': 'ffn',
+            'feedforward/output': 'ffn_output',
+            'feedforward_norm': 'full_layer_layer_norm',
+        },
+    )
+    | {
+        'encoder/embeddings/projection': 'albert.encoder.embedding_hidden_mapping_in',
+        'encoder/pooler': 'albert.pooler',
+        'mlm/head/transform': 'predictions.dense',
+        'mlm/head/norm': 'predictions.LayerNorm',
+        'mlm/head/bias': 'predictions.bias',
+        'sop/head/dense': 'sop_classifier.classifier',
+        'sequence/head/output': 'classifier',
+        'token/head/output': 'classifier',
+        'choice/head/output': 'classifier',
+        'span/head/output': 'qa_outputs',
+    },
+    prefix='albert.',
+    classes={
+        'AlbertModel': (),
+        'AlbertForPreTraining': ('mlm', 'sop'),
+        'AlbertForMaskedLM': ('mlm',),
+        'AlbertForSequenceClassification': ('sequence',),
+        'AlbertForTokenClassification': ('token',),
+        'AlbertForQuestionAnswering': ('span',),
+        'AlbertForMultipleChoice': ('choice',),
+    },
+    without_pooler=(
+        'AlbertForMaskedLM',
+        'AlbertForTokenClassification',
+        'AlbertForQuestionAnswering',
+    ),
+    token_keys={'pad_token_id': 'pad_id', 'bos_token_id': 'cls_id', 'eos_token_id': 'sep_id'},
+    duplicates={
+        'predictions.decoder.weight': 'albert.embeddings.word_embeddings.weight',
+        'predictions.decoder.bias': 'predictions.bias',
+    },
+    buffers=('albert.embeddings.position_ids',),
+)

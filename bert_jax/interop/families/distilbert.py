@@ -1,0 +1,61 @@
+"""DistilBERT as transformers writes it (modeling_distilbert.py)."""
+
+from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, bert_like
+from bert_jax.models.architectures import distilbert
+
+FAMILY = Family(
+    model_type='distilbert',
+    architectures=tuple(distilbert.BUILDERS),
+    keys={
+        'vocab_size': Key('vocab_size', 30522),
+        'dim': Key('hidden_size', 768),
+        'n_layers': Key('num_layers', 6),
+        'n_heads': Key('num_heads', 12),
+        'hidden_dim': Key('intermediate_size', 3072),
+        'max_position_embeddings': Key('max_position_embeddings', 512),
+        'activation': Key('hidden_act', 'gelu', ACTIVATIONS),
+        'dropout': Key('hidden_dropout', 0.1),
+        'attention_dropout': Key('attention_dropout', 0.1),
+        'initializer_range': Key('initializer_range', 0.02),
+        'seq_classif_dropout': Key('classifier_dropout', 0.2),
+    },
+    fixed={'tie_weights_': True},
+    # The sinusoids are a first value of weights that the files hold.
+    harmless=frozenset({'qa_dropout', 'sinusoidal_pos_embds'}),
+    table=bert_like(
+        'distilbert',
+        'distilbert.transformer.layer.#',
+        {
+            'attention/query': 'attention.q_lin',
+            'attention/key': 'attention.k_lin',
+            'attention/value': 'attention.v_lin',
+            'attention/output': 'attention.out_lin',
+            'attention_norm': 'sa_layer_norm',
+            'feedforward/input': 'ffn.lin1',
+            'feedforward/output': 'ffn.lin2',
+            'feedforward_norm': 'output_layer_norm',
+        },
+    )
+    | {
+        'mlm/head/transform': 'vocab_transform',
+        'mlm/head/norm': 'vocab_layer_norm',
+        'mlm/head/bias': 'vocab_projector.bias',
+        'sequence/head/transform': 'pre_classifier',
+        'sequence/head/output': 'classifier',
+        'token/head/output': 'classifier',
+        'choice/head/transform': 'pre_classifier',
+        'choice/head/output': 'classifier',
+        'span/head/output': 'qa_outputs',
+    },
+    prefix='distilbert.',
+    classes={
+        'DistilBertModel': (),
+        'DistilBertForMaskedLM': ('mlm',),
+        'DistilBertForSequenceClassification': ('sequence',),
+        'DistilBertForTokenClassification': ('token',),
+        'DistilBertForQuestionAnswering': ('span',),
+        'DistilBertForMultipleChoice': ('choice',),
+    },
+    duplicates={'vocab_projector.weight': 'distilbert.embeddings.word_embeddings.weight'},
+    buffers=('distilbert.embeddings.position_ids',),
+)

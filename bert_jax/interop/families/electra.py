@@ -1,0 +1,52 @@
+"""ELECTRA, discriminators and generators, as transformers writes it (modeling_electra.py)."""
+
+from bert_jax.interop.families.family import BERT_KEYS, Family, Key, bert_like
+from bert_jax.models.architecture import Architecture
+from bert_jax.models.architectures import electra
+
+
+def _more_keys(architecture: Architecture) -> dict:
+    return {'embedding_size': architecture.embedding_width}
+
+
+FAMILY = Family(
+    model_type='electra',
+    architectures=tuple(electra.BUILDERS),
+    keys=BERT_KEYS
+    | {
+        'embedding_size': Key('embedding_size', 128),
+        'hidden_size': Key('hidden_size', 256),
+        'num_attention_heads': Key('num_heads', 4),
+        'intermediate_size': Key('intermediate_size', 1024),
+    },
+    more_keys=_more_keys,
+    fixed={'summary_type': 'first', 'summary_use_proj': True, 'summary_activation': 'gelu'},
+    harmless=frozenset({'summary_last_dropout'}),
+    table=bert_like('electra', 'electra.encoder.layer.#')
+    | {
+        'encoder/embeddings/projection': 'electra.embeddings_project',
+        'rtd/head/transform': 'discriminator_predictions.dense',
+        'rtd/head/output': 'discriminator_predictions.dense_prediction',
+        'mlm/head/transform': 'generator_predictions.dense',
+        'mlm/head/norm': 'generator_predictions.LayerNorm',
+        'mlm/head/bias': 'generator_lm_head.bias',
+        'sequence/head/transform': 'classifier.dense',
+        'sequence/head/output': 'classifier.out_proj',
+        'token/head/output': 'classifier',
+        'choice/head/transform': 'sequence_summary.summary',
+        'choice/head/output': 'classifier',
+        'span/head/output': 'qa_outputs',
+    },
+    prefix='electra.',
+    classes={
+        'ElectraModel': (),
+        'ElectraForPreTraining': ('rtd',),
+        'ElectraForMaskedLM': ('mlm',),
+        'ElectraForSequenceClassification': ('sequence',),
+        'ElectraForTokenClassification': ('token',),
+        'ElectraForQuestionAnswering': ('span',),
+        'ElectraForMultipleChoice': ('choice',),
+    },
+    duplicates={'generator_lm_head.weight': 'electra.embeddings.word_embeddings.weight'},
+    buffers=('electra.embeddings.position_ids',),
+)

@@ -1,0 +1,151 @@
+"""ModernBERT as transformers writes it (modeling_modernbert.py)."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from bert_jax.errors import UserError
+from bert_jax.interop.families.family import ACTIVATIONS, Family, Key
+from bert_jax.models.architecture import Architecture
+from bert_jax.models.architectures import modernbert
+
+_GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
+_THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
+_WINDOW, _GLOBAL_EVERY = 128, 3  # where a config does not say
+_READ_BY_COMPLETE = (
+    'global_attn_every_n_layers',
+    'global_rope_theta',
+    'layer_types',
+    'local_attention',
+    'local_rope_theta',
+    'mlp_dropout',
+    'rope_parameters',
+)
+
+
+def _complete(architecture: Architecture, config: Mapping) -> Architecture:
+    """With the layers' windows and rotations: named one by one in today's configs, by a rule in
+    earlier ones."""
+    every = config.get('global_attn_every_n_layers', _GLOBAL_EVERY)
+    layers = config.get('layer_types') or [
+        _LOCAL if number % every else _GLOBAL for number in range(architecture.num_layers)
+    ]
+    unknown = set(layers) - {_GLOBAL, _LOCAL}
+    if unknown or len(layers) != architecture.num_layers:
+        raise UserError(f'layer_types is {layers!r}; known: {_GLOBAL}, {_LOCAL}, one per layer')
+    window = config.get('local_attention', _WINDOW) // 2
+    thetas = {kind: _theta(config, kind) for kind in _THETAS}
+    if config.get('mlp_dropout', 0.0) != architecture.hidden_dropout:
+        raise UserError('mlp_dropout and embedding_dropout differ; they are one rate here')
+    return dataclasses.replace(
+        architecture,
+        attention_windows=tuple(None if kind == _GLOBAL else window for kind in layers),
+        rope_thetas=tuple(thetas[kind] for kind in layers),
+        prediction_act=architecture.classifier_act,
+    )
+
+
+def _theta(config: Mapping, kind: str) -> float:
+    old_key, default = _THETAS[kind]
+    rope = dict((config.get('rope_parameters') or {}).get(kind) or {})
+    theta = rope.pop('rope_theta', config.get(old_key, default))
+    if rope.pop('rope_type', 'default') != 'default' or rope or not isinstance(theta, int | float):
+        raise UserError(f'rope_parameters of {kind}: only rope_type default with a rope_theta')
+    return float(theta)
+
+
+def _more_keys(architecture: Architecture) -> dict:
+    windows, thetas = architecture.attention_windows, architecture.rope_thetas
+    if windows is None or thetas is None:
+        return {}
+    layers = [_GLOBAL if window is None else _LOCAL for window in windows]
+    theta_of = {kind: default for kind, (_, default) in _THETAS.items()}
+    theta_of |= dict(zip(layers, thetas, strict=True))
+    return {
+        'layer_types': layers,
+        'local_attention': next((2 * window for window in windows if window), _WINDOW),
+        'rope_parameters': {
+            kind: {'rope_type': 'default', 'rope_theta': theta} for kind, theta in theta_of.items()
+        },
+        'mlp_dropout': architecture.hidden_dropout,
+    }
+
+
+_PREDICTION_HEAD = {'transform': 'head.dense', 'norm': 'head.norm'}
+
+FAMILY = Family(
+    model_type='modernbert',
+    architectures=tuple(modernbert.BUILDERS),
+    keys={
+        'vocab_size': Key('vocab_size', 50368),
+        'hidden_size': Key('hidden_size', 768),
+        'num_hidden_layers': Key('num_layers', 22),
+        'num_attention_heads': Key('num_heads', 12),
+        'intermediate_size': Key('intermediate_size', 1152),
+        'max_position_embeddings': Key('max_position_embeddings', 8192),
+        'hidden_activation': Key('hidden_act', 'gelu', ACTIVATIONS),
+        'norm_eps': Key('layer_norm_eps', 1e-5),
+        'embedding_dropout': Key('hidden_dropout', 0.0),
+        'attention_dropout': Key('attention_dropout', 0.0),
+        'initializer_range': Key('initializer_range', 0.02),
+        'classifier_pooling': Key('pooling', 'cls', {'cls': 'first', 'mean': 'mean'}),
+        'classifier_activation': Key('classifier_act', 'gelu', ACTIVATIONS),
+        'classifier_dropout': Key('classifier_dropout', 0.0),
+    },
+    complete=_complete,
+    more_keys=_more_keys,
+    fixed={
+        'attention_bias': False,
+        'classifier_bias': False,
+        'decoder_bias': True,
+        'mlp_bias': False,
+        'norm_bias': False,
+        'rope_scaling': None,
+        'sparse_prediction': False,  # would leave out logits
+    },
+    harmless=frozenset(_READ_BY_COMPLETE)
+    | {
+        'deterministic_flash_attn',
+        'initializer_cutoff_factor',
+        'layer_norm_eps',  # norm_eps is used
+        'reference_compile',
+        'repad_logits_with_grad',
+        'sparse_pred_ignore_index',
+    },
+    table={
+        'encoder/embeddings/token': 'model.embeddings.tok_embeddings.weight',
+        'encoder/embeddings/norm': 'model.embeddings.norm',
+        'encoder/layers_#/attention/query': 'model.layers.#.attn.Wqkv|0/3',
+        'encoder/layers_#/attention/key': 'model.layers.#.attn.Wqkv|1/3',
+        'encoder/layers_#/attention/value': 'model.layers.#.attn.Wqkv|2/3',
+        'encoder/layers_#/attention/output': 'model.layers.#.attn.Wo',
+        'encoder/layers_#/attention_norm': 'model.layers.#.attn_norm',
+        'encoder/layers_#/feedforward/input': 'model.layers.#.mlp.Wi',
+        'encoder/layers_#/feedforward/output': 'model.layers.#.mlp.Wo',
+        'encoder/layers_#/feedforward_norm': 'model.layers.#.mlp_norm',
+        'encoder/final_norm': 'model.final_norm',
+        'mlm/head/bias': 'decoder.bias',
+    }
+    | {
+        f'{head}/head/{ours}': theirs
+        for head in ('mlm', 'sequence', 'token', 'span', 'choice')
+        for ours, theirs in _PREDICTION_HEAD.items()
+    }
+    | {f'{head}/head/output': 'classifier' for head in ('sequence', 'token', 'span', 'choice')},
+    prefix='model.',
+    classes={
+        'ModernBertModel': (),
+        'ModernBertForMaskedLM': ('mlm',),
+        'ModernBertForSequenceClassification': ('sequence',),
+        'ModernBertForTokenClassification': ('token',),
+        'ModernBertForQuestionAnswering': ('span',),
+        'ModernBertForMultipleChoice': ('choice',),
+    },
+    token_keys={
+        'pad_token_id': 'pad_id',
+        'bos_token_id': 'cls_id',
+        'cls_token_id': 'cls_id',
+        'eos_token_id': 'sep_id',
+        'sep_token_id': 'sep_id',
+    },
+    duplicates={'decoder.weight': 'model.embeddings.tok_embeddings.weight'},
+)

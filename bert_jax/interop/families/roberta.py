@@ -1,0 +1,62 @@
+"""RoBERTa and XLM-R as transformers writes them (modeling_roberta.py, modeling_xlm_roberta.py)."""
+
+import dataclasses
+
+from bert_jax.interop.families.family import BERT_KEYS, Family, Key, bert_like
+from bert_jax.models.architecture import Architecture
+
+_CLASSES = {
+    'Model': (),
+    'ForMaskedLM': ('mlm',),
+    'ForSequenceClassification': ('sequence',),
+    'ForTokenClassification': ('token',),
+    'ForQuestionAnswering': ('span',),
+    'ForMultipleChoice': ('choice',),
+}
+
+
+def _more_keys(architecture: Architecture) -> dict:
+    return {'pad_token_id': architecture.first_position - 1}
+
+
+ROBERTA = Family(
+    model_type='roberta',
+    architectures=('roberta', 'roberta_base', 'roberta_large'),
+    # Positions are counted on from the id of padding.
+    keys=BERT_KEYS
+    | {'vocab_size': Key('vocab_size', 50265), 'pad_token_id': Key('pad_token_id', 1)},
+    more_keys=_more_keys,
+    table=bert_like('roberta', 'roberta.encoder.layer.#')
+    | {
+        'encoder/pooler': 'roberta.pooler.dense',
+        'mlm/head/transform': 'lm_head.dense',
+        'mlm/head/norm': 'lm_head.layer_norm',
+        'mlm/head/bias': 'lm_head.bias',
+        'sequence/head/transform': 'classifier.dense',
+        'sequence/head/output': 'classifier.out_proj',
+        'token/head/output': 'classifier',
+        'choice/head/transform': 'classifier.dense',
+        'choice/head/output': 'classifier',
+        'span/head/output': 'qa_outputs',
+    },
+    prefix='roberta.',
+    classes={f'Roberta{name}': heads for name, heads in _CLASSES.items()},
+    without_pooler=tuple(
+        f'Roberta{name}' for name in _CLASSES if name not in ('Model', 'ForMultipleChoice')
+    ),
+    token_keys={'pad_token_id': 'pad_id', 'bos_token_id': 'cls_id', 'eos_token_id': 'sep_id'},
+    duplicates={
+        'lm_head.decoder.weight': 'roberta.embeddings.word_embeddings.weight',
+        'lm_head.decoder.bias': 'lm_head.bias',
+    },
+    buffers=('roberta.embeddings.position_ids',),
+)
+
+XLM_R = dataclasses.replace(
+    ROBERTA,
+    model_type='xlm-roberta',
+    architectures=('xlmr_base', 'xlmr_large'),
+    keys=ROBERTA.keys | {'vocab_size': Key('vocab_size', 30522)},
+    classes={f'XLM{name}': heads for name, heads in ROBERTA.classes.items()},
+    without_pooler=tuple(f'XLM{name}' for name in ROBERTA.without_pooler),
+)

@@ -1,0 +1,142 @@
+"""Every defect of a folder is named in one line."""
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.interop import huggingface
+from tests.interop import published
+from tests.interop.published import put
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    return published.folder(tmp_path_factory.mktemp('published') / 'bert')
+
+
+@pytest.fixture
+def copy(folder, tmp_path):
+    """The folder, to be damaged."""
+    return shutil.copytree(folder, tmp_path / 'bert')
+
+
+def drop(name):
+    return lambda weights: weights.pop(name)
+
+
+def rename(name):
+    return lambda weights: weights.update({f'{name}_old': weights.pop(name)})
+
+
+def spoil(weights):
+    weights['cls.predictions.bias'][7] = np.nan
+
+
+TOKEN = 'bert.embeddings.word_embeddings.weight'
+QUERY = 'bert.encoder.layer.1.attention.self.query.weight'
+DECODER = 'cls.predictions.decoder.weight'
+# What is done to the weights → what the line must say.
+DAMAGED = {
+    'missing': (drop(QUERY), f'lacks the weights {QUERY}'),
+    'missing head': (drop('cls.seq_relationship.bias'), 'nsp/head/dense/bias'),
+    'renamed': (rename(QUERY), f'no place for the weights {QUERY}_old .and lacks {QUERY}'),
+    'left over': (put('classifier.weight', np.ones((2, 20), 'f4')), 'classifier.weight'),
+    'a layer more': (
+        put('bert.encoder.layer.2.output.dense.bias', np.ones(20, 'f4')),
+        'layer.2.output.dense.bias',
+    ),
+    'NaN': (spoil, 'cls.predictions.bias holds NaN'),
+    'shape': (
+        put(TOKEN, np.ones((130, 20), 'f4')),
+        r'\[130, 20\], but by the config \[131, 20\]',
+    ),
+    'integers': (put(QUERY, np.ones((20, 20), np.int8)), 'is int8'),
+    'positions': (
+        put('bert.embeddings.position_ids', np.ones((1, 19), int)),
+        'position_ids',
+    ),
+    'untied': (put(DECODER, np.ones((131, 20), 'f4')), f'{DECODER} differs from {TOKEN}'),
+}
+
+
+@pytest.mark.parametrize('name', DAMAGED)
+def test_damaged_weights_are_named(name, copy):
+    change, word = DAMAGED[name]
+    published.edit(copy, change)
+    with pytest.raises(UserError, match=word) as caught:
+        huggingface.load(copy)
+    assert '\n' not in str(caught.value)
+
+
+def test_truncated_weights_and_none(copy):
+    file = copy / 'model.safetensors'
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(UserError, match=r'model.safetensors is damaged'):
+        huggingface.load(copy)
+    file.unlink()
+    with pytest.raises(UserError, match='has no weights'):
+        huggingface.load(copy)
+
+
+# Changes to config.json → what the line must say.
+CONFIGS = {
+    'model_type': ({'model_type': 'gpt2'}, "unknown model_type 'gpt2'; known: .*bert"),
+    'activation': ({'hidden_act': 'quick_gelu'}, "hidden_act is 'quick_gelu'; known: gelu"),
+    'positions': ({'position_embedding_type': 'relative_key'}, "'relative_key'; only 'absolute'"),
+    'decoder': ({'is_decoder': True}, 'is_decoder is True; only False'),
+    'untied': ({'tie_word_embeddings': False}, 'tie_word_embeddings'),
+    'heads': ({'num_attention_heads': 3}, '3 heads'),
+    'layers': ({'num_hidden_layers': 3}, 'lacks the weights bert.encoder.layer.2'),
+    'no number': ({'hidden_size': '20'}, "hidden_size is '20'"),
+    'labels': ({'id2label': {'0': 'a', '1': 'b'}, 'label2id': {'a': 1, 'b': 0}}, 'disagree'),
+}
+
+
+@pytest.mark.parametrize('name', CONFIGS)
+def test_a_config_we_cannot_compute_is_refused(name, copy):
+    change, word = CONFIGS[name]
+    config = json.loads((copy / 'config.json').read_text()) | change
+    (copy / 'config.json').write_text(json.dumps(config))
+    with pytest.raises(UserError, match=word):
+        huggingface.load(copy)
+
+
+def test_a_config_that_is_none_or_missing(copy):
+    (copy / 'config.json').write_text('{')
+    with pytest.raises(UserError, match='config.json is no JSON'):
+        huggingface.load(copy)
+    (copy / 'config.json').unlink()
+    with pytest.raises(UserError, match='config.json: No such file'):
+        huggingface.load(copy)
+
+
+def test_a_vocabulary_larger_than_the_embedding(copy):
+    with open(copy / 'vocab.txt', 'a') as file:
+        file.write('surplus\n')
+    with pytest.raises(UserError, match='132 tokens, but the model has embeddings for 131'):
+        huggingface.load(copy)
+
+
+def test_a_vocabulary_of_another_model(tmp_path):
+    """Smaller than the embedding by more than it may be padded."""
+    path = published.folder(tmp_path, 'BertModel', vocab_size=1154)
+    assert huggingface.load(path).tokenizer.vocab_size == 131
+    path = published.folder(tmp_path / 'larger', 'BertModel', vocab_size=1155)
+    with pytest.raises(UserError, match='131 tokens, but the model has embeddings for 1155'):
+        huggingface.load(path)
+
+
+def test_counted_positions_go_with_the_padding_of_the_tokenizer(tmp_path):
+    path = published.folder(tmp_path / 'in', 'RobertaForMaskedLM', pad_token_id=1)
+    with pytest.raises(UserError, match='padding has the id 0 in the tokenizer.*for the id 1'):
+        huggingface.load(path)
+    path = published.folder(tmp_path / 'fit', 'RobertaForMaskedLM', pad_token_id=0)
+    loaded = huggingface.load(path)
+    huggingface.save(loaded, tmp_path / 'out')
+    config = json.loads((tmp_path / 'out/config.json').read_text())
+    assert (config['pad_token_id'], config['bos_token_id'], config['eos_token_id']) == (0, 2, 3)
+    settings = json.loads((tmp_path / 'out/tokenizer_config.json').read_text())
+    assert settings['model_max_length'] == 18

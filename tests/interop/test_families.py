@@ -1,0 +1,174 @@
+"""Published folders of every family and class in and out: the same numbers, the same bits."""
+
+import dataclasses
+import json
+import shutil
+
+import numpy as np
+import pytest
+import transformers
+from safetensors.numpy import load_file
+
+from bert_jax.errors import UserError
+from bert_jax.interop import huggingface
+from bert_jax.interop.families import FAMILIES
+from tests.interop import published
+from tests.interop.published import put
+from tests.parity.agreement import agree_trees
+
+# What a case changes in the config beside the sizes.
+VARIATIONS = {
+    'BertForPreTraining': {'hidden_act': 'gelu_new', 'type_vocab_size': 3},
+    'RobertaForMaskedLM': {'pad_token_id': 3, 'hidden_act': 'gelu_new'},
+    'ElectraForPreTraining': {'embedding_size': 20},
+    'ModernBertForSequenceClassification': {'classifier_pooling': 'mean', 'num_labels': 4},
+    'ModernBertForMaskedLM': {'layer_types': ['sliding_attention'] * 2 + ['full_attention']},
+    'DistilBertForTokenClassification': {'num_labels': 3, 'activation': 'relu'},
+    'AlbertForSequenceClassification': {'num_labels': 1},
+    'RobertaForTokenClassification': {'num_labels': 5, 'type_vocab_size': 1},
+}
+
+
+@pytest.mark.parametrize('name', published.CLASSES)
+def test_in_and_out_again(name, tmp_path):
+    family, heads = published.CLASSES[name]
+    original = published.model(name, **VARIATIONS.get(name, {}))
+    original.save_pretrained(tmp_path / 'in')
+    loaded = huggingface.load(tmp_path / 'in')
+    assert (loaded.family, loaded.heads) == (family.model_type, heads)
+    ours_computed = published.ours(loaded)
+    agree_trees(ours_computed, published.theirs(original, loaded.architecture))
+
+    huggingface.save(loaded, tmp_path / 'out')
+    again = huggingface.load(tmp_path / 'out')
+    assert again.architecture == loaded.architecture
+    assert again.labels == loaded.labels
+    published.assert_same_bits(again.params, loaded.params)
+    written = load_file(tmp_path / 'out/model.safetensors')
+    for key, array in load_file(tmp_path / 'in/model.safetensors').items():
+        if key not in family.duplicates and key not in family.buffers:
+            assert array.tobytes() == written[key].tobytes(), key
+
+    opened, report = getattr(transformers, name).from_pretrained(
+        tmp_path / 'out', output_loading_info=True, attn_implementation='eager'
+    )
+    assert not any(report[key] for key in ('missing_keys', 'unexpected_keys', 'mismatched_keys'))
+    agree_trees(ours_computed, published.theirs(opened.eval(), loaded.architecture))
+    assert json.loads((tmp_path / 'out/config.json').read_text())['architectures'] == [name]
+    assert name in (tmp_path / 'out/README.md').read_text()
+    assert not (tmp_path / 'out.partial').exists()
+
+
+@pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES)
+def test_every_key_of_a_default_config_is_known(family):
+    """All those that transformers has, not just those it writes."""
+    for name in family.classes:
+        config = getattr(transformers, name).config_class()
+        architecture = family.read_config(config.to_dict())
+        assert architecture.vocab_size == config.vocab_size
+        assert architecture == family.read_config(config.to_diff_dict())
+        assert architecture == family.read_config({})  # our defaults are theirs
+    with pytest.raises(UserError, match='feed_forward_type: not known for a'):
+        family.read_config(config.to_dict() | {'feed_forward_type': 'glu'})
+
+
+def test_an_early_config_of_modernbert():
+    """As published with the first models, before layers were named one by one."""
+    early = {
+        'model_type': 'modernbert',
+        'num_hidden_layers': 5,
+        'global_attn_every_n_layers': 2,
+        'local_attention': 32,
+        'global_rope_theta': 9000.0,
+        'local_rope_theta': 70,
+        'layer_norm_eps': 1e-5,
+        'position_embedding_type': 'absolute',
+        'classifier_pooling': 'mean',
+    }
+    family = FAMILIES['modernbert']
+    architecture = family.read_config(early)
+    assert architecture.attention_windows == (None, 16, None, 16, None)
+    assert architecture.rope_thetas == (9000.0, 70.0, 9000.0, 70.0, 9000.0)
+    assert architecture.pooling == 'mean'
+    assert family.read_config(family.write_config(architecture)) == architecture
+    of_theirs = transformers.ModernBertConfig(**early).to_dict()
+    assert family.read_config(of_theirs) == architecture
+    uneven = dataclasses.replace(architecture, attention_windows=(None, 16, None, 8, None))
+    with pytest.raises(UserError, match='a modernbert config cannot express'):
+        family.write_config(uneven)
+    for change, word in [
+        ({'layer_types': ['full_attention']}, 'one per layer'),
+        ({'rope_scaling': {'type': 'yarn'}}, 'rope_scaling'),
+        ({'rope_parameters': {'full_attention': {'rope_type': 'yarn'}}}, 'only rope_type default'),
+        ({'norm_bias': True}, 'norm_bias is True; only False'),
+        ({'mlp_dropout': 0.1}, 'mlp_dropout and embedding_dropout differ'),
+    ]:
+        with pytest.raises(UserError, match=word):
+            family.read_config(early | change)
+
+
+def test_one_weight_that_is_three_of_ours(tmp_path):
+    published.model('ModernBertModel').save_pretrained(tmp_path)
+    name = 'layers.0.attn.Wqkv.weight'
+    whole = load_file(tmp_path / 'model.safetensors')[name]
+    params = huggingface.load(tmp_path).params['encoder']['layers_0']['attention']
+    for part, ours_name in enumerate(('query', 'key', 'value')):
+        kernel = params[ours_name]['kernel']
+        np.testing.assert_array_equal(kernel.reshape(20, 20).T, whole[20 * part : 20 * part + 20])
+    published.edit(tmp_path, put(name, whole[:-1]))
+    with pytest.raises(UserError, match=r'Wqkv.weight is \[59, 20\], but by the config \[60, 20\]'):
+        huggingface.load(tmp_path)
+    published.edit(tmp_path, lambda weights: weights.pop(name))
+    with pytest.raises(UserError, match=r'lacks the weights model.layers.0.attn.Wqkv.weight'):
+        huggingface.load(tmp_path)
+
+
+def test_a_pooler_that_no_head_uses(tmp_path):
+    """As in the published roberta-base, a masked language model with a pooler."""
+    published.model('RobertaForMaskedLM').save_pretrained(tmp_path / 'in')
+    kernel = np.full((20, 20), 0.5, np.float32)
+    names = {'roberta.pooler.dense.weight': kernel, 'roberta.pooler.dense.bias': kernel[0]}
+    without = huggingface.load(tmp_path / 'in')
+    assert not without.architecture.pooler
+    published.edit(tmp_path / 'in', lambda weights: weights.update(names))
+    loaded = huggingface.load(tmp_path / 'in')
+    assert loaded.architecture.pooler
+    np.testing.assert_array_equal(loaded.params['encoder']['pooler']['kernel'], kernel)
+    huggingface.save(loaded, tmp_path / 'out')
+    assert huggingface.left_out(loaded) == ('encoder/pooler/bias', 'encoder/pooler/kernel')
+    published.assert_same_bits(huggingface.load(tmp_path / 'out').params, without.params)
+
+    bare = dataclasses.replace(without, params={'encoder': without.params['encoder']})
+    with pytest.raises(UserError, match='a RobertaModel has a pooler, which this model lacks'):
+        huggingface.save(bare, tmp_path / 'bare')
+
+
+def test_labels_keep_their_order_and_number(tmp_path):
+    loaded = huggingface.load(published.folder(tmp_path / 'in'))
+    assert loaded.labels == ()
+    named = dataclasses.replace(loaded, labels=('next', 'random'))
+    huggingface.save(named, tmp_path / 'out')
+    assert huggingface.load(tmp_path / 'out').labels == ('next', 'random')
+    config = transformers.AutoConfig.from_pretrained(tmp_path / 'out')
+    assert config.id2label == {0: 'next', 1: 'random'}
+
+    names = {'id2label': {0: 'no', 1: 'yes', 2: 'both'}, 'label2id': {'no': 0, 'yes': 1, 'both': 2}}
+    published.model('BertForTokenClassification', **names).save_pretrained(tmp_path / 'three')
+    three = huggingface.load(tmp_path / 'three')
+    assert three.labels == ('no', 'yes', 'both')
+    assert three.params['token']['head']['output']['kernel'].shape == (20, 3)
+    with pytest.raises(UserError, match='3 classes, but 2 labels'):
+        huggingface.save(dataclasses.replace(three, labels=('no', 'yes')), tmp_path / 'two')
+    for change, word in [
+        ({'num_labels': 2}, 'num_labels is 2, but id2label has 3'),
+        (
+            {'id2label': {'0': 'no', '1': 'yes'}, 'label2id': {'no': 0, 'yes': 1}},
+            r'\[3.*by the config \[2',
+        ),
+        ({'id2label': {'0': 'no', '2': 'yes'}, 'label2id': None}, 'ids .0, 2.'),
+    ]:
+        config = json.loads((tmp_path / 'three/config.json').read_text()) | change
+        shutil.copytree(tmp_path / 'three', tmp_path / 'bad', dirs_exist_ok=True)
+        (tmp_path / 'bad/config.json').write_text(json.dumps(config))
+        with pytest.raises(UserError, match=word):
+            huggingface.load(tmp_path / 'bad')
