@@ -73,9 +73,11 @@ def pairs(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, **
     )
 
 
-def singles(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1):
+def singles(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, **options):
     split = make_split(documents, num_shards)
-    return segments.SingleSegments(split, Tokenizer, sequence_length, batch_size, seed=seed)
+    return segments.SingleSegments(
+        split, Tokenizer, sequence_length, batch_size, seed=seed, **options
+    )
 
 
 def taken_apart(batch):
@@ -502,3 +504,45 @@ class TestSingleSegments:
     def test_too_short_sequences(self):
         with pytest.raises(UserError, match='sequence length 2'):
             singles(some_documents(), sequence_length=2)
+
+
+class TestOrderedPairs:
+    def test_both_orders_hold_neighbouring_text_and_half_are_swapped(self):
+        documents = some_documents(100)
+        where = Where(documents)
+        batch = pairs(documents, swapped=True).examples(np.arange(4000))
+        assert 'next_sentence_label' not in batch
+        batch['next_sentence_label'] = batch['sentence_order_label']
+        for a, b, label in taken_apart(batch):
+            first, second = (b, a) if label else (a, b)
+            assert second[0] > first[-1]
+            assert second[0] - first[-1] - 1 < 15  # what truncation took, less than a sentence
+            assert where.document[first[0] - FIRST] == where.document[second[-1] - FIRST]
+        assert (batch['sentence_order_label'].reshape(-1, 2).sum(1) == 1).all()
+
+    def test_they_are_the_true_pairs_of_next_sentence_prediction(self):
+        documents = some_documents()
+        ours = pairs(documents, swapped=True).examples(np.arange(500))
+        theirs = pairs(documents).examples(np.arange(500))
+        same = ours['sentence_order_label'] == 0
+        np.testing.assert_array_equal(same, theirs['next_sentence_label'] == 0)
+        np.testing.assert_array_equal(ours['input_ids'][same], theirs['input_ids'][same])
+
+    def test_one_document_is_enough_but_one_sentence_is_not(self):
+        assert pairs([[5, 6, 7]], swapped=True).num_examples == 1
+        with pytest.raises(UserError, match='none of the 2 documents has two sentences'):
+            pairs([[5], [6]], swapped=True)
+        with pytest.raises(UserError, match='faithful_negatives'):
+            pairs([[5, 6]], swapped=True, faithful_negatives=True)
+
+
+@pytest.mark.parametrize('make', [pairs, singles])
+@pytest.mark.parametrize('num_shards', [1, 3])
+def test_marked_are_the_first_tokens_of_sentences(make, num_shards):
+    documents = some_documents()
+    starts = Where(documents).starts
+    marked = make(documents, num_shards=num_shards, mark_sentences=True)
+    batch = marked.examples(np.arange(600))
+    expected = np.isin(batch['input_ids'], sorted(starts)) & (batch['input_ids'] >= FIRST)
+    np.testing.assert_array_equal(batch.pop('sentence_start'), expected)
+    assert_same(batch, make(documents, num_shards=num_shards).examples(np.arange(600)))

@@ -1,0 +1,69 @@
+"""With the causal objective nothing is learnt from, nor predicted with, what is to the right."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.objectives.clm import next_tokens
+from bert_jax.objectives.masking import Masking
+from bert_jax.objectives.mlm import cross_entropy
+
+LENGTH, VOCAB = 9, 30
+SIZES = dict(vocab_size=VOCAB, hidden_size=16, num_layers=3, num_heads=2, intermediate_size=24)
+
+
+@pytest.mark.parametrize('name', ['bert', 'modernbert', 'mosaicbert', 'deberta_v2', 'albert'])
+def test_the_loss_of_a_position_has_no_gradient_in_later_inputs(name):
+    architecture = architectures.build(name, **SIZES)
+    encoder, head = (kind(architecture, Compute()) for kind in (Encoder, MaskedLanguageModelHead))
+    ids = np.arange(3, 3 + LENGTH, dtype=np.int32)[None]  # every position a token of its own
+    mask = np.ones_like(ids)
+    masking = Masking(0.15, 0.8, 0.1, 'uniform', 2, (0, 1, 2), np.ones(VOCAB, int))
+
+    @jax.jit
+    def influence(key):
+        params = nn.unbox(encoder.init(key, ids, mask)['params'])
+        params = jax.tree.map(
+            lambda p: 3 * p + 0.1 * jnp.cos(jnp.arange(p.size)).reshape(p.shape), params
+        )
+        table = params['embeddings']['token']
+        targets = next_tokens(masking, ids, mask)
+
+        def losses(token):
+            given = params | {'embeddings': params['embeddings'] | {'token': token}}
+            hidden = encoder.apply({'params': given}, ids, mask, causal=True).hidden_BTD
+            states = hidden[:, :-1]
+            head_params = head.init(key, states, table)
+            logits = head.apply(head_params, states, table)
+            return cross_entropy(logits, targets.labels)[0]
+
+        return jnp.abs(jax.jacrev(losses)(table)[:, ids[0]]).max(-1)  # [position, input]
+
+    found = np.asarray(influence(jax.random.key(0)))
+    later = np.triu(np.ones(found.shape, bool), 1)
+    assert (found[later] == 0).all()
+    assert (found[~later] > 1e-7).all()  # and every earlier one counts
+
+
+def test_targets_are_the_next_text_tokens():
+    masking = Masking(0.15, 0.8, 0.1, 'uniform', 2, (0, 1, 2), np.ones(VOCAB, int))
+    ids = np.array([[1, 7, 8, 0, 9, 0], [1, 7, 0, 2, 2, 2]], np.int32)
+    mask = np.array([[1] * 6, [1, 1, 1, 0, 0, 0]], np.int32)
+    target = next_tokens(masking, ids, mask)
+    np.testing.assert_array_equal(target.labels, ids[:, 1:])
+    np.testing.assert_array_equal(target.weights, [[1, 1, 0, 1, 0], [1, 0, 0, 0, 0]])
+    np.testing.assert_array_equal(target.input_ids, ids)
+
+
+def test_an_architecture_that_cannot_be_causal_is_refused():
+    architecture = architectures.build('deberta_v2', **SIZES, convolution_width=3)
+    ids = np.ones((1, 4), np.int32)
+    with pytest.raises(UserError, match='convolution'):
+        Encoder(architecture, Compute()).init(jax.random.key(0), ids, ids, causal=True)

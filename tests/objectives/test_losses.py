@@ -1,0 +1,266 @@
+"""Losses and gradients of the objectives beside slow versions in torch, written from the papers."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import torch
+
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives.clm import next_tokens
+from bert_jax.objectives.editing import Edited
+from bert_jax.objectives.encoded import Encoded
+from bert_jax.objectives.masking import Masked, Masking
+from bert_jax.objectives.replacing import Replaced
+from bert_jax.objectives.sbo import Boundary
+from bert_jax.terms import mean
+
+VOCAB, SIZE, LENGTH, ROWS = 40, 12, 24, 5
+CLS, SEP, PAD, MASK = 0, 1, 2, 3
+BOUNDARY = Boundary(position_size=6, max_targets=4)
+ARCHITECTURE = architectures.build(
+    'bert',
+    vocab_size=VOCAB,
+    hidden_size=SIZE,
+    num_layers=1,
+    num_heads=2,
+    intermediate_size=8,
+    max_position_embeddings=LENGTH,
+)
+# Runs of hidden tokens: at the row's edges, of one token, longer than max_targets, next to [SEP].
+HIDDEN = [(1, 3), (5, 6), (8, 14), (16, 18), (21, 23)]
+T = torch.nn.functional
+
+
+def make_batch():
+    rng = np.random.default_rng(0)
+    lengths = np.array([24, 24, 19, 15, 9])
+    ids = rng.integers(4, VOCAB, (ROWS, LENGTH)).astype(np.int32)
+    mask = (np.arange(LENGTH) < lengths[:, None]).astype(np.int32)
+    ids[:, 0] = CLS
+    ids[np.arange(ROWS), lengths - 1] = SEP
+    ids[0, 12 + 3] = SEP
+    return {
+        'input_ids': np.where(mask, ids, PAD).astype(np.int32),
+        'attention_mask': mask,
+        'token_type_ids': np.zeros_like(mask),
+        'next_sentence_label': rng.integers(0, 2, ROWS).astype(np.int32),
+        'sentence_order_label': rng.integers(0, 2, ROWS).astype(np.int32),
+    }
+
+
+def make_masked(batch):
+    """The runs of HIDDEN that a row has, in a random order of their tokens, and fillers."""
+    rng, slots = np.random.default_rng(1), 16
+    positions, weights = np.zeros((2, ROWS, slots), np.int32)
+    for row, length in enumerate(batch['attention_mask'].sum(1)):
+        hidden = [t for start, stop in HIDDEN if stop < length for t in range(start, stop)]
+        others = [t for t in range(LENGTH) if t not in hidden]
+        positions[row] = [*rng.permutation(hidden), *others][:slots]
+        weights[row] = np.arange(slots) < len(hidden)
+    labels = np.take_along_axis(batch['input_ids'], positions, 1)
+    return Masked(batch['input_ids'], positions, labels, weights.astype(np.float32))
+
+
+def make_marks(batch):
+    rng = np.random.default_rng(2)
+    marks = np.where(rng.random((ROWS, LENGTH)) < 0.3, rng.integers(1, VOCAB, (ROWS, LENGTH)), 0)
+    return np.where(batch['attention_mask'], marks, -1).astype(np.int32)
+
+
+def make_encoded(name):
+    batch = make_batch()
+    rng = np.random.default_rng(3)
+    masking = Masking(0.15, 0.8, 0.1, 'uniform', MASK, (CLS, SEP, PAD, MASK), np.ones(VOCAB, int))
+    is_replaced = rng.random((ROWS, LENGTH)) < 0.2
+    edited = Edited(batch['input_ids'], batch['attention_mask'], None, {name: make_marks(batch)})
+    corrupted = {
+        'rtd': Replaced(batch['input_ids'], is_replaced, {}),
+        'clm': next_tokens(masking, batch['input_ids'], batch['attention_mask']),
+        'deletion': edited,
+        'substitution': edited,
+    }.get(name, make_masked(batch))
+    hidden, decoded = rng.normal(size=(2, ROWS, LENGTH, SIZE)).astype(np.float32)
+    pooled = rng.normal(size=(ROWS, SIZE)).astype(np.float32)
+    table = rng.normal(size=(ARCHITECTURE.padded_vocab_size, SIZE)).astype(np.float32)
+    return Encoded(batch, corrupted, hidden, decoded, pooled, table)
+
+
+# The slow versions: (encoded with torch arrays, parameters) → the loss, summed token by token.
+
+
+def dense(p, x):
+    return x @ p['kernel'] + p['bias']
+
+
+def norm(p, x):
+    return T.layer_norm(x, (SIZE,), p['scale'], p['bias'], 1e-12)
+
+
+def decode(p, x, table):
+    """Logits of the language model's head: dense, GELU, norm, embeddings, bias."""
+    y = norm(p['norm'], T.gelu(dense(p['transform'], x)))
+    return (y @ table.T + p['bias'])[:VOCAB]
+
+
+def nats(logits, label):
+    return torch.logsumexp(logits, -1) - logits[int(label)]
+
+
+def hidden_positions(e, row):
+    masked = e.corrupted
+    return {
+        int(t) for t, w in zip(masked.positions[row], masked.weights[row], strict=True) if w > 0
+    }
+
+
+def slow_mlm(e, p):
+    return [
+        nats(decode(p['head'], e.decoded[row, t], e.embedding_table), e.batch['input_ids'][row, t])
+        for row in range(ROWS)
+        for t in hidden_positions(e, row)
+    ]
+
+
+def slow_sbo(e, p):
+    """Equations 1 and 2 of SpanBERT: y_i = f(x_{s−1}, x_{e+1}, p_{i−s+1}), 2-layer f."""
+    losses, head = [], p['head']
+    for row in range(ROWS):
+        hidden, length = hidden_positions(e, row), int(e.batch['attention_mask'][row].sum())
+        for i in sorted(hidden):
+            s = e_ = i
+            while s - 1 in hidden:
+                s -= 1
+            while e_ + 1 in hidden:
+                e_ += 1
+            if s - 1 == 0 or e_ + 1 == length - 1 or i - s + 1 > BOUNDARY.max_targets:
+                continue
+            x = torch.cat([e.hidden[row, s - 1], e.hidden[row, e_ + 1], head['place'][i - s]])
+            h = norm(head['first_norm'], T.gelu(dense(head['first'], x)))
+            logits = decode(head['second'], h, e.embedding_table)
+            losses.append(nats(logits, e.batch['input_ids'][row, i]))
+    return losses
+
+
+def slow_pair(label):
+    def slow(e, p):
+        logits = dense(p['head']['dense'], e.pooled)
+        return [nats(logits[row], e.batch[label][row]) for row in range(ROWS)]
+
+    return slow
+
+
+def slow_clm(e, p):
+    """−log p(x_{t+1} | x_0 … x_t), over text tokens."""
+    return [
+        nats(decode(p['head'], e.hidden[row, t], e.embedding_table), token)
+        for row in range(ROWS)
+        for t in range(LENGTH - 1)
+        if (token := int(e.batch['input_ids'][row, t + 1])) not in (CLS, SEP, PAD, MASK)
+    ]
+
+
+def detect(p, x):
+    """ELECTRA's head: dense, GELU, dense to one logit; log p(changed), log p(original)."""
+    logit = dense(p['output'], T.gelu(dense(p['transform'], x)))[0]
+    return torch.log(torch.sigmoid(logit)), torch.log(1 - torch.sigmoid(logit))
+
+
+def slow_rtd(e, p):
+    """−Σ_t [1(x_t = x_t^corrupt) log D + 1(x_t ≠ x_t^corrupt) log(1 − D)] over real tokens."""
+    return [
+        -detect(p['head'], e.hidden[row, t])[0 if e.corrupted.is_replaced[row, t] else 1]
+        for row in range(ROWS)
+        for t in range(int(e.batch['attention_mask'][row].sum()))
+    ]
+
+
+def slow_marks(name):
+    def slow(e, p):
+        marks = e.corrupted.marks[name]
+        return [
+            -detect(p['head'], e.hidden[row, t])[0 if marks[row, t] > 0 else 1]
+            for row in range(ROWS)
+            for t in range(LENGTH)
+            if marks[row, t] >= 0
+        ]
+
+    return slow
+
+
+def slow_deleted(e, p):
+    marks = e.corrupted.marks['deletion']
+    return [
+        nats(decode(p['token_head'], e.decoded[row, t], e.embedding_table), marks[row, t] - 1)
+        for row in range(ROWS)
+        for t in np.flatnonzero(marks[row] > 0)[: LENGTH // 3]
+    ]
+
+
+SLOW = {
+    'mlm': {'mlm_loss': slow_mlm},
+    'sbo': {'sbo_loss': slow_sbo},
+    'nsp': {'nsp_loss': slow_pair('next_sentence_label')},
+    'sop': {'sop_loss': slow_pair('sentence_order_label')},
+    'clm': {'clm_loss': slow_clm},
+    'rtd': {'rtd_loss': slow_rtd},
+    'substitution': {'substitution_loss': slow_marks('substitution')},
+    'deletion': {'deletion_loss': slow_marks('deletion'), 'deletion_token_loss': slow_deleted},
+}
+LEARNT = ('hidden', 'decoded', 'pooled', 'embedding_table')
+
+
+@pytest.mark.parametrize('name', SLOW)
+def test_loss_and_gradient_equal_the_slow_version(name):
+    encoded = make_encoded(name)
+    options = (BOUNDARY,) if name == 'sbo' else ()
+    module = OBJECTIVES[name](ARCHITECTURE, Compute(), *options)
+    params = nn.unbox(jax.eval_shape(module.init, jax.random.key(0), encoded)['params'])
+    rng = np.random.default_rng(4)
+    params = jax.tree.map(lambda p: rng.normal(0, 0.5, p.shape).astype(np.float32), params)
+    inputs = {key: getattr(encoded, key) for key in LEARNT}
+
+    @jax.jit
+    def run(params, inputs):
+        def loss(arguments):
+            params, inputs = arguments
+            terms = module.apply({'params': params}, encoded._replace(**inputs))
+            losses = {term: mean(terms[term]) for term in SLOW[name]}
+            return sum(losses.values()), (losses, {term: terms[term].count for term in losses})
+
+        return jax.value_and_grad(loss, has_aux=True)((params, inputs))
+
+    (_, (losses, counts)), grads = jax.device_get(run(params, inputs))
+
+    leaves, tree = jax.tree.flatten((params, inputs))
+    tensors = [torch.from_numpy(np.array(a)).double().requires_grad_() for a in leaves]
+    torch_params, torch_inputs = jax.tree.unflatten(tree, tensors)
+    slow = encoded._replace(**torch_inputs)
+    expected = {term: function(slow, torch_params) for term, function in SLOW[name].items()}
+    for term, values in expected.items():
+        assert counts[term] == len(values) > 4
+        value = float(torch.stack(values).mean().detach())
+        assert losses[term] == pytest.approx(value, rel=2e-6)
+    sum(torch.stack(values).mean() for values in expected.values()).backward()
+    for (path, ours), theirs in zip(
+        jax.tree.leaves_with_path(grads), [tensor.grad for tensor in tensors], strict=True
+    ):
+        wanted = np.zeros(ours.shape) if theirs is None else theirs.numpy()
+        bound = 1e-5 * max(0.1, np.abs(wanted).max())
+        np.testing.assert_allclose(ours, wanted, rtol=0, atol=bound, err_msg=str(path))
+
+
+def test_a_span_boundary_reads_nothing_but_the_two_tokens_beside_it():
+    encoded = make_encoded('sbo')
+    module = OBJECTIVES['sbo'](ARCHITECTURE, Compute(), BOUNDARY)
+    params = jax.jit(module.init)(jax.random.key(0), encoded)['params']
+
+    def loss(hidden):
+        return module.apply({'params': params}, encoded._replace(hidden=hidden))['sbo_loss'].sum
+
+    influence = np.abs(jax.jit(jax.grad(loss))(jnp.asarray(encoded.hidden))).sum(-1) > 0
+    # Row 0: the spans 5–5, 8–13 and 16–17 are asked for; the first and the last touch the edges.
+    assert np.flatnonzero(influence[0]).tolist() == [4, 6, 7, 14, 15, 18]
