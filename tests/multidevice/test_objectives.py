@@ -1,0 +1,95 @@
+"""Objectives train the same whatever the mesh and the number of micro-batches, dropout on."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.models.architecture import Compute
+from bert_jax.objectives import forms
+from bert_jax.objectives.editing import EDITS, Editing
+from bert_jax.objectives.masking import Masking
+from bert_jax.objectives.model import PretrainingModel
+from bert_jax.objectives.replacing import Generation
+from bert_jax.objectives.sbo import Boundary
+from bert_jax.training import optimizers, sharding
+from bert_jax.training.state import abstract_state, initial_state
+from bert_jax.training.step import make_train_step
+from configs import base
+from tests.multidevice.test_invariance import MESHES, make_mesh
+from tests.training import synthetic
+
+RULES = base.get_config().sharding_rules
+ARCHITECTURE = dataclasses.replace(synthetic.ARCHITECTURE, num_layers=1)
+OPTIONS = {'sbo': Boundary(8, 4), 'rtd': Generation(1.0, 1.0, 'disentangled', 1.0)}
+WEIGHTS = {
+    'masked': {'mlm': 1.0, 'sbo': 0.5},
+    'replaced': {'mlm': 1.0, 'rtd': 5.0, 'nsp': 0.5},
+    'edited': dict.fromkeys(EDITS, 1.0),
+}
+
+
+class Task:
+    """Objectives of one form on synthetic batches, in which every third token starts a word."""
+
+    start = synthetic.SyntheticTask.start
+
+    def __init__(self, form):
+        self.weights = forms.loss_weights(WEIGHTS[form])
+        names = forms.with_weight(WEIGHTS[form])
+        assert forms.common_form(names, 'spans') == form
+        self.model = PretrainingModel(ARCHITECTURE, Compute(), names, OPTIONS)
+        settings = (0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(100, int), 'spans')
+        masking = Masking(*settings, is_word_start=np.arange(100) % 3 == 0)
+        editing = Editing({name: 0.2 for name in names if name in EDITS}, masking, 0)
+        self.corruption = forms.Corruption(form, masking, editing, {24: 5})
+
+    def init(self, key):
+        batch = self.batch(0, size=1)
+        return self.model.init(key, batch, self.corruption(key[None], batch))['params']
+
+    def terms(self, params, batch, key, train):
+        keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
+        corrupted = self.corruption(keys_B, batch)
+        seeds_B = jax.vmap(jax.random.bits)(keys_B)
+        return self.model.apply({'params': params}, batch, corrupted, seeds_B)
+
+    def batch(self, step, size=16):
+        batch = synthetic.batch(step, size)
+        text = (batch['input_ids'] > 4).astype(np.int32)
+        return batch | {'sentence_start': text * (np.arange(24) % 5 == 1)}
+
+
+def run(form, sizes, accumulation):
+    """(loss and sums of the terms of 3 steps, parameters after them)."""
+    task = Task(form)
+    optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
+    mesh = make_mesh(sizes)
+    with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
+        abstract = abstract_state(task, optimizer, mesh, RULES)
+        state = initial_state(task, optimizer, abstract, seed=0)
+        step = jax.jit(make_train_step(task, optimizer, accumulation, seed=1), donate_argnums=0)
+        records = []
+        for number in range(3):
+            batch = jax.device_put(task.batch(number), sharding.batch_sharding(mesh))
+            state, metrics = step(state, batch)
+            records.append(jax.device_get((metrics['loss'], metrics['terms'])))
+        return records, jax.device_get(state.params)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('form', WEIGHTS)
+def test_a_cut_mesh_and_micro_batches_train_the_same(form):
+    reference, parameters = run(form, MESHES['one device'], 1)
+    records, cut_parameters = run(form, MESHES['2 × 2 × 2'], 4)
+    for ours, theirs in zip(records, reference, strict=True):
+        for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
+        assert all(term.count > 0 for term in theirs[1].values())
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
+        cut_parameters,
+        parameters,
+    )
