@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
-from bert_jax.interop import bert_tf1, families, huggingface, pretrained
+from bert_jax.interop import bert_tf1, families, huggingface, pretrained, replaced_tokens
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
@@ -34,15 +34,26 @@ def load_any(
 
 
 def load_checkpoint(
-    path: str | pathlib.Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
+    path: str | pathlib.Path,
+    heads: Iterable[str] = (),
+    allow_missing: Iterable[str] = (),
+    generator: bool = False,
 ) -> Pretrained:
-    """The model of a checkpoint of our own, or of the newest good one of a run."""
+    """The model of a checkpoint of our own, or of the newest good one of a run.
+
+    heads, allow_missing: see `huggingface.load`. generator: that of replaced-token detection, and
+    not the discriminator.
+    """
     restored = checkpoints.load(path, 'params')
     metadata = restored.metadata
     tokenizer = Tokenizer.from_json(metadata['tokenizer'])
     architecture = _architecture(metadata['architecture'])
     params = dict(restored.state['params'])
+    if generator:
+        sizes = metadata['config']['rtd']
+        architecture, params = replaced_tokens.generator(architecture, sizes, params)
     others = sorted(params.keys() - {'encoder', *HEADS})
+    params = replaced_tokens.discriminator(params)
     params = {part: leaves for part, leaves in params.items() if part not in others}
     if 'layers' in params['encoder']:
         params['encoder'] = unstack_layers(params['encoder'])

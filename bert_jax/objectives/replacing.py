@@ -20,7 +20,7 @@ from bert_jax.objectives.masking import Masked
 from bert_jax.terms import Terms
 
 SHARING = ('tied', 'disentangled')
-_SHARED = ('token', 'position', 'type', 'norm')  # parts of Embeddings
+SHARED = ('token', 'position', 'type', 'norm')  # parts of Embeddings
 _DROPOUT = 2**31 - 1  # the generator's place among the uses of the seeds
 
 
@@ -119,13 +119,13 @@ class Generator(nn.Module):
     def _init_encoder(self, key):
         ids = jnp.zeros((1, 1), jnp.int32)
         params = self._bare_encoder().init(key, ids, ids + 1)['params']
-        own = {name: p for name, p in params['embeddings'].items() if name not in _SHARED}
+        own = {name: p for name, p in params['embeddings'].items() if name not in SHARED}
         return params | {'embeddings': own}
 
     def logits(self, batch, masked: Masked, embeddings: dict, dropout_seeds_B) -> jax.Array:
         """float32 [B, P, V] at the masked positions. embeddings: the discriminator's parameters of
         this name."""
-        shared = {name: p for name, p in embeddings.items() if name in _SHARED}
+        shared = {name: p for name, p in embeddings.items() if name in SHARED}
         own = unfreeze(self.encoder)
         params = own | {'embeddings': own['embeddings'] | shared}
         output = self._bare_encoder().apply(

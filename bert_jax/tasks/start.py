@@ -36,7 +36,7 @@ def begin(config, tokenizer: Tokenizer, heads: Iterable[str]) -> Start:
     if not config.init_from:
         return Start(architectures.build(name, **sizes), {}, [])
     model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
-    if name not in families.by_model_type(model.family).architectures:
+    if families.of_architecture(name) != model.family:
         raise UserError(
             f'init_from={config.init_from} is a {model.family} model, but model.architecture is '
             f'{name!r}'

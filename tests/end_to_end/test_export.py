@@ -11,6 +11,7 @@ import transformers
 
 from bert_jax.interop import huggingface, loading, pretrained
 from bert_jax.models.architecture import Compute
+from bert_jax.training import checkpoints
 from tests.end_to_end import small
 
 
@@ -82,6 +83,44 @@ def test_one_checkpoint_and_a_published_folder_can_be_exported_too(workdir, expo
     weights = (exported / 'model.safetensors').read_bytes()
     assert (tmp_path / 'again/model.safetensors').read_bytes() == weights
     assert huggingface.load(tmp_path / 'checkpoint').heads == ('mlm', 'nsp')
+
+
+def test_both_models_of_replaced_token_detection(tmp_path):
+    status, stderr = small.run(
+        tmp_path,
+        '--config.model.architecture=electra',
+        '--config.objectives.nsp=0',
+        '--config.objectives.rtd=50',
+        '--config.data.segments=single',
+        '--config.rtd.sharing=disentangled',
+        '--config.rtd.generator_width=0.5',
+        '--config.stages.steps=(2,1)',
+        '--config.schedule.warmup_steps=1',
+    )
+    assert status == 0, stderr
+    run = tmp_path / 'run'
+    first = export(f'--model={run}', f'--output={tmp_path}/discriminator')
+    second = export(f'--model={run}', f'--output={tmp_path}/generator', '--generator')
+    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
+    assert 'generator is left out' in first.stdout
+    folders = {name: huggingface.load(tmp_path / name) for name in ('discriminator', 'generator')}
+    assert [model.heads for model in folders.values()] == [('rtd',), ('mlm',)]
+    for name, kind in [
+        ('discriminator', transformers.ElectraForPreTraining),
+        ('generator', transformers.ElectraForMaskedLM),
+    ]:
+        _, report = kind.from_pretrained(tmp_path / name, output_loading_info=True)
+        assert not any(report[key] for key in ('missing_keys', 'unexpected_keys'))
+    params = checkpoints.load(run, 'params').state['params']
+    read, shared = (m.params['encoder']['embeddings']['token'] for m in folders.values())
+    np.testing.assert_array_equal(shared, params['encoder']['embeddings']['token'])
+    difference = np.asarray(params['generator']['delta'])
+    assert abs(difference).max() > 1e-4
+    np.testing.assert_allclose(read - shared, difference, atol=1e-7)
+    assert folders['generator'].architecture.hidden_size == 16
+    refused = export(f'--model={tmp_path}/generator', f'--output={tmp_path}/no', '--generator')
+    assert refused.returncode == 2
+    assert refused.stderr.startswith('error: ')
 
 
 @pytest.mark.parametrize(

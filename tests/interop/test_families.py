@@ -10,8 +10,9 @@ import transformers
 from safetensors.numpy import load_file
 
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface
+from bert_jax.interop import families, huggingface
 from bert_jax.interop.families import FAMILIES
+from bert_jax.models import architectures
 from tests.interop import published
 from tests.interop.published import put
 from tests.parity.agreement import agree_trees
@@ -57,6 +58,16 @@ def test_in_and_out_again(name, tmp_path):
     assert json.loads((tmp_path / 'out/config.json').read_text())['architectures'] == [name]
     assert name in (tmp_path / 'out/README.md').read_text()
     assert not (tmp_path / 'out.partial').exists()
+
+
+def test_architectures_belong_to_families():
+    for model_type, family in FAMILIES.items():
+        assert family.model_type == model_type
+        for name in family.architectures:
+            assert name in architectures.BUILDERS
+            assert families.of_architecture(name) == model_type
+    assert families.of_architecture('spanbert_base') == 'bert'
+    assert families.of_architecture('neobert') is None
 
 
 @pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES)
