@@ -28,6 +28,9 @@ def get_config() -> ConfigDict:
             tokenizer='train:wordpiece:30522',  # or the path of a vocab.txt or tokenizer.json
             lowercase=True,
             held_out_fraction=0.005,  # of the documents
+            # Shares of languages ∝ (share of the text)^alpha, in the examples and in what a
+            # tokenizer is trained on; XLM-R: 0.3.
+            language_alpha=1.0,
             prepare_workers=8,  # processes
             segments='pairs',  # 'pairs' (for nsp), 'ordered_pairs' (for sop) or 'single'
             short_sequence_probability=0.1,

@@ -1,16 +1,13 @@
 """Pretraining as a task: corrupt, encode, and sum the terms of every objective."""
 
 import dataclasses
-import os
 import pathlib
 
 import jax
 import numpy as np
 
 from bert_jax import terms as terms_lib
-from bert_jax.data.corpus import Corpus
-from bert_jax.data.segments import SentencePairs, SingleSegments
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError
 from bert_jax.evaluation import baselines, cloze, model_card
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives import OBJECTIVES, forms
@@ -19,8 +16,7 @@ from bert_jax.objectives.masking import Masking, mask_tokens
 from bert_jax.objectives.model import PretrainingModel, flops_per_token
 from bert_jax.objectives.replacing import Generation
 from bert_jax.objectives.sbo import Boundary
-from bert_jax.prepare import prepare
-from bert_jax.tasks import start
+from bert_jax.tasks import start, text
 from bert_jax.training import feed
 from bert_jax.training.loop import Stage
 
@@ -35,7 +31,8 @@ class Pretraining:
         names = forms.with_weight(config.objectives)
         form = forms.common_form(names, config.masking.scheme)
         self.weights = forms.loss_weights(config.objectives)
-        self.corpus = open_corpus(config.data)
+        self.corpus = text.open_corpus(config.data)
+        self.marks = {'mark_sentences': 'permutation' in names}
         tokenizer = self.corpus.tokenizer
         self.start = start.begin(config, tokenizer, names)
         self.architecture = self.start.architecture
@@ -75,33 +72,16 @@ class Pretraining:
             )
         tokens = batch_size * sequence_length
         flops = flops_per_token(self.model, sequence_length, max_predictions)
+        shape, data = (batch_size, sequence_length), self.config.data
+        source = text.train_source(self.corpus, data, shape, self.config.seed, **self.marks)
+        self._check_needs(source)
         return Stage(
-            source=self._source('train', sequence_length, batch_size, self.config.seed),
+            source=source,
             steps=steps,
             accumulation=accumulation,
             tokens_per_step=tokens,
             flops_per_step=tokens * flops,
         )
-
-    def _source(self, split: str, sequence_length: int, batch_size: int, seed: int):
-        data = self.config.data
-        text = (self.corpus.split(split), self.corpus.tokenizer)
-        settings = (*text, sequence_length, batch_size, seed)
-        marks = {'mark_sentences': 'permutation' in self.model.objectives}
-        if data.segments in ('pairs', 'ordered_pairs'):
-            source = SentencePairs(
-                *settings,
-                short_sequence_probability=data.short_sequence_probability,
-                faithful_negatives=data.faithful_negatives,
-                swapped=data.segments == 'ordered_pairs',
-                **marks,
-            )
-        elif data.segments == 'single':
-            source = SingleSegments(*settings, **marks)
-        else:
-            raise unknown('data.segments', data.segments, ('pairs', 'ordered_pairs', 'single'))
-        self._check_needs(source)
-        return source
 
     def _check_needs(self, source):
         given = source.batch(0, np.arange(1))
@@ -124,13 +104,9 @@ class Pretraining:
             f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
         ]
         for number, stage in enumerate(self.stages, start=1):
-            facts = ', '.join(
-                f'{value:,} {name.replace("_", " ")}'
-                for name, value in stage.source.statistics().items()
-                if value and name != 'documents'
-            )
-            epochs = stage.steps * stage.source.batch_size / stage.source.num_examples
-            lines.append(f'stage {number}: {stage.steps:,} steps, {epochs:.2g} epochs ({facts})')
+            told = text.describe(stage.source, stage.steps * stage.source.batch_size)
+            lines.append(f'stage {number}: {stage.steps:,} steps, {told[0]}')
+            lines += told[1:]
         return lines
 
     def check(self, metadata: dict):
@@ -159,19 +135,33 @@ class Pretraining:
         return self.model.apply({'params': params}, batch, corrupted, seeds_B)
 
     def evaluate(self, params, stage: Stage) -> dict[str, float]:
-        """Held-out loss, accuracy and perplexity beside what needs no context."""
-        source = self.held_out_source(stage)
-        num_batches = min(self.config.evaluation.examples, source.num_examples) // source.batch_size
+        """Held-out loss, accuracy and perplexity beside what needs no context; with several
+        languages also the losses of each, 'mlm_loss/cy', over an equal share of the examples."""
+        held_out, number = self.corpus.split('held_out'), self.config.evaluation.examples
+        means = self._held_out_means(params, self.held_out_source(stage), number)
+        metrics = baselines.beside(means, held_out.unigram_counts)
+        if len(held_out.languages) > 1:
+            share = number // len(held_out.languages)
+            for language in held_out.languages:
+                source = self.held_out_source(stage, language)
+                means = self._held_out_means(params, source, share)
+                metrics |= {f'{name}/{language}': means[name] for name in self.weights}
+        return metrics
+
+    def _held_out_means(self, params, source, number: int) -> dict[str, float]:
+        num_batches = min(number, source.num_examples) // source.batch_size
         total = {}
         for batch in feed.batches(source, 0, max(1, num_batches), self.config.data.reading_threads):
             total = terms_lib.add(total, jax.device_get(self._held_out_step(params, batch)))
-        means = {name: float(terms_lib.mean(term)) for name, term in total.items()}
-        return baselines.beside(means, self.corpus.split('held_out').unigram_counts)
+        return {name: float(terms_lib.mean(term)) for name, term in total.items()}
 
-    def held_out_source(self, stage: Stage):
-        """Held-out examples of the shape of a stage's."""
-        sequence_length = stage.tokens_per_step // stage.source.batch_size
-        return self._source('held_out', sequence_length, stage.source.batch_size, HELD_OUT_SEED)
+    def held_out_source(self, stage: Stage, language: str | None = None):
+        """Held-out examples of the shape of a stage's, of all languages or one."""
+        batch_size = stage.source.batch_size
+        shape, data = (batch_size, stage.tokens_per_step // batch_size), self.config.data
+        return text.source(
+            self.corpus, 'held_out', language, data, shape, HELD_OUT_SEED, **self.marks
+        )
 
     def cloze(self, params, number: int):
         """`number` held-out examples with every chosen token behind [MASK].
@@ -215,30 +205,6 @@ class Pretraining:
         """Lines for the picture: the loss of guessing by frequency."""
         entropy = baselines.entropy(self.corpus.split('held_out').unigram_counts)
         return {'unigram entropy of the held-out text': entropy}
-
-
-def open_corpus(data) -> Corpus:
-    """The corpus the config names; prepared first, by one process, if it is not there."""
-    made_from = {
-        'sources': tuple(data.sources),
-        'tokenizer': data.tokenizer,
-        'lowercase': data.lowercase,
-        'held_out_fraction': data.held_out_fraction,
-    }
-    if not os.path.exists(data.corpus):
-        if jax.process_index() == 0:
-            prepare(**made_from, output=data.corpus, workers=data.prepare_workers)
-        _wait_for_all('corpus prepared')
-    corpus = Corpus.open(pathlib.Path(data.corpus))
-    corpus.check_made_from(**made_from)
-    return corpus
-
-
-def _wait_for_all(what: str):
-    if jax.process_count() > 1:
-        from jax.experimental import multihost_utils
-
-        multihost_utils.sync_global_devices(what)
 
 
 def _stages(stages) -> list[tuple]:

@@ -1,0 +1,98 @@
+"""The text of a pretraining run: its corpus, and the examples cut from it."""
+
+import os
+import pathlib
+
+import jax
+
+from bert_jax.data import languages
+from bert_jax.data.corpus import Corpus
+from bert_jax.data.examples import Examples
+from bert_jax.data.segments import SentencePairs, SingleSegments
+from bert_jax.errors import unknown
+from bert_jax.prepare import prepare
+
+
+def open_corpus(data) -> Corpus:
+    """The corpus the config names; prepared first, by one process, if it is not there."""
+    made_from = {
+        'sources': tuple(data.sources),
+        'tokenizer': data.tokenizer,
+        'lowercase': data.lowercase,
+        'held_out_fraction': data.held_out_fraction,
+        'language_alpha': data.language_alpha,
+    }
+    if not os.path.exists(data.corpus):
+        if jax.process_index() == 0:
+            prepare(**made_from, output=data.corpus, workers=data.prepare_workers)
+        _wait_for_all('corpus prepared')
+    corpus = Corpus.open(pathlib.Path(data.corpus))
+    corpus.check_made_from(**made_from)
+    return corpus
+
+
+def train_source(corpus: Corpus, data, shape: tuple[int, int], seed: int, **marks) -> Examples:
+    """Examples of the train split, shape (batch_size, sequence_length); those of several languages
+    in shares q_i ∝ p_i^language_alpha (data/languages.py)."""
+    batch_size, _ = shape
+    return languages.mixed(
+        lambda language, seed: source(corpus, 'train', language, data, shape, seed, **marks),
+        corpus.split('train').languages,
+        data.language_alpha,
+        batch_size,
+        seed,
+    )
+
+
+def source(
+    corpus: Corpus,
+    split: str,
+    language: str | None,
+    data,
+    shape: tuple[int, int],
+    seed: int,
+    **marks,
+) -> Examples:
+    """Examples of a split, all languages as they come or one of them.
+
+    marks: further options of the source's class. Raises UserError for an unknown data.segments.
+    """
+    batch_size, sequence_length = shape
+    text = (corpus.split(split, language), corpus.tokenizer)
+    settings = (*text, sequence_length, batch_size, seed)
+    if data.segments in ('pairs', 'ordered_pairs'):
+        return SentencePairs(
+            *settings,
+            short_sequence_probability=data.short_sequence_probability,
+            faithful_negatives=data.faithful_negatives,
+            swapped=data.segments == 'ordered_pairs',
+            **marks,
+        )
+    if data.segments == 'single':
+        return SingleSegments(*settings, **marks)
+    raise unknown('data.segments', data.segments, ('pairs', 'ordered_pairs', 'single'))
+
+
+def describe(examples: Examples, number: int) -> list[str]:
+    """What can be said of the first `number` examples of a source: counts and languages."""
+    facts = ', '.join(
+        f'{value:,} {name.replace("_", " ")}'
+        for name, value in examples.statistics().items()
+        if value and name != 'documents'
+    )
+    lines = [f'{number / examples.num_examples:.2g} epochs ({facts})']
+    if isinstance(examples, languages.Mixture):
+        seen = examples.observed(number)
+        shares = ', '.join(
+            f'{name} {seen[name] / number:.2%} ({share:.2%})'
+            for name, share in examples.shares.items()
+        )
+        lines.append(f'languages, share of the examples (aim): {shares}')
+    return lines
+
+
+def _wait_for_all(what: str):
+    if jax.process_count() > 1:
+        from jax.experimental import multihost_utils
+
+        multihost_utils.sync_global_devices(what)
