@@ -30,6 +30,8 @@ def load(folder: pathlib.Path, architecture: Architecture) -> Tokenizer | None:
 
 def write(tokenizer: Tokenizer, architecture: Architecture, folder: pathlib.Path):
     """tokenizer.json and what transformers wants beside it."""
+    if architecture.type_vocab_size > 1:
+        tokenizer = tokenizer.with_token_types()
     tokenizer.save(folder)
     names = ('pad', 'unk', 'cls', 'sep', 'mask')
     settings = {

@@ -57,11 +57,13 @@ def add(backend: tokenizers.Tokenizer, names: list[str]):
     )
 
 
-def frame(ids: dict[str, int]) -> tokenizers.processors.TemplateProcessing:
+def frame(ids: dict[str, int], types: bool = False) -> tokenizers.processors.TemplateProcessing:
     """[CLS] A [SEP] B [SEP] with types 0 and 1 (BERT, ALBERT, DeBERTa), or, where <s> starts a
-    text, <s> A </s> </s> B </s> of type 0 (RoBERTa, XLM-R)."""
+    text, <s> A </s> </s> B </s> of type 0 (RoBERTa, XLM-R), unless types are asked for."""
     cls, sep = (next(name for name in NAMES[role] if name in ids) for role in ('cls', 'sep'))
-    pair = f'{cls} $A {sep} {sep} $B {sep}' if cls == '<s>' else f'{cls} $A {sep} $B:1 {sep}:1'
+    pair = f'{cls} $A {sep} $B:1 {sep}:1'
+    if cls == '<s>' and not types:
+        pair = f'{cls} $A {sep} {sep} $B {sep}'
     return tokenizers.processors.TemplateProcessing(
         single=f'{cls} $A {sep}', pair=pair, special_tokens=[(n, ids[n]) for n in (cls, sep)]
     )

@@ -171,6 +171,15 @@ class Tokenizer:
         found = [piece.id for piece in self._plain.model.tokenize(token)]
         return found if ''.join(self.vocab[index] for index in found) == token else []
 
+    def with_token_types(self) -> 'Tokenizer':
+        """This tokenizer, telling two texts apart by types 0 and 1 and one separator between them,
+        as `data.segments` puts them: for models that have token types, unlike RoBERTa."""
+        if self.vocab[self.cls_id] != '<s>':
+            return self
+        backend = _backend(json.loads(self._json))
+        backend.post_processor = special_tokens.frame(self._ids, types=True)
+        return Tokenizer(backend.to_str())
+
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.vocab)}
