@@ -29,7 +29,7 @@ from tests.parity.families import (
 DEVIATION = 0.2
 QUICK_COMPILATION = {'xla_backend_optimization_level': 0}
 # The largest |ours − theirs| in bf16, as a part of the largest |theirs|.
-BF16_TOLERANCE = 0.1
+BF16_TOLERANCE = 0.05
 
 
 def test_every_head_of_every_family_has_cases():
