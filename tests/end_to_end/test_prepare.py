@@ -470,3 +470,54 @@ def test_command_line(texts, tmp_path):
     assert done.returncode == 2
     assert done.stderr.startswith('error: ')
     assert len(done.stderr.strip().split('\n')) == 1
+
+
+@pytest.mark.parametrize('kind', ['bytebpe:300', 'unigram:80', 'sentencepiece-bpe:80'])
+def test_other_kinds_of_vocabulary(texts, tmp_path, kind):
+    made = prepare.prepare(
+        [f'text:{texts}/*.txt'], f'train:{kind}', tmp_path / 'out', lowercase=False, workers=2
+    )
+    assert made.tokenizer.kind == made.manifest['tokenizer']['kind'] == kind.partition(':')[0]
+    opened = corpus.Corpus.open(tmp_path / 'out')
+    stored = {
+        sentence.strip()
+        for name in corpus.SPLITS
+        for document in stored_sentences(opened.split(name), opened.tokenizer)
+        for sentence in document
+    }
+    expected = {
+        sentence
+        for path in texts.iterdir()
+        for sentence in sentences.split_sentences(path.read_text())
+    }
+    assert stored == expected
+    # Every sentence starts with a word's start.
+    shard = opened.split('train').shards[0]
+    assert opened.tokenizer.is_word_start[shard.tokens[shard.sentences[:-1]]].all()
+
+
+def test_languages_of_the_vocabulary(tmp_path):
+    """A small language gets tokens of its own with a lower alpha."""
+    words = {'xa': ['kapoti', 'lomisu', 'nefaro', 'tigube'], 'xb': ['zwyxqj', 'qjzzwy']}
+    specs = []
+    for language, repeats in (('xa', 3000), ('xb', 3)):
+        draw = random.Random(0)
+        path = tmp_path / f'{language}.txt'
+        lines = [' '.join(draw.choices(words[language], k=4)) + '.' for _ in range(repeats)]
+        path.write_text('\n\n'.join(lines))
+        specs.append(f'text:{path};documents=blank_line;language={language}')
+    long = {}
+    for alpha in (1.0, 0.0):
+        output = tmp_path / f'out{alpha}'
+        made = prepare.prepare(
+            specs, 'train:sentencepiece-bpe:40', output, language_alpha=alpha, workers=0
+        )
+        long[alpha] = [t for t in made.tokenizer.vocab if len(t) > 2 and set(t) & set('zwyxqj')]
+        assert f'p^α of it, α = {alpha:g}' in (output / 'DATASHEET.md').read_text()
+    assert len(long[1.0]) < len(long[0.0])
+    with pytest.raises(errors.UserError, match=r'made with language_alpha=1.0, not 0.5'):
+        prepare.prepare(
+            specs, 'train:sentencepiece-bpe:40', tmp_path / 'out1.0', language_alpha=0.5
+        )
+    with pytest.raises(errors.UserError, match='language_alpha is 2'):
+        prepare.prepare(specs, TOKENIZER, tmp_path / 'out', language_alpha=2)

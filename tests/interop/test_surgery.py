@@ -1,6 +1,7 @@
 """Fitted to another vocabulary, length and heads, parameters keep what they can."""
 
 import dataclasses
+import random
 
 import numpy as np
 import pytest
@@ -112,3 +113,45 @@ def test_another_architecture_is_refused(model):
     architecture = dataclasses.replace(model.architecture, num_layers=3, layer_norm_eps=1e-5)
     with pytest.raises(UserError, match='num_layers is 2 there and 3 here; layer_norm_eps'):
         surgery.fit(model, architecture, model.tokenizer, model.heads)
+
+
+@pytest.mark.parametrize('kind', ['bytebpe', 'unigram', 'sentencepiece-bpe'])
+def test_another_vocabulary_of_other_kinds(model, kind):
+    draw = random.Random(0)
+    words = [''.join(draw.choices('theshipnearmoon', k=5)) for _ in range(60)]
+    texts = [
+        'the ships near the moon and the moons near a ship ' * 20,
+        ' '.join(draw.choices(words, k=2000)) + ' ü',
+    ]
+    old, new = (tokenizers.train(f'{kind}:{270 if kind == "bytebpe" else 60}', [t]) for t in texts)
+    rows = np.random.default_rng(0).normal(size=(old.vocab_size, 20)).astype(np.float32)
+    params = {'encoder/embeddings/token': rows}
+    said = surgery._fit_vocabulary(params, old, new)
+    after = params['encoder/embeddings/token']
+    assert after.shape == (new.vocab_size, 20)
+    kept, spelt = 0, 0
+    for index, token in enumerate(new.vocab):
+        if token in old.vocab:
+            kept += 1
+            np.testing.assert_array_equal(after[index], rows[old.vocab.index(token)])
+        elif own := old.pieces(token):
+            spelt += 1
+            assert ''.join(old.vocab[i] for i in own) == token
+            np.testing.assert_allclose(after[index], rows[own].mean(0), rtol=1e-6)
+        else:
+            np.testing.assert_allclose(after[index], rows.mean(0), rtol=1e-5, atol=1e-6)
+    assert min(kept, spelt) > 1
+    assert f'{kept:,} tokens keep their embedding, {spelt:,} get the mean of their old' in said[0]
+
+
+def test_special_tokens_keep_their_part_under_another_name(tmp_path):
+    old = tokenizers.train('unigram:32', ['the ships near the moon and the moons near a ship'])
+    renamed = old.to_json()
+    for one, other in zip(('<s>', '</s>', '<mask>'), ('[CLS]', '[SEP]', '[MASK]'), strict=True):
+        renamed = renamed.replace(f'"{one}"', f'"{other}"')
+    new = tokenizers.Tokenizer.from_json(renamed)
+    assert new.vocab[new.mask_id] == '[MASK]'
+    rows = np.random.default_rng(0).normal(size=(old.vocab_size, 20)).astype(np.float32)
+    params = {'encoder/embeddings/token': rows}
+    surgery._fit_vocabulary(params, old, new)
+    np.testing.assert_array_equal(params['encoder/embeddings/token'], rows)
