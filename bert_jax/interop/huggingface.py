@@ -11,6 +11,7 @@ from collections.abc import Iterable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from absl import logging
 
 from bert_jax.errors import UserError
 from bert_jax.interop import card, families, naming, pretrained, tokenizer_files, weights
@@ -78,6 +79,7 @@ def from_weights(
     if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
         found = {_with_prefix(family, name, every): array for name, array in found.items()}
     found = _without_repetitions(family, found, where)
+    found = _without_contained(family, found, where)
     heads = _heads(every, found, heads)
     places = {ours: place for ours, place in every.items() if _head(ours) in (*heads, None)}
 
@@ -221,6 +223,13 @@ def _without_repetitions(family: Family, found: dict, where: pathlib.Path) -> di
             if not np.array_equal(array, found.setdefault(original, array)):
                 raise UserError(f'{where}: {copy} differs from {original}, to which it is tied')
     return found
+
+
+def _without_contained(family: Family, found: dict, where: pathlib.Path) -> dict:
+    passed_over = sorted(found.keys() & family.contained)
+    if passed_over:
+        logging.warning('%s: passed over, not used: %s', where, ', '.join(passed_over))
+    return {name: array for name, array in found.items() if name not in passed_over}
 
 
 def _head(ours: str) -> str | None:

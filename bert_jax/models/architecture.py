@@ -166,7 +166,10 @@ class Architecture:
                 f'architecture: position_terms are {terms}; known: {", ".join(POSITION_TERMS)}, '
                 'at least one'
             )
-        if buckets is not None and not 1 <= buckets // 2 < self.max_distance - 1:
+        if buckets is None:
+            return
+        # No distance that occurs may lie beyond the middle without a logarithm to place it.
+        if buckets < 2 or self.max_length - 1 > buckets // 2 >= self.max_distance - 1:
             raise UserError(
                 f'architecture: position_buckets is {buckets}, but half of them must be at least 1 '
                 f'and less than max_relative_positions - 1 = {self.max_distance - 1}'

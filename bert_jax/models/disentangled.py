@@ -111,6 +111,8 @@ def log_buckets(distances: np.ndarray, num_buckets: int, max_distance: int) -> n
     2m − 1.
     """
     middle = num_buckets // 2
+    if np.abs(distances).max(initial=0) <= middle:
+        return distances.astype(np.int32)
     far = np.maximum(np.abs(distances), middle) / middle
     steps = np.log(far) / np.log((max_distance - 1) / middle) * (middle - 1)
     buckets = np.sign(distances) * (middle + np.ceil(steps))

@@ -71,6 +71,11 @@ def test_published_buckets_are_odd_rising_and_reach_the_last():
     assert (buckets[511 - 128 : 512 + 128] == np.arange(-128, 129)).all()
 
 
+def test_more_buckets_than_distances_are_one_for_each():
+    architecture = make(position_buckets=256, max_position_embeddings=100)
+    assert distance_rows(architecture, np.arange(-99, 100)).tolist() == [*range(157, 356)]
+
+
 def test_rows_are_cut_to_the_table():
     architecture = make(position_buckets=None, max_relative_positions=3)
     assert distance_rows(architecture, np.arange(-5, 6)).tolist() == [
@@ -180,7 +185,10 @@ def test_a_mesh_gives_what_one_device_gives():
         (dict(position_terms=('c2p',)), r"position_terms are \('c2p',\); known: content_to_pos"),
         (dict(position_terms=()), r'position_terms are \(\); known: .* at least one'),
         (dict(position_terms=None), 'position_terms go with attention disentangled'),
-        (dict(position_buckets=46), 'position_buckets is 46, but .* less than .* - 1 = 23'),
+        (
+            dict(position_buckets=10, max_relative_positions=6),
+            'position_buckets is 10, but .* less than .* - 1 = 5',
+        ),
         (dict(position_buckets=1), 'position_buckets is 1, but half of them must be at least 1'),
         (dict(convolution_width=4), 'convolution_width is 4, must be odd'),
         (dict(positions='learned'), 'mask_decoder needs positions none and residual post'),

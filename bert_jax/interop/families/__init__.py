@@ -1,12 +1,22 @@
 """The published families by model_type. A new one is one file here and one line in FAMILIES."""
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.interop.families import albert, bert, distilbert, electra, modernbert, roberta
+from bert_jax.interop.families import (
+    albert,
+    bert,
+    deberta,
+    distilbert,
+    electra,
+    modernbert,
+    roberta,
+)
 from bert_jax.interop.families.family import Family
 
 FAMILIES: dict[str, Family] = {
     'albert': albert.FAMILY,
     'bert': bert.FAMILY,
+    'deberta': deberta.V1,
+    'deberta-v2': deberta.V2,
     'distilbert': distilbert.FAMILY,
     'electra': electra.FAMILY,
     'modernbert': modernbert.FAMILY,

@@ -93,6 +93,7 @@ class Family:
     table: our parameter names → theirs (see `naming.places`).
     prefix: of the encoder's weights in a model with heads; a bare encoder's lack it.
     classes: published class → the heads whose weights it has.
+    beside: published class → heads whose weights its files may hold too, which it passes over.
     without_pooler: those of the classes that have no pooler.
     fixed: keys of which only one value can be computed → that value, beside those of FIXED.
     harmless: keys that change nothing we compute, beside those of _HARMLESS.
@@ -101,6 +102,7 @@ class Family:
     token_keys: keys with ids of tokens → the attribute of the tokenizer that has them.
     old_names: ends of names in files of early versions → today's.
     duplicates: weights that some files hold twice → the weight they must equal.
+    contained: weights that only tell how others came to be: passed over, and said.
     buffers: names of constants that some files hold: positions 0, 1, …
     """
 
@@ -110,6 +112,7 @@ class Family:
     table: Mapping[str, str]
     prefix: str
     classes: Mapping[str, tuple[str, ...]]
+    beside: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     without_pooler: tuple[str, ...] = ()
     fixed: Mapping[str, object] = dataclasses.field(default_factory=dict)
     harmless: frozenset[str] = frozenset()
@@ -120,17 +123,20 @@ class Family:
     )
     old_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     duplicates: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    contained: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
 
     @property
     def heads(self) -> tuple[str, ...]:
         """All heads that a model of the family can have."""
-        return tuple(dict.fromkeys(head for heads in self.classes.values() for head in heads))
+        tuples = (*self.classes.values(), *self.beside.values())
+        return tuple(dict.fromkeys(head for heads in tuples for head in heads))
 
     def class_of(self, heads: tuple[str, ...]) -> str:
         """The class whose weights are an encoder with exactly these heads."""
         for name, its_heads in self.classes.items():
-            if its_heads == heads:
+            beside = self.beside.get(name, ())
+            if its_heads == heads or (its_heads and set(heads) == {*its_heads, *beside}):
                 return name
         raise UserError(f'no published {self.model_type} model has just the heads {heads}')
 

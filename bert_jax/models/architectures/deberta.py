@@ -12,6 +12,7 @@ _SIZES = dict(
     layer_norm_eps=1e-7,
     positions='none',
     position_terms=POSITION_TERMS,
+    classifier_act='gelu',
 )
 _FIXED = dict(
     attention='disentangled',
@@ -19,7 +20,6 @@ _FIXED = dict(
     pooler=False,
     pooling='first',
     classifier='dense',
-    classifier_act='gelu',
     detection_context=True,
 )
 DEBERTA = Builder(
@@ -38,11 +38,13 @@ DEBERTA_V2 = Builder(
 )
 _XLARGE = dict(hidden_size=1536, convolution_width=3)
 
-BUILDERS = {
+V1 = {
     'deberta': DEBERTA,
     'deberta_base': DEBERTA,
     'deberta_large': DEBERTA.resized(hidden_size=1024, num_layers=24),
     'deberta_xlarge': DEBERTA.resized(hidden_size=1024, num_layers=48),
+}
+V2 = {
     'deberta_v2': DEBERTA_V2,
     'deberta_v2_xlarge': DEBERTA_V2.resized(**_XLARGE, num_layers=24),
     'deberta_v2_xxlarge': DEBERTA_V2.resized(**_XLARGE, num_layers=48),
@@ -52,3 +54,4 @@ BUILDERS = {
     'deberta_v3_large': DEBERTA_V2.resized(hidden_size=1024, num_layers=24),
     'mdeberta_v3_base': DEBERTA_V2.resized(vocab_size=251000),
 }
+BUILDERS = V1 | V2

@@ -1,0 +1,228 @@
+"""DeBERTa v1 (modeling_deberta.py of transformers), v2 and v3 (modeling_deberta_v2.py)."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from bert_jax.errors import UserError
+from bert_jax.interop.families.family import ACTIVATIONS, BERT_KEYS, Family, Key, bert_like
+from bert_jax.models.architecture import POSITION_TERMS, Architecture
+from bert_jax.models.architectures import deberta
+
+_TERMS = dict(zip(('c2p', 'p2c'), POSITION_TERMS, strict=True))
+_READ_BY_COMPLETE = frozenset(
+    {
+        'attention_head_size',
+        'embedding_size',
+        'max_relative_positions',
+        'pooler_hidden_size',
+        'pos_att_type',
+        'position_biased_input',
+    }
+)
+_READ_OF_V2 = frozenset(
+    {
+        'conv_act',
+        'conv_kernel_size',
+        'norm_rel_ebd',
+        'position_buckets',
+        'share_att_key',
+    }
+)
+
+
+def _complete(architecture: Architecture, config: Mapping) -> Architecture:
+    """With what is known of positions."""
+    widths = {
+        'attention_head_size': architecture.head_size,
+        'embedding_size': architecture.hidden_size,
+        'pooler_hidden_size': architecture.hidden_size,
+    }
+    for name, width in widths.items():
+        if config.get(name, width) != width:
+            raise UserError(f'{name} is {config[name]!r}; only {width} can be computed')
+    absolute = config.get('position_biased_input', True)
+    architecture = dataclasses.replace(architecture, positions='learned' if absolute else 'none')
+    terms = config.get('pos_att_type') or []
+    if isinstance(terms, str):
+        terms = [term.strip() for term in terms.lower().split('|')]
+    relative = config.get('relative_attention', False)
+    if bool(terms) != relative or set(terms) - set(_TERMS):
+        raise UserError(
+            f'pos_att_type is {config.get("pos_att_type")!r}; with relative_attention it must be '
+            'c2p, p2c or both, without it none'
+        )
+    if not relative:
+        return dataclasses.replace(architecture, attention='plain', position_terms=None)
+    return dataclasses.replace(
+        architecture,
+        position_terms=tuple(ours for theirs, ours in _TERMS.items() if theirs in terms),
+        max_relative_positions=_positive(config, 'max_relative_positions'),
+    )
+
+
+def _complete_v2(architecture: Architecture, config: Mapping) -> Architecture:
+    """With the buckets and projections of distances, and the convolution."""
+    norm = config.get('norm_rel_ebd', 'none')
+    if norm not in ('none', 'layer_norm'):
+        raise UserError(f'norm_rel_ebd is {norm!r}; known: none, layer_norm')
+    activation = config.get('conv_act', 'tanh')
+    if activation not in ACTIVATIONS:
+        raise UserError(f'conv_act is {activation!r}; known: {", ".join(ACTIVATIONS)}')
+    architecture = _complete(architecture, config)
+    relative = architecture.attention == 'disentangled'
+    if norm == 'layer_norm' and not relative:
+        raise UserError('norm_rel_ebd is layer_norm, but relative_attention is not set')
+    width = _positive(config, 'conv_kernel_size')
+    return dataclasses.replace(
+        architecture,
+        position_buckets=_positive(config, 'position_buckets') if relative else None,
+        share_position_projections=relative and bool(config.get('share_att_key', False)),
+        relative_norm=norm == 'layer_norm',
+        convolution_width=width,
+        convolution_act=ACTIVATIONS[activation] if width else architecture.convolution_act,
+    )
+
+
+def _positive(config: Mapping, name: str) -> int | None:
+    """None where the key is absent or has one of the values, 0 or below, that mean absence."""
+    value = config.get(name, -1)
+    if type(value) is not int:
+        raise UserError(f'{name} is {value!r}, which is no int')
+    return value if value > 0 else None
+
+
+def _more_keys(architecture: Architecture) -> dict:
+    theirs = {ours: theirs for theirs, ours in _TERMS.items()}
+    return {
+        'relative_attention': architecture.attention == 'disentangled',
+        'pos_att_type': [theirs[term] for term in architecture.position_terms or ()],
+        'max_relative_positions': architecture.max_relative_positions or -1,
+        'position_biased_input': architecture.positions == 'learned',
+        'pooler_hidden_size': architecture.hidden_size,
+    }
+
+
+def _more_keys_of_v2(architecture: Architecture) -> dict:
+    activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
+    return _more_keys(architecture) | {
+        'position_buckets': architecture.position_buckets or -1,
+        'share_att_key': architecture.share_position_projections,
+        'norm_rel_ebd': 'layer_norm' if architecture.relative_norm else 'none',
+        'conv_kernel_size': architecture.convolution_width or 0,
+        'conv_act': activations[architecture.convolution_act],
+    }
+
+
+def _table(attention: Mapping[str, str]) -> dict[str, str]:
+    own = {f'attention/{ours}': f'attention.self.{name}' for ours, name in attention.items()}
+    return bert_like('deberta', 'deberta.encoder.layer.#', own) | {
+        'encoder/relative_positions/embedding': 'deberta.encoder.rel_embeddings.weight',
+        'encoder/relative_positions/norm': 'deberta.encoder.LayerNorm',
+        'encoder/convolution/dense': 'deberta.encoder.conv.conv',
+        'encoder/convolution/norm': 'deberta.encoder.conv.LayerNorm',
+        'mlm/head/transform': 'cls.predictions.transform.dense',
+        'mlm/head/norm': 'cls.predictions.transform.LayerNorm',
+        'mlm/head/bias': 'cls.predictions.bias',
+        'rtd/head/transform': 'mask_predictions.dense',
+        'rtd/head/norm': 'mask_predictions.LayerNorm',
+        'rtd/head/output': 'mask_predictions.classifier',
+        'sequence/head/transform': 'pooler.dense',
+        'sequence/head/output': 'classifier',
+        'token/head/output': 'classifier',
+        'span/head/output': 'qa_outputs',
+        'choice/head/transform': 'pooler.dense',
+        'choice/head/output': 'classifier',
+    }
+
+
+_KEYS = BERT_KEYS | {
+    'vocab_size': Key('vocab_size', 50265),
+    'type_vocab_size': Key('type_vocab_size', 0),
+    'layer_norm_eps': Key('layer_norm_eps', 1e-7),
+    'cls_dropout': Key('classifier_dropout', None),
+    'pooler_hidden_act': Key('classifier_act', 'gelu', ACTIVATIONS),
+}
+del _KEYS['classifier_dropout']
+_CLASSES = {
+    'Model': (),
+    'ForMaskedLM': ('mlm',),
+    'ForSequenceClassification': ('sequence',),
+    'ForTokenClassification': ('token',),
+    'ForQuestionAnswering': ('span',),
+}
+
+V1 = Family(
+    model_type='deberta',
+    architectures=tuple(deberta.V1),
+    keys=_KEYS,
+    complete=_complete,
+    more_keys=_more_keys,
+    fixed={'pooler_dropout': 0, 'talking_head': False},
+    harmless=_READ_BY_COMPLETE
+    | {
+        'legacy',  # two names of one head
+        'padding_idx',
+        'relative_attention',
+    },
+    # One kernel gives query, key and value, head by head.
+    table=_table(
+        {
+            'query/kernel': 'in_proj.weight|0/3 by head',
+            'key/kernel': 'in_proj.weight|1/3 by head',
+            'value/kernel': 'in_proj.weight|2/3 by head',
+            'query/bias': 'q_bias',
+            'value/bias': 'v_bias',
+            'position_key': 'pos_proj',
+            'position_query': 'pos_q_proj',
+        }
+    ),
+    prefix='deberta.',
+    classes={f'Deberta{name}': heads for name, heads in _CLASSES.items()},
+    old_names={
+        'lm_predictions.lm_head.dense.weight': 'cls.predictions.transform.dense.weight',
+        'lm_predictions.lm_head.dense.bias': 'cls.predictions.transform.dense.bias',
+        'lm_predictions.lm_head.LayerNorm.weight': 'cls.predictions.transform.LayerNorm.weight',
+        'lm_predictions.lm_head.LayerNorm.bias': 'cls.predictions.transform.LayerNorm.bias',
+        'lm_predictions.lm_head.bias': 'cls.predictions.bias',
+    },
+    duplicates={
+        'cls.predictions.decoder.weight': 'deberta.embeddings.word_embeddings.weight',
+        'cls.predictions.decoder.bias': 'cls.predictions.bias',
+    },
+    buffers=('deberta.embeddings.position_ids',),
+)
+
+V2 = dataclasses.replace(
+    V1,
+    model_type='deberta-v2',
+    architectures=tuple(deberta.V2),
+    keys=_KEYS
+    | {
+        'vocab_size': Key('vocab_size', 128100),
+        'hidden_size': Key('hidden_size', 1536),
+        'num_hidden_layers': Key('num_layers', 24),
+        'num_attention_heads': Key('num_heads', 24),
+        'intermediate_size': Key('intermediate_size', 6144),
+    },
+    complete=_complete_v2,
+    more_keys=_more_keys_of_v2,
+    fixed={'pooler_dropout': 0, 'conv_groups': 1},
+    harmless=V1.harmless | _READ_OF_V2,
+    table=_table(
+        {
+            'query': 'query_proj',
+            'key': 'key_proj',
+            'value': 'value_proj',
+            'position_key': 'pos_key_proj',
+            'position_query': 'pos_query_proj',
+        }
+    ),
+    classes={f'DebertaV2{name}': heads for name, heads in _CLASSES.items()}
+    | {'DebertaV2ForMultipleChoice': ('choice',)},
+    beside={'DebertaV2ForMaskedLM': ('rtd',)},
+    # The differences from a generator's embeddings; `weight` is already the sum.
+    contained=(
+        'deberta.embeddings.position_embeddings._weight',
+        'deberta.embeddings.word_embeddings._weight',
+    ),
+)
