@@ -1,0 +1,55 @@
+"""Texts through the published folder of every family, equal to transformers."""
+
+import numpy as np
+import pytest
+import torch
+import transformers
+
+from bert_jax.inference.predictor import Predictor
+from bert_jax.interop import huggingface
+from tests.interop import published
+from tests.parity.agreement import agree
+
+TEXTS = ['the [MASK] near the storm .', 'the cow and the barn and the field near the [MASK]']
+
+
+@pytest.mark.parametrize(
+    ('name', 'changes'),
+    [
+        ('RobertaForMaskedLM', {'pad_token_id': 0, 'type_vocab_size': 1}),
+        ('XLMRobertaForMaskedLM', {'pad_token_id': 0}),
+        ('AlbertForPreTraining', {}),
+        ('ElectraForMaskedLM', {}),
+        ('DistilBertForMaskedLM', {}),
+        ('ModernBertForMaskedLM', {}),
+    ],
+)
+def test_fillings_and_vectors_equal_transformers(name, changes, tmp_path):
+    folder = published.folder(tmp_path / 'in', name, **changes)
+    model = getattr(transformers, name).from_pretrained(folder, attn_implementation='eager').eval()
+    tokenizer = transformers.BertTokenizer(str(folder / 'vocab.txt'))
+    predictor = Predictor(huggingface.load(folder), batch_tokens=400)
+    vectors = predictor.embed(TEXTS)
+    fillings = predictor.fill_mask(TEXTS, top=3)
+    vocab = published.vocabulary()
+    for text, vector, masks in zip(TEXTS, vectors, fillings, strict=True):
+        ids = torch.tensor(tokenizer(text)['input_ids'])[None]
+        with torch.no_grad():
+            output = model(input_ids=ids, output_hidden_states=True)
+        # embedding text, a literal [MASK] is three ordinary tokens
+        plain = torch.tensor(plain_ids(predictor.tokenizer, text))[None]
+        with torch.no_grad():
+            states = model(input_ids=plain, output_hidden_states=True).hidden_states
+        agree(vector, states[-1][0].mean(0).numpy())
+        logits = output.get('prediction_logits', output.get('logits'))
+        (position,) = np.flatnonzero(ids[0] == predictor.tokenizer.mask_id)
+        probabilities = logits[0, position].softmax(-1).numpy()
+        best = np.argsort(-probabilities)[:3]
+        ((first, *others),) = masks
+        assert [first.token, *(guess.token for guess in others)] == [vocab[i] for i in best]
+        agree([first.probability, *(g.probability for g in others)], probabilities[best])
+
+
+def plain_ids(tokenizer, text):
+    (ids,) = tokenizer.encode_batch([text]).ids
+    return [tokenizer.cls_id, *ids, tokenizer.sep_id]
