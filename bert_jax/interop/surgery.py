@@ -13,6 +13,7 @@ from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 
 _FREE = ('hidden_dropout', 'attention_dropout', 'initializer_range')  # fit any parameters
+_BY_RESULT = ('max_relative_positions',)  # None stands for a number
 _FITTED = ('vocab_size', 'max_position_embeddings')
 _EMBEDDING, _POSITIONS, _BIAS = (
     'encoder/embeddings/token',
@@ -67,9 +68,13 @@ def _check_same(old: Architecture, new: Architecture):
     differences = [
         f'{field.name} is {getattr(old, field.name)} there and {getattr(new, field.name)} here'
         for field in dataclasses.fields(Architecture)
-        if field.name not in (*_FREE, *_FITTED)
+        if field.name not in (*_FREE, *_FITTED, *_BY_RESULT)
         and getattr(old, field.name) != getattr(new, field.name)
     ]
+    if new.attention == 'disentangled' and old.max_distance != new.max_distance:
+        differences.append(
+            f'max_relative_positions is {old.max_distance} there and {new.max_distance} here'
+        )
     if differences:
         raise UserError(f'the weights are of another architecture: {"; ".join(differences)}')
 

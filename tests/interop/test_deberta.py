@@ -9,7 +9,7 @@ import transformers
 from safetensors.numpy import load_file
 
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface, surgery
 from bert_jax.interop.families import FAMILIES
 from bert_jax.models import architectures
 from tests.interop import published
@@ -90,6 +90,21 @@ def test_as_microsoft_publishes_v3(tmp_path, caplog):
     assert not any(report[key] for key in ('missing_keys', 'unexpected_keys', 'mismatched_keys'))
     # Without the mask decoder, which transformers lacks.
     agree_trees(before, published.theirs(opened.eval(), without.architecture))
+
+
+def test_more_positions_leave_distances_as_they_are(tmp_path):
+    folder = published.folder(tmp_path / 'in', 'DebertaV2ForMaskedLM')
+    position = random(19, 20)
+    name = 'deberta.embeddings.position_embeddings.weight'
+    published.edit(folder, published.put(name, position))
+    loaded = huggingface.load(folder)
+    longer = dataclasses.replace(loaded.architecture, max_position_embeddings=30)
+    with pytest.raises(UserError, match='max_relative_positions is 19 there and 30 here'):
+        surgery.fit(loaded, longer, loaded.tokenizer, ['mlm'])
+    longer = dataclasses.replace(longer, max_relative_positions=19)
+    fitted, _ = surgery.fit(loaded, longer, loaded.tokenizer, ['mlm'])
+    assert fitted.params['encoder']['embeddings']['position'].shape == (30, 20)
+    agree_trees(published.ours(fitted), published.ours(loaded))
 
 
 def test_every_size_is_written_as_it_is_read():
