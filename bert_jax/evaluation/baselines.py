@@ -16,13 +16,15 @@ def beside(means: dict[str, float], counts_V: np.ndarray) -> dict[str, float]:
     frequent.
     """
     metrics = dict(means)
-    if 'mlm_loss' in means:
-        metrics |= {
-            'mlm_perplexity': math.exp(min(means['mlm_loss'], 700)),
-            'unigram_entropy': entropy(counts_V),
-            'mlm_majority': float(counts_V.max() / counts_V.sum()),
-        }
-    if 'nsp_negatives' in means:
-        share = means['nsp_negatives']
-        metrics['nsp_majority'] = max(share, 1 - share)
+    for name in ('mlm', 'clm'):
+        if f'{name}_loss' in means:
+            metrics |= {
+                f'{name}_perplexity': math.exp(min(means[f'{name}_loss'], 700)),
+                'unigram_entropy': entropy(counts_V),
+                f'{name}_majority': float(counts_V.max() / counts_V.sum()),
+            }
+    for name, share in means.items():
+        objective, _, kind = name.rpartition('_')
+        if kind in ('negatives', 'share'):  # of two classes
+            metrics[f'{objective}_majority'] = max(share, 1 - share)
     return metrics

@@ -8,7 +8,8 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.gather import gather_positions
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.objectives.encoded import Encoded
-from bert_jax.terms import Terms, weighted_sum
+from bert_jax.objectives.masking import Masked
+from bert_jax.terms import Term, Terms, weighted_sum
 
 
 class MaskedLanguageModel(nn.Module):
@@ -32,9 +33,17 @@ class MaskedLanguageModel(nn.Module):
         return self.head(decoded_BPD, encoded.embedding_table)
 
     def __call__(self, encoded: Encoded) -> Terms:
-        """Terms `mlm_loss` (nats a masked token) and `mlm_accuracy`."""
-        masked = encoded.corrupted
-        return prediction_terms('mlm', self.logits(encoded), masked.labels, masked.weights)
+        """The terms of masked_terms."""
+        mask_BT = encoded.batch['attention_mask']
+        return masked_terms(self.logits(encoded), encoded.corrupted, mask_BT)
+
+
+def masked_terms(logits_BPV, masked: Masked, attention_mask_BT) -> Terms:
+    """Terms `mlm_loss` (nats a masked token), `mlm_accuracy`, and `mlm_rate`, the share of the real
+    tokens that is masked."""
+    rate = Term(jnp.sum(masked.weights), jnp.sum(attention_mask_BT).astype(jnp.float32))
+    terms = prediction_terms('mlm', logits_BPV, masked.labels, masked.weights)
+    return terms | {'mlm_rate': rate}
 
 
 def prediction_terms(name: str, logits_XV, labels_X, weights_X) -> Terms:

@@ -13,7 +13,7 @@ from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.editing import Edited
 from bert_jax.objectives.encoded import Encoded
 from bert_jax.objectives.masking import Masked
-from bert_jax.objectives.mlm import prediction_terms
+from bert_jax.objectives.mlm import masked_terms
 from bert_jax.objectives.replacing import (
     Drafted,
     Generator,
@@ -92,7 +92,7 @@ class PretrainingModel(nn.Module):
         logits_BPV = self.generator.logits(batch, masked, embeddings, dropout_seeds_B)
         samples_BP = self.generator.samples(logits_BPV, drafted.seeds)
         ids_BT, is_replaced_BT = put_samples(masked, samples_BP, batch['input_ids'])
-        terms = prediction_terms('mlm', logits_BPV, masked.labels, masked.weights)
+        terms = masked_terms(logits_BPV, masked, batch['attention_mask'])
         read_with = self.generator.discriminator_embeddings(embeddings)
         variables = {'params': params | {'embeddings': read_with}}
         return Replaced(ids_BT, is_replaced_BT, terms), variables

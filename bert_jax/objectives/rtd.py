@@ -26,7 +26,7 @@ class ReplacedTokenDetection(nn.Module):
 
     def __call__(self, encoded: Encoded) -> Terms:
         """Terms `rtd_loss` (nats a token), `rtd_accuracy`, `rtd_share` (of replaced tokens), and
-        the generator's `mlm_loss` and `mlm_accuracy`."""
+        those of the generator's masked language model."""
         replaced = encoded.corrupted
         logits_BT = self.head(encoded.hidden)
         real_BT = encoded.batch['attention_mask'] > 0
