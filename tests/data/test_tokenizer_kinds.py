@@ -364,3 +364,28 @@ def test_a_cut_off_model_is_refused(model_file, tmp_path):
     (tmp_path / 'cut.model').write_bytes(data[: len(data) // 2])
     with pytest.raises(errors.UserError, match='no SentencePiece model'):
         tokenizers.load(str(tmp_path / 'cut.model'))
+
+
+@pytest.mark.parametrize('model_type', ['unigram', 'bpe'])
+def test_a_model_file_gives_the_ids_of_the_library_that_made_it(model_type, tmp_path):
+    library_of = sentence_piece.sentencepiece
+    library_of.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXT.splitlines()),
+        model_prefix=str(tmp_path / 'm'),
+        model_type=model_type,
+        vocab_size=100,
+        hard_vocab_limit=False,
+        minloglevel=3,
+    )
+    theirs = library_of.SentencePieceProcessor(model_file=str(tmp_path / 'm.model'))
+    ours = tokenizers.load(str(tmp_path))
+    texts = [
+        *TEXT.splitlines(),
+        'Ｔhe ｃat ﬁts \u00bd Ⅷ',
+        '  naïve\u3000cafe\u0301s\t',
+        'x' * 300,
+        '',
+    ]
+    found = [ids.tolist() for ids in ours.encode_batch(texts).ids]
+    assert found == [theirs.encode(text) for text in texts]
+    assert tokens_of(ours, 'Ｔhe ｃat') == tokens_of(ours, 'The cat')

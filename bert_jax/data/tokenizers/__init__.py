@@ -3,13 +3,12 @@
 from bert_jax.data.tokenizers.loading import holds_one, load
 from bert_jax.data.tokenizers.special_tokens import BERT as SPECIAL_TOKENS
 from bert_jax.data.tokenizers.tokenizer import Encodings, Tokenizer
-from bert_jax.data.tokenizers.training import TRAINERS, TRAINING_CHARACTERS, mixture, train
+from bert_jax.data.tokenizers.training import TRAINING_CHARACTERS, mixture, train
 from bert_jax.data.tokenizers.wordpiece import CONTINUATION
 
 __all__ = [
     'CONTINUATION',
     'SPECIAL_TOKENS',
-    'TRAINERS',
     'TRAINING_CHARACTERS',
     'Encodings',
     'Tokenizer',
