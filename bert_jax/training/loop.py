@@ -49,8 +49,9 @@ def train(task, config) -> tuple[Any, dict]:
     mesh = sharding.make_mesh(config.mesh)
     for stage in task.stages:
         sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
+    peak_flops = hardware.peak_flops(config.compute.dtype)  # of one device: outside the mesh
     with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
-        run = Run(task, config)
+        run = Run(task, config, peak_flops)
         try:
             run.all_stages()
             return run.state.params, run.finish()
@@ -61,8 +62,8 @@ def train(task, config) -> tuple[Any, dict]:
 class Run:
     """One process' part of a run: the state, and where it is written."""
 
-    def __init__(self, task, config):
-        self.task, self.config = task, config
+    def __init__(self, task, config, peak_flops: float):
+        self.task, self.config, self.peak_flops = task, config, peak_flops
         self.total_steps = sum(stage.steps for stage in task.stages)
         self.schedule = schedules.build(config.schedule, self.total_steps)
         self.optimizer = optimizers.build(config.optimizer, self.schedule)
@@ -70,7 +71,6 @@ class Run:
         self.checkpoints = Checkpoints(self.workdir / 'checkpoints', config.checkpoint.keep)
         self.state, self.step, self.seconds = self._restore_or_init()
         self.log = logging.Log(self.workdir, self.step, self.total_steps, jax.process_index() == 0)
-        self.peak_flops = hardware.peak_flops(config.compute.dtype)
         self._describe()
         self.window = Window()
         self.held_out = None  # the last held-out metrics

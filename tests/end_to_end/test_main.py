@@ -83,3 +83,24 @@ def test_a_finished_run_is_not_trained_again(finished):
     assert status == 0, stderr
     after = (finished / 'run/metrics.jsonl').read_text()
     assert after == before
+
+
+def test_eight_devices_give_the_losses_of_one(tmp_path):
+    """On fake devices, parameters and batch cut over all three axes of the mesh."""
+    few = ('--config.stages.steps=(6,3)', '--config.evaluation.cloze_examples=0')
+    meshes = {'one': (1, 1, 1), 'eight': (2, 2, 2)}
+    losses = {}
+    for name, sizes in meshes.items():
+        axes = zip(('data', 'fsdp', 'tensor'), sizes, strict=True)
+        status, stderr = small.run(
+            tmp_path,
+            *few,
+            *(f'--config.mesh.{axis}={size}' for axis, size in axes),
+            f'--config.workdir={tmp_path}/{name}',
+            xla_flags=f'--xla_force_host_platform_device_count={np.prod(sizes)}',
+        )
+        assert status == 0, stderr
+        results = json.loads((tmp_path / name / 'results.json').read_text())
+        assert results['devices'].startswith(f'{np.prod(sizes)} ×')
+        losses[name] = results['held_out']['mlm_loss']
+    assert losses['eight'] == pytest.approx(losses['one'], rel=1e-5)

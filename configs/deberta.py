@@ -1,0 +1,34 @@
+"""DeBERTaV3-base (He et al. 2021, arXiv 2111.09543, section 3 and appendix): replaced tokens
+detected by a DeBERTa whose embeddings are shared with the generator, but not the gradients.
+
+python -m bert_jax.main --config=configs/deberta.py
+"""
+
+from configs import base
+
+
+def get_config():
+    config = base.get_config()
+    config.workdir = 'runs/deberta'
+    config.data.corpus = 'corpora/wiki40b_en_unigram128k'
+    config.data.tokenizer = 'train:unigram:128000'
+    config.data.lowercase = False
+    config.data.segments = 'single'
+    config.model.architecture = 'deberta_v3_base'
+    config.objectives.nsp = 0.0
+    config.objectives.rtd = 50.0
+    config.masking.mask = 1.0
+    config.masking.random = 0.0
+    config.rtd.generator_width = 1.0
+    config.rtd.generator_depth = 0.5
+    config.rtd.sharing = 'disentangled'
+    config.stages.steps = (500_000,)
+    config.stages.sequence_length = (512,)
+    config.stages.batch_size = (8192,)
+    config.stages.accumulation = (1,)
+    config.stages.max_predictions = (77,)
+    config.optimizer.name = 'adamw'
+    config.optimizer.beta2 = 0.98
+    config.schedule.name = 'linear'
+    config.schedule.learning_rate = 6e-4
+    return config

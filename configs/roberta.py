@@ -1,0 +1,30 @@
+"""RoBERTa-base as published (Liu et al. 2019, arXiv 1907.11692, section 3 and table 9): no next
+sentence prediction, full sentences across documents, byte-level BPE, large batches.
+
+python -m bert_jax.main --config=configs/roberta.py
+"""
+
+from configs import base
+
+
+def get_config():
+    config = base.get_config()
+    config.workdir = 'runs/roberta'
+    config.data.corpus = 'corpora/wiki40b_en_bytebpe'
+    config.data.tokenizer = 'train:bytebpe:50265'
+    config.data.lowercase = False
+    config.data.segments = 'full_sentences'
+    config.model.architecture = 'roberta_base'
+    config.objectives.nsp = 0.0
+    config.stages.steps = (500_000,)
+    config.stages.sequence_length = (512,)
+    config.stages.batch_size = (8192,)
+    config.stages.accumulation = (1,)
+    config.stages.max_predictions = (77,)
+    config.optimizer.name = 'adamw'
+    config.optimizer.beta2 = 0.98
+    config.optimizer.clip_norm = 0.0
+    config.schedule.name = 'linear'
+    config.schedule.learning_rate = 6e-4
+    config.schedule.warmup_steps = 24_000
+    return config
