@@ -75,7 +75,7 @@ def from_weights(
     """Our parameters from a state dict of the family, and the names of the fresh ones; the checks
     are those of `load`. Heads that have a weight for themselves in `found` are added to `heads`."""
     every = naming.places(family.table, architecture, _possible(family, architecture), num_labels)
-    found = {_todays_name(family, name): array for name, array in found.items()}
+    found = {family.todays_name(name): array for name, array in found.items()}
     if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
         found = {_with_prefix(family, name, every): array for name, array in found.items()}
     found = _without_repetitions(family, found, where)
@@ -194,13 +194,6 @@ def _compare(live: Pretrained, written: Pretrained):
             raise UserError(
                 f'not saved: {name} of the written model differ from the live one by {difference:g}'
             )
-
-
-def _todays_name(family: Family, name: str) -> str:
-    for old, new in family.old_names.items():
-        if name.endswith(old):
-            return name.removesuffix(old) + new
-    return name
 
 
 def _with_prefix(family: Family, name: str, places: dict[str, naming.Place]) -> str:

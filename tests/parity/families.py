@@ -64,6 +64,10 @@ def _modern(sizes: Mapping, **changes) -> dict:
     return {**sizes, 'max_position_embeddings': 40, **_MODERN, **changes}
 
 
+_TERMS = dict(relative_attention=True, pos_att_type=['c2p', 'p2c'], position_biased_input=False)
+_DEBERTA = _ODD | _TERMS | dict(type_vocab_size=0, num_hidden_layers=2)
+_BUCKETS = dict(position_buckets=6, share_att_key=True, norm_rel_ebd='layer_norm')
+
 CASES = {
     'bert-odd': Case('bert', 11, _ODD),
     'bert-most': Case('bert', 19, _MOST | {'hidden_act': 'gelu_new', 'type_vocab_size': 3}),
@@ -76,6 +80,41 @@ CASES = {
     'albert-odd': Case('albert', 11, _ODD | {'embedding_size': 10}),
     'albert-most': Case('albert', 19, _MOST | {'embedding_size': 20, 'hidden_act': 'gelu'}),
     'albert-one': Case('albert', 1, _ONE | {'embedding_size': 30}),
+    'deberta-odd': Case('deberta', 11, _DEBERTA),
+    'deberta-most': Case(
+        'deberta',
+        19,
+        _DEBERTA
+        | dict(
+            position_biased_input=True,
+            type_vocab_size=2,
+            max_relative_positions=5,
+            vocab_size=128,
+            legacy=False,
+        ),
+    ),
+    'deberta-one': Case(
+        'deberta', 1, _DEBERTA | _ONE | dict(pos_att_type=['p2c'], type_vocab_size=0)
+    ),
+    'deberta-v2-odd': Case('deberta-v2', 11, _DEBERTA | _BUCKETS | dict(num_hidden_layers=3)),
+    'deberta-v2-most': Case(
+        'deberta-v2',
+        19,
+        _DEBERTA
+        | dict(max_relative_positions=7, conv_kernel_size=5, conv_act='tanh')
+        | dict(num_attention_heads=4),
+    ),
+    'deberta-v2-convolution': Case(
+        'deberta-v2', 17, _DEBERTA | _BUCKETS | dict(conv_kernel_size=3, conv_act='gelu')
+    ),
+    'deberta-v2-one-term': Case(
+        'deberta-v2',
+        19,
+        _DEBERTA
+        | dict(pos_att_type=['c2p'], position_buckets=10, hidden_size=20, num_attention_heads=5)
+        | dict(share_att_key=True, norm_rel_ebd='layer_norm'),
+    ),
+    'deberta-v2-one': Case('deberta-v2', 1, _DEBERTA | _ONE | _BUCKETS),
     'electra-odd': Case('electra', 11, _ODD | {'embedding_size': 30, 'hidden_act': 'gelu_new'}),
     'electra-most': Case('electra', 19, _MOST | {'embedding_size': 20}),
     'electra-one': Case('electra', 1, _ONE | {'embedding_size': 5}),
@@ -168,7 +207,11 @@ def convert_gradients(
     family, total = FAMILIES[case.family], {}
     for name, model in models.items():
         places = naming.places(family.table, architecture, case.classes[name], LABELS)
-        state = {key: p.grad.numpy() for key, p in untied(model).items() if p.grad is not None}
+        state = {
+            family.todays_name(key): value.grad.numpy()
+            for key, value in untied(model).items()
+            if value.grad is not None
+        }
         for ours, gradient in naming.to_ours(places, state).items():
             total[ours] = total.get(ours, 0) + gradient
     return total

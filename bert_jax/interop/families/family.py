@@ -132,6 +132,13 @@ class Family:
         tuples = (*self.classes.values(), *self.beside.values())
         return tuple(dict.fromkeys(head for heads in tuples for head in heads))
 
+    def todays_name(self, name: str) -> str:
+        """The name of a weight as the latest version writes it."""
+        for old, new in self.old_names.items():
+            if name.endswith(old):
+                return name.removesuffix(old) + new
+        return name
+
     def class_of(self, heads: tuple[str, ...]) -> str:
         """The class whose weights are an encoder with exactly these heads."""
         for name, its_heads in self.classes.items():
