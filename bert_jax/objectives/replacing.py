@@ -68,7 +68,8 @@ class Generation:
 
 
 def generator_architecture(architecture: Architecture, generation: Generation) -> Architecture:
-    """A smaller encoder of the same kind, its embeddings as wide as the discriminator's."""
+    """A smaller encoder of the same kind, its embeddings as wide as the discriminator's. Raises
+    UserError for a mask decoder that would have to add wider positions to its states."""
     width, depth = generation.generator_width, generation.generator_depth
     heads = max(1, round(architecture.num_heads * width))
     size = heads * max(2, 2 * round(architecture.hidden_size * width / heads / 2))
@@ -78,6 +79,11 @@ def generator_architecture(architecture: Architecture, generation: Generation) -
         for name in ('attention_windows', 'rope_thetas')
     }
     embedding_width = architecture.embedding_width
+    if architecture.mask_decoder and size != embedding_width:
+        raise UserError(
+            f'rtd.generator_width {width}: with mask_decoder the generator must be as wide as its '
+            'embeddings'
+        )
     return dataclasses.replace(
         architecture,
         hidden_size=size,

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.masking import Masked
@@ -138,6 +139,13 @@ def test_delta_starts_at_zero_and_the_generator_has_no_embeddings_of_its_own():
     assert sorted(params) == ['encoder', 'generator', 'rtd']  # and no mlm: it is the generator's
     assert not params['generator']['delta'].any()
     assert sorted(params['generator']['encoder']['embeddings']) == ['projection']
+
+
+def test_a_narrow_generator_cannot_add_wide_positions():
+    large = architectures.build('deberta_v3_base', mask_decoder=True)
+    with pytest.raises(UserError, match='rtd.generator_width 0.25'):
+        generator_architecture(large, Generation(0.25, 0.5, 'tied', 1.0))
+    assert generator_architecture(large, Generation(1.0, 0.5, 'tied', 1.0)).num_layers == 6
 
 
 @pytest.mark.parametrize('name', ['electra_small', 'bert_base', 'modernbert_base', 'albert_base'])
