@@ -28,9 +28,8 @@ def get_config() -> ConfigDict:
             tokenizer='train:wordpiece:30522',  # or the path of a vocab.txt or tokenizer.json
             lowercase=True,
             held_out_fraction=0.005,  # of the documents
-            # Shares of languages ∝ (share of the text)^alpha, in the examples and in what a
-            # tokenizer is trained on; XLM-R: 0.3.
-            language_alpha=1.0,
+            language_alpha=1.0,  # shares of languages ∝ (share of the text)^alpha; XLM-R: 0.3
+            tokenizer_language_alpha=1.0,  # the same of the text that a tokenizer is trained on
             prepare_workers=8,  # processes
             segments='pairs',  # 'pairs' (for nsp), 'ordered_pairs' (for sop) or 'single'
             short_sequence_probability=0.1,
@@ -54,6 +53,7 @@ def get_config() -> ConfigDict:
             hidden_dropout=placeholder(float),
             attention_dropout=placeholder(float),
             initializer_range=placeholder(float),
+            mask_decoder=placeholder(bool),  # DeBERTa's, with absolute positions, before mlm
         )
     )
     # Weights to begin with instead of random ones: a run, a checkpoint or a Hugging Face folder.

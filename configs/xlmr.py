@@ -22,6 +22,7 @@ def get_config():
     config.data.corpus = 'corpora/wiki40b'
     config.data.tokenizer = 'train:unigram:250002'
     config.data.language_alpha = 0.3
+    config.data.tokenizer_language_alpha = 0.3
     config.model.architecture = 'xlmr_base'
     config.stages.steps = (1_500_000,)
     return config

@@ -20,7 +20,7 @@ def open_corpus(data) -> Corpus:
         'tokenizer': data.tokenizer,
         'lowercase': data.lowercase,
         'held_out_fraction': data.held_out_fraction,
-        'language_alpha': data.language_alpha,
+        'language_alpha': data.tokenizer_language_alpha,
     }
     if not os.path.exists(data.corpus):
         if jax.process_index() == 0:
