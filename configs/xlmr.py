@@ -1,5 +1,5 @@
-"""XLM-R-base (Conneau et al. 2020, arXiv 1911.02116, section 3): RoBERTa on many languages, the small
-ones raised by q_i ∝ p_i^0.3.
+"""XLM-R-base (Conneau et al. 2020, arXiv 1911.02116, section 3): RoBERTa on many languages, the
+small ones raised by q_i ∝ p_i^0.3.
 
 python -m bert_jax.main --config=configs/xlmr.py
 
@@ -9,10 +9,13 @@ not give the rate of the base model; this is RoBERTa's.
 
 from configs import roberta
 
-LANGUAGES = (
-    'ar bg ca cs da de el en es et fa fi fr he hi hr hu id it ja ko lt lv ms nl no pl pt ro ru sk sl'
-    ' sr sv th tl tr uk vi zh-cn zh-tw'
-).split()
+# fmt: off
+LANGUAGES = [
+    'ar', 'bg', 'ca', 'cs', 'da', 'de', 'el', 'en', 'es', 'et', 'fa', 'fi', 'fr', 'he',
+    'hi', 'hr', 'hu', 'id', 'it', 'ja', 'ko', 'lt', 'lv', 'ms', 'nl', 'no', 'pl', 'pt',
+    'ro', 'ru', 'sk', 'sl', 'sr', 'sv', 'th', 'tl', 'tr', 'uk', 'vi', 'zh-cn', 'zh-tw',
+]
+# fmt: on
 
 
 def get_config():
