@@ -34,7 +34,7 @@ def begin(config, tokenizer: Tokenizer, heads: Iterable[str]) -> Start:
     sizes['vocab_size'] = tokenizer.vocab_size
     name = sizes.pop('architecture')
     if not config.init_from:
-        return Start(architectures.build(name, **sizes), {}, [])
+        return Start(_for_padding(architectures.build(name, **sizes), tokenizer), {}, [])
     model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
     if families.of_architecture(name) != model.family:
         raise UserError(
@@ -51,3 +51,11 @@ def begin(config, tokenizer: Tokenizer, heads: Iterable[str]) -> Start:
     for fresh in fitted.fresh:
         params.pop(fresh, None)
     return Start(architecture, params, lines)
+
+
+def _for_padding(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:
+    """Where positions are counted, on from the tokenizer's id of padding: by that id published code
+    tells which tokens to count."""
+    if architecture.positions != 'counted':
+        return architecture
+    return dataclasses.replace(architecture, first_position=tokenizer.pad_id + 1)

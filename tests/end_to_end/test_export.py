@@ -85,6 +85,35 @@ def test_one_checkpoint_and_a_published_folder_can_be_exported_too(workdir, expo
     assert huggingface.load(tmp_path / 'checkpoint').heads == ('mlm', 'nsp')
 
 
+def test_positions_that_are_counted_go_with_the_tokenizer(tmp_path):
+    status, stderr = small.run(
+        tmp_path,
+        '--config.model.architecture=roberta',
+        '--config.model.type_vocab_size=1',
+        '--config.objectives.nsp=0',
+        '--config.data.segments=single',
+        '--config.stages.steps=(2,1)',
+        '--config.stages.sequence_length=(16,31)',
+        '--config.schedule.warmup_steps=1',
+    )
+    assert status == 0, stderr
+    model = loading.load_any(tmp_path / 'run')
+    assert model.architecture.first_position == model.tokenizer.pad_id + 1
+    huggingface.save(model, tmp_path / 'out')
+    theirs, report = transformers.RobertaForMaskedLM.from_pretrained(
+        tmp_path / 'out', output_loading_info=True
+    )
+    assert not any(report[key] for key in ('missing_keys', 'unexpected_keys', 'mismatched_keys'))
+    tokenizer = transformers.AutoTokenizer.from_pretrained(tmp_path / 'out')
+    batch = tokenizer(['The [MASK] and the barn .', 'A'], return_tensors='pt', padding=True)
+    assert set(batch) == {'input_ids', 'attention_mask'}
+    with torch.no_grad():
+        expected = theirs.eval()(**batch).logits
+    arrays = (batch[name].numpy() for name in ('input_ids', 'attention_mask'))
+    ours = pretrained.outputs(model.architecture, Compute(), model.params, *arrays)
+    np.testing.assert_allclose(ours['mlm_logits'], expected, atol=1e-5)
+
+
 def test_both_models_of_replaced_token_detection(tmp_path):
     status, stderr = small.run(
         tmp_path,
