@@ -91,6 +91,20 @@ def test_dropout_is_at_the_rate_of_the_classifier():
     )
 
 
+def test_dropout_before_the_dense_map_is_a_choice():
+    inputs, seeds = encoded(), jnp.arange(3, dtype=jnp.uint32)
+
+    def logits(classifier, rate):
+        architecture = architectures.build(
+            'bert', pooling='first', classifier=classifier, classifier_dropout=rate, **SIZES
+        )
+        return run(SequenceClassificationHead(architecture, Compute()), inputs, seeds)[0]
+
+    np.testing.assert_array_equal(logits('dense', 0.0), logits('dropout_dense', 0.0))
+    assert (logits('dense', 0.3) != logits('dropout_dense', 0.3)).any(axis=1).all()
+    assert (logits('dense', 0.3) != logits('dense', 0.0)).any(axis=1).all()
+
+
 def test_a_pooler_is_needed_where_it_is_asked_for():
     head = SequenceClassificationHead(architectures.build('bert', **SIZES), Compute())
     with pytest.raises(UserError, match='needs an architecture with a pooler'):
