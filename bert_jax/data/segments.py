@@ -1,7 +1,8 @@
 """Examples cut out of a corpus while training: sentence pairs, or single segments.
 
 Example number n = step · batch_size + row is a pure function of (seed, n): epoch n // num_examples,
-chunk number permute(n % num_examples), and hashed draws for everything else. An epoch's list of
+chunk number permute(n % num_examples), and hashed draws for everything else (`packing` takes the
+chunks of an epoch in another order). An epoch's list of
 chunks exists only as a running count per document (24 bytes of memory per document); sentences and
 tokens are read from the memory-mapped shards.
 """
@@ -15,8 +16,8 @@ from bert_jax.data.examples import Examples
 from bert_jax.errors import UserError
 
 # Purposes of random draws: each names a stream of its own under the same seed.
-_ORDER, _CUT, _LABEL, _DRAW, _REDRAW = range(5)
-_PURPOSES = 5
+_ORDER, _CUT, _LABEL, _DRAW, _REDRAW, _TARGET = range(6)
+_PURPOSES = 6
 
 
 class Text:
@@ -86,8 +87,19 @@ class Text:
         return result_N
 
 
-class _Source(Examples):
-    """What pairs and single segments share: the order of the examples and the cuts of documents."""
+class TextExamples(Examples):
+    """What all examples cut out of a text share: their order, the cuts of documents, and how
+    segments are put into rows. An epoch has one example of every chunk.
+
+    A source has, beside `examples`,
+        cut(number_B, chunk_B): examples of these numbers made of these chunks of an epoch.
+        lengths(): int64 [num_examples], the most tokens, special ones included, that the example
+            of each chunk has in any epoch.
+
+    Attributes:
+      sequence_length: T, tokens of a row.
+      pad_id: the id of padding.
+    """
 
     def __init__(
         self, split, tokenizer, sequence_length, batch_size, seed, num_special, mark_sentences
@@ -96,7 +108,8 @@ class _Source(Examples):
         self._mark_sentences = mark_sentences
         self._text = Text(split)
         self._tokenizer = tokenizer
-        self._length = sequence_length
+        self.pad_id = tokenizer.pad_id
+        self.sequence_length = sequence_length
         self._budget = sequence_length - num_special
         self._keys = [sampling.key(seed, purpose) for purpose in range(_PURPOSES)]
 
@@ -119,16 +132,20 @@ class _Source(Examples):
             'tokens_per_epoch': self._tokens_per_epoch,
         }
 
-    def _chunk(self, number_B):
+    def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
+        """The examples of these numbers, see `cut`."""
+        epoch_B, position_B = np.divmod(number_B, self.num_examples)
+        order_B = sampling.fold(self._keys[_ORDER], epoch_B)
+        return self.cut(number_B, sampling.permute(position_B, self.num_examples, order_B))
+
+    def _anchors(self, number_B, chunk_B):
         """The document of each example, and the token from which its chunk is to start.
 
         Chunk 0 starts with the document; chunk j starts j · budget tokens later, less a shift drawn
         per epoch and document, so that every epoch cuts elsewhere. The shift is at most the slack
         (what the chunks could hold beyond the document's tokens), so that they miss nothing.
         """
-        epoch_B, position_B = np.divmod(number_B, self.num_examples)
-        order_B = sampling.fold(self._keys[_ORDER], epoch_B)
-        chunk_B = sampling.permute(position_B, self.num_examples, order_B)
+        epoch_B = number_B // self.num_examples
         document_B = self._first_chunk.searchsorted(chunk_B, side='right') - 1
         first_B, end_B = self._first_chunk[document_B], self._first_chunk[document_B + 1]
         start_B, stop_B = self._text.first_token[document_B], self._text.first_token[document_B + 1]
@@ -139,30 +156,36 @@ class _Source(Examples):
         return document_B, start_B + np.maximum(nth_B * self._budget - shift_B, 0)
 
     def _assemble(self, number_B, start_SB, length_SB):
-        """[CLS] segment [SEP] (segment [SEP] …) [PAD] … from S runs of tokens a row."""
-        num_rows, token = len(number_B), self._tokenizer
-        position_T = np.arange(self._length, dtype=np.int32)
+        """[CLS] segment [SEP] (segment [SEP] …) [PAD] … from S runs of tokens a row, each with a
+        type of its own."""
         end_SB = np.cumsum(length_SB + 1, axis=0)
-        stop_B1 = (end_SB[-1] + 1).astype(np.int32)[:, None]
-        attention_BT = (position_T < stop_B1).astype(np.int32)
-        type_BT = np.zeros_like(attention_BT)
+        sep_SB = np.arange(len(number_B)) * self.sequence_length + end_SB
+        runs = sep_SB.ravel(), start_SB.ravel(), length_SB.ravel()
+        batch = self._filled(number_B, end_SB[-1] + 1, *runs)
+        position_T = np.arange(self.sequence_length, dtype=np.int32)
         for end_B in end_SB[:-1]:
-            type_BT += position_T > end_B.astype(np.int32)[:, None]
-        type_BT *= attention_BT
-        flat_N = np.full(num_rows * self._length, token.pad_id, np.int32)
-        row_B = np.arange(num_rows) * self._length
-        flat_N[row_B] = token.cls_id
-        flat_N[row_B + end_SB] = token.sep_id
-        place_SB = row_B + end_SB - length_SB
-        runs = place_SB.ravel(), start_SB.ravel(), length_SB.ravel()
+            batch['token_type_ids'] += position_T > end_B.astype(np.int32)[:, None]
+        batch['token_type_ids'] *= batch['attention_mask']
+        return batch
+
+    def _filled(self, number_B, size_B, sep_R, start_R, length_R):
+        """Rows of a batch, of these sizes, from runs of tokens: each ends at the [SEP] at place
+        sep_R of the flat batch. All of type 0."""
+        num_rows, token = len(number_B), self._tokenizer
+        position_T = np.arange(self.sequence_length, dtype=np.int32)
+        attention_BT = (position_T < size_B.astype(np.int32)[:, None]).astype(np.int32)
+        flat_N = np.full(num_rows * self.sequence_length, self.pad_id, np.int32)
+        flat_N[np.arange(num_rows) * self.sequence_length] = token.cls_id
+        flat_N[sep_R] = token.sep_id
+        runs = sep_R - length_R, start_R, length_R
         self._text.copy(flat_N, *runs)
         marks = {}
         if self._mark_sentences:
             starts_N = self._sentence_starts(len(flat_N), *runs)
             marks['sentence_start'] = starts_N.reshape(num_rows, -1)
         return marks | {
-            'input_ids': flat_N.reshape(num_rows, self._length),
-            'token_type_ids': type_BT,
+            'input_ids': flat_N.reshape(num_rows, self.sequence_length),
+            'token_type_ids': np.zeros_like(attention_BT),
             'attention_mask': attention_BT,
             'example_index': (number_B % 2**31).astype(np.int32),
         }
@@ -180,7 +203,7 @@ class _Source(Examples):
         return starts
 
 
-class SentencePairs(_Source):
+class SentencePairs(TextExamples):
     """Pairs for next-sentence prediction, as create_pretraining_data.py of the original BERT.
 
     A chunk takes sentences until it holds the target length (all a row can, or with
@@ -196,6 +219,9 @@ class SentencePairs(_Source):
 
     With `swapped` for sentence-order prediction, as in create_pretraining_data.py of ALBERT: B
     always follows A in the text, and with label 1 the two change places.
+
+    With `fixed_lengths`, for packing, the target belongs to the chunk and is the same in every
+    epoch; it is at most what the document has, and what is longer is cut to the target.
     """
 
     def __init__(
@@ -209,6 +235,7 @@ class SentencePairs(_Source):
         faithful_negatives: bool = False,
         swapped: bool = False,
         mark_sentences: bool = False,
+        fixed_lengths: bool = False,
     ):
         if sequence_length < 5:
             raise UserError(f'sequence length {sequence_length}: a sentence pair needs at least 5')
@@ -218,6 +245,7 @@ class SentencePairs(_Source):
         self._short_probability = short_sequence_probability
         self._faithful = faithful_negatives
         self._swapped = swapped
+        self._fixed_lengths = fixed_lengths
         documents = self._text.num_documents
         if documents < 2 and not swapped:
             raise UserError(
@@ -234,18 +262,17 @@ class SentencePairs(_Source):
                 'sentence pairs'
             )
 
-    def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
-        """The examples of these numbers: input_ids, token_type_ids, attention_mask int32 [B, T],
-        example_index (number modulo 2^31) and next_sentence_label (1 = random), with `swapped`
-        instead sentence_order_label (1 = swapped), int32 [B]."""
+    def cut(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
+        """Examples of these numbers and chunks: input_ids, token_type_ids, attention_mask int32
+        [B, T], example_index (number modulo 2^31) and next_sentence_label (1 = random), with
+        `swapped` instead sentence_order_label (1 = swapped), int32 [B]."""
         draws = sampling.random_bits(self._keys[_DRAW], number_B, lanes=8)
         short, length, split, coin, partner, place, front_a, front_b = draws
-        target_B = np.where(
-            sampling.uniform(short) < self._short_probability,
-            2 + sampling.integers(length, self._budget - 1),
-            self._budget,
-        )
-        document_B, anchor_B = self._chunk(number_B)
+        document_B, anchor_B = self._anchors(number_B, chunk_B)
+        if self._fixed_lengths:
+            limit_B = target_B = self._fixed_targets(document_B, chunk_B)
+        else:
+            limit_B, target_B = self._budget, self._targets(short, length)
         first_B, last_B = self._sentences(document_B, anchor_B, target_B)
         count_B = last_B - first_B
         middle_B = first_B + 1 + sampling.integers(split, np.maximum(count_B - 1, 1))
@@ -257,7 +284,7 @@ class SentencePairs(_Source):
         other_R = self._partners(number_B[random_R], document_B[random_R], partner[random_R])
         wanted_R = (target_B - length_a)[random_R]
         start_b[random_R], length_b[random_R] = self._excerpt(other_R, place[random_R], wanted_R)
-        kept_a, kept_b = truncated_lengths(length_a, length_b, self._budget)
+        kept_a, kept_b = truncated_lengths(length_a, length_b, limit_B)
         start_a += sampling.fair_coins(front_a, length_a - kept_a)
         start_b += sampling.fair_coins(front_b, length_b - kept_b)
         start_2B, kept_2B = np.stack([start_a, start_b]), np.stack([kept_a, kept_b])
@@ -267,6 +294,27 @@ class SentencePairs(_Source):
             start_2B, kept_2B = (np.where(label_B, x[::-1], x) for x in (start_2B, kept_2B))
         batch = self._assemble(number_B, start_2B, kept_2B)
         return batch | {name: label_B.astype(np.int32)}
+
+    def lengths(self) -> np.ndarray:
+        chunk_N = np.arange(self.num_examples)
+        if not self._fixed_lengths:
+            return np.full(self.num_examples, self.sequence_length)
+        document_N = np.repeat(np.arange(self._text.num_documents), np.diff(self._first_chunk))
+        return self._fixed_targets(document_N, chunk_N) + 3
+
+    def _targets(self, short_B, length_B):
+        """How many tokens chunks are to have, from random bits."""
+        return np.where(
+            sampling.uniform(short_B) < self._short_probability,
+            2 + sampling.integers(length_B, self._budget - 1),
+            self._budget,
+        )
+
+    def _fixed_targets(self, document_B, chunk_B):
+        bits = sampling.random_bits(self._keys[_TARGET], chunk_B, lanes=2)
+        first_token = self._text.first_token
+        tokens_B = first_token[document_B + 1] - first_token[document_B]
+        return np.minimum(self._targets(*bits), np.maximum(tokens_B, 2))
 
     def _sentences(self, document_B, anchor_B, target_B):
         """First and one past the last sentence of the chunks that start at the anchors."""
@@ -314,7 +362,7 @@ class SentencePairs(_Source):
         return start_R, text.sentence_start(last_R) - start_R
 
 
-class SingleSegments(_Source):
+class SingleSegments(TextExamples):
     """Contiguous text of one document a row, for training without next-sentence prediction.
 
     Every row is full, whatever sentences that cuts; the last of a document ends with it. Only
@@ -337,15 +385,19 @@ class SingleSegments(_Source):
         if not self.num_examples:
             raise UserError('the corpus is empty: no example can be cut from it')
 
-    def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
-        """The examples of these numbers: input_ids, token_type_ids, attention_mask int32 [B, T] and
-        example_index (number modulo 2^31) int32 [B]."""
-        document_B, anchor_B = self._chunk(number_B)
+    def cut(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
+        """Examples of these numbers and chunks: input_ids, token_type_ids, attention_mask int32
+        [B, T] and example_index (number modulo 2^31) int32 [B]."""
+        document_B, anchor_B = self._anchors(number_B, chunk_B)
         begin_B = self._text.first_token[document_B]
         end_B = self._text.first_token[document_B + 1]
         start_B = np.minimum(anchor_B, np.maximum(begin_B, end_B - self._budget))
         length_B = np.minimum(end_B - start_B, self._budget)
         return self._assemble(number_B, start_B[None], length_B[None])
+
+    def lengths(self) -> np.ndarray:
+        tokens_D = np.minimum(np.diff(self._text.first_token), self._budget)
+        return np.repeat(tokens_D + 2, np.diff(self._first_chunk))
 
 
 def truncated_lengths(length_a, length_b, budget: int):

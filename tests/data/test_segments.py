@@ -1,7 +1,6 @@
 """Sentence pairs and single segments: what they promise, checked on texts whose tokens tell where
 they come from (token i of a text has the id i + FIRST)."""
 
-import dataclasses
 import hashlib
 import itertools
 import pathlib
@@ -14,40 +13,7 @@ from scipy import stats
 
 from bert_jax.data import segments
 from bert_jax.errors import UserError
-
-FIRST = 10
-
-
-class Tokenizer:
-    pad_id, cls_id, sep_id = 0, 1, 2
-
-
-@dataclasses.dataclass
-class Shard:
-    tokens: np.ndarray
-    sentences: np.ndarray
-    documents: np.ndarray
-
-
-@dataclasses.dataclass
-class Split:
-    shards: list
-
-
-def make_split(documents: list[list[int]], num_shards: int = 1) -> Split:
-    """A split from the sentence lengths of each document."""
-    shards, token = [], FIRST
-    for part in np.array_split(np.arange(len(documents)), num_shards):
-        lengths = [length for number in part for length in documents[number]]
-        shards.append(
-            Shard(
-                np.arange(token, token + sum(lengths), dtype=np.uint32),
-                np.cumsum([0, *lengths], dtype=np.int64),
-                np.cumsum([0, *(len(documents[number]) for number in part)], dtype=np.int64),
-            )
-        )
-        token += sum(lengths)
-    return Split(shards)
+from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
 
 
 class Where:
@@ -59,11 +25,6 @@ class Where:
         self.starts = set(np.cumsum([0, *lengths[:-1]]) + FIRST)
         self.sentence = np.repeat(np.arange(len(lengths)), lengths)
         self.document = np.repeat(owner, lengths)
-
-
-def some_documents(count=40, seed=0) -> list[list[int]]:
-    rng = np.random.default_rng(seed)
-    return [list(rng.integers(1, 15, size=rng.integers(1, 30))) for _ in range(count)]
 
 
 def pairs(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, **options):
