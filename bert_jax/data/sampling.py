@@ -57,20 +57,27 @@ def fair_coins(bits_N: np.ndarray, count_N: np.ndarray) -> np.ndarray:
     return heads_N
 
 
-def permute(index_N: np.ndarray, size: int, key_N: np.ndarray) -> np.ndarray:
-    """A keyed bijection of [0, size): int64 [N] → int64 [N].
+def permute(index_N: np.ndarray, size, key_N: np.ndarray) -> np.ndarray:
+    """A keyed bijection of [0, size): int64 [N] → int64 [N]. The size may be an int array [N] too:
+    numbers of several sets, each mapped within its own.
 
     A Feistel network over the two digits of index = left · columns + right, where rows · columns is
     just above `size`, so that its rare results outside [0, size) can be sent through again (cycle
     walking) until they fall inside. After Black and Rogaway 2002, 'Ciphers with arbitrary finite
     domains', generalised Feistel and cycle-walking ciphers.
     """
-    rows = math.isqrt(size - 1) + 1
-    columns = -(-size // rows)
+    if isinstance(size, np.ndarray):
+        digits = _unsigned(np.ceil(np.sqrt(size)))  # exact up to 2^52
+        digits = digits, (_unsigned(size) + digits - 1) // digits
+    else:
+        rows = math.isqrt(size - 1) + 1
+        digits = rows, -(-size // rows)
     key_N = np.broadcast_to(key_N, index_N.shape)
-    result_N = _feistel(_unsigned(index_N), rows, columns, key_N)
-    while (outside_R := np.flatnonzero(result_N >= size)).size:
-        result_N[outside_R] = _feistel(result_N[outside_R], rows, columns, key_N[outside_R])
+    result_N = _feistel(_unsigned(index_N), *digits, key_N)
+    size_N = np.broadcast_to(size, index_N.shape)
+    while (outside_R := np.flatnonzero(result_N >= size_N)).size:
+        some = [x if np.ndim(x) == 0 else x[outside_R] for x in digits]
+        result_N[outside_R] = _feistel(result_N[outside_R], *some, key_N[outside_R])
     return result_N.astype(np.int64)
 
 
