@@ -21,16 +21,20 @@ MASKED = -1e9
 class Context(NamedTuple):
     """What all layers are given.
 
-    bias_B11T: fp32, to add to scores.
+    bias_B11T: fp32, to add to scores; [B, 1, T, T] where they hang on the query too.
     relative_RD, rows_TS: with disentangled attention, vectors of distances, and which of them is
         that of query t and key s.
     source_BTD: states that keys and values are made of; None: the same as queries.
+    segment_ids_BT, positions_BT: int32, of several sequences in a row, which one a position belongs
+        to and its place therein; None: one sequence a row.
     """
 
     bias_B11T: jax.Array
     relative_RD: jax.Array | None = None
     rows_TS: jax.Array | None = None
     source_BTD: jax.Array | None = None
+    segment_ids_BT: jax.Array | None = None
+    positions_BT: jax.Array | None = None
 
 
 class LayerValues(NamedTuple):
@@ -46,12 +50,18 @@ class LayerValues(NamedTuple):
     frequencies_K: jax.Array | np.ndarray | None = None
 
 
-def mask_bias(attention_mask_BT: jax.Array, causal: bool = False) -> jax.Array:
+def mask_bias(
+    attention_mask_BT: jax.Array, causal: bool = False, segment_ids_BT: jax.Array | None = None
+) -> jax.Array:
     """fp32 [B, 1, 1, T] to add to scores: 0 where the mask is 1, MASKED where it is 0.
 
     causal: [B, 1, T, T], MASKED too for keys to the right of the query.
+    segment_ids_BT: [B, 1, T, T], MASKED too for keys of another segment than the query's.
     """
     bias_B11T = jnp.where(attention_mask_BT[:, None, None, :] > 0, 0.0, MASKED)
+    if segment_ids_BT is not None:
+        same_B1TT = segment_ids_BT[:, None, :, None] == segment_ids_BT[:, None, None, :]
+        bias_B11T = jnp.where(same_B1TT, bias_B11T, MASKED)
     if not causal:
         return bias_B11T
     position_T = jnp.arange(attention_mask_BT.shape[1])

@@ -12,9 +12,10 @@ from bert_jax.models.products import Dense
 
 
 class Convolution(nn.Module):
-    """(embedded_BTD, x_BTD, seeds_B) → norm(x + activation(dropout(convolution(embedded)))): the
-    embeddings of convolution_width neighbours, padding and what is outside counted as zero, and the
-    output of the first layer (ConvLayer of microsoft/DeBERTa, bert.py).
+    """(embedded_BTD, x_BTD, seeds_B, segment_ids_BT) → norm(x + activation(dropout(convolution(
+    embedded)))): the embeddings of convolution_width neighbours, padding and what is outside, or of
+    another segment, counted as zero, and the output of the first layer (ConvLayer of
+    microsoft/DeBERTa, bert.py).
 
     kernel: [width, D, D], the neighbours from left to right.
     """
@@ -23,19 +24,32 @@ class Convolution(nn.Module):
     compute: Compute
 
     @nn.compact
-    def __call__(self, embedded_BTD: jax.Array, x_BTD: jax.Array, seeds_B: jax.Array | None):
+    def __call__(
+        self,
+        embedded_BTD: jax.Array,
+        x_BTD: jax.Array,
+        seeds_B: jax.Array | None,
+        segment_ids_BT: jax.Array | None = None,
+    ):
         architecture, settings = self.architecture, (self.architecture, self.compute)
         size, width, length = (
             architecture.hidden_size,
             architecture.convolution_width,
             x_BTD.shape[1],
         )
-        padded_BTD = jnp.pad(embedded_BTD, ((0, 0), (width // 2, width // 2), (0, 0)))
-        neighbours = [padded_BTD[:, start : start + length] for start in range(width)]
+
+        def neighbours(x_BTX):
+            """[B, T, W, …]"""
+            around = [(0, 0), (width // 2, width // 2), *[(0, 0)] * (x_BTX.ndim - 2)]
+            padded_BTX = jnp.pad(x_BTX, around)
+            return jnp.stack([padded_BTX[:, w : w + length] for w in range(width)], axis=2)
+
+        embedded_BTWD = neighbours(embedded_BTD)
+        if segment_ids_BT is not None:
+            same_BTW = neighbours(segment_ids_BT) == segment_ids_BT[:, :, None]
+            embedded_BTWD = jnp.where(same_BTW[..., None], embedded_BTWD, 0)
         shape, names = (width, size, size), (None, 'embed', 'features')
         dense = Dense('BTWD,WDE->BTE', shape, names, *settings, name='dense')
-        update_BTD = dropout(
-            dense(jnp.stack(neighbours, axis=2)), architecture.hidden_dropout, seeds_B
-        )
+        update_BTD = dropout(dense(embedded_BTWD), architecture.hidden_dropout, seeds_B)
         update_BTD = ACTIVATIONS[architecture.convolution_act](update_BTD)
         return make_norm(*settings, name='norm')(x_BTD + update_BTD)

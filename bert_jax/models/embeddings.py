@@ -18,9 +18,10 @@ class Embeddings(nn.Module):
 
     `token_VD` is the matrix of token embeddings, [padded_vocab_size, embedding width] fp32, rows
     beyond vocab_size zero. The architecture's `positions`:
-        learned: the vector of the index in the sequence.
+        learned: the vector of the index in the sequence, or of a given one.
         counted: of the number of real positions up to this one, on from first_position, and all
-            padding has the row before; the same for a sequence padded left or right.
+            padding has the row before; the same for a sequence padded left or right. Or, from
+            given indices of tokens without padding between them, the same.
         none: no vectors; with mask_decoder there is a table of them, which is not used here.
     """
 
@@ -56,7 +57,9 @@ class Embeddings(nn.Module):
             names = ('features', 'embed')
             self.projection = Dense('BTE,ED->BTD', shape, names, architecture, self.compute)
 
-    def __call__(self, input_ids_BT, attention_mask_BT, token_type_ids_BT, seeds_B):
+    def __call__(
+        self, input_ids_BT, attention_mask_BT, token_type_ids_BT, seeds_B, positions_BT=None
+    ):
         architecture = self.architecture
         length = input_ids_BT.shape[1]
         if length > architecture.max_length:
@@ -68,11 +71,10 @@ class Embeddings(nn.Module):
         token_VD = constrain(self.token_VD, ('vocab', None))
         x_BTD = constrain(token_VD[input_ids_BT], ('batch', 'length', 'embed'))
         if architecture.positions == 'learned':
-            x_BTD = x_BTD + self.position_TD[:length]
+            x_BTD = x_BTD + self.absolute(length, positions_BT)
         elif architecture.positions == 'counted':
-            position_TD = constrain(self.position_TD, ('positions', None))
-            rows_BT = self._counted(attention_mask_BT)
-            x_BTD = x_BTD + constrain(position_TD[rows_BT], ('batch', 'length', 'embed'))
+            rows_BT = self._counted(attention_mask_BT, positions_BT)
+            x_BTD = x_BTD + self.absolute(length, rows_BT)
         if architecture.type_vocab_size:
             x_BTD = x_BTD + self._types(token_type_ids_BT)
         x_BTD = x_BTD.astype(self.compute.activation_dtype)
@@ -85,9 +87,17 @@ class Embeddings(nn.Module):
             x_BTD = self.projection(x_BTD)
         return constrain(x_BTD, ('batch', 'length', 'embed'))
 
-    def _counted(self, attention_mask_BT):
+    def absolute(self, length: int, rows_BT=None):
+        """[T, D], the vectors of the first positions; or [B, T, D], those of given rows."""
+        if rows_BT is None:
+            return self.position_TD[:length]
+        position_TD = constrain(self.position_TD, ('positions', None))
+        return constrain(position_TD[rows_BT], ('batch', 'length', 'embed'))
+
+    def _counted(self, attention_mask_BT, positions_BT):
         real_BT = (attention_mask_BT > 0).astype(jnp.int32)
-        rows_BT = jnp.cumsum(real_BT, axis=1) * real_BT + self.architecture.first_position - 1
+        count_BT = jnp.cumsum(real_BT, axis=1) if positions_BT is None else positions_BT + 1
+        rows_BT = count_BT * real_BT + self.architecture.first_position - 1
         return jnp.maximum(rows_BT, 0)
 
     def _types(self, token_type_ids_BT):

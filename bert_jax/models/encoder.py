@@ -15,6 +15,7 @@ from bert_jax.models.convolution import Convolution
 from bert_jax.models.disentangled import RelativePositions
 from bert_jax.models.dropout import fold
 from bert_jax.models.embeddings import Embeddings
+from bert_jax.models.gather import gather_positions, segment_starts
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.products import Dense
@@ -25,7 +26,8 @@ _CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of la
 class EncoderOutput(NamedTuple):
     """hidden_BTD: states of the last layer (normalised, with residual 'pre'), in the compute dtype.
 
-    pooled_BD: tanh of a learnt map of the first position's state; None without a pooler.
+    pooled_BD: tanh of a learnt map of the first position's state, or with given first positions of
+        theirs, [B, S, D]; None without a pooler.
     all_hidden_LBTD: if asked for, the embeddings' output and every layer's, L = num_layers + 1;
         the last is hidden_BTD.
     decoded_BTD: states to predict masked tokens from: with the architecture's mask_decoder those
@@ -94,6 +96,8 @@ class Encoder(nn.Module):
         *,
         all_hidden: bool = False,
         causal: bool = False,
+        segment_ids_BT: jax.Array | None = None,
+        first_positions_BS: jax.Array | None = None,
     ) -> EncoderOutput:
         """Encodes a batch of token ids.
 
@@ -102,17 +106,22 @@ class Encoder(nn.Module):
         dropout_seeds_B: uint32, one per example (see dropout.py); None for evaluation.
         all_hidden: also return the states of every layer.
         causal: no position sees one to its right.
+        segment_ids_BT: int32, of several sequences in a row, each a run of one id, padding another:
+            no position sees those of another id, and positions count from the run's first one.
+        first_positions_BS: int32, which states to pool; those below 0 give something, too.
         token_type_ids_BT changes nothing where the architecture has fewer than two types.
         Raises UserError for a sequence longer than architecture.max_length, and for causal where
         a convolution sees both sides.
         """
         if causal and self.architecture.convolution_width is not None:
             raise UserError('this architecture has a convolution, which sees tokens to the right')
-        x_BTD = self.embeddings(
-            input_ids_BT, attention_mask_BT, token_type_ids_BT, fold(dropout_seeds_B, 0)
-        )
+        positions_BT = None
+        if segment_ids_BT is not None:
+            positions_BT = jnp.arange(input_ids_BT.shape[1]) - segment_starts(segment_ids_BT)
+        ids = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
+        x_BTD = self.embeddings(*ids, fold(dropout_seeds_B, 0), positions_BT)
         embedded_BTD = x_BTD
-        context = self._context(attention_mask_BT, causal)
+        context = self._context(attention_mask_BT, causal, segment_ids_BT, positions_BT)
         x_BTD, hidden_LBTD = self._run_layers(x_BTD, context, dropout_seeds_B)
         decoded_BTD = x_BTD
         if self.architecture.mask_decoder:
@@ -123,14 +132,22 @@ class Encoder(nn.Module):
             hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
         pooled_BD = None
         if self.architecture.pooler:
-            pooled_BD = jnp.tanh(self.pooler(constrain(x_BTD[:, 0], ('batch', 'embed'))))
+            pooled_BD = self._pool(x_BTD, first_positions_BS)
         if not all_hidden:
             return EncoderOutput(x_BTD, pooled_BD, decoded_BTD=decoded_BTD)
         all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
         return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD)
 
-    def _context(self, attention_mask_BT, causal: bool) -> Context:
-        context = Context(mask_bias(attention_mask_BT, causal))
+    def _pool(self, x_BTD, first_positions_BS):
+        if first_positions_BS is None:
+            return jnp.tanh(self.pooler(constrain(x_BTD[:, 0], ('batch', 'embed'))))
+        x_BSD = gather_positions(x_BTD, jnp.maximum(first_positions_BS, 0))
+        x_XD = constrain(x_BSD.reshape(-1, x_BSD.shape[-1]), ('batch', 'embed'))
+        return jnp.tanh(self.pooler(x_XD)).reshape(x_BSD.shape)
+
+    def _context(self, attention_mask_BT, causal: bool, segment_ids_BT, positions_BT) -> Context:
+        bias_B11T = mask_bias(attention_mask_BT, causal, segment_ids_BT)
+        context = Context(bias_B11T, positions_BT=positions_BT, segment_ids_BT=segment_ids_BT)
         if self.architecture.attention != 'disentangled':
             return context
         vectors_RD, rows_TS = self.relative_positions(attention_mask_BT.shape[1])
@@ -147,7 +164,9 @@ class Encoder(nn.Module):
             values = jax.tree.map(lambda leaf_L, number=number: leaf_L[number], values_L)
             after_BTD, _ = layer(x_BTD, values, context, seeds_B)
             if number == 0 and self.architecture.convolution_width is not None:
-                after_BTD = self.convolution(x_BTD, after_BTD, fold(seeds_B, _CONVOLUTION))
+                after_BTD = self.convolution(
+                    x_BTD, after_BTD, fold(seeds_B, _CONVOLUTION), context.segment_ids_BT
+                )
             x_BTD = after_BTD
             states.append(x_BTD)
         return x_BTD, jnp.stack(states)  # compiled away unless asked for
@@ -158,7 +177,7 @@ class Encoder(nn.Module):
         EnhancedMaskDecoder of microsoft/DeBERTa, masked_language_model.py)."""
         context = context._replace(source_BTD=before_BTD)
         values = jax.tree.map(lambda leaf_L: leaf_L[-1], layer_values(self.architecture))
-        position_TD = self.embeddings.position_TD[: before_BTD.shape[1]]
+        position_TD = self.embeddings.absolute(before_BTD.shape[1], context.positions_BT)
         x_BTD = (before_BTD + position_TD).astype(before_BTD.dtype)
         for number in range(2):
             values = values._replace(number=_DECODER + number)

@@ -16,5 +16,5 @@ class Encoded(NamedTuple):
     corrupted: Masked | Replaced | Edited
     hidden: jax.Array  # compute dtype [B, T, D] last layer
     decoded: jax.Array  # compute dtype [B, T, D] to predict tokens from (EncoderOutput)
-    pooled: jax.Array | None  # compute dtype [B, D]
+    pooled: jax.Array | None  # compute dtype [B, D], of packed rows [B, S, D]
     embedding_table: jax.Array  # float32 [V, D] to tie a decoder to

@@ -14,6 +14,7 @@ from bert_jax.objectives.editing import Edited
 from bert_jax.objectives.encoded import Encoded
 from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.mlm import masked_terms
+from bert_jax.objectives.packed import encoder_arguments
 from bert_jax.objectives.replacing import (
     Drafted,
     Generator,
@@ -71,12 +72,12 @@ class PretrainingModel(nn.Module):
             shown['token_type_ids'],
             dropout_seeds_B,
         )
-        causal = 'clm' in self.objectives
+        rows = encoder_arguments(batch)
         if variables is None:
-            output = self.encoder(*arguments, causal=causal)
+            output = self.encoder(*arguments, causal='clm' in self.objectives, **rows)
         else:
             encoder = Encoder(self.architecture, self.compute, parent=None)
-            output = encoder.apply(variables, *arguments)
+            output = encoder.apply(variables, *arguments, **rows)
         table_VD = self.encoder.embedding_table()
         return Encoded(
             batch, corrupted, output.hidden_BTD, output.decoded_BTD, output.pooled_BD, table_VD

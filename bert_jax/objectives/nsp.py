@@ -27,12 +27,15 @@ class NextSentencePrediction(nn.Module):
         partners.
         """
         labels_B = encoded.batch['next_sentence_label']
-        return pair_terms('nsp', self.head(encoded.pooled), labels_B)
+        return pair_terms('nsp', self.head(encoded.pooled), labels_B, encoded.batch)
 
 
-def pair_terms(name: str, logits_B2, labels_B) -> Terms:
-    """The terms `…_loss`, `…_accuracy` and `…_negatives` of sorting pairs into two classes."""
-    one_B = jnp.ones(labels_B.shape)
-    return prediction_terms(name, logits_B2, labels_B, one_B) | {
-        f'{name}_negatives': weighted_sum(labels_B, one_B)
+def pair_terms(name: str, logits_X2, labels_X, batch) -> Terms:
+    """The terms `…_loss`, `…_accuracy` and `…_negatives` of sorting pairs into two classes. X: B,
+    or in packed rows B, S, where not all places have a pair."""
+    weights_X = jnp.ones(labels_X.shape)
+    if 'first_positions' in batch:
+        weights_X = (batch['first_positions'] >= 0).astype(jnp.float32)
+    return prediction_terms(name, logits_X2, labels_X, weights_X) | {
+        f'{name}_negatives': weighted_sum(labels_X, weights_X)
     }

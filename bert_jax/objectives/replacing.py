@@ -17,6 +17,7 @@ from bert_jax.models.encoder import Encoder
 from bert_jax.models.gather import gather_positions
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.objectives.masking import Masked
+from bert_jax.objectives.packed import encoder_arguments
 from bert_jax.terms import Terms
 
 SHARING = ('tied', 'disentangled')
@@ -140,6 +141,7 @@ class Generator(nn.Module):
             batch['attention_mask'],
             batch['token_type_ids'],
             fold(dropout_seeds_B, _DROPOUT),
+            **encoder_arguments(batch),
         )
         decoded_BPD = gather_positions(output.decoded_BTD, masked.positions)
         return self.head(decoded_BPD, embeddings['token'])

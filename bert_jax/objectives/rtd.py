@@ -7,6 +7,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import ReplacedTokenHead
 from bert_jax.objectives.detection import detection_terms
 from bert_jax.objectives.encoded import Encoded
+from bert_jax.objectives.packed import example_starts
 from bert_jax.terms import Terms
 
 
@@ -28,6 +29,6 @@ class ReplacedTokenDetection(nn.Module):
         """Terms `rtd_loss` (nats a token), `rtd_accuracy`, `rtd_share` (of replaced tokens), and
         those of the generator's masked language model."""
         replaced = encoded.corrupted
-        logits_BT = self.head(encoded.hidden)
+        logits_BT = self.head(encoded.hidden, example_starts(encoded.batch))
         real_BT = encoded.batch['attention_mask'] > 0
         return replaced.terms | detection_terms('rtd', logits_BT, replaced.is_replaced, real_BT)

@@ -35,7 +35,7 @@ class SpanBoundaryObjective(nn.Module):
     """Cross-entropy of the hidden tokens, each from the states beside its span and its place in it.
 
     A span is a whole run of hidden tokens, so that both states are of tokens that were not chosen.
-    Skipped are spans beside the first or the last token of the sequence, and of longer spans the
+    Skipped are spans beside the first or the last token of a sequence, and of longer spans the
     tokens after the first max_targets.
 
     """
@@ -54,9 +54,10 @@ class SpanBoundaryObjective(nn.Module):
 
     def __call__(self, encoded: Encoded) -> Terms:
         """Terms `sbo_loss` (nats a token) and `sbo_accuracy`."""
-        masked, mask_BT = encoded.corrupted, encoded.batch['attention_mask']
+        masked, batch = encoded.corrupted, encoded.batch
+        segments_BT = batch.get('segment_ids', batch['attention_mask'])
         most = self.boundary.max_targets
-        left_BP, right_BP, weights_BP = boundaries(masked, mask_BT, most)
+        left_BP, right_BP, weights_BP = boundaries(masked, segments_BT, most)
         place_BP = jnp.clip(masked.positions - left_BP - 1, 0, most - 1)
         left_BPD, right_BPD = (
             gather_positions(encoded.hidden, at_BP) for at_BP in (left_BP, right_BP)
@@ -65,16 +66,21 @@ class SpanBoundaryObjective(nn.Module):
         return prediction_terms('sbo', logits_BPV, masked.labels, weights_BP)
 
 
-def boundaries(masked: Masked, attention_mask_BT, max_targets: int):
-    """(positions of the tokens before and after each predicted one's span, int32 [B, P] in [0, T);
-    weights float32 [B, P], 0 for what is skipped)."""
-    length = attention_mask_BT.shape[1]
+def boundaries(masked: Masked, segment_ids_BT, max_targets: int):
+    """segment_ids_BT: 1 … for the sequences of a row, 0 for padding; or the attention mask.
 
-    def one(positions_P, weights_P, attention_mask_T):
+    Returns (positions of the tokens before and after each predicted one's span, int32 [B, P] in
+    [0, T); weights float32 [B, P], 0 for what is skipped)."""
+    length = segment_ids_BT.shape[1]
+
+    def one(positions_P, weights_P, segment_ids_T):
+        around_T = jnp.pad(segment_ids_T, 1)
+        is_edge_T = (segment_ids_T != around_T[:-2]) | (segment_ids_T != around_T[2:])
         left_T, right_T = outer_neighbours(chosen(positions_P, weights_P, length))
         left_P, right_P = left_T[positions_P], right_T[positions_P]
-        inside_P = (left_P > 0) & (right_P < jnp.sum(attention_mask_T) - 1)
+        left_P, right_P = jnp.maximum(left_P, 0), jnp.minimum(right_P, length - 1)
+        inside_P = ~is_edge_T[left_P] & ~is_edge_T[right_P]
         asked_P = inside_P & (positions_P - left_P <= max_targets)
-        return jnp.maximum(left_P, 0), jnp.minimum(right_P, length - 1), weights_P * asked_P
+        return left_P, right_P, weights_P * asked_P
 
-    return jax.vmap(one)(masked.positions, masked.weights, attention_mask_BT)
+    return jax.vmap(one)(masked.positions, masked.weights, segment_ids_BT)

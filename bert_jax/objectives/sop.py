@@ -27,4 +27,4 @@ class SentenceOrderPrediction(nn.Module):
         pairs.
         """
         labels_B = encoded.batch['sentence_order_label']
-        return pair_terms('sop', self.head(encoded.pooled), labels_B)
+        return pair_terms('sop', self.head(encoded.pooled), labels_B, encoded.batch)

@@ -6,6 +6,7 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.gather import gather_positions
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.products import Dense, add_bias, product
@@ -48,8 +49,8 @@ class MaskedLanguageModelHead(nn.Module):
 
 
 class NextSentenceHead(nn.Module):
-    """pooled_BD → logits_B2, fp32; class 0: the second segment follows the first, 1: it does not
-    (random; or, where the order is predicted, the two are swapped).
+    """pooled_BD → logits_B2, or [B, S, D] → [B, S, 2], fp32; class 0: the second segment follows
+    the first, 1: it does not (random; or, where the order is predicted, the two are swapped).
 
     Raises UserError for an encoder without a pooler.
     """
@@ -63,7 +64,10 @@ class NextSentenceHead(nn.Module):
             raise UserError('predicting the next sentence needs an architecture with a pooler')
         shape, names = (self.architecture.hidden_size, 2), ('embed', 'labels')
         settings = (self.architecture, self.compute)
-        dense = Dense('BD,DC->BC', shape, names, *settings, use_bias=True, name='dense')
+        letters = 'BS'[: pooled_BD.ndim - 1]
+        dense = Dense(
+            f'{letters}D,DC->{letters}C', shape, names, *settings, use_bias=True, name='dense'
+        )
         return dense(pooled_BD).astype(jnp.float32)
 
 
@@ -73,18 +77,20 @@ class ReplacedTokenHead(nn.Module):
 
     With the architecture's detection_context the first state is added to every one, and the sum
     normalised, before that (He et al. 2023, arXiv 2111.09543; LMMaskPredictionHead of
-    microsoft/DeBERTa, replaced_token_detection_model.py).
+    microsoft/DeBERTa, replaced_token_detection_model.py). first_BT: int32, where that state is for
+    each position, if there are several sequences in a row.
     """
 
     architecture: Architecture
     compute: Compute
 
     @nn.compact
-    def __call__(self, hidden_BTD):
+    def __call__(self, hidden_BTD, first_BT=None):
         size, settings = self.architecture.hidden_size, (self.architecture, self.compute)
         x_BTD = constrain(hidden_BTD, ('batch', 'length', 'embed'))
         if self.architecture.detection_context:
-            x_BTD = make_norm(*settings, name='norm')(x_BTD[:, :1] + x_BTD)
+            first_BTD = x_BTD[:, :1] if first_BT is None else gather_positions(x_BTD, first_BT)
+            x_BTD = make_norm(*settings, name='norm')(first_BTD + x_BTD)
         x_BTD = Dense(
             'BTD,DE->BTE', (size, size), ('embed', 'features'), *settings, name='transform'
         )(x_BTD)

@@ -1,0 +1,251 @@
+"""Several examples in a row: none sees another, and all losses are those of the examples alone."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from bert_jax.data.packing import pack
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.gather import segment_starts
+from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives.clm import next_tokens
+from bert_jax.objectives.encoded import Encoded
+from bert_jax.objectives.masking import Masked, Masking
+from bert_jax.objectives.model import PretrainingModel
+from bert_jax.objectives.packed import encoder_arguments
+from bert_jax.objectives.replacing import Replaced
+from bert_jax.objectives.sbo import Boundary
+from bert_jax.terms import mean
+
+VOCAB, LENGTH = 60, 24
+CLS, SEP, PAD, MASK = 0, 1, 2, 3
+LENGTHS = np.array([9, 7, 6, 13, 11])  # of the examples: three in row 0, two in row 1
+PRESENT = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], bool)
+ROW, NTH = np.nonzero(PRESENT)
+OFFSET = np.array([0, 9, 16, 0, 13])  # of each example in its row
+# Each example has ids of its own, so that the gradient of an id's embedding is that of its example.
+OWN_IDS = 4 + 11 * np.arange(5)[:, None] + np.arange(11)
+ARCHITECTURES = {
+    'bert': {},
+    'roberta': {'max_position_embeddings': LENGTH + 2},
+    'modernbert': {'local_window': 2, 'num_layers': 3},
+    'mosaicbert': {},
+    'deberta': {'position_buckets': None},
+    'deberta_v2': {'position_buckets': 6, 'convolution_width': 3},
+}
+
+
+@functools.cache
+def make(name: str):
+    sizes = {
+        'vocab_size': VOCAB,
+        'hidden_size': 16,
+        'num_layers': 2,
+        'num_heads': 2,
+        'intermediate_size': 24,
+        'max_position_embeddings': LENGTH,
+        'initializer_range': 0.2,
+    }
+    return dataclasses.replace(
+        architectures.build(name, **sizes | ARCHITECTURES[name]), pooler=True
+    )
+
+
+def examples() -> dict[str, np.ndarray]:
+    """A row an example."""
+    rng = np.random.default_rng(0)
+    ids = np.full((5, LENGTH), PAD, np.int32)
+    for row, length in zip(range(5), LENGTHS, strict=True):
+        ids[row, :length] = rng.choice(OWN_IDS[row], length)
+        ids[row, [0, length // 2, length - 1]] = CLS, SEP, SEP
+    mask = (np.arange(LENGTH) < LENGTHS[:, None]).astype(np.int32)
+    return {
+        'input_ids': ids,
+        'attention_mask': mask,
+        'token_type_ids': (np.arange(LENGTH) > LENGTHS[:, None] // 2) * mask,
+        'next_sentence_label': np.array([0, 1, 1, 0, 1], np.int32),
+        'sentence_order_label': np.array([1, 1, 0, 0, 1], np.int32),
+    }
+
+
+def packed() -> dict[str, np.ndarray]:
+    return pack(examples(), PRESENT, PAD)
+
+
+def in_rows(array_ET) -> np.ndarray:
+    """What is said of the positions of examples, put where they are in packed rows."""
+    rows = np.zeros((2, LENGTH), array_ET.dtype)
+    for one, row, offset, length in zip(array_ET, ROW, OFFSET, LENGTHS, strict=True):
+        rows[row, offset : offset + length] = one[:length]
+    return rows
+
+
+def apart(array_BTX) -> np.ndarray:
+    """The states of packed rows, one after the other by example, without padding."""
+    pairs = zip(np.asarray(array_BTX)[ROW], OFFSET, LENGTHS, strict=True)
+    return np.concatenate([one[offset : offset + length] for one, offset, length in pairs])
+
+
+def masked() -> tuple[Masked, Masked]:
+    """The same tokens hidden in the examples alone and in packed rows: a run beside [CLS], one in
+    the middle, and one beside the [SEP] at the end, of different examples."""
+    hidden_E = [(1, 2, 3), (2, 5), (4, 4), (2, 3, 8, 9), (8, 9)]
+    batch, rows = examples(), packed()
+
+    def one(ids, hidden_B):
+        ids = ids.copy()
+        positions, weights = np.zeros((2, len(ids), 8), np.int32)
+        for row, hidden in enumerate(hidden_B):
+            fillers = [t for t in range(LENGTH) if t not in hidden]
+            positions[row] = [*hidden, *fillers][:8]
+            weights[row, : len(hidden)] = 1
+        labels = np.take_along_axis(ids, positions, 1)
+        for row, hidden in enumerate(hidden_B):
+            ids[row, list(hidden)] = MASK
+        return Masked(ids, positions, labels, weights.astype(np.float32))
+
+    hidden_E = [sorted(set(hidden)) for hidden in hidden_E]
+    hidden_B = [[], []]
+    for hidden, row, offset in zip(hidden_E, ROW, OFFSET, strict=True):
+        hidden_B[row] += [t + offset for t in hidden]
+    return one(batch['input_ids'], hidden_E), one(rows['input_ids'], hidden_B)
+
+
+@pytest.mark.parametrize('name', ARCHITECTURES)
+def test_states_are_those_of_the_examples_alone_and_know_no_neighbour(name):
+    architecture = make(name)
+    encoder = Encoder(architecture, Compute())
+    alone, rows = examples(), packed()
+    names = ('input_ids', 'attention_mask', 'token_type_ids')
+    inputs, packed_inputs = ([batch[name] for name in names] for batch in (alone, rows))
+    params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), *inputs))['params']
+    weights = np.random.default_rng(1).normal(size=(3, 2, LENGTH, 16))
+
+    @jax.jit
+    def encode(params):
+        return encoder.apply({'params': params}, *inputs)
+
+    @jax.jit
+    def encode_packed(params, is_asked_BT, asked_S):
+        """The output, and the gradient of what an example gives by the token embeddings."""
+
+        def total(token_VD):
+            embeddings = params['embeddings'] | {'token': token_VD}
+            output = encoder.apply(
+                {'params': params | {'embeddings': embeddings}},
+                *packed_inputs,
+                **encoder_arguments(rows),
+            )
+            hidden, decoded = output.hidden_BTD, output.decoded_BTD
+            both = (hidden * weights[0] + decoded * weights[1]) * is_asked_BT[..., None]
+            pooled_BSD = output.pooled_BD * weights[2][:, :4] * asked_S[..., None]
+            return both.sum() + pooled_BSD.sum(), output
+
+        gradient_VD, output = jax.grad(total, has_aux=True)(params['embeddings']['token'])
+        return gradient_VD, output
+
+    ours = encode(params)
+    for row, nth, own in zip(ROW, NTH, OWN_IDS, strict=True):
+        asked_S = np.zeros(PRESENT.shape)
+        asked_S[row, nth] = 1
+        is_asked_BT = (np.arange(2)[:, None] == row) & (rows['segment_ids'] == nth + 1)
+        gradient_VD, output = encode_packed(params, is_asked_BT, asked_S)
+        moved_V = np.abs(gradient_VD).max(axis=1)
+        others = np.setdiff1d(OWN_IDS, own)
+        assert (moved_V[np.intersect1d(own, rows['input_ids'])] > 1e-4).all()
+        assert not moved_V[others].any()
+        assert not moved_V[PAD]
+    for what in ('hidden_BTD', 'decoded_BTD'):
+        theirs = np.asarray(getattr(ours, what))[alone['attention_mask'] > 0]
+        np.testing.assert_allclose(apart(getattr(output, what)), theirs, atol=1e-5)
+    np.testing.assert_allclose(output.pooled_BD[PRESENT], ours.pooled_BD, atol=1e-5)
+
+
+def losses_of(name: str, **changes):
+    """params, and for the examples alone and packed a function params → (loss, terms)."""
+    options = {'sbo': Boundary(position_size=4, max_targets=3)}
+    architecture = dataclasses.replace(make(name), **changes)
+    model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp', 'sop', 'sbo'), options)
+
+    def of(batch, corrupted):
+        def losses(params):
+            terms = model.apply({'params': params}, batch, corrupted)
+            return sum(mean(terms[f'{name}_loss']) for name in model.objectives), terms
+
+        return losses
+
+    pairs = list(zip((examples(), packed()), masked(), strict=True))
+    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), *pairs[0]))['params']
+    return params, [of(*pair) for pair in pairs]
+
+
+@pytest.mark.parametrize('name', ARCHITECTURES)
+def test_losses_are_those_of_the_examples_alone(name):
+    params, (alone, in_rows) = losses_of(name)
+    both = jax.jit(lambda params: (alone(params), in_rows(params)))
+    (_, terms), (_, packed_terms) = jax.device_get(both(params))
+    assert terms['nsp_loss'].count == terms['sop_loss'].count == 5
+    assert terms['mlm_loss'].count == 12
+    assert terms['sbo_loss'].count == 5  # not what is beside an example's edge, in rows either
+    for term_name, term in terms.items():
+        np.testing.assert_allclose(packed_terms[term_name], term, rtol=1e-5, err_msg=term_name)
+
+
+def test_gradients_are_those_of_the_examples_alone():
+    params, functions = losses_of('bert', num_layers=1)
+    both = jax.jit(lambda params: [jax.grad(f, has_aux=True)(params)[0] for f in functions])
+    alone, in_rows = jax.device_get(both(params))
+    largest = max(np.abs(leaf).max() for leaf in jax.tree.leaves(alone))
+    assert largest > 0.1
+
+    def check(ours, theirs):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5 * largest)
+
+    jax.tree.map(check, in_rows, alone)
+
+
+@pytest.mark.parametrize('name', ['bert', 'modernbert'])
+def test_next_token_losses_are_those_of_the_examples_alone(name):
+    model = PretrainingModel(make(name), Compute(), ('clm',))
+    masking = Masking(0.15, 0.8, 0.1, 'uniform', MASK, (CLS, SEP, PAD, MASK), np.ones(VOCAB, int))
+    pairs = [
+        (batch, next_tokens(masking, batch['input_ids'], batch['attention_mask']))
+        for batch in (examples(), packed())
+    ]
+    params = jax.jit(model.init)(jax.random.key(0), *pairs[0])
+    both = jax.jit(lambda params: [model.apply(params, *pair) for pair in pairs])
+    terms, packed_terms = jax.device_get(both(params))
+    assert terms['clm_loss'].count == (LENGTHS - 3).sum()
+    np.testing.assert_allclose(packed_terms['clm_loss'], terms['clm_loss'], rtol=1e-5)
+
+
+@pytest.mark.parametrize('name', ['bert', 'deberta_v2'])
+def test_replaced_tokens_are_detected_beside_the_first_state_of_their_own_example(name):
+    architecture = dataclasses.replace(make(name), detection_context=name == 'deberta_v2')
+    module = OBJECTIVES['rtd'](architecture, Compute())
+    hidden_ETD = np.random.default_rng(0).normal(size=(5, LENGTH, 16)).astype(np.float32)
+    hidden_BTD = np.stack([in_rows(x_ET) for x_ET in np.moveaxis(hidden_ETD, 2, 0)], axis=2)
+    is_replaced_ET = np.random.default_rng(1).random((5, LENGTH)) < 0.3
+
+    def encoded(batch, hidden, is_replaced):
+        replaced = Replaced(batch['input_ids'], is_replaced, {})
+        return Encoded(batch, replaced, hidden, hidden, None, None)
+
+    alone = encoded(examples(), hidden_ETD, is_replaced_ET)
+    rows = encoded(packed(), hidden_BTD, in_rows(is_replaced_ET))
+    params = module.init(jax.random.key(0), alone)
+    terms, packed_terms = (module.apply(params, x) for x in (alone, rows))
+    assert terms['rtd_loss'].count == LENGTHS.sum()
+    np.testing.assert_allclose(packed_terms['rtd_loss'], terms['rtd_loss'], rtol=1e-5)
+
+
+def test_segments_start_where_their_id_begins():
+    starts = segment_starts(jnp.array([[1, 1, 2, 2, 2, 0, 0], [1, 2, 3, 3, 3, 3, 3]]))
+    assert starts.tolist() == [[0, 0, 2, 2, 2, 5, 5], [0, 1, 2, 2, 2, 2, 2]]
