@@ -31,7 +31,10 @@ def get_config() -> ConfigDict:
             language_alpha=1.0,  # shares of languages ∝ (share of the text)^alpha; XLM-R: 0.3
             tokenizer_language_alpha=1.0,  # the same of the text that a tokenizer is trained on
             prepare_workers=8,  # processes
-            segments='pairs',  # 'pairs' (for nsp), 'ordered_pairs' (for sop) or 'single'
+            # 'pairs' (for nsp), 'ordered_pairs' (for sop), 'single', or whole sentences as in
+            # RoBERTa: 'full_sentences' (over the ends of documents), 'doc_sentences'.
+            segments='pairs',
+            pack=False,  # True: several short examples in a row, each for itself
             short_sequence_probability=0.1,
             faithful_negatives=False,  # True: random partners as drawn by the original code
             reading_threads=2,

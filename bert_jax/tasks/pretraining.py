@@ -30,6 +30,11 @@ class Pretraining:
         self.config = config
         names = forms.with_weight(config.objectives)
         form = forms.common_form(names, config.masking.scheme)
+        if form == 'edited' and config.data.pack:
+            raise UserError(
+                f'data.pack does not go with {", ".join(names)}: edits would move tokens from one '
+                'example of a row into another; set data.pack=False'
+            )
         self.weights = forms.loss_weights(config.objectives)
         self.corpus = text.open_corpus(config.data)
         self.marks = {'mark_sentences': 'permutation' in names}

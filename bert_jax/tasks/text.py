@@ -8,9 +8,19 @@ import jax
 from bert_jax.data import languages
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.examples import Examples
+from bert_jax.data.full_sentences import FullSentences
+from bert_jax.data.packing import PackedRows
 from bert_jax.data.segments import SentencePairs, SingleSegments
 from bert_jax.errors import unknown
 from bert_jax.prepare import prepare
+
+SEGMENTS = {  # what examples are cut by, and options of it
+    'pairs': (SentencePairs, {}),
+    'ordered_pairs': (SentencePairs, {'swapped': True}),
+    'single': (SingleSegments, {}),
+    'full_sentences': (FullSentences, {}),
+    'doc_sentences': (FullSentences, {'within_documents': True}),
+}
 
 
 def open_corpus(data) -> Corpus:
@@ -57,20 +67,19 @@ def source(
 
     marks: further options of the source's class. Raises UserError for an unknown data.segments.
     """
+    if data.segments not in SEGMENTS:
+        raise unknown('data.segments', data.segments, SEGMENTS)
     batch_size, sequence_length = shape
+    cut, options = SEGMENTS[data.segments]
+    if cut is SentencePairs:
+        options = options | {
+            'short_sequence_probability': data.short_sequence_probability,
+            'faithful_negatives': data.faithful_negatives,
+            'fixed_lengths': data.pack,
+        }
     text = (corpus.split(split, language), corpus.tokenizer)
-    settings = (*text, sequence_length, batch_size, seed)
-    if data.segments in ('pairs', 'ordered_pairs'):
-        return SentencePairs(
-            *settings,
-            short_sequence_probability=data.short_sequence_probability,
-            faithful_negatives=data.faithful_negatives,
-            swapped=data.segments == 'ordered_pairs',
-            **marks,
-        )
-    if data.segments == 'single':
-        return SingleSegments(*settings, **marks)
-    raise unknown('data.segments', data.segments, ('pairs', 'ordered_pairs', 'single'))
+    examples = cut(*text, sequence_length, batch_size, seed, **options, **marks)
+    return PackedRows(examples, seed) if data.pack else examples
 
 
 def describe(examples: Examples, number: int) -> list[str]:
