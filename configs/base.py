@@ -77,7 +77,7 @@ def get_config() -> ConfigDict:
             sop=0.0,  # sentence order; segments='ordered_pairs'
             sbo=0.0,  # span boundaries; masking.scheme='spans'
             rtd=0.0,  # replaced tokens, beside mlm; published: 50
-            clm=0.0,  # next token, left to right
+            clm=0.0,  # next token, left to right; logits for every position: much memory
             permutation=0.0,  # sentences out of order
             deletion=0.0,  # where tokens were deleted, and which
             insertion=0.0,  # inserted tokens

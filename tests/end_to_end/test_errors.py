@@ -128,6 +128,30 @@ def test_a_vocabulary_without_mask_is_refused(tmp_path):
         main.run(small.config(tmp_path, data__tokenizer=str(vocab)))
 
 
+def test_whole_words_need_a_vocabulary_that_marks_them(tmp_path):
+    letters = [chr(code) for code in range(ord('a'), ord('z') + 1)]
+    vocab = tmp_path / 'vocab.txt'
+    tokens = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'the', 'and', 'near', '.', *letters]
+    vocab.write_text('\n'.join(tokens) + '\n')
+    config = small.config(tmp_path, data__tokenizer=str(vocab), masking__scheme='whole_words')
+    with pytest.raises(UserError, match="'whole_words' goes by words, but the vocabulary does not"):
+        main.run(config)
+
+
+def test_sentence_order_needs_documents_of_two_sentences(tmp_path):
+    text = '\n\n'.join(f'Document number {number} is short.' for number in range(40))
+    config = small.config(
+        tmp_path,
+        data__sources=(source_of(tmp_path, text),),
+        data__segments='ordered_pairs',
+        objectives__nsp=0.0,
+        objectives__sop=1.0,
+    )
+    with pytest.raises(UserError, match='none of the .* documents has two sentences') as caught:
+        main.run(config)
+    assert '\n' not in str(caught.value)
+
+
 def test_a_workdir_that_cannot_be_written_is_refused(tmp_path):
     (tmp_path / 'file').write_text('')
     with pytest.raises(UserError, match='workdir .*file/run cannot be written'):
