@@ -9,17 +9,20 @@ from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import optimizers, schedules, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
-from configs import albert, base, deberta, electra, large, spanbert
+from configs import albert, base, deberta, electra, large, modernbert, roberta, spanbert, xlmr
 from tests.end_to_end import small
 
 CONFIGS = {
     'base': (base.get_config, 'wordpiece'),
     'large': (large.get_config, 'wordpiece'),
+    'roberta': (roberta.get_config, 'bytebpe'),
     'spanbert': (spanbert.get_config, 'wordpiece'),
     'electra:small': (lambda: electra.get_config('small'), 'wordpiece'),
     'electra:base': (lambda: electra.get_config('base'), 'wordpiece'),
     'albert': (albert.get_config, 'unigram'),
     'deberta': (deberta.get_config, 'unigram'),
+    'xlmr': (xlmr.get_config, 'unigram'),
+    'modernbert': (modernbert.get_config, 'bytebpe'),
 }
 SIZES = {'wordpiece': 120, 'bytebpe': 300, 'unigram': 90}
 
