@@ -61,6 +61,15 @@ REFUSED = {
     'no steps': ({'stages__steps': (30, 0)}, 'above 0'),
     'warmup too long': ({'schedule__warmup_steps': 50}, 'warmup'),
     'nsp without pairs': ({'data__segments': 'single'}, "'nsp' needs"),
+    'nsp of full sentences': (
+        {'data__segments': 'full_sentences'},
+        "'nsp' needs 'next_sentence_label' .* data.segments='full_sentences' does not give",
+    ),
+    'unknown segments': ({'data__segments': 'chapters'}, 'known: doc_sentences, full_sentences'),
+    'edits of packed rows': (
+        {'objectives__mlm': 0.0, 'objectives__deletion': 1.0, 'data__pack': True},
+        'data.pack does not go with nsp, deletion',
+    ),
     'negative weight': ({'objectives__mlm': -1.0}, 'objectives.mlm'),
     'no objective': ({'objectives__mlm': 0.0, 'objectives__nsp': 0.0}, 'none has a weight'),
     'masking rate': ({'masking__rate': 1.5}, 'masking.rate'),
