@@ -110,3 +110,15 @@ def test_permutations_of_many_keys_are_uniform(size):
     if size < 100:
         together = np.bincount(first * size + second, minlength=size**2).reshape(size, size)
         assert stats.chisquare(together[~np.eye(size, dtype=bool)]).pvalue > 1e-4
+
+
+def test_sets_of_several_sizes_are_permuted_each_as_alone():
+    sizes = [1, 2, 3, 48, 49, 50, 10_000, 2**40 + 1]
+    keys = sampling.key(0, np.arange(len(sizes)))
+    index = [np.arange(min(size, 300)) for size in sizes]
+    counts = [len(numbers) for numbers in index]
+    together = sampling.permute(
+        np.concatenate(index), np.repeat(sizes, counts), np.repeat(keys, counts)
+    )
+    alone = [sampling.permute(*one) for one in zip(index, sizes, keys, strict=True)]
+    assert np.array_equal(together, np.concatenate(alone))
