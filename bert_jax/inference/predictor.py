@@ -68,6 +68,7 @@ class Predictor:
         self.tokenizer = model.tokenizer
         self.architecture, self.compute = model.architecture, Compute(dtype)
         self._has_mlm = 'mlm' in model.heads
+        self._causal = _is_causal(model)
         self._params = jax.tree.map(jnp.asarray, model.params)
         self._size = max_length - 2
         self._overlap = min(int(overlap * self._size), self._size - 1)
@@ -124,7 +125,9 @@ class Predictor:
                 owners.append(owner)
         function = _states if pooling == 'tokens' else _sums
         answers = self._run(
-            lambda batch: function(self.architecture, self.compute, layer, self._params, batch),
+            lambda batch: function(
+                self.architecture, self.compute, layer, self._causal, self._params, batch
+            ),
             rows,
         )
         parts = [[] for _ in texts]
@@ -205,20 +208,26 @@ def _encode(architecture, compute, params, batch, **more):
     )
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _states(architecture, compute, layer, params, batch):
+def _is_causal(model: Pretrained) -> bool:
+    """Whether it was trained to see nothing to the right, and has to be used so."""
+    return model.about.get('config', {}).get('objectives', {}).get('clm', 0) > 0
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _states(architecture, compute, layer, causal, params, batch):
     """fp32 [B, T, D] of a layer, or of the last four."""
-    if layer == -1:
-        return _encode(architecture, compute, params, batch).hidden_BTD.astype(jnp.float32)
-    output = _encode(architecture, compute, params, batch, all_hidden=True)
+    all_hidden = layer != -1
+    output = _encode(architecture, compute, params, batch, all_hidden=all_hidden, causal=causal)
+    if not all_hidden:
+        return output.hidden_BTD.astype(jnp.float32)
     states_LBTD = output.all_hidden_LBTD.astype(jnp.float32)
     return LAST_FOUR[layer](states_LBTD[-4:]) if layer in LAST_FOUR else states_LBTD[layer]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _sums(architecture, compute, layer, params, batch):
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def _sums(architecture, compute, layer, causal, params, batch):
     """fp32 [B, D]: the states summed over the span of each row."""
-    states_BTD = _states(architecture, compute, layer, params, batch)
+    states_BTD = _states(architecture, compute, layer, causal, params, batch)
     positions_T, (first_B, last_B) = jnp.arange(states_BTD.shape[1]), batch['span'].T
     chosen_BT = (positions_T >= first_B[:, None]) & (positions_T < last_B[:, None])
     return jnp.einsum('BTD,BT->BD', states_BTD, chosen_BT.astype(jnp.float32), precision='highest')

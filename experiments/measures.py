@@ -1,0 +1,160 @@
+"""What models of different objectives can be compared by: a part-of-speech probe on frozen states,
+and, for those that fill masks, the loss of single masked tokens. The probe needs scikit-learn.
+"""
+
+import dataclasses
+import gzip
+import json
+import math
+import pathlib
+from collections import Counter
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.inference.predictor import Predictor
+from bert_jax.interop import loading, pretrained
+from bert_jax.interop.pretrained import Pretrained
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.training import sharding
+
+TRAIN_SENTENCES, DEV_SENTENCES = 2000, 1000
+
+
+class Tagged(NamedTuple):
+    """A sentence with the first character and the tag of every word."""
+
+    text: str
+    starts: list[int]
+    tags: list[str]
+
+
+def read_conllu(path: str | pathlib.Path) -> list[Tagged]:
+    """The sentences of a CoNLL-U file, gzipped or not, with universal tags."""
+    opened = gzip.open if str(path).endswith('.gz') else open
+    sentences = []
+    with opened(path, 'rt', encoding='utf-8') as file:
+        for block in file.read().split('\n\n'):
+            lines = block.split('\n')
+            text = [line.removeprefix('# text = ') for line in lines if line.startswith('# text =')]
+            if text:
+                rows = [line.split('\t') for line in lines if line and line[0] != '#']
+                sentences.append(_tagged(text[0], rows))
+    return sentences
+
+
+def _tagged(text: str, rows: list[list[str]]) -> Tagged:
+    starts, tags, end = [], [], 0
+    for number, form, _, tag, *_ in rows:
+        if number.isdigit():  # neither an elided word nor the whole of don't = do + n't
+            starts.append(text.index(form, end))
+            tags.append(tag)
+            end = starts[-1] + len(form)
+    return Tagged(text, starts, tags)
+
+
+class PosProbe:
+    """Accuracy on the dev part of a linear classifier of the last layer's state of each word's
+    first piece, trained on some of the sentences of the train part."""
+
+    def __init__(self, treebank: str | pathlib.Path):
+        """treebank: the folder of UD English EWT, the train part gzipped or not."""
+        folder = pathlib.Path(treebank)
+        (train,) = folder.glob('*-ud-train.conllu*')
+        (dev,) = folder.glob('*-ud-dev.conllu*')
+        self.train = _some(read_conllu(train), TRAIN_SENTENCES)
+        self.dev = _some(read_conllu(dev), DEV_SENTENCES)
+
+    def __call__(self, model: Pretrained) -> float:
+        from sklearn.linear_model import LogisticRegression
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        predictor = Predictor(model, batch_tokens=4096)
+        features, tags = _states(predictor, self.train)
+        classifier = make_pipeline(StandardScaler(), LogisticRegression(max_iter=300, tol=1e-3))
+        classifier.fit(features, tags)
+        return float(classifier.score(*_states(predictor, self.dev)))
+
+    def majority(self) -> float:
+        """The share of the train part's most frequent tag in the dev part."""
+        counts = Counter(tag for sentence in self.train for tag in sentence.tags)
+        tags = [tag for sentence in self.dev for tag in sentence.tags]
+        return tags.count(counts.most_common(1)[0][0]) / len(tags)
+
+
+def _some(sentences: list[Tagged], number: int) -> list[Tagged]:
+    """Evenly spread, so that every kind of text is among them."""
+    step = max(1, len(sentences) // number)
+    return sentences[::step][:number]
+
+
+def _states(predictor: Predictor, sentences: list[Tagged]) -> tuple[np.ndarray, list[str]]:
+    """Features [words, D] and tags; a word's first piece is the first one that ends after the
+    word's first character."""
+    texts = [sentence.text for sentence in sentences]
+    states = predictor.embed(texts, pooling='tokens')
+    offsets = predictor.tokenizer.encode_batch(texts).offsets
+    features = [
+        own[1 + np.searchsorted(spans[:, 1], sentence.starts, side='right')]  # after [CLS]
+        for own, spans, sentence in zip(states, offsets, sentences, strict=True)
+    ]
+    return np.concatenate(features), [tag for sentence in sentences for tag in sentence.tags]
+
+
+def untrained(model: Pretrained) -> Pretrained:
+    """The same encoder as initialised."""
+    params, _ = pretrained.fill({}, model.architecture, ())
+    return dataclasses.replace(model, params=params)
+
+
+def task_of(folder: pathlib.Path) -> Pretraining:
+    """What a run trained, from the config it left in its folder."""
+    return Pretraining(ConfigDict(json.loads((folder / 'config.json').read_text())))
+
+
+class MaskedLoss:
+    """Held-out loss, in nats, of single tokens masked at a rate of 15 % (80/10/10) in single
+    segments: the same examples and masks for every model of one corpus and shape."""
+
+    def __init__(self, model: Pretrained):
+        config = ConfigDict(model.about['config'])
+        config.data.segments = 'single'
+        config.masking.rate, config.masking.scheme = 0.15, 'tokens'
+        config.masking.mask, config.masking.random = 0.8, 0.1
+        lengths = config.stages.sequence_length
+        config.stages.max_predictions = [math.ceil(0.15 * length) for length in lengths]
+        config.objectives = ConfigDict({'mlm': 1.0})
+        self.task, self.mesh = Pretraining(config), sharding.make_mesh(config.mesh)
+
+    def __call__(self, model: Pretrained) -> float:
+        with jax.set_mesh(self.mesh):
+            return self.task.evaluate(model.params, self.task.stages[-1])['mlm_loss']
+
+
+class Comparison:
+    """Both measures for the runs of one corpus, and the baselines of the probe."""
+
+    def __init__(self, treebank: str):
+        self._probe = PosProbe(treebank)
+        self._masked_loss = None
+
+    def __call__(self, folder: pathlib.Path) -> dict[str, float]:
+        """`pos_accuracy`, and `mlm_loss` where the encoder fills masks."""
+        model = loading.load_checkpoint(folder)
+        found = {'pos_accuracy': self._probe(model)}
+        if 'mlm' in model.heads:  # that of RTD is its generator's
+            if self._masked_loss is None:
+                self._masked_loss = MaskedLoss(model)
+            found['mlm_loss'] = self._masked_loss(model)
+        return found
+
+    def baselines(self, folder: pathlib.Path) -> dict[str, list[dict[str, float]]]:
+        """Of the probe: the encoder of a run as initialised, and the most frequent tag."""
+        model = untrained(loading.load_checkpoint(folder))
+        return {
+            'not trained': [{'pos_accuracy': self._probe(model)}],
+            'most frequent tag': [{'pos_accuracy': self._probe.majority()}],
+        }
