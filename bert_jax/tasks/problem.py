@@ -1,0 +1,112 @@
+"""What a kind of fine-tuning task says of itself; tasks/finetuning.py trains any of them."""
+
+import collections
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+
+from bert_jax.data.framing import Framing
+from bert_jax.data.items import Item
+from bert_jax.errors import UserError
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.terms import Terms
+
+
+class Answers(NamedTuple):
+    """What leaves the device: slots: by name [R, S, …], tokens: by name [R, T, …]."""
+
+    slots: dict[str, jax.Array]
+    tokens: dict[str, jax.Array]
+
+
+class Scores(NamedTuple):
+    """metrics: the main one first; tables: what the report shows beside them."""
+
+    metrics: dict[str, float]
+    tables: dict[str, Any]
+
+
+Parts = list[list[dict]]  # of each item of an example, of each of its sequences: its Answers
+
+
+class Problem:
+    """A kind of task on labelled examples (data/labelled/examples.py); see the methods.
+
+    Attributes:
+      weights: of the loss terms.
+      settings: the config's `problem`.
+      labels: names of the classes, in the order of their numbers.
+      counts: what was cut or could not be used, to be reported.
+      calibrated: settings found on the dev split, kept in the checkpoint.
+    """
+
+    weights: ClassVar[dict[str, float]]
+
+    def __init__(self, settings, framing: Framing, labels: Sequence[str]):
+        self.settings, self.framing, self.labels = settings, framing, tuple(labels)
+        self.tokenizer = framing.tokenizer
+        self.counts: collections.Counter = collections.Counter()
+        self.calibrated: dict[str, float] = {}
+
+    @classmethod
+    def labels_of(cls, examples: Sequence, settings) -> tuple[str, ...]:
+        """The classes of a train split; none by default."""
+        return ()
+
+    def check(self, examples: Sequence):
+        """Raises UserError for an example that cannot be trained on or scored."""
+
+    def items(self, example) -> list[Item]:
+        """What is computed for an example: one item, or one for each window of a long text. Labels
+        are fields of the sequences, present or not alike; without a label they say so."""
+        raise NotImplementedError
+
+    def heads(self, architecture: Architecture, compute: Compute) -> dict[str, Callable]:
+        """Parts of the parameters beside the encoder: name → function of `name` that makes the
+        module, whose parameters are params[name]['head']."""
+        raise NotImplementedError
+
+    def outputs(
+        self, heads: dict[str, Callable], encoded: EncoderOutput, batch, dropout_seeds_R
+    ) -> dict[str, jax.Array]:
+        """What the loss and the answers are made of, fp32; heads are callables."""
+        raise NotImplementedError
+
+    def terms(self, outputs: dict[str, jax.Array], batch) -> Terms:
+        """The loss terms, named as in `weights`, and others to be shown."""
+        raise NotImplementedError
+
+    def answers(self, outputs: dict[str, jax.Array], batch) -> Answers:
+        """What `decode` needs."""
+        raise NotImplementedError
+
+    def decode(self, example, parts: Parts):
+        """The prediction for an example, of types that JSON has."""
+        raise NotImplementedError
+
+    def calibrate(self, examples: Sequence, parts: Sequence[Parts]) -> dict[str, float]:
+        """Settings chosen by the dev split, for `calibrated`; none by default."""
+        return {}
+
+    def score(self, examples: Sequence, predictions: Sequence) -> Scores:
+        """How good predictions are."""
+        raise NotImplementedError
+
+    def record(self, example, prediction) -> dict:
+        """A line of the predictions file: what was given, gold and predicted."""
+        raise NotImplementedError
+
+
+def label_numbers(labels: Sequence[str]) -> dict[str, int]:
+    """The number of each class."""
+    return {label: number for number, label in enumerate(labels)}
+
+
+def check_labels(found: dict[str, str], labels: Sequence[str]):
+    """Raises UserError for a label (→ where it was found) that is none of the classes."""
+    for label, where in found.items():
+        if label not in labels:
+            known = ', '.join(map(str, labels[:8])) + (' …' if len(labels) > 8 else '')
+            raise UserError(f'{where}: the label {label!r} is not among those trained: {known}')
