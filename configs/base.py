@@ -145,6 +145,7 @@ def get_config() -> ConfigDict:
             learning_rate=1e-4,
             end_learning_rate=0.0,
             warmup_steps=10_000,
+            warmup_fraction=0.0,  # of the run, in place of warmup_steps
             decay_steps=0,  # over the last so many steps, constant before; 0: from the warmup on
         )
     )

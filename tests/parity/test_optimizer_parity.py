@@ -47,6 +47,7 @@ def run_ours(name, clip_norm=CLIP, eps=EPS):
                 name='bert_linear',
                 learning_rate=PEAK,
                 warmup_steps=WARMUP,
+                warmup_fraction=0.0,
                 end_learning_rate=0.0,
                 decay_steps=0,
             )

@@ -13,12 +13,13 @@ from bert_jax.training import schedules
 TOTAL, WARMUP, PEAK = 50, 10, 1e-4
 
 
-def settings(name, warmup=WARMUP, end=0.0, decay_steps=0, peak=PEAK):
+def settings(name, warmup=WARMUP, end=0.0, decay_steps=0, peak=PEAK, fraction=0.0):
     return ConfigDict(
         dict(
             name=name,
             learning_rate=peak,
             warmup_steps=warmup,
+            warmup_fraction=fraction,
             end_learning_rate=end,
             decay_steps=decay_steps,
         )
@@ -77,6 +78,11 @@ def test_without_warmup_the_first_rate_is_the_peak(name):
     assert rates(name, warmup=0)[0] == pytest.approx(PEAK)
 
 
+@pytest.mark.parametrize('name', ['bert_linear', 'linear', 'constant'])
+def test_a_fraction_of_the_run_is_a_number_of_steps(name):
+    np.testing.assert_array_equal(rates(name, warmup=0, fraction=0.2), rates(name, warmup=10))
+
+
 def test_a_million_steps_keep_their_precision():
     schedule = schedules.build(settings('bert_linear', warmup=10_000), 1_000_000)
     assert float(schedule(999_999)) == pytest.approx(PEAK * 1e-6, rel=0.05)
@@ -89,6 +95,9 @@ def test_a_million_steps_keep_their_precision():
         (dict(name='liner'), 'bert_linear, constant, cosine, linear'),
         (dict(warmup=TOTAL), 'warmup_steps is 50'),
         (dict(warmup=-1), 'warmup_steps is -1'),
+        (dict(fraction=0.1), 'warmup_steps is 10 and warmup_fraction 0.1; set one'),
+        (dict(warmup=0, fraction=1.0), 'warmup_fraction 1.0'),
+        (dict(warmup=0, fraction=-0.1), 'warmup_fraction -0.1'),
         (dict(peak=0.0), 'learning_rate 0.0'),
         (dict(end=1.0), 'end_learning_rate 1.0'),
         (dict(decay_steps=TOTAL - WARMUP + 1), 'decay_steps is 41'),
