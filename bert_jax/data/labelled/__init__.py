@@ -1,0 +1,1 @@
+"""Labelled examples for fine-tuning, from files of the usual formats and from TFDS."""
