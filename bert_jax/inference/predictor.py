@@ -8,8 +8,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.data import windows
 from bert_jax.errors import UserError, unknown
-from bert_jax.inference import windows
 from bert_jax.inference.batching import Row, run
 from bert_jax.interop.pretrained import Pretrained, mlm_logits
 from bert_jax.models.architecture import Compute

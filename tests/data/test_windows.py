@@ -1,10 +1,12 @@
 """Every token is answered for once, with as much context as can be."""
 
+import itertools
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bert_jax.inference import windows
+from bert_jax.data import windows
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.data())
@@ -30,3 +32,24 @@ def test_a_token_belongs_to_the_window_that_shows_more_around_it():
 @pytest.mark.parametrize('num_tokens', [0, 1, 10])
 def test_a_short_text_is_one_window(num_tokens):
     assert windows.cut(num_tokens, 10, 3) == [(0, num_tokens, 0, num_tokens)]
+
+
+@given(st.lists(st.integers(1, 9), max_size=40), st.integers(9, 20), st.data())
+def test_windows_keep_together_what_may_not_be_cut(lengths, size, data):
+    overlap = data.draw(st.integers(0, size - 1))
+    places = [0, *itertools.accumulate(lengths)]
+    found = windows.cut(places[-1], size, overlap, places)
+    answered = [token for w in found for token in range(w.first, w.last)]
+    assert answered == list(range(places[-1]))
+    for window in found:
+        assert set(window) <= set(places)
+        assert window.start <= window.first <= window.last <= window.stop <= window.start + size
+    for left, right in zip(found[:-1], found[1:], strict=True):
+        assert left.start < right.start <= left.stop < right.stop
+        if right.start < left.stop - overlap:  # more than asked: only for the last to be full
+            assert right is found[-1]
+
+
+def test_a_place_at_every_token_is_no_restriction():
+    for size, overlap in ((7, 0), (7, 3), (10, 9)):
+        assert windows.cut(40, size, overlap, list(range(41))) == windows.cut(40, size, overlap)

@@ -1,0 +1,130 @@
+"""Every word of a text gets pieces of its own, whatever the tokenizer makes of the text."""
+
+import json
+import random
+import re
+
+import numpy as np
+import pytest
+
+from bert_jax.data import alignment, tokenizers
+from bert_jax.data.tokenizers import wordpiece
+from bert_jax.errors import UserError
+from tests.parity.odd_strings import ODD
+
+LINES = [
+    "I'm gonna sit; you don't wanna. We gonna, we wanna! Naïve cafés in 北京 and Москва.",
+    'Gonna sit on the mat, cannot sit on the mats: the cats sat with them.',
+]
+KINDS = {
+    'wordpiece': 'wordpiece:100',
+    'bytebpe': 'bytebpe:330',
+    'unigram': 'unigram:80',
+    'sentencepiece-bpe': 'sentencepiece-bpe:90',
+}
+
+
+@pytest.fixture(scope='module', params=[(kind, case) for kind in KINDS for case in (True, False)])
+def tokenizer(request):
+    kind, lowercase = request.param
+    return tokenizers.train(KINDS[kind], LINES * 20, lowercase)
+
+
+def words_at_random(text, seed):
+    """Words of 1 to 6 characters that touch or have gaps: cruel, and all legal."""
+    rng, words, place = random.Random(seed), [], 0
+    while place < len(text):
+        end = min(place + rng.randint(1, 6), len(text))
+        words.append((place, end))
+        place = end + rng.choice((0, 0, 1, 2))
+    return words
+
+
+def check(tokenizer, text, words):
+    found = alignment.align(tokenizer, text, words)
+    assert len(found.ids) == len(found.offsets) == len(found.words)
+    assert len(found.first) == len(found.count) == len(words)
+    assert (found.count >= 1).all()
+    owned = np.concatenate([[], *(f + np.arange(c) for f, c in zip(*found[3:5], strict=True))])
+    np.testing.assert_array_equal(np.flatnonzero(found.words >= 0), owned)
+    for (start, end), first in zip(words, found.first, strict=True):
+        assert found.offsets[first, 0] < end
+        assert found.offsets[first, 1] > start
+    if not found.num_cut and not found.num_unseen:
+        np.testing.assert_array_equal(found.ids, tokenizer.encode_batch([text]).ids[0])
+    return found
+
+
+def test_words_of_odd_texts_at_random(tokenizer):
+    cut = 0
+    for seed, text in enumerate([*ODD.values(), *LINES] * 4):
+        cut += check(tokenizer, text, words_at_random(text, seed)).num_cut
+    assert cut > 10
+
+
+def test_words_at_spaces_need_no_cut(tokenizer):
+    for text in LINES:
+        words = [match.span() for match in re.finditer(r'\S+', text)]
+        found = check(tokenizer, text, words)
+        assert (found.num_cut, found.num_unseen) == (0, 0)
+        marks = np.flatnonzero(tokenizer.is_word_start[found.ids])
+        assert set(found.first) <= set(marks)
+
+
+def test_words_that_are_one_piece_are_tokenised_apart():
+    vocab = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'gonna', 'gon', 'na', 'we', '##go', 'a']
+    settings = wordpiece.settings({token: i for i, token in enumerate(vocab)}, True)
+    tokenizer = tokenizers.Tokenizer(json.dumps(settings))
+    found = check(tokenizer, 'We gonna wego', [(0, 2), (3, 6), (6, 8), (9, 13)])
+    assert [vocab[i] for i in found.ids] == ['we', 'gon', 'na', 'we', '##go']
+    assert found.offsets.tolist() == [[0, 2], [3, 6], [6, 8], [9, 11], [11, 13]]
+    assert found.first.tolist() == [0, 1, 2, 3]
+    assert found.count.tolist() == [1, 1, 1, 2]
+    assert found.num_cut == 1
+    # Without the second word there is nothing to tell apart.
+    assert check(tokenizer, 'We gonna', [(3, 6)]).ids.tolist() == [8, 5]
+
+
+def test_a_word_of_which_nothing_is_left_is_an_unknown_token():
+    tokenizer = tokenizers.train('wordpiece:100', LINES * 20, True)
+    text = 'the \u200b\x01 cat\u200b\u200c'
+    found = check(tokenizer, text, [(0, 3), (4, 6), (7, 10), (10, 12)])
+    assert found.num_unseen == 2
+    unknown = found.ids == tokenizer.unk_id
+    assert found.words[unknown].tolist() == [1, 3]
+    assert found.offsets[unknown].tolist() == [[4, 6], [10, 12]]
+    plain = tokenizer.encode_batch([text]).ids[0]
+    np.testing.assert_array_equal(found.ids[~unknown], plain)
+
+
+def test_windows_answer_for_every_word_once_and_cut_none_that_fits(tokenizer):
+    text = ' '.join([*LINES, 'm' * 40, *LINES, 'wannawannawannawanna'])
+    words = [match.span() for match in re.finditer(r'\w+', text)]
+    found = alignment.align(tokenizer, text, words)
+    assert found.count.max() > 9 > found.count.min()
+    for size, overlap in ((9, 0), (9, 4), (9, 8), (1000, 100)):
+        cut = found.cut(size, overlap)
+        assert [word for w in cut for word in found.answered(w)] == list(range(len(words)))
+        for window in cut:
+            assert 0 < window.stop - window.start <= size
+            for word in found.answered(window):
+                first, count = found.first[word], found.count[word]
+                assert window.start <= first
+                assert first + (count if count <= size else size) <= window.stop
+    assert len(cut) == 1
+
+
+@pytest.mark.parametrize(
+    'words', [[(0, 3), (2, 4)], [(2, 2)], [(3, 99)], [(-1, 1)], [(4, 6), (0, 1)]]
+)
+def test_words_that_cannot_be(words):
+    tokenizer = tokenizers.train('wordpiece:100', LINES * 20, True)
+    with pytest.raises(UserError, match='word [01] is characters .* of a text of 8'):
+        alignment.align(tokenizer, 'the cats', words)
+
+
+def test_no_words_and_no_text(tokenizer):
+    found = check(tokenizer, 'the cats sat', [])
+    assert (found.words == -1).all()
+    assert len(check(tokenizer, '', []).ids) == 0
+    assert found.cut(4, 1)[-1].stop == len(found.ids)
