@@ -1,0 +1,181 @@
+"""The sums and maxima of a CRF equal those over all tag sequences, one by one."""
+
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models import crf
+
+TAGS = 4
+LENGTHS = (1, 2, 3, 4, 5, 0)
+LABELS = ('B-x', 'I-x', 'B-y', 'I-y', 'O')
+
+
+def random_scores(rng, size=TAGS):
+    return crf.Scores(*(rng.normal(size=shape) for shape in ((size, size), size, size)))
+
+
+def rows_of(chains, length):
+    """Emissions and link marks of chains, each spread over positions with gaps between links."""
+    emissions = np.full((length, chains[0].shape[1]), 99.0)  # what is no link must not matter
+    is_link, segment_ids, place = np.zeros(length, bool), np.zeros(length, np.int32), 0
+    for number, chain in enumerate(chains):
+        start, place = place, place + 1  # [CLS]
+        for gap, emission in enumerate(chain):
+            emissions[place], is_link[place] = emission, True
+            place += 1 + gap % 2
+        segment_ids[start : place + 1] = number + 1
+        place += 1  # [SEP]
+    assert place <= length
+    return emissions, is_link, segment_ids
+
+
+def every_path(scores, chain):
+    """Tag sequences [N, n] of a chain and their scores [N], float64."""
+    paths = np.array(list(itertools.product(range(chain.shape[1]), repeat=len(chain))), int)
+    total = chain[np.arange(len(chain)), paths].sum(1)
+    total += scores.transition_CC[paths[:, :-1], paths[:, 1:]].sum(1)
+    return paths, total + scores.start_C[paths[:, 0]] + scores.end_C[paths[:, -1]]
+
+
+def log_sum(values):
+    return values.max() + np.log(np.exp(values - values.max()).sum())
+
+
+@jax.jit
+def everything(scores, emissions_BTC, tags_BT, is_link_BT, segment_ids_BT):
+    chains = crf.chains(is_link_BT, segment_ids_BT)
+    return {
+        'log_partition': crf.log_partition(scores, emissions_BTC, chains),
+        'gradient': jax.grad(lambda s: crf.log_partition(s, emissions_BTC, chains).sum())(scores),
+        'marginals': crf.marginals(scores, emissions_BTC, chains),
+        'viterbi': crf.viterbi(scores, emissions_BTC, chains),
+        'log_likelihood': crf.log_likelihood(scores, emissions_BTC, tags_BT, chains),
+    }
+
+
+@pytest.fixture(scope='module')
+def case():
+    """A row for a chain of each length up to 5 and none, and one row with all of them."""
+    rng = np.random.default_rng(0)
+    scores = random_scores(rng)
+    chains = [2 * rng.normal(size=(length, TAGS)) for length in LENGTHS]
+    rows = [rows_of([chain], 40) for chain in chains] + [rows_of(chains, 40)]
+    emissions, is_link, segment_ids = map(np.stack, zip(*rows, strict=True))
+    tags = rng.integers(TAGS, size=is_link.shape)
+    tags[-1][is_link[-1]] = np.concatenate([tags[i][is_link[i]] for i in range(len(chains))])
+    found = everything(scores, emissions, tags, is_link, segment_ids)
+    return scores, chains, is_link, tags, jax.tree.map(np.asarray, found)
+
+
+def test_equal_brute_force(case):
+    scores, chains, is_link, tags, found = case
+    counts = crf.Scores(np.zeros((TAGS, TAGS)), np.zeros(TAGS), np.zeros(TAGS))
+    for number, chain in enumerate(chains[:-1]):
+        paths, totals = every_path(scores, chain)
+        log_partition = log_sum(totals)
+        np.testing.assert_allclose(found['log_partition'][number], log_partition, rtol=1e-5)
+        here, weights = is_link[number], np.exp(totals - log_partition)
+        wanted = np.stack([weights @ (paths == tag) for tag in range(TAGS)], axis=1)
+        np.testing.assert_allclose(found['marginals'][number][here], wanted, atol=1e-5)
+        assert not found['marginals'][number][~here].any()
+        np.testing.assert_array_equal(found['viterbi'][number][here], paths[totals.argmax()])
+        gold = (paths == tags[number][here]).all(1)
+        wanted = totals[gold][0] - log_partition
+        np.testing.assert_allclose(found['log_likelihood'][number], wanted, rtol=1e-4)
+        for path, weight in zip(paths, weights, strict=True):
+            np.add.at(counts.transition_CC, (path[:-1], path[1:]), weight)
+            counts.start_C[path[0]] += weight
+            counts.end_C[path[-1]] += weight
+    # The gradient is the expected count: of every chain once alone and once in the packed row.
+    for gradient, count in zip(found['gradient'], counts, strict=True):
+        np.testing.assert_allclose(gradient, 2 * count, rtol=1e-4)
+
+
+def test_no_link_is_no_chain(case):
+    found = case[-1]
+    empty = len(LENGTHS) - 1
+    assert found['log_partition'][empty] == found['log_likelihood'][empty] == 0
+
+
+def test_chains_of_one_row_equal_chains_of_rows_of_their_own(case):
+    _, chains, is_link, _, found = case
+    for name in ('log_partition', 'log_likelihood'):
+        np.testing.assert_allclose(found[name][-1], found[name][:-1].sum(), rtol=1e-5)
+    alone = range(len(chains))
+    for name in ('marginals', 'viterbi'):
+        wanted = np.concatenate([found[name][i][is_link[i]] for i in alone])
+        np.testing.assert_allclose(found[name][-1][is_link[-1]], wanted, atol=1e-5)
+
+
+def test_where_a_window_was_cut_start_and_end_do_not_count():
+    rng = np.random.default_rng(1)
+    scores, chain = random_scores(rng), rng.normal(size=(3, TAGS))
+    emissions, is_link, segment_ids = (x[None] for x in rows_of([chain], 10))
+    ends = np.zeros_like(is_link)
+    chains = crf.chains(is_link, segment_ids, starts_BT=ends, ends_BT=ends)
+    _, totals = every_path(scores._replace(start_C=np.zeros(TAGS), end_C=np.zeros(TAGS)), chain)
+    found = crf.log_partition(scores, emissions, chains)
+    np.testing.assert_allclose(found[0], log_sum(totals), rtol=1e-5)
+
+
+def test_a_long_chain_stays_exact():
+    """Uniform scores: log partition n · log C, of 2,000 links."""
+    scores = crf.Scores(jnp.zeros((3, 3)), jnp.zeros(3), jnp.zeros(3))
+    ones = jnp.ones((1, 2000), bool)
+    chains = crf.chains(ones, jnp.ones((1, 2000), jnp.int32))
+    found = crf.log_partition(scores, jnp.zeros((1, 2000, 3)), chains)
+    np.testing.assert_allclose(found, 2000 * np.log(3), rtol=2e-6)
+
+
+def is_legal(tags, closed):
+    """By reading from left to right, as a person would."""
+    open_label = None
+    for tag in [*tags, 'O']:
+        kind, _, label = tag.partition('-')
+        if kind in ('I', 'E'):
+            if open_label != label:
+                return False
+        elif closed and open_label:
+            return False
+        open_label = label if kind in ('B', 'I') else None
+    return True
+
+
+@pytest.mark.parametrize('labels', [LABELS, ('B-x', 'E-x', 'I-x', 'O', 'S-x'), ('NOUN', 'VERB')])
+def test_legal_tags_are_those_of_their_scheme(labels):
+    legal = crf.legal(labels)
+    closed = any(label[:2] in ('E-', 'S-') for label in labels)
+    for length in (1, 2, 3):
+        for path in itertools.product(range(len(labels)), repeat=length):
+            allowed = legal.start_C[path[0]] and legal.end_C[path[-1]]
+            allowed &= all(legal.transition_CC[a, b] for a, b in itertools.pairwise(path))
+            assert allowed == is_legal([labels[i] for i in path], closed), path
+
+
+def test_what_is_not_legal_has_no_probability_and_is_never_chosen():
+    rng = np.random.default_rng(2)
+    module = crf.LinearChain(LABELS)
+    params = jax.tree.map(
+        lambda x: jnp.asarray(rng.normal(size=x.shape), jnp.float32),
+        module.init(jax.random.key(0)),
+    )
+    chain = 3 * rng.normal(size=(4, len(LABELS)))
+    emissions, is_link, segment_ids = (x[None] for x in rows_of([chain], 12))
+    scores = module.apply(params)
+    free = crf.LinearChain(LABELS, constrained=False).apply(params)
+    paths, totals = every_path(jax.tree.map(np.asarray, free), chain)
+    fine = np.array([is_legal([LABELS[i] for i in path], False) for path in paths])
+    assert not fine[totals.argmax()]  # else the case shows nothing
+    found = everything(scores, emissions, np.zeros(is_link.shape, int), is_link, segment_ids)
+    np.testing.assert_allclose(found['log_partition'][0], log_sum(totals[fine]), rtol=1e-5)
+    best = paths[fine][totals[fine].argmax()]
+    np.testing.assert_array_equal(found['viterbi'][0][is_link[0]], best)
+    for gradient in found['gradient']:
+        assert np.isfinite(gradient).all()
+    never = ~crf.legal(LABELS).transition_CC
+    assert not np.asarray(found['gradient'].transition_CC)[never].any()
+    np.testing.assert_allclose(found['marginals'][0][is_link[0]].sum(1), 1, rtol=1e-5)
