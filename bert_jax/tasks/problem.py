@@ -2,13 +2,14 @@
 
 import collections
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, NamedTuple
+from typing import ClassVar, NamedTuple
 
 import jax
 
 from bert_jax.data.framing import Framing
 from bert_jax.data.items import Item
 from bert_jax.errors import UserError
+from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.terms import Terms
@@ -19,13 +20,6 @@ class Answers(NamedTuple):
 
     slots: dict[str, jax.Array]
     tokens: dict[str, jax.Array]
-
-
-class Scores(NamedTuple):
-    """metrics: the main one first; tables: what the report shows beside them."""
-
-    metrics: dict[str, float]
-    tables: dict[str, Any]
 
 
 Parts = list[list[dict]]  # of each item of an example, of each of its sequences: its Answers

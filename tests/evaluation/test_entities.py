@@ -1,0 +1,68 @@
+"""Entities against seqeval, on legal and illegal tag sequences of every scheme."""
+
+import warnings
+
+import numpy as np
+import pytest
+import seqeval.metrics
+from hypothesis import given
+from hypothesis import strategies as st
+from seqeval.metrics.sequence_labeling import get_entities
+
+from bert_jax.evaluation import entities
+
+TAGS = ['O', *(f'{kind}-{label}' for kind in 'BIES' for label in ('PER', 'LOC', 'A-B'))]
+SENTENCES = st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), max_size=12)
+
+
+@given(SENTENCES)
+def test_entities_of_any_tags(pairs):
+    for tags in map(list, zip(*pairs, strict=True)):
+        wanted = [(start, end + 1, label) for label, start, end in get_entities(tags)]
+        assert entities.entities(tags) == wanted
+
+
+@given(st.lists(SENTENCES.filter(len), min_size=1, max_size=4))
+def test_scores(sentences):
+    gold, guesses = ([[pair[side] for pair in own] for own in sentences] for side in (0, 1))
+    found = entities.score(
+        [entities.entities(tags) for tags in gold], [entities.entities(tags) for tags in guesses]
+    )
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        report = seqeval.metrics.classification_report(
+            gold, guesses, output_dict=True, zero_division=0
+        )
+    precision, recall, f1, _ = report.pop('micro avg').values()
+    assert found[:3] == pytest.approx((precision, recall, f1))
+    macro_f1 = report.pop('macro avg')['f1-score']  # NaN without any entity
+    assert found.macro_f1 == pytest.approx(np.nan_to_num(macro_f1))
+    report.pop('weighted avg')
+    assert {label: row[:4] for label, row in found.rows.items()} == {
+        label: pytest.approx(tuple(row.values())) for label, row in report.items()
+    }
+
+
+@pytest.mark.parametrize(
+    ('tags', 'wanted'),
+    [
+        # IOB1: B only where it parts two of a label
+        ('I-A I-A B-A O I-B', [(0, 2, 'A'), (2, 3, 'A'), (4, 5, 'B')]),
+        ('B-A B-A I-A', [(0, 1, 'A'), (1, 3, 'A')]),
+        ('B-A I-B', [(0, 1, 'A'), (1, 2, 'B')]),
+        ('S-A B-A E-A S-A', [(0, 1, 'A'), (1, 3, 'A'), (3, 4, 'A')]),
+        ('B-A E-A I-A', [(0, 2, 'A'), (2, 3, 'A')]),
+        ('O I-A', [(1, 2, 'A')]),
+        ('', []),
+    ],
+)
+def test_rules(tags, wanted):
+    assert entities.entities(tags.split()) == wanted
+
+
+def test_nested_spans_are_compared_as_sets():
+    gold = [{(0, 5, 'X'), (1, 3, 'Y'), (1, 3, 'X')}, set()]
+    found = entities.score(gold, [[(0, 5, 'X'), (1, 3, 'Y'), (1, 3, 'Y'), (2, 3, 'X')], []])
+    assert found[:3] == pytest.approx((2 / 3, 2 / 3, 2 / 3))
+    assert found.rows == {'X': (0.5, 0.5, 0.5, 2, 2), 'Y': (1.0, 1.0, 1.0, 1, 1)}
+    assert entities.score([[]], [[]]) == (0.0, 0.0, 0.0, 0.0, {})

@@ -1,0 +1,85 @@
+"""Against scikit-learn and scipy, on random and on degenerate series."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.stats
+from hypothesis import given
+from hypothesis import strategies as st
+from sklearn import metrics as reference
+
+from bert_jax.errors import UserError
+from bert_jax.evaluation import metrics
+
+CLASSES = 'abcd'
+PAIRS = st.lists(st.tuples(st.sampled_from(CLASSES), st.sampled_from(CLASSES)), min_size=1)
+NUMBERS = st.floats(-1e6, 1e6) | st.integers(-3, 3).map(float)
+
+
+@given(PAIRS)
+def test_classes(pairs):
+    gold, guesses = zip(*pairs, strict=True)
+    counts_CC = metrics.confusion(gold, guesses, CLASSES)
+    np.testing.assert_array_equal(
+        counts_CC, reference.confusion_matrix(gold, guesses, labels=list(CLASSES))
+    )
+    settings = dict(labels=list(CLASSES), zero_division=0)
+    wanted = reference.precision_recall_fscore_support(gold, guesses, **settings)
+    for found, expected in zip(metrics.per_class(counts_CC), wanted, strict=True):
+        np.testing.assert_allclose(found, expected, rtol=1e-12)
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        expected = {
+            metrics.accuracy: reference.accuracy_score(gold, guesses),
+            metrics.f1_macro: reference.f1_score(gold, guesses, average='macro'),
+            metrics.f1_micro: reference.f1_score(gold, guesses, average='micro'),
+            metrics.matthews: reference.matthews_corrcoef(gold, guesses),
+        }
+        some = reference.f1_score(
+            gold, guesses, average='micro', labels=list('bcd'), zero_division=0
+        )
+    for function, value in expected.items():
+        assert function(counts_CC) == pytest.approx(value, abs=1e-9), function.__name__
+    assert metrics.f1_micro(counts_CC, [0]) == pytest.approx(some)
+
+
+def test_figures_that_cannot_be_divided_are_zero():
+    counts_CC = metrics.confusion([], [], CLASSES)
+    for function in (metrics.accuracy, metrics.f1_macro, metrics.f1_micro, metrics.matthews):
+        assert function(counts_CC) == 0
+    constant = metrics.confusion('abab', 'aaaa', 'abc')
+    assert metrics.matthews(constant) == 0
+    np.testing.assert_allclose(metrics.per_class(constant).f1, [2 / 3, 0, 0])
+    assert metrics.f1_macro(constant) == pytest.approx(1 / 3)  # c occurs nowhere
+    assert metrics.f1_macro(metrics.confusion('ab', 'ac', 'abc')) == pytest.approx(1 / 3)
+    for function in (metrics.pearson, metrics.spearman):
+        assert function([1, 2, 3], [5, 5, 5]) == 0
+        assert function([], []) == 0
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2))
+def test_correlations(pairs):
+    gold, guesses = (list(values) for values in zip(*pairs, strict=True))
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore')
+        wanted = scipy.stats.spearmanr(gold, guesses).statistic
+    assert metrics.spearman(gold, guesses) == pytest.approx(np.nan_to_num(wanted), abs=1e-9)
+
+
+@pytest.mark.parametrize('scale', [1e-200, 1.0, 1e200])
+@pytest.mark.parametrize('seed', range(3))
+def test_pearson(seed, scale):
+    x_N, y_N = np.random.default_rng(seed).normal(size=(2, 50)).round(1)
+    wanted = scipy.stats.pearsonr(x_N, y_N).statistic
+    assert metrics.pearson(scale * x_N, 3 * y_N + 7) == pytest.approx(wanted, abs=1e-12)
+    assert metrics.pearson(x_N, -2 * x_N) == pytest.approx(-1)
+
+
+def test_what_cannot_be_compared():
+    with pytest.raises(UserError, match='no such class: z'):
+        metrics.confusion('ab', 'az', 'ab')
+    with pytest.raises(ValueError, match='shorter|longer'):
+        metrics.confusion('ab', 'a', 'ab')
+    with pytest.raises(ValueError, match='2 gold numbers, 1 predicted'):
+        metrics.pearson([1.0, 2.0], [1.0])
