@@ -4,6 +4,7 @@ What stands for a sequence is the architecture's `pooling`:
     pooler: what the encoder's pooler gives.
     first: the state of the first real position.
     mean: the mean of the states of all real positions.
+In a row of several sequences each of them has a vector of its own.
 What is done before the last product is its `classifier`, with `classifier_act` and dropout of rate
 `classifier_dropout`:
     linear: dropout.
@@ -21,7 +22,7 @@ from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout, fold
 from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.gather import gather_positions
+from bert_jax.models.gather import gather_positions, masked_mean, sequence_members
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.products import Dense
@@ -35,16 +36,20 @@ STEPS = {
 
 
 class _Head(nn.Module):
-    """(EncoderOutput, attention_mask_BT, dropout_seeds_B) → logits, fp32.
+    """(EncoderOutput, attention_mask_BT, dropout_seeds_B, …) → logits, fp32.
 
     dropout_seeds_B: those given to the encoder, uint32; None for evaluation.
+    segment_ids_BT, first_positions_BS: those given to the encoder, of rows of several sequences
+        (see Encoder). What is said of a sequence is then said of each, [B, S, …]; where
+        first_positions_BS is below 0, it is finite and means nothing.
     """
 
     architecture: Architecture
     compute: Compute
 
     def _logits(self, x, num_labels: int, steps: tuple[str, ...], dropout_seeds_B):
-        """States [B, D] or [B, T, D] → [B, C] or [B, T, C]: the steps, then a product."""
+        """States [B, D], [B, S, D] or [B, T, D] → [B, C], [B, S, C] or [B, T, C]: the steps, then
+        a product."""
         architecture, settings = self.architecture, (self.architecture, self.compute)
         size, rate = architecture.hidden_size, architecture.classifier_dropout
         rate = architecture.hidden_dropout if rate is None else rate
@@ -71,31 +76,49 @@ class _Head(nn.Module):
 
 
 class SequenceClassificationHead(_Head):
-    """logits_BC of the classes of each sequence."""
+    """logits_BC of the classes of each sequence; logits_BSC in packed rows."""
 
     num_labels: int = 2
 
     @nn.compact
-    def __call__(self, encoded: EncoderOutput, attention_mask_BT, dropout_seeds_B=None):
-        vector_BD = _pool(self.architecture, encoded, attention_mask_BT)
+    def __call__(
+        self,
+        encoded: EncoderOutput,
+        attention_mask_BT,
+        dropout_seeds_B=None,
+        *,
+        segment_ids_BT=None,
+        first_positions_BS=None,
+    ):
+        rows = (attention_mask_BT, segment_ids_BT, first_positions_BS)
+        vector_BD = _pool(self.architecture, encoded, *rows)
         steps = STEPS[self.architecture.classifier]
         return self._logits(vector_BD, self.num_labels, steps, dropout_seeds_B)
 
 
 class MultipleChoiceHead(_Head):
-    """logit_B of each sequence being the right one among those of its question.
+    """logit_B, or logit_BS, of each sequence being the right one among those of its question.
 
     Through the pooler and dropout where the encoder has a pooler (so with RoBERTa too, whose
     classes do without); else as for the classes of a sequence.
     """
 
     @nn.compact
-    def __call__(self, encoded: EncoderOutput, attention_mask_BT, dropout_seeds_B=None):
+    def __call__(
+        self,
+        encoded: EncoderOutput,
+        attention_mask_BT,
+        dropout_seeds_B=None,
+        *,
+        segment_ids_BT=None,
+        first_positions_BS=None,
+    ):
         vector_BD, steps = encoded.pooled_BD, STEPS['linear']
         if vector_BD is None:
-            vector_BD = _pool(self.architecture, encoded, attention_mask_BT)
+            rows = (attention_mask_BT, segment_ids_BT, first_positions_BS)
+            vector_BD = _pool(self.architecture, encoded, *rows)
             steps = STEPS[self.architecture.classifier]
-        return self._logits(vector_BD, 1, steps, dropout_seeds_B)[:, 0]
+        return self._logits(vector_BD, 1, steps, dropout_seeds_B)[..., 0]
 
 
 class TokenClassificationHead(_Head):
@@ -104,7 +127,15 @@ class TokenClassificationHead(_Head):
     num_labels: int = 2
 
     @nn.compact
-    def __call__(self, encoded: EncoderOutput, attention_mask_BT, dropout_seeds_B=None):
+    def __call__(
+        self,
+        encoded: EncoderOutput,
+        attention_mask_BT,
+        dropout_seeds_B=None,
+        *,
+        segment_ids_BT=None,
+        first_positions_BS=None,
+    ):
         steps = self._token_steps(STEPS['linear'])
         return self._logits(encoded.hidden_BTD, self.num_labels, steps, dropout_seeds_B)
 
@@ -114,20 +145,38 @@ class SpanHead(_Head):
     dropout, as in google-research/bert run_squad.py, but for dense_norm."""
 
     @nn.compact
-    def __call__(self, encoded: EncoderOutput, attention_mask_BT, dropout_seeds_B=None):
+    def __call__(
+        self,
+        encoded: EncoderOutput,
+        attention_mask_BT,
+        dropout_seeds_B=None,
+        *,
+        segment_ids_BT=None,
+        first_positions_BS=None,
+    ):
         return self._logits(encoded.hidden_BTD, 2, self._token_steps(()), dropout_seeds_B)
 
 
-def _pool(architecture: Architecture, encoded: EncoderOutput, attention_mask_BT) -> jax.Array:
-    """[B, D] by the architecture's `pooling`."""
+def _pool(
+    architecture: Architecture,
+    encoded: EncoderOutput,
+    attention_mask_BT,
+    segment_ids_BT=None,
+    first_positions_BS=None,
+) -> jax.Array:
+    """[B, D], or [B, S, D] with first positions, by the architecture's `pooling`."""
+    if architecture.pooling == 'pooler':
+        if encoded.pooled_BD is None:
+            raise UserError('pooling pooler needs an architecture with a pooler')
+        return encoded.pooled_BD
     real_BT = attention_mask_BT > 0
+    is_packed = first_positions_BS is not None
     if architecture.pooling == 'first':
-        return gather_positions(encoded.hidden_BTD, real_BT.argmax(1)[:, None])[:, 0]
-    if architecture.pooling == 'mean':
-        hidden_BTD = encoded.hidden_BTD.astype(jnp.float32)
-        sum_BD = jnp.where(real_BT[:, :, None], hidden_BTD, 0).sum(1)
-        count_B1 = jnp.maximum(real_BT.sum(1, keepdims=True), 1)
-        return (sum_BD / count_B1).astype(encoded.hidden_BTD.dtype)
-    if encoded.pooled_BD is None:
-        raise UserError('pooling pooler needs an architecture with a pooler')
-    return encoded.pooled_BD
+        first_BS = first_positions_BS if is_packed else real_BT.argmax(1)[:, None]
+        vector_BSD = gather_positions(encoded.hidden_BTD, jnp.maximum(first_BS, 0))
+    else:
+        member_BST = real_BT[:, None]
+        if is_packed:
+            member_BST &= sequence_members(segment_ids_BT, first_positions_BS)
+        vector_BSD = masked_mean(encoded.hidden_BTD, member_BST)
+    return vector_BSD if is_packed else vector_BSD[:, 0]

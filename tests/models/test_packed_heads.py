@@ -1,0 +1,143 @@
+"""Heads on rows of several sequences: what they say of each is what they say of it alone."""
+
+import dataclasses
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.encoder import Encoder, EncoderOutput
+from bert_jax.models.gather import masked_mean, sequence_members
+from bert_jax.models.heads import (
+    MultipleChoiceHead,
+    SequenceClassificationHead,
+    SpanHead,
+    TokenClassificationHead,
+)
+
+VOCAB, LENGTH = 64, 20
+LENGTHS, ROW, OFFSET = (5, 8, 4, 7, 9), (0, 0, 0, 1, 1), (0, 5, 13, 0, 7)
+FIRST = np.array([[0, 5, 13, -1], [0, 7, -1, -1]], np.int32)
+# Each sequence has ids of its own, so that the gradient of an id's embedding is the sequence's.
+OWN_IDS = 4 + 10 * np.arange(5)[:, None] + np.arange(10)
+ARCHITECTURES = {
+    'bert': {},
+    'roberta': {'max_position_embeddings': LENGTH + 2},
+    'distilbert': {},
+    'modernbert': {'local_window': 3, 'pooling': 'mean'},
+    'deberta': {'position_buckets': None},
+    'bert first': {'pooling': 'first', 'pooler': False},
+}
+
+
+@functools.cache
+def make(name: str):
+    sizes = dict(vocab_size=VOCAB, hidden_size=16, num_layers=1, num_heads=2, intermediate_size=24)
+    sizes |= dict(max_position_embeddings=LENGTH, initializer_range=0.2)
+    return architectures.build(name.split()[0], **sizes | ARCHITECTURES[name])
+
+
+def batches():
+    """(ids, mask, segments) a sequence a row, and packed."""
+    rng = np.random.default_rng(0)
+    alone, rows = np.zeros((2, 5, LENGTH), np.int32), np.zeros((2, 2, LENGTH), np.int32)
+    for number, (length, row, offset) in enumerate(zip(LENGTHS, ROW, OFFSET, strict=True)):
+        ids = rng.choice(OWN_IDS[number], length)
+        alone[0, number, :length], alone[1, number, :length] = ids, 1
+        rows[0, row, offset : offset + length] = ids
+        rows[1, row, offset : offset + length] = list(OFFSET).index(offset) + 1
+    return (*alone, alone[1]), (rows[0], np.minimum(rows[1], 1), rows[1])
+
+
+@pytest.mark.parametrize('name', ARCHITECTURES)
+def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbour(name):
+    architecture = make(name)
+    encoder = Encoder(architecture, Compute())
+    heads = {
+        'sequence': SequenceClassificationHead(architecture, Compute(), 3),
+        'choice': MultipleChoiceHead(architecture, Compute()),
+        'token': TokenClassificationHead(architecture, Compute(), 3),
+        'span': SpanHead(architecture, Compute()),
+    }
+    (ids, mask, _), (packed_ids, packed_mask, segments) = batches()
+    packed = dict(segment_ids_BT=segments, first_positions_BS=FIRST)
+
+    def init(key):
+        encoded, params = encoder.init_with_output(key, ids, mask)
+        parts = {part: head.init(key, encoded, mask) for part, head in heads.items()}
+        return nn.unbox(params | {'heads': parts})
+
+    rng = np.random.default_rng(1)
+    params = jax.tree.map(
+        lambda leaf: rng.normal(size=leaf.shape, scale=0.3).astype(np.float32),
+        jax.eval_shape(init, jax.random.key(0)),
+    )
+
+    @jax.jit
+    def logits_alone(params):
+        encoded = encoder.apply({'params': params['params']}, ids, mask)
+        return {n: head.apply(params['heads'][n], encoded, mask) for n, head in heads.items()}
+
+    @jax.jit
+    def logits_packed(params, asked_BS):
+        """Logits, and the gradient by token embeddings of those of the sequences asked for."""
+
+        def total(token_VD):
+            embeddings = params['params']['embeddings'] | {'token': token_VD}
+            own = {'params': params['params'] | {'embeddings': embeddings}}
+            encoded = encoder.apply(own, packed_ids, packed_mask, **packed)
+            logits = {
+                n: head.apply(params['heads'][n], encoded, packed_mask, **packed)
+                for n, head in heads.items()
+            }
+            asked = (logits['sequence'][..., 0] + logits['choice']) * asked_BS
+            return asked.sum(), logits
+
+        return jax.grad(total, has_aux=True)(params['params']['embeddings']['token'])
+
+    theirs = logits_alone(params)
+    for number, (row, offset) in enumerate(zip(ROW, OFFSET, strict=True)):
+        slot = list(FIRST[row]).index(offset)
+        asked_BS = np.zeros(FIRST.shape)
+        asked_BS[row, slot] = 1
+        gradient_VD, ours = logits_packed(params, asked_BS)
+        moved = np.abs(gradient_VD).max(1)
+        own = np.intersect1d(OWN_IDS[number], packed_ids)
+        assert moved[own].max() > 1e-4
+        assert not np.delete(moved, own).any()
+        for part in ('sequence', 'choice'):
+            np.testing.assert_allclose(ours[part][row, slot], theirs[part][number], atol=1e-5)
+        for part in ('token', 'span'):
+            cut = ours[part][row, offset : offset + LENGTHS[number]]
+            np.testing.assert_allclose(cut, theirs[part][number, : LENGTHS[number]], atol=1e-5)
+    assert (ours['sequence'].shape, ours['choice'].shape) == ((2, 4, 3), (2, 4))
+    assert np.isfinite(ours['sequence']).all()
+
+
+def test_dropout_differs_between_the_sequences_of_a_row():
+    architecture = dataclasses.replace(make('bert'), classifier_dropout=0.5)
+    head = SequenceClassificationHead(architecture, Compute(), 3)
+    encoded = EncoderOutput(jnp.zeros((2, LENGTH, 16)), jnp.ones((2, 4, 16)))
+    mask, segments = np.ones((2, 2, LENGTH), np.int32)
+    rows = dict(segment_ids_BT=segments, first_positions_BS=FIRST)
+    params = head.init(jax.random.key(0), encoded, mask, **rows)
+    logits = head.apply(params, encoded, mask, jnp.arange(2, dtype=jnp.uint32), **rows)
+    assert len(np.unique(np.asarray(logits[..., 0]))) == 8
+
+
+def test_members_and_their_means():
+    segments = jnp.array([[1, 1, 2, 2, 2, 0], [3, 0, 0, 0, 0, 0]])
+    first = jnp.array([[0, 2, -1], [0, -1, -1]])
+    members = sequence_members(segments, first)
+    expected = np.zeros((2, 3, 6), bool)
+    expected[0, 0, :2] = expected[0, 1, 2:5] = expected[1, 0, 0] = True
+    np.testing.assert_array_equal(members, expected)
+    hidden = np.random.default_rng(0).normal(size=(2, 6, 4)).astype(np.float32)
+    means = masked_mean(jnp.asarray(hidden), members)
+    np.testing.assert_allclose(means[0, 1], hidden[0, 2:5].mean(0), rtol=1e-5)
+    assert not means[0, 2].any()
