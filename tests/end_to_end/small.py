@@ -1,14 +1,11 @@
 """configs/tiny.py shrunk to seconds, on a text written by the test."""
 
-import os
 import pathlib
 import random
-import subprocess
-import sys
 
 from configs import tiny
+from tests.end_to_end.commands import Command
 
-ROOT = pathlib.Path(__file__).parents[2]
 TOPICS = {
     'sea': ('ship', 'wave', 'salt', 'harbour', 'sail', 'storm', 'anchor', 'gull'),
     'farm': ('cow', 'barn', 'wheat', 'plough', 'field', 'hen', 'milk', 'fence'),
@@ -72,20 +69,21 @@ def config(folder: pathlib.Path, **more):
     return made
 
 
-def start(folder: pathlib.Path, *arguments: str, config_file: str = 'configs/tiny.py', **kwargs):
-    """Starts the real command line; `arguments` win over `changes`."""
+def arguments(folder: pathlib.Path, *given: str, config_file: str = 'configs/tiny.py') -> list[str]:
+    """Of `python -m bert_jax.main`: those given win over `changes`."""
     flags = {f'--config.{key}': value for key, value in changes(folder).items()}
-    given = {argument.partition('=')[0] for argument in arguments}
-    kept = [f'{flag}={value}' for flag, value in flags.items() if flag not in given]
-    command = [sys.executable, '-m', 'bert_jax.main', f'--config={config_file}', *kept, *arguments]
-    environment = os.environ | {'XLA_FLAGS': kwargs.pop('xla_flags', '')}
-    return subprocess.Popen(
-        command, cwd=ROOT, env=environment, text=True, stderr=subprocess.PIPE, **kwargs
-    )
+    wins = {argument.partition('=')[0] for argument in given}
+    kept = [f'{flag}={value}' for flag, value in flags.items() if flag not in wins]
+    return [f'--config={config_file}', *kept, *given]
 
 
-def run(folder: pathlib.Path, *arguments: str, **kwargs) -> tuple[int, str]:
-    """Runs the command line to its end: (exit status, stderr)."""
-    process = start(folder, *arguments, **kwargs)
-    _, stderr = process.communicate(timeout=300)
-    return process.returncode, stderr
+def start(folder: pathlib.Path, *given: str, config_file='configs/tiny.py', **options) -> Command:
+    """Starts the command line of training; options of Command."""
+    return Command('bert_jax.main', arguments(folder, *given, config_file=config_file), **options)
+
+
+def run(folder: pathlib.Path, *given: str, **options) -> tuple[int, str]:
+    """Runs it to its end: (exit status, stderr)."""
+    command = start(folder, *given, **options)
+    _, stderr = command.communicate()
+    return command.returncode, stderr

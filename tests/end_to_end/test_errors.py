@@ -25,13 +25,13 @@ TYPED = {
 def typed(tmp_path_factory):
     """name → (exit status, stdout + stderr)."""
     started = {
-        name: small.start(tmp_path_factory.mktemp('typed'), *arguments, stdout=subprocess.PIPE)
+        name: small.start(tmp_path_factory.mktemp('typed'), *arguments)
         for name, (arguments, _) in TYPED.items()
     }
     started['no file'] = small.start(
-        tmp_path_factory.mktemp('typed'), config_file='configs/none.py', stdout=subprocess.PIPE
+        tmp_path_factory.mktemp('typed'), config_file='configs/none.py'
     )
-    outputs = {name: process.communicate(timeout=300) for name, process in started.items()}
+    outputs = {name: process.communicate() for name, process in started.items()}
     return {name: (started[name].returncode, *outputs[name]) for name in started}
 
 

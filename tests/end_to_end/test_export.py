@@ -1,8 +1,6 @@
 """A run of seconds, exported by the real command line and opened by transformers."""
 
 import json
-import subprocess
-import sys
 
 import numpy as np
 import pytest
@@ -12,12 +10,11 @@ import transformers
 from bert_jax.interop import huggingface, loading, pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.training import checkpoints
-from tests.end_to_end import small
+from tests.end_to_end import commands, small
 
 
-def export(*arguments: str) -> subprocess.CompletedProcess:
-    command = [sys.executable, '-m', 'bert_jax.export', *arguments]
-    return subprocess.run(command, cwd=small.ROOT, text=True, capture_output=True, timeout=300)
+def export(*arguments: str):
+    return commands.run('bert_jax.export', *arguments)
 
 
 @pytest.fixture(scope='module')

@@ -1,12 +1,16 @@
 """The whole job through its real command line, and what it leaves behind."""
 
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from bert_jax.training import checkpoints
 from tests.end_to_end import small
+from tests.end_to_end.commands import ROOT
 
 ARGUMENTS = (
     '--config.stages.steps=(300,100)',
@@ -17,15 +21,23 @@ ARGUMENTS = (
     '--config.model.attention_dropout=0.0',
     '--config.logging.every_steps=20',
 )
+ONE_STAGE = {
+    'steps': (6,),
+    'sequence_length': (16,),
+    'batch_size': (16,),
+    'accumulation': (1,),
+    'max_predictions': (3,),
+}
 
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
-    """A finished run: (folder, its stdout)."""
+    """The folder of a finished run, with its stdout."""
     folder = tmp_path_factory.mktemp('run')
-    with open(folder / 'stdout', 'w') as stdout:
-        status, stderr = small.run(folder, *ARGUMENTS, stdout=stdout)
-    assert status == 0, stderr
+    command = small.start(folder, *ARGUMENTS)
+    stdout, stderr = command.communicate()
+    assert command.returncode == 0, stderr
+    (folder / 'stdout').write_text(stdout)
     return folder
 
 
@@ -79,15 +91,18 @@ def test_a_checkpoint_alone_tells_what_it_is(finished):
 
 def test_a_finished_run_is_not_trained_again(finished):
     before = (finished / 'run/metrics.jsonl').read_text()
-    status, stderr = small.run(finished, *ARGUMENTS)
-    assert status == 0, stderr
+    command = [sys.executable, '-m', 'bert_jax.main', *small.arguments(finished, *ARGUMENTS)]
+    environment = os.environ | {'XLA_FLAGS': ''}
+    done = subprocess.run(command, cwd=ROOT, env=environment, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr
     after = (finished / 'run/metrics.jsonl').read_text()
     assert after == before
 
 
 def test_eight_devices_give_the_losses_of_one(tmp_path):
     """On fake devices, parameters and batch cut over all three axes of the mesh."""
-    few = ('--config.stages.steps=(6,3)', '--config.evaluation.cloze_examples=0')
+    few = [f'--config.stages.{key}={value}' for key, value in ONE_STAGE.items()]
+    few += ['--config.schedule.warmup_steps=1', '--config.evaluation.cloze_examples=0']
     meshes = {'one': (1, 1, 1), 'eight': (2, 2, 2)}
     losses = {}
     for name, sizes in meshes.items():

@@ -1,29 +1,32 @@
-"""Every objective through the real command line, stopped half-way and gone on with: the same
-parameters bit by bit. All runs share one prepared corpus."""
+"""Every objective through the real command line, with languages mixed, killed half-way and started
+again: the same parameters bit by bit. All runs share one prepared corpus."""
 
 import json
 import math
-import shutil
+import signal
 
 import jax
 import numpy as np
 import pytest
 
 from bert_jax.objectives import OBJECTIVES
+from bert_jax.tasks.text import SEGMENTS
 from bert_jax.training import checkpoints
 from tests.end_to_end import small
 
-STEPS, HALF = 6, 3
+STEPS, SAVED, KILLED = 6, 3, 5
+LANGUAGES = {'aa': 60, 'bb': 15}  # documents
 COMMON = {
+    'data.language_alpha': 0.3,
     'stages.steps': (STEPS,),
     'stages.sequence_length': (32,),
     'stages.batch_size': (8,),
     'stages.accumulation': (1,),
     'stages.max_predictions': (6,),
-    'checkpoint.every_steps': HALF,
+    'checkpoint.every_steps': SAVED,
     'evaluation.every_steps': 1000,
     'evaluation.examples': 16,
-    'evaluation.cloze_examples': 1,
+    'evaluation.cloze_examples': 0,
     'logging.every_steps': 1,
     'schedule.warmup_steps': 1,
     'objectives.mlm': 0.0,
@@ -35,6 +38,7 @@ RUNS = {
         'objectives.sbo': 1.0,
         'masking.scheme': 'spans',
         'data.segments': 'single',
+        'data.pack': True,
         'model.architecture': 'roberta',
         'model.max_position_embeddings': 34,
     },
@@ -51,17 +55,19 @@ RUNS = {
         'objectives.nsp': 1.0,
         'objectives.rtd': 50.0,
         'masking.scheme': 'whole_words',
+        'data.segments': 'pairs',
+        'data.pack': True,
     },
     'disentangled': {
         'objectives.mlm': 1.0,
         'objectives.rtd': 50.0,
         'rtd.sharing': 'disentangled',
         'rtd.generator_width': 1.0,
-        'data.segments': 'single',
+        'data.segments': 'full_sentences',
         'model.architecture': 'modernbert',
         'model.num_layers': 2,
     },
-    'causal': {'objectives.clm': 1.0, 'data.segments': 'single'},
+    'causal': {'objectives.clm': 1.0, 'data.segments': 'doc_sentences'},
     'edited': {
         'objectives.permutation': 1.0,
         'objectives.deletion': 1.0,
@@ -77,38 +83,59 @@ def folder(tmp_path_factory):
     return tmp_path_factory.mktemp('objectives')
 
 
-def run(folder, name):
-    workdir = folder / name
-    keys = COMMON | {'workdir': str(workdir)} | RUNS[name]
-    status, stderr = small.run(folder, *(f'--config.{key}={value}' for key, value in keys.items()))
-    assert status == 0, stderr
-    arrays = checkpoints.load(workdir).state
+def arguments(folder, name, workdir):
+    sources = []
+    for seed, (language, documents) in enumerate(LANGUAGES.items()):
+        (folder / language).mkdir(exist_ok=True)
+        source = small.write_text(folder / language, documents, seed)
+        sources.append(f'{source};language={language}')
+    keys = COMMON | {'data.sources': tuple(sources), 'workdir': str(workdir)} | RUNS[name]
+    return [f'--config.{key}={value}' for key, value in keys.items()]
+
+
+def outcome(workdir):
+    """(what results.json says of the held-out text, the arrays of the last checkpoint by name, the
+    losses by step)."""
     results = json.loads((workdir / 'results.json').read_text())
     assert results['steps'] == STEPS
-    leaves = jax.tree.leaves_with_path(arrays)
-    return results['held_out'], {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    leaves = jax.tree.leaves_with_path(checkpoints.load(workdir).state)
+    arrays = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    records = map(json.loads, (workdir / 'metrics.jsonl').read_text().splitlines())
+    losses = [(record['step'], record['loss']) for record in records if record['kind'] == 'train']
+    return results['held_out'], arrays, losses
 
 
-def test_every_objective_is_run_here():
+def test_every_objective_and_every_way_to_cut_examples_is_run_here():
     given = {key.removeprefix('objectives.') for keys in RUNS.values() for key in keys}
     assert set(OBJECTIVES) <= given
+    assert {keys['data.segments'] for keys in RUNS.values()} == SEGMENTS.keys()
+    assert any(keys.get('data.pack') for keys in RUNS.values())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', RUNS)
 def test_an_objective_trains_and_resumes_bitwise(name, folder):
-    held_out, whole = run(folder, name)
+    whole, killed = folder / name, folder / f'{name}_killed'
+    status, stderr = small.run(folder, *arguments(folder, name, whole))
+    assert status == 0, stderr
+    held_out, arrays, losses = outcome(whole)
+    assert [step for step, _ in losses] == list(range(1, STEPS + 1))
     for key, value in RUNS[name].items():
         objective = key.removeprefix('objectives.')
         if objective != key and value:
             assert 0 < held_out[f'{objective}_loss'] < 8
             assert math.isfinite(held_out[f'{objective}_accuracy'])
-    shutil.rmtree(folder / name / 'checkpoints' / str(STEPS))
-    held_out_again, resumed = run(folder, name)
+            for language in LANGUAGES:
+                assert held_out[f'{objective}_loss/{language}'] > 0
+    status, stderr = small.run(folder, *arguments(folder, name, killed), die_at=KILLED)
+    assert status == -signal.SIGKILL, stderr
+    assert not (killed / 'results.json').exists()
+    status, stderr = small.run(folder, *arguments(folder, name, killed))
+    assert status == 0, stderr
+    assert f'going on from step {SAVED}' in stderr
+    held_out_again, resumed, losses_again = outcome(killed)
     assert held_out_again == held_out
-    assert whole.keys() == resumed.keys()
-    for leaf in whole:
-        np.testing.assert_array_equal(whole[leaf], resumed[leaf], err_msg=leaf)
-    records = map(json.loads, (folder / name / 'metrics.jsonl').read_text().splitlines())
-    steps = [record['step'] for record in records if record['kind'] == 'train']
-    assert steps == list(range(1, STEPS + 1))
+    assert losses_again == losses
+    assert arrays.keys() == resumed.keys()
+    for leaf in arrays:
+        np.testing.assert_array_equal(arrays[leaf], resumed[leaf], err_msg=leaf)

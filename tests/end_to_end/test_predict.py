@@ -2,23 +2,18 @@
 
 import json
 import pathlib
-import subprocess
-import sys
 
 import numpy as np
 import pytest
 
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading
-from tests.end_to_end import small
+from tests.end_to_end import commands, small
 from tests.interop import published
 
 
-def start(*arguments: str, text: str = '') -> subprocess.CompletedProcess:
-    command = [sys.executable, '-m', 'bert_jax.predict', *arguments]
-    return subprocess.run(
-        command, cwd=small.ROOT, input=text, text=True, capture_output=True, timeout=300
-    )
+def start(*arguments: str, text: str = ''):
+    return commands.run('bert_jax.predict', *arguments, text=text)
 
 
 @pytest.fixture(scope='module')
@@ -115,16 +110,11 @@ def test_mistakes_are_one_line(folder, tmp_path):
     good = [f'--model={folder}', '--task=embed', f'--input={tmp_path}/texts']
     good.append(f'--output={tmp_path}/x.npz')
     started = {
-        name: subprocess.Popen(
-            [sys.executable, '-m', 'bert_jax.predict', *good, *arguments],
-            cwd=small.ROOT,
-            text=True,
-            stderr=subprocess.PIPE,
-        )
+        name: commands.Command('bert_jax.predict', [*good, *arguments])
         for name, (arguments, _) in MISTAKES.items()
     }
     for name, process in started.items():
-        _, stderr = process.communicate(timeout=300)
+        _, stderr = process.communicate()
         assert process.returncode == 2, (name, stderr)
         assert MISTAKES[name][1] in stderr.splitlines()[-1], name
         assert stderr.splitlines()[-1].startswith('error: ')

@@ -1,0 +1,93 @@
+"""The command lines of the project, each in a process of its own that is forked from one which has
+imported JAX and TensorFlow (but not begun to use them): that saves most of the time of a short one.
+"""
+
+import atexit
+import multiprocessing
+import os
+import pathlib
+import runpy
+import signal
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+class Command:
+    """`python -m MODULE ARGUMENTS…`, with the part of subprocess.Popen that tests need.
+
+    die_at: the step of a training run after which it ends by SIGKILL.
+    """
+
+    def __init__(self, module: str, arguments, *, text='', xla_flags='', die_at: int | None = None):
+        context = multiprocessing.get_context('forkserver')
+        context.set_forkserver_preload(['tests.end_to_end.preloaded'])
+        self._folder = tempfile.TemporaryDirectory()
+        folder = pathlib.Path(self._folder.name)
+        self._files = [folder / name for name in ('stdin', 'stdout', 'stderr')]
+        self._files[0].write_text(text)
+        environment = os.environ | {'XLA_FLAGS': xla_flags}
+        command = [module, *map(str, arguments)]
+        self._process = context.Process(
+            target=_run, args=(command, environment, self._files, die_at)
+        )
+        self._process.start()
+
+    @property
+    def returncode(self) -> int | None:
+        return self._process.exitcode
+
+    poll = returncode.fget
+
+    def send_signal(self, number: int):
+        os.kill(self._process.pid, number)
+
+    def communicate(self, timeout: float = 300) -> tuple[str, str]:
+        """(stdout, stderr) once it has ended."""
+        self._process.join(timeout)
+        if self._process.is_alive():
+            self._process.kill()
+            raise subprocess.TimeoutExpired(str(self._process.name), timeout)
+        return tuple(path.read_text() for path in self._files[1:])
+
+
+def run(module: str, *arguments: str, **options) -> subprocess.CompletedProcess:
+    """Runs a command line to its end."""
+    command = Command(module, arguments, **options)
+    stdout, stderr = command.communicate()
+    return subprocess.CompletedProcess(arguments, command.returncode, stdout, stderr)
+
+
+def _run(command, environment, files, die_at):
+    """What python does with `-m`, in the forked process."""
+    os.environ.clear()
+    os.environ.update(environment)
+    for number, path in enumerate(files):
+        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND if number else os.O_RDONLY
+        os.dup2(os.open(path, flags), number)
+    sys.stdin = os.fdopen(0, closefd=False)
+    os.chdir(ROOT)
+    sys.argv = command
+    if die_at:
+        _die_at(die_at)
+    try:
+        runpy.run_module(command[0], run_name='__main__', alter_sys=True)
+    finally:
+        atexit._run_exitfuncs()
+
+
+def _die_at(step: int):
+    """Ends training by SIGKILL after this step, when the last checkpoint is complete."""
+    from bert_jax.training.loop import Run
+
+    after_step = Run._after_step
+
+    def then_die(run, stage, is_last):
+        after_step(run, stage, is_last)
+        if run.step == step:
+            run.checkpoints.wait()
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    Run._after_step = then_die
