@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bert_jax import errors
-from bert_jax.data import docstrings, lazy
+from bert_jax.data import docstrings, lazy, tfds_folder
 
 # A longer document of a `text` source is cut, so that memory stays bounded whatever the file size.
 MAX_DOCUMENT_CHARACTERS = 2**22
@@ -272,7 +272,13 @@ class TfdsSource(Source):
         super().__init__(spec, where, options)
         if options['download'] not in ('true', 'false'):
             raise errors.UserError(f'source {spec!r}: download must be true or false')
-        self.builder = self._find() or self._download()
+        self.builder = tfds_folder.open_builder(
+            where,
+            options['data_dir'],
+            options['download'] == 'true',
+            f'source {spec!r}',
+            "add ';download=true' to fetch it, or point ';data_dir=…' at a copy",
+        )
         self._check()
         config = self.builder.builder_config.name if self.builder.builder_config else ''
         if self.language == 'und' and re.fullmatch('[a-z]{2,3}', config):
@@ -280,40 +286,6 @@ class TfdsSource(Source):
         stated = self.builder.info.as_proto.redistribution_info.license
         if stated and self.licence == _COMMON_OPTIONS['licence']:
             self.licence = stated
-
-    def _folders(self) -> list[str]:
-        named = [self.options['data_dir'], os.environ.get('TFDS_DATA_DIR', '')]
-        return [os.path.expanduser(folder) for folder in named if folder] + [
-            os.path.expanduser('~/tensorflow_datasets')
-        ]
-
-    def _find(self):
-        name, _, version = self.where.partition(':')
-        files = lazy.tensorflow().io.gfile
-        for folder in self._folders():
-            pattern = os.path.join(folder, name, version or '*', 'dataset_info.json')
-            found = sorted(map(os.path.dirname, files.glob(pattern)), key=_version)
-            if found:
-                return lazy.tensorflow_datasets().builder_from_directory(found[-1])
-        return None
-
-    def _download(self):
-        if self.options['download'] == 'false':
-            raise errors.UserError(
-                f'source {self.spec!r}: {self.where} is in none of {", ".join(self._folders())}; '
-                "add ';download=true' to fetch it, or point ';data_dir=…' at a copy"
-            )
-        tfds = lazy.tensorflow_datasets()
-        folder = self.options['data_dir'] or None
-        try:
-            builder = tfds.builder(self.where, data_dir=folder)
-            builder.download_and_prepare()
-        except Exception as error:
-            first = str(error).strip().partition('\n')[0]
-            raise errors.UserError(
-                f'source {self.spec!r}: cannot download {self.where}: {first}'
-            ) from error
-        return builder
 
     def _check(self):
         info, split = self.builder.info, self.options['split']
@@ -393,7 +365,3 @@ def open_source(spec: str) -> Source:
 
 def _num_bytes(text: str) -> int:
     return len(text) if text.isascii() else len(text.encode('utf-8', 'replace'))
-
-
-def _version(folder: str) -> list[int]:
-    return [int(number) for number in re.findall(r'\d+', os.path.basename(folder))]

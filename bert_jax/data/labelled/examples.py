@@ -89,6 +89,12 @@ Example = (
 )
 
 
+def is_labelled(example: Example) -> bool:
+    """Whether what is to be predicted is known of an example."""
+    names = ('label', 'tags', 'spans', 'answers')
+    return any(getattr(example, name, None) is not None for name in names)
+
+
 class Splits(NamedTuple):
     """What `read` found; `report` counts what was read, skipped and malformed."""
 

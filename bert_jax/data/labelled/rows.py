@@ -1,0 +1,212 @@
+"""Files of rows: CSV, TSV and JSON lines, and what the other formats need to read lines."""
+
+import codecs
+import csv
+import glob
+import gzip
+import json
+import os
+import pathlib
+import zlib
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+from bert_jax.errors import UserError
+
+SAMPLES = pathlib.Path(__file__).parent.parent / 'samples'
+
+_READ_ERRORS = (OSError, EOFError, zlib.error, UnicodeError)
+
+
+class BadRow(Exception):
+    """Why a row is no example. `misplaced`: it can be read, but its offsets do not fit its text."""
+
+    def __init__(self, reason: str, misplaced: bool = False):
+        super().__init__(reason)
+        self.misplaced = misplaced
+
+
+class MissingColumn(BadRow):
+    def __init__(self, name: str, known):
+        listed = ', '.join(map(str, known))
+        super().__init__(f'no column {name!r}; there are: {listed}')
+
+
+class Unit(NamedTuple):
+    """What one or a few examples are made of, or why nothing can be.
+
+    place: 'file:line', for messages. name: the same in short, for the example's id.
+    groups: what data.group may name, and the value here; of a Row, its columns.
+    """
+
+    place: str
+    name: str
+    content: Any
+    groups: dict[str, str] = {}
+
+
+def matching(patterns: tuple[str, ...]) -> list[str]:
+    """The files that globs name; 'sample:NAME' is one of the samples of bert_jax.
+
+    Raises:
+        UserError: nothing matches.
+    """
+    paths = []
+    for pattern in patterns:
+        where = os.path.expanduser(pattern)
+        if pattern.startswith('sample:'):
+            where = str(SAMPLES / pattern.removeprefix('sample:'))
+        found = sorted(filter(os.path.isfile, glob.glob(where, recursive=True)))
+        if not found:
+            raise UserError(f'no file matches {pattern!r}')
+        paths += found
+    return paths
+
+
+def open_text(path: str, encoding: str, newline: str = '\n'):
+    """A plain or gzipped file as text; bytes that are not of the encoding become surrogates."""
+    try:
+        name = codecs.lookup(encoding).name
+    except LookupError:
+        raise UserError(f'unknown data.encoding {encoding!r}') from None
+    opened = gzip.open if path.endswith('.gz') else open
+    encoding = 'utf-8-sig' if name == 'utf-8' else encoding
+    return opened(path, 'rt', encoding=encoding, errors='surrogateescape', newline=newline)
+
+
+def whole(path: str, encoding: str) -> str:
+    """The text of a file. Raises UserError if it cannot be read."""
+    try:
+        with open_text(path, encoding) as file:
+            return file.read()
+    except _READ_ERRORS as error:
+        raise UserError(f'cannot read {path}: {error}') from error
+
+
+def lines(path: str, encoding: str) -> Iterator[tuple[int, str]]:
+    """The lines of a file, numbered from 1, without their ends."""
+    try:
+        with open_text(path, encoding) as file:
+            for number, line in enumerate(file, start=1):
+                yield number, line.rstrip('\r\n')
+    except _READ_ERRORS as error:
+        raise UserError(f'cannot read {path}: {error}') from error
+
+
+def check_text(text: str):
+    """Raises BadRow for bytes that were not of the encoding (see `open_text`)."""
+    if not text.isascii() and any('\udc80' <= character <= '\udcff' for character in text):
+        raise BadRow('bytes that are not of data.encoding')
+
+
+def unit(path: str, number: int, content) -> Unit:
+    """The unit of a line, after a check of its text if it is one."""
+    try:
+        if isinstance(content, str):
+            check_text(content)
+    except BadRow as error:
+        content = error
+    return Unit(f'{path}:{number}', f'{os.path.basename(path)}:{number}', content)
+
+
+class Row:
+    """Values by column: by name, or by number from 0 (negative from the end) in a file without a
+    header; 'a.b' is key b of object a in JSON."""
+
+    def __init__(self, values: dict):
+        self.values = values
+
+    def __contains__(self, name: str) -> bool:
+        try:
+            self[name]
+        except MissingColumn:
+            return False
+        return True
+
+    def __getitem__(self, name: str):
+        if name in self.values:
+            return self.values[name]
+        if name.removeprefix('-').isdigit() and -len(self.values) <= int(name) < len(self.values):
+            return list(self.values.values())[int(name)]
+        head, dot, rest = name.partition('.')
+        if dot and isinstance(self.values.get(head), dict):
+            return Row(self.values[head])[rest]
+        raise MissingColumn(name, self.values)
+
+    def text(self, name: str) -> str:
+        """A string; numbers and truth values as JSON writes them. Raises BadRow for another."""
+        value = self[name]
+        if isinstance(value, str):
+            return value
+        if isinstance(value, bool | int | float):
+            return json.dumps(value)
+        raise BadRow(f'column {name!r} holds {json.dumps(value)[:40]}, not a text')
+
+
+def table(path: str, data) -> Iterator[Unit]:
+    """The rows of a CSV or TSV file."""
+    header = None
+    for number, fields in _fields(path, data):
+        if isinstance(fields, BadRow):
+            yield unit(path, number, fields)
+            continue
+        if not fields or (len(fields) == 1 and not fields[0].strip()):
+            continue
+        if header is None:
+            header = fields if data.header else [str(i) for i in range(len(fields))]
+            if len(set(header)) < len(header):
+                raise UserError(f'{path}: two columns of one name in {", ".join(header)}')
+            if data.header:
+                continue
+        if len(fields) != len(header):
+            yield unit(path, number, BadRow(f'{len(fields)} columns, not {len(header)}'))
+            continue
+        row = unit(path, number, '\t'.join(fields))
+        if not isinstance(row.content, BadRow):
+            row = row._replace(content=Row(dict(zip(header, fields, strict=True))))
+        yield row
+
+
+def json_lines(path: str, data) -> Iterator[Unit]:
+    """The objects of a file of JSON lines."""
+    for number, line in lines(path, data.encoding):
+        if not line.strip():
+            continue
+        found = unit(path, number, line)
+        if not isinstance(found.content, BadRow):
+            found = found._replace(content=_json_row(line))
+        yield found
+
+
+def _json_row(line: str) -> Row | BadRow:
+    try:
+        values = json.loads(line)
+    except ValueError:
+        return BadRow('no JSON')
+    return Row(values) if isinstance(values, dict) else BadRow('no JSON object')
+
+
+def _fields(path: str, data) -> Iterator[tuple[int, list[str] | BadRow]]:
+    """The number of its last line and the fields of each row; quotes mean something by
+    `data.quotes`, and in 'auto' do so in CSV alone."""
+    separator = data.separator or {'csv': ',', 'tsv': '\t'}[data.format]
+    if data.quotes not in ('auto', 'yes', 'no'):
+        raise UserError(f'data.quotes is {data.quotes!r}: none of auto, yes, no')
+    if data.quotes == 'no' or (data.quotes == 'auto' and data.format == 'tsv'):
+        for number, line in lines(path, data.encoding):
+            yield number, line.split(separator)
+        return
+    csv.field_size_limit(2**31 - 1)
+    try:
+        with open_text(path, data.encoding, newline='') as file:
+            reader = csv.reader(file, delimiter=separator)
+            while True:
+                try:
+                    fields = next(reader)
+                except StopIteration:
+                    return
+                except csv.Error as error:
+                    fields = BadRow(str(error))
+                yield reader.line_num, fields
+    except _READ_ERRORS as error:
+        raise UserError(f'cannot read {path}: {error}') from error
