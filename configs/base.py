@@ -149,6 +149,15 @@ def get_config() -> ConfigDict:
             decay_steps=0,  # over the last so many steps, constant before; 0: from the warmup on
         )
     )
+    config.transfer = ConfigDict(
+        dict(  # what is trained and how fast, counted from the heads; mostly with init_from
+            trainable='all',  # 'heads' alone, 'last:2': the heads and the last 2 layers
+            layer_decay=1.0,  # of the rate from layer to layer; ELECTRA 0.8, ULMFiT 1 / 2.6
+            faithful_layer_decay=False,  # True: twice in the last layer, as ELECTRA's code has it
+            unfreeze_every_steps=0,  # gradually: first the heads, then another layer every so many
+            unfreeze_every_fraction=0.0,  # of the run, in place of unfreeze_every_steps
+        )
+    )
     config.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1))  # devices an axis; -1 = the rest
     config.sharding_rules = (  # logical axis name → mesh axis; unnamed axes are on every device
         ('batch', ('data', 'fsdp')),

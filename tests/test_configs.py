@@ -72,6 +72,7 @@ def test_a_step_at_full_size_by_shape(name, folder):
     task = Pretraining(config)
     optimizer, state = start(task)
     state = jax.eval_shape(state, jax.random.key(0))
+    optimizers.check_decay_exclude(config.optimizer.decay_exclude, state.params)
     for stage, length in zip(task.stages, config.stages.sequence_length, strict=True):
         one = stage.source.batch(0, np.arange(1))
         size = stage.source.batch_size

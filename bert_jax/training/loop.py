@@ -11,7 +11,16 @@ import jax
 
 from bert_jax import terms as terms_lib
 from bert_jax.errors import UserError
-from bert_jax.training import feed, hardware, logging, optimizers, schedules, sharding, workdir
+from bert_jax.training import (
+    feed,
+    hardware,
+    logging,
+    optimizers,
+    schedules,
+    sharding,
+    transfer,
+    workdir,
+)
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.state import abstract_state, by_name, initial_state
 from bert_jax.training.step import make_train_step
@@ -66,7 +75,10 @@ class Run:
         self.task, self.config, self.peak_flops = task, config, peak_flops
         self.total_steps = sum(stage.steps for stage in task.stages)
         self.schedule = schedules.build(config.schedule, self.total_steps)
-        self.optimizer = optimizers.build(config.optimizer, self.schedule)
+        self.transfer = transfer.build(config.transfer, self.total_steps)
+        self.optimizer = self.transfer.at_its_rate(
+            optimizers.build(config.optimizer, self.schedule)
+        )
         self.workdir = workdir.claim(config.workdir, config.to_dict())
         self.checkpoints = Checkpoints(self.workdir / 'checkpoints', config.checkpoint.keep)
         self.state, self.step, self.seconds = self._restore_or_init()
@@ -81,17 +93,20 @@ class Run:
 
     def _restore_or_init(self):
         mesh = jax.sharding.get_mesh()
-        abstract = abstract_state(self.task, self.optimizer, mesh, self.config.sharding_rules)
+        rules, trained = self.config.sharding_rules, self.transfer
+        abstract = abstract_state(self.task, self.optimizer, mesh, rules, trained)
+        optimizers.check_decay_exclude(self.config.optimizer.decay_exclude, abstract.params)
         if self.checkpoints.steps():
             self.task.check(self.checkpoints.metadata())
         restored = self.checkpoints.restore(abstract)
         if restored is None:
-            return initial_state(self.task, self.optimizer, abstract, self.config.seed), 0, 0.0
+            seed = self.config.seed
+            return initial_state(self.task, self.optimizer, abstract, seed, trained), 0, 0.0
         return restored.state, restored.step, restored.metadata['train_seconds']
 
     def _describe(self):
         parameters = sum(leaf.size for leaf in jax.tree.leaves(self.state.params))
-        for line in self.task.describe():
+        for line in [*self.task.describe(), *self.transfer.describe(self.state.params)]:
             self.log.say(line)
         self.log.say(
             f'{parameters:,} parameters on {jax.device_count()} × {jax.devices()[0].device_kind}, '
@@ -121,7 +136,9 @@ class Run:
         from there.
         """
         step_function = jax.jit(
-            make_train_step(self.task, self.optimizer, stage.accumulation, self.config.seed),
+            make_train_step(
+                self.task, self.optimizer, stage.accumulation, self.config.seed, self.transfer
+            ),
             donate_argnums=0,
         )
         threads = self.config.data.reading_threads

@@ -32,8 +32,7 @@ def build(config: Any, schedule: Callable) -> optax.GradientTransformation:
     `clip_norm` (0: never). Moments are kept in the parameters' dtype.
 
     `config` has the attributes name, beta1, beta2, eps, weight_decay, clip_norm, decay_exclude.
-    Raises UserError for an unknown name; `init` and `update` raise it for a pattern of
-    `decay_exclude` that matches no parameter, so that a typo cannot decay the LayerNorms unseen.
+    Raises UserError for an unknown name.
     """
     if config.name not in _DIRECTIONS:
         raise errors.unknown('optimizer', config.name, _DIRECTIONS)
@@ -47,18 +46,22 @@ def build(config: Any, schedule: Callable) -> optax.GradientTransformation:
 
 
 def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:
-    """True for every parameter to decay: no pattern of `exclude` is found in its path.
+    """True for every parameter to decay: no pattern of `exclude` is found in its path."""
+    return jax.tree_util.tree_map_with_path(
+        lambda path, _: not any(re.search(pattern, _join(path)) for pattern in exclude), params
+    )
 
-    Raises UserError naming a pattern found in no path at all.
-    """
-    paths = jax.tree_util.tree_map_with_path(lambda path, _: _join(path), params)
+
+def check_decay_exclude(exclude: Sequence[str], params: Tree):
+    """Raises UserError naming a pattern found in no path at all: a typo would decay the LayerNorms
+    unseen. `params` are all there are, trained or not."""
+    paths = [_join(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
     for pattern in exclude:
-        if not any(re.search(pattern, path) for path in jax.tree.leaves(paths)):
+        if not any(re.search(pattern, path) for path in paths):
             raise errors.UserError(
                 f'decay_exclude: the pattern {pattern!r} matches no parameter; their names look'
-                f' like {", ".join(jax.tree.leaves(paths)[:4])}'
+                f' like {", ".join(paths[:4])}'
             )
-    return jax.tree.map(lambda path: not any(re.search(p, path) for p in exclude), paths)
 
 
 def clip_by_global_norm(limit: float) -> optax.GradientTransformation:

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.training import sharding
+from bert_jax.training.transfer import EVERYTHING
 
 
 class TrainState(NamedTuple):
@@ -20,23 +21,28 @@ class TrainState(NamedTuple):
     opt_state: Any
 
 
-def abstract_state(task, optimizer, mesh, rules) -> TrainState:
+def abstract_state(task, optimizer, mesh, rules, transfer=EVERYTHING) -> TrainState:
     """Shapes, dtypes and shardings of the state; nothing is computed."""
     boxed = jax.eval_shape(task.init, jax.random.key(0))
     params = sharding.unbox(boxed)
     shardings = sharding.param_shardings(boxed, mesh, rules)
     counter = jax.ShapeDtypeStruct((), jnp.int32, sharding=sharding.replicated(mesh))
-    opt_shardings = sharding.optimizer_shardings(optimizer, params, shardings, mesh)
+    trained = transfer.part(params)
+    opt_shardings = sharding.optimizer_shardings(
+        optimizer, trained, transfer.part(params, shardings), mesh
+    )
     return TrainState(
         step=counter,
         skipped=counter,
         skipped_in_row=counter,
         params=_with_shardings(params, shardings),
-        opt_state=_with_shardings(jax.eval_shape(optimizer.init, params), opt_shardings),
+        opt_state=_with_shardings(jax.eval_shape(optimizer.init, trained), opt_shardings),
     )
 
 
-def initial_state(task, optimizer, abstract: TrainState, seed: int) -> TrainState:
+def initial_state(
+    task, optimizer, abstract: TrainState, seed: int, transfer=EVERYTHING
+) -> TrainState:
     """Step 0, every array made where it will live: the parameters in task.start.params as given
     there, the others initialised."""
 
@@ -45,7 +51,7 @@ def initial_state(task, optimizer, abstract: TrainState, seed: int) -> TrainStat
             lambda path, leaf: given.get(name_of(path), leaf), sharding.unbox(task.init(key))
         )
         zero = jnp.zeros((), jnp.int32)
-        return TrainState(zero, zero, zero, params, optimizer.init(params))
+        return TrainState(zero, zero, zero, params, optimizer.init(transfer.part(params)))
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     where = by_name(shardings.params)

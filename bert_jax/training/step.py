@@ -8,24 +8,26 @@ import optax
 
 from bert_jax import terms as terms_lib
 from bert_jax.training.state import TrainState
+from bert_jax.training.transfer import EVERYTHING
 
 
-def make_train_step(task, optimizer, accumulation: int, seed: int):
+def make_train_step(task, optimizer, accumulation: int, seed: int, transfer=EVERYTHING):
     """`step(state, batch) → (state, metrics)` for `jax.jit`.
 
     The loss is Σ weight · sum / count with the counts of the whole global batch, so cutting the
     batch into `accumulation` micro-batches changes memory and nothing else. A step whose loss or
-    gradient is not finite leaves parameters and optimizer as they were.
+    gradient is not finite leaves parameters and optimizer as they were. What `transfer` does not
+    train is no part of the gradient, and moves by no bit.
     """
     run_key = jax.random.key(seed)
 
     def gradients(params, batch, counts, key):
-        def loss(params):
-            terms = task.terms(params, batch, key, train=True)
+        def loss(trained):
+            terms = task.terms(transfer.whole(trained, params), batch, key, train=True)
             wanted = _counts(terms) if counts is None else counts
             return terms_lib.loss(terms, task.weights, wanted), terms
 
-        (value, terms), grads = jax.value_and_grad(loss, has_aux=True)(params)
+        (value, terms), grads = jax.value_and_grad(loss, has_aux=True)(transfer.part(params))
         return value, terms, grads
 
     def accumulated(params, batch, key):
@@ -42,19 +44,20 @@ def make_train_step(task, optimizer, accumulation: int, seed: int):
         else:
             loss, terms, grads = accumulated(state.params, batch, key)
         norm = optax.tree.norm(grads)
-        updates, opt_state = optimizer.update(grads, state.opt_state, state.params)
-        params = optax.apply_updates(state.params, updates)
+        trained = transfer.part(state.params)
+        updates, opt_state = optimizer.update(grads, state.opt_state, trained)
         finite = jnp.isfinite(loss) & jnp.isfinite(norm)
-        params, opt_state = jax.tree.map(
-            lambda new, old: jnp.where(finite, new, old),
-            (params, opt_state),
-            (state.params, state.opt_state),
+        trained, opt_state = jax.tree.map(
+            lambda new, old, moves: jnp.where(finite & moves, new, old),
+            (optax.apply_updates(trained, updates), opt_state),
+            (trained, state.opt_state),
+            (transfer.moving(trained, state.step), jax.tree.map(lambda _: True, opt_state)),
         )
         state = TrainState(
             step=state.step + 1,
             skipped=state.skipped + ~finite,
             skipped_in_row=jnp.where(finite, 0, state.skipped_in_row + 1),
-            params=params,
+            params=transfer.whole(trained, state.params),
             opt_state=opt_state,
         )
         metrics = {

@@ -1,0 +1,229 @@
+"""What is trained and how fast: nothing else moves by a bit, and the rates are those by hand."""
+
+import re
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+from ml_collections import ConfigDict
+
+from bert_jax.errors import UserError
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.encoder import Encoder
+from bert_jax.training import optimizers, sharding, transfer
+from bert_jax.training.state import TrainState, abstract_state, by_name, initial_state
+from bert_jax.training.step import make_train_step
+from bert_jax.training.transfer import Transfer
+from tests.training import synthetic, toy
+
+HEADS = {'sequence/head/kernel', 'encoder/pooler/kernel'}
+EMBEDDINGS = {'encoder/embeddings/token'}
+
+
+def layer(number):
+    return {f'encoder/layers_{number}/{leaf}' for leaf in ('kernel', 'bias')}
+
+
+def settings(**changes):
+    defaults = dict(
+        trainable='all',
+        layer_decay=1.0,
+        faithful_layer_decay=False,
+        unfreeze_every_steps=0,
+        unfreeze_every_fraction=0.0,
+    )
+    return ConfigDict(defaults | changes)
+
+
+def odd(params):
+    """With values that 0 · x added to them would change."""
+
+    def put(leaf):
+        flat = jnp.ravel(leaf).at[:2].set(jnp.array([-0.0, 1e-40]))
+        return flat.reshape(leaf.shape)
+
+    return jax.tree.map(put, params)
+
+
+def states(chosen, steps, tmp_path, stacked=False):
+    """Parameters by name before the first step and after each one, without stacks."""
+    config = toy.config(tmp_path)
+    task = toy.Toy(config, stacked)
+    optimizer = chosen.at_its_rate(optimizers.build(config.optimizer, lambda step: 0.03))
+    mesh = jax.make_mesh((1,) * 3, sharding.AXES, devices=jax.devices()[:1])
+    with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
+        abstract = abstract_state(task, optimizer, mesh, config.sharding_rules, chosen)
+        state = initial_state(task, optimizer, abstract, 0, chosen)
+        params = odd(toy.parameters())
+        state = state._replace(params=toy.stack(params) if stacked else params)
+        step = jax.jit(make_train_step(task, optimizer, 1, 0, chosen))
+        found = [state.params]
+        for number in range(steps):
+            batch = task.stages[0].source.batch(number, np.arange(8))
+            state, metrics = step(state, batch)
+            found.append(state.params)
+        shapes = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)  # noqa: E731
+        assert shapes(state) == shapes(abstract)
+        assert int(metrics['skipped']) == 0
+    return [by_name(unstacked(jax.device_get(params))) for params in found]
+
+
+def unstacked(params):
+    encoder = dict(params['encoder'])
+    stack = encoder.pop('layers', None)
+    for number in range(toy.LAYERS if stack else 0):
+        encoder[f'layers_{number}'] = jax.tree.map(lambda leaf, n=number: leaf[n], stack)
+    return params | {'encoder': encoder}
+
+
+def moved(before, after):
+    """Names of the parameters of which a bit differs."""
+    return {name for name in before if before[name].tobytes() != after[name].tobytes()}
+
+
+@pytest.mark.parametrize(
+    ('trainable', 'stacked', 'expected'),
+    [
+        ('heads', False, HEADS),
+        ('heads', True, HEADS),
+        ('last:1', False, HEADS | layer(2)),
+        ('last:1', True, HEADS | layer(2)),
+        ('last:3', False, HEADS | layer(2) | layer(1) | layer(0)),
+        ('all', False, HEADS | layer(2) | layer(1) | layer(0) | EMBEDDINGS),
+    ],
+)
+def test_what_is_not_trained_is_bitwise_unchanged(trainable, expected, stacked, tmp_path):
+    found = states(Transfer(trainable), 3, tmp_path, stacked)
+    assert moved(found[0], found[-1]) == expected
+
+
+def test_stacked_layers_are_trained_like_separate_ones(tmp_path):
+    chosen = Transfer('last:2', layer_decay=0.5, unfreeze_every_steps=1)
+    one, other = (states(chosen, 4, tmp_path, stacked)[-1] for stacked in (False, True))
+    for name in one:
+        np.testing.assert_allclose(one[name], other[name], rtol=1e-4, atol=1e-6, err_msg=name)
+
+
+def test_what_is_not_trained_has_no_moments(tmp_path):
+    params = toy.parameters()
+    optimizer = optimizers.build(toy.config(tmp_path).optimizer, lambda step: 0.03)
+    state = optimizer.init(Transfer('heads').part(params))
+    moments = [leaf for leaf in jax.tree.leaves(state) if leaf.ndim]
+    assert len(moments) == 2 * len(HEADS)
+
+
+def test_layers_are_unfrozen_one_after_the_other(tmp_path):
+    found = states(Transfer(unfreeze_every_steps=2), 9, tmp_path)
+    seen = [moved(before, after) for before, after in zip(found, found[1:], strict=False)]
+    assert seen[:2] == [HEADS] * 2
+    assert seen[2:4] == [HEADS | layer(2)] * 2
+    assert seen[4:6] == [HEADS | layer(2) | layer(1)] * 2
+    assert seen[6:8] == [HEADS | layer(2) | layer(1) | layer(0)] * 2
+    assert seen[8] == HEADS | layer(2) | layer(1) | layer(0) | EMBEDDINGS
+
+
+@pytest.mark.parametrize(('faithful', 'extra'), [(False, 0), (True, 1)])
+def test_the_rate_of_each_layer_is_that_of_optax_with_it(faithful, extra, tmp_path):
+    """Against one optax.adamw a parameter, with the rate worked out by hand; two updates."""
+    rate, share = 0.1, 0.8
+    levels = {'sequence/head/kernel': 0, 'encoder/pooler/kernel': 0, 'encoder/embeddings/token': 4}
+    levels |= {name: 3 - number for number in range(3) for name in layer(number)}
+    params, draws = toy.parameters(), [toy.parameters(1), toy.parameters(2)]
+    config = toy.config(tmp_path).optimizer
+    config.clip_norm = 0.0
+    chosen = Transfer(layer_decay=share, faithful_layer_decay=faithful)
+    optimizer = chosen.at_its_rate(optimizers.build(config, lambda step: rate))
+    ours, state = params, optimizer.init(params)
+    for grads in draws:
+        updates, state = optimizer.update(grads, state, ours)
+        ours = optax.apply_updates(ours, updates)
+    ours, expected = by_name(ours), by_name(params)
+    for name, level in levels.items():
+        own_rate = rate * share ** (level + extra * (level > 0))
+        decay = 0.0 if name.endswith('bias') else config.weight_decay
+        slow = optax.adamw(own_rate, config.beta1, config.beta2, config.eps, weight_decay=decay)
+        theirs, own_state = expected[name], slow.init(expected[name])
+        for grads in draws:
+            updates, own_state = slow.update(by_name(grads)[name], own_state, theirs)
+            theirs = theirs + updates
+        np.testing.assert_allclose(ours[name], theirs, rtol=1e-5, atol=1e-6, err_msg=name)
+    assert levels.keys() == ours.keys()
+
+
+def test_frozen_layers_cost_no_backward_pass():
+    """FLOPs of the step of the real model, before XLA leaves out anything: freezing the embeddings
+    and the lower of two layers saves all of their backward pass."""
+    task = synthetic.SyntheticTask()
+
+    def flops(trainable):
+        chosen = Transfer(trainable)
+        optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
+
+        def state(key):
+            params = sharding.unbox(task.init(key))
+            zero = jnp.zeros((), jnp.int32)
+            return TrainState(zero, zero, zero, params, optimizer.init(chosen.part(params)))
+
+        abstract = jax.eval_shape(state, jax.random.key(0))
+        step = jax.jit(make_train_step(task, optimizer, 1, 0, chosen))
+        return step.lower(abstract, synthetic.batch(0)).cost_analysis()['flops']
+
+    everything, last, heads = flops('all'), flops('last:1'), flops('heads')
+    assert heads < last < everything
+    # 16 rows of 24 positions, 16 features, 32 inner ones: weights of a layer without biases.
+    backward = 2 * 2 * 16 * 24 * (4 * 16 * 16 + 2 * 16 * 32)
+    assert everything - last > backward
+    assert last - heads > backward
+
+
+@pytest.mark.parametrize('name', sorted(architectures.BUILDERS))
+def test_every_architecture_has_its_levels(name):
+    sizes = dict(hidden_size=64, num_heads=2, num_layers=2, intermediate_size=64, vocab_size=50)
+    encoder = Encoder(architectures.build(name, **sizes), Compute())
+    ids = jnp.zeros((1, 4), jnp.int32)
+    params = sharding.unbox(jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)['params'])
+    kept = by_name(Transfer('heads').part({'encoder': params}))
+    assert all(found.startswith('encoder/pooler/') for found in kept)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'message'),
+    [
+        (dict(trainable='last'), "transfer.trainable is 'last'; 'all', 'heads' or 'last:2'"),
+        (dict(trainable='last:0'), "transfer.trainable is 'last:0'"),
+        (dict(layer_decay=0.0), 'layer_decay is 0.0'),
+        (dict(layer_decay=2.6), 'layer_decay is 2.6'),
+        (dict(unfreeze_every_steps=-1), 'unfreeze_every_steps is -1'),
+        (dict(unfreeze_every_steps=5, unfreeze_every_fraction=0.1), 'set one of them to 0'),
+        (dict(unfreeze_every_steps=5, trainable='heads'), 'nothing to unfreeze'),
+    ],
+)
+def test_mistakes_are_named(changes, message):
+    with pytest.raises(UserError, match=re.escape(message)):
+        transfer.build(settings(**changes), 100)
+
+
+def test_a_fraction_of_the_run_is_a_number_of_steps():
+    assert transfer.build(settings(unfreeze_every_fraction=0.2), 100).unfreeze_every_steps == 20
+
+
+@pytest.mark.parametrize('stacked', [False, True])
+def test_more_layers_than_there_are(stacked):
+    params = toy.stack(toy.parameters()) if stacked else toy.parameters()
+    with pytest.raises(UserError, match=r"'last:4', but there are 3 layers \(shared ones count"):
+        Transfer('last:4').part(params)
+
+
+def test_the_log_says_what_is_trained():
+    chosen = Transfer('last:2', layer_decay=0.5, unfreeze_every_steps=10)
+    params = toy.parameters()
+    for own in (params, toy.stack(params)):
+        counts, rates, steps = chosen.describe(own)
+        assert counts == '60 of 104 parameters are trained (last:2)'
+        assert rates == 'rates × 0.5 from layer to layer, × 0.125 in layer 0'
+        assert steps.endswith('another layer every 10 steps, the last at step 20')
+    assert Transfer().describe(params) == []

@@ -1,0 +1,129 @@
+"""A task that compiles in no time and has all that the loop asks of one: a regression by a few
+small layers, named like an encoder's."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.terms import Term
+from bert_jax.training.loop import Stage
+from configs import base
+
+LAYERS, WIDTH, INPUTS = 3, 4, 6
+
+
+class ToySource:
+    """Noise to fit: little of it, so that it is soon fitted too well."""
+
+    batch_size, num_examples = 8, 24
+
+    def __init__(self, seed):
+        self.seed = seed
+
+    def batch(self, step, rows):
+        rng = np.random.default_rng([self.seed, step % 3])
+        x_BI = rng.normal(size=(self.batch_size, INPUTS)).astype(np.float32)
+        y_B = x_BI[:, 0] + rng.normal(size=self.batch_size).astype(np.float32)
+        return {'x': x_BI[rows], 'y': y_B[rows]}
+
+
+class Toy:
+    """See training/loop.py for what a task has."""
+
+    weights = {'loss': 1.0}
+    metadata = {}
+
+    def __init__(self, config, stacked=False):
+        self.config, self.stacked = config, stacked
+        self.start = Start({}, [])
+        source = ToySource(config.seed)
+        self.stages = (Stage(source, config.stages.steps[0], 1, 8, 1e3),)
+        self.dev = ToySource(1000).batch(0, np.arange(8))
+
+    def init(self, key):
+        params = parameters(jax.random.key_data(key)[-1])
+        if self.stacked:
+            params = stack(params)
+        box = lambda leaf: nn.LogicallyPartitioned(leaf, (None,) * leaf.ndim)  # noqa: E731
+        return jax.tree.map(box, params)
+
+    def predict(self, params, x_BI):
+        encoder = params['encoder']
+        h_BD = x_BI @ encoder['embeddings']['token']
+        for number in range(LAYERS):
+            if self.stacked:
+                layer = jax.tree.map(lambda leaf_L, n=number: leaf_L[n], encoder['layers'])
+            else:
+                layer = encoder[f'layers_{number}']
+            h_BD = jnp.tanh(h_BD @ layer['kernel'] + layer['bias'])
+        pooled_BD = jnp.tanh(h_BD @ encoder['pooler']['kernel'])
+        return pooled_BD @ params['sequence']['head']['kernel']
+
+    def terms(self, params, batch, key, train):
+        error_B = self.predict(params, batch['x']) - batch['y']
+        return {'loss': Term(jnp.sum(error_B**2), jnp.float32(len(error_B)))}
+
+    def evaluate(self, params, stage):
+        loss = float(np.mean((self.predict(params, self.dev['x']) - self.dev['y']) ** 2))
+        return {'loss': loss, 'accuracy': -loss}
+
+    def describe(self):
+        return []
+
+    def check(self, metadata):
+        pass
+
+    def references(self):
+        return {}
+
+
+class Start:
+    """What tasks/start.py gives, without an architecture."""
+
+    def __init__(self, params, lines):
+        self.params, self.lines = params, lines
+
+
+def parameters(seed=0):
+    """Of an encoder of LAYERS layers and a head."""
+    keys = iter(jax.random.split(jax.random.key(seed), 2 * LAYERS + 4))
+    draw = lambda *shape: jax.random.normal(next(keys), shape)  # noqa: E731
+    encoder = {'embeddings': {'token': draw(INPUTS, WIDTH)}, 'pooler': {'kernel': draw(WIDTH, 4)}}
+    for number in range(LAYERS):
+        encoder[f'layers_{number}'] = {'kernel': draw(WIDTH, WIDTH), 'bias': draw(WIDTH)}
+    return {'encoder': encoder, 'sequence': {'head': {'kernel': draw(4)}}}
+
+
+def stack(params):
+    """With one stacked `layers`."""
+    encoder = dict(params['encoder'])
+    layers = [encoder.pop(f'layers_{number}') for number in range(LAYERS)]
+    encoder['layers'] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
+    return params | {'encoder': encoder}
+
+
+def config(folder, **more):
+    """A config of a run of 30 steps; `more` has '__' for '.'."""
+    made = base.get_config()
+    changes = {
+        'workdir': str(folder),
+        'mesh.data': 1,
+        'mesh.fsdp': jax.device_count(),
+        'stages.steps': (30,),
+        'compute.dtype': 'float32',
+        'optimizer.name': 'adamw',
+        'optimizer.decay_exclude': ('bias',),
+        'optimizer.weight_decay': 0.1,
+        'schedule.name': 'constant',
+        'schedule.learning_rate': 0.03,
+        'schedule.warmup_steps': 0,
+        'evaluation.every_steps': 5,
+        'checkpoint.every_steps': 10,
+        'checkpoint.keep': 1,
+        'logging.every_steps': 5,
+    }
+    made.update_from_flattened_dict(
+        changes | {key.replace('__', '.'): value for key, value in more.items()}
+    )
+    return made
