@@ -8,7 +8,17 @@ import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bert_jax.data.labelled import benchmarks, conll, plain, rows, squad
+from bert_jax.data.labelled import (
+    benchmarks,
+    conll,
+    lists,
+    marks,
+    plain,
+    questions,
+    rows,
+    squad,
+    texts,
+)
 from bert_jax.data.labelled.examples import EXAMPLE_OF_KIND, Splits
 from bert_jax.data.labelled.making import Maker, Skipped
 from bert_jax.data.labelled.report import Report
@@ -17,43 +27,27 @@ from bert_jax.data.labelled.splitting import Grouped, set_aside
 from bert_jax.errors import UserError, unknown
 
 
-def _by(method: Callable) -> Callable:
-    return lambda content, name, maker, contexts: method(maker, content, name)
-
-
-def _of(function: Callable) -> Callable:
-    return lambda content, name, maker, contexts: function(content, name, maker)
-
-
 class Format(NamedTuple):
-    """units: function of path and data; makers: by kind, function of a unit's content and name, the
-    Maker, the contexts."""
+    """units: function of path and data. makers: by kind, function of a unit's content and name and
+    of the Maker, which gives a list of examples."""
 
     units: Callable
     makers: dict[str, Callable]
 
 
-_MARKED = dict.fromkeys(('relation', 'word_in_context', 'coreference'), _by(Maker.marked))
-_TEXTS = {
-    'classification': _by(Maker.classification),
-    'regression': _by(Maker.regression),
-}
-_ROWS = {
-    **_TEXTS,
-    'choice': _by(Maker.choice),
-    **_MARKED,
-    'question_answering': lambda row, name, maker, contexts: maker.question(row, name, contexts),
-}
-_LISTS = {'tagging': _by(Maker.tagging), 'spans': _by(Maker.spans)}
+_TEXTS = {'classification': texts.classification, 'regression': texts.regression}
+_MARKED = dict.fromkeys(('relation', 'word_in_context', 'coreference'), marks.marked)
+_ROWS = {**_TEXTS, **_MARKED, 'choice': texts.choice, 'question_answering': questions.question}
+_LISTS = {'tagging': lists.tagging, 'spans': lists.spans}
 FORMATS: dict[str, Format] = {
     'csv': Format(rows.table, _ROWS),
     'tsv': Format(rows.table, _ROWS),
     'jsonl': Format(rows.json_lines, {**_ROWS, **_LISTS}),
     'lines': Format(plain.texts_by_line, _TEXTS),
     'files': Format(plain.text_of_file, _TEXTS),
-    'conll': Format(conll.sentences, {'tagging': _of(conll.tagged), 'spans': _of(conll.spans)}),
-    'conllu': Format(conll.sentences, {'tagging': _of(conll.conllu)}),
-    'squad': Format(squad.questions, {'question_answering': _of(squad.example)}),
+    'conll': Format(conll.sentences, {'tagging': conll.tagged, 'spans': conll.spans}),
+    'conllu': Format(conll.sentences, {'tagging': conll.conllu}),
+    'squad': Format(squad.questions, {'question_answering': squad.example}),
 }
 
 
@@ -108,8 +102,7 @@ def read_files(
         fitting = ', '.join(name for name in FORMATS if kind in FORMATS[name].makers)
         raise UserError(f'data.format {data.format!r} holds no {kind}; formats that do: {fitting}')
     own = Report()
-    maker = Maker(data, own, labelled)
-    contexts = _contexts(data, own) if data.contexts else {}
+    maker = Maker(data, own, labelled, _contexts(data, own) if data.contexts else {})
     found, seen = [], 0
     for path in rows.matching(tuple(patterns)):
         before = len(found)
@@ -118,7 +111,7 @@ def read_files(
             with _noting(own, unit, path, first=len(found) == before):
                 if isinstance(unit.content, BadRow):
                     raise unit.content
-                made = makers[kind](unit.content, unit.name, maker, contexts)
+                made = makers[kind](unit.content, unit.name, maker)
                 group = _group(unit, data.group) or (unit.place if len(made) > 1 else '')
                 found += [Grouped(example, group) for example in made]
     own.check('malformed', data.malformed_fraction, seen, 'malformed_fraction')

@@ -14,7 +14,7 @@ from bert_jax.data.labelled.examples import (
     TaggedExample,
     TextExample,
 )
-from bert_jax.data.labelled.making import checked_answer, narrowed
+from bert_jax.data.labelled.questions import checked_answer
 from bert_jax.data.labelled.rows import BadRow
 
 _BLANK = '@placeholder'  # of ReCoRD
@@ -117,7 +117,7 @@ def wsc(record, name, language) -> list[MarkedExample]:
     for span in ('span1', 'span2'):
         stated, first = record[f'{span}_text'], record[f'{span}_index']
         start, end = word_places.between(words, first, min(first + len(stated.split()), len(words)))
-        marks.append(Mark(0, *narrowed(text, start, end, stated)))
+        marks.append(Mark(0, *word_places.narrowed(text, start, end, stated)))
     return [MarkedExample(_id(record, name), (text,), tuple(marks), record['label'])]
 
 

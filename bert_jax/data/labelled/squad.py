@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from bert_jax.data.labelled import rows
 from bert_jax.data.labelled.examples import QuestionExample
-from bert_jax.data.labelled.making import checked_answer
+from bert_jax.data.labelled.questions import checked_answer
 from bert_jax.data.labelled.rows import BadRow, Unit
 from bert_jax.errors import UserError
 

@@ -65,3 +65,12 @@ def check_span(text: str, start: int, end: int):
         raise BadRow(
             f'span {start}:{end} outside the sentence of {len(text)} characters', misplaced=True
         )
+
+
+def narrowed(text: str, start: int, end: int, stated: str | None) -> tuple[int, int]:
+    """The place of `stated` within words start … end, which may have punctuation around it; all of
+    them if it is not found there."""
+    inside = text[start:end].find(stated) if stated else -1
+    if inside < 0:
+        return start, end
+    return start + inside, start + inside + len(stated)
