@@ -253,9 +253,9 @@ def _places(items: Items, item_I: np.ndarray, row_I: np.ndarray) -> Iterator[Pla
         used[row] += count
 
 
-def evaluation_shape(items: Items, length: int, rows: int) -> Shape:
-    """A shape that fits every item."""
-    return Shape(rows, length, max(_MOST, int(items.count_N.max())))
+def evaluation_slots(items: Items, shape: Shape) -> int:
+    """Slots of a row for evaluation: enough for every item, and for several short ones."""
+    return max(_MOST, shape.slots, int(items.count_N.max()))
 
 
 def unpacked(batch, slots: dict, tokens: dict, placed: Placed) -> list[dict[str, np.ndarray]]:

@@ -39,7 +39,7 @@ class Pretraining:
         self.corpus = text.open_corpus(config.data)
         self.marks = {'mark_sentences': 'permutation' in names}
         tokenizer = self.corpus.tokenizer
-        self.start = start.begin(config, tokenizer, names)
+        self.start = start.begin(config, start.weights(config), tokenizer, names)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
         options = {'sbo': Boundary(**config.sbo), 'rtd': Generation(**config.rtd)}

@@ -1,5 +1,6 @@
 """What a kind of fine-tuning task says of itself; tasks/finetuning.py trains any of them."""
 
+import abc
 import collections
 from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
@@ -25,11 +26,13 @@ class Answers(NamedTuple):
 Parts = list[list[dict]]  # of each item of an example, of each of its sequences: its Answers
 
 
-class Problem:
+class Problem(abc.ABC):
     """A kind of task on labelled examples (data/labelled/examples.py); see the methods.
 
     Attributes:
       weights: of the loss terms.
+      parts: those of its heads that are published ones (interop/pretrained.py, HEADS), so that
+        their weights can be begun with and traded.
       settings: the config's `problem`.
       labels: names of the classes, in the order of their numbers.
       counts: what was cut or could not be used, to be reported.
@@ -37,6 +40,7 @@ class Problem:
     """
 
     weights: ClassVar[dict[str, float]]
+    parts: ClassVar[tuple[str, ...]] = ()
 
     def __init__(self, settings, framing: Framing, labels: Sequence[str]):
         self.settings, self.framing, self.labels = settings, framing, tuple(labels)
@@ -49,48 +53,48 @@ class Problem:
         """The classes of a train split; none by default."""
         return ()
 
-    def check(self, examples: Sequence):
-        """Raises UserError for an example that cannot be trained on or scored."""
+    def prepare(self, train: Sequence):  # noqa: B027 (most need nothing)
+        """Learns from the train split what training needs, such as the frequencies of classes."""
 
+    @abc.abstractmethod
     def items(self, example) -> list[Item]:
         """What is computed for an example: one item, or one for each window of a long text. Labels
         are fields of the sequences, present or not alike; without a label they say so."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def heads(self, architecture: Architecture, compute: Compute) -> dict[str, Callable]:
         """Parts of the parameters beside the encoder: name → function of `name` that makes the
         module, whose parameters are params[name]['head']."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def outputs(
         self, heads: dict[str, Callable], encoded: EncoderOutput, batch, dropout_seeds_R
     ) -> dict[str, jax.Array]:
         """What the loss and the answers are made of, fp32; heads are callables."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def terms(self, outputs: dict[str, jax.Array], batch) -> Terms:
         """The loss terms, named as in `weights`, and others to be shown."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def answers(self, outputs: dict[str, jax.Array], batch) -> Answers:
         """What `decode` needs."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def decode(self, example, parts: Parts):
         """The prediction for an example, of types that JSON has."""
-        raise NotImplementedError
 
     def calibrate(self, examples: Sequence, parts: Sequence[Parts]) -> dict[str, float]:
         """Settings chosen by the dev split, for `calibrated`; none by default."""
         return {}
 
+    @abc.abstractmethod
     def score(self, examples: Sequence, predictions: Sequence) -> Scores:
         """How good predictions are."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def record(self, example, prediction) -> dict:
         """A line of the predictions file: what was given, gold and predicted."""
-        raise NotImplementedError
 
 
 def label_numbers(labels: Sequence[str]) -> dict[str, int]:

@@ -9,6 +9,7 @@ import numpy as np
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop import families, loading, pretrained, surgery
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import stack_layers
@@ -23,24 +24,35 @@ class Start(NamedTuple):
     lines: list[str]
 
 
-def begin(config, tokenizer: Tokenizer, heads: Iterable[str]) -> Start:
-    """The start that `model`, `init_from` and `compute` of a config ask for.
-
-    Sizes that `model` leaves open (None) are the architecture's own or, with `init_from`, those of
-    the weights. The vocabulary is always the tokenizer's. Raises UserError if the weights cannot be
-    read, are of another family than model.architecture, or a size that is set does not fit them.
-    """
-    sizes = {name: value for name, value in config.model.items() if value is not None}
-    sizes['vocab_size'] = tokenizer.vocab_size
-    name = sizes.pop('architecture')
+def weights(config) -> Pretrained | None:
+    """The model of init_from; None where it is empty. Raises UserError if it cannot be read or is
+    of another family than model.architecture."""
     if not config.init_from:
-        return Start(_for_padding(architectures.build(name, **sizes), tokenizer), {}, [])
+        return None
     model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
+    name = config.model.architecture
     if families.of_architecture(name) != model.family:
         raise UserError(
             f'init_from={config.init_from} is a {model.family} model, but model.architecture is '
             f'{name!r}'
         )
+    return model
+
+
+def begin(
+    config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterable[str]
+) -> Start:
+    """The start that `model` and `compute` of a config ask for, with or without weights.
+
+    Sizes that `model` leaves open (None) are the architecture's own or, with `init_from`, those of
+    the weights. The vocabulary is always the tokenizer's. Raises UserError if a size that is set does
+    not fit the weights.
+    """
+    sizes = {name: value for name, value in config.model.items() if value is not None}
+    sizes['vocab_size'] = tokenizer.vocab_size
+    name = sizes.pop('architecture')
+    if model is None:
+        return Start(_for_padding(architectures.build(name, **sizes), tokenizer), {}, [])
     architecture = dataclasses.replace(model.architecture, **sizes)
     fitted, lines = surgery.fit(model, architecture, tokenizer, heads, config.init_positions)
     lines.insert(0, f'weights of {config.init_from}')

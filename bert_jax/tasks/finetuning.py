@@ -1,0 +1,306 @@
+"""Fine-tuning as a task: any problem (tasks/problem.py) on labelled examples, for the one loop."""
+
+import dataclasses
+import math
+import pathlib
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax import terms as terms_lib
+from bert_jax.data import labelled, tokenizers
+from bert_jax.data.framing import Framing
+from bert_jax.data.items import (
+    Items,
+    Shape,
+    TrainBatches,
+    evaluation_batches,
+    evaluation_slots,
+    row_length,
+    unpacked,
+)
+from bert_jax.errors import UserError
+from bert_jax.evaluation import reports
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.encoder import Encoder
+from bert_jax.models.flops import training_flops_per_token
+from bert_jax.objectives.packed import encoder_arguments
+from bert_jax.tasks import start
+from bert_jax.tasks.problem import Parts, Problem, Scores
+from bert_jax.training import sharding
+from bert_jax.training.loop import Stage
+
+class FineTuningModel(nn.Module):
+    """An encoder and the heads of a problem: parameters `encoder`, and a part for each head."""
+
+    architecture: Architecture
+    compute: Compute
+    problem: Problem
+
+    @nn.compact
+    def __call__(self, batch, dropout_seeds_R=None) -> dict[str, jax.Array]:
+        """The problem's outputs for a batch of packed rows."""
+        ids = (batch['input_ids'], batch['attention_mask'], batch['token_type_ids'])
+        encoder = Encoder(self.architecture, self.compute, name='encoder')
+        encoded = encoder(*ids, dropout_seeds_R, **encoder_arguments(batch))
+        makers = self.problem.heads(self.architecture, self.compute)
+        heads = {name: _Part(make, name=name) for name, make in makers.items()}
+        return self.problem.outputs(heads, encoded, batch, dropout_seeds_R)
+
+
+class _Part(nn.Module):
+    """A head under a name of its own, as in pretraining: params[part]['head']."""
+
+    make: nn.Module
+
+    @nn.compact
+    def __call__(self, *arguments, **options):
+        return self.make(name='head')(*arguments, **options)
+
+
+class Encoded(NamedTuple):
+    """The items of examples; example i has the items first[i] … first[i + 1] − 1."""
+
+    examples: Sequence
+    items: Items
+    first: np.ndarray
+
+    @classmethod
+    def of(cls, problem: Problem, examples: Sequence) -> 'Encoded':
+        items = [problem.items(example) for example in examples]
+        first = np.cumsum([0, *map(len, items)])
+        flat = [item for own in items for item in own]
+        return cls(examples, Items(flat, problem.tokenizer.pad_id), first)
+
+    def by_example(self, parts: list) -> list[Parts]:
+        bounds = zip(self.first[:-1], self.first[1:], strict=True)
+        return [parts[begin:end] for begin, end in bounds]
+
+
+def answering_step(model: FineTuningModel):
+    """`step(params, batch) → (Terms, Answers)` for `jax.jit`."""
+
+    def step(params, batch):
+        outputs = model.apply({'params': params}, batch)
+        return model.problem.terms(outputs, batch), model.problem.answers(outputs, batch)
+
+    return step
+
+
+def answer(step, params, encoded: Encoded, shape: Shape) -> tuple[list[Parts], terms_lib.Terms]:
+    """The Parts of every example, and the terms over all of them."""
+    parts, total = [None] * len(encoded.items), {}
+    for batch, places in evaluation_batches(encoded.items, shape):
+        terms, answers = jax.device_get(step(params, batch))
+        total = terms_lib.add(total, terms)
+        for placed in places:
+            parts[placed.item] = unpacked(batch, *answers, placed)
+    return encoded.by_example(parts), total
+
+
+class FineTuning:
+    """The task of the training loop (see training/loop.py for what it asks of one)."""
+
+    def __init__(self, config, kind: type[Problem]):
+        self.config = config
+        self.splits = labelled.read(config.data, config.task)
+        model = start.weights(config)
+        tokenizer = model.tokenizer if model else _tokenizer(config)
+        labels, parts = _labels(kind, self.splits.train, config.problem, model)
+        self.start = start.begin(config, model, tokenizer, parts)
+        self.architecture = self.start.architecture
+        self.compute = Compute(**config.compute.to_dict())
+        framing = Framing(tokenizer, self._max_length(), self.architecture.type_vocab_size)
+        self.problem = kind(config.problem, framing, labels)
+        self.problem.prepare(self.splits.train)
+        self.weights = self.problem.weights
+        self.model = FineTuningModel(self.architecture, self.compute, self.problem)
+        self.train = Encoded.of(self.problem, self.splits.train)
+        self.held_out = {
+            name: Encoded.of(self.problem, examples)
+            for name, examples in (('dev', self.splits.dev), ('test', self.splits.test))
+            if examples
+        }
+        self.stages = (self._stage(),)
+        self.scores: dict[str, Scores] = {}
+        self._step = None
+
+    def _max_length(self) -> int:
+        wanted, most = self.config.training.max_length, self.architecture.max_length
+        if wanted > most:
+            raise UserError(
+                f'training.max_length {wanted} is longer than the {most} positions of the model'
+            )
+        return wanted
+
+    def _stage(self) -> Stage:
+        training = self.config.training
+        if (training.steps > 0) == (training.epochs > 0):
+            raise UserError(
+                f'training.steps is {training.steps} and training.epochs {training.epochs}: '
+                'one of them must be 0'
+            )
+        per_epoch = math.ceil(len(self.train.items) / training.batch_size)
+        steps = training.steps or math.ceil(training.epochs * per_epoch)
+        if not self.config.evaluation.every_steps:
+            with self.config.unlocked():
+                self.config.evaluation.every_steps = per_epoch
+        every = [self.train, *self.held_out.values()]
+        longest = max(int(encoded.items.length_N.max()) for encoded in every)
+        length = row_length(longest, self.architecture.max_length)
+        mesh = sharding.make_mesh(self.config.mesh)
+        multiple = training.accumulation * math.prod(
+            mesh.shape[axis] for axis in sharding.BATCH_AXES
+        )
+        source = TrainBatches(
+            self.train.items, training.batch_size, length, steps, self.config.seed, multiple
+        )
+        positions = source.shape.rows * source.shape.length
+        return Stage(
+            source=source,
+            steps=steps,
+            accumulation=training.accumulation,
+            tokens_per_step=max(1, round(source.tokens(steps) / steps)),
+            flops_per_step=positions * training_flops_per_token(self.architecture, length, 0),
+        )
+
+    @property
+    def metadata(self) -> dict:
+        """What a checkpoint needs to be used alone."""
+        return {
+            'task': self.config.task,
+            'family': self.start.family,
+            'architecture': dataclasses.asdict(self.architecture),
+            'tokenizer': self.problem.tokenizer.to_json(),
+            'tokenizer_fingerprint': self.problem.tokenizer.fingerprint,
+            'labels': self.problem.labels,
+            'calibrated': self.problem.calibrated,
+        }
+
+    def describe(self) -> list[str]:
+        """Lines for the start of the log: what is trained, on what, for how long."""
+        stage, sizes = self.stages[0], self.architecture
+        rows, length, _ = stage.source.shape
+        filled = stage.tokens_per_step / (rows * length)
+        sizes = f'{sizes.num_layers} × {sizes.hidden_size}, vocabulary {sizes.vocab_size:,}'
+        counts = ', '.join(
+            f'{len(examples):,} {name}'
+            for name, examples in self.splits._asdict().items()
+            if name != 'report' and examples
+        )
+        lines = [
+            f'{self.config.task} with {sizes}; {len(self.problem.labels)} labels; {counts}',
+            f'{stage.steps:,} steps of {self.config.training.batch_size} in {rows} rows of '
+            f'{length} tokens, {filled:.0%} of them filled',
+        ]
+        for name, number in (self.splits.report + self.problem.counts).items():
+            lines.append(f'{number:,} {name.replace("_", " ")}')
+        return lines
+
+    def check(self, metadata: dict):
+        """Raises UserError if a checkpoint is of another task, tokenizer or classes."""
+        if metadata.get('task') != self.config.task:
+            raise UserError(
+                f'{self.config.workdir} holds a {metadata.get("task")} run, and this is '
+                f'{self.config.task}; choose another --config.workdir'
+            )
+        if metadata['tokenizer_fingerprint'] != self.problem.tokenizer.fingerprint:
+            raise UserError(f'the checkpoints in {self.config.workdir} have another tokenizer')
+        check_order(tuple(metadata['labels']), self.problem.labels, self.config.workdir)
+
+    def init(self, key):
+        """Parameters with their logical axis names, float32."""
+        batch = self.stages[0].source.batch(0, np.arange(1))
+        return self.model.init(key, batch)['params']
+
+    def terms(self, params, batch, key, train: bool) -> terms_lib.Terms:
+        """The terms of a batch; dropout depends on `key` and the row's index alone."""
+        seeds_R = None
+        if train:
+            keys_R = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
+            seeds_R = jax.vmap(jax.random.bits)(keys_R)
+        return self.problem.terms(self.model.apply({'params': params}, batch, seeds_R), batch)
+
+    def evaluate(self, params, stage: Stage) -> dict[str, float]:
+        """The metrics of the dev split and the loss there."""
+        return self._evaluate(params, 'dev')[1]
+
+    def _evaluate(self, params, split: str) -> tuple[list, dict[str, float]]:
+        """The predictions for a split, and its metrics; on dev what is calibrated there."""
+        encoded, shape = self.held_out[split], self.stages[0].source.shape
+        shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
+        parts, terms = answer(self._on_mesh(), params, encoded, shape)
+        if split == 'dev':
+            self.problem.calibrated = self.problem.calibrate(encoded.examples, parts)
+        predictions = [
+            self.problem.decode(example, own)
+            for example, own in zip(encoded.examples, parts, strict=True)
+        ]
+        self.scores[split] = self.problem.score(encoded.examples, predictions)
+        means = {f'{name}_loss': float(terms_lib.mean(terms[name])) for name in self.weights}
+        return predictions, self.scores[split].metrics | means
+
+    def _on_mesh(self):
+        """The answering step, over the rows of the current mesh; compiled once."""
+        if self._step is None:
+            mesh = jax.sharding.get_mesh()
+            place = sharding.batch_sharding(mesh)
+            step = jax.jit(
+                answering_step(self.model), out_shardings=sharding.replicated(mesh)
+            )
+            self._step = lambda params, batch: step(params, jax.device_put(batch, place))
+        return self._step
+
+    def report(self, params, results: dict):
+        """Predictions, scores and the model card, beside what the loop left in the workdir."""
+        workdir = pathlib.Path(self.config.workdir)
+        mesh = sharding.make_mesh(self.config.mesh)
+        with jax.set_mesh(mesh), nn.logical_axis_rules(self.config.sharding_rules):
+            for split, encoded in self.held_out.items():
+                predictions, metrics = self._evaluate(params, split)
+                records = [
+                    self.problem.record(example, prediction)
+                    for example, prediction in zip(encoded.examples, predictions, strict=True)
+                ]
+                if jax.process_index() == 0:
+                    reports.write(workdir, split, self.scores[split], records)
+                    print(f'{split}: ' + ', '.join(f'{k} {v:.4g}' for k, v in metrics.items()))
+
+    def references(self) -> dict[str, float]:
+        """No lines for the picture."""
+        return {}
+
+
+def check_order(known: tuple[str, ...], labels: tuple[str, ...], where):
+    """Raises UserError if classes are others or in another order than those of a checkpoint."""
+    if known != labels:
+        told = 'the same labels in another order' if set(known) == set(labels) else 'other labels'
+        raise UserError(
+            f'{where} has {told}: {", ".join(known[:6])} there, {", ".join(labels[:6])} here'
+        )
+
+
+def _tokenizer(config):
+    if not config.data.tokenizer:
+        raise UserError('set init_from to weights to go on from, or data.tokenizer to a file')
+    return tokenizers.load(config.data.tokenizer)
+
+
+def _labels(kind: type[Problem], train: Sequence, settings, model):
+    """(classes, heads to begin with): in the order that the config says, or that of the weights if
+    they have a head for just these classes, which then is gone on with."""
+    asked = tuple(settings.labels)
+    labels = asked or kind.labels_of(train, settings)
+    if model is None or not set(kind.parts) & set(model.heads):
+        return labels, ()
+    if not labels:
+        return labels, kind.parts
+    if set(labels) != set(model.labels):
+        return labels, ()
+    if asked:
+        check_order(model.labels, asked, 'init_from')
+    return model.labels, kind.parts
