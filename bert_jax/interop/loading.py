@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
-from bert_jax.interop import bert_tf1, families, huggingface, pretrained, replaced_tokens
+from bert_jax.interop import bert_tf1, huggingface, pretrained, replaced_tokens
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
@@ -70,7 +70,7 @@ def load_checkpoint(
     params, fresh = pretrained.fill(found, architecture, heads, num_labels)
     about = {'step': restored.step, **metadata}
     return Pretrained(
-        families.of_architecture(metadata['config']['model']['architecture']),
+        metadata['family'],
         architecture,
         params,
         tokenizer,

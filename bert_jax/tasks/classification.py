@@ -17,6 +17,8 @@ from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
 from bert_jax.tasks.problem import Answers, Problem, Scores, check_labels, label_numbers
 from bert_jax.terms import weighted_sum
 
+_NONE = -1e9  # a logit of what is not there; finite, for the gradient's sake
+
 
 class _TextProblem(Problem):
     """What problems with one answer a sequence share: how texts become sequences."""
@@ -192,12 +194,12 @@ class Choice(_TextProblem):
         first_RS = present_RS & (batch['place'] == 0)
         same_RSS = _same_question(batch)
         right_RS = batch['right'] > 0
-        log_right_RS = jnp.where(right_RS, log_RS, -jnp.inf)
+        log_right_RS = jnp.where(right_RS, log_RS, _NONE)
         gained_RS = _log_sum(log_right_RS, same_RSS)
         known_RS = first_RS & jnp.any(same_RSS & right_RS[:, None, :], axis=-1)
-        best_RS = jnp.max(jnp.where(same_RSS, log_RS[:, None, :], -jnp.inf), axis=-1)
-        best_right_RS = jnp.max(jnp.where(same_RSS, log_right_RS[:, None, :], -jnp.inf), axis=-1)
-        loss_RS = jnp.where(known_RS, -jnp.where(known_RS, gained_RS, 0), 0)
+        best_RS = jnp.max(jnp.where(same_RSS, log_RS[:, None, :], _NONE), axis=-1)
+        best_right_RS = jnp.max(jnp.where(same_RSS, log_right_RS[:, None, :], _NONE), axis=-1)
+        loss_RS = jnp.where(known_RS, -gained_RS, 0)
         return {
             'choice': weighted_sum(loss_RS, known_RS),
             'accuracy': weighted_sum(best_right_RS >= best_RS, known_RS),
@@ -246,9 +248,9 @@ def _log_shares(logits_RS, batch) -> tuple[jax.Array, jax.Array]:
     """Log probabilities [R, S] among the choices of a question, and which slots have one."""
     present_RS = batch['first_positions'] >= 0
     total_RS = _log_sum(logits_RS, _same_question(batch))
-    return jnp.where(present_RS, logits_RS - jnp.where(present_RS, total_RS, 0), 0), present_RS
+    return jnp.where(present_RS, logits_RS - total_RS, 0), present_RS
 
 
 def _log_sum(values_RS, same_RSS) -> jax.Array:
     """log Σ exp over the slots of the same question, [R, S]."""
-    return jax.nn.logsumexp(jnp.where(same_RSS, values_RS[:, None, :], -jnp.inf), axis=-1)
+    return jax.nn.logsumexp(jnp.where(same_RSS, values_RS[:, None, :], _NONE), axis=-1)

@@ -8,7 +8,6 @@ from typing import NamedTuple
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import terms as terms_lib
@@ -33,6 +32,7 @@ from bert_jax.tasks import start
 from bert_jax.tasks.problem import Parts, Problem, Scores
 from bert_jax.training import sharding
 from bert_jax.training.loop import Stage
+
 
 class FineTuningModel(nn.Module):
     """An encoder and the heads of a problem: parameters `encoder`, and a part for each head."""
@@ -249,9 +249,7 @@ class FineTuning:
         if self._step is None:
             mesh = jax.sharding.get_mesh()
             place = sharding.batch_sharding(mesh)
-            step = jax.jit(
-                answering_step(self.model), out_shardings=sharding.replicated(mesh)
-            )
+            step = jax.jit(answering_step(self.model), out_shardings=sharding.replicated(mesh))
             self._step = lambda params, batch: step(params, jax.device_put(batch, place))
         return self._step
 

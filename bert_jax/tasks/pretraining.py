@@ -57,6 +57,7 @@ class Pretraining:
         self.stages = tuple(self._stage(*stage) for stage in _stages(config.stages))
         self.metadata = {
             'task': 'pretraining',
+            'family': self.start.family,
             'architecture': dataclasses.asdict(self.architecture),
             'tokenizer': tokenizer.to_json(),
             'tokenizer_fingerprint': tokenizer.fingerprint,

@@ -16,9 +16,10 @@ from bert_jax.models.parameters import stack_layers
 
 
 class Start(NamedTuple):
-    """params: fp32 arrays by '/'-joined name; a parameter that is not there is initialised.
-    lines: for the log, what was done to the weights."""
+    """family: one of interop.families, or None. params: fp32 arrays by '/'-joined name; a parameter
+    that is not there is initialised. lines: for the log, what was done to the weights."""
 
+    family: str | None
     architecture: Architecture
     params: dict[str, np.ndarray]
     lines: list[str]
@@ -31,7 +32,7 @@ def weights(config) -> Pretrained | None:
         return None
     model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
     name = config.model.architecture
-    if families.of_architecture(name) != model.family:
+    if name is not None and families.of_architecture(name) != model.family:
         raise UserError(
             f'init_from={config.init_from} is a {model.family} model, but model.architecture is '
             f'{name!r}'
@@ -39,20 +40,21 @@ def weights(config) -> Pretrained | None:
     return model
 
 
-def begin(
-    config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterable[str]
-) -> Start:
+def begin(config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterable[str]) -> Start:
     """The start that `model` and `compute` of a config ask for, with or without weights.
 
     Sizes that `model` leaves open (None) are the architecture's own or, with `init_from`, those of
-    the weights. The vocabulary is always the tokenizer's. Raises UserError if a size that is set does
-    not fit the weights.
+    the weights. The vocabulary is always the tokenizer's. Raises UserError if a size that is set
+    does not fit the weights.
     """
     sizes = {name: value for name, value in config.model.items() if value is not None}
     sizes['vocab_size'] = tokenizer.vocab_size
-    name = sizes.pop('architecture')
+    name = sizes.pop('architecture', None)
     if model is None:
-        return Start(_for_padding(architectures.build(name, **sizes), tokenizer), {}, [])
+        if name is None:
+            raise UserError('set init_from to the weights of a model, or model.architecture')
+        architecture = _for_padding(architectures.build(name, **sizes), tokenizer)
+        return Start(families.of_architecture(name), architecture, {}, [])
     architecture = dataclasses.replace(model.architecture, **sizes)
     fitted, lines = surgery.fit(model, architecture, tokenizer, heads, config.init_positions)
     lines.insert(0, f'weights of {config.init_from}')
@@ -62,7 +64,7 @@ def begin(
     params = pretrained.by_name(tree)
     for fresh in fitted.fresh:
         params.pop(fresh, None)
-    return Start(architecture, params, lines)
+    return Start(model.family, architecture, params, lines)
 
 
 def _for_padding(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:
