@@ -12,9 +12,10 @@ from bert_jax.data import items
 from bert_jax.data.framing import shorten
 from bert_jax.data.labelled.examples import ChoiceExample, TextExample
 from bert_jax.errors import UserError
-from bert_jax.evaluation import metrics
+from bert_jax.evaluation import scores
+from bert_jax.evaluation.scores import Scores
 from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
-from bert_jax.tasks.problem import Answers, Problem, Scores, check_labels, label_numbers
+from bert_jax.tasks.problem import Answers, Problem, check_labels, label_numbers, needed
 from bert_jax.terms import weighted_sum
 
 _NONE = -1e9  # a logit of what is not there; finite, for the gradient's sake
@@ -32,6 +33,11 @@ class _TextProblem(Problem):
         framed = self.framing.frame(*ids)
         return items.Sequence(framed.ids, framed.token_type_ids, {}, values)
 
+    def example_of(self, name, given):
+        """From 'text', and 'text2' where texts come in pairs."""
+        texts = [needed(given, name, 'text')] + [given[key] for key in ('text2',) if key in given]
+        return TextExample(name, tuple(texts), None)
+
     def outputs(self, heads, encoded, batch, dropout_seeds_R):
         """logits fp32 [R, S, C], or [R, S] of choices."""
         (head,) = heads.values()
@@ -43,8 +49,7 @@ class Classification(_TextProblem):
     """The class of a text or of a pair.
 
     settings: label_smoothing ε: targets (1 − ε) one-hot + ε / C; class_weights: 'none', or
-    'balanced': N / (C · N_class); metrics: names in evaluation.metrics.OF_CLASSES, the main one
-    first.
+    'balanced': N / (C · N_class); metrics, positive, negative: see evaluation/scores.py.
     """
 
     weights = {'classification': 1.0}
@@ -105,7 +110,9 @@ class Classification(_TextProblem):
     def score(self, examples, predictions) -> Scores:
         gold = [example.label for example in examples]
         guesses = [_best(prediction) for prediction in predictions]
-        return metrics.of_classes(gold, guesses, self.labels, self.settings.metrics)
+        own = self.settings
+        classes = (own.positive or None, own.negative or None)
+        return scores.classification(gold, guesses, self.labels, own.metrics, *classes)
 
     def record(self, example, prediction) -> dict:
         best = _best(prediction)
@@ -151,12 +158,7 @@ class Regression(_TextProblem):
 
     def score(self, examples, predictions) -> Scores:
         gold = [example.label for example in examples]
-        found = {
-            'pearson': metrics.pearson(gold, predictions),
-            'spearman': metrics.spearman(gold, predictions),
-            'rmse': float(np.sqrt(np.mean(np.square(np.subtract(gold, predictions))))),
-        }
-        return Scores(found, {})
+        return scores.regression(gold, predictions, self.settings.metrics)
 
     def record(self, example, prediction) -> dict:
         return {
@@ -173,6 +175,11 @@ class Choice(_TextProblem):
 
     weights = {'choice': 1.0}
     parts = ('choice',)
+
+    def example_of(self, name, given):
+        """From 'premise' and 'choices'."""
+        choices = tuple(needed(given, name, 'choices'))
+        return ChoiceExample(name, needed(given, name, 'premise'), choices, None)
 
     def items(self, example: ChoiceExample):
         right = () if example.label is None else (example.label, *example.also_right)

@@ -1,6 +1,7 @@
 """Fine-tuning as a task: any problem (tasks/problem.py) on labelled examples, for the one loop."""
 
 import dataclasses
+import json
 import math
 import pathlib
 from collections.abc import Sequence
@@ -23,13 +24,14 @@ from bert_jax.data.items import (
     unpacked,
 )
 from bert_jax.errors import UserError
-from bert_jax.evaluation import reports
+from bert_jax.evaluation import tables
+from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.objectives.packed import encoder_arguments
 from bert_jax.tasks import start
-from bert_jax.tasks.problem import Parts, Problem, Scores
+from bert_jax.tasks.problem import Parts, Problem
 from bert_jax.training import sharding
 from bert_jax.training.loop import Stage
 
@@ -265,12 +267,19 @@ class FineTuning:
                     for example, prediction in zip(encoded.examples, predictions, strict=True)
                 ]
                 if jax.process_index() == 0:
-                    reports.write(workdir, split, self.scores[split], records)
+                    tables.save(self.scores[split], workdir / split, f'{self.config.task}, {split}')
+                    write_lines(workdir / split / 'predictions.jsonl', records)
                     print(f'{split}: ' + ', '.join(f'{k} {v:.4g}' for k, v in metrics.items()))
 
     def references(self) -> dict[str, float]:
         """No lines for the picture."""
         return {}
+
+
+def write_lines(path: pathlib.Path, records: list[dict]):
+    """JSON lines."""
+    lines = [json.dumps(record, ensure_ascii=False) + '\n' for record in records]
+    path.write_text(''.join(lines), encoding='utf-8')
 
 
 def check_order(known: tuple[str, ...], labels: tuple[str, ...], where):

@@ -93,8 +93,20 @@ class Problem(abc.ABC):
         """How good predictions are."""
 
     @abc.abstractmethod
+    def example_of(self, name: str, given: dict):
+        """The example to predict on, named so, of a line of input: a JSON object, or {'text': …}.
+        Raises UserError if the line lacks something."""
+
+    @abc.abstractmethod
     def record(self, example, prediction) -> dict:
-        """A line of the predictions file: what was given, gold and predicted."""
+        """A line of the predictions file: what was given, gold where it is known, predicted."""
+
+
+def needed(given: dict, name: str, key: str):
+    """given[key]. Raises UserError if the line lacks it."""
+    if key not in given:
+        raise UserError(f'{name}: the line has no {key!r}, but {", ".join(given)}')
+    return given[key]
 
 
 def label_numbers(labels: Sequence[str]) -> dict[str, int]:

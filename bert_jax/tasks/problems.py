@@ -1,0 +1,10 @@
+"""The kinds of fine-tuning tasks by name; one line each in this table."""
+
+from bert_jax.tasks.classification import Choice, Classification, Regression
+from bert_jax.tasks.problem import Problem
+
+PROBLEMS: dict[str, type[Problem]] = {
+    'choice': Choice,
+    'classification': Classification,
+    'regression': Regression,
+}
