@@ -3,8 +3,11 @@
     python -m bert_jax.predict --model=runs/tiny --task=fill_mask --input=texts.txt --output=-
     … --task=embed --pooling=mean --input=sentences.txt --output=vectors.npz
     … --task=pseudo_likelihood --input=sentences.txt --output=scores.jsonl
+    python -m bert_jax.predict --model=runs/sst2 --task=classify --input=reviews.txt --output=-
 
---model is a run's folder, one of its checkpoints, or a folder of published weights.
+--model is a run's folder, one of its checkpoints, or a folder of published weights; classify, tag,
+spans and answer need a fine-tuned run. Their input is a text a line, two texts with a tab between
+them, or a JSON object a line, such as {"question": "…", "context": "…"}.
 """
 
 import argparse
@@ -21,6 +24,20 @@ import numpy as np
 from bert_jax import errors, progress
 
 LINES_AT_A_TIME = 4096  # sorted by length together
+PRETRAINED = ('fill_mask', 'embed', 'pseudo_likelihood')
+FINE_TUNED = {  # what asks a fine-tuned model: the kinds of tasks it may be of
+    'classify': (
+        'choice',
+        'classification',
+        'coreference',
+        'regression',
+        'relation',
+        'word_in_context',
+    ),
+    'tag': ('tagging',),
+    'spans': ('spans',),
+    'answer': ('question_answering',),
+}
 
 
 def fill_mask(predictor, texts: Iterable[str], file, top: int):
@@ -60,6 +77,27 @@ def embed(predictor, texts: Iterable[str], file, pooling: str, layer: int | str)
         np.savez(file, embeddings=np.stack(vectors))
 
 
+def fine_tuned(model, texts: Iterable[str], file, advance):
+    """JSON lines, as the predictions a run leaves of its dev split."""
+    for chunk in _chunks(enumerate(texts, 1)):
+        examples = [
+            model.problem.example_of(f'line {number}', _given(number, line))
+            for number, line in chunk
+        ]
+        for record in model(examples, advance):
+            _write_line(file, {name: value for name, value in record.items() if name != 'gold'})
+
+
+def _given(number: int, line: str) -> dict:
+    """What a line of input says."""
+    if not line.startswith('{'):
+        return dict(zip(('text', 'text2'), line.split('\t', 1), strict=False))
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise errors.UserError(f'line {number} begins with {{ but is no JSON: {error}') from error
+
+
 def read_lines(path: str) -> Iterator[str]:
     """The lines of a UTF-8 file, or of stdin for '-', without their ends. Raises UserError for a
     file that cannot be read and one without a line."""
@@ -95,7 +133,7 @@ def _whole_file(path: str):
         partial.unlink(missing_ok=True)
 
 
-def _chunks(texts: Iterable[str]) -> Iterator[list[str]]:
+def _chunks(texts: Iterable) -> Iterator[list]:
     texts = iter(texts)
     while chunk := list(itertools.islice(texts, LINES_AT_A_TIME)):
         yield chunk
@@ -111,7 +149,7 @@ def _flags(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add('--model', required=True, help='folder of a run, checkpoint or published weights')
-    add('--task', required=True, choices=('fill_mask', 'embed', 'pseudo_likelihood'))
+    add('--task', required=True, choices=PRETRAINED + tuple(FINE_TUNED))
     add('--input', required=True, help='one text a line, UTF-8; - for stdin')
     add('--output', required=True, help='JSON lines (- for stdout), for embed .npz')
     add('--top', type=int, default=5, help='fill_mask: guesses for each [MASK]')
@@ -144,6 +182,24 @@ def predict(flags: argparse.Namespace):
     cache = os.environ.get('JAX_COMPILATION_CACHE_DIR', CACHE)
     jax.config.update('jax_compilation_cache_dir', cache)
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
+    if flags.task in FINE_TUNED:
+        _ask_fine_tuned(flags)
+    else:
+        _ask_pretrained(flags)
+
+
+def _ask_fine_tuned(flags: argparse.Namespace):
+    from bert_jax.tasks.finetuned import FineTuned
+
+    model = FineTuned(flags.model, flags.dtype, flags.batch_tokens)
+    if model.task not in FINE_TUNED[flags.task]:
+        fitting = next(name for name, kinds in FINE_TUNED.items() if model.task in kinds)
+        raise errors.UserError(f'{flags.model} is a {model.task} run: ask it by --task={fitting}')
+    with progress.bar(unit='line') as bar, _whole_file(flags.output) as file:
+        fine_tuned(model, read_lines(flags.input), file, bar.update)
+
+
+def _ask_pretrained(flags: argparse.Namespace):
     from bert_jax.inference.predictor import Predictor
     from bert_jax.interop import loading
 

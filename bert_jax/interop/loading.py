@@ -47,7 +47,7 @@ def load_checkpoint(
     restored = checkpoints.load(path, 'params')
     metadata = restored.metadata
     tokenizer = Tokenizer.from_json(metadata['tokenizer'])
-    architecture = architecture_of(metadata['architecture'])
+    architecture = architecture_from(metadata['architecture'])
     params = dict(restored.state['params'])
     if generator:
         sizes = metadata['config']['rtd']
@@ -81,7 +81,7 @@ def load_checkpoint(
     )
 
 
-def architecture_of(fields: dict) -> Architecture:
+def architecture_from(fields: dict) -> Architecture:
     """From what a checkpoint's metadata say; JSON has no tuples."""
     return Architecture(
         **{

@@ -15,6 +15,7 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
+from bert_jax.objectives.packed import encoder_arguments
 from bert_jax.tasks.problem import Answers, Problem, check_labels, label_numbers, needed
 from bert_jax.terms import weighted_sum
 
@@ -41,8 +42,8 @@ class _TextProblem(Problem):
     def outputs(self, heads, encoded, batch, dropout_seeds_R):
         """logits fp32 [R, S, C], or [R, S] of choices."""
         (head,) = heads.values()
-        packed = (batch['segment_ids'], batch['first_positions'])
-        return {'logits': head(encoded, batch['attention_mask'], dropout_seeds_R, *packed)}
+        rows = encoder_arguments(batch)
+        return {'logits': head(encoded, batch['attention_mask'], dropout_seeds_R, **rows)}
 
 
 class Classification(_TextProblem):

@@ -10,7 +10,7 @@ from bert_jax.data.framing import Framing
 from bert_jax.data.items import Shape, evaluation_slots, row_length
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
-from bert_jax.interop.loading import architecture_of
+from bert_jax.interop.loading import architecture_from
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning import Encoded, FineTuningModel, answer, answering_step
 from bert_jax.tasks.problems import PROBLEMS
@@ -28,7 +28,7 @@ class FineTuned:
         if self.task not in PROBLEMS:
             raise UserError(f'{path} is a {self.task} run; this needs a fine-tuned one')
         config = ConfigDict(metadata['config'])
-        architecture = architecture_of(metadata['architecture'])
+        architecture = architecture_from(metadata['architecture'])
         tokenizer = Tokenizer.from_json(metadata['tokenizer'])
         length = config.training.max_length
         framing = Framing(tokenizer, length, architecture.type_vocab_size)
