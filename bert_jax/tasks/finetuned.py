@@ -18,7 +18,10 @@ from bert_jax.training import checkpoints
 
 
 class FineTuned:
-    """Attributes: task: one of PROBLEMS; problem: with the labels and settings it was trained with."""
+    """Attributes:
+    task: one of PROBLEMS.
+    problem: with the labels and settings it was trained with.
+    """
 
     def __init__(self, path: str, dtype: str = 'float32', batch_tokens: int = 1024):
         """path: a run, or one of its checkpoints. Raises UserError if it was not fine-tuned."""
@@ -35,7 +38,9 @@ class FineTuned:
         self.problem = PROBLEMS[self.task](config.problem, framing, metadata['labels'])
         self.problem.calibrated = dict(metadata['calibrated'])
         compute = Compute(dtype, scan_layers=config.compute.scan_layers)
-        self._step = jax.jit(answering_step(FineTuningModel(architecture, compute, self.problem)))
+        self._step = jax.jit(
+            answering_step(FineTuningModel(architecture, compute, self.problem), with_terms=False)
+        )
         self._params = jax.tree.map(jnp.asarray, restored.state['params'])
         self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
 

@@ -83,12 +83,13 @@ class Encoded(NamedTuple):
         return [parts[begin:end] for begin, end in bounds]
 
 
-def answering_step(model: FineTuningModel):
-    """`step(params, batch) → (Terms, Answers)` for `jax.jit`."""
+def answering_step(model: FineTuningModel, with_terms: bool):
+    """`step(params, batch) → (Terms, Answers)` for `jax.jit`; no terms where nothing is labelled."""
 
     def step(params, batch):
         outputs = model.apply({'params': params}, batch)
-        return model.problem.terms(outputs, batch), model.problem.answers(outputs, batch)
+        terms = model.problem.terms(outputs, batch) if with_terms else {}
+        return terms, model.problem.answers(outputs, batch)
 
     return step
 
@@ -253,7 +254,9 @@ class FineTuning:
         if self._step is None:
             mesh = jax.sharding.get_mesh()
             place = sharding.batch_sharding(mesh)
-            step = jax.jit(answering_step(self.model), out_shardings=sharding.replicated(mesh))
+            step = jax.jit(
+                answering_step(self.model, with_terms=True), out_shardings=sharding.replicated(mesh)
+            )
             self._step = lambda params, batch: step(params, jax.device_put(batch, place))
         return self._step
 
