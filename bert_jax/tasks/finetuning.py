@@ -84,7 +84,7 @@ class Encoded(NamedTuple):
 
 
 def answering_step(model: FineTuningModel, with_terms: bool):
-    """`step(params, batch) → (Terms, Answers)` for `jax.jit`; no terms where nothing is labelled."""
+    """`step(params, batch) → (Terms, Answers)` for `jax.jit`; with_terms: of labelled examples."""
 
     def step(params, batch):
         outputs = model.apply({'params': params}, batch)

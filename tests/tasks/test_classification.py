@@ -1,0 +1,154 @@
+"""Losses and answers of texts with one answer each, on packed rows, beside torch on single ones."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from bert_jax.data.labelled.examples import ChoiceExample, TextExample
+from bert_jax.errors import UserError
+from bert_jax.tasks.classification import Choice, Classification, Regression
+from bert_jax.tasks.finetuning import Encoded
+from bert_jax.terms import mean
+from tests.tasks.problems import TEXT, answers, large_params, make
+
+SETTINGS = {
+    'metrics': ('accuracy',),
+    'positive': '',
+    'negative': '',
+    'class_weights': 'none',
+    'label_smoothing': 0.0,
+}
+LABELS = ('a', 'b', 'c')
+
+
+def texts(number: int, seed: int, most: int = 2) -> list[tuple[str, ...]]:
+    rng, words = random.Random(seed), TEXT.split()
+    return [
+        tuple(
+            ' '.join(rng.choices(words, k=rng.randint(1, 9))) for _ in range(rng.randint(1, most))
+        )
+        for _ in range(number)
+    ]
+
+
+def one_by_one(model, params, problem, examples) -> np.ndarray:
+    """Logits of each example in a row of its own."""
+    logits = []
+    for example in examples:
+        (((sequence,),),) = [problem.items(example)]
+        batch = {
+            'input_ids': sequence.ids[None],
+            'token_type_ids': sequence.token_type_ids[None],
+            'attention_mask': np.ones((1, len(sequence.ids)), np.int32),
+        }
+        logits.append(np.asarray(model.apply({'params': params}, batch)['logits']).ravel())
+    return np.stack(logits)
+
+
+@pytest.mark.parametrize(
+    ('smoothing', 'weights'), [(0.0, 'none'), (0.0, 'balanced'), (0.1, 'none')]
+)
+def test_classification_is_the_loss_of_torch(smoothing, weights):
+    examples = [
+        TextExample(f'{i}', own, LABELS[0 if i < 6 else i % 3])
+        for i, own in enumerate(texts(12, 0))
+    ]
+    settings = SETTINGS | {'label_smoothing': smoothing, 'class_weights': weights}
+    problem, model = make(Classification, LABELS, **settings)
+    problem.prepare(examples)
+    params = large_params(model, Encoded.of(problem, examples))
+    parts, terms = answers(model, params, examples)
+    logits = torch.tensor(one_by_one(model, params, problem, examples))
+    gold = torch.tensor([LABELS.index(example.label) for example in examples])
+    assert logits.std() > 0.3
+    counts = torch.bincount(gold, minlength=3)
+    weight_C = len(gold) / (3 * counts) if weights == 'balanced' else None
+    expected = torch.nn.functional.cross_entropy(
+        logits, gold, weight=weight_C, label_smoothing=smoothing
+    )
+    assert float(mean(terms['classification'])) == pytest.approx(float(expected), rel=1e-5)
+    right = (logits.argmax(-1) == gold).float().mean()
+    assert float(mean(terms['accuracy'])) == pytest.approx(float(right))
+    decoded = [problem.decode(e, own) for e, own in zip(examples, parts, strict=True)]
+    found = np.array([[own[label] for label in LABELS] for own in decoded])
+    np.testing.assert_allclose(found, torch.softmax(logits, -1).numpy(), atol=1e-5)
+    scores = problem.score(examples, decoded)
+    assert next(iter(scores.metrics)) == 'accuracy'
+    assert scores.metrics['accuracy'] == pytest.approx(float(right))
+
+
+def test_unknown_label_and_setting_are_refused():
+    problem, _ = make(Classification, LABELS, **SETTINGS)
+    with pytest.raises(UserError, match=r"example x7: the label 'd' is not among .*a, b, c"):
+        problem.items(TextExample('x7', ('ship',), 'd'))
+    problem, _ = make(Classification, LABELS, **SETTINGS | {'class_weights': 'some'})
+    with pytest.raises(UserError, match='class_weights'):
+        problem.prepare([])
+
+
+def test_long_texts_are_cut_and_counted():
+    problem, _ = make(Classification, LABELS, max_length=16, **SETTINGS)
+    ((sequence,),) = problem.items(TextExample('1', (TEXT, TEXT), None))
+    assert len(sequence.ids) == 16
+    assert problem.counts == {'texts_cut_to_training_max_length': 1}
+
+
+def test_regression_is_the_squared_error():
+    examples = [
+        TextExample(f'{i}', own, None if i == 4 else i / 2.0) for i, own in enumerate(texts(9, 1))
+    ]
+    problem, model = make(Regression, ('score',), metrics=('pearson', 'spearman'))
+    params = large_params(model, Encoded.of(problem, examples))
+    parts, terms = answers(model, params, examples)
+    scores = one_by_one(model, params, problem, examples)[:, 0]
+    known = [i for i in range(9) if i != 4]
+    expected = np.mean((scores[known] - np.array(known) / 2) ** 2)
+    assert float(mean(terms['regression'])) == pytest.approx(expected, rel=1e-5)
+    decoded = [problem.decode(e, own) for e, own in zip(examples, parts, strict=True)]
+    np.testing.assert_allclose(decoded, scores, rtol=1e-4, atol=1e-4)
+    gold, own = [e for e in examples if e.label is not None], [decoded[i] for i in known]
+    found = problem.score(gold, own).metrics
+    pearson = np.corrcoef([e.label for e in gold], own)[0, 1]
+    assert found['pearson'] == pytest.approx(pearson, rel=1e-5)
+    assert found['score'] == pytest.approx((found['pearson'] + found['spearman']) / 2)
+
+
+def test_choice_is_a_softmax_over_the_choices_of_a_question():
+    rng = random.Random(2)
+    examples = []
+    for i in range(7):
+        premise, *choices = (' '.join(own) for own in texts(4, 10 + i, most=1))
+        label = None if i == 3 else rng.randrange(3)
+        also = ((label + 1) % 3,) if i == 5 else ()
+        examples.append(ChoiceExample(f'{i}', premise, tuple(choices), label, also))
+    problem, model = make(Choice, ())
+    params = large_params(model, Encoded.of(problem, examples))
+    parts, terms = answers(model, params, examples, rows=1, length=160)
+    logits = []
+    for example in examples:
+        flat = [TextExample('', (example.premise, choice), None) for choice in example.choices]
+        reader, _ = make(Regression, ('score',), metrics=('pearson',))
+        logits.append(one_by_one(model, params, _Flat(reader, problem), flat)[:, 0])
+    shares = torch.softmax(torch.tensor(np.array(logits)), -1).numpy()
+    decoded = np.array([problem.decode(e, own) for e, own in zip(examples, parts, strict=True)])
+    assert shares.std() > 0.05
+    np.testing.assert_allclose(decoded, shares, atol=1e-5)
+    gained = [
+        sum(own[i] for i in (e.label, *e.also_right))
+        for e, own in zip(examples, shares, strict=True)
+        if e.label is not None
+    ]
+    assert float(mean(terms['choice'])) == pytest.approx(-np.mean(np.log(gained)), rel=1e-4)
+    assert float(terms['choice'].count) == 6
+
+
+class _Flat:
+    """One choice as a sequence of its own."""
+
+    def __init__(self, reader, problem):
+        self.reader, self.problem = reader, problem
+
+    def items(self, example):
+        return [(self.problem._sequence(example.texts, {}),)]
