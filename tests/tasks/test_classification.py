@@ -2,6 +2,7 @@
 
 import random
 
+import jax
 import numpy as np
 import pytest
 import torch
@@ -33,18 +34,24 @@ def texts(number: int, seed: int, most: int = 2) -> list[tuple[str, ...]]:
     ]
 
 
-def one_by_one(model, params, problem, examples) -> np.ndarray:
-    """Logits of each example in a row of its own."""
-    logits = []
-    for example in examples:
-        (((sequence,),),) = [problem.items(example)]
-        batch = {
-            'input_ids': sequence.ids[None],
-            'token_type_ids': sequence.token_type_ids[None],
-            'attention_mask': np.ones((1, len(sequence.ids)), np.int32),
-        }
-        logits.append(np.asarray(model.apply({'params': params}, batch)['logits']).ravel())
-    return np.stack(logits)
+def one_a_row(model, params, sequences) -> np.ndarray:
+    """Logits of each sequence in a row of its own, padded."""
+    length = max(len(sequence.ids) for sequence in sequences)
+
+    def padded(arrays):
+        return np.stack([np.pad(array, (0, length - len(array))) for array in arrays])
+
+    batch = {
+        'input_ids': padded([sequence.ids for sequence in sequences]),
+        'token_type_ids': padded([sequence.token_type_ids for sequence in sequences]),
+        'attention_mask': padded([np.ones(len(own.ids), np.int32) for own in sequences]),
+    }
+    logits = jax.jit(model.apply)({'params': params}, batch)['logits']
+    return np.asarray(logits).reshape(len(sequences), -1)
+
+
+def sequences_of(problem, examples):
+    return [sequence for e in examples for item in problem.items(e) for sequence in item]
 
 
 @pytest.mark.parametrize(
@@ -60,7 +67,7 @@ def test_classification_is_the_loss_of_torch(smoothing, weights):
     problem.prepare(examples)
     params = large_params(model, Encoded.of(problem, examples))
     parts, terms = answers(model, params, examples)
-    logits = torch.tensor(one_by_one(model, params, problem, examples))
+    logits = torch.tensor(one_a_row(model, params, sequences_of(problem, examples)))
     gold = torch.tensor([LABELS.index(example.label) for example in examples])
     assert logits.std() > 0.3
     counts = torch.bincount(gold, minlength=3)
@@ -102,7 +109,7 @@ def test_regression_is_the_squared_error():
     problem, model = make(Regression, ('score',), metrics=('pearson', 'spearman'))
     params = large_params(model, Encoded.of(problem, examples))
     parts, terms = answers(model, params, examples)
-    scores = one_by_one(model, params, problem, examples)[:, 0]
+    scores = one_a_row(model, params, sequences_of(problem, examples))[:, 0]
     known = [i for i in range(9) if i != 4]
     expected = np.mean((scores[known] - np.array(known) / 2) ** 2)
     assert float(mean(terms['regression'])) == pytest.approx(expected, rel=1e-5)
@@ -124,14 +131,10 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
         also = ((label + 1) % 3,) if i == 5 else ()
         examples.append(ChoiceExample(f'{i}', premise, tuple(choices), label, also))
     problem, model = make(Choice, ())
-    params = large_params(model, Encoded.of(problem, examples))
+    params = large_params(model, Encoded.of(problem, examples), scale=25.0)
     parts, terms = answers(model, params, examples, rows=1, length=160)
-    logits = []
-    for example in examples:
-        flat = [TextExample('', (example.premise, choice), None) for choice in example.choices]
-        reader, _ = make(Regression, ('score',), metrics=('pearson',))
-        logits.append(one_by_one(model, params, _Flat(reader, problem), flat)[:, 0])
-    shares = torch.softmax(torch.tensor(np.array(logits)), -1).numpy()
+    logits = one_a_row(model, params, sequences_of(problem, examples)).reshape(7, 3)
+    shares = torch.softmax(torch.tensor(logits), -1).numpy()
     decoded = np.array([problem.decode(e, own) for e, own in zip(examples, parts, strict=True)])
     assert shares.std() > 0.05
     np.testing.assert_allclose(decoded, shares, atol=1e-5)
@@ -142,13 +145,3 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
     ]
     assert float(mean(terms['choice'])) == pytest.approx(-np.mean(np.log(gained)), rel=1e-4)
     assert float(terms['choice'].count) == 6
-
-
-class _Flat:
-    """One choice as a sequence of its own."""
-
-    def __init__(self, reader, problem):
-        self.reader, self.problem = reader, problem
-
-    def items(self, example):
-        return [(self.problem._sequence(example.texts, {}),)]
