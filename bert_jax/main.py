@@ -61,7 +61,7 @@ def run(config, distributed: bool = False):
     params, results = loop.train(task, config)
     if jax.process_index() == 0:
         task.report(params, results)
-        print(f'results in {config.workdir}: results.json, loss.png, README.md')
+        print(f'results in {config.workdir}')
     return results
 
 

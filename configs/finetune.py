@@ -2,12 +2,19 @@
 
     python -m bert_jax.main --config=configs/finetune.py:mnli --config.init_from=WEIGHTS
 
-The keys of configs/base.py with those below; `data` and `problem` are as the task wants them.
+A benchmark or a sample by name (bert_jax/data/labelled/catalogue.py: TASKS), or for your own files
+a kind of task (bert_jax/tasks/problems.py); 'file' is classification. The keys are those of
+configs/base.py with the ones below for its `data`, `stages`, `objectives` and what belongs to them.
 """
+
+import copy
 
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
+from bert_jax.data.labelled import catalogue
+from bert_jax.errors import unknown
+from bert_jax.evaluation import glue
 from configs import base
 
 _CLASSES = dict(
@@ -23,32 +30,56 @@ PROBLEMS = {
     'regression': dict(labels=(), metrics=('pearson', 'spearman')),
     'choice': dict(labels=()),
 }
+_OWN_FILES = dict(data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, max_length=128))
 
 
 def get_config(task: str = 'file') -> ConfigDict:
+    named = _named(task)
+    kind, recipe = named['kind'], named['recipe']
     config = base.get_config().unlock()
     for key in ('data', 'stages', 'objectives', 'masking', 'sbo', 'rtd', 'editing'):
         del config[key]
-    config.task = 'classification'
+    config.task = kind
     config.workdir = f'runs/{task}'
-    config.model.architecture = placeholder(str)  # as the weights of init_from
-    config.problem = ConfigDict(PROBLEMS[config.task])
+    config.model.architecture = placeholder(str)  # None: that of the weights
+    config.data = ConfigDict(
+        dict(
+            tokenizer='',  # a file, where there is no init_from
+            reading_threads=1,
+            **copy.deepcopy(catalogue.DATA),
+        )
+    )
+    config.data.update(named['data'])
+    config.problem = ConfigDict(PROBLEMS[kind])
+    known = (glue.GLUE | glue.SUPER_GLUE).get(task)
+    if known and kind in ('classification', 'regression'):
+        config.problem.metrics = known.metrics
+        config.problem.update({'positive': known.positive} if known.positive else {})
     config.training = ConfigDict(
         dict(
-            epochs=3.0,
+            epochs=float(recipe['epochs']),
             steps=0,  # instead of epochs, which then is 0
-            batch_size=32,  # examples, or windows of long ones
+            batch_size=recipe['batch_size'],  # examples, or windows of long ones
             accumulation=1,  # micro-batches a step
-            max_length=128,  # tokens of a sequence, special ones included
+            max_length=recipe['max_length'],  # tokens of a sequence, special ones included
         )
     )
     config.optimizer.name = 'adamw'
     config.schedule.name = 'linear'
-    config.schedule.learning_rate = 2e-5
+    config.schedule.learning_rate = recipe['learning_rate']
     config.schedule.warmup_steps = 0
     config.schedule.warmup_fraction = 0.1
     config.evaluation = ConfigDict(dict(every_steps=0))  # on the dev split; 0 = once an epoch
     config.compute.dtype = 'float32'
-    config.logging.every_steps = 20
     config.checkpoint = ConfigDict(dict(every_steps=0, keep=1))
+    config.logging.every_steps = 20
     return config.lock()
+
+
+def _named(task: str) -> dict:
+    if task in catalogue.TASKS:
+        return catalogue.TASKS[task]
+    kind = 'classification' if task == 'file' else task
+    if kind not in PROBLEMS:
+        raise unknown('task', task, [*catalogue.TASKS, 'file', *PROBLEMS])
+    return dict(kind=kind, **_OWN_FILES)
