@@ -19,6 +19,8 @@ def get_config():
     config.objectives.nsp = 0.0
     config.objectives.sbo = 1.0
     config.masking.scheme = 'spans'
+    config.masking.replacement = 'unigram'
+    config.sbo.max_targets = 15
     config.stages.steps = (2_400_000,)
     config.stages.sequence_length = (512,)
     config.stages.batch_size = (256,)

@@ -15,6 +15,7 @@ import numpy as np
 from bert_jax.objectives.words import Words, find_words
 
 _PASSES = 4  # over the words that are left, see choose_words
+_ODD_PASSES = 7  # over n-grams that overlap, see apart
 
 
 class Row(NamedTuple):
@@ -48,6 +49,16 @@ def num_to_choose(attention_mask_T, rate: float, num_predictions: int):
     """
     length = jnp.sum(attention_mask_T)
     return jnp.clip(jnp.round(rate * length), 1, num_predictions).astype(jnp.int32)
+
+
+def num_in_spans(can_choose_T, rate: float, num_predictions: int):
+    """n = min(num_predictions, ceil(rate · length)), special tokens not counted in the length.
+
+    Source: facebookresearch/SpanBERT, pretraining/fairseq data/masking.py, whose sequences get
+    [CLS] and [SEP] afterwards.
+    """
+    n = jnp.ceil(rate * jnp.sum(can_choose_T) - 1e-4)  # 1e-4: lest rounding add one
+    return jnp.clip(n, 0, num_predictions).astype(jnp.int32)
 
 
 def choose_tokens(key, row: Row, masking, num_predictions: int) -> Choice:
@@ -99,7 +110,7 @@ def choose_spans(key, row: Row, masking, num_predictions: int) -> Choice:
     words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
     spans = draw_spans(spans_key, words, span_lengths(masking), 2 * num_predictions)
     first_T = first_to_cover(spans, len(row.input_ids_T))
-    n = num_to_choose(row.attention_mask_T, masking.rate, num_predictions)
+    n = num_in_spans(row.can_choose_T, masking.rate, num_predictions)
     if masking.last_span == 'whole':
         n = covered(spans, first_T, num_spans(stop_key, spans, first_T, n, num_predictions))
     positions_P = _in_order(first_T, num_predictions)
@@ -110,11 +121,11 @@ def choose_ngrams(key, row: Row, masking, num_predictions: int) -> Choice:
     """n-grams of words, p(n) ∝ 1/n for n up to masking.longest_ngram (Lan et al. 2020, section
     4.1).
 
-    As in google-research/albert create_pretraining_data.py the last one is shortened by words to
-    fit into the number of tokens to choose; here they may overlap.
+    As in google-research/albert create_pretraining_data.py one that overlaps another before it is
+    left out, and the last one is shortened by words to fit into the number of tokens to choose.
     """
     words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
-    spans = draw_spans(key, words, ngram_lengths(masking), 2 * num_predictions)
+    spans = apart(draw_spans(key, words, ngram_lengths(masking), 2 * num_predictions))
     first_T = first_to_cover(spans, len(row.input_ids_T))
     positions_P = _in_order(first_T, num_predictions)
     n = num_to_choose(row.attention_mask_T, masking.rate, num_predictions)
@@ -155,6 +166,21 @@ def draw_spans(key, words: Words, probability_L: np.ndarray, number: int) -> Spa
     start_C = words.first_W[word_C]
     stop_C = words.stop_W[word_C + num_words_C - 1]
     return Spans(num_words_C, start_C, jnp.where(num_places_C > 0, stop_C, start_C))
+
+
+def apart(spans: Spans) -> Spans:
+    """The spans, empty where one overlaps another before it that is not empty itself.
+
+    Which are kept is known of the first; each pass settles at least one more, in practice all that
+    depend on settled ones. An odd number of passes can leave out one too many, never one too few.
+    """
+    start_C, stop_C = spans.start_C, spans.stop_C
+    overlap_CC = (start_C[:, None] < stop_C) & (start_C < stop_C[:, None])
+    before_CC = jnp.tril(overlap_CC, -1)
+    kept_C = jnp.ones(len(start_C), bool)
+    for _ in range(_ODD_PASSES):
+        kept_C = ~jnp.any(before_CC & kept_C, axis=1)
+    return spans._replace(stop_C=jnp.where(kept_C, stop_C, start_C))
 
 
 def first_to_cover(spans: Spans, length: int) -> jax.Array:

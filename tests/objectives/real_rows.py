@@ -6,63 +6,62 @@ from typing import NamedTuple
 
 import numpy as np
 
-CLS, SEP, PAD, MASK, UNK = range(5)
-SPECIAL_IDS = (CLS, SEP, PAD, MASK, UNK)
+from bert_jax.data import tokenizers
+
 CONVENTIONS = ('##', 'Ġ', '▁')
 CHARACTERS = 600_000
+FILES = {'##': 'vocab_bert_base_uncased/vocab.txt', 'Ġ': 'vocab_gpt2_bpe'}
+
+
+class Special(NamedTuple):
+    """Ids of the special tokens."""
+
+    cls: int
+    sep: int
+    pad: int
+    mask: int
+    unk: int
 
 
 class RealRows(NamedTuple):
     """input_ids, attention_mask int32 [N, T] of full rows ([CLS] text [SEP]) and some short ones;
-    is_word_start bool [V], counts int64 [V]."""
+    is_word_start bool [V] as the tokenizer says, counts int64 [V]."""
 
     input_ids: np.ndarray
     attention_mask: np.ndarray
     is_word_start: np.ndarray
     counts: np.ndarray
+    special: Special
+    vocab: tuple[str, ...] = ()
 
 
 @functools.cache
 def real_rows(folder: pathlib.Path, convention: str, length: int) -> RealRows:
-    """About 130,000 tokens of a novel. The words of ▁ are those of ## under other names."""
-    tokenizer = _byte_level(folder) if convention == 'Ġ' else _wordpiece(folder)
+    """140,000 tokens of a novel, in a published vocabulary or (▁) one trained on it."""
     novel = sorted((folder / 'english_novels').glob('*.txt'))[0]
     text = novel.read_text(encoding='utf-8')[50_000:][:CHARACTERS]
-    vocab = [tokenizer.id_to_token(i) for i in range(tokenizer.get_vocab_size())]
-    if convention == '▁':
-        vocab = [token[2:] if token.startswith('##') else '▁' + token for token in vocab]
-    starts = [
-        not token.startswith('##') if convention == '##' else token.startswith(convention)
-        for token in vocab
-    ]
-    special = len(SPECIAL_IDS)
-    ids = np.array(tokenizer.encode(text, add_special_tokens=False).ids, np.int32) + special
-    counts = np.bincount(ids, minlength=special + len(vocab))
-    return RealRows(*_rows(ids, length), np.array([False] * special + starts), counts)
+    if convention in FILES:
+        tokenizer = tokenizers.load(str(folder / FILES[convention]))
+    else:
+        tokenizer = tokenizers.train('unigram:4000', [text], lowercase=False)
+    paragraphs = [tokenizer.sentence_prefix + part for part in text.split('\n\n')]
+    ids, _ = tokenizer.encode_ids(paragraphs)
+    ids = ids[~np.isin(ids, tokenizer.special_ids)]
+    counts = np.bincount(ids, minlength=tokenizer.vocab_size)
+    special = Special(*(getattr(tokenizer, f'{name}_id') for name in Special._fields))
+    rows = _rows(ids, length, special)
+    return RealRows(*rows, tokenizer.is_word_start, counts, special, tokenizer.vocab)
 
 
-def _wordpiece(folder):
-    from tokenizers import BertWordPieceTokenizer
-
-    return BertWordPieceTokenizer(str(folder / 'vocab_bert_base_uncased/vocab.txt'))
-
-
-def _byte_level(folder):
-    from tokenizers import ByteLevelBPETokenizer
-
-    bpe = folder / 'vocab_gpt2_bpe'
-    return ByteLevelBPETokenizer(str(bpe / 'gpt2-vocab.json'), str(bpe / 'gpt2-merges.txt'))
-
-
-def _rows(ids, length):
+def _rows(ids, length, special):
     body = length - 2
     ids = ids[: len(ids) // body * body].reshape(-1, body)
     row = np.ones(len(ids), np.int32)[:, None]
-    rows = np.concatenate([CLS * row, ids, SEP * row], axis=1)
-    rows[1::5, length // 2] = UNK
-    rows[:, length // 3] = SEP  # as between two segments
+    rows = np.concatenate([special.cls * row, ids, special.sep * row], axis=1)
+    rows[1::5, length // 2] = special.unk
+    rows[:, length // 3] = special.sep  # as between two segments
     real = np.full(len(rows), length)
     real[::7] = np.arange(len(real[::7])) % (length - 9) + 8  # every seventh is short
-    rows[np.arange(len(rows)), real - 1] = SEP
+    rows[np.arange(len(rows)), real - 1] = special.sep
     mask = (np.arange(length) < real[:, None]).astype(np.int32)
-    return np.where(mask, rows, PAD).astype(np.int32), mask
+    return np.where(mask, rows, special.pad).astype(np.int32), mask
