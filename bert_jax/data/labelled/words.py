@@ -1,10 +1,14 @@
 """Words of a text by their places: building a text from words, finding words in a text."""
 
 import re
+import unicodedata
 
 from bert_jax.data.labelled.rows import BadRow
 
-_WORD = re.compile(r'\w+|[^\w\s]')
+_IDEOGRAPHS = '\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af'
+_WORD = re.compile(rf'[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+|[^\w\s]')
+_MARKS = ('Mn', 'Mc', 'Me', 'Cf', 'Cc')  # accents, joiners, variants, controls
+_JOINER = '\u200d'  # of emoji, too
 
 Places = tuple[tuple[int, int], ...]
 
@@ -37,8 +41,24 @@ def located(words: list[str], text: str) -> Places | None:
 
 
 def split(text: str) -> Places:
-    """The places of the words of plain text: runs of letters and digits, single other marks."""
-    return tuple(found.span() for found in _WORD.finditer(text))
+    """The places of the words of plain text: runs of letters and digits, single ideographs, single
+    other characters. Accents and what else has no width belong to the word they stand in or after.
+    """
+    places: list[tuple[int, int]] = []
+    for start, end in (found.span() for found in _WORD.finditer(text)):
+        if places and places[-1][1] == start and _goes_on(text, places[-1][0], start):
+            start, _ = places.pop()
+        places.append((start, end))
+    return tuple(places)
+
+
+def _goes_on(text: str, start: int, place: int) -> bool:
+    """Whether the word that begins at `start` goes on at `place`."""
+    if unicodedata.category(text[place]) in _MARKS:
+        return True
+    joined_here = unicodedata.category(text[place - 1]) in _MARKS
+    letters = text[start].isalnum() and text[place].isalnum()
+    return text[place - 1] == _JOINER or (joined_here and letters)
 
 
 def text_of(value) -> tuple[str, Places | None]:
