@@ -29,6 +29,14 @@ PROBLEMS = {
     'classification': _CLASSES,
     'regression': dict(labels=(), metrics=('pearson', 'spearman')),
     'choice': dict(labels=()),
+    'tagging': dict(
+        labels=(),
+        label_pieces='first',  # of a word that learn its tag: 'first', 'all'
+        decode_pieces='first',  # that say it: 'first', 'mean'
+        label_smoothing=0.0,
+        crf=False,  # a chain over the words, in which only legal BIO or BIOES is possible
+        overlap=0.5,  # of neighbouring windows of a long text
+    ),
 }
 _OWN_FILES = dict(data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, max_length=128))
 

@@ -2,9 +2,11 @@
 
 from bert_jax.tasks.classification import Choice, Classification, Regression
 from bert_jax.tasks.problem import Problem
+from bert_jax.tasks.tagging import Tagging
 
 PROBLEMS: dict[str, type[Problem]] = {
     'choice': Choice,
     'classification': Classification,
     'regression': Regression,
+    'tagging': Tagging,
 }
