@@ -1,6 +1,7 @@
 """The command line: python -m bert_jax.main --config=configs/base.py [--config.KEY=VALUE …]"""
 
 import os
+import pathlib
 import sys
 
 from absl import flags
@@ -40,8 +41,8 @@ def parse(argv: list[str]):
     return config
 
 
-def run(config, distributed: bool = False):
-    """Trains the task of a config and reports on it; returns the results."""
+def run(config, distributed: bool = False) -> dict:
+    """Trains what a config asks for, once or for several seeds and rates; returns the results."""
     from bert_jax.training import allocator
 
     allocator.keep_freed_memory()
@@ -52,8 +53,19 @@ def run(config, distributed: bool = False):
     )
     if distributed:
         jax.distributed.initialize()
+    from bert_jax.tasks import sweep
+
+    if sweep.is_wanted(config):
+        return sweep.run(config, train, writes=jax.process_index() == 0)
+    return train(config)
+
+
+def train(config) -> dict:
+    """Trains the task of a config and reports on it; results.json is the last file it writes."""
+    import jax
+
     from bert_jax.tasks import TASKS
-    from bert_jax.training import loop
+    from bert_jax.training import loop, workdir
 
     if config.task not in TASKS:
         raise unknown('task', config.task, TASKS)
@@ -61,6 +73,7 @@ def run(config, distributed: bool = False):
     params, results = loop.train(task, config)
     if jax.process_index() == 0:
         task.report(params, results)
+        workdir.write_json(pathlib.Path(config.workdir) / 'results.json', results)
         print(f'results in {config.workdir}')
     return results
 

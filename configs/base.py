@@ -156,6 +156,7 @@ def get_config() -> ConfigDict:
             faithful_layer_decay=False,  # True: twice in the last layer, as ELECTRA's code has it
             unfreeze_every_steps=0,  # gradually: first the heads, then another layer every so many
             unfreeze_every_fraction=0.0,  # of the run, in place of unfreeze_every_steps
+            reinit_layers=0,  # of init_from's last layers, with the pooler: begin them afresh
         )
     )
     config.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1))  # devices an axis; -1 = the rest
@@ -167,9 +168,23 @@ def get_config() -> ConfigDict:
         ('embed', 'fsdp'),
     )
     config.evaluation = ConfigDict(
-        dict(every_steps=10_000, examples=10_240, cloze_examples=8)  # on held-out documents
+        dict(  # on held-out documents
+            every_steps=10_000,
+            examples=10_240,
+            cloze_examples=8,
+            # A metric such as 'mlm_accuracy', or '' for none: the checkpoint with the best value is
+            # kept, and the run ends with its parameters.
+            best='',
+            patience=0,  # stop after so many evaluations without a better one; 0: never
+        )
     )
     config.checkpoint = ConfigDict(dict(every_steps=5_000, keep=3))
     config.logging = ConfigDict(dict(every_steps=100))
+    config.sweep = ConfigDict(
+        dict(  # a run of each, compared by evaluation.best or the first metric; () = this config's
+            seeds=(),
+            learning_rates=(),
+        )
+    )
     config.max_skipped_in_row = 10  # stop after that many steps with a non-finite gradient
     return config.lock()

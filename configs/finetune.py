@@ -77,7 +77,8 @@ def get_config(task: str = 'file') -> ConfigDict:
     config.schedule.learning_rate = recipe['learning_rate']
     config.schedule.warmup_steps = 0
     config.schedule.warmup_fraction = 0.1
-    config.evaluation = ConfigDict(dict(every_steps=0))  # on the dev split; 0 = once an epoch
+    # On the dev split, once an epoch; `best` and `patience` as in configs/base.py.
+    config.evaluation = ConfigDict(dict(every_steps=0, best='', patience=0))
     config.compute.dtype = 'float32'
     config.checkpoint = ConfigDict(dict(every_steps=0, keep=1))
     config.logging.every_steps = 20

@@ -14,6 +14,8 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterable
 
+from bert_jax.evaluation import comparison
+
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 CONFIG = 'experiments/novels/config.py'
 COMMON = {  # what all studies change in that config: a run takes a minute on two cores
@@ -122,7 +124,9 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / 'results.json', {'settings': _settings(options), 'variants': found})
     (folder / 'table.md').write_text(table(found, columns), encoding='utf-8')
-    plot(folder / 'plot.png', found, {name: columns[name] for name in plotted or columns})
+    comparison.plot(
+        folder / 'plot.png', found, {name: columns[name] for name in plotted or columns}
+    )
     print(table(found, columns))
 
 
@@ -133,32 +137,6 @@ def table(found: dict[str, dict[str, dict]], columns: dict[str, str]) -> str:
         cells = [_cell(measures[column]) if column in measures else '–' for column in columns]
         lines.append(f'| {name} | ' + ' | '.join(cells) + ' |')
     return '\n'.join(lines) + '\n'
-
-
-def plot(path: pathlib.Path, found: dict[str, dict[str, dict]], columns: dict[str, str]):
-    """One panel a measure: a dot for every seed, a bar at the mean."""
-    import matplotlib
-
-    matplotlib.use('Agg')
-    import matplotlib.pyplot as plt
-
-    names = list(found)
-    height = 1.2 + 0.32 * len(names)
-    size = (3.6 * len(columns), height)
-    figure, axes = plt.subplots(1, len(columns), figsize=size, sharey=True, squeeze=False)
-    for axis, (column, title) in zip(axes[0], columns.items(), strict=True):
-        for row, name in enumerate(names):
-            if column in found[name]:
-                own = found[name][column]
-                axis.plot(own['values'], [row] * len(own['values']), 'o', color='C0', alpha=0.6)
-                axis.plot(own['mean'], row, '|', color='black', markersize=16)
-        axis.set_xlabel(title)
-        axis.grid(alpha=0.3)
-        axis.set_yticks(range(len(names)), names)
-        axis.set_ylim(len(names) - 0.5, -0.5)
-    figure.tight_layout()
-    figure.savefig(path, dpi=100)
-    plt.close(figure)
 
 
 def _kept(folder: pathlib.Path, measure: Callable[[pathlib.Path], Measures]) -> Measures:

@@ -150,9 +150,6 @@ class FineTuning:
             )
         per_epoch = math.ceil(len(self.train.items) / training.batch_size)
         steps = training.steps or math.ceil(training.epochs * per_epoch)
-        if not self.config.evaluation.every_steps:
-            with self.config.unlocked():
-                self.config.evaluation.every_steps = per_epoch
         every = [self.train, *self.held_out.values()]
         longest = max(int(encoded.items.length_N.max()) for encoded in every)
         length = row_length(longest, self.architecture.max_length)
@@ -170,6 +167,7 @@ class FineTuning:
             accumulation=training.accumulation,
             tokens_per_step=max(1, round(source.tokens(steps) / steps)),
             flops_per_step=positions * training_flops_per_token(self.architecture, length, 0),
+            evaluate_every=self.config.evaluation.every_steps or per_epoch,
         )
 
     @property

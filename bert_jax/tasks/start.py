@@ -1,6 +1,7 @@
 """What a run begins with: an architecture by name, or the weights of another model."""
 
 import dataclasses
+import re
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -45,7 +46,7 @@ def begin(config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterabl
 
     Sizes that `model` leaves open (None) are the architecture's own or, with `init_from`, those of
     the weights. The vocabulary is always the tokenizer's. Raises UserError if a size that is set
-    does not fit the weights.
+    does not fit the weights, and for more layers to begin afresh than there are.
     """
     sizes = {name: value for name, value in config.model.items() if value is not None}
     sizes['vocab_size'] = tokenizer.vocab_size
@@ -53,6 +54,8 @@ def begin(config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterabl
     if model is None:
         if name is None:
             raise UserError('set init_from to the weights of a model, or model.architecture')
+        if config.transfer.reinit_layers:
+            raise UserError('transfer.reinit_layers needs init_from: without, all layers are new')
         architecture = _for_padding(architectures.build(name, **sizes), tokenizer)
         return Start(families.of_architecture(name), architecture, {}, [])
     architecture = dataclasses.replace(model.architecture, **sizes)
@@ -64,7 +67,25 @@ def begin(config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterabl
     params = pretrained.by_name(tree)
     for fresh in fitted.fresh:
         params.pop(fresh, None)
+    if config.transfer.reinit_layers:
+        lines.append(_begin_afresh(params, config.transfer.reinit_layers))
     return Start(model.family, architecture, params, lines)
+
+
+def _begin_afresh(params: dict, number: int) -> str:
+    """Takes the last layers and the pooler out of `params`; the line that says so."""
+    found = (re.match(r'encoder/layers_(\d+)/', name) for name in params)
+    layers = sorted({int(match[1]) for match in found if match})
+    if not 0 < number <= len(layers):
+        raise UserError(
+            f'transfer.reinit_layers is {number}, but there are {len(layers)} layers that can begin'
+            ' afresh (shared ones count once, stacked ones of compute.scan_layers not at all)'
+        )
+    parts = [f'layers_{layer}' for layer in layers[-number:]] + ['pooler']
+    for name in list(params):
+        if name.split('/')[:2] in [['encoder', part] for part in parts]:
+            del params[name]
+    return f'begun afresh: {", ".join(parts)}'
 
 
 def _for_padding(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:

@@ -40,7 +40,9 @@ class Restored(NamedTuple):
 
 
 class Checkpoints:
-    """The checkpoints of one run, of which the newest `keep` stay; each process makes one."""
+    """The checkpoints of one run, of which the newest `keep` and the best stay; each process makes
+    one.
+    """
 
     def __init__(self, directory: str | os.PathLike, keep: int):
         """Removes what a killed run left unfinished. Raises UserError if it cannot write there."""
@@ -62,7 +64,8 @@ class Checkpoints:
         return _steps(self.directory)
 
     def save(self, step: int, state: Any, metadata: dict):
-        """Saves a pytree of arrays and a JSON-able dict; returns once the arrays may be donated.
+        """Saves a pytree of arrays and a JSON-able dict; returns once the arrays may be donated. If
+        it has metadata['best']['step'], the checkpoint of that step stays.
 
         Waits for the save before and raises the UserError of one that failed, or of this one where
         the disk is too full for it. A checkpoint of the same step is replaced; older ones are
@@ -72,7 +75,13 @@ class Checkpoints:
         arrays = flatten(state)
         documents = {'metadata.json': metadata, 'arrays.json': describe(arrays)}
         texts = {name: json.dumps(d, ensure_ascii=False) for name, d in documents.items()}
-        save = _Save(step, self.directory / f'{step}{UNFINISHED}', texts, _num_bytes(arrays))
+        save = _Save(
+            step,
+            self.directory / f'{step}{UNFINISHED}',
+            texts,
+            _num_bytes(arrays),
+            _best_step(metadata),
+        )
         try:
             if jax.process_index() == 0:
                 shutil.rmtree(save.folder, ignore_errors=True)
@@ -99,16 +108,16 @@ class Checkpoints:
         if '_writer' in self.__dict__:
             self._writer.close()
 
-    def restore(self, abstract_state: Any) -> Restored | None:
-        """The newest good checkpoint, or None where there has never been one.
+    def restore(self, abstract_state: Any, step: int | None = None) -> Restored | None:
+        """The newest good checkpoint, or None where there has never been one; or that of `step`.
 
         `abstract_state` is a pytree of jax.ShapeDtypeStruct whose shardings say where the arrays
         go, on any mesh. Every file is verified first; a damaged checkpoint is named on stderr and
-        the one before it is taken. Raises UserError if all are damaged, and if names, shapes or
-        dtypes are not those of `abstract_state`.
+        the one before it is taken. Raises UserError if all are damaged, or that of `step` is, and
+        if names, shapes or dtypes are not those of `abstract_state`.
         """
         self.wait()
-        step = self._newest_good()
+        step = self._newest_good(only=step)
         if step is None:
             return None
         folder = self.directory / str(step)
@@ -155,7 +164,7 @@ class Checkpoints:
         _sync(self.directory)
         self._damaged.discard(save.step)
         good = [step for step in self.steps() if step not in self._damaged]
-        for step in set(self.steps()) - set(good[: self.keep]):
+        for step in set(self.steps()) - {*good[: self.keep], save.best}:
             self._remove(step)
 
     def _remove(self, step: int):
@@ -178,26 +187,32 @@ class Checkpoints:
             ' it are untouched'
         ) from error
 
-    def _newest_good(self, files: list[str] | None = None) -> int | None:
+    def _newest_good(self, files: list[str] | None = None, only: int | None = None) -> int | None:
         """Process 0 chooses for all, so that the files are verified once."""
         step = None
         if jax.process_index() == 0:
-            step = _newest_good(self.directory, files, self._damaged)
+            among = self.steps() if only is None else [only]
+            step = _newest_good(self.directory, among, files, self._damaged)
         if jax.process_count() > 1:
             step = int(multihost_utils.broadcast_one_to_all(np.int32(-1 if step is None else step)))
             step = None if step < 0 else step
+        if step is None and only is not None:
+            raise _best_gone(self.directory, only)
         if step is None and self.steps():
             raise _none_good(self.directory)
         return step
 
 
 class _Save(NamedTuple):
-    """A save under way: `documents` are the texts of the JSON files by name."""
+    """A save under way: `documents` are the texts of the JSON files by name, `best` the step of the
+    checkpoint that stays.
+    """
 
     step: int
     folder: pathlib.Path
     documents: dict[str, str]
     num_bytes: int
+    best: int | None
 
 
 def _check_room(save: _Save):
@@ -210,9 +225,9 @@ def _check_room(save: _Save):
 def load(path: str | os.PathLike, prefix: str = '') -> Restored:
     """One checkpoint with its arrays in NumPy, as nested dicts, for those who do not train.
 
-    `path` is a checkpoint, or a folder of checkpoints or of a run, whose newest good one is
-    taken. Only the arrays below `prefix` ('params/encoder') are read. Raises UserError if there
-    is no checkpoint or none that is good.
+    `path` is a checkpoint, or a folder of checkpoints or of a run, whose newest good one is taken,
+    or the best one if there is one. Only the arrays below `prefix` ('params/encoder') are read.
+    Raises UserError if there is no checkpoint or none that is good.
     """
     folder = _find(pathlib.Path(path).absolute())
     stored = _read_json(folder / 'arrays.json')
@@ -297,16 +312,32 @@ def _find(path: pathlib.Path) -> pathlib.Path:
         return path
     for directory in (path, path / 'checkpoints'):
         if _steps(directory):
-            step = _newest_good(directory, None, set())
-            if step is None:
-                raise _none_good(directory)
-            return directory / str(step)
+            return directory / str(_best_or_newest(directory))
     raise UserError(f'there is no checkpoint in {path}')
 
 
-def _newest_good(directory: pathlib.Path, files: list[str] | None, damaged: set) -> int | None:
-    """The newest step that is neither in `damaged` nor found to be: then it is added, and named."""
-    for step in _steps(directory):
+def _best_or_newest(directory: pathlib.Path) -> int:
+    """The newest good step, or the best one, by what is stored with that."""
+    newest = _newest_good(directory, _steps(directory), None, set())
+    if newest is None:
+        raise _none_good(directory)
+    best = _best_step(_read_json(directory / str(newest) / 'metadata.json'))
+    if best in (None, newest):
+        return newest
+    if _newest_good(directory, [best], None, set()) is None:
+        raise _best_gone(directory, best)
+    return best
+
+
+def _best_step(metadata: dict) -> int | None:
+    return metadata.get('best', {}).get('step')
+
+
+def _newest_good(
+    directory: pathlib.Path, steps: list[int], files: list[str] | None, damaged: set
+) -> int | None:
+    """The first step that is neither in `damaged` nor found to be: then it is added, and named."""
+    for step in steps:
         if step in damaged:
             continue
         damage = find_damage(directory / str(step), files)
@@ -322,6 +353,14 @@ def _none_good(directory: pathlib.Path) -> UserError:
     return UserError(
         f'no checkpoint in {directory} can be used, all are damaged: {steps}; bring back a copy,'
         ' or remove them to start afresh'
+    )
+
+
+def _best_gone(directory: pathlib.Path, step: int) -> UserError:
+    others = ', '.join(str(other) for other in _steps(directory) if other != step)
+    return UserError(
+        f'the best checkpoint, {directory / str(step)}, is damaged or gone; bring back a copy, or '
+        f'name one of the others in {directory}: {others or "none"}'
     )
 
 

@@ -21,6 +21,7 @@ from bert_jax.training import (
     transfer,
     workdir,
 )
+from bert_jax.training.best import Best, Watch
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.state import abstract_state, by_name, initial_state
 from bert_jax.training.step import make_train_step
@@ -36,6 +37,7 @@ class Stage(NamedTuple):
     accumulation: int
     tokens_per_step: int
     flops_per_step: float  # of the model, forward and backward
+    evaluate_every: int = 0  # steps; 0: as the config says
 
 
 class Interrupted(SystemExit):
@@ -53,7 +55,8 @@ def train(task, config) -> tuple[Any, dict]:
     `evaluate(params, stage)` → metrics, `describe()` → lines for the start of the log,
     `check(metadata)` (raises UserError if a checkpoint does not belong to it), `references()` →
     name → nats. Raises UserError for a config that cannot be run, Interrupted after SIGTERM or
-    SIGINT, with everything saved.
+    SIGINT, with everything saved. With config.evaluation.best the parameters and the held-out
+    metrics are those of the best evaluation.
     """
     mesh = sharding.make_mesh(config.mesh)
     for stage in task.stages:
@@ -63,7 +66,8 @@ def train(task, config) -> tuple[Any, dict]:
         run = Run(task, config, peak_flops)
         try:
             run.all_stages()
-            return run.state.params, run.finish()
+            results = run.finish()
+            return run.state.params, results
         finally:
             run.close()
 
@@ -79,6 +83,7 @@ class Run:
         self.optimizer = self.transfer.at_its_rate(
             optimizers.build(config.optimizer, self.schedule)
         )
+        self.watch, self.best = Watch(config.evaluation), Best()
         self.workdir = workdir.claim(config.workdir, config.to_dict())
         self.checkpoints = Checkpoints(self.workdir / 'checkpoints', config.checkpoint.keep)
         self.state, self.step, self.seconds = self._restore_or_init()
@@ -98,10 +103,12 @@ class Run:
         optimizers.check_decay_exclude(self.config.optimizer.decay_exclude, abstract.params)
         if self.checkpoints.steps():
             self.task.check(self.checkpoints.metadata())
+        self.abstract = abstract
         restored = self.checkpoints.restore(abstract)
         if restored is None:
             seed = self.config.seed
             return initial_state(self.task, self.optimizer, abstract, seed, trained), 0, 0.0
+        self.best = Best(**restored.metadata.get('best', {}))
         return restored.state, restored.step, restored.metadata['train_seconds']
 
     def _describe(self):
@@ -122,14 +129,20 @@ class Run:
 
     def all_stages(self):
         """Runs what is left of every stage."""
-        if self.task.start.params and not self.step:
-            self._describe_start()
-            self._evaluate(self.task.stages[0])
+        if not self.step:
+            self._before_training()
         first = 0
         for stage in self.task.stages:
-            if self.step < first + stage.steps:
+            if self.step < first + stage.steps and not self.watch.is_over(self.best):
                 self._run_stage(stage, first)
             first += stage.steps
+
+    def _before_training(self):
+        """Evaluates what there is to evaluate, and so that a misspelt metric is found at once."""
+        if self.task.start.params:
+            self._describe_start()
+        if self.task.start.params or self.watch.name:
+            self.watch.check(self._evaluate(self.task.stages[0]))
 
     def _run_stage(self, stage: Stage, first: int):
         """`first` is the step of the run at which the stage begins: the batch number is counted
@@ -141,25 +154,32 @@ class Run:
             ),
             donate_argnums=0,
         )
+        # An argument, no constant: a run of another seed finds the compiled program in the cache.
+        run_key = jax.random.key(self.config.seed)
         threads = self.config.data.reading_threads
         self.window.restart()
         for batch in feed.batches(stage.source, self.step - first, stage.steps, threads):
-            self.state, metrics = step_function(self.state, batch)
+            self.state, metrics = step_function(self.state, batch, run_key)
             self._read_pending(stage)
             self.pending = metrics
             self.step += 1
             self._after_step(stage, is_last=self.step == first + stage.steps)
+            if self.watch.is_over(self.best):
+                self.log.say(f'no better {self.watch.name} in {self.best.waited} evaluations')
+                break
 
     def _after_step(self, stage: Stage, is_last: bool):
         due = _is_due(self.step)
         stop = self.stop_signal is not None  # read once: a signal may come at any line below
         save = is_last or due(self.config.checkpoint.every_steps) or stop
-        evaluate = is_last or due(self.config.evaluation.every_steps)
+        evaluate = is_last or due(stage.evaluate_every or self.config.evaluation.every_steps)
         if save or evaluate or due(self.config.logging.every_steps):
             self._read_pending(stage)
             self._log_window(stage)
         if evaluate:
-            self._evaluate(stage)
+            metrics = self._evaluate(stage)
+            self.best = self.watch.after(self.best, self.step, metrics)
+            save |= self.best.step == self.step or self.watch.is_over(self.best)
         if save:
             self._save()
         if save or evaluate:
@@ -216,13 +236,14 @@ class Run:
         """Model FLOPs a second as a share of the measured peak."""
         return stage.flops_per_step * tokens_per_second / stage.tokens_per_step / self.peak_flops
 
-    def _evaluate(self, stage: Stage):
+    def _evaluate(self, stage: Stage) -> dict[str, float]:
         self.held_out = self.task.evaluate(self.state.params, stage)
         self.log.record('held_out', self.step, self.held_out)
         shown = ', '.join(f'{name} {value:.4g}' for name, value in self.held_out.items())
         self.log.say(f'step {self.step} held-out: {shown}')
         if self.log.enabled:
             logging.plot(self.log.records, self.workdir / 'loss.png', self.task.references())
+        return self.held_out
 
     def _save(self):
         metadata = {
@@ -230,6 +251,8 @@ class Run:
             'config': self.config.to_dict(),
             'train_seconds': self.seconds,
         }
+        if self.watch.name:
+            metadata['best'] = self.best._asdict()
         self.checkpoints.save(self.step, self.state, metadata)
 
     def _on_signal(self, number, _frame):
@@ -245,25 +268,44 @@ class Run:
         raise Interrupted
 
     def finish(self) -> dict:
-        """The final held-out metrics and what the run cost, also in results.json."""
+        """The final held-out metrics and what the run cost."""
         self.checkpoints.wait()
+        skipped = int(self.state.skipped)
+        self._take_best()
         if self.held_out is None:  # nothing was left to train
             self.held_out = self.task.evaluate(self.state.params, self.task.stages[-1])
-        tokens = sum(stage.steps * stage.tokens_per_step for stage in self.task.stages)
-        results = {
+        tokens = self._tokens()
+        return {
             'steps': self.step,
+            'best_step': self.best.step,
             'tokens': tokens,
             'parameters': sum(leaf.size for leaf in jax.tree.leaves(self.state.params)),
             'held_out': self.held_out,
             'train_seconds': round(self.seconds, 1),
             'tokens_per_second': round(tokens / max(self.seconds, 1e-9)),
-            'skipped_steps': int(self.state.skipped),
+            'skipped_steps': skipped,
             'peak_memory_bytes': hardware.peak_memory_bytes(),
             'devices': f'{jax.device_count()} × {jax.devices()[0].device_kind}',
         }
-        if self.log.enabled:
-            workdir.write_json(self.workdir / 'results.json', results)
-        return results
+
+    def _take_best(self):
+        """Makes the state and metrics those of the best evaluation, if the run has one."""
+        if self.best.step is None:
+            return
+        if self.best.step != self.step:
+            self.state = None  # first, so that there is room for another
+            self.state = self.checkpoints.restore(self.abstract, self.best.step).state
+        self.held_out = self.best.metrics
+        value = self.held_out[self.watch.name]
+        self.log.say(f'best {self.watch.name} {value:.4g} at step {self.best.step:,}: taken')
+
+    def _tokens(self) -> int:
+        """Of all steps done."""
+        tokens, left = 0, self.step
+        for stage in self.task.stages:
+            tokens += min(left, stage.steps) * stage.tokens_per_step
+            left -= min(left, stage.steps)
+        return tokens
 
     def close(self):
         self.log.close()

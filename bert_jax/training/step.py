@@ -12,14 +12,14 @@ from bert_jax.training.transfer import EVERYTHING
 
 
 def make_train_step(task, optimizer, accumulation: int, seed: int, transfer=EVERYTHING):
-    """`step(state, batch) → (state, metrics)` for `jax.jit`.
+    """`step(state, batch[, run_key]) → (state, metrics)` for `jax.jit`.
 
     The loss is Σ weight · sum / count with the counts of the whole global batch, so cutting the
     batch into `accumulation` micro-batches changes memory and nothing else. A step whose loss or
     gradient is not finite leaves parameters and optimizer as they were. What `transfer` does not
-    train is no part of the gradient, and moves by no bit.
+    train is no part of the gradient, and moves by no bit. `run_key` stands for that of `seed`.
     """
-    run_key = jax.random.key(seed)
+    seed_key = jax.random.key(seed)
 
     def gradients(params, batch, counts, key):
         def loss(trained):
@@ -37,7 +37,7 @@ def make_train_step(task, optimizer, accumulation: int, seed: int, transfer=EVER
         )
         return _sum_over(lambda micro: gradients(params, micro, counts, key), micro_batches)
 
-    def step(state: TrainState, batch):
+    def step(state: TrainState, batch, run_key=seed_key):
         key = jax.random.fold_in(run_key, state.step)
         if accumulation == 1:
             loss, terms, grads = gradients(state.params, batch, None, key)

@@ -40,7 +40,7 @@ def claim(path: str, config: dict) -> pathlib.Path:
             f'workdir {path} is in use by another run; choose another --config.workdir'
         ) from error
     _locks.append(lock)
-    _check_config(workdir, config)
+    check_config(workdir, config)
     write_json(workdir / 'config.json', config)
     return workdir
 
@@ -52,7 +52,8 @@ def write_json(path: pathlib.Path, value):
     os.replace(temporary, path)
 
 
-def _check_config(workdir: pathlib.Path, config: dict):
+def check_config(workdir: pathlib.Path, config: dict):
+    """Raises UserError if the folder belongs to a run of another config."""
     path = workdir / 'config.json'
     if not path.exists():
         return

@@ -1,11 +1,14 @@
 """Training that begins with the weights of another model, through the real command line."""
 
 import json
+import re
 
 import numpy as np
 import pytest
 
+from bert_jax.errors import UserError
 from bert_jax.interop import loading, pretrained
+from bert_jax.tasks import start
 from tests.end_to_end import small
 
 STILL = '--config.schedule.learning_rate=1e-30'
@@ -71,6 +74,30 @@ def test_stacked_layers_another_vocabulary_more_positions_and_fewer_heads(folder
     old_positions = before['encoder/embeddings/position']
     np.testing.assert_allclose(positions[32:], old_positions[:8], rtol=0, atol=1e-20)
     assert json.loads((folder / 'other/config.json').read_text())['init_from'] == f'{folder}/run'
+
+
+def test_the_last_layer_and_the_pooler_begin_afresh(folder):
+    tokenizer = loading.load_any(folder / 'run').tokenizer
+
+    def begin(**changes):
+        config = small.config(folder, **{'init_from': f'{folder}/run'} | changes)
+        return start.begin(config, start.weights(config), tokenizer, ('mlm', 'nsp'))
+
+    whole, begun = begin(), begin(transfer__reinit_layers=1)
+    names = {name for name in whole.params if re.match('encoder/(layers_0|pooler)/', name)}
+    assert len(names) > 10
+    assert begun.params.keys() == whole.params.keys() - names
+    assert [line for line in begun.lines if line not in whole.lines] == [
+        'begun afresh: layers_0, pooler'
+    ]
+    for changes, message in (
+        (dict(transfer__reinit_layers=2), 'reinit_layers is 2, but there are 1 layers'),
+        (dict(transfer__reinit_layers=-1), 'reinit_layers is -1'),
+        (dict(transfer__reinit_layers=1, compute__scan_layers=True), 'there are 0 layers'),
+        (dict(transfer__reinit_layers=1, init_from=''), 'reinit_layers needs init_from'),
+    ):
+        with pytest.raises(UserError, match=message):
+            begin(**changes)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,11 @@
 """A task that compiles in no time and has all that the loop asks of one: a regression by a few
-small layers, named like an encoder's."""
+small layers, named like an encoder's.
+
+    python -m tests.training.toy WORKDIR    trains it until it gets no better
+"""
+
+import pathlib
+import sys
 
 import flax.linen as nn
 import jax
@@ -7,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.terms import Term
+from bert_jax.training import loop, workdir
 from bert_jax.training.loop import Stage
 from configs import base
 
@@ -22,6 +29,10 @@ class ToySource:
         self.seed = seed
 
     def batch(self, step, rows):
+        """Of one step, or stacked of several."""
+        if np.ndim(step):
+            batches = [self.batch(one, rows) for one in step]
+            return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
         rng = np.random.default_rng([self.seed, step % 3])
         x_BI = rng.normal(size=(self.batch_size, INPUTS)).astype(np.float32)
         y_B = x_BI[:, 0] + rng.normal(size=self.batch_size).astype(np.float32)
@@ -127,3 +138,22 @@ def config(folder, **more):
         changes | {key.replace('__', '.'): value for key, value in more.items()}
     )
     return made
+
+
+def train(folder, stacked=False, **more):
+    """(parameters, results) of a run; the results are also in its folder."""
+    made = config(folder, **more)
+    params, results = loop.train(Toy(made, stacked), made)
+    workdir.write_json(pathlib.Path(folder) / 'results.json', results)
+    return params, results
+
+
+PATIENT = dict(
+    stages__steps=(200,),
+    evaluation__best='loss',
+    evaluation__patience=4,
+    checkpoint__every_steps=7,
+)
+
+if __name__ == '__main__':
+    train(sys.argv[1], **PATIENT)

@@ -1,0 +1,131 @@
+"""Several seeds and rates: which runs, what is kept, and what they say together."""
+
+import json
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.tasks import sweep
+from bert_jax.training import workdir
+from tests.training import toy
+
+
+def config(tmp_path, **more):
+    return toy.config(tmp_path / 'sweep', **more)
+
+
+def results(metric, value):
+    return {'held_out': {metric: value, 'f1': 2 * value}}
+
+
+class Trainer:
+    """Stands for training: keeps what is asked for, and may be killed at a run."""
+
+    def __init__(self, killed_at=None):
+        self.configs, self.killed_at = [], killed_at
+
+    def __call__(self, own):
+        if len(self.configs) == self.killed_at:
+            raise KeyboardInterrupt
+        self.configs.append(own)
+        accuracy = 0.8 + own.seed / 100 + (0.05 if own.schedule.learning_rate == 2e-5 else 0)
+        found = results('accuracy', accuracy)
+        folder = workdir.claim(own.workdir, own.to_dict())
+        workdir.write_json(folder / 'results.json', found)
+        return found
+
+
+def test_one_run_a_seed_and_rate(tmp_path):
+    made = config(tmp_path, sweep__seeds=(3, 5), sweep__learning_rates=(1e-5, 2e-5))
+    trainer = Trainer()
+    sweep.run(made, trainer)
+    assert [(own.schedule.learning_rate, own.seed) for own in trainer.configs] == [
+        (1e-5, 3),
+        (1e-5, 5),
+        (2e-5, 3),
+        (2e-5, 5),
+    ]
+    assert trainer.configs[1].workdir == str(tmp_path / 'sweep/rate_1e-05_seed_5')
+    for own in trainer.configs:
+        assert not sweep.is_wanted(own)
+        changed = {'seed', 'workdir', 'sweep', 'schedule'}
+        assert all(own[key] == made[key] for key in made if key not in changed)
+        assert {**own.schedule, 'learning_rate': 0} == {**made.schedule, 'learning_rate': 0}
+    assert made.sweep.seeds == (3, 5)
+
+
+def test_rates_or_seeds_alone(tmp_path):
+    seeds = sweep.runs(config(tmp_path, sweep__seeds=(0, 1)))
+    assert [(key, own.workdir) for key, own in seeds.items()] == [
+        ((0.03, seed), str(tmp_path / f'sweep/seed_{seed}')) for seed in (0, 1)
+    ]
+    rates = sweep.runs(config(tmp_path, seed=7, sweep__learning_rates=(0.1, 0.2)))
+    assert list(rates) == [(0.1, 7), (0.2, 7)]
+    assert not sweep.is_wanted(config(tmp_path))
+
+
+def test_finished_runs_are_kept(tmp_path):
+    made = config(tmp_path, sweep__seeds=(0, 1, 2))
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run(made, Trainer(killed_at=2))
+    trainer = Trainer()
+    found = sweep.run(made, trainer)
+    assert [own.seed for own in trainer.configs] == [2]
+    assert found['rates'][0]['metrics']['accuracy']['values'] == pytest.approx([0.8, 0.81, 0.82])
+    assert sweep.run(made, None) == found
+
+
+def test_a_finished_run_of_another_config_is_not_taken(tmp_path):
+    sweep.run(config(tmp_path, sweep__seeds=(0,)), Trainer())
+    with pytest.raises(UserError, match='optimizer.beta2 was 0.999, is 0.9'):
+        sweep.run(config(tmp_path, sweep__seeds=(0,), optimizer__beta2=0.9), None)
+
+
+def test_the_best_rate_is_that_of_the_best_mean(tmp_path):
+    made = config(tmp_path, sweep__seeds=(0, 1, 2), sweep__learning_rates=(1e-5, 2e-5))
+    found = sweep.run(made, Trainer())
+    assert found['metric'] == 'accuracy'
+    assert found['best_learning_rate'] == 2e-5
+    best = found['rates'][1]['metrics']['accuracy']
+    assert best['mean'] == pytest.approx(0.86)
+    assert best['sd'] == pytest.approx(0.01)  # of 0.85, 0.86, 0.87
+    assert 0.85 <= best['low'] < 0.86 < best['high'] <= 0.87
+    folder = tmp_path / 'sweep'
+    assert json.loads((folder / 'results.json').read_text()) == found
+    lines = (folder / 'table.md').read_text().splitlines()
+    assert lines[0] == ('| learning rate | seeds | accuracy | 95% interval of the mean | f1 |')
+    assert lines[2].startswith('| 1e-05 | 3 | 0.8100 ± 0.0100 | 0.8')
+    assert lines[3].startswith('| 2e-05 (best) | 3 | 0.8600 ± 0.0100 | 0.8')
+    assert lines[3].endswith('| 1.7200 ± 0.0200 |')
+    assert (folder / 'plot.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_a_loss_is_best_when_low(tmp_path):
+    values = {(1e-5, 0): results('loss', 0.5), (2e-5, 0): results('loss', 0.4)}
+    found = sweep.compare(config(tmp_path), values)
+    assert (found['metric'], found['best_learning_rate']) == ('loss', 2e-5)
+    found = sweep.compare(config(tmp_path, evaluation__best='f1'), values)
+    assert (found['metric'], found['best_learning_rate']) == ('f1', 1e-5)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'message'),
+    [
+        (dict(sweep__seeds=(0, 0)), r'sweep.seeds is \(0, 0\)'),
+        (dict(sweep__seeds=(-1,)), r'sweep.seeds is \(-1,\)'),
+        (dict(sweep__learning_rates=(1e-5, 0.0)), r'sweep.learning_rates is \(1e-05, 0.0\)'),
+        (dict(sweep__learning_rates=(1e-5, 1e-5)), 'that differ'),
+        (dict(sweep__seeds=('a',)), 'whole numbers'),
+        (dict(sweep__learning_rates=('a',)), 'rates above 0'),
+    ],
+)
+def test_what_cannot_be_swept_is_refused(changes, message, tmp_path):
+    with pytest.raises(UserError, match=message):
+        sweep.run(config(tmp_path, **changes), None)
+
+
+def test_a_folder_of_a_single_run_is_refused(tmp_path):
+    made = config(tmp_path)
+    workdir.claim(made.workdir, made.to_dict())
+    with pytest.raises(UserError, match='holds a single run'):
+        sweep.run(config(tmp_path, sweep__seeds=(0, 1)), None)
