@@ -89,7 +89,7 @@ def test_the_best_rate_is_that_of_the_best_mean(tmp_path):
     best = found['rates'][1]['metrics']['accuracy']
     assert best['mean'] == pytest.approx(0.86)
     assert best['sd'] == pytest.approx(0.01)  # of 0.85, 0.86, 0.87
-    assert 0.85 <= best['low'] < 0.86 < best['high'] <= 0.87
+    assert 0.849 < best['low'] < 0.86 < best['high'] < 0.871
     folder = tmp_path / 'sweep'
     assert json.loads((folder / 'results.json').read_text()) == found
     lines = (folder / 'table.md').read_text().splitlines()
