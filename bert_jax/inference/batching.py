@@ -1,5 +1,6 @@
 """Running a compiled function over rows of very different lengths, in few shapes."""
 
+import concurrent.futures
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -15,6 +16,10 @@ LENGTHS = (
     *range(128, 256, 32),
     *range(256, 513, 64),
 )
+
+# Batches computed at once: on a CPU one leaves cores idle between its products (two: 1.1 to 1.2 ×
+# as fast on two cores), on an accelerator the next is ready when one is done.
+AT_ONCE = 2
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,15 +51,19 @@ def run(
     done.
     """
     results = [None] * len(rows)
-    pending = None
-    for indices, shape in _plan([len(row.ids) for row in rows], batch_tokens, max_length):
+
+    def compute(planned):
+        indices, shape = planned
         batch = _batch([rows[i] for i in indices], shape, pad_id)
-        started = indices, function(batch)
-        if pending:
-            _collect(*pending, results, advance)
-        pending = started
-    if pending:
-        _collect(*pending, results, advance)
+        return indices, jax.device_get(function(batch))
+
+    lengths = [len(row.ids) for row in rows]
+    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        for indices, result in pool.map(compute, _plan(lengths, batch_tokens, max_length)):
+            leaves, structure = jax.tree.flatten(result)
+            for row, index in enumerate(indices):
+                results[index] = jax.tree.unflatten(structure, [leaf[row] for leaf in leaves])
+            advance(len(indices))
     return results
 
 
@@ -92,13 +101,6 @@ def _padded(arrays: list[np.ndarray], num_rows: int, length: int, value: int) ->
     for row, array in zip(padded, arrays, strict=False):  # the rows after the last stay empty
         row[: len(array)] = array
     return padded
-
-
-def _collect(indices: np.ndarray, result, results: list, advance: Callable[[int], None]):
-    leaves, structure = jax.tree.flatten(jax.device_get(result))
-    for row, index in enumerate(indices):
-        results[index] = jax.tree.unflatten(structure, [leaf[row] for leaf in leaves])
-    advance(len(indices))
 
 
 def _round_up(length: int) -> int:
