@@ -29,6 +29,7 @@ def sequence_members(segment_ids_BT: jax.Array, first_positions_BS: jax.Array) -
 def masked_mean(hidden_BTD: jax.Array, member_BST: jax.Array) -> jax.Array:
     """[B, S, D]: the means of the states of S sets of positions, computed in fp32; 0 for an empty
     set."""
-    sum_BSD = product('BST,BTD->BSD', member_BST, hidden_BTD, jnp.float32)
+    weight_BST = member_BST.astype(jnp.float32)
+    sum_BSD = product('BST,BTD->BSD', weight_BST, hidden_BTD, jnp.float32)
     count_BS1 = jnp.maximum(member_BST.sum(2, keepdims=True), 1)
     return (sum_BSD / count_BS1).astype(hidden_BTD.dtype)

@@ -1,0 +1,137 @@
+"""Logits of spans against a span at a time in NumPy; rows of several sequences."""
+
+import jax
+import numpy as np
+import pytest
+from flax import linen as nn
+
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.heads.spans import SpanClassificationHead
+
+ARCHITECTURE = architectures.build('bert', hidden_size=8, num_heads=2, num_layers=1)
+LENGTH, WORDS, WIDTH, LABELS = 17, 3, 5, 4
+# Of the words, pieces: the first sequence has 4 words, the second 2 and the third 3.
+PIECES = [[1, 3, 1, 2], [2, 1], [1, 1, 4]]
+
+
+def spans_of(pieces):
+    """int32 [n, L] sizes of the spans of words of these numbers of pieces, between two others."""
+    first = np.cumsum([1, *pieces])
+    sizes = np.zeros((first[-1] + 1, WORDS), np.int32)
+    for word in range(len(pieces)):
+        for number in range(min(WORDS, len(pieces) - word)):
+            sizes[first[word], number] = first[word + number + 1] - first[word]
+    return sizes
+
+
+def batches():
+    """sizes [B, T, L] and segments [B, T]: a sequence a row, and in two rows."""
+    alone, rows = np.zeros((3, LENGTH, WORDS), np.int32), np.zeros((2, LENGTH, WORDS), np.int32)
+    places = [(0, 0), (0, 9), (1, 3)]
+    segments = np.zeros((2, LENGTH), np.int32)
+    for number, (pieces, (row, offset)) in enumerate(zip(PIECES, places, strict=True)):
+        sizes = spans_of(pieces)
+        alone[number, : len(sizes)] = sizes
+        rows[row, offset : offset + len(sizes)] = sizes
+        segments[row, offset : offset + len(sizes)] = number + 1
+    return alone, rows, segments, places
+
+
+def make(summary, boundary):
+    head = SpanClassificationHead(ARCHITECTURE, Compute(), LABELS, WIDTH, summary, boundary)
+    rng = np.random.default_rng(0)
+    hidden = EncoderOutput(np.zeros((2, LENGTH, 8), np.float32), None)
+    sizes = np.zeros((2, LENGTH, WORDS), np.int32)
+    shapes = jax.eval_shape(lambda: nn.unbox(head.init(jax.random.key(0), hidden, sizes)))
+    params = jax.tree.map(lambda leaf: rng.normal(size=leaf.shape).astype(np.float32), shapes)
+    return head, params
+
+
+def gelu(x):
+    return np.asarray(jax.nn.gelu(x, approximate=False), np.float64)
+
+
+def of_one_span(p, states, summary, boundary):
+    """The logits of the span of these states [n, D], from the concatenation of its parts."""
+    first, last = states[0], states[-1]
+    if boundary == 'ffn':
+        first = gelu(first @ p['start_ffn']['kernel'] + p['start_ffn']['bias'])
+        last = gelu(last @ p['end_ffn']['kernel'] + p['end_ffn']['bias'])
+    weights = np.ones(len(states))
+    if summary == 'attention':
+        weights = np.exp(4 * np.tanh(states @ p['attention']['kernel'][:, 0]))
+    middle = weights @ states / weights.sum()
+    kernel = np.concatenate([p[part]['kernel'] for part in ('start', 'end', 'inside')])
+    hidden = gelu(np.concatenate([first, last, middle]) @ kernel + p['bias'])
+    return hidden @ p['output']['kernel'] + p['output']['bias']
+
+
+@pytest.mark.parametrize(
+    ('summary', 'boundary'), [('mean', 'ffn'), ('mean', 'state'), ('attention', 'ffn')]
+)
+def test_logits_are_those_of_a_span_at_a_time(summary, boundary):
+    head, params = make(summary, boundary)
+    alone, rows, segments, places = batches()
+    hidden = np.random.default_rng(1).normal(size=(2, LENGTH, 8)).astype(np.float32)
+    apart = np.random.default_rng(2).normal(size=(3, LENGTH, 8)).astype(np.float32)
+    for number, (row, offset) in enumerate(places):
+        length = sum(PIECES[number]) + 2
+        apart[number, :length] = hidden[row, offset : offset + length]
+
+    @jax.jit
+    def both(params):
+        packed = head.apply(params, EncoderOutput(hidden, None), rows, segment_ids_BT=segments)
+        return head.apply(params, EncoderOutput(apart, None), alone), packed
+
+    single, packed = both(params)
+    p = jax.tree.map(lambda leaf: leaf.astype(np.float64), params['params'])
+    assert packed.shape == (2, LENGTH, WORDS, LABELS)
+    assert np.isfinite(packed).all()
+    checked = 0
+    for number, (row, offset) in enumerate(places):
+        for t, n in zip(*np.nonzero(alone[number]), strict=True):
+            size = alone[number, t, n]
+            states = apart[number, t : t + size].astype(np.float64)
+            expected = of_one_span(p, states, summary, boundary)
+            for logits in (single[number, t, n], packed[row, offset + t, n]):
+                np.testing.assert_allclose(logits, expected, rtol=2e-4, atol=2e-4)
+            checked += 1
+    assert checked == 9 + 3 + 6
+
+
+@pytest.mark.parametrize('summary', ['mean', 'attention'])
+def test_a_span_depends_on_its_own_positions(summary):
+    """What is before it comes in and goes out again, all but nothing; other sequences, nothing."""
+    head, params = make(summary, 'ffn')
+    _, rows, segments, _ = batches()
+    hidden = np.random.default_rng(1).normal(size=(2, LENGTH, 8)).astype(np.float32)
+
+    @jax.jit
+    def gradient(hidden, t, n):
+        def total(hidden):
+            encoded = EncoderOutput(hidden, None)
+            logits = head.apply(params, encoded, rows, segment_ids_BT=segments)
+            return logits[0, t, n].sum()
+
+        return jax.grad(total)(hidden)
+
+    for t, n in ((2, 1), (10, 1)):
+        moved = np.abs(gradient(hidden, t, n)).max(-1)
+        size = rows[0, t, n]
+        assert (moved[0, t : t + size] > 1e-3).all()
+        assert (np.delete(moved[0], slice(t, t + size)) < 1e-4 * moved.max()).all()
+        assert not moved[0, segments[0] != segments[0, t]].any()
+        assert not moved[1].any()
+
+
+def test_dropout_is_on_states_and_hidden_layer():
+    head, params = make('mean', 'state')
+    _, rows, segments, _ = batches()
+    encoded = EncoderOutput(np.ones((2, LENGTH, 8), np.float32), None)
+    clean = head.apply(params, encoded, rows, segment_ids_BT=segments)
+    noisy = head.apply(
+        params, encoded, rows, np.arange(2, dtype=np.uint32), segment_ids_BT=segments
+    )
+    assert not np.allclose(clean, noisy)
