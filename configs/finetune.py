@@ -25,6 +25,10 @@ _CLASSES = dict(
     class_weights='none',  # 'balanced': by 1 / frequency
     label_smoothing=0.0,
 )
+_MARKED = dict(
+    **_CLASSES,
+    exclusive=False,  # of what is paired with one first mark, at most one is `positive`
+)
 PROBLEMS = {
     'classification': _CLASSES,
     'regression': dict(labels=(), metrics=('pearson', 'spearman')),
@@ -37,6 +41,18 @@ PROBLEMS = {
         crf=False,  # a chain over the words, in which only legal BIO or BIOES is possible
         overlap=0.5,  # of neighbouring windows of a long text
     ),
+    'coreference': _MARKED,
+    'relation': _MARKED,
+    'spans': dict(
+        labels=(),
+        max_span_words=10,  # longer ones are not found
+        nested=True,  # spans may overlap; False: the most probable of those that do
+        summary='mean',  # of a span's states; 'attention': weighted by a learnt score
+        boundary='ffn',  # a layer for starts and one for ends; 'state': none
+        width=150,  # of the layers that score spans
+        overlap=0.5,  # of a window of a long text, what the next one sees as well
+    ),
+    'word_in_context': _MARKED,
 }
 _OWN_FILES = dict(data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, max_length=128))
 
@@ -59,6 +75,7 @@ def get_config(task: str = 'file') -> ConfigDict:
     )
     config.data.update(named['data'])
     config.problem = ConfigDict(PROBLEMS[kind])
+    config.problem.update(named.get('problem', {}))
     known = (glue.GLUE | glue.SUPER_GLUE).get(task)
     if known and kind in ('classification', 'regression'):
         config.problem.metrics = known.metrics

@@ -75,11 +75,14 @@ class Classification(_TextProblem):
         self._class_weights_C = weights_C
 
     def items(self, example: TextExample):
-        numbers = label_numbers(self.labels)
-        if example.label is not None:
-            check_labels({example.label: f'example {example.id}'}, self.labels)
-        label = 0 if example.label is None else numbers[example.label] + 1
-        return [(self._sequence(example.texts, {'label': np.int32(label)}),)]
+        return [(self._sequence(example.texts, {'label': self.label_number(example)}),)]
+
+    def label_number(self, example) -> np.int32:
+        """The number of an example's class, + 1; 0 where there is none."""
+        if example.label is None:
+            return np.int32(0)
+        check_labels({example.label: f'example {example.id}'}, self.labels)
+        return np.int32(label_numbers(self.labels)[example.label] + 1)
 
     def heads(self, architecture, compute):
         number = len(self.labels)

@@ -51,8 +51,9 @@ class FineTuned:
         shape = Shape(max(1, self._batch_tokens // length), length, 1)
         shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
         parts, _ = answer(self._step, self._params, encoded, shape)
-        records = []
+        predictions = []
         for example, own in zip(examples, parts, strict=True):
-            records.append(self.problem.record(example, self.problem.decode(example, own)))
+            predictions.append(self.problem.decode(example, own))
             advance(1)
-        return records
+        predictions = self.problem.settle(examples, predictions)
+        return [self.problem.record(*pair) for pair in zip(examples, predictions, strict=True)]

@@ -243,6 +243,7 @@ class FineTuning:
             self.problem.decode(example, own)
             for example, own in zip(encoded.examples, parts, strict=True)
         ]
+        predictions = self.problem.settle(encoded.examples, predictions)
         self.scores[split] = self.problem.score(encoded.examples, predictions)
         means = {f'{name}_loss': float(terms_lib.mean(terms[name])) for name in self.weights}
         return predictions, self.scores[split].metrics | means

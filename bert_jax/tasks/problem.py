@@ -88,6 +88,10 @@ class Problem(abc.ABC):
         """Settings chosen by the dev split, for `calibrated`; none by default."""
         return {}
 
+    def settle(self, examples: Sequence, predictions: Sequence) -> Sequence:
+        """The predictions, with what they say of each other; as they are by default."""
+        return predictions
+
     @abc.abstractmethod
     def score(self, examples: Sequence, predictions: Sequence) -> Scores:
         """How good predictions are."""

@@ -4,6 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import optax
 from flax import linen as nn
 from ml_collections import ConfigDict
 
@@ -13,6 +14,7 @@ from bert_jax.data.items import Shape, evaluation_slots, row_length
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning import Encoded, FineTuningModel, answer, answering_step
+from bert_jax.terms import mean
 
 TEXT = (
     'the small ship and the old harbour near the sea . a red tram on the wide bridge ! '
@@ -45,6 +47,34 @@ def large_params(model, encoded, scale: float = 8.0):
     batch, _ = next(iter(batches(encoded, shape)))
     params = nn.unbox(jax.jit(model.init)(jax.random.key(1), batch)['params'])
     return jax.tree.map(lambda leaf: leaf * scale if leaf.ndim > 1 else leaf + 0.1, params)
+
+
+def learnt(model, examples, steps: int):
+    """(Parts of every example, losses) after some steps of Adam on all of them at once."""
+    encoded = Encoded.of(model.problem, examples)
+    shape = Shape(8, row_length(int(encoded.items.length_N.max()), 512), 8)
+    ((batch, _),) = batches(encoded, shape)
+    optimizer = optax.adam(3e-3)
+
+    def loss(params):
+        terms = model.problem.terms(model.apply({'params': params}, batch), batch)
+        return sum(mean(terms[name]) for name in model.problem.weights)
+
+    def step(carry, _):
+        params, state = carry
+        value, gradient = jax.value_and_grad(loss)(params)
+        updates, state = optimizer.update(gradient, state)
+        return (optax.apply_updates(params, updates), state), value
+
+    @jax.jit
+    def train(key):
+        params = nn.unbox(model.init(key, batch)['params'])
+        (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), length=steps)
+        return params, losses
+
+    params, losses = train(jax.random.key(0))
+    parts, _ = answers(model, params, examples, rows=8)
+    return parts, losses
 
 
 def batches(encoded, shape):

@@ -85,7 +85,7 @@ def _sample(kind: str, file: str, format: str, columns=None, **data) -> dict:
     return dict(kind=kind, data=found | dict(columns=columns or {}), recipe=_SAMPLE)
 
 
-# name → kind of task, what differs from DATA, recipe
+# name → kind of task, what differs from DATA and in `problem`, recipe
 TASKS: dict[str, dict] = {
     'cola': _benchmark('cola', 'classification', _GLUE),
     'sst2': _benchmark('sst2', 'classification', _GLUE),
@@ -140,6 +140,7 @@ TASKS: dict[str, dict] = {
             marks=('pronoun_offset+pronoun', 'a_offset+a', 'b_offset+b'),
             candidate_labels=('a_coref', 'b_coref'),
         ),
-    ),
+    )
+    | dict(problem=dict(metrics=('f1',), positive='TRUE', exclusive=True)),
     'sample_questions': _sample('question_answering', 'questions.json', 'squad', group='context'),
 }
