@@ -15,13 +15,14 @@ import os
 import pathlib
 import shutil
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bert_jax import errors, progress
 from bert_jax.data import corpus, languages, tokenizers
 from bert_jax.data import sources as text_sources
+from bert_jax.data.beam import Beam, BeamWorkers
 from bert_jax.data.held_out import HeldOutRule, hash_limit
-from bert_jax.data.workers import Workers
+from bert_jax.data.workers import Workers, blocks
 
 BLOCK_CHARACTERS = 2**19  # documents go to the workers in blocks of at least this much text
 
@@ -36,6 +37,7 @@ def prepare(
     language_alpha: float = 1.0,
     workers: int = 2,
     shard_tokens: int = corpus.SHARD_TOKENS,
+    beam: Beam | None = None,
 ) -> corpus.Corpus:
     """Makes the corpus of the sources in `output`, or opens it if it is there already.
 
@@ -52,8 +54,10 @@ def prepare(
         each source with two different documents gives at least one to either split.
       language_alpha: a tokenizer is trained on text in which languages have shares of the
         characters to this power: 1 as they come, 0 all alike, .3 as in XLM-R.
-      workers: processes that split sentences and tokenise; 0 does it in this one.
+      workers: processes that split sentences and tokenise; 0 does it in this one; with Beam the
+        parts the work is cut into.
       shard_tokens: a shard is closed once it holds that many tokens.
+      beam: has that done by Apache Beam, see `data.beam`.
 
     Raises UserError for bad settings, sources without text, a single document, a finished corpus
     with other settings in `output`, a disk that is full or cannot be written, a dead worker.
@@ -62,8 +66,8 @@ def prepare(
         raise errors.UserError('no source: name at least one, as in --source=docstrings')
     if not 0 < held_out_fraction < 1:
         raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')
-    if workers < 0:
-        raise errors.UserError(f'workers is {workers}: it must be 0 or more')
+    if workers < bool(beam):
+        raise errors.UserError(f'workers is {workers}: it must be {int(bool(beam))} or more')
     languages.check_alpha(language_alpha)
     made_from = corpus.settings(sources, tokenizer, lowercase, held_out_fraction, language_alpha)
     output = pathlib.Path(output).expanduser().absolute()
@@ -77,7 +81,9 @@ def prepare(
             raise errors.UserError(f'{output} exists and is no corpus: name another folder')
         opened = [text_sources.open_source(spec) for spec in sources]
         with _partial_folder(output) as partial:
-            _build(partial, opened, made_from, workers, shard_tokens)
+            _build(
+                partial, opened, made_from, shard_tokens, functools.partial(_pool, workers, beam)
+            )
             _sync(partial)
             os.rename(partial, output)
             _sync_folder(output.parent)
@@ -94,8 +100,8 @@ def _build(
     folder: pathlib.Path,
     opened: list[text_sources.Source],
     made_from: dict,
-    workers: int,
     shard_tokens: int,
+    pool_of: Callable,
 ):
     """Writes the whole corpus into an empty folder."""
     start = time.monotonic()
@@ -103,7 +109,7 @@ def _build(
     spoken = [source.language for source in opened]
     with (
         contextlib.closing(corpus.Writer(folder, tokenizer, spoken, shard_tokens)) as writer,
-        Workers(tokenizer, workers) as pool,
+        pool_of(tokenizer, opened) as pool,
     ):
         _append_all(writer, opened, pool, made_from['held_out_fraction'])
         described = [
@@ -119,6 +125,14 @@ def _build(
     for source in opened:
         print(f'{source.spec}: {source.summary()}')
     _print_summary(manifest, time.monotonic() - start)
+
+
+def _pool(workers: int, beam: Beam | None, tokenizer: tokenizers.Tokenizer, opened: list):
+    if beam is None:
+        return Workers(tokenizer, workers)
+    specs = [source.spec for source in opened]
+    work = {'specs': specs, 'characters': BLOCK_CHARACTERS}
+    return BeamWorkers(beam, tokenizer, workers, work)
 
 
 def _tokenizer(opened: list[text_sources.Source], made_from: dict) -> tokenizers.Tokenizer:
@@ -154,7 +168,7 @@ def _append_all(
         for index, source in enumerate(opened):
             dropped = collections.Counter()
             rule = HeldOutRule(fraction)
-            for block in pool.encode(_blocks(source)):
+            for block in pool.encode(blocks(source, BLOCK_CHARACTERS)):
                 for split, chosen in rule.add(block.documents, block.hashes):
                     writer.append(split, index, chosen)
                 dropped.update(block.dropped)
@@ -187,19 +201,6 @@ def _append_lone_documents(writer: corpus.Writer, alone: list, fraction: float):
     for aside, source in alone:
         for _ in range(aside.copies):
             writer.append('held_out' if aside.hash in held_out else 'train', source, aside.document)
-
-
-def _blocks(source: text_sources.Source) -> Iterator[list[str]]:
-    """The texts of a source's documents, `BLOCK_CHARACTERS` or a little more at a time."""
-    block, characters = [], 0
-    for document in source.documents():
-        block.append(document.text)
-        characters += len(document.text)
-        if characters >= BLOCK_CHARACTERS:
-            yield block
-            block, characters = [], 0
-    if block:
-        yield block
 
 
 @contextlib.contextmanager
@@ -268,14 +269,25 @@ def main():
         prog='python -m bert_jax.prepare', description='Text → tokenised corpus on disk.'
     )
     add = parser.add_argument
-    add('--source', action='append', required=True, help='docstrings, text:GLOB, …; repeatable')
+    add('--source', action='append', default=[], help='docstrings, text:GLOB, …; repeatable')
     add('--tokenizer', default='train:wordpiece:8000', help='train:KIND:SIZE or a path')
-    add('--output', required=True, help='folder to make')
+    add('--output', required=True, help='folder to make, or to verify')
+    add('--verify', action='store_true', help='only compare its files with their hashes')
     add('--workers', type=int, default=os.cpu_count(), help='processes; 0: none but this')
     add('--lowercase', type=_boolean, default=True, help='true or false')
     add('--language_alpha', type=float, default=1.0, help='of the text to train a tokenizer on')
     add('--held_out_fraction', type=float, default=0.01, help='share of the documents')
+    add('--runner', choices=('local', 'beam'), default='local', help='what the workers run on')
+    add('--beam_folder', help='for encoded blocks, seen by all of its workers: OUTPUT.blocks')
+    add('beam_options', nargs='*', metavar='-- BEAM_OPTION', help='--runner=FlinkRunner, …')
     flags = parser.parse_args()
+    if flags.beam_options and flags.runner != 'beam':
+        raise errors.UserError(f'{flags.beam_options[0]!r} is only for --runner=beam')
+    if flags.verify:
+        found = corpus.Corpus.open(flags.output)
+        found.verify()
+        print(f'{flags.output}: {len(found.manifest["files"])} files are as they were written')
+        return
     prepare(
         flags.source,
         flags.tokenizer,
@@ -284,6 +296,9 @@ def main():
         held_out_fraction=flags.held_out_fraction,
         language_alpha=flags.language_alpha,
         workers=flags.workers,
+        beam=Beam(tuple(flags.beam_options), flags.beam_folder or f'{flags.output}.blocks')
+        if flags.runner == 'beam'
+        else None,
     )
 
 

@@ -18,7 +18,7 @@ import numpy as np
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.data import corpus, sentences, tokenizers
+from bert_jax.data import corpus, sentences, sources, tokenizers
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,6 +29,19 @@ class Block:
     hashes: np.ndarray
     characters: int
     dropped: dict[str, int]
+
+
+def blocks(source: sources.Source, characters: int) -> Iterator[list[str]]:
+    """The texts of a source's documents, so many characters or a little more at a time."""
+    block, size = [], 0
+    for document in source.documents():
+        block.append(document.text)
+        size += len(document.text)
+        if size >= characters:
+            yield block
+            block, size = [], 0
+    if block:
+        yield block
 
 
 def encode(texts: list[str], tokenizer: tokenizers.Tokenizer) -> Block:
