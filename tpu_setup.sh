@@ -2,6 +2,8 @@
 # Sets up one TPU VM, or all workers of a pod, to run bert_jax.
 #   on the TPU VM:            bash tpu_setup.sh
 #   on all workers of a pod:  bash tpu_setup.sh POD_NAME ZONE [PROJECT]      (from a machine with gcloud)
+#   then train on all:        bash tpu_setup.sh POD_NAME ZONE PROJECT --config=configs/base.py --config.workdir=… …
+#                             started again by itself when it was told to stop, or a worker died
 # Installs jax[tpu] at the version of requirements.txt and the rest of it into ~/bert_jax_env, then counts the devices.
 set -euo pipefail
 
@@ -31,7 +33,23 @@ setup_pod() {
     gcloud compute tpus tpu-vm scp --recurse "$here" "$1:bert_jax_source" --zone "$2" ${3:+--project "$3"} --worker=all
     # A pod's jax starts only when every worker asks for its devices: hence one command on all of them.
     "${ssh[@]}" --command "bash bert_jax_source/tpu_setup.sh"
-    echo "Now on all workers: cd bert_jax_source && ~/bert_jax_env/bin/python -m bert_jax.main --distributed --config=configs/base.py"
+    echo "Now: bash tpu_setup.sh $1 $2 ${3:-PROJECT} --config=configs/base.py --config.workdir=…"
 }
 
-if [ $# -ge 2 ]; then setup_pod "$@"; else setup_this_worker; fi
+# The same command on every worker, which starts it again while it ends with what a restart helps against: saved or
+# another worker died (75), killed (137, 134).
+train_on_pod() {
+    local name=$1 zone=$2 project=$3
+    shift 3
+    local train="\$HOME/bert_jax_env/bin/python -m bert_jax.main --distributed$(printf ' %q' "$@")"
+    gcloud compute tpus tpu-vm ssh "$name" --zone "$zone" --project "$project" --worker=all --command "
+        cd bert_jax_source
+        for try in \$(seq 20); do
+            $train
+            status=\$?
+            case \$status in 75 | 134 | 137) ;; *) break ;; esac
+        done
+        exit \$status"
+}
+
+if [ $# -ge 4 ]; then train_on_pod "$@"; elif [ $# -ge 2 ]; then setup_pod "$@"; else setup_this_worker; fi
