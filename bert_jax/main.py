@@ -1,5 +1,6 @@
 """The command line: python -m bert_jax.main --config=configs/base.py [--config.KEY=VALUE …]"""
 
+import contextlib
 import os
 import pathlib
 import sys
@@ -12,8 +13,11 @@ from bert_jax.errors import UserError, exit_cleanly, unknown
 CACHE = os.path.join(os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache')), 'bert_jax')
 
 flags.DEFINE_bool(
-    'distributed', False, 'One of several processes: calls jax.distributed.initialize().'
+    'distributed', False, 'One of several processes started by a TPU pod, Slurm or Open MPI.'
 )
+flags.DEFINE_string('coordinator', None, 'One of several processes: HOST:PORT of process 0.')
+flags.DEFINE_integer('num_processes', None, 'How many there are, where nothing else tells.')
+flags.DEFINE_integer('process_id', None, 'Which one this is, from 0, where nothing else tells.')
 _CONFIG = config_flags.DEFINE_config_file('config', help_string='The config, e.g. configs/base.py.')
 
 
@@ -41,8 +45,12 @@ def parse(argv: list[str]):
     return config
 
 
-def run(config, distributed: bool = False) -> dict:
-    """Trains what a config asks for, once or for several seeds and rates; returns the results."""
+def run(config, place: tuple | None = None) -> dict | None:
+    """Trains what a config asks for, once or for several seeds and rates; returns the results, or
+    None where it only shows a batch.
+
+    place: of one of several processes, how it finds the others (training/hosts.py:Place).
+    """
     from bert_jax.training import allocator
 
     allocator.keep_freed_memory()
@@ -51,28 +59,32 @@ def run(config, distributed: bool = False) -> dict:
     jax.config.update(
         'jax_compilation_cache_dir', os.environ.get('JAX_COMPILATION_CACHE_DIR', CACHE)
     )
-    if distributed:
-        jax.distributed.initialize()
     from bert_jax.tasks import sweep
+    from bert_jax.training import hosts
 
-    if sweep.is_wanted(config):
-        return sweep.run(config, train, writes=jax.process_index() == 0)
-    return train(config)
+    with hosts.joined(hosts.Place(*place)) if place else contextlib.nullcontext():
+        if sweep.is_wanted(config):
+            return sweep.run(config, train, writes=jax.process_index() == 0)
+        return train(config)
 
 
-def train(config) -> dict:
+def train(config) -> dict | None:
     """Trains the task of a config and reports on it; results.json is the last file it writes."""
     import jax
 
-    from bert_jax.tasks import TASKS
+    from bert_jax.tasks import TASKS, debug
     from bert_jax.training import loop, workdir
 
     if config.task not in TASKS:
         raise unknown('task', config.task, TASKS)
     task = TASKS[config.task](config)
+    if config.debug.batch:
+        for row in debug.dump(task, config.debug.batch):
+            print(row)
+        return None
     params, results = loop.train(task, config)
+    task.report(params, results)
     if jax.process_index() == 0:
-        task.report(params, results)
         workdir.write_json(pathlib.Path(config.workdir) / 'results.json', results)
         print(f'results in {config.workdir}')
     return results
@@ -87,7 +99,10 @@ def _one_line(error: Exception) -> str:
 @exit_cleanly
 def main(argv: list[str]):
     config = parse(argv)
-    run(config, flags.FLAGS.distributed)
+    given = flags.FLAGS
+    place = given.coordinator, given.num_processes, given.process_id
+    several = given.distributed or place != (None, None, None)
+    run(config, place if several else None)
 
 
 if __name__ == '__main__':

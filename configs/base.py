@@ -186,5 +186,9 @@ def get_config() -> ConfigDict:
             learning_rates=(),
         )
     )
-    config.max_skipped_in_row = 10  # stop after that many steps with a non-finite gradient
+    # A step whose loss or gradient is not finite is skipped; so is one whose gradient norm is above
+    # spike_factor times its running mean (0 = never). After so many in a row the run stops.
+    config.spike_factor = 0.0
+    config.max_skipped_in_row = 10
+    config.debug = ConfigDict(dict(batch=0))  # N: print the batch of step N, decoded, and stop
     return config.lock()

@@ -17,8 +17,9 @@ from bert_jax.objectives.model import PretrainingModel, flops_per_token
 from bert_jax.objectives.replacing import Generation
 from bert_jax.objectives.sbo import Boundary
 from bert_jax.tasks import start, text
-from bert_jax.training import feed
+from bert_jax.training import feed, hosts
 from bert_jax.training.loop import Stage
+from bert_jax.training.step import step_key
 
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
@@ -134,11 +135,18 @@ class Pretraining:
 
     def terms(self, params, batch, key, train: bool) -> terms_lib.Terms:
         """The terms of a batch; masks and dropout depend on `key` and the example's index alone."""
-        example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
-        keys = jax.vmap(jax.random.split)(example_keys)
-        corrupted = self.corruption(keys[:, 0], batch)
-        seeds_B = jax.vmap(jax.random.bits)(keys[:, 1]) if train else None
+        corruption_keys_B, dropout_keys_B = _keys(key, batch)
+        corrupted = self.corruption(corruption_keys_B, batch)
+        seeds_B = jax.vmap(jax.random.bits)(dropout_keys_B) if train else None
         return self.model.apply({'params': params}, batch, corrupted, seeds_B)
+
+    def corrupted_batch(self, stage: Stage, number: int, step: int):
+        """(batch, what the encoder is shown of it) for batch `number` of a stage, as trained on in
+        the step before which there are `step`.
+        """
+        batch = stage.source.batch(number)
+        key = step_key(jax.random.key(self.config.seed), step)
+        return batch, jax.jit(self.corruption)(_keys(key, batch)[0], batch)
 
     def evaluate(self, params, stage: Stage) -> dict[str, float]:
         """Held-out loss, accuracy and perplexity beside what needs no context; with several
@@ -195,6 +203,9 @@ class Pretraining:
 
     def report(self, params, results: dict):
         """cloze.md and the model card, beside what the loop left in the workdir."""
+        params = hosts.fetch(params)
+        if jax.process_index():
+            return
         workdir = pathlib.Path(self.config.workdir)
         examples = ''
         fills_gaps = 'mlm' in self.model.objectives and self.corruption.form == 'masked'
@@ -211,6 +222,13 @@ class Pretraining:
         """Lines for the picture: the loss of guessing by frequency."""
         entropy = baselines.entropy(self.corpus.split('held_out').unigram_counts)
         return {'unigram entropy of the held-out text': entropy}
+
+
+def _keys(key, batch):
+    """Keys of corruption and of dropout for each example, from its index alone."""
+    example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
+    keys = jax.vmap(jax.random.split)(example_keys)
+    return keys[:, 0], keys[:, 1]
 
 
 def _stages(stages) -> list[tuple]:

@@ -3,8 +3,6 @@
 import os
 import pathlib
 
-import jax
-
 from bert_jax.data import languages
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.examples import Examples
@@ -13,6 +11,7 @@ from bert_jax.data.packing import PackedRows
 from bert_jax.data.segments import SentencePairs, SingleSegments
 from bert_jax.errors import unknown
 from bert_jax.prepare import prepare
+from bert_jax.training import hosts
 
 SEGMENTS = {  # what examples are cut by, and options of it
     'pairs': (SentencePairs, {}),
@@ -32,12 +31,15 @@ def open_corpus(data) -> Corpus:
         'held_out_fraction': data.held_out_fraction,
         'language_alpha': data.tokenizer_language_alpha,
     }
-    if not os.path.exists(data.corpus):
-        if jax.process_index() == 0:
+
+    def prepared():
+        if not os.path.exists(data.corpus):
             prepare(**made_from, output=data.corpus, workers=data.prepare_workers)
-        _wait_for_all('corpus prepared')
+
+    hosts.from_first(prepared)
     corpus = Corpus.open(pathlib.Path(data.corpus))
     corpus.check_made_from(**made_from)
+    hosts.check_same('corpus', corpus.fingerprint)
     return corpus
 
 
@@ -98,10 +100,3 @@ def describe(examples: Examples, number: int) -> list[str]:
         )
         lines.append(f'languages, share of the examples (aim): {shares}')
     return lines
-
-
-def _wait_for_all(what: str):
-    if jax.process_count() > 1:
-        from jax.experimental import multihost_utils
-
-        multihost_utils.sync_global_devices(what)

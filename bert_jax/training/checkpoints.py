@@ -22,9 +22,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 from flax import traverse_util
-from jax.experimental import multihost_utils
 
 from bert_jax.errors import UserError
+from bert_jax.training import hosts
 
 MANIFEST = 'manifest.sha256'
 UNFINISHED = '.unfinished'
@@ -189,13 +189,12 @@ class Checkpoints:
 
     def _newest_good(self, files: list[str] | None = None, only: int | None = None) -> int | None:
         """Process 0 chooses for all, so that the files are verified once."""
-        step = None
-        if jax.process_index() == 0:
+
+        def choose():
             among = self.steps() if only is None else [only]
-            step = _newest_good(self.directory, among, files, self._damaged)
-        if jax.process_count() > 1:
-            step = int(multihost_utils.broadcast_one_to_all(np.int32(-1 if step is None else step)))
-            step = None if step < 0 else step
+            return _newest_good(self.directory, among, files, self._damaged)
+
+        step = hosts.from_first(choose)
         if step is None and only is not None:
             raise _best_gone(self.directory, only)
         if step is None and self.steps():

@@ -17,7 +17,7 @@ def peak_flops(dtype: str) -> float:
     what MFU is measured against.
 
     The best of a few runs on one device; 2·n³ operations a product. Fake CPU devices share the real
-    cores, so there the rate counts once.
+    cores, so there the rate counts once a host.
     """
     platform = jax.default_backend()
     n = EDGE.get(platform, EDGE['cpu'])
@@ -26,7 +26,7 @@ def peak_flops(dtype: str) -> float:
     product = jax.jit(lambda x, y: jnp.matmul(x, y, preferred_element_type=jnp.float32))
     product(a, a).block_until_ready()
     best = min(_seconds(lambda: product(a, a).block_until_ready()) for _ in range(REPEATS))
-    devices = 1 if platform == 'cpu' else jax.device_count()
+    devices = jax.process_count() if platform == 'cpu' else jax.device_count()
     return devices * 2 * n**3 / best
 
 

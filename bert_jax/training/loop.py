@@ -2,6 +2,9 @@
 its last stage.
 """
 
+import json
+import math
+import pathlib
 import signal
 import time
 from typing import Any, NamedTuple
@@ -14,6 +17,7 @@ from bert_jax.errors import UserError
 from bert_jax.training import (
     feed,
     hardware,
+    hosts,
     logging,
     optimizers,
     schedules,
@@ -25,8 +29,6 @@ from bert_jax.training.best import Best, Watch
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.state import abstract_state, by_name, initial_state
 from bert_jax.training.step import make_train_step
-
-RESTART = 75  # exit status after a signal: saved, run the same command again (EX_TEMPFAIL)
 
 
 class Stage(NamedTuple):
@@ -44,7 +46,7 @@ class Interrupted(SystemExit):
     """A signal asked the run to stop; everything is saved. Exits with status RESTART."""
 
     def __init__(self):
-        super().__init__(RESTART)
+        super().__init__(hosts.RESTART)
 
 
 def train(task, config) -> tuple[Any, dict]:
@@ -54,22 +56,28 @@ def train(task, config) -> tuple[Any, dict]:
     `start` (tasks/start.py), `init(key)`, `terms(params, batch, key, train)`,
     `evaluate(params, stage)` → metrics, `describe()` → lines for the start of the log,
     `check(metadata)` (raises UserError if a checkpoint does not belong to it), `references()` →
-    name → nats. Raises UserError for a config that cannot be run, Interrupted after SIGTERM or
-    SIGINT, with everything saved. With config.evaluation.best the parameters and the held-out
-    metrics are those of the best evaluation.
+    name → nats. Raises UserError for a config that cannot be run and a workdir that can no longer
+    be written, Interrupted after SIGTERM or SIGINT on any host, with everything saved. With
+    config.evaluation.best the parameters and the held-out metrics are those of the best evaluation.
     """
     mesh = sharding.make_mesh(config.mesh)
     for stage in task.stages:
         sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
     peak_flops = hardware.peak_flops(config.compute.dtype)  # of one device: outside the mesh
     with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
-        run = Run(task, config, peak_flops)
         try:
-            run.all_stages()
-            results = run.finish()
-            return run.state.params, results
-        finally:
-            run.close()
+            run = Run(task, config, peak_flops)
+            try:
+                run.all_stages()
+                results = run.finish()
+                return run.state.params, results
+            finally:
+                run.close()
+        except OSError as error:
+            raise UserError(
+                f'workdir {config.workdir} can no longer be written ({error.strerror}: '
+                f'{error.filename}); mend that and run the same command again'
+            ) from error
 
 
 class Run:
@@ -84,7 +92,10 @@ class Run:
             optimizers.build(config.optimizer, self.schedule)
         )
         self.watch, self.best = Watch(config.evaluation), Best()
-        self.workdir = workdir.claim(config.workdir, config.to_dict())
+        settings = config.to_dict()
+        hosts.check_same('config', json.dumps(settings))
+        hosts.from_first(lambda: workdir.claim(config.workdir, settings))
+        self.workdir = pathlib.Path(config.workdir)
         self.checkpoints = Checkpoints(self.workdir / 'checkpoints', config.checkpoint.keep)
         self.state, self.step, self.seconds = self._restore_or_init()
         self.log = logging.Log(self.workdir, self.step, self.total_steps, jax.process_index() == 0)
@@ -92,17 +103,21 @@ class Run:
         self.window = Window()
         self.held_out = None  # the last held-out metrics
         self.pending = None  # metrics of the last step, perhaps still being computed
-        self.stop_signal = None
+        self.signal = 0  # number of the one this process got
+        self.stop_signal = 0  # number of the one that stops all hosts
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
     def _restore_or_init(self):
         mesh = jax.sharding.get_mesh()
         rules, trained = self.config.sharding_rules, self.transfer
-        abstract = abstract_state(self.task, self.optimizer, mesh, rules, trained)
+        abstract = abstract_state(
+            self.task, self.optimizer, mesh, rules, trained, self.config.spike_factor
+        )
         optimizers.check_decay_exclude(self.config.optimizer.decay_exclude, abstract.params)
-        if self.checkpoints.steps():
-            self.task.check(self.checkpoints.metadata())
+        metadata = self.checkpoints.metadata()
+        if metadata is not None:
+            self.task.check(metadata)
         self.abstract = abstract
         restored = self.checkpoints.restore(abstract)
         if restored is None:
@@ -150,16 +165,27 @@ class Run:
         """
         step_function = jax.jit(
             make_train_step(
-                self.task, self.optimizer, stage.accumulation, self.config.seed, self.transfer
+                self.task,
+                self.optimizer,
+                stage.accumulation,
+                self.config.seed,
+                self.transfer,
+                self.config.spike_factor,
             ),
             donate_argnums=0,
         )
+        compiled = None
         # An argument, no constant: a run of another seed finds the compiled program in the cache.
         run_key = jax.random.key(self.config.seed)
         threads = self.config.data.reading_threads
         self.window.restart()
         for batch in feed.batches(stage.source, self.step - first, stage.steps, threads):
-            self.state, metrics = step_function(self.state, batch, run_key)
+            if compiled is None:
+                compiled = step_function.lower(self.state, batch, run_key).compile()
+                hosts.meet()  # who compiles longer must not keep the others in a collective
+            self.state, metrics = compiled(self.state, batch, run_key)
+            if jax.process_count() > 1:  # learnt with the metrics, by all after the same step
+                metrics['signal'] = hosts.largest(self.signal)
             self._read_pending(stage)
             self.pending = metrics
             self.step += 1
@@ -170,7 +196,9 @@ class Run:
 
     def _after_step(self, stage: Stage, is_last: bool):
         due = _is_due(self.step)
-        stop = self.stop_signal is not None  # read once: a signal may come at any line below
+        if jax.process_count() == 1:
+            self.stop_signal = self.signal
+        stop = self.stop_signal  # read once: a signal may come at any line below
         save = is_last or due(self.config.checkpoint.every_steps) or stop
         evaluate = is_last or due(stage.evaluate_every or self.config.evaluation.every_steps)
         if save or evaluate or due(self.config.logging.every_steps):
@@ -185,13 +213,14 @@ class Run:
         if save or evaluate:
             self.window.restart()
         if stop:
-            self._stop()
+            self._stop(stop)
 
     def _read_pending(self, stage: Stage):
         """Waits for the last step but one: the host is never more than one step ahead."""
         if self.pending is None:
             return
         metrics, self.pending = jax.device_get(self.pending), None
+        self.stop_signal = metrics.get('signal', 0)
         if metrics['skipped_in_row']:
             self._report_skipped(metrics)
         else:
@@ -206,15 +235,17 @@ class Run:
 
     def _report_skipped(self, metrics):
         in_row, skipped = metrics['skipped_in_row'], metrics['skipped']
+        loss, norm = metrics['loss'], metrics['gradient_norm']
+        fault = 'is a spike' if math.isfinite(loss) and math.isfinite(norm) else 'is not finite'
         self.log.say(
-            f'step {self.step}: loss {metrics["loss"]} or its gradient is not finite; '
+            f'step {self.step}: loss {loss:.4g} with a gradient of norm {norm:.4g} {fault}; '
             f'step skipped ({skipped} so far, {in_row} in a row)'
         )
         if in_row >= self.config.max_skipped_in_row:
             raise UserError(
-                f'{in_row} steps in a row, up to step {self.step}, had a loss or gradient that is '
-                'not finite; lower schedule.learning_rate; '
-                f'the last good state is in {self.workdir}'
+                f'{in_row} steps in a row, up to step {self.step}, had a loss or gradient that '
+                f'{fault}; --config.debug.batch={self.step} shows that batch; lower '
+                f'schedule.learning_rate; the last good state is in {self.workdir}'
             )
 
     def _log_window(self, stage: Stage):
@@ -256,13 +287,13 @@ class Run:
         self.checkpoints.save(self.step, self.state, metadata)
 
     def _on_signal(self, number, _frame):
-        self.stop_signal = signal.Signals(number).name
+        self.signal = number
         signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
 
-    def _stop(self):
+    def _stop(self, number: int):
         self.checkpoints.wait()
         self.log.say(
-            f'{self.stop_signal}: saved and stopped at step {self.step}; '
+            f'{signal.Signals(number).name}: saved and stopped at step {self.step}; '
             'the same command goes on from here'
         )
         raise Interrupted

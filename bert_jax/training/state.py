@@ -11,7 +11,7 @@ from bert_jax.training.transfer import EVERYTHING
 
 class TrainState(NamedTuple):
     """`step` counts batches read; a skipped step changes nothing but the three counters. int32
-    scalars.
+    scalars. `usual_norm`: running mean of the gradient norm, float32; only if spikes are skipped.
     """
 
     step: jax.Array
@@ -19,14 +19,18 @@ class TrainState(NamedTuple):
     skipped_in_row: jax.Array
     params: Any
     opt_state: Any
+    usual_norm: Any = None
 
 
-def abstract_state(task, optimizer, mesh, rules, transfer=EVERYTHING) -> TrainState:
+def abstract_state(
+    task, optimizer, mesh, rules, transfer=EVERYTHING, spike_factor: float = 0.0
+) -> TrainState:
     """Shapes, dtypes and shardings of the state; nothing is computed."""
     boxed = jax.eval_shape(task.init, jax.random.key(0))
     params = sharding.unbox(boxed)
     shardings = sharding.param_shardings(boxed, mesh, rules)
     counter = jax.ShapeDtypeStruct((), jnp.int32, sharding=sharding.replicated(mesh))
+    norm = jax.ShapeDtypeStruct((), jnp.float32, sharding=sharding.replicated(mesh))
     trained = transfer.part(params)
     opt_shardings = sharding.optimizer_shardings(
         optimizer, trained, transfer.part(params, shardings), mesh
@@ -37,6 +41,7 @@ def abstract_state(task, optimizer, mesh, rules, transfer=EVERYTHING) -> TrainSt
         skipped_in_row=counter,
         params=_with_shardings(params, shardings),
         opt_state=_with_shardings(jax.eval_shape(optimizer.init, trained), opt_shardings),
+        usual_norm=norm if spike_factor else None,
     )
 
 
@@ -51,7 +56,9 @@ def initial_state(
             lambda path, leaf: given.get(name_of(path), leaf), sharding.unbox(task.init(key))
         )
         zero = jnp.zeros((), jnp.int32)
-        return TrainState(zero, zero, zero, params, optimizer.init(transfer.part(params)))
+        usual_norm = None if abstract.usual_norm is None else jnp.zeros((), jnp.float32)
+        opt_state = optimizer.init(transfer.part(params))
+        return TrainState(zero, zero, zero, params, opt_state, usual_norm)
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     where = by_name(shardings.params)

@@ -10,14 +10,25 @@ from bert_jax import terms as terms_lib
 from bert_jax.training.state import TrainState
 from bert_jax.training.transfer import EVERYTHING
 
+_NORM_RATE = 0.02  # of the running mean of the gradient norm: about the last 50 steps
 
-def make_train_step(task, optimizer, accumulation: int, seed: int, transfer=EVERYTHING):
+
+def step_key(run_key, step) -> jax.Array:
+    """The key of the step before which there are `step`."""
+    return jax.random.fold_in(run_key, step)
+
+
+def make_train_step(
+    task, optimizer, accumulation: int, seed: int, transfer=EVERYTHING, spike_factor: float = 0.0
+):
     """`step(state, batch[, run_key]) → (state, metrics)` for `jax.jit`.
 
     The loss is Σ weight · sum / count with the counts of the whole global batch, so cutting the
     batch into `accumulation` micro-batches changes memory and nothing else. A step whose loss or
-    gradient is not finite leaves parameters and optimizer as they were. What `transfer` does not
-    train is no part of the gradient, and moves by no bit. `run_key` stands for that of `seed`.
+    gradient is not finite leaves parameters and optimizer as they were; so does, with a
+    `spike_factor` above 0, one whose gradient norm is above so many times its running mean. What
+    `transfer` does not train is no part of the gradient, and moves by no bit. `run_key` stands for
+    that of `seed`.
     """
     seed_key = jax.random.key(seed)
 
@@ -38,27 +49,33 @@ def make_train_step(task, optimizer, accumulation: int, seed: int, transfer=EVER
         return _sum_over(lambda micro: gradients(params, micro, counts, key), micro_batches)
 
     def step(state: TrainState, batch, run_key=seed_key):
-        key = jax.random.fold_in(run_key, state.step)
+        key = step_key(run_key, state.step)
         if accumulation == 1:
             loss, terms, grads = gradients(state.params, batch, None, key)
         else:
             loss, terms, grads = accumulated(state.params, batch, key)
         norm = optax.tree.norm(grads)
+        good = jnp.isfinite(loss) & jnp.isfinite(norm)
+        usual_norm = state.usual_norm
+        if spike_factor:
+            good &= (usual_norm == 0) | (norm <= spike_factor * usual_norm)
+            mean = usual_norm + _NORM_RATE * (norm - usual_norm)
+            usual_norm = jnp.where(good, jnp.where(usual_norm == 0, norm, mean), usual_norm)
         trained = transfer.part(state.params)
         updates, opt_state = optimizer.update(grads, state.opt_state, trained)
-        finite = jnp.isfinite(loss) & jnp.isfinite(norm)
         trained, opt_state = jax.tree.map(
-            lambda new, old, moves: jnp.where(finite & moves, new, old),
+            lambda new, old, moves: jnp.where(good & moves, new, old),
             (optax.apply_updates(trained, updates), opt_state),
             (trained, state.opt_state),
             (transfer.moving(trained, state.step), jax.tree.map(lambda _: True, opt_state)),
         )
         state = TrainState(
             step=state.step + 1,
-            skipped=state.skipped + ~finite,
-            skipped_in_row=jnp.where(finite, 0, state.skipped_in_row + 1),
+            skipped=state.skipped + ~good,
+            skipped_in_row=jnp.where(good, 0, state.skipped_in_row + 1),
             params=transfer.whole(trained, state.params),
             opt_state=opt_state,
+            usual_norm=usual_norm,
         )
         metrics = {
             'loss': loss,

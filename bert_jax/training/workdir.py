@@ -12,6 +12,8 @@ FREE = (
     'workdir',
     'mesh',
     'sharding_rules',
+    'stages.accumulation',
+    'debug',
     'checkpoint',
     'logging',
     'compute.remat',
@@ -21,8 +23,8 @@ FREE = (
 )
 
 
-def claim(path: str, config: dict) -> pathlib.Path:
-    """Makes the folder, locks it for this process' life and stores config.json there.
+def claim(path: str, config: dict):
+    """Makes the folder, locks it for this process' life and stores config.json there. For host 0.
 
     Raises UserError if it cannot be written, another process uses it, or it belongs to a run of
     another config.
@@ -42,7 +44,6 @@ def claim(path: str, config: dict) -> pathlib.Path:
     _locks.append(lock)
     check_config(workdir, config)
     write_json(workdir / 'config.json', config)
-    return workdir
 
 
 def write_json(path: pathlib.Path, value):

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax import main
 from bert_jax.errors import UserError
-from tests.end_to_end import small
+from tests.end_to_end import commands, small
 
 # What is typed → what the line must say. Each runs the real command line, all at once.
 TYPED = {
@@ -206,6 +206,23 @@ class TestAWorkdirInUse:
         other = "--config.data.sources=('docstrings',)"
         self.refuse(folder, 'sources', other, f'--config.workdir={folder}/other')
 
+    def test_a_damaged_corpus(self, folder):
+        path = folder / 'corpus/train/00000.tokens.npy'
+        content = path.read_bytes()
+        path.write_bytes(content[:-2])
+        try:
+            self.refuse(folder, f'expected {len(content)} bytes')
+            path.write_bytes(content[:-2] + bytes([content[-2] ^ 1, content[-1]]))
+            verify = ('bert_jax.prepare', f'--output={folder}/corpus', '--verify')
+            done = commands.run(*verify)
+            assert done.returncode == 2
+            assert 'is damaged: train/00000.tokens.npy' in done.stderr.splitlines()[-1]
+        finally:
+            path.write_bytes(content)
+        done = commands.run(*verify)
+        assert done.returncode == 0
+        assert 'files are as they were written' in done.stdout
+
     def test_a_second_run_at_once(self, folder):
         import fcntl
 
@@ -214,7 +231,9 @@ class TestAWorkdirInUse:
             self.refuse(folder, 'in use by another run')
 
 
-def test_a_full_disk_during_a_save_keeps_the_last_good_checkpoint(tmp_path):
+@pytest.fixture
+def disk(tmp_path):
+    """A file system of 2 MB."""
     disk = tmp_path / 'disk'
     disk.mkdir()
     mounted = subprocess.run(
@@ -222,22 +241,44 @@ def test_a_full_disk_during_a_save_keeps_the_last_good_checkpoint(tmp_path):
     )
     if mounted.returncode:
         pytest.skip('needs the right to mount a small tmpfs')
-    try:
-        arguments = (
-            f'--config.workdir={disk}/run',
-            '--config.model.hidden_size=64',
-            '--config.stages.steps=(200,20)',
-            '--config.checkpoint.keep=50',
-        )
-        status, stderr = small.run(tmp_path, *arguments)
-        steps = sorted(int(name) for name in os.listdir(disk / 'run/checkpoints') if name.isdigit())
-        assert status == 2
-        assert stderr.splitlines()[-1].startswith('error: ')
-        assert 'No space left' in stderr.splitlines()[-1]
-        assert 'Traceback' not in stderr
-        assert steps
-        subprocess.run(['mount', '-o', 'remount,size=200m', str(disk)], check=True)
-        status, stderr = small.run(tmp_path, *arguments)
-        assert status == 0, stderr
-    finally:
-        subprocess.run(['umount', str(disk)], check=True)
+    yield disk
+    subprocess.run(['umount', str(disk)], check=True)
+
+
+def test_a_disk_that_may_not_be_written_is_refused(tmp_path, disk):
+    subprocess.run(['mount', '-o', 'remount,ro', str(disk)], check=True)
+    with pytest.raises(UserError, match='run cannot be written: Read-only file system'):
+        main.run(small.config(tmp_path, workdir=f'{disk}/run'))
+    with pytest.raises(UserError, match='cannot prepare .*: Read-only file system'):
+        main.run(small.config(tmp_path, data__corpus=f'{disk}/corpus'))
+
+
+def test_a_disk_full_of_other_things_is_one_line(tmp_path, disk):
+    (disk / 'filling').write_bytes(bytes(2**21 - 2**13))
+    status, stderr = small.run(tmp_path, f'--config.workdir={disk}/run')
+    assert status == 2
+    assert stderr.splitlines()[-1].startswith('error: ')
+    assert 'No space left on device' in stderr.splitlines()[-1]
+    assert 'Traceback' not in stderr
+    (disk / 'filling').unlink()
+    status, stderr = small.run(tmp_path, f'--config.workdir={disk}/run')
+    assert status == 0, stderr
+
+
+def test_a_full_disk_during_a_save_keeps_the_last_good_checkpoint(tmp_path, disk):
+    arguments = (
+        f'--config.workdir={disk}/run',
+        '--config.model.hidden_size=64',
+        '--config.stages.steps=(200,20)',
+        '--config.checkpoint.keep=50',
+    )
+    status, stderr = small.run(tmp_path, *arguments)
+    steps = sorted(int(name) for name in os.listdir(disk / 'run/checkpoints') if name.isdigit())
+    assert status == 2
+    assert stderr.splitlines()[-1].startswith('error: ')
+    assert 'No space left' in stderr.splitlines()[-1]
+    assert 'Traceback' not in stderr
+    assert steps
+    subprocess.run(['mount', '-o', 'remount,size=200m', str(disk)], check=True)
+    status, stderr = small.run(tmp_path, *arguments)
+    assert status == 0, stderr

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.training import checkpoints, loop
+from bert_jax.training import checkpoints, hosts
 from tests.end_to_end import small
 
 ARGUMENTS = (
@@ -73,7 +73,7 @@ def test_killed_in_both_stages(tmp_path, undisturbed):
 
 def test_terminated_it_saves_first(tmp_path, undisturbed):
     status = stop_at(tmp_path, 40, signal.SIGTERM)
-    assert status == loop.RESTART
+    assert status == hosts.RESTART
     saved = checkpoints.Checkpoints(tmp_path / 'run/checkpoints', 2).steps()[0]
     assert saved >= 40
     assert saved % 25  # not one that was due anyway
@@ -97,3 +97,25 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, undi
     assert status == 0, stderr
     assert largest.name in stderr
     check_same(tmp_path, undisturbed)
+
+
+@pytest.mark.slow
+def test_twenty_kills_at_any_moment_lose_nothing(tmp_path, undisturbed):
+    rng, reached = random.Random(2), 0
+    for number in range(20):
+        process = small.start(tmp_path, *ARGUMENTS, '--config.checkpoint.every_steps=2')
+        if number % 4:  # some steps on from the last time, often while saving
+            while last_step(tmp_path) <= reached and process.poll() is None:
+                time.sleep(0.002)
+            time.sleep(rng.uniform(0, 0.03))
+        else:  # while starting
+            time.sleep(rng.uniform(0, 2))
+        process.send_signal(signal.SIGKILL)
+        process.communicate(timeout=120)
+        assert process.returncode == -signal.SIGKILL
+        reached = max(reached, last_step(tmp_path))
+    assert 20 < reached < 180
+    status, stderr = small.run(tmp_path, *ARGUMENTS)
+    assert status == 0, stderr
+    check_same(tmp_path, undisturbed)
+    assert all(path.name.isdigit() for path in (tmp_path / 'run/checkpoints').iterdir())

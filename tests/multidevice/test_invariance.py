@@ -84,32 +84,38 @@ def test_fsdp_cuts_parameters_and_moments():
         assert local < whole / 5
 
 
-def test_a_step_that_is_not_finite_changes_nothing_and_is_counted():
+def test_a_step_that_is_not_finite_or_a_spike_changes_nothing_and_is_counted():
     task = synthetic.SyntheticTask()
     good_terms = task.terms
 
     def terms(params, batch, key, train):
         found = good_terms(params, batch, key, train)
-        spoilt = found['mlm_loss']._replace(sum=found['mlm_loss'].sum * batch['spoil'][0])
-        return found | {'mlm_loss': spoilt}
+        return {
+            name: term._replace(sum=term.sum * batch['spoil'][0]) for name, term in found.items()
+        }
 
     task.terms = terms
     optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
     params = nn.unbox(task.init(jax.random.key(0)))
     zero = np.zeros((), np.int32)
-    state = TrainState(zero, zero, zero, params, optimizer.init(params))
-    step = jax.jit(make_train_step(task, optimizer, 1, seed=1))
-    spoils = [1, np.nan, np.inf, 1]
-    counts = []
+    state = TrainState(zero, zero, zero, params, optimizer.init(params), np.zeros((), np.float32))
+    step = jax.jit(make_train_step(task, optimizer, 1, seed=1, spike_factor=4.0))
+    spoils = [1, np.nan, np.inf, 1, 50, 2, 1000, 1]
+    counts, norms = [], []
     for number, spoil in enumerate(spoils):
         batch = synthetic.batch(number) | {'spoil': np.full(16, spoil, np.float32)}
         before, (state, metrics) = state, step(state, batch)
         same = jax.tree.map(lambda a, b: np.array_equal(a, b), before[3:], state[3:])
-        assert all(jax.tree.leaves(same)) == (spoil != 1)
+        assert all(jax.tree.leaves(same)) == (spoil not in (1, 2))
         assert np.isfinite(optax.tree.norm(state.params))
         counts.append((int(metrics['skipped']), int(metrics['skipped_in_row'])))
-    assert counts == [(0, 0), (1, 1), (2, 2), (2, 0)]
-    assert int(state.step) == 4
+        norms += [float(metrics['gradient_norm'])] if spoil in (1, 2) else []
+    assert counts == [(0, 0), (1, 1), (2, 2), (2, 0), (3, 1), (3, 0), (4, 1), (4, 0)]
+    assert int(state.step) == len(spoils)
+    mean = norms[0]
+    for norm in norms[1:]:
+        mean += 0.02 * (norm - mean)
+    np.testing.assert_allclose(state.usual_norm, mean, rtol=1e-5)
 
 
 @pytest.mark.parametrize(

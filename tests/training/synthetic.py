@@ -38,7 +38,7 @@ class SyntheticTask:
 
     weights = {'mlm_loss': 1.0, 'nsp_loss': 0.5}
     num_predictions = 5
-    start = Start(ARCHITECTURE, {}, [])
+    start = Start(None, ARCHITECTURE, {}, [])
 
     def __init__(self):
         self.model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'nsp'))

@@ -505,24 +505,27 @@ import sys
 import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
+from bert_jax.training import hosts
 from bert_jax.training.checkpoints import Checkpoints
 directory, port, process = sys.argv[1], sys.argv[2], int(sys.argv[3])
 jax.config.update('jax_num_cpu_devices', 2)
-jax.distributed.initialize(f'localhost:{port}', 2, process)
-mesh = jax.make_mesh((4,), ('fsdp',), (AxisType.Auto,))
-sharding = NamedSharding(mesh, PartitionSpec('fsdp'))
-value = np.arange(32, dtype=np.float32).reshape(8, 4)
-array = jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
-made = Checkpoints(directory, 1)
-for step in (1, 2):
-    made.save(step, {'x': array}, {'step': step})
-made.wait()
-jax.experimental.multihost_utils.sync_global_devices('saved')
-restored = made.restore({'x': jax.ShapeDtypeStruct((8, 4), np.float32, sharding=sharding)})
-for shard in restored.state['x'].addressable_shards:
-    np.testing.assert_array_equal(shard.data, value[shard.index])
-assert restored.step == restored.metadata['step'] == 2
-made.close()
+with hosts.joined(hosts.Place(f'localhost:{port}', 2, process)):
+    mesh = jax.make_mesh((4,), ('fsdp',), (AxisType.Auto,))
+    sharding = NamedSharding(mesh, PartitionSpec('fsdp'))
+    value = np.arange(32, dtype=np.float32).reshape(8, 4)
+    array = jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+    with jax.set_mesh(mesh):
+        assert int(hosts.largest(5 * process)) == 5
+    np.testing.assert_array_equal(hosts.fetch({'x': array})['x'], value)
+    made = Checkpoints(directory, 1)
+    for step in (1, 2):
+        made.save(step, {'x': array}, {'step': step})
+    made.wait()
+    restored = made.restore({'x': jax.ShapeDtypeStruct((8, 4), np.float32, sharding=sharding)})
+    for shard in restored.state['x'].addressable_shards:
+        np.testing.assert_array_equal(shard.data, value[shard.index])
+    assert restored.step == restored.metadata['step'] == 2
+    made.close()
 """
 
 
