@@ -296,7 +296,10 @@ def main():
         held_out_fraction=flags.held_out_fraction,
         language_alpha=flags.language_alpha,
         workers=flags.workers,
-        beam=Beam(tuple(flags.beam_options), flags.beam_folder or f'{flags.output}.blocks')
+        beam=Beam(
+            tuple(flags.beam_options),
+            flags.beam_folder or f'{os.path.abspath(flags.output)}.blocks',
+        )
         if flags.runner == 'beam'
         else None,
     )

@@ -39,6 +39,7 @@ class BeamWorkers:
     def __enter__(self) -> 'BeamWorkers':
         beam = _beam()
         self._remove_blocks()
+        beam.io.filesystems.FileSystems.mkdirs(self._beam.folder)
         try:
             pipeline = beam.Pipeline(argv=[*self._beam.options])
             numbers = pipeline | beam.Create(range(self._parts)) | beam.Reshuffle()
@@ -76,7 +77,6 @@ class BeamWorkers:
         files = _beam().io.filesystems.FileSystems
         if files.exists(self._beam.folder):
             files.delete([self._beam.folder])
-        files.mkdirs(self._beam.folder)
 
 
 def encode_part(part: int, work: dict):

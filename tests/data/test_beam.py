@@ -1,0 +1,65 @@
+"""A corpus made by Apache Beam's DirectRunner is the one made without it, byte for byte."""
+
+import json
+import sys
+
+import pytest
+
+from bert_jax import prepare
+from bert_jax.data import beam as beam_lib
+from bert_jax.data.beam import Beam
+from bert_jax.errors import UserError
+from tests.end_to_end import small
+
+TOKENIZER = 'train:wordpiece:120'
+
+
+def contents(folder) -> dict:
+    """The bytes of every file; the manifest without the time it was made."""
+    found = {p.relative_to(folder): p.read_bytes() for p in folder.rglob('*') if p.is_file()}
+    manifests = [path for path in found if path.name == 'manifest.json']
+    for path in manifests:
+        found[path] = json.loads(found[path]) | {'created': None}
+    return {p: data for p, data in found.items() if p.name != 'DATASHEET.md'}
+
+
+def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
+    pytest.importorskip('apache_beam')
+    monkeypatch.setattr(prepare, 'BLOCK_CHARACTERS', 2000)
+    (tmp_path / 'more').mkdir()
+    sources = [small.write_text(tmp_path), small.write_text(tmp_path / 'more', 9, seed=1)]
+    prepare.prepare(sources, TOKENIZER, tmp_path / 'local', workers=0, shard_tokens=900)
+    runner = Beam(('--runner=BundleBasedDirectRunner',), f'{tmp_path}/blocks')
+    options = {'workers': 3, 'shard_tokens': 900, 'beam': runner}
+    prepare.prepare(sources, TOKENIZER, tmp_path / 'beam', **options)
+    ours = contents(tmp_path / 'beam')
+    assert ours == contents(tmp_path / 'local')
+    assert sum(path.name.endswith('.tokens.npy') for path in ours) > 4
+    assert not list(tmp_path.glob('*.partial'))
+    assert not (tmp_path / 'blocks').exists()
+
+    # Workers that read another text are found out.
+    write = beam_lib.encode_part
+
+    def elsewhere(part, work):
+        changed = tmp_path / 'more/text.txt'
+        text = changed.read_text()
+        changed.write_text(text.replace('near', 'beyond'))
+        write(part, work)
+        changed.write_text(text)
+
+    monkeypatch.setattr(beam_lib, 'encode_part', elsewhere)
+    with pytest.raises(UserError, match='block 0 of .*more/text.txt.* is not what the workers'):
+        prepare.prepare(sources, TOKENIZER, tmp_path / 'other', **options)
+    assert not (tmp_path / 'other').exists()
+
+
+def test_without_beam_it_says_what_to_install(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, 'apache_beam', None)
+    with pytest.raises(UserError, match='pip install apache-beam'):
+        prepare.prepare(
+            [small.write_text(tmp_path)],
+            TOKENIZER,
+            tmp_path / 'out',
+            beam=Beam((), f'{tmp_path}/blocks'),
+        )
