@@ -288,6 +288,7 @@ def main():
         found.verify()
         print(f'{flags.output}: {len(found.manifest["files"])} files are as they were written')
         return
+    folder = flags.beam_folder or f'{os.path.abspath(flags.output)}.blocks'
     prepare(
         flags.source,
         flags.tokenizer,
@@ -296,12 +297,7 @@ def main():
         held_out_fraction=flags.held_out_fraction,
         language_alpha=flags.language_alpha,
         workers=flags.workers,
-        beam=Beam(
-            tuple(flags.beam_options),
-            flags.beam_folder or f'{os.path.abspath(flags.output)}.blocks',
-        )
-        if flags.runner == 'beam'
-        else None,
+        beam=Beam(tuple(flags.beam_options), folder) if flags.runner == 'beam' else None,
     )
 
 
