@@ -2,13 +2,20 @@
 loss.
 """
 
+import errno
 import json
+import os
 import pathlib
+import shutil
 import sys
 
 import tensorboardX
 
 from bert_jax import progress
+
+_ROOM = (
+    2**18
+)  # free bytes; without any, TensorBoard's writer dies in its thread and blocks the loop
 
 
 class Log:
@@ -21,6 +28,7 @@ class Log:
         self.path = workdir / 'metrics.jsonl'
         self.records = _read(self.path, step) if enabled else []
         if enabled:
+            self._check_room()
             self.path.write_text(''.join(map(_line, self.records)))
             self.board = tensorboardX.SummaryWriter(
                 str(workdir / 'tensorboard'), purge_step=step + 1
@@ -38,11 +46,16 @@ class Log:
         """
         if not self.enabled:
             return
+        self._check_room()
         self.records.append({'kind': kind, 'step': step, **values})
         with open(self.path, 'a', encoding='utf-8') as file:
             file.write(_line(self.records[-1]))
         for name, value in values.items():
             self.board.add_scalar(f'{kind}/{name}', value, step)
+
+    def _check_room(self):
+        if shutil.disk_usage(self.path.parent).free < _ROOM:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
 
     def advance(self, steps: int, shown: dict[str, str]):
         """Moves the bar on."""

@@ -75,8 +75,8 @@ def train(task, config) -> tuple[Any, dict]:
                 run.close()
         except OSError as error:
             raise UserError(
-                f'workdir {config.workdir} can no longer be written ({error.strerror}: '
-                f'{error.filename}); mend that and run the same command again'
+                f'workdir {config.workdir} can no longer be written ({error.strerror or error}); '
+                'mend that and run the same command again'
             ) from error
 
 
