@@ -39,6 +39,7 @@ PROBLEMS = {
         decode_pieces='first',  # that say it: 'first', 'mean'
         label_smoothing=0.0,
         crf=False,  # a chain over the words, in which only legal BIO or BIOES is possible
+        crf_rate=20.0,  # how many times as fast as the rest the chain learns
         overlap=0.5,  # of neighbouring windows of a long text
     ),
     'coreference': _MARKED,

@@ -4,6 +4,8 @@ import bisect
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from bert_jax.errors import UserError
+
 
 class Window(NamedTuple):
     """Tokens start … stop − 1 of a text, of which it answers for first … last − 1: those that have
@@ -26,7 +28,12 @@ def cut(
     apart (see `alignment.Alignment.places`); everywhere if None. A window then starts, stops and
     divides its tokens with a neighbour at such places alone, so that it may be less than full and
     share fewer tokens.
+    Raises UserError for a size below 1: nothing of a text has room.
     """
+    if size < 1:
+        raise UserError(
+            f'no token of a text has room in a sequence ({size} are left); make it longer'
+        )
     places = range(num_tokens + 1) if places is None else places
     spans = [_span(0, size, places)]
     while spans[-1][1] < num_tokens:

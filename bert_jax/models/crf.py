@@ -181,9 +181,15 @@ def _split(label: str) -> tuple[str, str]:
 
 
 class LinearChain(nn.Module):
-    """() → Scores: learnt, from 0, but ILLEGAL where the labels do not allow it."""
+    """() → Scores: learnt, from 0, but ILLEGAL where the labels do not allow it.
+
+    rate: the scores are so many times the parameters; an optimizer whose steps do not depend on
+        the size of gradients (Adam) then moves them so many times as fast. At the rates that are
+        right for an encoder they would hardly leave 0.
+    """
 
     labels: tuple[str, ...]
+    rate: float = 1.0
     constrained: bool = True
 
     @nn.compact
@@ -206,4 +212,4 @@ class LinearChain(nn.Module):
     def _param(self, name: str, shape: tuple[int, ...]) -> jax.Array:
         names = ('labels', None)[: len(shape)]
         make = nn.with_logical_partitioning(nn.initializers.zeros, names)
-        return self.param(name, make, shape, jnp.float32)
+        return self.rate * self.param(name, make, shape, jnp.float32)

@@ -33,8 +33,8 @@ class Tagging(Problem):
     piece. decode_pieces: 'first': a word has the distribution of its first piece, 'mean': the
     normalised geometric mean of those of its pieces. label_smoothing: as for classes of texts.
     crf: a chain over the words of a sequence, in which, if tags are BIO or BIOES, only legal ones
-    are possible; decode_pieces then says what the chain sees, in training too. overlap: share of a
-    window of a long text that its neighbour sees as well.
+    are possible; decode_pieces then says what the chain sees, in training too. crf_rate: see
+    LinearChain. overlap: share of a window of a long text that its neighbour sees as well.
 
     Every word is learnt and answered for in one window. What cannot be (see alignment.Alignment)
     is counted in `counts`.
@@ -145,8 +145,12 @@ class Tagging(Problem):
     def heads(self, architecture, compute):
         number = len(self.labels)
         head = partial(TokenClassificationHead, architecture, compute, num_labels=number)
-        chain = {'crf': partial(crf.LinearChain, self.labels)} if self.settings.crf else {}
-        return {'token': head} | chain
+        if not self.settings.crf:
+            return {'token': head}
+        return {
+            'token': head,
+            'crf': partial(crf.LinearChain, self.labels, self.settings.crf_rate),
+        }
 
     def outputs(self, heads, encoded, batch, dropout_seeds_R):
         """logits fp32 [R, T, C]; with a chain its Scores."""

@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.data import windows
+from bert_jax.errors import UserError
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.data())
@@ -53,3 +54,8 @@ def test_windows_keep_together_what_may_not_be_cut(lengths, size, data):
 def test_a_place_at_every_token_is_no_restriction():
     for size, overlap in ((7, 0), (7, 3), (10, 9)):
         assert windows.cut(40, size, overlap, list(range(41))) == windows.cut(40, size, overlap)
+
+
+def test_no_room_is_one_clear_line():
+    with pytest.raises(UserError, match='no token of a text has room'):
+        windows.cut(5, 0, 0)

@@ -12,17 +12,21 @@ from ml_collections import ConfigDict
 from bert_jax.data import tokenizers
 from bert_jax.data.framing import Framing
 from bert_jax.data.items import Items, Shape, evaluation_batches, unpacked
+from bert_jax.data.labelled import words as words_lib
 from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.errors import UserError
 from bert_jax.models import crf
+from bert_jax.tasks.finetuning import Encoded, answer, answering_step
 from bert_jax.tasks.tagging import Tagging, mean_of_pieces
 from tests.parity.odd_strings import ODD
+from tests.tasks.problems import TEXT, large_params, make
 
 SETTINGS = dict(
     labels=(),
     label_pieces='first',
     decode_pieces='first',
     crf=False,
+    crf_rate=20.0,
     overlap=0.5,
     label_smoothing=0.0,
 )
@@ -257,6 +261,32 @@ def test_a_chain_begins_and_ends_with_the_text_not_with_a_window(trained):
         gold = LABELS.index(tag)
         assert -1 < own[gold] < 0
         np.testing.assert_allclose(np.delete(own, gold).sum(), -own[gold], rtol=1e-4)
+
+
+def test_a_model_says_the_same_of_packed_and_of_single_sequences():
+    """With the chain, whose scores are not 0: its loss and tags through the encoder."""
+    rng, words = np.random.default_rng(4), TEXT.split()
+    examples = []
+    for number in range(12):
+        text, places = words_lib.joined([str(rng.choice(words)) for _ in range(1 + number)])
+        examples.append(TaggedExample(f'{number}', text, places, random_tags(1 + number, rng)))
+    settings = SETTINGS | {'labels': LABELS, 'crf': True, 'decode_pieces': 'mean'}
+    problem, model = make(Tagging, **settings)
+    encoded = Encoded.of(problem, examples)
+    params = large_params(model, encoded)
+    params['crf'] = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), params['crf'])
+    step = jax.jit(answering_step(model, with_terms=True))
+    together, loss = answer(step, params, encoded, Shape(2, 64, 8))
+    alone, same_loss = answer(step, params, encoded, Shape(4, 32, 1))
+    np.testing.assert_allclose(loss['tagging'], same_loss['tagging'], rtol=1e-4)
+    tags = set()
+    for example, own, other in zip(examples, together, alone, strict=True):
+        found, wanted = problem.decode(example, own), problem.decode(example, other)
+        assert len(found['tags']) == len(example.words)
+        assert found['tags'] == wanted['tags']
+        np.testing.assert_allclose(found['probabilities'], wanted['probabilities'], rtol=1e-3)
+        tags |= set(found['tags'])
+    assert len(tags) > 2
 
 
 def test_scores_of_entities_and_of_parts_of_speech(trained):
