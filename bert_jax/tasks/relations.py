@@ -43,10 +43,12 @@ class Relations(Classification):
         is there."""
         texts = [needed(given, name, 'text')] + [given[key] for key in ('text2',) if key in given]
         marks = needed(given, name, 'marks')
-        if len(marks) != 2 or any(len(mark) != 2 for mark in marks):
-            raise UserError(f'{name}: marks are two pairs [start, end], not {marks}')
-        places = zip((0, len(texts) - 1), marks, strict=True)
-        return MarkedExample(name, tuple(texts), tuple(Mark(t, *m) for t, m in places), None)
+        try:
+            (start, end), (start2, end2) = marks
+            places = Mark(0, int(start), int(end)), Mark(len(texts) - 1, int(start2), int(end2))
+        except (TypeError, ValueError):
+            raise UserError(f'{name}: marks are two pairs [start, end], not {marks}') from None
+        return MarkedExample(name, tuple(texts), places, None)
 
     def items(self, example: MarkedExample):
         _check(example)

@@ -156,9 +156,12 @@ def test_records_and_raw_input():
 
 def test_mistakes_of_users():
     problem = make()
-    for given in ({'text': 'a'}, {'marks': []}, {'text': 'a', 'marks': [[0, 1]]}):
-        with pytest.raises(UserError, match='line 1'):
+    for given in ({'text': 'a'}, {'marks': []}):
+        with pytest.raises(UserError, match='line 1: the line has no'):
             problem.example_of('line 1', given)
+    for marks in ([[0, 1]], [0, 1], 3, [['a', 1], [0, 1]], [[0, 1], [0, 1, 2]]):
+        with pytest.raises(UserError, match='line 1: marks are two pairs'):
+            problem.example_of('line 1', {'text': 'a', 'marks': marks})
     one = problem.example_of('line 1', {'text': 'the cat', 'marks': [[0, 3], [4, 7]]})
     for mark in (Mark(0, 4, 8), Mark(0, 4, 4), Mark(1, 0, 1)):
         with pytest.raises(UserError, match='example line 1: the mark .* outside'):
