@@ -5,18 +5,17 @@ several figures, or MNLI its two test sets, their mean is the task's score; the 
 over tasks.
 """
 
-import collections
 from collections.abc import Collection, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.evaluation import metrics, squad
+from bert_jax.evaluation import squad
 from bert_jax.evaluation.scores import main_first
 
 
 class Task(NamedTuple):
-    """metrics: the figures that count. positive: the class whose F1 is 'f1'. sets: the test sets,
-    where there are several."""
+    """metrics: the figures that count. positive: the class whose F1 is 'f1', as TFDS names it.
+    sets: the test sets, where there are several."""
 
     metrics: tuple[str, ...] = ('accuracy',)
     positive: str | None = None
@@ -79,23 +78,6 @@ def average(
             raise unknown('task', name, known)
     found = [task_score(task, results, name) for name, task in tasks.items() if name not in without]
     return sum(found) / len(found)
-
-
-def multirc(
-    questions: Sequence[str], gold: Sequence[bool], guesses: Sequence[bool]
-) -> dict[str, float]:
-    """F1 over all answers (F1a) and the share of questions all of whose answers are judged right
-    (EM) (Khashabi et al. 2018, section 4); questions names that of each answer."""
-    counts_CC = metrics.confusion(gold, guesses, (False, True))
-    right = collections.defaultdict(lambda: True)
-    for question, own, guess in zip(questions, gold, guesses, strict=True):
-        right[question] &= own == guess
-    found = {
-        'f1': float(metrics.per_class(counts_CC).f1[1]),
-        'exact_match': sum(right.values()) / max(len(right), 1),
-        'accuracy': metrics.accuracy(counts_CC),
-    }
-    return main_first(found, SUPER_GLUE['multirc'].metrics)
 
 
 def record(golds: Sequence[Sequence[str]], guesses: Sequence[str]) -> dict[str, float]:

@@ -39,12 +39,17 @@ def classification(
     main: Sequence[str] = ('accuracy',),
     positive: str | None = None,
     negative: str | None = None,
+    groups: Sequence[str] | None = None,
 ) -> Scores:
-    """One class an example: 'accuracy', 'f1_macro', 'matthews'; where asked for 'f1', 'f1_micro'.
+    """One class an example: 'accuracy', 'f1_macro', 'matthews'; where asked for 'f1', 'f1_micro',
+    'exact_match'.
 
     main: names of the figures that count; of several the mean comes first, as 'score'.
     positive: the class whose F1 is 'f1'. negative: the class that stands for 'none of the others';
-        'f1_micro' is that of the others. Raises UserError for a class that `labels` lack.
+        'f1_micro' is that of the others.
+    groups: that of each example; 'exact_match' is the share of those without an error (MultiRC:
+        the answers to a question; Khashabi et al. 2018, section 4).
+    Raises UserError for a class that `labels` lack.
     """
     counts_CC = metrics.confusion(gold, guesses, labels)
     classes = metrics.per_class(counts_CC)
@@ -57,6 +62,10 @@ def classification(
         found['f1'] = float(classes.f1[_number(positive, labels)])
     if negative is not None:
         found['f1_micro'] = metrics.f1_micro(counts_CC, [_number(negative, labels)])
+    if groups is not None:
+        judged = zip(groups, gold, guesses, strict=True)
+        wrong = {group for group, right, guess in judged if right != guess}
+        found['exact_match'] = 1 - len(wrong) / max(len(set(groups)), 1)
     columns = [array.tolist() for array in classes]
     tables = {
         'Classes': Table(
