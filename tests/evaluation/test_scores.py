@@ -70,7 +70,7 @@ def test_spans_by_label():
 def glue_results():
     """Every figure differs, so that a mean over the wrong ones is another number."""
     figures = ['accuracy', 'f1', 'matthews', 'pearson', 'spearman', 'f1_macro', 'exact_match']
-    names = ['cola', 'sst2', 'mrpc', 'stsb', 'qqp', 'mnli_matched', 'mnli_mismatched']
+    names = ['cola', 'sst2', 'mrpc', 'stsb', 'qqp', 'mnli', 'mnli_mismatched']
     names += ['qnli', 'rte', 'wnli']
     return {
         name: {figure: 10.0**k * (n + 1) for k, figure in enumerate(figures)}
@@ -97,13 +97,13 @@ def test_average_of_glue():
         glue.average(glue.GLUE, results)
     with pytest.raises(UserError, match='the result for cola lacks matthews'):
         glue.average(glue.GLUE, results | {'cola': {'accuracy': 1}})
-    with pytest.raises(UserError, match="unknown task 'mnli'"):
-        glue.average(glue.GLUE, results | {'mnli': {'accuracy': 1}})
+    with pytest.raises(UserError, match="unknown task 'sst'"):
+        glue.average(glue.GLUE, results | {'sst': {'accuracy': 1}})
 
 
 def test_average_of_super_glue():
     accuracy = {'accuracy': 0.5}
-    results = {name: accuracy for name in ('boolq', 'copa', 'rte', 'wic', 'wsc')}
+    results = {name: accuracy for name in ('boolq', 'copa', 'superglue_rte', 'wic', 'wsc')}
     results['cb'] = {'f1_macro': 0.2, 'accuracy': 0.8, 'f1': 9}
     judged = (['yes', 'no', 'no', 'yes'], ['yes', 'no', 'yes', 'yes'], ('no', 'yes'))
     task = glue.SUPER_GLUE['multirc']
@@ -121,3 +121,17 @@ def test_average_of_super_glue():
     )
     wanted = (5 * 0.5 + 0.5 + 0.65 + (5 / 6 + 0.5) / 2) / 8
     assert glue.average(glue.SUPER_GLUE, results) == pytest.approx(wanted)
+
+
+def test_average_of_runs(tmp_path):
+    results = glue_results()
+    for name, figures in results.items():
+        tables.save(scores.Scores(figures, {}), tmp_path / name / 'dev', name)
+    found = glue.read([tmp_path / name for name in results])
+    assert found == results
+    lines = glue.as_markdown(glue.GLUE, found, ['wnli']).splitlines()
+    assert '| mnli | mnli, mnli_mismatched, accuracy | 6.5000 |' in lines
+    assert lines[-1] == f'| average |  | {glue.average(glue.GLUE, results, ["wnli"]):.4f} |'
+    assert len(lines) == 2 + 8 + 1
+    with pytest.raises(UserError, match='metrics.json is not there'):
+        glue.read([tmp_path / 'none'])
