@@ -33,6 +33,14 @@ PROBLEMS = {
     'classification': _CLASSES,
     'regression': dict(labels=(), metrics=('pearson', 'spearman')),
     'choice': dict(labels=()),
+    'question_answering': dict(
+        labels=(),
+        doc_stride=128,  # tokens from a window to the next, at most half a window
+        question_tokens=64,  # of a longer question the end is cut off
+        answer_tokens=30,  # of an answer at most
+        n_best=20,  # candidates for either end of a window, and answers that are given
+        no_answer=False,  # may a question have none (SQuAD 2.0)?
+    ),
     'tagging': dict(
         labels=(),
         label_pieces='first',  # of a word that learn its tag: 'first', 'all'

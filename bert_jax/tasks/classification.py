@@ -50,7 +50,8 @@ class Classification(_TextProblem):
     """The class of a text or of a pair.
 
     settings: label_smoothing ε: targets (1 − ε) one-hot + ε / C; class_weights: 'none', or
-    'balanced': N / (C · N_class); metrics, positive, negative: see evaluation/scores.py.
+    'balanced': N / (C · N_class); metrics, positive, negative: see evaluation/scores.py, with
+    'exact_match' over the examples of the same id up to its last '-'.
     """
 
     weights = {'classification': 1.0}
@@ -116,7 +117,10 @@ class Classification(_TextProblem):
         guesses = [_best(prediction) for prediction in predictions]
         own = self.settings
         classes = (own.positive or None, own.negative or None)
-        return scores.classification(gold, guesses, self.labels, own.metrics, *classes)
+        groups = None
+        if 'exact_match' in own.metrics:
+            groups = [example.id.rpartition('-')[0] for example in examples]
+        return scores.classification(gold, guesses, self.labels, own.metrics, *classes, groups)
 
     def record(self, example, prediction) -> dict:
         best = _best(prediction)

@@ -71,6 +71,7 @@ _LONG = dict(batch_size=16, learning_rate=2e-5, epochs=3, max_length=512)
 # Section 4.2: batch 32, 5e-5, 3 epochs (4.3 for SQuAD 2.0: 48, 5e-5, 2); the released code: batch
 # 12, 3e-5, 2 epochs, 384 tokens with a stride of 128.
 _SQUAD = dict(batch_size=12, learning_rate=3e-5, epochs=2, max_length=384)
+_UNANSWERABLE = dict(problem=dict(no_answer=True))
 _TAGGING = dict(batch_size=32, learning_rate=5e-5, epochs=4, max_length=128)
 # A few dozen rows: many epochs, enough to see that a task learns.
 _SAMPLE = dict(batch_size=8, learning_rate=1e-4, epochs=20, max_length=64)
@@ -106,7 +107,7 @@ TASKS: dict[str, dict] = {
     'wic': _benchmark('wic', 'word_in_context', _GLUE),
     'wsc': _benchmark('wsc', 'coreference', _SMALL | dict(batch_size=16)),
     'squad1': _benchmark('squad1', 'question_answering', _SQUAD),
-    'squad2': _benchmark('squad2', 'question_answering', _SQUAD),
+    'squad2': _benchmark('squad2', 'question_answering', _SQUAD) | _UNANSWERABLE,
     'conll2003': _benchmark('conll2003', 'tagging', _TAGGING),
     'ud_pos': _benchmark('ud_pos', 'tagging', _TAGGING, language='en_ewt'),
     'xnli': _benchmark('xnli', 'classification', _GLUE),
@@ -142,5 +143,6 @@ TASKS: dict[str, dict] = {
         ),
     )
     | dict(problem=dict(metrics=('f1',), positive='TRUE', exclusive=True)),
-    'sample_questions': _sample('question_answering', 'questions.json', 'squad', group='context'),
+    'sample_questions': _sample('question_answering', 'questions.json', 'squad', group='context')
+    | _UNANSWERABLE,
 }
