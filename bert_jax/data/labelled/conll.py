@@ -133,14 +133,15 @@ def conllu(document: list[Lines], name: str, maker) -> list[TaggedExample]:
         raise BadRow('no word')
     known = maker.columns.tag and None not in tags
     tags = tuple(maker.renamed.get(tag, tag) for tag in tags) if known else None
-    return [TaggedExample(_name(document) or name, texts, tuple(places), tags)]
+    return [TaggedExample(_stated_id(document, maker) or name, texts, tuple(places), tags)]
 
 
-def _name(document: list[Lines]) -> str | None:
-    """The id that the first comments state."""
+def _stated_id(document: list[Lines], maker) -> str | None:
+    """The id that the first comments state, of the document or of the sentence."""
+    wanted = '# newdoc id' if maker.data.documents else '# sent_id'
     for _, line in document[0]:
         key, _, value = line.partition('=')
-        if key.strip() in ('# sent_id', '# newdoc id') and value.strip():
+        if key.strip() == wanted and value.strip():
             return value.strip()
     return None
 

@@ -67,27 +67,27 @@ def _mark(maker: Maker, row: Row, where: str, text: str, words) -> tuple[int, in
 
 
 def _unmarked(texts, signs) -> tuple[tuple[str, ...], tuple[Mark, ...]]:
-    """Texts without the signs around marked places, such as '<e1>', '</e1>', and these places."""
+    """Texts without the signs around marked places, such as '<e1>', '</e1>', and these places. A
+    sign that stands for several ends, as in '*', '*', '*', '*', is each of them in turn."""
     if len(signs) % 2:
         raise UserError(f'data.inline_marks {signs}: one sign before and one behind each place')
-    places: dict[str, tuple[int, int]] = {}
+    waiting = {sign: [end for end, other in enumerate(signs) if other == sign] for sign in signs}
+    pattern = re.compile('|'.join(map(re.escape, sorted(waiting, key=len, reverse=True))))
+    ends: dict[int, tuple[int, int]] = {}
     plain = []
-    pattern = re.compile('|'.join(map(re.escape, sorted(signs, key=len, reverse=True))))
     for number, text in enumerate(texts):
-        kept, end = '', 0
+        kept, behind = '', 0
         for found in pattern.finditer(text):
-            kept += text[end : found.start()]
-            end = found.end()
-            key = found[0] if signs.count(found[0]) == 1 else f'{found[0]}{number}'
-            if key in places:
-                raise BadRow(f'{found[0]!r} twice', misplaced=True)
-            places[key] = number, len(kept)
-        plain.append(kept + text[end:])
+            kept += text[behind : found.start()]
+            behind = found.end()
+            if not waiting[found[0]]:
+                raise BadRow(f'{found[0]!r} once too often', misplaced=True)
+            ends[waiting[found[0]].pop(0)] = number, len(kept)
+        plain.append(kept + text[behind:])
     marks = []
-    for number, (before, behind) in enumerate(zip(signs[::2], signs[1::2], strict=True)):
-        start = places.get(before) or places.get(f'{before}{number}')
-        end = places.get(behind) or places.get(f'{behind}{number}')
-        if not start or not end or start[0] != end[0] or start[1] >= end[1]:
-            raise BadRow(f'nothing marked by {before!r} and {behind!r}', misplaced=True)
-        marks.append(Mark(start[0], start[1], end[1]))
+    for start in range(0, len(signs), 2):
+        (text, first), (same, last) = ends.get(start, (-1, 0)), ends.get(start + 1, (-1, 0))
+        if text < 0 or text != same or first >= last:
+            raise BadRow(f'nothing between {signs[start]!r} and {signs[start + 1]!r}', True)
+        marks.append(Mark(text, first, last))
     return tuple(plain), tuple(marks)
