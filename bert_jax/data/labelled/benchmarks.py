@@ -19,12 +19,14 @@ class Benchmark(NamedTuple):
     examples: function of a record (with class labels as names, None where TFDS has −1), its id and
         data.language.
     metrics: names of what it is scored by as published, the main one first.
+    positive: the class whose F1 is meant by 'f1'.
     """
 
     kind: str
     splits: dict[str, tuple[str, str]]
     examples: Callable
     metrics: tuple[str, ...]
+    positive: str | None = None
 
 
 def _splits(name: str, dev: str = 'validation', test: str = 'test') -> dict[str, tuple[str, str]]:
@@ -32,8 +34,8 @@ def _splits(name: str, dev: str = 'validation', test: str = 'test') -> dict[str,
     return {split: place for split, place in splits.items() if place[1]}
 
 
-def _texts(name: str, columns: tuple[str, ...], *metrics: str) -> Benchmark:
-    return Benchmark('classification', _splits(name), records.texts(*columns), metrics)
+def _texts(name: str, columns: tuple[str, ...], *metrics: str, positive: str | None = None):
+    return Benchmark('classification', _splits(name), records.texts(*columns), metrics, positive)
 
 
 _PAIR = ('sentence1', 'sentence2')
@@ -49,11 +51,11 @@ BENCHMARKS: dict[str, Benchmark] = {
     # GLUE (Wang et al. 2019a); metrics as in its table 1
     'cola': _texts('glue/cola', ('sentence',), 'matthews'),
     'sst2': _texts('glue/sst2', ('sentence',), 'accuracy'),
-    'mrpc': _texts('glue/mrpc', _PAIR, 'f1', 'accuracy'),
+    'mrpc': _texts('glue/mrpc', _PAIR, 'f1', 'accuracy', positive='equivalent'),
     'stsb': Benchmark(
         'regression', _splits('glue/stsb'), records.scored(*_PAIR), ('pearson', 'spearman')
     ),
-    'qqp': _texts('glue/qqp', ('question1', 'question2'), 'f1', 'accuracy'),
+    'qqp': _texts('glue/qqp', ('question1', 'question2'), 'f1', 'accuracy', positive='duplicate'),
     'mnli': _MNLI,
     'mnli_mismatched': _MNLI._replace(
         splits=_splits('glue/mnli', 'validation_mismatched', 'test_mismatched')
@@ -63,10 +65,14 @@ BENCHMARKS: dict[str, Benchmark] = {
     'wnli': _texts('glue/wnli', _PAIR, 'accuracy'),
     # SuperGLUE (Wang et al. 2019b)
     'boolq': _texts('super_glue/boolq', ('question', 'passage'), 'accuracy'),
-    'cb': _texts('super_glue/cb', _NLI, 'accuracy', 'macro_f1'),
+    'cb': _texts('super_glue/cb', _NLI, 'f1_macro', 'accuracy'),
     'copa': Benchmark('choice', _splits('super_glue/copa'), records.copa, ('accuracy',)),
     'multirc': Benchmark(
-        'classification', _splits('super_glue/multirc'), records.multirc, ('f1', 'exact_match')
+        'classification',
+        _splits('super_glue/multirc'),
+        records.multirc,
+        ('f1', 'exact_match'),
+        'True',
     ),
     'record': Benchmark(
         'choice', _splits('super_glue/record'), records.cloze, ('f1', 'exact_match')
@@ -92,7 +98,7 @@ BENCHMARKS: dict[str, Benchmark] = {
         'tagging',
         _splits('conll2003/conll2003', 'dev'),
         records.tagged('ner', 'bio'),
-        ('entity_f1',),
+        ('f1',),
     ),
     'ud_pos': Benchmark(
         'tagging',

@@ -17,8 +17,8 @@ DATA = dict(
     split_seed=0,
     group='',  # examples alike here stay on one side: a column, 'context', 'title', 'document'
     train_examples=0,  # so many of train at most, drawn by split_seed; 0 = all
-    # 'csv', 'tsv', 'jsonl', 'conll', 'conllu', 'squad'; 'lines' or 'files': a text a line or file,
-    # its class by the file's name
+    # 'csv', 'tsv', 'jsonl', 'json' (a list), 'conll', 'conllu', 'squad'; 'lines', 'files': a text a
+    # line or file, its class by the file's name
     format='tsv',
     encoding='utf-8',
     header=True,  # the first row of csv, tsv names the columns; False: numbers from 0

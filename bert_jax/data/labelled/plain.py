@@ -25,7 +25,8 @@ def texts_by_line(path: str, data) -> Iterator[Unit]:
 
 def text_of_file(path: str, data) -> Iterator[Unit]:
     """A text a file."""
-    yield _unit(path, 1, rows.whole(path, data.encoding), _label(path, data.label_from))
+    found = _unit(path, 1, rows.whole(path, data.encoding), _label(path, data.label_from))
+    yield found._replace(name='/'.join(pathlib.Path(path).parts[-2:]))
 
 
 def _label(path: str, label_from: str) -> str:

@@ -43,6 +43,7 @@ FORMATS: dict[str, Format] = {
     'csv': Format(rows.table, _ROWS),
     'tsv': Format(rows.table, _ROWS),
     'jsonl': Format(rows.json_lines, {**_ROWS, **_LISTS}),
+    'json': Format(rows.json_list, {**_ROWS, **_LISTS}),
     'lines': Format(plain.texts_by_line, _TEXTS),
     'files': Format(plain.text_of_file, _TEXTS),
     'conll': Format(conll.sentences, {'tagging': conll.tagged, 'spans': conll.spans}),

@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import pathlib
+import re
 import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -15,6 +16,7 @@ from bert_jax.errors import UserError
 
 SAMPLES = pathlib.Path(__file__).parent.parent / 'samples'
 
+_SURROGATE = re.compile('[\ud800-\udfff]')
 _READ_ERRORS = (OSError, EOFError, zlib.error, UnicodeError)
 
 
@@ -94,9 +96,10 @@ def lines(path: str, encoding: str) -> Iterator[tuple[int, str]]:
 
 
 def check_text(text: str):
-    """Raises BadRow for bytes that were not of the encoding (see `open_text`)."""
-    if not text.isascii() and any('\udc80' <= character <= '\udcff' for character in text):
-        raise BadRow('bytes that are not of data.encoding')
+    """Raises BadRow for what is no text: bytes that were not of the encoding (see `open_text`), and
+    halves of surrogate pairs, which JSON can write."""
+    if not text.isascii() and _SURROGATE.search(text):
+        raise BadRow('characters that are none: is data.encoding right?')
 
 
 def unit(path: str, number: int, content) -> Unit:
@@ -137,6 +140,7 @@ class Row:
         """A string; numbers and truth values as JSON writes them. Raises BadRow for another."""
         value = self[name]
         if isinstance(value, str):
+            check_text(value)
             return value
         if isinstance(value, bool | int | float):
             return json.dumps(value)
@@ -174,15 +178,26 @@ def json_lines(path: str, data) -> Iterator[Unit]:
             continue
         found = unit(path, number, line)
         if not isinstance(found.content, BadRow):
-            found = found._replace(content=_json_row(line))
+            try:
+                found = found._replace(content=_json_row(json.loads(line)))
+            except ValueError:
+                found = found._replace(content=BadRow('no JSON'))
         yield found
 
 
-def _json_row(line: str) -> Row | BadRow:
+def json_list(path: str, data) -> Iterator[Unit]:
+    """The objects of a JSON list; the line of a place is the object's number from 1."""
     try:
-        values = json.loads(line)
-    except ValueError:
-        return BadRow('no JSON')
+        objects = json.loads(whole(path, data.encoding))
+    except ValueError as error:
+        raise UserError(f'{path} is no JSON: {error}') from None
+    if not isinstance(objects, list):
+        raise UserError(f'{path} holds no JSON list of objects')
+    for number, values in enumerate(objects, start=1):
+        yield unit(path, number, _json_row(values))
+
+
+def _json_row(values) -> Row | BadRow:
     return Row(values) if isinstance(values, dict) else BadRow('no JSON object')
 
 

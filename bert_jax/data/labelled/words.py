@@ -3,7 +3,7 @@
 import re
 import unicodedata
 
-from bert_jax.data.labelled.rows import BadRow
+from bert_jax.data.labelled.rows import BadRow, check_text
 
 _IDEOGRAPHS = '\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af'
 _WORD = re.compile(rf'[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+|[^\w\s]')
@@ -64,8 +64,10 @@ def _goes_on(text: str, start: int, place: int) -> bool:
 def text_of(value) -> tuple[str, Places | None]:
     """The text in a column and, where it came as a list of words, their places; else None."""
     if isinstance(value, str):
+        check_text(value)
         return value, None
     if isinstance(value, list) and all(isinstance(word, str) and word.strip() for word in value):
+        check_text(' '.join(value))
         return joined(value)
     raise BadRow('neither a text nor a list of words')
 

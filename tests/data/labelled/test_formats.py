@@ -74,8 +74,16 @@ def test_latin_1_gzip_and_several_files(tmp_path):
 
 def test_wrong_encoding_is_counted(tmp_path):
     path = write(tmp_path / 'a.tsv', 'text\tlabel', 'café\t1', 'tea\t2', encoding='latin-1')
-    with pytest.raises(UserError, match=r'1 of 2 rows malformed: .*a.tsv:2: bytes .*encoding'):
+    with pytest.raises(
+        UserError, match=r'1 of 2 rows malformed: .*a.tsv:2: characters .*data.encoding'
+    ):
         read('classification', train=path)
+
+
+def test_half_a_surrogate_pair_is_counted(tmp_path):
+    path = write(tmp_path / 'a.jsonl', '{"text": "\\ud83d", "label": "x"}')
+    with pytest.raises(UserError, match='a.jsonl:1: characters that are none'):
+        read('classification', train=path, format='jsonl')
 
 
 def test_json_lines(tmp_path):
@@ -86,6 +94,22 @@ def test_json_lines(tmp_path):
     )
     found = everything('classification', {'text': 'a.text', 'id': 'n'}, train=path, format='jsonl')
     assert found == [TextExample('7', ('One.',), 'true'), TextExample('8', ('Two.',), '0')]
+
+
+def test_json_list_with_words_and_marks(tmp_path):
+    record = {'token': ['Al', 'runs', 'Ox', 'Ltd'], 's': 0, 't': 0, 'o': 2, 'p': 3, 'relation': 'r'}
+    (tmp_path / 'a.json').write_text(json.dumps([record, 'x', record]))
+    columns = {'text': 'token', 'label': 'relation', 'marks': ('s:t', 'o:p')}
+    settings = dict(train=(f'{tmp_path}/a.json',), format='json', ends='inclusive')
+    with pytest.raises(UserError, match='1 of 3 rows malformed: .*a.json:2: no JSON object'):
+        read('relation', columns, **settings)
+    found = everything('relation', columns, malformed_fraction=0.5, **settings)
+    marks = (Mark(0, 0, 2), Mark(0, 8, 14))
+    assert found[0] == MarkedExample('a.json:1', ('Al runs Ox Ltd',), marks, 'r')
+    for text, message in (('{', 'a.json is no JSON'), ('{}', 'a.json holds no JSON list')):
+        (tmp_path / 'a.json').write_text(text)
+        with pytest.raises(UserError, match=message):
+            read('relation', columns, **settings)
 
 
 def test_one_class_a_file_or_folder(tmp_path):
@@ -105,6 +129,7 @@ def test_one_class_a_file_or_folder(tmp_path):
         ('Text\n\nof pos', 'pos'),
         ('Text\n\nof neg', 'neg'),
     }
+    assert {one.id for one in found} == {'pos/1.txt', 'neg/1.txt'}
 
 
 def test_scores_and_empty_scores(tmp_path):
