@@ -23,8 +23,9 @@ from bert_jax.data.items import (
     row_length,
     unpacked,
 )
+from bert_jax.data.labelled.examples import is_labelled
 from bert_jax.errors import UserError
-from bert_jax.evaluation import tables
+from bert_jax.evaluation import submission, tables
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import Encoder
@@ -199,7 +200,8 @@ class FineTuning:
             f'{stage.steps:,} steps of {self.config.training.batch_size} in {rows} rows of '
             f'{length} tokens, {filled:.0%} of them filled',
         ]
-        for name, number in (self.splits.report + self.problem.counts).items():
+        lines += self.splits.report.lines()
+        for name, number in self.problem.counts.items():
             lines.append(f'{number:,} {name.replace("_", " ")}')
         return lines
 
@@ -233,7 +235,8 @@ class FineTuning:
         return self._last[1][1]
 
     def _evaluate(self, params, split: str) -> tuple[list, dict[str, float]]:
-        """The predictions for a split, and its metrics; on dev what is calibrated there."""
+        """The predictions for a split, and its metrics (none if it has no labels); on dev what is
+        calibrated there."""
         encoded, shape = self.held_out[split], self.stages[0].source.shape
         shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
         parts, terms = answer(self._on_mesh(), params, encoded, shape)
@@ -244,6 +247,8 @@ class FineTuning:
             for example, own in zip(encoded.examples, parts, strict=True)
         ]
         predictions = self.problem.settle(encoded.examples, predictions)
+        if not all(map(is_labelled, encoded.examples)):
+            return predictions, {}
         self.scores[split] = self.problem.score(encoded.examples, predictions)
         means = {f'{name}_loss': float(terms_lib.mean(terms[name])) for name in self.weights}
         return predictions, self.scores[split].metrics | means
@@ -274,9 +279,20 @@ class FineTuning:
                     for example, prediction in zip(encoded.examples, predictions, strict=True)
                 ]
                 if jax.process_index() == 0:
-                    tables.save(self.scores[split], workdir / split, f'{self.config.task}, {split}')
-                    write_lines(workdir / split / 'predictions.jsonl', records)
-                    print(f'{split}: ' + ', '.join(f'{k} {v:.4g}' for k, v in metrics.items()))
+                    self._save(workdir / split, split, records)
+                    figures = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
+                    print(f'{split}: {figures or "predictions, for it has no labels"}')
+
+    def _save(self, folder: pathlib.Path, split: str, records: list[dict]):
+        """The predictions of a split, its scores and, of a test split of GLUE, the file to send."""
+        folder.mkdir(parents=True, exist_ok=True)
+        write_lines(folder / 'predictions.jsonl', records)
+        if split in self.scores:
+            tables.save(self.scores[split], folder, f'{self.config.task}, {split}')
+        dataset = self.config.data.dataset
+        if split == 'test' and dataset in submission.SUBMISSIONS:
+            predicted = {record['id']: record['predicted'] for record in records}
+            submission.write_submission(dataset, predicted, folder)
 
     def references(self) -> dict[str, float]:
         """No lines for the picture."""

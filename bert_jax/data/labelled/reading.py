@@ -81,7 +81,6 @@ def read(data, kind: str) -> Splits:
         share = min(1.0, data.train_examples / max(1, len(splits['train'])))
         _, splits['train'] = set_aside(splits['train'], share, data.split_seed)
     for name in ('train', 'dev', 'test'):
-        report[f'{name}_examples'] = len(splits[name])
         if not splits[name] and name != 'test':
             raise UserError(f'the {name} split is empty ({"; ".join(report.lines())})')
     found = {name: [one.example for one in splits[name]] for name in splits}
