@@ -44,6 +44,7 @@ def folder(tmp_path_factory):
     return folder
 
 
+@pytest.mark.slow
 def test_test_split_without_labels(folder, tmp_path, capsys):
     problems.tokenizer().save(tmp_path)
     config = finetune.get_config('sst2')
