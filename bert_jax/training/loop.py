@@ -6,13 +6,11 @@ import json
 import math
 import pathlib
 import signal
-import time
 from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 
-from bert_jax import terms as terms_lib
 from bert_jax.errors import UserError
 from bert_jax.training import (
     feed,
@@ -29,6 +27,7 @@ from bert_jax.training.best import Best, Watch
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.state import abstract_state, by_name, initial_state
 from bert_jax.training.step import make_train_step
+from bert_jax.training.window import Window, means
 
 
 class Stage(NamedTuple):
@@ -252,7 +251,7 @@ class Run:
         if not self.window.steps:
             return
         rate = self.window.tokens_per_second(stage)
-        values = _means(self.window.terms, self.task.weights) | {
+        values = means(self.window.terms, self.task.weights) | {
             'gradient_norm': float(self.window.gradient_norm),
             'learning_rate': float(self.schedule(self.step - 1)),
             'skipped': int(self.window.skipped),
@@ -341,33 +340,6 @@ class Run:
     def close(self):
         self.log.close()
         self.checkpoints.close()
-
-
-class Window:
-    """Sums over the steps since the last record."""
-
-    def __init__(self):
-        self.restart()
-
-    def restart(self):
-        self.start = time.perf_counter()
-        self.steps, self.terms, self.gradient_norm, self.skipped = 0, {}, 0.0, 0
-
-    def add(self, metrics):
-        self.steps += 1
-        self.terms = terms_lib.add(self.terms, metrics['terms'])
-        self.gradient_norm, self.skipped = metrics['gradient_norm'], metrics['skipped']
-
-    def seconds(self) -> float:
-        return time.perf_counter() - self.start
-
-    def tokens_per_second(self, stage: Stage) -> float:
-        return self.steps * stage.tokens_per_step / self.seconds()
-
-
-def _means(terms, weights) -> dict[str, float]:
-    means = {name: float(terms_lib.mean(term)) for name, term in terms.items()}
-    return {'loss': sum(weight * means[name] for name, weight in weights.items())} | means
 
 
 def _is_due(step: int):

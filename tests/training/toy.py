@@ -153,6 +153,9 @@ PATIENT = dict(
     evaluation__best='loss',
     evaluation__patience=4,
     checkpoint__every_steps=7,
+    transfer__trainable='last:2',
+    transfer__unfreeze_every_steps=10,
+    transfer__layer_decay=0.9,
 )
 
 if __name__ == '__main__':
