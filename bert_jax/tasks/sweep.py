@@ -14,15 +14,16 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import comparison, statistics
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
-from bert_jax.training import workdir
+from bert_jax.training import hosts, workdir
 from bert_jax.training.best import lower_is_better
 
 Run = tuple[float, int]  # learning rate, seed
 
 
 def is_wanted(config) -> bool:
-    """Whether `config.sweep` asks for more than the one run of the config itself."""
-    return bool(config.sweep.seeds or config.sweep.learning_rates)
+    """Whether `config.sweep` asks for runs beside the one of the config itself."""
+    asked = config.sweep.seeds or config.sweep.learning_rates
+    return bool(asked) and not config.debug.batch  # a batch is shown of that one
 
 
 def run(config, train: Callable[[Any], dict], writes: bool = True) -> dict:
@@ -38,7 +39,7 @@ def run(config, train: Callable[[Any], dict], writes: bool = True) -> dict:
         raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
     for number, (key, own) in enumerate(configs.items(), start=1):
         print(f'run {number} of {len(configs)}: {own.workdir}', flush=True)
-        results[key] = finished(own) or train(own)
+        results[key] = hosts.from_first(lambda own=own: finished(own)) or train(own)
     found = compare(config, results)
     if writes:
         write(folder, found)

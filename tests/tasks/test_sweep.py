@@ -1,6 +1,7 @@
 """Several seeds and rates: which runs, what is kept, and what they say together."""
 
 import json
+import pathlib
 
 import pytest
 
@@ -30,8 +31,8 @@ class Trainer:
         self.configs.append(own)
         accuracy = 0.8 + own.seed / 100 + (0.05 if own.schedule.learning_rate == 2e-5 else 0)
         found = results('accuracy', accuracy)
-        folder = workdir.claim(own.workdir, own.to_dict())
-        workdir.write_json(folder / 'results.json', found)
+        workdir.claim(own.workdir, own.to_dict())
+        workdir.write_json(pathlib.Path(own.workdir) / 'results.json', found)
         return found
 
 
@@ -62,6 +63,7 @@ def test_rates_or_seeds_alone(tmp_path):
     rates = sweep.runs(config(tmp_path, seed=7, sweep__learning_rates=(0.1, 0.2)))
     assert list(rates) == [(0.1, 7), (0.2, 7)]
     assert not sweep.is_wanted(config(tmp_path))
+    assert not sweep.is_wanted(config(tmp_path, sweep__seeds=(0, 1), debug__batch=3))
 
 
 def test_finished_runs_are_kept(tmp_path):
