@@ -77,7 +77,7 @@ def get_config(task: str = 'file') -> ConfigDict:
     config.model.architecture = placeholder(str)  # None: that of the weights
     config.data = ConfigDict(
         dict(
-            tokenizer='',  # a file, where there is no init_from
+            tokenizer='',  # without init_from: a file, or 'train:wordpiece:2000' of the texts
             reading_threads=1,
             **copy.deepcopy(catalogue.DATA),
         )

@@ -23,7 +23,7 @@ from bert_jax.data.items import (
     row_length,
     unpacked,
 )
-from bert_jax.data.labelled.examples import is_labelled
+from bert_jax.data.labelled.examples import is_labelled, texts_of
 from bert_jax.errors import UserError
 from bert_jax.evaluation import submission, tables
 from bert_jax.evaluation.scores import Scores
@@ -113,7 +113,7 @@ class FineTuning:
         self.config = config
         self.splits = labelled.read(config.data, config.task)
         model = start.weights(config)
-        tokenizer = model.tokenizer if model else _tokenizer(config)
+        tokenizer = model.tokenizer if model else _tokenizer(config.data, self.splits.train)
         labels, parts = _labels(kind, self.splits.train, config.problem, model)
         self.start = start.begin(config, model, tokenizer, parts)
         self.architecture = self.start.architecture
@@ -314,10 +314,17 @@ def check_order(known: tuple[str, ...], labels: tuple[str, ...], where):
         )
 
 
-def _tokenizer(config):
-    if not config.data.tokenizer:
-        raise UserError('set init_from to weights to go on from, or data.tokenizer to a file')
-    return tokenizers.load(config.data.tokenizer)
+def _tokenizer(data, train: Sequence) -> tokenizers.Tokenizer:
+    """Where there are no weights: read, or trained on the train split."""
+    if not data.tokenizer:
+        raise UserError(
+            'set init_from to weights to go on from, or data.tokenizer to a file or to '
+            "'train:wordpiece:2000'"
+        )
+    if data.tokenizer.startswith('train:'):
+        spec = data.tokenizer.removeprefix('train:')
+        return tokenizers.train(spec, (text for example in train for text in texts_of(example)))
+    return tokenizers.load(data.tokenizer)
 
 
 def _labels(kind: type[Problem], train: Sequence, settings, model):

@@ -115,3 +115,12 @@ EXAMPLE_OF_KIND: dict[str, type] = {
     'coreference': MarkedExample,
     'question_answering': QuestionExample,
 }
+
+
+def texts_of(example: Example) -> list[str]:
+    """All of an example that a tokenizer has to read."""
+    found = []
+    for name in ('text', 'texts', 'premise', 'choices', 'question', 'context'):
+        value = getattr(example, name, ())
+        found += [value] if isinstance(value, str) else value
+    return found
