@@ -49,6 +49,25 @@ KINDS = {
     ),
     'sample_entities': ('f1', 0.9, 'tag', 'Anna Berg works in London.'),
     'sample_pos': ('accuracy', 0.95, 'tag', 'The dog sleeps.'),
+    'sample_spans': ('f1', 0.7, 'spans', 'The mayor of Leeds spoke.'),
+    'sample_relation': (
+        'accuracy',
+        0.85,
+        'classify',
+        json.dumps({'text': 'Anna works for Green Park.', 'marks': [[0, 4], [15, 25]]}),
+    ),
+    'sample_wic': (
+        'accuracy',
+        0.75,
+        'classify',
+        json.dumps({'text': 'a nail', 'text2': 'the nail', 'marks': [[2, 6], [4, 8]]}),
+    ),
+    'sample_coreference': (
+        'accuracy',
+        0.7,
+        'classify',
+        json.dumps({'text': 'Anna said she slept.', 'marks': [[10, 13], [0, 4]]}),
+    ),
 }
 
 
