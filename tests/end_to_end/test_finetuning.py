@@ -63,10 +63,16 @@ KINDS = {
         json.dumps({'text': 'a nail', 'text2': 'the nail', 'marks': [[2, 6], [4, 8]]}),
     ),
     'sample_coreference': (
-        'accuracy',
-        0.7,
+        'f1',
+        0.6,
         'classify',
         json.dumps({'text': 'Anna said she slept.', 'marks': [[10, 13], [0, 4]]}),
+    ),
+    'sample_questions': (
+        'f1',
+        0.6,
+        'answer',
+        json.dumps({'question': 'Who sleeps?', 'context': 'Anna sleeps in a chair.'}),
     ),
 }
 
