@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.models import architectures
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import optimizers, schedules, sharding
 from bert_jax.training.state import TrainState
@@ -25,6 +26,129 @@ CONFIGS = {
     'modernbert': (modernbert.get_config, 'bytebpe'),
 }
 SIZES = {'wordpiece': 120, 'bytebpe': 300, 'unigram': 90}
+
+
+# What the papers and the code named in the configs give: key → value.
+PUBLISHED = {
+    'base': {
+        'stages.steps': (900_000, 100_000),
+        'stages.sequence_length': (128, 512),
+        'stages.batch_size': (256, 256),
+        'stages.max_predictions': (20, 76),
+        'optimizer.name': 'bert_adam',
+        'optimizer.eps': 1e-6,
+        'optimizer.clip_norm': 1.0,
+        'schedule.learning_rate': 1e-4,
+        'schedule.warmup_steps': 10_000,
+        'data.short_sequence_probability': 0.1,
+        'masking.rate': 0.15,
+        'masking.mask': 0.8,
+        'masking.random': 0.1,
+        'masking.replacement': 'uniform',
+    },
+    'roberta': {
+        'data.segments': 'full_sentences',
+        'objectives.nsp': 0.0,
+        'stages.sequence_length': (512,),
+        'stages.batch_size': (8192,),
+        'stages.steps': (500_000,),
+        'optimizer.beta2': 0.98,
+        'optimizer.clip_norm': 0.0,
+        'schedule.warmup_steps': 24_000,
+    },
+    'spanbert': {
+        'data.segments': 'single',
+        'masking.scheme': 'spans',
+        'masking.span_p': 0.2,
+        'masking.longest_span': 10,
+        'masking.last_span': 'cut',
+        'masking.replacement': 'unigram',
+        'sbo.position_size': 200,
+        'objectives.sbo': 1.0,
+        'stages.steps': (2_400_000,),
+        'schedule.learning_rate': 1e-4,
+        'optimizer.eps': 1e-8,
+        'optimizer.clip_norm': 1.0,
+    },
+    'electra:small': {
+        'objectives.rtd': 50.0,
+        'masking.mask': 0.85,
+        'masking.random': 0.0,
+        'rtd.generator_width': 1 / 4,
+        'rtd.sharing': 'tied',
+        'rtd.temperature': 1.0,
+        'schedule.learning_rate': 5e-4,
+        'schedule.warmup_steps': 10_000,
+        'stages.batch_size': (128,),
+        'stages.sequence_length': (128,),
+        'stages.steps': (1_000_000,),
+    },
+    'electra:base': {
+        'rtd.generator_width': 1 / 3,
+        'schedule.learning_rate': 2e-4,
+        'stages.batch_size': (256,),
+        'stages.sequence_length': (512,),
+    },
+    'albert': {
+        'data.segments': 'ordered_pairs',
+        'data.tokenizer': 'train:unigram:30000',
+        'objectives.sop': 1.0,
+        'masking.scheme': 'ngrams',
+        'masking.longest_ngram': 3,
+        'optimizer.name': 'lamb',
+        'stages.batch_size': (4096,),
+        'stages.steps': (125_000,),
+        'schedule.learning_rate': 0.00176,
+        'schedule.warmup_steps': 3125,
+    },
+    'deberta': {
+        'objectives.rtd': 50.0,
+        'rtd.sharing': 'disentangled',
+        'rtd.generator_width': 1.0,
+        'rtd.generator_depth': 0.5,
+        'stages.batch_size': (8192,),
+        'stages.steps': (500_000,),
+        'schedule.learning_rate': 6e-4,
+    },
+    'xlmr': {
+        'data.language_alpha': 0.3,
+        'data.tokenizer_language_alpha': 0.3,
+        'data.tokenizer': 'train:unigram:250002',
+        'stages.steps': (1_500_000,),
+        'stages.batch_size': (8192,),
+    },
+    'modernbert': {
+        'masking.rate': 0.3,
+        'optimizer.name': 'stable_adamw',
+        'optimizer.beta1': 0.9,
+        'optimizer.beta2': 0.98,
+        'optimizer.eps': 1e-6,
+        'optimizer.weight_decay': 1e-5,
+        'schedule.name': 'sqrt',
+        'stages.sequence_length': (1024, 8192),
+    },
+}
+
+
+@pytest.mark.parametrize('name', PUBLISHED)
+def test_hyperparameters_are_the_published_ones(name):
+    config = CONFIGS[name][0]()
+    for key, value in PUBLISHED[name].items():
+        part, _, key_of_part = key.partition('.')
+        assert config[part][key_of_part] == value, key
+
+
+def test_the_tokens_of_modernbert():
+    stages = modernbert.get_config().stages
+    tokens = [
+        steps * size * length
+        for steps, size, length in zip(
+            stages.steps, stages.batch_size, stages.sequence_length, strict=True
+        )
+    ]
+    assert tokens == pytest.approx([1.7e12, 0.3e12], rel=0.02)
+    per_step = stages.batch_size[0] * stages.sequence_length[0]
+    assert modernbert.get_config().schedule.warmup_steps * per_step == pytest.approx(3e9, rel=0.02)
 
 
 @pytest.fixture(scope='module')
@@ -69,6 +193,8 @@ def start(task):
 @pytest.mark.parametrize('name', CONFIGS)
 def test_a_step_at_full_size_by_shape(name, folder):
     config = make_config(name, folder)
+    architecture = architectures.build(config.model.architecture)
+    config.compute.scan_layers = architecture.equal_layers  # one layer is traced instead of all
     task = Pretraining(config)
     optimizer, state = start(task)
     state = jax.eval_shape(state, jax.random.key(0))

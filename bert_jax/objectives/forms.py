@@ -70,8 +70,10 @@ def with_weight(weights) -> tuple[str, ...]:
     for name, weight in weights.items():
         if name not in OBJECTIVES:
             raise unknown('objective', name, OBJECTIVES)
-        if weight < 0:
-            raise UserError(f'objectives.{name} is {weight}; a weight must not be negative')
+        if not 0 <= weight < float('inf'):
+            raise UserError(
+                f'objectives.{name} is {weight}; a weight must be a number of at least 0'
+            )
     names = tuple(name for name in OBJECTIVES if weights.get(name, 0) > 0)
     if not names:
         raise UserError('objectives: none has a weight above 0')

@@ -18,6 +18,12 @@ TYPED = {
     'stray word': (['tiny'], "'tiny' is no flag"),
     'unknown source': (["--config.data.sources=('web:all',)"], 'docstrings'),
     'mesh too large': (['--config.mesh.data=64'], 'does not fit 1 device'),
+    'span boundaries': (['--config.objectives.sbo=1.0'], "needs masking.scheme 'spans'"),
+    'two forms': (['--config.objectives.clm=1.0'], 'one encoder pass cannot show'),
+    'negative weight': (['--config.objectives.nsp=-0.5'], 'objectives.nsp is -0.5'),
+    'no number': (['--config.objectives.nsp=nan'], 'objectives.nsp is nan'),
+    'rate': (['--config.masking.rate=1.0'], 'masking.rate is 1.0'),
+    'next of full sentences': (['--config.data.segments=full_sentences'], "'nsp' needs"),
 }
 
 
