@@ -1,7 +1,6 @@
 """The command line: python -m bert_jax.main --config=configs/base.py [--config.KEY=VALUE …]"""
 
 import contextlib
-import os
 import pathlib
 import sys
 
@@ -9,8 +8,6 @@ from absl import flags
 from ml_collections import config_flags
 
 from bert_jax.errors import UserError, exit_cleanly, unknown
-
-CACHE = os.path.join(os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache')), 'bert_jax')
 
 flags.DEFINE_bool(
     'distributed', False, 'One of several processes started by a TPU pod, Slurm or Open MPI.'
@@ -51,14 +48,11 @@ def run(config, place: tuple | None = None) -> dict | None:
 
     place: of one of several processes, how it finds the others (training/hosts.py:Place).
     """
-    from bert_jax.training import allocator
+    from bert_jax.training import platform
 
-    allocator.keep_freed_memory()
+    platform.configure()
     import jax
 
-    jax.config.update(
-        'jax_compilation_cache_dir', os.environ.get('JAX_COMPILATION_CACHE_DIR', CACHE)
-    )
     from bert_jax.tasks import sweep
     from bert_jax.training import hosts
 

@@ -172,15 +172,11 @@ def _flags(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def predict(flags: argparse.Namespace):
     """Does what the command line says."""
-    from bert_jax.training import allocator
+    from bert_jax.training import platform
 
-    allocator.keep_freed_memory()
+    platform.configure()
     import jax
 
-    from bert_jax.main import CACHE
-
-    cache = os.environ.get('JAX_COMPILATION_CACHE_DIR', CACHE)
-    jax.config.update('jax_compilation_cache_dir', cache)
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
     if flags.task in FINE_TUNED:
         _ask_fine_tuned(flags)

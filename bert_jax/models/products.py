@@ -1,12 +1,16 @@
 """Matrix products and biases: low-precision inputs, fp32 sums, forward and backward."""
 
 import functools
+import math
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.models.architecture import Architecture, Compute
+
+# What transposing an entry of a product costs, one of an operand being 1.
+TRANSPOSED_PRODUCT = 8
 
 
 def _einsum(spec, a, b, dtype):
@@ -17,12 +21,19 @@ def _einsum(spec, a, b, dtype):
         [letter for letter in out if letter in this and letter not in other]
         for this, other in ((spec_a, spec_b), (spec_b, spec_a))
     )
+    shared = ''.join(letter for letter in out if letter not in (*own_a, *own_b))
     if _is_weight_gradient(spec_a, spec_b, out):
-        # The first operand is transposed, with whatever elementwise work is fused into it: that
-        # should be the smaller one, and the product be transposed afterwards.
-        swap = a.size > b.size
-        shared = [letter for letter in out if letter not in (*own_a, *own_b)]
-        product_out = ''.join(shared + (own_b + own_a if swap else own_a + own_b))
+        # The first operand is transposed, with whatever elementwise work is fused into it, and the
+        # product afterwards, if it does not come out as wanted: whatever is the least.
+        orders = [shared + ''.join(own) for own in (own_a + own_b, own_b + own_a)]
+        sizes = dict(zip(spec_a + spec_b, a.shape + b.shape, strict=True))
+        size = TRANSPOSED_PRODUCT * math.prod(sizes[letter] for letter in out)
+        costs = [
+            operand.size + size * (order != out)
+            for operand, order in zip((a, b), orders, strict=True)
+        ]
+        swap = costs[1] < costs[0]
+        product_out = orders[swap]
     else:
         # The result's first own letter in the first operand: no transposition. In the other order
         # some bf16 products of attention compile and then fail when run.

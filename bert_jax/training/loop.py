@@ -18,6 +18,7 @@ from bert_jax.training import (
     hosts,
     logging,
     optimizers,
+    platform,
     schedules,
     sharding,
     transfer,
@@ -172,6 +173,7 @@ class Run:
                 self.config.spike_factor,
             ),
             donate_argnums=0,
+            compiler_options=platform.compiler_options(),
         )
         compiled = None
         # An argument, no constant: a run of another seed finds the compiled program in the cache.

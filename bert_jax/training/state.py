@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bert_jax.training import sharding
+from bert_jax.training import platform, sharding
 from bert_jax.training.transfer import EVERYTHING
 
 
@@ -63,7 +63,8 @@ def initial_state(
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     where = by_name(shardings.params)
     given = {name: jax.device_put(a, where[name]) for name, a in task.start.params.items()}
-    return jax.jit(init, out_shardings=shardings)(jax.random.key(seed), given)
+    make = jax.jit(init, out_shardings=shardings, compiler_options=platform.compiler_options())
+    return make(jax.random.key(seed), given)
 
 
 def by_name(tree) -> dict[str, Any]:

@@ -1,0 +1,28 @@
+"""GELU: values and gradients as jax.nn's, and what is kept between them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.activations import gelu
+
+
+@pytest.mark.parametrize(('dtype', 'tolerance'), [('float32', 1e-6), ('bfloat16', 0.01)])
+def test_exact_gelu_and_its_gradient(dtype, tolerance):
+    x = jnp.concatenate([jnp.linspace(-6, 6, 4001), jnp.array([-1e4, -30.0, 0.0, 30.0, 1e4])])
+    x = x.astype(dtype)
+    ours = jax.jit(jax.vmap(jax.value_and_grad(gelu)))(x)
+    expected = jax.vmap(jax.value_and_grad(lambda x: jax.nn.gelu(x, approximate=False)))(
+        x.astype(jnp.float32)
+    )
+    for mine, theirs in zip(ours, expected, strict=True):
+        assert mine.dtype == x.dtype
+        bound = tolerance * np.maximum(1, abs(theirs))
+        assert (abs(mine.astype(jnp.float32) - theirs) <= bound).all()
+
+
+def test_gelu_keeps_its_input_alone_for_the_backward_pass():
+    x = jnp.ones((8, 32), jnp.bfloat16)
+    _, backward = jax.vjp(gelu, x)
+    assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(backward)] == [(x.shape, x.dtype)]
