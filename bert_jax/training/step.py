@@ -2,15 +2,18 @@
 micro-batch.
 """
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import PartitionSpec
 
 from bert_jax import terms as terms_lib
 from bert_jax.training.state import TrainState
 from bert_jax.training.transfer import EVERYTHING
 
 _NORM_RATE = 0.02  # of the running mean of the gradient norm: about the last 50 steps
+DATA = 'data'  # the mesh axis over which every device has all parameters
 
 
 def step_key(run_key, step) -> jax.Array:
@@ -35,7 +38,7 @@ def make_train_step(
     def gradients(params, batch, counts, key):
         def loss(trained):
             terms = task.terms(transfer.whole(trained, params), batch, key, train=True)
-            wanted = _counts(terms) if counts is None else counts
+            wanted = _over_devices(_counts(terms)) if counts is None else counts
             return terms_lib.loss(terms, task.weights, wanted), terms
 
         (value, terms), grads = jax.value_and_grad(loss, has_aux=True)(transfer.part(params))
@@ -46,14 +49,17 @@ def make_train_step(
         counts = _sum_over(
             lambda micro: _counts(task.terms(params, micro, key, train=True)), micro_batches
         )
+        counts = _over_devices(counts)
         return _sum_over(lambda micro: gradients(params, micro, counts, key), micro_batches)
+
+    def whole(params, batch, key):
+        if accumulation > 1:
+            return accumulated(params, batch, key)
+        return gradients(params, batch, None, key)
 
     def step(state: TrainState, batch, run_key=seed_key):
         key = step_key(run_key, state.step)
-        if accumulation == 1:
-            loss, terms, grads = gradients(state.params, batch, None, key)
-        else:
-            loss, terms, grads = accumulated(state.params, batch, key)
+        loss, terms, grads = _reduced_once(whole)(state.params, batch, key)
         norm = optax.tree.norm(grads)
         good = jnp.isfinite(loss) & jnp.isfinite(norm)
         usual_norm = state.usual_norm
@@ -87,6 +93,31 @@ def make_train_step(
         return state, metrics
 
     return step
+
+
+def _reduced_once(whole):
+    """`whole`, on a mesh of nothing but data: each device with its own rows, and one sum over the
+    devices at the end, of loss, terms and gradients together.
+
+    Left to the compiler, the gradient of a table that is used twice (embeddings, and the decoder
+    tied to them) is summed over the devices twice, and every gradient in each micro-batch.
+    """
+    mesh = jax.sharding.get_abstract_mesh()
+    if mesh.empty or mesh.shape[DATA] == 1 or mesh.size > mesh.shape[DATA]:
+        return whole
+
+    def own_rows(params, batch, key):
+        with nn.logical_axis_rules(()):  # inside, nothing is laid out over the mesh any more
+            return jax.lax.psum(whole(params, batch, key), DATA)
+
+    rows, same = PartitionSpec(DATA), PartitionSpec()
+    return jax.shard_map(own_rows, in_specs=(same, rows, same), out_specs=same, check_vma=False)
+
+
+def _over_devices(counts):
+    """The sums over those devices of _reduced_once; elsewhere the counts as they are."""
+    manual = jax.sharding.get_abstract_mesh().manual_axes
+    return jax.lax.psum(counts, DATA) if DATA in manual else counts
 
 
 def _counts(terms):

@@ -22,7 +22,7 @@ import time
 import jax
 import numpy as np
 import optax
-import training_step  # which puts the repository on the path
+import sides  # which puts the repository on the path
 from flax import linen as nn
 
 from bert_jax.models import architectures
@@ -49,7 +49,7 @@ SIDES = {
 class Task:
     """The part of a task (training/loop.py) that a step needs."""
 
-    def __init__(self, side: str, shape: training_step.Shape, dtype: str):
+    def __init__(self, side: str, shape: sides.Shape, dtype: str):
         scheme, objectives = SIDES[side]
         vocabulary = shape.vocabulary
         architecture = architectures.build(
@@ -80,7 +80,7 @@ class Task:
         return self.model.apply({'params': params}, batch, corrupted, seeds_B)
 
 
-def make_batch(shape: training_step.Shape) -> dict[str, np.ndarray]:
+def make_batch(shape: sides.Shape) -> dict[str, np.ndarray]:
     rng = np.random.default_rng(0)
     rows = (shape.batch, shape.length)
     ids = rng.integers(len(SPECIAL_IDS), shape.vocabulary, rows, np.int32)
@@ -93,7 +93,7 @@ def make_batch(shape: training_step.Shape) -> dict[str, np.ndarray]:
     }
 
 
-def make_step(side: str, shape: training_step.Shape, dtype: str):
+def make_step(side: str, shape: sides.Shape, dtype: str):
     """A function that runs one training step and waits for its end."""
     task, optimizer = Task(side, shape, dtype), optax.adamw(1e-4, weight_decay=0.01)
     batch = jax.device_put(make_batch(shape))
@@ -116,7 +116,7 @@ def make_step(side: str, shape: training_step.Shape, dtype: str):
 
 
 def measure(options) -> list[dict]:
-    shape = training_step.SHAPES[options.shape]
+    shape = sides.SHAPES[options.shape]
     steps = {side: make_step(side, shape, options.dtype) for side in options.sides}
     seconds = {side: [] for side in options.sides}
     for _ in range(options.warmup + options.steps):
@@ -142,7 +142,7 @@ def measure(options) -> list[dict]:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
-    parser.add_argument('--shape', choices=training_step.SHAPES, default='base')
+    parser.add_argument('--shape', choices=sides.SHAPES, default='base')
     parser.add_argument('--dtype', default='float32')
     parser.add_argument(
         '--sides',

@@ -1,0 +1,83 @@
+"""What a compiled program needs and does: memory on each device, and what devices tell each other.
+
+Read from XLA's own analysis and text, so that it holds for the program that runs.
+"""
+
+import math
+import re
+from typing import NamedTuple
+
+import jax
+
+_BYTES = {'pred': 1, 'bf16': 2, 'f16': 2}  # the others end in their bits
+_ARRAY = re.compile(r'\b(pred|bf16|f16|f32|f64|s8|s16|s32|s64|u8|u16|u32|u64)\[([\d,]*)\]')
+_KINDS = 'all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute'
+_COLLECTIVE = re.compile(rf'= (.*?) ({_KINDS})(-start)?\(')
+
+
+class Array(NamedTuple):
+    """One array of a program, as one device has it."""
+
+    dtype: str
+    shape: tuple[int, ...]
+
+    @property
+    def bytes(self) -> int:
+        width = _BYTES.get(self.dtype) or int(re.sub(r'\D', '', self.dtype)) // 8
+        return width * math.prod(self.shape)
+
+    def __str__(self) -> str:
+        return f'{self.dtype}[{",".join(map(str, self.shape))}]'
+
+
+class Collective(NamedTuple):
+    """An exchange between devices: its kind in XLA's words and what each device gets from it."""
+
+    kind: str
+    arrays: tuple[Array, ...]
+
+    @property
+    def bytes(self) -> int:
+        return sum(array.bytes for array in self.arrays)
+
+
+def arrays(text: str) -> list[Array]:
+    """All arrays named in a piece of HLO, in its order."""
+    found = _ARRAY.findall(text)
+    return [Array(dtype, tuple(map(int, filter(None, shape.split(','))))) for dtype, shape in found]
+
+
+def collectives(compiled) -> list[Collective]:
+    """Every exchange in a compiled program, those inside loops once."""
+    found = _COLLECTIVE.findall(compiled.as_text())
+    return [Collective(kind, tuple(arrays(result))) for result, kind, _ in found]
+
+
+def local_bytes(tree) -> int:
+    """Bytes of a tree of arrays, abstract or not, that one device holds."""
+    return sum(
+        leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape))
+        for leaf in jax.tree.leaves(tree)
+    )
+
+
+def temporary_bytes(compiled) -> int | None:
+    """What one device needs beside arguments and results; None where XLA does not say."""
+    analysis = compiled.memory_analysis()
+    return None if analysis is None else analysis.temp_size_in_bytes
+
+
+def largest_array(compiled, other_than: set[tuple[int, ...]]) -> Array | None:
+    """The largest array of a compiled program that has none of these shapes."""
+    found = set(arrays(compiled.as_text()))
+    return max(
+        (array for array in found if array.shape not in other_than),
+        key=lambda array: array.bytes,
+        default=None,
+    )
+
+
+def local_shapes(tree) -> set[tuple[int, ...]]:
+    """Shapes of the parts of the arrays of a tree that one device holds, and transposed."""
+    shapes = {leaf.sharding.shard_shape(leaf.shape) for leaf in jax.tree.leaves(tree)}
+    return shapes | {shape[::-1] for shape in shapes}

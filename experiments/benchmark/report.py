@@ -1,0 +1,50 @@
+"""Records of a benchmark as a table, and as JSON, table and picture on disk."""
+
+import json
+import pathlib
+
+
+def show(records: list[dict], output: str | None, bars: str, labels: tuple[str, ...] = ()):
+    """Prints a Markdown table; with `output` also writes output.json, .md and .png.
+
+    bars: the number that the picture shows; labels: what names a bar, by default every text.
+    """
+    table = as_table(records)
+    print(table)
+    if output is None:
+        return
+    pathlib.Path(output).parent.mkdir(parents=True, exist_ok=True)
+    pathlib.Path(f'{output}.json').write_text(json.dumps(records, indent=1) + '\n')
+    pathlib.Path(f'{output}.md').write_text(table + '\n', encoding='utf-8')
+    try:
+        plot(records, f'{output}.png', bars, labels)
+    except ImportError:
+        print(f'matplotlib is not installed: no {output}.png')
+
+
+def as_table(records: list[dict]) -> str:
+    """Markdown, a row a record, a column for every key of any of them."""
+    names = list(dict.fromkeys(name for record in records for name in record))
+    rows = [names, ['---'] * len(names)]
+    rows += [[str(record.get(name, '')) for name in names] for record in records]
+    return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
+
+
+def plot(records: list[dict], path: str, bars: str, labels: tuple[str, ...] = ()):
+    """A horizontal bar a record."""
+    import matplotlib
+
+    matplotlib.use('Agg')
+    import matplotlib.pyplot as plt
+
+    labels = labels or tuple(name for name, value in records[0].items() if isinstance(value, str))
+    shown = [record for record in records if bars in record]
+    names = [' '.join(str(record.get(label, '')) for label in labels) for record in shown]
+    figure, axes = plt.subplots(figsize=(8, 1 + 0.35 * len(shown)))
+    axes.barh(range(len(shown)), [record[bars] for record in shown])
+    axes.set_yticks(range(len(shown)), names)
+    axes.invert_yaxis()
+    axes.set_xlabel(bars.replace('_', ' '))
+    figure.tight_layout()
+    figure.savefig(path, dpi=120)
+    plt.close(figure)

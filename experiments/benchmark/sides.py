@@ -1,0 +1,222 @@
+"""The sides of the benchmark: a training step of BERT here and with transformers + torch.
+
+    bert_jax        this repository, masked positions gathered before the vocabulary projection
+    torch           transformers' BertForPreTraining as shipped (SDPA; a logit for every position)
+    torch_gathered  the same model, masked positions gathered as here
+    torch_compiled  the same through torch.compile
+
+A step is forward pass with dropout .1, masked-language-model and next-sentence loss, backward pass
+and AdamW update, on random tokens. In bf16 the torch sides run under torch.autocast. On a GPU all
+of them use it. Needs jax, flax and optax; torch and transformers for their sides; neither
+TensorFlow nor ml_collections.
+"""
+
+import dataclasses
+import pathlib
+import resource
+import sys
+
+import numpy as np
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
+
+from bert_jax.training import allocator
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape:
+    """A model and a batch: `layers` × `size` wide, `batch` sequences of `length` tokens."""
+
+    layers: int
+    size: int
+    batch: int
+    length: int
+    predictions: int
+    vocabulary: int = 30522
+
+
+SHAPES = {
+    'tiny': Shape(2, 128, 32, 64, 10, 8000),
+    'mini': Shape(4, 256, 32, 128, 20),
+    'mini_512': Shape(4, 256, 8, 512, 76),
+    'base': Shape(12, 768, 8, 128, 20),
+    'base_512': Shape(12, 768, 2, 512, 76),
+    'base_32': Shape(12, 768, 32, 128, 20),
+    'large': Shape(24, 1024, 8, 128, 20),
+    'large_512': Shape(24, 1024, 2, 512, 76),
+}
+TORCH_SIDES = {  # whether masked positions are gathered, and whether torch.compile is used
+    'torch': (False, False),
+    'torch_gathered': (True, False),
+    'torch_compiled': (True, True),
+}
+SIDES = ('bert_jax', *TORCH_SIDES)
+
+
+def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
+    """(A function that runs one training step and waits for its end, a function that tells the
+    highest memory so far in bytes)."""
+    allocator.keep_freed_memory()
+    if side == 'bert_jax':
+        step = make_bert_jax_step(shape, dtype, compute_options)
+        from bert_jax.training import hardware
+
+        return step, hardware.peak_memory_bytes
+    return make_torch_step(shape, dtype, *TORCH_SIDES[side])
+
+
+def architecture_of(shape: Shape):
+    """BERT of this shape."""
+    from bert_jax.models import architectures
+
+    return architectures.build(
+        'bert', num_layers=shape.layers, hidden_size=shape.size, vocab_size=shape.vocabulary
+    )
+
+
+def flops_per_step(shape: Shape) -> float:
+    """Of the model, forward and backward, by the count of bert_jax/models/flops.py; recomputation
+    and logits of tokens that are not masked do not count."""
+    from bert_jax.models.flops import training_flops_per_token
+
+    per_token = training_flops_per_token(architecture_of(shape), shape.length, shape.predictions)
+    return shape.batch * shape.length * per_token
+
+
+def make_batch(shape: Shape) -> dict[str, np.ndarray]:
+    """Random tokens with distinct masked positions, all real, int32."""
+    rng = np.random.default_rng(0)
+    rows = (shape.batch, shape.length)
+    return {
+        'input_ids': rng.integers(0, shape.vocabulary, rows, np.int32),
+        'attention_mask': np.ones(rows, np.int32),
+        'token_type_ids': np.repeat(np.arange(shape.length) > shape.length // 2, shape.batch)
+        .reshape(shape.length, shape.batch)
+        .T.astype(np.int32),
+        'positions': np.stack(
+            [rng.permutation(shape.length)[: shape.predictions] for _ in range(shape.batch)]
+        ).astype(np.int32),
+        'targets': rng.integers(0, shape.vocabulary, (shape.batch, shape.predictions), np.int32),
+        'next_sentence_label': rng.integers(0, 2, shape.batch, np.int32),
+    }
+
+
+def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
+    """A function that runs one training step and waits for its end."""
+    import jax
+    import optax
+    from flax import linen as nn
+
+    from bert_jax.models.architecture import Compute
+    from bert_jax.models.dropout import fold
+    from bert_jax.models.encoder import Encoder
+    from bert_jax.models.gather import gather_positions
+    from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
+    from bert_jax.objectives.mlm import cross_entropy
+    from bert_jax.training import platform
+
+    platform.one_step_at_a_time()
+    options = platform.compiler_options()
+    architecture = architecture_of(shape)
+    compute = Compute(dtype, **compute_options)
+
+    class Model(nn.Module):
+        def setup(self):
+            self.encoder = Encoder(architecture, compute)
+            self.mlm = MaskedLanguageModelHead(architecture, compute)
+            self.nsp = NextSentenceHead(architecture, compute)
+
+        def __call__(self, batch, seeds_B):
+            output = self.encoder(
+                batch['input_ids'], batch['attention_mask'], batch['token_type_ids'], seeds_B
+            )
+            hidden_BPD = gather_positions(output.hidden_BTD, batch['positions'])
+            logits_BPV = self.mlm(hidden_BPD, self.encoder.embedding_table())
+            logits_B2 = self.nsp(output.pooled_BD)
+            return (
+                cross_entropy(logits_BPV, batch['targets']).mean()
+                + cross_entropy(logits_B2, batch['next_sentence_label']).mean()
+            )
+
+    batch = jax.device_put(make_batch(shape))
+    seeds_B = jax.random.bits(jax.random.key(1), (shape.batch,))
+    model, optimizer = Model(), optax.adamw(1e-4, weight_decay=0.01)
+
+    @jax.jit(compiler_options=options)
+    def init():
+        params = nn.unbox(model.init(jax.random.key(0), batch, None))['params']
+        return params, optimizer.init(params), 0
+
+    @jax.jit(donate_argnums=0, compiler_options=options)
+    def update(state):
+        params, moments, step = state
+        loss, grads = jax.value_and_grad(
+            lambda params: model.apply({'params': params}, batch, fold(seeds_B, step))
+        )(params)
+        updates, moments = optimizer.update(grads, moments, params)
+        return (optax.apply_updates(params, updates), moments, step + 1), loss
+
+    state = init()
+
+    def step():
+        nonlocal state
+        state, loss = update(state)
+        return float(loss)
+
+    return step
+
+
+def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):
+    """As make_step."""
+    import torch
+    import transformers
+
+    config = transformers.BertConfig(
+        vocab_size=shape.vocabulary,
+        hidden_size=shape.size,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=max(1, shape.size // 64),
+        intermediate_size=4 * shape.size,
+    )
+    device = 'cuda' if torch.cuda.is_available() else 'cpu'
+    model = transformers.BertForPreTraining(config).train().to(device)
+    optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
+    batch = {
+        key: torch.from_numpy(np.asarray(value, np.int64)).to(device)
+        for key, value in make_batch(shape).items()
+    }
+    inputs = {key: batch[key] for key in ('input_ids', 'attention_mask', 'token_type_ids')}
+    labels = torch.full_like(batch['input_ids'], -100)
+    labels.scatter_(1, batch['positions'], batch['targets'])
+    cross_entropy = torch.nn.functional.cross_entropy
+
+    def loss_as_shipped():
+        return model(**inputs, labels=labels, next_sentence_label=batch['next_sentence_label']).loss
+
+    def loss_gathered():
+        output = model.bert(**inputs)
+        index = batch['positions'][:, :, None].expand(-1, -1, shape.size)
+        hidden = output.last_hidden_state.gather(1, index)
+        logits, logits_2 = model.cls(hidden, output.pooler_output)
+        return cross_entropy(
+            logits.float().flatten(0, 1), batch['targets'].flatten()
+        ) + cross_entropy(logits_2.float(), batch['next_sentence_label'])
+
+    compute_loss = loss_gathered if gathered else loss_as_shipped
+    if compiled:
+        compute_loss = torch.compile(compute_loss)
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device, torch.bfloat16, enabled=dtype == 'bfloat16'):
+            loss = compute_loss()
+        loss.backward()
+        optimizer.step()
+        return loss.item()
+
+    def peak_bytes():
+        if device == 'cuda':
+            return torch.cuda.max_memory_allocated()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+    return step, peak_bytes

@@ -1,0 +1,79 @@
+"""What the compiled step does on 8 devices, read from XLA's text: one sum of the gradients, and
+optimizer state cut into parts.
+"""
+
+import flax.linen as nn
+import jax
+import pytest
+
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.objectives.model import PretrainingModel
+from bert_jax.training import optimizers, platform, program, sharding
+from bert_jax.training.program import Array, Collective
+from bert_jax.training.state import abstract_state
+from bert_jax.training.step import make_train_step
+from configs import base
+from tests.training import synthetic
+
+RULES = base.get_config().sharding_rules
+OPTIMIZER = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
+
+
+def compile_step(mesh, accumulation):
+    """(parameters by shape and sharding, the compiled step)."""
+    task = synthetic.SyntheticTask()
+    rows = sharding.batch_sharding(mesh)
+    with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
+        state = abstract_state(task, OPTIMIZER, mesh, RULES)
+        batch = {
+            name: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=rows)
+            for name, leaf in synthetic.batch(0).items()
+        }
+        step = make_train_step(task, OPTIMIZER, accumulation, seed=1)
+        options = platform.compiler_options()
+        return state.params, jax.jit(step, compiler_options=options).lower(state, batch).compile()
+
+
+@pytest.mark.parametrize('accumulation', [1, 2])
+def test_gradients_are_summed_over_the_devices_once_and_together(accumulation):
+    mesh = sharding.make_mesh({'data': 8, 'fsdp': 1, 'tensor': 1})
+    params, compiled = compile_step(mesh, accumulation)
+    size = program.local_bytes(params)
+    exchanged = program.collectives(compiled)
+    assert {collective.kind for collective in exchanged} == {'all-reduce'}
+    assert sum(collective.bytes for collective in exchanged) <= 1.02 * size
+    assert max(collective.bytes for collective in exchanged) >= 0.98 * size
+
+
+def test_optimizer_memory_with_fsdp():
+    class Base(synthetic.SyntheticTask):
+        def __init__(self):
+            self.model = PretrainingModel(
+                architectures.build('bert_base'), Compute(), ('mlm', 'nsp')
+            )
+
+    mesh = sharding.make_mesh({'data': 1, 'fsdp': 8, 'tensor': 1})
+    state = abstract_state(Base(), OPTIMIZER, mesh, RULES)
+    whole = sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(state.opt_state))
+    assert program.local_bytes(state.opt_state) <= whole / 7
+
+
+def test_reading_the_text_of_a_program():
+    class Compiled:
+        def as_text(self):
+            return """
+              %a = (f32[8,4]{1,0}, bf16[3]{0}) all-reduce(%b, %c), channel_id=1
+              %d = f32[16]{0} all-gather(f32[2]{0} %e), dimensions={0}
+              %f = pred[7]{0} all-reduce-start(%g)
+              %h = f32[2,2]{1,0} add(%i, %j)
+            """
+
+    assert program.collectives(Compiled()) == [
+        Collective('all-reduce', (Array('f32', (8, 4)), Array('bf16', (3,)))),
+        Collective('all-gather', (Array('f32', (16,)),)),
+        Collective('all-reduce', (Array('pred', (7,)),)),
+    ]
+    assert [collective.bytes for collective in program.collectives(Compiled())] == [134, 64, 7]
+    largest = program.largest_array(Compiled(), other_than={(8, 4)})
+    assert (str(largest), largest.bytes) == ('f32[16]', 64)
