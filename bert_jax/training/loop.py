@@ -17,8 +17,9 @@ from bert_jax.training import (
     hardware,
     hosts,
     logging,
+    memory,
     optimizers,
-    platform,
+    program,
     schedules,
     sharding,
     transfer,
@@ -163,28 +164,13 @@ class Run:
         """`first` is the step of the run at which the stage begins: the batch number is counted
         from there.
         """
-        step_function = jax.jit(
-            make_train_step(
-                self.task,
-                self.optimizer,
-                stage.accumulation,
-                self.config.seed,
-                self.transfer,
-                self.config.spike_factor,
-            ),
-            donate_argnums=0,
-            compiler_options=platform.compiler_options(),
-        )
-        compiled = None
         # An argument, no constant: a run of another seed finds the compiled program in the cache.
-        run_key = jax.random.key(self.config.seed)
+        run_key, step_function = jax.random.key(self.config.seed), None
         threads = self.config.data.reading_threads
         self.window.restart()
         for batch in feed.batches(stage.source, self.step - first, stage.steps, threads):
-            if compiled is None:
-                compiled = step_function.lower(self.state, batch, run_key).compile()
-                hosts.meet()  # who compiles longer must not keep the others in a collective
-            self.state, metrics = compiled(self.state, batch, run_key)
+            step_function = step_function or self._compile(stage, batch, run_key)
+            self.state, metrics = step_function(self.state, batch, run_key)
             if jax.process_count() > 1:  # learnt with the metrics, by all after the same step
                 metrics['signal'] = hosts.largest(self.signal)
             self._read_pending(stage)
@@ -194,6 +180,23 @@ class Run:
             if self.watch.is_over(self.best):
                 self.log.say(f'no better {self.watch.name} in {self.best.waited} evaluations')
                 break
+
+    def _compile(self, stage: Stage, batch, run_key):
+        """The step of a stage for batches like this one; tells what memory it needs."""
+        step = make_train_step(
+            self.task,
+            self.optimizer,
+            stage.accumulation,
+            self.config.seed,
+            self.transfer,
+            self.config.spike_factor,
+        )
+        compiled = program.compile_step(step, self.state, batch, run_key)
+        hosts.meet()  # who compiles longer must not keep the others in a collective
+        needs = memory.Needs.of(compiled, self.state, batch)
+        for line in needs.table() + needs.warning(stage, self.config.compute.remat):
+            self.log.say(line)
+        return compiled
 
     def _after_step(self, stage: Stage, is_last: bool):
         due = _is_due(self.step)

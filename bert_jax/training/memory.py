@@ -2,46 +2,68 @@
 
 import os
 import pathlib
+from typing import NamedTuple
 
 import jax
 
-from bert_jax.training import program
+from bert_jax.training import program, sharding
 
 MIB = 2**20
 CGROUP = pathlib.Path('/sys/fs/cgroup/memory.max')
 
 
-def table(compiled, state, batch) -> list[str]:
-    """Lines: parameters, optimizer, batch, everything else of the compiled step and the largest
-    array therein (of a large batch the logits), in MiB on each device."""
-    rows = {
-        'parameters': program.local_bytes(state.params),
-        'optimizer': program.local_bytes(state.opt_state),
-        'batch': program.local_bytes(batch),
-        'gradients, activations': program.temporary_bytes(compiled),
-    }
-    largest = program.largest_array(compiled, program.local_shapes(state.params))
-    notes = {'gradients, activations': f'  largest {largest} {largest.bytes / MIB:,.0f}'}
-    rows['together'] = sum(filter(None, rows.values()))
-    limit = device_bytes()
-    if limit:
-        notes['together'] = f'  of {limit / MIB:,.0f}'
-    lines = ['memory of a device, MiB']
-    for name, size in rows.items():
-        shown = 'not known' if size is None else f'{size / MIB:,.0f}'
-        lines.append(f'  {name:24}{shown:>10}{notes.get(name, "")}')
-    return lines
+class Needs(NamedTuple):
+    """Bytes on each device; `temporaries`, all that is neither given nor kept, is None where XLA
+    does not say. `largest` is the largest array of the program that is not shaped as a parameter:
+    of a large batch the logits."""
 
+    parameters: int
+    optimizer: int
+    batch: int
+    temporaries: int | None
+    largest: program.Array | None
 
-def needed_bytes(compiled, state, batch) -> int:
-    """What the compiled step needs on each device."""
-    held = program.local_bytes(state) + program.local_bytes(batch)
-    return held + (program.temporary_bytes(compiled) or 0)
+    @classmethod
+    def of(cls, compiled, state, batch) -> 'Needs':
+        """Of a compiled step (program.compile_step) and what it is given."""
+        return cls(
+            program.local_bytes(state.params),
+            program.local_bytes(state.opt_state),
+            program.local_bytes(batch),
+            program.temporary_bytes(compiled),
+            program.largest_array(compiled, program.local_shapes(state.params)),
+        )
+
+    @property
+    def together(self) -> int:
+        return self.parameters + self.optimizer + self.batch + (self.temporaries or 0)
+
+    def table(self) -> list[str]:
+        """Lines for the log, in MiB."""
+        limit = device_bytes()
+        rows = [
+            ('parameters', self.parameters, ''),
+            ('optimizer', self.optimizer, ''),
+            ('batch', self.batch, ''),
+            ('gradients, activations', self.temporaries, _largest(self.largest)),
+            ('together', self.together, f'  of {_mib(limit)}' if limit else ''),
+        ]
+        lines = [f'  {name:22} {_mib(size):>9}{note}' for name, size, note in rows]
+        return ['memory of each device, MiB', *lines]
+
+    def warning(self, stage, remat: bool) -> list[str]:
+        """A line that says what to change, if it will not fit."""
+        limit = device_bytes()
+        if limit is None or self.together <= limit:
+            return []
+        mesh = jax.sharding.get_mesh()
+        rows = stage.source.batch_size // (stage.accumulation * sharding.batch_shards(mesh))
+        return [f'this will not fit; what helps: {_advice(rows, remat, mesh)}']
 
 
 def device_bytes() -> int | None:
-    """The memory that the first device has for this process; None where nobody says. Fake CPU
-    devices share the machine's."""
+    """The memory that each device has for this process; None where nobody says. Fake CPU devices
+    share the machine's."""
     device = jax.local_devices()[0]
     statistics = device.memory_stats() or {}
     if 'bytes_limit' in statistics:
@@ -54,20 +76,22 @@ def device_bytes() -> int | None:
     return limit // jax.local_device_count()
 
 
-def advice(config, number: int, mesh) -> str:
-    """What to change in a config so that stage `number` needs less memory; what is set already is
-    not named."""
-    stages = config.stages
-    shards = mesh.shape['data'] * mesh.shape['fsdp']
-    rows = stages.batch_size[number] // (stages.accumulation[number] * shards)
+def _advice(rows: int, remat: bool, mesh) -> str:
+    """rows: of a micro-batch on each device."""
     changes = []
     if rows > 1:
-        micro_batches = list(stages.accumulation)
-        micro_batches[number] *= 2 if rows % 2 == 0 else rows
-        changes.append(f'--config.stages.accumulation="{tuple(micro_batches)}"')
-    if not config.compute.remat:
+        changes.append('twice the accumulation')
+    if not remat:
         changes.append('--config.compute.remat=True')
     if mesh.shape['data'] > 1:
+        shards = sharding.batch_shards(mesh)
         changes.append(f'--config.mesh.data=1 --config.mesh.fsdp={shards}')
-    changes.append('a smaller batch_size, sequence_length or model')
-    return ', or '.join(changes)
+    return ', '.join([*changes, 'a smaller batch, length or model'])
+
+
+def _mib(size: int | None) -> str:
+    return 'not known' if size is None else f'{size / MIB:,.0f}'
+
+
+def _largest(array: program.Array | None) -> str:
+    return '' if array is None else f'  largest {array} {_mib(array.bytes)}'

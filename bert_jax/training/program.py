@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 import jax
 
+from bert_jax.training import platform
+
 _BYTES = {'pred': 1, 'bf16': 2, 'f16': 2}  # the others end in their bits
 _ARRAY = re.compile(r'\b(pred|bf16|f16|f32|f64|s8|s16|s32|s64|u8|u16|u32|u64)\[([\d,]*)\]')
 _KINDS = 'all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute'
@@ -39,6 +41,19 @@ class Collective(NamedTuple):
     @property
     def bytes(self) -> int:
         return sum(array.bytes for array in self.arrays)
+
+
+def compile_step(step, state, *given):
+    """`step(state, *given) → (state, metrics)` compiled for arrays like these, abstract or not, the
+    old state's memory taken for the new one, which lies where the old one lay."""
+    where = jax.tree.map(lambda leaf: leaf.sharding, state)
+    jitted = jax.jit(
+        step,
+        donate_argnums=0,
+        out_shardings=(where, None),
+        compiler_options=platform.compiler_options(),
+    )
+    return jitted.lower(state, *given).compile()
 
 
 def arrays(text: str) -> list[Array]:

@@ -49,9 +49,14 @@ def replicated(mesh: Mesh) -> NamedSharding:
     return NamedSharding(mesh, PartitionSpec())
 
 
+def batch_shards(mesh: Mesh) -> int:
+    """Into how many parts the rows of a batch are cut."""
+    return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+
+
 def check_batch(batch_size: int, accumulation: int, mesh: Mesh):
     """Raises UserError unless every device gets the same number of rows of every micro-batch."""
-    shards = math.prod(mesh.shape[axis] for axis in BATCH_AXES)
+    shards = batch_shards(mesh)
     if batch_size % (accumulation * shards):
         raise UserError(
             f'batch size {batch_size} does not divide into {accumulation} micro-batch(es) over '

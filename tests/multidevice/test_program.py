@@ -9,7 +9,7 @@ import pytest
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.training import optimizers, platform, program, sharding
+from bert_jax.training import optimizers, program, sharding
 from bert_jax.training.program import Array, Collective
 from bert_jax.training.state import abstract_state
 from bert_jax.training.step import make_train_step
@@ -31,8 +31,7 @@ def compile_step(mesh, accumulation):
             for name, leaf in synthetic.batch(0).items()
         }
         step = make_train_step(task, OPTIMIZER, accumulation, seed=1)
-        options = platform.compiler_options()
-        return state.params, jax.jit(step, compiler_options=options).lower(state, batch).compile()
+        return state.params, program.compile_step(step, state, batch)
 
 
 @pytest.mark.parametrize('accumulation', [1, 2])
