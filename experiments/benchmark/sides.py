@@ -103,6 +103,18 @@ def make_batch(shape: Shape) -> dict[str, np.ndarray]:
 
 def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
     """A function that runs one training step and waits for its end."""
+    update, state = make_bert_jax_update(shape, dtype, compute_options)
+
+    def step():
+        nonlocal state
+        state, loss = update(state)
+        return float(loss)
+
+    return step
+
+
+def make_bert_jax_update(shape: Shape, dtype: str, compute_options: dict):
+    """(A jitted function from a state to the next and the loss, the first state)."""
     import jax
     import optax
     from flax import linen as nn
@@ -156,14 +168,7 @@ def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
         updates, moments = optimizer.update(grads, moments, params)
         return (optax.apply_updates(params, updates), moments, step + 1), loss
 
-    state = init()
-
-    def step():
-        nonlocal state
-        state, loss = update(state)
-        return float(loss)
-
-    return step
+    return update, init()
 
 
 def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):

@@ -1,0 +1,107 @@
+"""From the command to the first training step: imports, compilation cold and warm, the step.
+
+    python experiments/benchmark/startup.py --shape=base --dtype=float32 --rounds=3
+
+'imports' is what `python -m bert_jax.main` imports until it compiles, without TensorFlow, in a
+process of its own. The others are of one more process a round and state of the compilation cache:
+'cold' with an empty one, 'warm' with what the cold process left there. Reported are medians in
+seconds: initialising (with its compilation), tracing and lowering the step, compiling it or taking
+it from the cache, and running it once. --output=NAME writes NAME.json, NAME.md and NAME.png.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import report
+import sides
+
+IMPORTS = 'bert_jax.main', 'bert_jax.tasks', 'bert_jax.training.loop'
+
+
+def import_seconds() -> float:
+    """Of the modules that main imports; in a new process."""
+    code = (
+        'import time; start = time.perf_counter(); '
+        f'import {", ".join(IMPORTS)}; import sys; '
+        'assert "tensorflow" not in sys.modules; print(time.perf_counter() - start)'
+    )
+    root = pathlib.Path(__file__).resolve().parents[2]
+    done = subprocess.run(
+        [sys.executable, '-c', code], cwd=root, stdout=subprocess.PIPE, text=True, check=True
+    )
+    return float(done.stdout)
+
+
+def be_a_process(shape: sides.Shape, dtype: str, compute_options: dict):
+    """Child: prints the seconds of each part."""
+    seconds, start = {}, time.perf_counter()
+    import jax
+
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
+    update, state = sides.make_bert_jax_update(shape, dtype, compute_options)
+    jax.block_until_ready(state)
+    seconds['initialise'] = time.perf_counter() - start
+    start = time.perf_counter()
+    lowered = update.lower(state)
+    seconds['lower'] = time.perf_counter() - start
+    start = time.perf_counter()
+    compiled = lowered.compile()
+    seconds['compile'] = time.perf_counter() - start
+    start = time.perf_counter()
+    jax.block_until_ready(compiled(state))
+    seconds['first_step'] = time.perf_counter() - start
+    print(json.dumps(seconds))
+
+
+def one_process(cache: str) -> dict[str, float]:
+    """The seconds of each part of a process with this compilation cache."""
+    environment = os.environ | {'JAX_COMPILATION_CACHE_DIR': cache}
+    command = [sys.executable, __file__, *sys.argv[1:], '--child']
+    done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def measure(options) -> list[dict]:
+    """A record for a cold and one for a warm cache."""
+    imports, parts = [], {'cold': [], 'warm': []}
+    for _ in range(options.rounds):
+        imports.append(import_seconds())
+        with tempfile.TemporaryDirectory() as cache:
+            for state in parts:
+                parts[state].append(one_process(cache))
+    records = []
+    for state, rounds in parts.items():
+        medians = {
+            name: statistics.median(seconds[name] for seconds in rounds) for name in rounds[0]
+        }
+        medians = {'imports': statistics.median(imports)} | medians
+        medians['step_ready'] = medians['lower'] + medians['compile']
+        about = {'shape': options.shape, 'dtype': options.dtype, 'cache': state}
+        records.append(about | {name: round(value, 2) for name, value in medians.items()})
+    return records
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--shape', default='base', choices=sides.SHAPES)
+    parser.add_argument('--dtype', default='float32')
+    parser.add_argument('--compute', default={}, type=json.loads, help='JSON, options of Compute')
+    parser.add_argument('--rounds', default=3, type=int)
+    parser.add_argument('--output', help='NAME of NAME.json, NAME.md and NAME.png to write')
+    parser.add_argument('--child', action='store_true', help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        be_a_process(sides.SHAPES[options.shape], options.dtype, options.compute)
+    else:
+        report.show(measure(options), options.output, 'step_ready')
+
+
+if __name__ == '__main__':
+    main()
