@@ -201,9 +201,8 @@ class FineTuning:
             f'{length} tokens, {filled:.0%} of them filled',
         ]
         lines += self.splits.report.lines()
-        for name, number in self.problem.counts.items():
-            lines.append(f'{number:,} {name.replace("_", " ")}')
-        return lines
+        counts = self.problem.counts.items()
+        return lines + [f'{number:,} {name.replace("_", " ")}' for name, number in counts if number]
 
     def check(self, metadata: dict):
         """Raises UserError if a checkpoint is of another task, tokenizer or classes."""
