@@ -13,9 +13,7 @@ import tensorboardX
 
 from bert_jax import progress
 
-_ROOM = (
-    2**18
-)  # free bytes; without any, TensorBoard's writer dies in its thread and blocks the loop
+_ROOM = 2**18  # free bytes: on a full disk TensorBoard's writer dies and the loop waits for it
 
 
 class Log:
