@@ -30,6 +30,7 @@ from bert_jax.errors import UserError
 RESTART = 75  # exit status: saved or lost nothing, run the same command again (EX_TEMPFAIL)
 BEAT = 5.0  # seconds between signs of life
 SILENCE = 40.0  # seconds without one until a host counts as dead
+JOINING = 240.0  # seconds until all must have come
 PATIENCE = 5.0  # seconds in which a death must be noticed that made a collective fail
 
 
@@ -131,6 +132,9 @@ def _initialize(place: Place):
     place = Place(
         *(given if given is not None else env for given, env in zip(place, _mpi(), strict=True))
     )
+    # Where one does not come, JAX aborts with a stack trace after 300 s.
+    alarm = threading.Timer(JOINING, _give_up, args=(place,))
+    alarm.start()
     try:
         jax.distributed.initialize(*place)
     except (RuntimeError, TypeError, ValueError) as error:
@@ -139,6 +143,19 @@ def _initialize(place: Place):
             'start them by TPU, Slurm or mpirun with --distributed, or give each '
             '--coordinator=HOST:PORT --num_processes=N --process_id=I'
         ) from error
+    finally:
+        alarm.cancel()
+
+
+def _give_up(place: Place):
+    where = f' at {place.coordinator}' if place.coordinator else ''
+    print(
+        f'error: not all processes of the run have met{where} within {JOINING:.0f} s; see whether '
+        'all were started and reach process 0, then start all again',
+        file=sys.stderr,
+        flush=True,
+    )
+    os._exit(RESTART)
 
 
 def _mpi() -> Place:

@@ -1,9 +1,13 @@
 """Real processes as hosts: the same training as one process, and no host waits for a dead one."""
 
+import contextlib
 import json
+import os
+import random
 import signal
 import socket
 import time
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -24,23 +28,47 @@ ARGUMENTS = (
     '--config.logging.every_steps=1',
 )
 
+LAST_PORTS = 2**16 - 2**12
 
-def start(folder, *more, num_hosts=2, devices=4):
-    """The processes of a run, each with so many fake devices; one host is no host."""
-    with socket.socket() as free:
-        free.bind(('localhost', 0))
-        place = [f'--coordinator=localhost:{free.getsockname()[1]}', f'--num_processes={num_hosts}']
+
+def start(folder, *more, num_hosts=2, devices=4, by='flags'):
+    """The processes of a run, each with so many fake devices; one host is no host. `by`: what tells
+    them of each other.
+    """
     small.write_text(folder)
-    return [
-        small.start(
-            folder,
-            *ARGUMENTS,
-            *more,
-            *([*place, f'--process_id={host}'] if num_hosts > 1 else []),
-            xla_flags=f'--xla_force_host_platform_device_count={devices}',
-        )
-        for host in range(num_hosts)
-    ]
+    port, processes = free_port(), []
+    for host in range(num_hosts):
+        flags, environment = told_by(by, port, num_hosts, host) if num_hosts > 1 else ([], {})
+        with mock.patch.dict(os.environ, environment):
+            xla_flags = f'--xla_force_host_platform_device_count={devices}'
+            processes.append(small.start(folder, *ARGUMENTS, *more, *flags, xla_flags=xla_flags))
+    return processes
+
+
+def told_by(what: str, port: int, num_hosts: int, host: int) -> tuple[list[str], dict[str, str]]:
+    """(flags, environment) of one process."""
+    coordinator = f'--coordinator=localhost:{port}'
+    if what == 'mpi':
+        size, rank = (f'OMPI_COMM_WORLD_{name}' for name in ('SIZE', 'RANK'))
+        return [coordinator], {size: str(num_hosts), rank: str(host)}
+    if what == 'slurm':
+        return ['--distributed'], {
+            'SLURM_JOB_ID': str(port - LAST_PORTS),
+            'SLURM_STEP_NODELIST': 'localhost',
+            'SLURM_NTASKS': str(num_hosts),
+            'SLURM_PROCID': str(host),
+            'SLURM_LOCALID': str(host),
+        }
+    return [coordinator, f'--num_processes={num_hosts}', f'--process_id={host}'], {}
+
+
+def free_port() -> int:
+    """One of those that JAX gives to Slurm's jobs by their number."""
+    for port in random.sample(range(LAST_PORTS, 2**16), 100):
+        with socket.socket() as free, contextlib.suppress(OSError):
+            free.bind(('localhost', port))
+            return port
+    raise AssertionError('no port is free')
 
 
 def end(processes, timeout=240) -> tuple[list[int], list[str]]:
@@ -142,10 +170,12 @@ def test_a_run_stopped_by_signals_goes_on_on_other_devices_hosts_and_meshes(tmp_
         assert f'{number.name}: saved and stopped at step {saved.step};' in told[0]
         assert step <= saved.step == saved.state['step'] < 40
     # A mistake that host 0 alone can find ends both, each saying what it was.
-    statuses, told = end(start(tmp_path, '--config.schedule.learning_rate=0.5', devices=1))
+    statuses, told = end(
+        start(tmp_path, '--config.schedule.learning_rate=0.5', devices=1, by='mpi')
+    )
     assert statuses == [2, 2]
     for text in told:
         assert 'schedule.learning_rate was' in text.splitlines()[-1]
-    statuses, told = end(start(tmp_path, devices=1))
+    statuses, told = end(start(tmp_path, devices=1, by='slurm'))
     assert statuses == [0, 0], told
     np.testing.assert_allclose(losses(tmp_path), losses(alone), rtol=1e-4)
