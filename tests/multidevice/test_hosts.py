@@ -28,6 +28,7 @@ ARGUMENTS = (
     '--config.logging.every_steps=1',
 )
 
+pytestmark = pytest.mark.slow
 LAST_PORTS = 2**16 - 2**12
 
 
@@ -129,7 +130,6 @@ def test_two_hosts_train_as_one(pair, alone):
     assert files[0] == files[1]
 
 
-@pytest.mark.slow
 def test_a_killed_host_stops_the_other_and_nothing_is_lost(tmp_path, pair):
     for victim, step in ((1, 12), (0, 24)):
         processes = start(tmp_path)
@@ -153,7 +153,6 @@ def test_a_killed_host_stops_the_other_and_nothing_is_lost(tmp_path, pair):
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)
 
 
-@pytest.mark.slow
 def test_a_run_stopped_by_signals_goes_on_on_other_devices_hosts_and_meshes(tmp_path, alone):
     places = (
         (10, signal.SIGTERM, {'num_hosts': 1, 'devices': 1}, ()),
