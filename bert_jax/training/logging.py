@@ -3,13 +3,12 @@ loss.
 """
 
 import errno
+import functools
 import json
 import os
 import pathlib
 import shutil
 import sys
-
-import tensorboardX
 
 from bert_jax import progress
 
@@ -28,9 +27,7 @@ class Log:
         if enabled:
             self._check_room()
             self.path.write_text(''.join(map(_line, self.records)))
-            self.board = tensorboardX.SummaryWriter(
-                str(workdir / 'tensorboard'), purge_step=step + 1
-            )
+        self.purge_step = step + 1
         self.bar = progress.bar(total=total_steps, initial=step, unit='step', disable=not enabled)
 
     def say(self, text: str):
@@ -51,6 +48,16 @@ class Log:
         for name, value in values.items():
             self.board.add_scalar(f'{kind}/{name}', value, step)
 
+    @functools.cached_property
+    def board(self):
+        """TensorBoard's writer, made for the first record: its import takes a second where torch is
+        installed."""
+        import tensorboardX
+
+        return tensorboardX.SummaryWriter(
+            str(self.path.parent / 'tensorboard'), purge_step=self.purge_step
+        )
+
     def _check_room(self):
         if shutil.disk_usage(self.path.parent).free < _ROOM:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
@@ -62,7 +69,7 @@ class Log:
 
     def close(self):
         self.bar.close()
-        if self.enabled:
+        if 'board' in vars(self):
             self.board.close()
 
 

@@ -1,0 +1,48 @@
+"""What starting a run imports, and what a bare GPU image can do without."""
+
+import pathlib
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).parents[1]
+BLOCK = """
+import sys
+
+class Blocked:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] in NAMES:
+            raise ImportError(f'{name} is blocked')
+
+sys.meta_path.insert(0, Blocked())
+sys.path.insert(0, 'experiments/benchmark')
+"""
+
+
+def run(code: str) -> subprocess.CompletedProcess:
+    return subprocess.run(
+        [sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_run_compiles_before_it_imports_what_is_slow():
+    slow = {'tensorflow', 'tensorflow_datasets', 'tensorboardX', 'torch', 'matplotlib', 'pandas'}
+    done = run(
+        'import sys, bert_jax.main, bert_jax.tasks, bert_jax.training.loop; '
+        f'print({slow} & sys.modules.keys())'
+    )
+    assert done.stdout == 'set()\n', done.stderr
+
+
+def test_the_benchmark_steps_without_tensorflow_and_ml_collections():
+    names = ('tensorflow', 'tensorflow_datasets', 'ml_collections', 'orbax', 'tokenizers')
+    done = run(
+        f'NAMES = {names}{BLOCK}'
+        'import report, sides, training_step, fill\n'
+        'shape = sides.Shape(1, 64, 2, 8, 2, 100)\n'
+        'step, peak_bytes = sides.make_step("bert_jax", shape, "float32", {})\n'
+        'losses = [step() for _ in range(3)]\n'
+        'assert losses[-1] < losses[0] and peak_bytes() > 0, losses\n'
+        'print(f"{sides.flops_per_step(shape):.0f}")\n'
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert int(done.stdout) > 0
