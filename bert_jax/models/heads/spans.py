@@ -68,7 +68,8 @@ class SpanClassificationHead(nn.Module):
         x_BTLE = ACTIVATIONS[architecture.hidden_act](x_BTLE.astype(self.compute.activation_dtype))
         x_BTLE = dropout(x_BTLE, rate, fold(seeds_B, 1))
         shape, names = (self.width, self.num_labels), (None, 'labels')
-        output = Dense('BTLE,EC->BTLC', shape, names, *settings, use_bias=True, name='output')
+        options = dict(use_bias=True, init_range=_deviation(shape), name='output')
+        output = Dense('BTLE,EC->BTLC', shape, names, *settings, **options)
         return output(x_BTLE).astype(jnp.float32)
 
     def _boundary(self, hidden_BTD, side: str):
@@ -91,7 +92,14 @@ class SpanClassificationHead(nn.Module):
     def _map(self, x_BTX, size: int, name: str, use_bias: bool = False):
         shape, names = (x_BTX.shape[-1], size), ('embed', None)
         settings = (self.architecture, self.compute)
-        return Dense('BTD,DE->BTE', shape, names, *settings, use_bias=use_bias, name=name)(x_BTX)
+        options = dict(use_bias=use_bias, init_range=_deviation(shape), name=name)
+        return Dense('BTD,DE->BTE', shape, names, *settings, **options)(x_BTX)
+
+
+def _deviation(shape: tuple[int, int]) -> float:
+    """Of an initial kernel: that of LeCun et al. 1998. With an encoder's, three layers of this
+    width hand on next to nothing, and the head at first learns frequencies alone."""
+    return shape[0] ** -0.5
 
 
 def _running_sum(x_BTF, segment_ids_BT):
