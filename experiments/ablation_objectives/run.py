@@ -25,7 +25,7 @@ OWN = ('rtd_loss', 'clm_loss', 'mlm_loss')  # the first of these that a run has
 
 
 def main():
-    parser = ablation.arguments('ablation_objectives', __doc__, steps=800, seeds=2)
+    parser = ablation.arguments('ablation_objectives', __doc__, steps=2400, seeds=2)
     parser.add_argument('--treebank', required=True, help='folder of UD English EWT')
     options = parser.parse_args()
     compare = measures.Comparison(options.treebank)

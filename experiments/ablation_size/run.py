@@ -30,7 +30,7 @@ def measure(folder):
 
 
 def main():
-    options = ablation.arguments('ablation_size', __doc__, steps=800, seeds=1).parse_args()
+    options = ablation.arguments('ablation_size', __doc__, steps=2400, seeds=1).parse_args()
     ablation.write(options, ablation.run_all(options, VARIANTS, measure), COLUMNS)
 
 

@@ -21,7 +21,7 @@ COLUMNS = {
 
 
 def main():
-    parser = ablation.arguments('masking_rate', __doc__, steps=800, seeds=2)
+    parser = ablation.arguments('masking_rate', __doc__, steps=2400, seeds=2)
     parser.add_argument('--treebank', required=True, help='folder of UD English EWT')
     options = parser.parse_args()
     compare = measures.Comparison(options.treebank)
