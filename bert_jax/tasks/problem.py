@@ -9,6 +9,7 @@ import jax
 
 from bert_jax.data.framing import Framing
 from bert_jax.data.items import Item
+from bert_jax.data.labelled import words
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
@@ -124,3 +125,12 @@ def check_labels(found: dict[str, str], labels: Sequence[str]):
         if label not in labels:
             known = ', '.join(map(str, labels[:8])) + (' …' if len(labels) > 8 else '')
             raise UserError(f'{where}: the label {label!r} is not among those trained: {known}')
+
+
+def words_of(name: str, given: dict) -> tuple[str, tuple[tuple[int, int], ...]]:
+    """A text and the places of its words: from 'words', a list of strings, or from 'text', whose
+    words are runs of letters and digits and single other characters (labelled.words.split)."""
+    if 'words' in given:
+        return words.joined(given['words'])
+    text = needed(given, name, 'text')
+    return text, words.split(text)

@@ -9,7 +9,6 @@ import numpy as np
 
 from bert_jax.data.alignment import Alignment, align
 from bert_jax.data.items import Sequence
-from bert_jax.data.labelled import words as words_lib
 from bert_jax.data.labelled.examples import SpansExample
 from bert_jax.data.windows import Window
 from bert_jax.errors import UserError
@@ -17,7 +16,7 @@ from bert_jax.evaluation import scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
 from bert_jax.objectives.packed import encoder_arguments
-from bert_jax.tasks.problem import Answers, Problem, check_labels, label_numbers, needed
+from bert_jax.tasks.problem import Answers, Problem, check_labels, label_numbers, words_of
 from bert_jax.terms import weighted_sum
 
 THRESHOLD = 0.5  # where none was calibrated
@@ -72,14 +71,8 @@ class Spans(Problem):
         return tuple(sorted({span.label for example in examples for span in example.spans}))
 
     def example_of(self, name, given):
-        """From 'words', a list of strings, or from 'text', whose words are runs of letters and
-        digits and single other characters (labelled.words.split)."""
-        if 'words' in given:
-            text, words = words_lib.joined(given['words'])
-        else:
-            text = needed(given, name, 'text')
-            words = words_lib.split(text)
-        return SpansExample(name, text, words, None)
+        """From 'words' or 'text' (see words_of)."""
+        return SpansExample(name, *words_of(name, given), None)
 
     def items(self, example: SpansExample):
         aligned, windows = self._cut(example)

@@ -9,7 +9,6 @@ import numpy as np
 
 from bert_jax.data.alignment import Alignment, align
 from bert_jax.data.items import Sequence
-from bert_jax.data.labelled import words as words_lib
 from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.data.windows import Window
 from bert_jax.errors import UserError
@@ -17,7 +16,7 @@ from bert_jax.evaluation import entities, scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models import crf
 from bert_jax.models.heads import TokenClassificationHead
-from bert_jax.tasks.problem import Answers, Problem, check_labels, label_numbers, needed
+from bert_jax.tasks.problem import Answers, Problem, check_labels, label_numbers, words_of
 from bert_jax.terms import Term, weighted_sum
 
 # What a token is, in the field `word`: nothing of a word, a further piece of one, the first piece
@@ -72,14 +71,8 @@ class Tagging(Problem):
         return all(kind in ('B', 'I', 'E', 'S') for kind in kinds) and 'B' in kinds
 
     def example_of(self, name, given):
-        """From 'words', a list of strings, or from 'text', whose words are runs of letters and
-        digits and single other characters (labelled.words.split)."""
-        if 'words' in given:
-            text, words = words_lib.joined(given['words'])
-        else:
-            text = needed(given, name, 'text')
-            words = words_lib.split(text)
-        return TaggedExample(name, text, words, None)
+        """From 'words' or 'text' (see words_of)."""
+        return TaggedExample(name, *words_of(name, given), None)
 
     def items(self, example: TaggedExample):
         aligned = align(self.tokenizer, example.text, example.words)

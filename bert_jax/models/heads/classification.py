@@ -13,6 +13,8 @@ What is done before the last product is its `classifier`, with `classifier_act` 
     dense_norm: dense, activation, norm, dropout (ModernBERT); alone of all, for tokens as well.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -35,6 +37,14 @@ STEPS = {
 }
 
 
+class Rows(NamedTuple):
+    """Where sequences are in the rows of a batch; the last two are None for one a row."""
+
+    attention_mask_BT: jax.Array
+    segment_ids_BT: jax.Array | None
+    first_positions_BS: jax.Array | None
+
+
 class _Head(nn.Module):
     """(EncoderOutput, attention_mask_BT, dropout_seeds_B, …) → logits, fp32.
 
@@ -46,6 +56,19 @@ class _Head(nn.Module):
 
     architecture: Architecture
     compute: Compute
+
+    @nn.compact
+    def __call__(
+        self,
+        encoded: EncoderOutput,
+        attention_mask_BT,
+        dropout_seeds_B=None,
+        *,
+        segment_ids_BT=None,
+        first_positions_BS=None,
+    ):
+        rows = Rows(attention_mask_BT, segment_ids_BT, first_positions_BS)
+        return self.of(encoded, rows, dropout_seeds_B)
 
     def _logits(self, x, num_labels: int, steps: tuple[str, ...], dropout_seeds_B):
         """States [B, D], [B, S, D] or [B, T, D] → [B, C], [B, S, C] or [B, T, C]: the steps, then
@@ -80,18 +103,8 @@ class SequenceClassificationHead(_Head):
 
     num_labels: int = 2
 
-    @nn.compact
-    def __call__(
-        self,
-        encoded: EncoderOutput,
-        attention_mask_BT,
-        dropout_seeds_B=None,
-        *,
-        segment_ids_BT=None,
-        first_positions_BS=None,
-    ):
-        rows = (attention_mask_BT, segment_ids_BT, first_positions_BS)
-        vector_BD = _pool(self.architecture, encoded, *rows)
+    def of(self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B):
+        vector_BD = _pool(self.architecture, encoded, rows)
         steps = STEPS[self.architecture.classifier]
         return self._logits(vector_BD, self.num_labels, steps, dropout_seeds_B)
 
@@ -103,20 +116,10 @@ class MultipleChoiceHead(_Head):
     classes do without); else as for the classes of a sequence.
     """
 
-    @nn.compact
-    def __call__(
-        self,
-        encoded: EncoderOutput,
-        attention_mask_BT,
-        dropout_seeds_B=None,
-        *,
-        segment_ids_BT=None,
-        first_positions_BS=None,
-    ):
+    def of(self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B):
         vector_BD, steps = encoded.pooled_BD, STEPS['linear']
         if vector_BD is None:
-            rows = (attention_mask_BT, segment_ids_BT, first_positions_BS)
-            vector_BD = _pool(self.architecture, encoded, *rows)
+            vector_BD = _pool(self.architecture, encoded, rows)
             steps = STEPS[self.architecture.classifier]
         return self._logits(vector_BD, 1, steps, dropout_seeds_B)[..., 0]
 
@@ -126,16 +129,7 @@ class TokenClassificationHead(_Head):
 
     num_labels: int = 2
 
-    @nn.compact
-    def __call__(
-        self,
-        encoded: EncoderOutput,
-        attention_mask_BT,
-        dropout_seeds_B=None,
-        *,
-        segment_ids_BT=None,
-        first_positions_BS=None,
-    ):
+    def of(self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B):
         steps = self._token_steps(STEPS['linear'])
         return self._logits(encoded.hidden_BTD, self.num_labels, steps, dropout_seeds_B)
 
@@ -144,39 +138,24 @@ class SpanHead(_Head):
     """logits_BT2 of each position being the first (0) and the last (1) of an answer; without
     dropout, as in google-research/bert run_squad.py, but for dense_norm."""
 
-    @nn.compact
-    def __call__(
-        self,
-        encoded: EncoderOutput,
-        attention_mask_BT,
-        dropout_seeds_B=None,
-        *,
-        segment_ids_BT=None,
-        first_positions_BS=None,
-    ):
+    def of(self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B):
         return self._logits(encoded.hidden_BTD, 2, self._token_steps(()), dropout_seeds_B)
 
 
-def _pool(
-    architecture: Architecture,
-    encoded: EncoderOutput,
-    attention_mask_BT,
-    segment_ids_BT=None,
-    first_positions_BS=None,
-) -> jax.Array:
+def _pool(architecture: Architecture, encoded: EncoderOutput, rows: Rows) -> jax.Array:
     """[B, D], or [B, S, D] with first positions, by the architecture's `pooling`."""
     if architecture.pooling == 'pooler':
         if encoded.pooled_BD is None:
             raise UserError('pooling pooler needs an architecture with a pooler')
         return encoded.pooled_BD
-    real_BT = attention_mask_BT > 0
-    is_packed = first_positions_BS is not None
+    real_BT = rows.attention_mask_BT > 0
+    is_packed = rows.first_positions_BS is not None
     if architecture.pooling == 'first':
-        first_BS = first_positions_BS if is_packed else real_BT.argmax(1)[:, None]
+        first_BS = rows.first_positions_BS if is_packed else real_BT.argmax(1)[:, None]
         vector_BSD = gather_positions(encoded.hidden_BTD, jnp.maximum(first_BS, 0))
     else:
         member_BST = real_BT[:, None]
         if is_packed:
-            member_BST &= sequence_members(segment_ids_BT, first_positions_BS)
+            member_BST &= sequence_members(rows.segment_ids_BT, rows.first_positions_BS)
         vector_BSD = masked_mean(encoded.hidden_BTD, member_BST)
     return vector_BSD if is_packed else vector_BSD[:, 0]
