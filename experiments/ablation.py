@@ -79,17 +79,26 @@ def _settings(options: argparse.Namespace) -> dict:
 
 
 def train(folder: pathlib.Path, texts: str, keys: dict):
-    """Runs the command line, unless the folder holds the results of the very same command. Exits
-    with its status if it fails."""
+    """Runs the command line, unless it has been run in the folder. Exits with its status if it
+    fails."""
+    run_once(folder, main_command(f'{CONFIG}:{texts}', keys), '--config.workdir')
+
+
+def main_command(config: str, keys: dict) -> list[str]:
+    """What trains with these keys of a config, but for the workdir."""
     flags = [f'--config.{key}={value}' for key, value in keys.items()]
-    command = ['-m', 'bert_jax.main', f'--config={CONFIG}:{texts}', *flags]
+    return ['-m', 'bert_jax.main', f'--config={config}', *flags]
+
+
+def run_once(folder: pathlib.Path, command: list[str], folder_flag: str):
+    """Runs Python with these arguments and FOLDER_FLAG=folder, unless the folder holds the results
+    of the very same command. Exits with its status if it fails."""
     done = folder / 'command.json'
     if done.exists() and json.loads(done.read_text()) == command:
         return
-    full = [sys.executable, *command, f'--config.workdir={folder}']
-    status = subprocess.run(full, cwd=ROOT).returncode
-    if status:
-        sys.exit(status)
+    status = subprocess.run([sys.executable, *command, f'{folder_flag}={folder}'], cwd=ROOT)
+    if status.returncode:
+        sys.exit(status.returncode)
     (folder / 'measures.json').unlink(missing_ok=True)
     _write_json(done, command)
 

@@ -1,0 +1,270 @@
+"""The kinds of task in transformers and torch: examples to tensors, models, outputs to predictions.
+
+A problem has `model(weights)`, whose output has a loss; `features(example)`, one dict an example;
+`targets(features, length)`, what the model is given beside the ids; `logits(outputs)`, a row each;
+`decode(example, feature, row)` and `score(examples, decoded)`, by the functions that bert_jax
+scores with.
+"""
+
+import itertools
+
+import numpy as np
+import torch
+from torch import nn
+from transformers import (
+    AutoModelForQuestionAnswering,
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+)
+
+from bert_jax.evaluation import entities, scores, squad
+from bert_jax.tasks.spans import best_threshold
+from experiments.finetuning.torch_spans import SpanModel
+
+IGNORED = -100  # a label without a loss
+
+
+class Texts:
+    """The class of a text or a pair, or its score."""
+
+    def __init__(self, tokenizer, config, train):
+        self.tokenizer, self.max_length = tokenizer, config.training.max_length
+        self.is_regression = config.task == 'regression'
+        self.labels = [] if self.is_regression else sorted({one.label for one in train})
+
+    def model(self, weights):
+        return AutoModelForSequenceClassification.from_pretrained(
+            weights,
+            num_labels=len(self.labels) or 1,
+            problem_type='regression' if self.is_regression else 'single_label_classification',
+        )
+
+    def features(self, example):
+        found = self.tokenizer(*example.texts, truncation=True, max_length=self.max_length)
+        label = example.label if self.is_regression else self.labels.index(example.label)
+        return dict(found) | {'label': label}
+
+    def targets(self, features, length):
+        dtype = torch.float32 if self.is_regression else torch.int64
+        return {'labels': torch.tensor([feature['label'] for feature in features], dtype=dtype)}
+
+    def logits(self, outputs):
+        return outputs.logits
+
+    def decode(self, example, feature, row):
+        return float(row[0]) if self.is_regression else self.labels[int(row.argmax())]
+
+    def score(self, examples, decoded):
+        gold = [example.label for example in examples]
+        if self.is_regression:
+            return scores.regression(gold, decoded).metrics
+        return scores.classification(gold, decoded, self.labels).metrics
+
+
+class _Words:
+    """What problems on words share: the pieces of a text given in words."""
+
+    def __init__(self, tokenizer, config):
+        self.tokenizer, self.max_length = tokenizer, config.training.max_length
+
+    def encode(self, example):
+        """The tokenizer's output, and of each word its pieces (first, last), as far as there are
+        any within the length."""
+        words = [example.text[start:end] for start, end in example.words]
+        found = self.tokenizer(
+            words, is_split_into_words=True, truncation=True, max_length=self.max_length
+        )
+        pieces = {}
+        for place, word in enumerate(found.word_ids()):
+            if word is not None:
+                pieces[word] = (pieces.get(word, (place,))[0], place)
+        return dict(found), pieces
+
+
+class Tags(_Words):
+    """A tag for every word, by its first piece."""
+
+    def __init__(self, tokenizer, config, train):
+        super().__init__(tokenizer, config)
+        self.labels = sorted({tag for one in train for tag in one.tags})
+        self.has_entities = config.data.scheme != 'none'
+
+    def model(self, weights):
+        return AutoModelForTokenClassification.from_pretrained(weights, num_labels=len(self.labels))
+
+    def features(self, example):
+        found, pieces = self.encode(example)
+        labels = [IGNORED] * len(found['input_ids'])
+        for word, (first, _) in pieces.items():
+            labels[first] = self.labels.index(example.tags[word])
+        return found | {'labels': labels, 'pieces': pieces}
+
+    def targets(self, features, length):
+        rows = [
+            feature['labels'] + [IGNORED] * (length - len(feature['labels']))
+            for feature in features
+        ]
+        return {'labels': torch.tensor(rows)}
+
+    def logits(self, outputs):
+        return outputs.logits
+
+    def decode(self, example, feature, row):
+        """Of words that were cut off the tag O, which is no tag of a part of speech."""
+        best, pieces = row.argmax(-1), feature['pieces']
+        return [
+            self.labels[best[pieces[word][0]]] if word in pieces else entities.OUTSIDE
+            for word in range(len(example.words))
+        ]
+
+    def score(self, examples, decoded):
+        gold = [example.tags for example in examples]
+        if self.has_entities:
+            found = [list(map(entities.entities, tags)) for tags in (gold, decoded)]
+            return scores.spans(*found).metrics
+        flat = [list(itertools.chain.from_iterable(tags)) for tags in (gold, decoded)]
+        return scores.classification(*flat, [*self.labels, entities.OUTSIDE]).metrics
+
+
+class Spans(_Words):
+    """Labelled spans, nested or not: every span of up to max_span_words words is a class or none.
+    As in bert_jax the threshold of probability is the best one on dev."""
+
+    def __init__(self, tokenizer, config, train):
+        super().__init__(tokenizer, config)
+        self.settings = config.problem
+        self.labels = sorted({span.label for one in train for span in one.spans})
+
+    def model(self, weights):
+        return SpanModel(weights, 1 + len(self.labels), self.settings.width)
+
+    def features(self, example):
+        """spans: first and last piece and class (0: none) of each; characters: of each."""
+        found, pieces = self.encode(example)
+        gold = {(start, end): self.labels.index(label) + 1 for start, end, label in example.spans}
+        spans, characters = [], []
+        for first in pieces:
+            for last in range(first, first + self.settings.max_span_words):
+                if last in pieces:
+                    place = example.words[first][0], example.words[last][1]
+                    spans.append((pieces[first][0], pieces[last][1], gold.get(place, 0)))
+                    characters.append(place)
+        return found | {'spans': spans, 'characters': characters}
+
+    def targets(self, features, length):
+        most = max(len(feature['spans']) for feature in features)
+        rows = [
+            feature['spans'] + [(0, 0, IGNORED)] * (most - len(feature['spans']))
+            for feature in features
+        ]
+        first, last, labels = torch.tensor(rows).unbind(-1)
+        return {'first': first, 'last': last, 'labels': labels}
+
+    def logits(self, outputs):
+        return outputs.logits
+
+    def decode(self, example, feature, row):
+        """The likeliest label of every span and its probability: (start, end, label, share)."""
+        shares = torch.tensor(row).softmax(-1)[: len(feature['spans']), 1:]
+        best, numbers = shares.max(-1)
+        return [
+            (*place, self.labels[number], share)
+            for place, number, share in zip(
+                feature['characters'], numbers.tolist(), best.tolist(), strict=True
+            )
+        ]
+
+    def score(self, examples, decoded):
+        gold = [set(map(tuple, example.spans)) for example in examples]
+        pairs = [(span, own) for spans, own in zip(decoded, gold, strict=True) for span in spans]
+        right = np.array([span[:3] in own for span, own in pairs])
+        share = np.array([span[3] for span, _ in pairs])
+        threshold = best_threshold(right, share, sum(map(len, gold)))
+        guesses = [[span[:3] for span in spans if span[3] > threshold] for spans in decoded]
+        return scores.spans(gold, guesses).metrics
+
+
+class Questions:
+    """The first and the last piece of the answer; a context that is too long is cut."""
+
+    def __init__(self, tokenizer, config, train):
+        self.tokenizer, self.max_length = tokenizer, config.training.max_length
+        self.settings = config.problem
+
+    def model(self, weights):
+        return AutoModelForQuestionAnswering.from_pretrained(weights)
+
+    def features(self, example):
+        """answer: the pieces of the first answer, both 0 if it was cut off; offsets: characters of
+        each piece of the context, None of others."""
+        found = self.tokenizer(
+            example.question,
+            example.context,
+            truncation='only_second',
+            max_length=self.max_length,
+            return_offsets_mapping=True,
+        )
+        offsets = [
+            place if sequence == 1 else None
+            for place, sequence in zip(
+                found.pop('offset_mapping'), found.sequence_ids(), strict=True
+            )
+        ]
+        answer = (0, 0)
+        if example.answers:
+            start = example.answers[0].start
+            end = start + len(example.answers[0].text)
+            inside = [
+                place
+                for place, own in enumerate(offsets)
+                if own is not None and own[0] < end and own[1] > start
+            ]
+            if inside and offsets[inside[-1]][1] >= end:
+                answer = inside[0], inside[-1]
+        return dict(found) | {'answer': answer, 'offsets': offsets}
+
+    def targets(self, features, length):
+        starts, ends = torch.tensor([feature['answer'] for feature in features]).unbind(-1)
+        return {'start_positions': starts, 'end_positions': ends}
+
+    def logits(self, outputs):
+        return torch.stack([outputs.start_logits, outputs.end_logits], dim=-1)
+
+    def decode(self, example, feature, row):
+        """The text of the best pair of the n_best starts and the n_best ends."""
+        offsets, best = feature['offsets'], (-np.inf, '')
+        inside = np.array([place for place, own in enumerate(offsets) if own is not None], int)
+        starts, ends = (
+            inside[np.argsort(-row[inside, side], kind='stable')[: self.settings.n_best]]
+            for side in (0, 1)
+        )
+        for first, last in itertools.product(starts, ends):
+            if first <= last < first + self.settings.answer_tokens:
+                text = example.context[offsets[first][0] : offsets[last][1]]
+                best = max(best, (row[first, 0] + row[last, 1], text))
+        return best[1]
+
+    def score(self, examples, decoded):
+        golds = [[answer.text for answer in example.answers] for example in examples]
+        return squad.score(golds, decoded)
+
+
+PROBLEMS: dict[str, type] = {
+    'classification': Texts,
+    'regression': Texts,
+    'tagging': Tags,
+    'spans': Spans,
+    'question_answering': Questions,
+}
+
+
+def parameters(model: nn.Module, weight_decay: float) -> list[dict]:
+    """Groups for AdamW: biases and LayerNorms are not decayed."""
+    decayed, others = [], []
+    for name, parameter in model.named_parameters():
+        plain = name.endswith('bias') or 'LayerNorm' in name
+        (others if plain else decayed).append(parameter)
+    return [
+        {'params': decayed, 'weight_decay': weight_decay},
+        {'params': others, 'weight_decay': 0.0},
+    ]

@@ -1,0 +1,36 @@
+"""Classes of all spans of a text on a transformers encoder, as bert_jax/models/heads/spans.py."""
+
+import torch
+from torch import nn
+from transformers import AutoModel
+from transformers.modeling_outputs import TokenClassifierOutput
+
+
+class SpanModel(nn.Module):
+    """A span is [FFN(first piece); FFN(last piece); mean of its pieces], with a hidden layer."""
+
+    def __init__(self, weights, num_labels: int, width: int):
+        super().__init__()
+        self.encoder = AutoModel.from_pretrained(weights, add_pooling_layer=False)
+        size = self.encoder.config.hidden_size
+        self.dropout = nn.Dropout(self.encoder.config.hidden_dropout_prob)
+        self.start = nn.Sequential(nn.Linear(size, width), nn.GELU())
+        self.end = nn.Sequential(nn.Linear(size, width), nn.GELU())
+        self.hidden = nn.Sequential(nn.Linear(2 * width + size, width), nn.GELU())
+        self.classifier = nn.Linear(width, num_labels)
+
+    def forward(self, first, last, labels, **inputs):
+        """first, last, labels: int64 [B, S], pieces and class of each span; −100 of no span."""
+        states = self.dropout(self.encoder(**inputs).last_hidden_state)
+        sums = nn.functional.pad(states.cumsum(1), (0, 0, 1, 0))
+        size = (last - first + 1).unsqueeze(-1)
+        mean = (_at(sums, last + 1) - _at(sums, first)) / size
+        parts = [_at(self.start(states), first), _at(self.end(states), last), mean]
+        logits = self.classifier(self.dropout(self.hidden(torch.cat(parts, dim=-1))))
+        loss = nn.functional.cross_entropy(logits.flatten(0, 1), labels.flatten())
+        return TokenClassifierOutput(loss=loss, logits=logits)
+
+
+def _at(values, places):
+    """values[b, places[b, s]], [B, S, …]."""
+    return values.gather(1, places.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
