@@ -12,7 +12,7 @@ from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop.loading import architecture_from
 from bert_jax.models.architecture import Compute
-from bert_jax.tasks.finetuning import Encoded, FineTuningModel, answer, answering_step
+from bert_jax.tasks.answering import Encoded, FineTuningModel, answer, answering_step
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.training import checkpoints
 

@@ -13,7 +13,7 @@ from bert_jax.data.framing import Framing
 from bert_jax.data.items import Shape, evaluation_slots, row_length
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.tasks.finetuning import Encoded, FineTuningModel, answer, answering_step
+from bert_jax.tasks.answering import Encoded, FineTuningModel, answer, answering_step
 from bert_jax.terms import mean
 
 TEXT = (

@@ -9,8 +9,8 @@ import torch
 
 from bert_jax.data.labelled.examples import ChoiceExample, TextExample
 from bert_jax.errors import UserError
+from bert_jax.tasks.answering import Encoded
 from bert_jax.tasks.classification import Choice, Classification, Regression
-from bert_jax.tasks.finetuning import Encoded
 from bert_jax.terms import mean
 from tests.tasks.problems import TEXT, answers, large_params, make
 

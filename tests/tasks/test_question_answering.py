@@ -20,7 +20,7 @@ from bert_jax.data.items import Items, Shape, evaluation_batches, unpacked
 from bert_jax.data.labelled.examples import Answer, QuestionExample
 from bert_jax.errors import UserError
 from bert_jax.evaluation import squad
-from bert_jax.tasks.finetuning import Encoded
+from bert_jax.tasks.answering import Encoded
 from bert_jax.tasks.question_answering import QuestionAnswering
 from bert_jax.terms import mean
 from tests.tasks.problems import TEXT, make

@@ -16,7 +16,7 @@ from bert_jax.data.labelled import words as words_lib
 from bert_jax.data.labelled.examples import TaggedExample
 from bert_jax.errors import UserError
 from bert_jax.models import crf
-from bert_jax.tasks.finetuning import Encoded, answer, answering_step
+from bert_jax.tasks.answering import Encoded, answer, answering_step
 from bert_jax.tasks.tagging import Tagging, mean_of_pieces
 from tests.parity.odd_strings import ODD
 from tests.tasks.problems import TEXT, large_params, make
