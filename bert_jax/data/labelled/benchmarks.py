@@ -18,15 +18,13 @@ class Benchmark(NamedTuple):
     splits: train, dev, test → (TFDS name, split); '{language}' in a name is data.language.
     examples: function of a record (with class labels as names, None where TFDS has −1), its id and
         data.language.
-    metrics: names of what it is scored by as published, the main one first.
-    positive: the class whose F1 is meant by 'f1'.
+
+    What it is scored by is in evaluation/glue.py.
     """
 
     kind: str
     splits: dict[str, tuple[str, str]]
     examples: Callable
-    metrics: tuple[str, ...]
-    positive: str | None = None
 
 
 def _splits(name: str, dev: str = 'validation', test: str = 'test') -> dict[str, tuple[str, str]]:
@@ -34,8 +32,8 @@ def _splits(name: str, dev: str = 'validation', test: str = 'test') -> dict[str,
     return {split: place for split, place in splits.items() if place[1]}
 
 
-def _texts(name: str, columns: tuple[str, ...], *metrics: str, positive: str | None = None):
-    return Benchmark('classification', _splits(name), records.texts(*columns), metrics, positive)
+def _texts(name: str, *columns: str) -> Benchmark:
+    return Benchmark('classification', _splits(name), records.texts(*columns))
 
 
 _PAIR = ('sentence1', 'sentence2')
@@ -44,67 +42,42 @@ _MNLI = Benchmark(
     'classification',
     _splits('glue/mnli', 'validation_matched', 'test_matched'),
     records.texts(*_NLI),
-    ('accuracy',),
 )
 
 BENCHMARKS: dict[str, Benchmark] = {
-    # GLUE (Wang et al. 2019a); metrics as in its table 1
-    'cola': _texts('glue/cola', ('sentence',), 'matthews'),
-    'sst2': _texts('glue/sst2', ('sentence',), 'accuracy'),
-    'mrpc': _texts('glue/mrpc', _PAIR, 'f1', 'accuracy', positive='equivalent'),
-    'stsb': Benchmark(
-        'regression', _splits('glue/stsb'), records.scored(*_PAIR), ('pearson', 'spearman')
-    ),
-    'qqp': _texts('glue/qqp', ('question1', 'question2'), 'f1', 'accuracy', positive='duplicate'),
+    # GLUE (Wang et al. 2019a)
+    'cola': _texts('glue/cola', 'sentence'),
+    'sst2': _texts('glue/sst2', 'sentence'),
+    'mrpc': _texts('glue/mrpc', *_PAIR),
+    'stsb': Benchmark('regression', _splits('glue/stsb'), records.scored(*_PAIR)),
+    'qqp': _texts('glue/qqp', 'question1', 'question2'),
     'mnli': _MNLI,
     'mnli_mismatched': _MNLI._replace(
         splits=_splits('glue/mnli', 'validation_mismatched', 'test_mismatched')
     ),
-    'qnli': _texts('glue/qnli', ('question', 'sentence'), 'accuracy'),
-    'rte': _texts('glue/rte', _PAIR, 'accuracy'),
-    'wnli': _texts('glue/wnli', _PAIR, 'accuracy'),
+    'qnli': _texts('glue/qnli', 'question', 'sentence'),
+    'rte': _texts('glue/rte', *_PAIR),
+    'wnli': _texts('glue/wnli', *_PAIR),
     # SuperGLUE (Wang et al. 2019b)
-    'boolq': _texts('super_glue/boolq', ('question', 'passage'), 'accuracy'),
-    'cb': _texts('super_glue/cb', _NLI, 'f1_macro', 'accuracy'),
-    'copa': Benchmark('choice', _splits('super_glue/copa'), records.copa, ('accuracy',)),
-    'multirc': Benchmark(
-        'classification',
-        _splits('super_glue/multirc'),
-        records.multirc,
-        ('f1', 'exact_match'),
-        'True',
-    ),
-    'record': Benchmark(
-        'choice', _splits('super_glue/record'), records.cloze, ('f1', 'exact_match')
-    ),
-    'superglue_rte': _texts('super_glue/rte', _NLI, 'accuracy'),
-    'wic': Benchmark('word_in_context', _splits('super_glue/wic'), records.wic, ('accuracy',)),
-    'wsc': Benchmark('coreference', _splits('super_glue/wsc.fixed'), records.wsc, ('accuracy',)),
+    'boolq': _texts('super_glue/boolq', 'question', 'passage'),
+    'cb': _texts('super_glue/cb', *_NLI),
+    'copa': Benchmark('choice', _splits('super_glue/copa'), records.copa),
+    'multirc': Benchmark('classification', _splits('super_glue/multirc'), records.multirc),
+    'record': Benchmark('choice', _splits('super_glue/record'), records.cloze),
+    'superglue_rte': _texts('super_glue/rte', *_NLI),
+    'wic': Benchmark('word_in_context', _splits('super_glue/wic'), records.wic),
+    'wsc': Benchmark('coreference', _splits('super_glue/wsc.fixed'), records.wsc),
     # SQuAD (Rajpurkar et al. 2016, 2018); its test sets are not public
-    'squad1': Benchmark(
-        'question_answering',
-        _splits('squad/v1.1', test=''),
-        records.question,
-        ('f1', 'exact_match'),
-    ),
-    'squad2': Benchmark(
-        'question_answering',
-        _splits('squad/v2.0', test=''),
-        records.question,
-        ('f1', 'exact_match'),
-    ),
+    'squad1': Benchmark('question_answering', _splits('squad/v1.1', test=''), records.question),
+    'squad2': Benchmark('question_answering', _splits('squad/v2.0', test=''), records.question),
     # Sequence labelling
     'conll2003': Benchmark(
-        'tagging',
-        _splits('conll2003/conll2003', 'dev'),
-        records.tagged('ner', 'bio'),
-        ('f1',),
+        'tagging', _splits('conll2003/conll2003', 'dev'), records.tagged('ner', 'bio')
     ),
     'ud_pos': Benchmark(
         'tagging',
         _splits('universal_dependencies/{language}', 'dev'),
         records.tagged('upos', 'none'),
-        ('accuracy',),
     ),
     # Trained in English, read in data.language (Conneau et al. 2018)
     'xnli': Benchmark(
@@ -115,7 +88,6 @@ BENCHMARKS: dict[str, Benchmark] = {
             'test': ('xnli', 'test'),
         },
         records.translated,
-        ('accuracy',),
     ),
 }
 
