@@ -250,21 +250,20 @@ class _Link:
     def _listen(self, name: str, lines):
         why = 'died'
         try:
-            for line in lines:
-                kind, _, rest = line.rstrip('\n').partition(' ')
-                if kind == 'value':
-                    self.inbox.put(rest)
-                elif kind == 'here':
-                    self._here.release()
-                elif kind == 'stop':
-                    status, _, message = rest.partition(' ')
-                    self.end(message, int(status), by_other=True)
-                elif kind == 'bye':
-                    why = None
+            with contextlib.suppress(ConnectionError):  # as good as closed
+                for line in lines:
+                    kind, _, rest = line.rstrip('\n').partition(' ')
+                    if kind == 'value':
+                        self.inbox.put(rest)
+                    elif kind == 'here':
+                        self._here.release()
+                    elif kind == 'stop':
+                        status, _, message = rest.partition(' ')
+                        self.end(message, int(status), by_other=True)
+                    elif kind == 'bye':
+                        why = None
         except TimeoutError:
             why = f'has been silent for {SILENCE:.0f} s'
-        except ConnectionError:
-            pass
         if why:
             message = f'{name} {why}; start all again, to go on from the last checkpoint'
             self.end(message, RESTART, by_other=True)
