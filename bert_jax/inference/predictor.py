@@ -115,7 +115,7 @@ class Predictor:
             raise unknown('pooling', pooling, POOLINGS)
         self._check_layer(layer)
         rows, owners = [], []
-        for owner, ids in enumerate(self.tokenizer.encode_batch(texts).ids):
+        for owner, ids in enumerate(self._encode(texts)):
             for window in self._cut(ids):
                 # Positions in the row: [CLS] belongs to the first window, [SEP] to the last.
                 first = window.first - window.start + (window.first > 0)
@@ -144,7 +144,7 @@ class Predictor:
         """Each token's probability with that token alone behind [MASK] (Salazar et al. 2020,
         section 2)."""
         self._need_mlm('pseudo_likelihood')
-        encoded = self.tokenizer.encode_batch(texts).ids
+        encoded = self._encode(texts)
         answers = iter(
             self._run(
                 lambda batch: _log_probability(
@@ -160,6 +160,10 @@ class Predictor:
             )
             for ids in encoded
         ]
+
+    def _encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+        ids, lengths = self.tokenizer.encode_ids(texts)
+        return np.split(ids, np.cumsum(lengths))[:-1]
 
     def _one_masked(self, ids: np.ndarray) -> Iterator[Row]:
         for window in self._cut(ids):
