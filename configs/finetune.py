@@ -46,6 +46,7 @@ PROBLEMS = {
         label_pieces='first',  # of a word that learn its tag: 'first', 'all'
         decode_pieces='first',  # that say it: 'first', 'mean'
         label_smoothing=0.0,
+        class_weights='none',  # 'balanced': by 1 / frequency, of words
         crf=False,  # a chain over the words, in which only legal BIO or BIOES is possible
         crf_rate=20.0,  # how many times as fast as the rest the chain learns
         overlap=0.5,  # of neighbouring windows of a long text
@@ -59,6 +60,7 @@ PROBLEMS = {
         summary='mean',  # of a span's states; 'attention': weighted by a learnt score
         boundary='ffn',  # a layer for starts and one for ends; 'state': none
         width=150,  # of the layers that score spans
+        class_weights='none',  # 'balanced': by 1 / frequency, no label being a class too
         overlap=0.5,  # of a window of a long text, what the next one sees as well
     ),
     'word_in_context': _MARKED,

@@ -11,12 +11,18 @@ import numpy as np
 from bert_jax.data import items
 from bert_jax.data.framing import shorten
 from bert_jax.data.labelled.examples import ChoiceExample, TextExample
-from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
 from bert_jax.objectives.packed import encoder_arguments
-from bert_jax.tasks.problem import Answers, Problem, check_labels, label_numbers, needed
+from bert_jax.tasks.problem import (
+    Answers,
+    Problem,
+    check_labels,
+    class_weights,
+    label_numbers,
+    needed,
+)
 from bert_jax.terms import weighted_sum
 
 _NONE = -1e9  # a logit of what is not there; finite, for the gradient's sake
@@ -49,8 +55,8 @@ class _TextProblem(Problem):
 class Classification(_TextProblem):
     """The class of a text or of a pair.
 
-    settings: label_smoothing ε: targets (1 − ε) one-hot + ε / C; class_weights: 'none', or
-    'balanced': N / (C · N_class); metrics, positive, negative: see evaluation/scores.py, with
+    settings: label_smoothing ε: targets (1 − ε) one-hot + ε / C; class_weights: see
+    problem.class_weights; metrics, positive, negative: see evaluation/scores.py, with
     'exact_match' over the examples of the same id up to its last '-'.
     """
 
@@ -63,17 +69,9 @@ class Classification(_TextProblem):
 
     def prepare(self, train):
         """The weight of each class."""
-        weights_C = np.ones(len(self.labels), np.float32)
-        if self.settings.class_weights == 'balanced':
-            counts = Counter(example.label for example in train)
-            for number, label in enumerate(self.labels):
-                weights_C[number] = len(train) / (len(self.labels) * max(1, counts[label]))
-        elif self.settings.class_weights != 'none':
-            raise UserError(
-                f'problem.class_weights is {self.settings.class_weights!r}, must be none or '
-                'balanced'
-            )
-        self._class_weights_C = weights_C
+        counts = Counter(example.label for example in train)
+        counts_C = [counts[label] for label in self.labels]
+        self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
 
     def items(self, example: TextExample):
         return [(self._sequence(example.texts, {'label': self.label_number(example)}),)]

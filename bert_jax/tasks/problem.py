@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar, NamedTuple
 
 import jax
+import numpy as np
 
 from bert_jax.data.framing import Framing
 from bert_jax.data.items import Item
@@ -117,6 +118,17 @@ def needed(given: dict, name: str, key: str):
 def label_numbers(labels: Sequence[str]) -> dict[str, int]:
     """The number of each class."""
     return {label: number for number, label in enumerate(labels)}
+
+
+def class_weights(setting: str, counts: Sequence[int]) -> np.ndarray:
+    """fp32 [C]: how much each class counts in the loss: 1 with 'none', with 'balanced'
+    N / (C · counts) (King & Zeng 2001, as scikit-learn has it). Raises UserError for any other."""
+    counts_C = np.array(counts, np.float32)
+    if setting == 'none':
+        return np.ones_like(counts_C)
+    if setting != 'balanced':
+        raise UserError(f'problem.class_weights is {setting!r}, must be none or balanced')
+    return counts_C.sum() / (len(counts_C) * np.maximum(counts_C, 1))
 
 
 def check_labels(found: dict[str, str], labels: Sequence[str]):

@@ -1,5 +1,6 @@
 """Labelled spans of a text, nested or not: every span of up to L words is a class or none."""
 
+from collections import Counter
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +17,14 @@ from bert_jax.evaluation import scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
 from bert_jax.objectives.packed import encoder_arguments
-from bert_jax.tasks.problem import Answers, Problem, check_labels, label_numbers, words_of
+from bert_jax.tasks.problem import (
+    Answers,
+    Problem,
+    check_labels,
+    class_weights,
+    label_numbers,
+    words_of,
+)
 from bert_jax.terms import weighted_sum
 
 THRESHOLD = 0.5  # where none was calibrated
@@ -45,6 +53,7 @@ class Spans(Problem):
     models/heads/spans.py. nested: spans may lie in each other and overlap; else the most probable
     of those that do is kept. overlap: share of a window of a long text that its neighbour sees as
     well; a span is learnt and answered for in the window that sees most on both its sides.
+    class_weights: see problem.class_weights; no label is a class too.
 
     A span is predicted if its label is more probable than a threshold, by default THRESHOLD, which
     `calibrate` sets to what gives the best F1. Gold spans that cannot be predicted (longer than L
@@ -69,6 +78,16 @@ class Spans(Problem):
     @classmethod
     def labels_of(cls, examples, settings) -> tuple[str, ...]:
         return tuple(sorted({span.label for example in examples for span in example.spans}))
+
+    def prepare(self, train):
+        """The weight of no label and of each label."""
+        most = self.settings.max_span_words
+        counts = Counter(span.label for example in train for span in example.spans)
+        words_N = np.array([len(example.words) for example in train], np.int64)
+        total = sum(np.maximum(words_N - size, 0).sum() for size in range(most))
+        counts_C = [counts[label] for label in self.labels]
+        counts_C = [max(0, total - sum(counts_C)), *counts_C]
+        self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
 
     def example_of(self, name, given):
         """From 'words' or 'text' (see words_of)."""
@@ -149,12 +168,13 @@ class Spans(Problem):
         return {'logits': logits}
 
     def terms(self, outputs, batch):
-        """spans: −log p of the label or of none, a span."""
+        """spans: −log p of the label or of none, a span, with the class weights."""
         label_RTL = batch['span_labels']
-        class_RTL1 = jnp.maximum(label_RTL - 1, 0)[..., None]
+        class_RTL = jnp.maximum(label_RTL - 1, 0)
         log_RTLC = jax.nn.log_softmax(outputs['logits'])
-        loss_RTL = -jnp.take_along_axis(log_RTLC, class_RTL1, axis=-1)[..., 0]
-        return {'spans': weighted_sum(loss_RTL, label_RTL > 0)}
+        loss_RTL = -jnp.take_along_axis(log_RTLC, class_RTL[..., None], axis=-1)[..., 0]
+        weight_RTL = jnp.asarray(self._class_weights_C)[class_RTL] * (label_RTL > 0)
+        return {'spans': weighted_sum(loss_RTL, weight_RTL)}
 
     def answers(self, outputs, batch):
         """The likeliest label of each span and its probability, which is 0 where no span is."""

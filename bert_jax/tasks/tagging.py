@@ -1,6 +1,7 @@
 """Sequence labelling: a tag for every word, such as parts of speech or entities as BIO or BIOES."""
 
 import itertools
+from collections import Counter
 from functools import partial
 
 import jax
@@ -16,7 +17,14 @@ from bert_jax.evaluation import entities, scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models import crf
 from bert_jax.models.heads import TokenClassificationHead
-from bert_jax.tasks.problem import Answers, Problem, check_labels, label_numbers, words_of
+from bert_jax.tasks.problem import (
+    Answers,
+    Problem,
+    check_labels,
+    class_weights,
+    label_numbers,
+    words_of,
+)
 from bert_jax.terms import Term, weighted_sum
 
 # What a token is, in the field `word`: nothing of a word, a further piece of one, the first piece
@@ -30,10 +38,11 @@ class Tagging(Problem):
 
     settings: label_pieces: 'first': the tag is learnt at the first piece of a word, 'all': at every
     piece. decode_pieces: 'first': a word has the distribution of its first piece, 'mean': the
-    normalised geometric mean of those of its pieces. label_smoothing: as for classes of texts.
-    crf: a chain over the words of a sequence, in which, if tags are BIO or BIOES, only legal ones
-    are possible; decode_pieces then says what the chain sees, in training too. crf_rate: see
-    LinearChain. overlap: share of a window of a long text that its neighbour sees as well.
+    normalised geometric mean of those of its pieces. label_smoothing, class_weights: as for classes
+    of texts, by frequencies among words. crf: a chain over the words of a sequence, in which, if
+    tags are BIO or BIOES, only legal ones are possible; decode_pieces then says what the chain
+    sees, in training too. crf_rate: see LinearChain. overlap: share of a window of a long text that
+    its neighbour sees as well.
 
     Every word is learnt and answered for in one window. What cannot be (see alignment.Alignment)
     is counted in `counts`.
@@ -50,10 +59,11 @@ class Tagging(Problem):
         ):
             if settings[key] not in known:
                 raise UserError(f'problem.{key} is {settings[key]!r}, must be {" or ".join(known)}')
-        if settings.crf and (settings.label_pieces == 'all' or settings.label_smoothing):
+        shaped = settings.label_smoothing or settings.class_weights != 'none'
+        if settings.crf and (settings.label_pieces == 'all' or shaped):
             raise UserError(
-                'problem.crf learns one tag a word, unsmoothed: label_pieces=first, '
-                'label_smoothing=0'
+                'problem.crf learns one tag a word, unsmoothed and unweighted: label_pieces=first, '
+                'label_smoothing=0, class_weights=none'
             )
         if not 0 <= settings.overlap < 1:
             raise UserError(f'problem.overlap is {settings.overlap}, must be in [0, 1)')
@@ -63,6 +73,12 @@ class Tagging(Problem):
     @classmethod
     def labels_of(cls, examples, settings) -> tuple[str, ...]:
         return tuple(sorted({tag for example in examples for tag in example.tags}))
+
+    def prepare(self, train):
+        """The weight of each tag."""
+        counts = Counter(tag for example in train for tag in example.tags)
+        counts_C = [counts[label] for label in self.labels]
+        self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
 
     @property
     def has_entities(self) -> bool:
@@ -160,11 +176,12 @@ class Tagging(Problem):
             log_R = crf.log_likelihood(outputs['crf'], emissions_RTC, label_RT, chains)
             return {'tagging': Term(-log_R.sum(), known_RT.sum().astype(jnp.float32))}
         smoothing, number = self.settings.label_smoothing, len(self.labels)
+        weights_C = jnp.asarray(self._class_weights_C)
         target_RTC = jax.nn.one_hot(label_RT, number) * (1 - smoothing) + smoothing / number
         loss_RT = -jnp.sum(target_RTC * jax.nn.log_softmax(outputs['logits']), axis=-1)
         right_RT = outputs['logits'].argmax(-1) == label_RT
         return {
-            'tagging': weighted_sum(loss_RT, known_RT),
+            'tagging': weighted_sum(loss_RT, weights_C[label_RT] * known_RT),
             'accuracy': weighted_sum(right_RT, known_RT),
         }
 

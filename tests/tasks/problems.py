@@ -38,6 +38,7 @@ def make(kind, labels, max_length: int = 64, name: str = 'bert', **settings):
     built = architecture(name)
     framing = Framing(tokenizer(), max_length, built.type_vocab_size)
     problem = kind(ConfigDict(settings), framing, labels)
+    problem.prepare([])
     return problem, FineTuningModel(built, Compute(), problem)
 
 

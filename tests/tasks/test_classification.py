@@ -90,9 +90,8 @@ def test_unknown_label_and_setting_are_refused():
     problem, _ = make(Classification, LABELS, **SETTINGS)
     with pytest.raises(UserError, match=r"example x7: the label 'd' is not among .*a, b, c"):
         problem.items(TextExample('x7', ('ship',), 'd'))
-    problem, _ = make(Classification, LABELS, **SETTINGS | {'class_weights': 'some'})
     with pytest.raises(UserError, match='class_weights'):
-        problem.prepare([])
+        make(Classification, LABELS, **SETTINGS | {'class_weights': 'some'})
 
 
 def test_long_texts_are_cut_and_counted():

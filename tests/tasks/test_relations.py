@@ -177,7 +177,6 @@ def test_mistakes_of_users():
 def test_marks_are_learnt():
     """One and the same text: what differs is the order and the place of the marks."""
     problem, model = problems.make(Relations, ('a', 'b', 'c'), **SETTINGS)
-    problem.prepare([])
     text, places = 'the small ship and the old harbour near the sea', [(10, 14), (27, 34), (44, 47)]
     assert [text[start:end] for start, end in places] == ['ship', 'harbour', 'sea']
     rng, examples = random.Random(1), []

@@ -7,6 +7,7 @@ import random
 
 import numpy as np
 import pytest
+import torch
 from ml_collections import ConfigDict
 
 from bert_jax.data import tokenizers
@@ -14,12 +15,19 @@ from bert_jax.data.framing import Framing
 from bert_jax.data.labelled.examples import Span, SpansExample
 from bert_jax.errors import UserError
 from bert_jax.tasks.spans import THRESHOLD, Spans, best_threshold
+from bert_jax.terms import mean
 from tests.tasks import problems
 
 LINE = 'the old cat sat on a green mat near the unbelievably big dog of Smith and sons'
 KINDS = {'wordpiece': 60, 'bytebpe': 290, 'unigram': 50}
 SETTINGS = dict(
-    max_span_words=4, width=16, summary='mean', boundary='ffn', nested=True, overlap=0.5
+    class_weights='none',
+    max_span_words=4,
+    width=16,
+    summary='mean',
+    boundary='ffn',
+    nested=True,
+    overlap=0.5,
 )
 LABELS = ('PER', 'THING')
 DATA = pathlib.Path(os.environ.get('BERT_JAX_TEST_DATA', 'missing')) / 'genia_nested'
@@ -27,7 +35,9 @@ DATA = pathlib.Path(os.environ.get('BERT_JAX_TEST_DATA', 'missing')) / 'genia_ne
 
 def make(kind='wordpiece', max_length=64, **settings):
     tokenizer = tokenizers.train(f'{kind}:{KINDS[kind]}', [LINE] * 20, True)
-    return Spans(ConfigDict(SETTINGS | settings), Framing(tokenizer, max_length, 2), LABELS)
+    problem = Spans(ConfigDict(SETTINGS | settings), Framing(tokenizer, max_length, 2), LABELS)
+    problem.prepare([])
+    return problem
 
 
 def example(name, words, spans):
@@ -179,6 +189,24 @@ def test_mistakes_of_users():
     for wrong in (dict(summary='max'), dict(boundary=''), dict(width=0), dict(overlap=1.0)):
         with pytest.raises(UserError, match=f'problem.{next(iter(wrong))} is'):
             make(**wrong)
+
+
+def test_balanced_spans_weigh_by_their_frequency():
+    """Against cross-entropy by torch, with frequencies counted in the batch."""
+    problem = make(class_weights='balanced')
+    examples = list(sentences(20))
+    problem.prepare(examples)
+    sequences = [sequence for one in examples for ((sequence,),) in [problem.items(one)]]
+    labels = np.concatenate([s.tokens['span_labels'].reshape(-1) for s in sequences])
+    gold = torch.tensor(labels[labels > 0] - 1, dtype=torch.long)
+    counts = torch.bincount(gold, minlength=3)
+    logits = np.random.default_rng(0).normal(size=(1, 1, len(labels), 3)).astype(np.float32)
+    batch = {'span_labels': labels[None, None]}
+    found = mean(problem.terms({'logits': logits}, batch)['spans'])
+    known = torch.tensor(logits[0, 0][labels > 0])
+    expected = torch.nn.functional.cross_entropy(known, gold, weight=len(gold) / (3 * counts))
+    assert float(found) == pytest.approx(float(expected), rel=1e-5)
+    assert counts.max() > 5 * counts.min() > 0
 
 
 def test_a_few_sentences_are_learnt_in_packed_rows():

@@ -29,6 +29,7 @@ SETTINGS = dict(
     crf_rate=20.0,
     overlap=0.5,
     label_smoothing=0.0,
+    class_weights='none',
 )
 LABELS = ('B-x', 'B-y', 'I-x', 'I-y', 'O')
 LINES = ["I'm gonna sit; you don't wanna. We gonna, we wanna! Naïve cafés in 北京 and Москва."] * 40
@@ -42,7 +43,9 @@ def trained():
 
 def tagging(tokenizer, labels=LABELS, max_length=128, **settings):
     framing = Framing(tokenizer, max_length, 2)
-    return Tagging(ConfigDict(SETTINGS | settings), framing, labels)
+    problem = Tagging(ConfigDict(SETTINGS | settings), framing, labels)
+    problem.prepare([])
+    return problem
 
 
 def words_at_random(text, rng):
@@ -220,8 +223,19 @@ def test_mean_of_pieces_is_that_of_each_word():
 def test_loss_is_that_of_the_tags_alone(trained):
     """Against the cross-entropy computed word by word; what is at other pieces has no gradient."""
     example = next(example for example in odd_examples() if example.id == 'words')
-    for pieces, smoothing in (('first', 0.0), ('all', 0.1)):
-        problem = tagging(trained['wordpiece'], label_pieces=pieces, label_smoothing=smoothing)
+    for pieces, smoothing, weights in (
+        ('first', 0.0, 'none'),
+        ('all', 0.1, 'none'),
+        ('first', 0.0, 'balanced'),
+    ):
+        problem = tagging(
+            trained['wordpiece'],
+            label_pieces=pieces,
+            label_smoothing=smoothing,
+            class_weights=weights,
+        )
+        problem.prepare([example])
+        counts = {label: example.tags.count(label) for label in LABELS}
         ((batch, _),), _ = packed(problem, [example], rows=1, length=128)
         logits = np.random.default_rng(0).normal(size=(1, 128, len(LABELS)))
 
@@ -229,11 +243,16 @@ def test_loss_is_that_of_the_tags_alone(trained):
             return problem.terms({'logits': logits}, batch)['tagging'].sum
 
         shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-        wanted = 0
+        wanted, total = 0, 0
         for place in np.flatnonzero(batch['label'][0]):
             targets = np.full(len(LABELS), smoothing / len(LABELS))
             targets[batch['label'][0, place] - 1] += 1 - smoothing
-            wanted -= targets @ np.log(shares[0, place])
+            own = LABELS[batch['label'][0, place] - 1]
+            weight = len(example.tags) / (5 * counts[own]) if weights == 'balanced' else 1
+            wanted -= weight * targets @ np.log(shares[0, place])
+            total += weight
+        count = problem.terms({'logits': logits}, batch)['tagging'].count
+        np.testing.assert_allclose(count, total, rtol=1e-6)
         np.testing.assert_allclose(loss(logits), wanted, rtol=1e-5)
         touched = np.abs(jax.grad(loss)(jnp.asarray(logits)))[0].sum(-1) > 0
         np.testing.assert_array_equal(touched, batch['label'][0] > 0)
@@ -332,6 +351,7 @@ def test_records_are_of_characters(trained):
         ({'label_pieces': 'last'}, (), 'label_pieces'),
         ({'decode_pieces': 'all'}, (), 'decode_pieces'),
         ({'crf': True, 'label_pieces': 'all'}, (), 'one tag a word'),
+        ({'crf': True, 'class_weights': 'balanced'}, (), 'class_weights=none'),
         ({'overlap': 1.0}, (), 'overlap'),
     ],
 )
