@@ -39,6 +39,14 @@ FINE_TUNED = {  # what asks a fine-tuned model: the kinds of tasks it may be of
     'answer': ('question_answering',),
 }
 
+OPTIONS = {  # those of some tasks alone: their defaults, and the tasks
+    'top': (5, ('fill_mask',)),
+    'pooling': ('mean', ('embed',)),
+    'layer': (-1, ('embed',)),
+    'max_length': (None, PRETRAINED),
+    'overlap': (0.25, PRETRAINED),
+}
+
 
 def fill_mask(predictor, texts: Iterable[str], file, top: int):
     """JSON lines {"text", "masks": one a [MASK], each [{"token", "probability"}, …]}."""
@@ -152,22 +160,33 @@ def _flags(arguments: list[str] | None = None) -> argparse.Namespace:
     add('--task', required=True, choices=PRETRAINED + tuple(FINE_TUNED))
     add('--input', required=True, help='one text a line, UTF-8; - for stdin')
     add('--output', required=True, help='JSON lines (- for stdout), for embed .npz')
-    add('--top', type=int, default=5, help='fill_mask: guesses for each [MASK]')
-    add('--pooling', default='mean', help='embed: mean, cls or tokens')
-    add('--layer', default='-1', help='embed: a number or {sum,mean,concat}_last_4')
-    add('--max_length', type=int, help='tokens of a window; the model’s maximum by default')
-    add('--overlap', type=float, default=0.25, help='of neighbouring windows of a long text')
+    add('--top', type=int, help='fill_mask: guesses for each [MASK]; 5')
+    add('--pooling', help='embed: mean (by default), cls or tokens')
+    add('--layer', help='embed: a number (-1) or {sum,mean,concat}_last_4')
+    add('--max_length', type=int, help='tokens of a window; at most, and unless given, the model’s')
+    add('--overlap', type=float, help='of neighbouring windows of a long text; 0.25')
     add('--batch_tokens', type=int, default=1024, help='tokens of a batch, padding included')
     add('--dtype', default='float32', help='float32 or bfloat16')
     flags = parser.parse_args(arguments)
-    with contextlib.suppress(ValueError):
-        flags.layer = int(flags.layer)
+    _settle_options(flags)
     for name in ('top', 'batch_tokens'):
         if getattr(flags, name) < 1:
             raise errors.UserError(f'--{name} is {getattr(flags, name)}, must be at least 1')
     if flags.task == 'embed' and not flags.output.endswith('.npz'):
         raise errors.UserError(f'--output={flags.output}: embed writes a file that ends in .npz')
     return flags
+
+
+def _settle_options(flags: argparse.Namespace):
+    """Puts in the defaults. Raises UserError for an option that the task does not have."""
+    for name, (default, tasks) in OPTIONS.items():
+        if getattr(flags, name) is None:
+            setattr(flags, name, default)
+        elif flags.task not in tasks:
+            known = ', '.join(tasks)
+            raise errors.UserError(f'--{name} is an option of {known}, not of --task={flags.task}')
+    with contextlib.suppress(ValueError):
+        flags.layer = int(flags.layer)
 
 
 def predict(flags: argparse.Namespace):
@@ -191,7 +210,7 @@ def _ask_fine_tuned(flags: argparse.Namespace):
     if model.task not in FINE_TUNED[flags.task]:
         fitting = next(name for name, kinds in FINE_TUNED.items() if model.task in kinds)
         raise errors.UserError(f'{flags.model} is a {model.task} run: ask it by --task={fitting}')
-    with progress.bar(unit='line') as bar, _whole_file(flags.output) as file:
+    with progress.bar(unit='window') as bar, _whole_file(flags.output) as file:
         fine_tuned(model, read_lines(flags.input), file, bar.update)
 
 

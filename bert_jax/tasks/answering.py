@@ -1,6 +1,6 @@
 """A model for a problem (tasks/problem.py), and what it answers to examples in packed batches."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -73,12 +73,20 @@ def answering_step(model: FineTuningModel, with_terms: bool):
     return step
 
 
-def answer(step, params, encoded: Encoded, shape: Shape) -> tuple[list[Parts], terms_lib.Terms]:
-    """The Parts of every example, and the terms over all of them."""
+def answer(
+    step,
+    params,
+    encoded: Encoded,
+    shape: Shape,
+    advance: Callable[[int], None] = lambda number: None,
+) -> tuple[list[Parts], terms_lib.Terms]:
+    """The Parts of every example, and the terms over all of them; `advance` is told how many items
+    are done."""
     parts, total = [None] * len(encoded.items), {}
     for batch, places in evaluation_batches(encoded.items, shape):
         terms, answers = jax.device_get(step(params, batch))
         total = terms_lib.add(total, terms)
         for placed in places:
             parts[placed.item] = unpacked(batch, *answers, placed)
+        advance(len(places))
     return encoded.by_example(parts), total

@@ -45,15 +45,13 @@ class FineTuned:
         self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
 
     def __call__(self, examples: Sequence, advance: Callable[[int], None] = lambda n: None) -> list:
-        """The records (see Problem.record) of examples."""
+        """The records (see Problem.record) of examples; `advance` is told how many windows are
+        done."""
         encoded = Encoded.of(self.problem, examples)
         length = row_length(int(encoded.items.length_N.max()), self._max_length)
         shape = Shape(max(1, self._batch_tokens // length), length, 1)
         shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
-        parts, _ = answer(self._step, self._params, encoded, shape)
-        predictions = []
-        for example, own in zip(examples, parts, strict=True):
-            predictions.append(self.problem.decode(example, own))
-            advance(1)
+        parts, _ = answer(self._step, self._params, encoded, shape, advance)
+        predictions = [self.problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
         predictions = self.problem.settle(examples, predictions)
         return [self.problem.record(*pair) for pair in zip(examples, predictions, strict=True)]

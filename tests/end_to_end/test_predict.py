@@ -101,7 +101,8 @@ MISTAKES = {
     'pooling': (['--pooling=max'], "unknown pooling 'max'; known: cls"),
     'layer': (['--layer=7'], 'layer 7 is not there'),
     'too long': (['--max_length=20'], 'max_length is 20'),
-    'top': (['--top=0'], '--top is 0'),
+    'top': (['--task=fill_mask', '--top=0'], '--top is 0'),
+    'no option of it': (['--top=3'], '--top is an option of fill_mask, not of --task=embed'),
 }
 
 
