@@ -68,6 +68,7 @@ def get_config() -> ConfigDict:
             dtype='bfloat16',  # of activations and matrix products; parameters are float32
             scan_layers=False,  # one compiled layer: compiles faster
             remat=False,  # recompute each layer in the backward pass: less memory, more time
+            attention_kernel='xla',  # 'cudnn' (NVIDIA GPUs), 'flash' (TPUs): no attention_dropout
         )
     )
     config.objectives = ConfigDict(

@@ -4,10 +4,11 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, unknown
 from bert_jax.models.activations import ACTIVATIONS
 
 VOCABULARY_MULTIPLE = 128
+_ATTENTION_KERNELS = ('xla', 'cudnn', 'flash')
 _DTYPES = {'float32': jnp.float32, 'bfloat16': jnp.bfloat16}
 CHOICES = {
     'hidden_act': tuple(ACTIVATIONS),
@@ -237,15 +238,20 @@ class Compute:
     scan_layers: one compiled layer run in a loop over stacked parameters: shorter compilation.
         Only for architectures with equal_layers.
     remat: recompute each layer in the backward pass: less memory, more time.
+    attention_kernel: 'xla' computes all scores, anywhere; 'cudnn' and 'flash' keep them out of
+        memory, on NVIDIA GPUs and TPUs (models/kernels.py).
     """
 
     dtype: str = 'float32'
     scan_layers: bool = False
     remat: bool = False
+    attention_kernel: str = 'xla'
 
     def __post_init__(self):
         if self.dtype not in _DTYPES:
-            raise UserError(f'unknown dtype {self.dtype!r}; known: {", ".join(_DTYPES)}')
+            raise unknown('dtype', self.dtype, _DTYPES)
+        if self.attention_kernel not in _ATTENTION_KERNELS:
+            raise unknown('attention_kernel', self.attention_kernel, _ATTENTION_KERNELS)
 
     @property
     def activation_dtype(self):

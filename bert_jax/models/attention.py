@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout
 from bert_jax.models.partitioning import constrain
@@ -22,6 +23,7 @@ class Context(NamedTuple):
     """What all layers are given.
 
     bias_B11T: fp32, to add to scores; [B, 1, T, T] where they hang on the query too.
+    group_BT: int32, positions see those of their own number; None where that is not all.
     relative_RD, rows_TS: with disentangled attention, vectors of distances, and which of them is
         that of query t and key s.
     source_BTD: states that keys and values are made of; None: the same as queries.
@@ -30,6 +32,7 @@ class Context(NamedTuple):
     """
 
     bias_B11T: jax.Array
+    group_BT: jax.Array | None = None
     relative_RD: jax.Array | None = None
     rows_TS: jax.Array | None = None
     source_BTD: jax.Array | None = None
@@ -66,6 +69,15 @@ def mask_bias(
         return bias_B11T
     position_T = jnp.arange(attention_mask_BT.shape[1])
     return jnp.where(position_T <= position_T[:, None], bias_B11T, MASKED)
+
+
+def visible_groups(attention_mask_BT: jax.Array, segment_ids_BT: jax.Array | None) -> jax.Array:
+    """int32 [B, T]: what `mask_bias` says without `causal`, as the number of each position's group;
+    padding is a group of its own."""
+    real_BT = attention_mask_BT > 0
+    if segment_ids_BT is None:
+        return real_BT.astype(jnp.int32)
+    return jnp.where(real_BT, segment_ids_BT, jnp.iinfo(jnp.int32).max)
 
 
 def layer_values(architecture: Architecture) -> LayerValues:
@@ -123,6 +135,9 @@ class Attention(nn.Module):
             constrain(project(states_BTD), ('batch', 'length', 'heads', 'head_dim'))
             for project, states_BTD in pairs
         )
+        if self.compute.attention_kernel != 'xla':
+            kernels.check_dropout(self.architecture, self.compute, seeds_B)
+            return self.output(self._by_kernel(query_BTHK, key_BTHK, value_BTHK, values, context))
         scores_BHTS = self.scores(query_BTHK, key_BTHK, values, context, seeds_B)
         weights_BHTS = jax.nn.softmax(scores_BHTS + _windowed(context.bias_B11T, values.window))
         weights_BHTS = dropout(weights_BHTS, self.architecture.attention_dropout, seeds_B)
@@ -130,33 +145,53 @@ class Attention(nn.Module):
         return self.output(x_BTHK)
 
     def scores(self, query_BTHK, key_BTHK, values: LayerValues, context: Context, seeds_B):
-        """fp32 [B, H, T, S]: query · key / √K."""
+        """fp32 [B, H, T, S]: query · key / √K, and what is added for the positions."""
         dtype = self.compute.activation_dtype
+        query_BTHK, key_BTHK = self.placed(query_BTHK, key_BTHK, values)
         scores_BHTS = product('BTHK,BSHK->BHTS', query_BTHK, key_BTHK, dtype)
-        return scores_BHTS * self.architecture.head_size**-0.5
+        scores_BHTS = scores_BHTS * self.architecture.head_size**-0.5
+        bias_HTS = self.position_bias(query_BTHK.shape[1])
+        return scores_BHTS if bias_HTS is None else scores_BHTS + bias_HTS
+
+    def placed(self, query_BTHK, key_BTHK, values: LayerValues):
+        """Queries and keys that know their positions."""
+        return query_BTHK, key_BTHK
+
+    def position_bias(self, length: int) -> jax.Array | None:
+        """fp32 [H, T, S] to add to scores, or nothing."""
+        return None
+
+    def _by_kernel(self, query_BTHK, key_BTHK, value_BTHK, values: LayerValues, context: Context):
+        bias_BHTS, group_BT = _windowed(context.bias_B11T, values.window), context.group_BT
+        bias_HTS = self.position_bias(query_BTHK.shape[1])
+        if bias_HTS is not None:
+            bias_BHTS = bias_BHTS + bias_HTS
+        if bias_HTS is not None or values.window is not None:
+            group_BT = None
+        return kernels.attend(
+            self.compute.attention_kernel,
+            *self.placed(query_BTHK, key_BTHK, values),
+            value_BTHK,
+            bias_BHTS,
+            group_BT,
+        )
 
 
 class RotaryAttention(Attention):
     """Queries and keys are turned by angles proportional to their positions (RoFormer, Su et al.
     2021, arXiv 2104.09864); features k and k + K/2 make a pair."""
 
-    def scores(self, query_BTHK, key_BTHK, values: LayerValues, context: Context, seeds_B):
-        query_BTHK, key_BTHK = (
-            _turn(x_BTHK, values.frequencies_K) for x_BTHK in (query_BTHK, key_BTHK)
-        )
-        return super().scores(query_BTHK, key_BTHK, values, context, seeds_B)
+    def placed(self, query_BTHK, key_BTHK, values: LayerValues):
+        return tuple(_turn(x_BTHK, values.frequencies_K) for x_BTHK in (query_BTHK, key_BTHK))
 
 
 class LinearBiasAttention(Attention):
     """Scores fall linearly with the distance, to both sides alike, at a rate fixed per head
     (ALiBi, Press et al. 2022, arXiv 2108.12409)."""
 
-    def scores(self, query_BTHK, key_BTHK, values: LayerValues, context: Context, seeds_B):
+    def position_bias(self, length: int):
         slopes_H = np.array(linear_bias_slopes(self.architecture.num_heads), np.float32)
-        distance_TS = _distance(query_BTHK.shape[1])
-        bias_HTS = -slopes_H[:, None, None] * distance_TS
-        scores_BHTS = super().scores(query_BTHK, key_BTHK, values, context, seeds_B)
-        return scores_BHTS + bias_HTS
+        return -slopes_H[:, None, None] * _distance(length)
 
 
 def linear_bias_slopes(num_heads: int) -> list[float]:

@@ -8,8 +8,15 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.errors import UserError
+from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.attention import Context, LayerValues, layer_values, mask_bias
+from bert_jax.models.attention import (
+    Context,
+    LayerValues,
+    layer_values,
+    mask_bias,
+    visible_groups,
+)
 from bert_jax.models.block import Block
 from bert_jax.models.convolution import Convolution
 from bert_jax.models.disentangled import RelativePositions
@@ -54,6 +61,7 @@ class Encoder(nn.Module):
 
     def setup(self):
         settings = (self.architecture, self.compute)
+        kernels.check(*settings)
         size, num_layers = self.architecture.hidden_size, self.architecture.num_layers
         self.embeddings = Embeddings(*settings)
         layer = _Layer
@@ -147,7 +155,10 @@ class Encoder(nn.Module):
 
     def _context(self, attention_mask_BT, causal: bool, segment_ids_BT, positions_BT) -> Context:
         bias_B11T = mask_bias(attention_mask_BT, causal, segment_ids_BT)
-        context = Context(bias_B11T, positions_BT=positions_BT, segment_ids_BT=segment_ids_BT)
+        group_BT = None if causal else visible_groups(attention_mask_BT, segment_ids_BT)
+        context = Context(
+            bias_B11T, group_BT, positions_BT=positions_BT, segment_ids_BT=segment_ids_BT
+        )
         if self.architecture.attention != 'disentangled':
             return context
         vectors_RD, rows_TS = self.relative_positions(attention_mask_BT.shape[1])

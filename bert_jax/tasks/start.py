@@ -25,6 +25,11 @@ class Start(NamedTuple):
     params: dict[str, np.ndarray]
     lines: list[str]
 
+    @property
+    def has_head(self) -> bool:
+        """Whether more than the encoder is there."""
+        return any(not name.startswith('encoder/') for name in self.params)
+
 
 def weights(config) -> Pretrained | None:
     """The model of init_from; None where it is empty. Raises UserError if it cannot be read or is

@@ -154,10 +154,11 @@ class Run:
             first += stage.steps
 
     def _before_training(self):
-        """Evaluates what there is to evaluate, and so that a misspelt metric is found at once."""
+        """Evaluates heads that were trained before, and any so that a misspelt metric is found at
+        once."""
         if self.task.start.params:
             self._describe_start()
-        if self.task.start.params or self.watch.name:
+        if self.task.start.has_head or self.watch.name:
             self.watch.check(self._evaluate(self.task.stages[0]))
 
     def _run_stage(self, stage: Stage, first: int):

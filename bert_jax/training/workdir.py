@@ -17,6 +17,7 @@ FREE = (
     'checkpoint',
     'logging',
     'compute.remat',
+    'compute.attention_kernel',
     'data.corpus',
     'data.prepare_workers',
     'data.reading_threads',

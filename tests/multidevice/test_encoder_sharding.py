@@ -1,13 +1,16 @@
 """The encoder on a 2 × 2 × 2 mesh of fake devices gives what one device gives."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
+from jax.experimental.pallas import tpu
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from bert_jax.models import architectures
+from bert_jax.models import architectures, kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.gather import gather_positions
@@ -86,3 +89,23 @@ def test_constraint_takes_effect_under_a_mesh_and_only_there():
         with nn.logical_axis_rules(RULES):
             laid_out = jax.jit(lambda x: constrain(x, names) + 1)(x)
     assert laid_out.sharding.spec == PartitionSpec(('data', 'fsdp'), None, 'tensor')
+
+
+def test_an_attention_kernel_runs_on_every_device_for_its_rows_and_heads(monkeypatch):
+    """Interpreted; the parameters are initialised from a row that cannot be cut."""
+    monkeypatch.setitem(kernels.PLATFORMS, 'flash', 'cpu')
+    sizes = {'max_position_embeddings': 128, 'attention_dropout': 0.0}
+    architecture = dataclasses.replace(ARCHITECTURE, num_layers=1, **sizes)
+    ids = np.random.default_rng(0).integers(0, 100, (4, 128)).astype(np.int32)
+    mask = (np.arange(128) < np.array([[128], [100], [60], [1]])).astype(np.int32)
+
+    def states(params, kernel):
+        encoder = Encoder(architecture, Compute(attention_kernel=kernel))
+        return jax.jit(encoder.apply)(params, ids, mask).hidden_BTD * mask[:, :, None]
+
+    with tpu.force_tpu_interpret_mode(), jax.set_mesh(make_mesh()), nn.logical_axis_rules(RULES):
+        encoder = Encoder(architecture, Compute(attention_kernel='flash'))
+        params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), ids[:1], mask[:1]))
+        ours = np.asarray(states(params, 'flash'))
+    expected = np.asarray(states(jax.device_get(params), 'xla'))
+    np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-5 * np.abs(expected).max())

@@ -1,0 +1,147 @@
+"""The attention kernels for accelerators, interpreted on a CPU, give what computing all scores
+gives."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen as nn
+from jax.experimental.pallas import tpu
+
+from bert_jax.errors import UserError
+from bert_jax.models import architectures, kernels
+from bert_jax.models.architecture import Compute
+from bert_jax.models.encoder import Encoder
+
+LENGTH, ROWS = 128, 2
+SIZES = {
+    'vocab_size': 50,
+    'hidden_size': 32,
+    'num_layers': 2,
+    'num_heads': 2,
+    'intermediate_size': 48,
+    'max_position_embeddings': LENGTH,
+    'initializer_range': 0.3,
+    'attention_dropout': 0.0,
+}
+ENCODERS = {
+    'bert': {},
+    'mosaicbert': {},  # a bias for distances
+    'modernbert': {'local_window': 5, 'num_layers': 3},  # rotary, with windows
+}
+# Of three sequences in the first row and two in the second, and padding in both.
+SEGMENTS = np.repeat([[0, 1, 2, 3], [0, 1, 4, 4]], [32] * 4, axis=1).astype(np.int32)
+MASKS = {
+    'padded': {'attention_mask_BT': (np.arange(LENGTH) >= [[0], [50]]).astype(np.int32)},
+    'packed': {
+        'attention_mask_BT': np.isin(SEGMENTS, (0, 1, 2)).astype(np.int32),
+        'segment_ids_BT': SEGMENTS,
+    },
+}
+
+
+@pytest.fixture
+def on_this_cpu(monkeypatch):
+    monkeypatch.setattr(kernels, 'PLATFORMS', dict.fromkeys(kernels.PLATFORMS, 'cpu'))
+    monkeypatch.setattr(kernels, 'CUDNN', 'xla')
+    with tpu.force_tpu_interpret_mode():
+        yield
+
+
+def make(name: str, kernel: str, dtype: str = 'float32'):
+    architecture = architectures.build(name, **SIZES | ENCODERS[name])
+    return Encoder(architecture, Compute(dtype, attention_kernel=kernel))
+
+
+def states_and_gradients(encoder: Encoder, params, seen: dict):
+    """The states of real positions, and the gradient of a sum of their cubes."""
+    ids = np.random.default_rng(0).integers(0, 50, (ROWS, LENGTH)).astype(np.int32)
+
+    def loss(params):
+        hidden_BTD = encoder.apply(params, ids, **seen).hidden_BTD.astype(jnp.float32)
+        hidden_BTD *= seen['attention_mask_BT'][:, :, None]
+        return jnp.mean(hidden_BTD**3), hidden_BTD
+
+    gradients, hidden_BTD = jax.jit(jax.grad(loss, has_aux=True))(params)
+    return jax.tree.leaves((hidden_BTD, gradients))
+
+
+def compare(name, kernel, seen, dtype='float32', tolerance=1e-5):
+    ids = jnp.zeros((1, LENGTH), jnp.int32)
+    params = nn.unbox(jax.jit(make(name, 'xla').init)(jax.random.key(0), ids, ids + 1))
+    expected = states_and_gradients(make(name, 'xla', dtype), params, seen)
+    found = states_and_gradients(make(name, kernel, dtype), params, seen)
+    for mine, theirs in zip(found, expected, strict=True):
+        scale = np.abs(np.asarray(theirs, np.float32)).max()
+        difference = np.abs(np.asarray(mine, np.float32) - np.asarray(theirs, np.float32)).max()
+        assert difference <= tolerance * max(scale, 1e-3)
+    assert np.abs(expected[0]).max() > 1
+
+
+@pytest.mark.parametrize('name', ENCODERS)
+@pytest.mark.parametrize('mask', MASKS)
+def test_flash_is_attention(on_this_cpu, name, mask):
+    compare(name, 'flash', MASKS[mask])
+
+
+def test_flash_left_to_right(on_this_cpu):
+    compare('bert', 'flash', MASKS['packed'] | {'causal': True})
+
+
+@pytest.mark.parametrize('name', ENCODERS)
+def test_what_cudnn_is_given_is_attention(on_this_cpu, name):
+    """The arguments, by the other implementation of jax.nn.dot_product_attention."""
+    compare(name, 'cudnn', MASKS['packed'], 'bfloat16', tolerance=0.1)
+
+
+def test_flash_forms_no_scores(on_this_cpu):
+    """Of packed rows no scores come into being outside the kernel; without it they do."""
+    ids = jnp.zeros((ROWS, LENGTH), jnp.int32)
+    params = jax.eval_shape(make('bert', 'xla').init, jax.random.key(0), ids, ids)
+    shapes = {}
+    for kernel in ('xla', 'flash'):
+        encoder = make('bert', kernel)
+        apply = jax.make_jaxpr(lambda p, e=encoder: e.apply(p, ids, **MASKS['packed']).hidden_BTD)
+        made = (variable.aval for one in apply(params).eqns for variable in one.outvars)
+        shapes[kernel] = {aval.shape for aval in made}
+    scores = (ROWS, 2, LENGTH, LENGTH)
+    assert scores in shapes['xla']
+    assert scores not in shapes['flash']
+
+
+def test_a_kernel_of_another_platform_is_refused():
+    with pytest.raises(UserError, match='is for a tpu, this is a cpu; use xla'):
+        run({'attention_kernel': 'flash'}, {})
+
+
+REFUSED = {
+    'name': ({'attention_kernel': 'fast'}, {}, "unknown attention_kernel 'fast'; known: cudnn"),
+    'dropout': (
+        {'attention_kernel': 'flash'},
+        {'attention_dropout': 0.1},
+        'attention_dropout is 0.1',
+    ),
+    'distances': ({'attention_kernel': 'flash'}, {'name': 'deberta'}, 'cannot score distances'),
+    'dtype': ({'attention_kernel': 'cudnn'}, {}, 'takes bfloat16 and heads'),
+    'heads': (
+        {'attention_kernel': 'cudnn', 'dtype': 'bfloat16'},
+        {'hidden_size': 24},
+        'not bfloat16 and 12',
+    ),
+    'length': ({'attention_kernel': 'flash'}, {'length': 96}, 'multiple of 128 positions, not 96'),
+}
+
+
+@pytest.mark.parametrize('case', REFUSED)
+def test_what_a_kernel_cannot_do_is_refused(on_this_cpu, case):
+    compute, sizes, message = REFUSED[case]
+    with pytest.raises(UserError, match=message):
+        run(compute, dict(sizes))
+
+
+def run(compute: dict, sizes: dict):
+    """An encoder trained on one row, traced."""
+    name, length = sizes.pop('name', 'bert'), sizes.pop('length', LENGTH)
+    encoder = Encoder(architectures.build(name, **SIZES | sizes), Compute(**compute))
+    ids = jnp.zeros((1, length), jnp.int32)
+    jax.eval_shape(encoder.init, jax.random.key(0), ids, ids, None, jnp.zeros(1, jnp.uint32))
