@@ -252,5 +252,5 @@ def test_mistakes_are_named(name, sizes, message):
 
 
 def test_unknown_dtype_is_named():
-    with pytest.raises(UserError, match="'float16'; known: float32, bfloat16"):
+    with pytest.raises(UserError, match="'float16'; known: bfloat16, float32"):
         Compute(dtype='float16')

@@ -117,7 +117,11 @@ def test_vectors_of_distances_are_dropped_out():
     rng = np.random.default_rng(0)
     x_BTD = rng.standard_normal((1, 4, 16), np.float32).repeat(2, 0)
     rows_TS = np.arange(4)[:, None] - np.arange(4) + 3
-    context = Context(jnp.zeros((2, 1, 1, 4)), rng.standard_normal((7, 16), np.float32), rows_TS)
+    context = Context(
+        jnp.zeros((2, 1, 1, 4)),
+        relative_RD=rng.standard_normal((7, 16), np.float32),
+        rows_TS=rows_TS,
+    )
     inputs = (x_BTD, LayerValues(0))
     params = attention.init(jax.random.key(0), *inputs, context, None)
     seeds = np.array([1, 2], np.uint32)

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.tasks.start import Start
 from bert_jax.terms import Term
 from bert_jax.training import loop, workdir
 from bert_jax.training.loop import Stage
@@ -47,7 +48,7 @@ class Toy:
 
     def __init__(self, config, stacked=False):
         self.config, self.stacked = config, stacked
-        self.start = Start({}, [])
+        self.start = Start(None, None, {}, [])
         source = ToySource(config.seed)
         self.stages = (Stage(source, config.stages.steps[0], 1, 8, 1e3),)
         self.dev = ToySource(1000).batch(0, np.arange(8))
@@ -87,13 +88,6 @@ class Toy:
 
     def references(self):
         return {}
-
-
-class Start:
-    """What tasks/start.py gives, without an architecture."""
-
-    def __init__(self, params, lines):
-        self.params, self.lines = params, lines
 
 
 def parameters(seed=0):
