@@ -1,7 +1,8 @@
 """Attention that never writes its scores to memory: cuDNN's on NVIDIA GPUs, Pallas' on TPUs.
 
-Up to rounding both give what models/attention.py computes from scores, at every position that sees
-another; none of them can drop out attention weights (it would have to draw other bits).
+Up to rounding they are to give what models/attention.py computes from scores, at every position
+that sees another. Neither has run on its hardware: Pallas' is tested interpreted, of cuDNN's what
+it is given. They cannot drop out attention weights, for which they would have to draw other bits.
 """
 
 import math

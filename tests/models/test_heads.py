@@ -109,3 +109,16 @@ def test_a_pooler_is_needed_where_it_is_asked_for():
     head = SequenceClassificationHead(architectures.build('bert', **SIZES), Compute())
     with pytest.raises(UserError, match='needs an architecture with a pooler'):
         run(head, encoded(pooled=False))
+
+
+@pytest.mark.parametrize('name', ['bert', 'roberta', 'modernbert'])
+def test_kernels_begin_with_the_deviation_of_the_config(name):
+    """All of it, not what is left of it after the cut."""
+    sizes = dict(hidden_size=256, num_heads=2, num_layers=1, initializer_range=0.02)
+    head = SequenceClassificationHead(architectures.build(name, **sizes), Compute(), 256)
+    state = EncoderOutput(jnp.zeros((1, 2, 256)), jnp.zeros((1, 256)))
+    params = nn.unbox(head.init(jax.random.key(0), state, np.ones((1, 2))))['params']
+    kernels = [leaf for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
+    assert kernels
+    for kernel in kernels:
+        assert kernel.std() == pytest.approx(0.02, rel=0.02)

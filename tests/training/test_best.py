@@ -10,6 +10,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
+from bert_jax.tasks.start import Start
 from bert_jax.training import checkpoints
 from bert_jax.training.best import Best, Watch
 from tests.end_to_end import commands
@@ -157,6 +158,17 @@ def test_a_best_checkpoint_that_is_damaged_is_named(finished, tmp_path):
     said = again(copy)
     assert said.returncode == 1
     assert f'the best checkpoint, {best}, is damaged or gone' in said.stderr
+
+
+@pytest.mark.parametrize(
+    ('name', 'first'), [('encoder/pooler/kernel', 5), ('sequence/head/kernel', 0)]
+)
+def test_a_head_that_was_not_trained_is_not_evaluated(tmp_path, monkeypatch, name, first):
+    given = np.ones({'encoder/pooler/kernel': (4, 4), 'sequence/head/kernel': (4,)}[name])
+    begun = Start(None, None, {name: given.astype(np.float32)}, [])
+    monkeypatch.setattr(toy, 'Start', lambda *_: begun)
+    toy.train(tmp_path / 'run', stages__steps=(10,))
+    assert [record['step'] for record in records(tmp_path / 'run', 'held_out')][0] == first
 
 
 def test_a_misspelt_metric_is_found_before_the_first_step(tmp_path):
