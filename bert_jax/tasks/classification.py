@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax.data import items
 from bert_jax.data.framing import shorten
 from bert_jax.data.labelled.examples import ChoiceExample, TextExample
-from bert_jax.evaluation import scores
+from bert_jax.evaluation import glue, scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
 from bert_jax.objectives.packed import encoder_arguments
@@ -188,11 +188,10 @@ class Choice(_TextProblem):
         return ChoiceExample(name, needed(given, name, 'premise'), choices, None)
 
     def items(self, example: ChoiceExample):
-        right = () if example.label is None else (example.label, *example.also_right)
         sequences = [
             self._sequence(
                 (example.premise, choice),
-                {'place': np.int32(number), 'right': np.float32(number in right)},
+                {'place': np.int32(number), 'right': np.float32(number in example.right())},
             )
             for number, choice in enumerate(example.choices)
         ]
@@ -227,11 +226,15 @@ class Choice(_TextProblem):
         return [float(part['probability']) for part in own]
 
     def score(self, examples, predictions) -> Scores:
-        right = [
-            int(np.argmax(prediction)) in (example.label, *example.also_right)
-            for example, prediction in zip(examples, predictions, strict=True)
-        ]
-        return Scores({'accuracy': float(np.mean(right))}, {})
+        """Accuracy; of ReCoRD first what it is scored by."""
+        best = [int(np.argmax(prediction)) for prediction in predictions]
+        right = [choice in own.right() for own, choice in zip(examples, best, strict=True)]
+        found = {'accuracy': float(np.mean(right))}
+        if all(example.entities for example in examples):
+            golds = [[own.entities[choice] for choice in own.right()] for own in examples]
+            guesses = [own.entities[choice] for own, choice in zip(examples, best, strict=True)]
+            found = glue.record(golds, guesses) | found
+        return Scores(found, {})
 
     def record(self, example, prediction) -> dict:
         best = int(np.argmax(prediction))

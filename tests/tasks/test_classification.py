@@ -144,3 +144,20 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
     ]
     assert float(mean(terms['choice'])) == pytest.approx(-np.mean(np.log(gained)), rel=1e-4)
     assert float(terms['choice'].count) == 6
+
+
+def test_record_is_scored_by_the_words_of_the_chosen_entity():
+    entities = ('New York', 'the York', 'Hull')
+    own = ChoiceExample('1-2', 'P', ('a', 'b', 'c'), 0, (2,), entities)
+    problem, _ = make(Choice, ())
+    wrong, right = [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]
+    # Without the article 'York' shares one word of two with 'New York': F1 2/3.
+    assert problem.score([own], [wrong]).metrics == pytest.approx(
+        {'score': 1 / 3, 'f1': 2 / 3, 'exact_match': 0, 'accuracy': 0}
+    )
+    found = problem.score([own, own], [wrong, right]).metrics
+    assert next(iter(found)) == 'score'
+    assert found == pytest.approx(
+        {'score': 2 / 3, 'f1': 5 / 6, 'exact_match': 0.5, 'accuracy': 0.5}
+    )
+    assert list(problem.score([own._replace(entities=())], [wrong]).metrics) == ['accuracy']

@@ -17,13 +17,19 @@ class TextExample(NamedTuple):
 
 class ChoiceExample(NamedTuple):
     """A premise and what may follow it or fill it; `label` is the index of the right choice, and
-    `also_right` are others that score as right."""
+    `also_right` are others that score as right. `entities`: what each choice puts into a blank, if
+    it is scored by those words (ReCoRD)."""
 
     id: str
     premise: str
     choices: tuple[str, ...]
     label: int | None
     also_right: tuple[int, ...] = ()
+    entities: tuple[str, ...] = ()
+
+    def right(self) -> tuple[int, ...]:
+        """The indices of all right choices; () if they are not known."""
+        return () if self.label is None else (self.label, *self.also_right)
 
 
 class TaggedExample(NamedTuple):

@@ -94,6 +94,7 @@ def cloze(record, name, language) -> list[ChoiceExample]:
             tuple(record['query'].replace(_BLANK, entity) for entity in entities),
             right[0] if right else None,
             tuple(right[1:]),
+            tuple(entities),
         )
     ]
 

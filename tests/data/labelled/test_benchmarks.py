@@ -58,7 +58,7 @@ RECORDS = {
     'record': (
         {'passage': 'P\n@highlight\nQ', 'query': 'To @placeholder.', 'entities': ['A', 'B', 'C']}
         | {'answers': ['C', 'B'], 'idx': {'passage': 1, 'query': 2}},
-        ChoiceExample('1-2', 'P Q', ('To A.', 'To B.', 'To C.'), 1, (2,)),
+        ChoiceExample('1-2', 'P Q', ('To A.', 'To B.', 'To C.'), 1, (2,), ('A', 'B', 'C')),
     ),
     'wic': (
         {'word': 'a', 'sentence1': 'a b', 'sentence2': 'c a', 'start1': 0, 'end1': 1}
