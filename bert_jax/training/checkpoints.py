@@ -8,7 +8,6 @@ the disk: a folder named by a bare number has been complete.
 
 import errno
 import functools
-import hashlib
 import json
 import logging
 import os
@@ -24,10 +23,10 @@ import numpy as np
 from flax import traverse_util
 
 from bert_jax.errors import UserError
-from bert_jax.training import hosts
+from bert_jax.training import hosts, manifest
 
-MANIFEST = 'manifest.sha256'
 UNFINISHED = '.unfinished'
+_NICER = 10  # by so much, for the digests of a save are made on the training's cores
 _ROOM = 1.1  # free bytes asked for, to a byte of arrays: files have ends, folders and names
 
 
@@ -148,12 +147,14 @@ class Checkpoints:
 
     def _finish(self, save: '_Save'):
         """In the background: when the arrays are written, makes the folder a checkpoint."""
+        if sys.platform == 'linux':  # where this is of the thread alone
+            os.nice(_NICER)
         try:
             self._writer.wait_until_finished()
             if jax.process_index() == 0:
                 for name, text in save.documents.items():
                     (save.folder / name).write_text(text + '\n', encoding='utf-8')
-                _write_manifest(save.folder)
+                manifest.write(save.folder)
                 self._publish(save)
         except Exception as error:  # raised in the caller's thread by the next wait()
             self._failure = save, error
@@ -161,7 +162,7 @@ class Checkpoints:
     def _publish(self, save: '_Save'):
         self._remove(save.step)
         save.folder.rename(self.directory / str(save.step))
-        _sync(self.directory)
+        manifest.sync(self.directory)
         self._damaged.discard(save.step)
         good = [step for step in self.steps() if step not in self._damaged]
         for step in set(self.steps()) - {*good[: self.keep], save.best}:
@@ -238,24 +239,6 @@ def load(path: str | os.PathLike, prefix: str = '') -> Restored:
     return Restored(int(folder.name), tree, _read_json(folder / 'metadata.json'))
 
 
-def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | None:
-    """What is wrong with a checkpoint, naming the file; None if all (or `files`) are as written."""
-    try:
-        digests, present = _read_manifest(folder), _files(folder)
-        for name in files or sorted(digests.keys() | present):
-            if name not in present:
-                return f'{name} is missing'
-            if name not in digests:
-                return f'{name} is not in {MANIFEST}'
-            if _digest(folder / name) != digests[name]:
-                return f'{name} is not as {MANIFEST} says'
-    except OSError as error:
-        return f'{error.filename} cannot be read: {error.strerror}'
-    except ValueError:
-        return f'{MANIFEST} is not as it was written'
-    return None
-
-
 def flatten(tree: Any) -> dict[str, Any]:
     """Leaves by '/'-joined path, in the order of `jax.tree.leaves`."""
     return {
@@ -304,8 +287,8 @@ def _check_same(folder: pathlib.Path, wanted: dict[str, str]):
 
 
 def _find(path: pathlib.Path) -> pathlib.Path:
-    if (path / MANIFEST).exists():
-        damage = find_damage(path)
+    if (path / manifest.NAME).exists():
+        damage = manifest.find_damage(path)
         if damage:
             raise UserError(f'checkpoint {path} is damaged: {damage}')
         return path
@@ -339,7 +322,7 @@ def _newest_good(
     for step in steps:
         if step in damaged:
             continue
-        damage = find_damage(directory / str(step), files)
+        damage = manifest.find_damage(directory / str(step), files)
         if damage is None:
             return step
         damaged.add(step)
@@ -376,44 +359,6 @@ def _make_writable(directory: pathlib.Path):
         raise UserError(f'checkpoints cannot go to {directory}: {error.strerror}') from error
     if not os.access(directory, os.W_OK | os.X_OK):
         raise UserError(f'checkpoints cannot go to {directory}: it is not writable')
-
-
-def _write_manifest(folder: pathlib.Path):
-    """Last of all, when every other file is safely on the disk."""
-    lines = []
-    for name in sorted(_files(folder)):
-        _sync(folder / name)
-        lines.append(f'{_digest(folder / name)}  {name}\n')
-    (folder / MANIFEST).write_text(''.join(lines), encoding='utf-8')
-    _sync(folder / MANIFEST)
-
-
-def _read_manifest(folder: pathlib.Path) -> dict[str, str]:
-    """File name → digest. Raises ValueError if a line is not of that form."""
-    text = (folder / MANIFEST).read_text(encoding='utf-8', errors='replace')
-    lines = [re.fullmatch('([0-9a-f]{64})  (.+)\n', line) for line in text.splitlines(True)]
-    if not all(lines):
-        raise ValueError
-    return {line[2]: line[1] for line in lines}
-
-
-def _files(folder: pathlib.Path) -> set[str]:
-    """Paths of all files but the manifest, relative to the folder."""
-    files = (f.relative_to(folder).as_posix() for f in folder.rglob('*') if not f.is_dir())
-    return set(files) - {MANIFEST}
-
-
-def _digest(path: pathlib.Path) -> str:
-    with open(path, 'rb') as file:
-        return hashlib.file_digest(file, 'sha256').hexdigest()
-
-
-def _sync(path: pathlib.Path):
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _disk_error(error: Exception) -> str | None:

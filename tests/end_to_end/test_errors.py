@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax import main
 from bert_jax.errors import UserError
+from tests import disks
 from tests.end_to_end import commands, small
 
 # What is typed → what the line must say. Each runs the real command line, all at once.
@@ -239,16 +240,8 @@ class TestAWorkdirInUse:
 
 @pytest.fixture
 def disk(tmp_path):
-    """A file system of 2 MB."""
-    disk = tmp_path / 'disk'
-    disk.mkdir()
-    mounted = subprocess.run(
-        ['mount', '-t', 'tmpfs', '-o', 'size=2m', 'tmpfs', str(disk)], capture_output=True
-    )
-    if mounted.returncode:
-        pytest.skip('needs the right to mount a small tmpfs')
-    yield disk
-    subprocess.run(['umount', str(disk)], check=True)
+    with disks.small(tmp_path, '2m') as folder:
+        yield folder
 
 
 def test_a_disk_that_may_not_be_written_is_refused(tmp_path, disk):

@@ -21,6 +21,7 @@ from bert_jax import errors, prepare
 from bert_jax.data import corpus, sentences, tokenizers
 from bert_jax.data.held_out import HeldOutRule
 from bert_jax.data.workers import Workers, text_hash
+from tests import disks
 
 ROOT = pathlib.Path(prepare.__file__).parents[1]
 WORDS = ['the', 'old', 'man', 'and', 'a', 'dog', 'went', 'up', 'to', 'green', 'hill', 'where']
@@ -317,7 +318,7 @@ def test_mistakes_are_one_line_and_leave_nothing(changed, message, texts, tmp_pa
 
 
 @pytest.mark.parametrize('workers', [0, 2])
-def test_a_full_disk_is_one_line_and_leaves_nothing(workers, texts, tmp_path):
+def test_a_file_that_may_not_grow_is_one_line_and_leaves_nothing(workers, texts, tmp_path):
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
@@ -331,6 +332,20 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(workers, texts, tmp_path):
     assert os.strerror(errno.EFBIG) in last
     assert 'Traceback' not in done.stderr
     assert not list(tmp_path.glob('out*'))
+
+
+@pytest.mark.parametrize('size', ['16k', '48k'])  # without room for the vocabulary, for the texts
+@pytest.mark.parametrize('workers', [0, 2])
+def test_a_full_disk_is_one_line_and_leaves_nothing(workers, size, many_texts, tmp_path):
+    with disks.small(tmp_path, size) as disk:
+        done = run(command(many_texts, disk / 'out', f'--workers={workers}'))
+        left = list(disk.iterdir())
+    assert done.returncode == 2
+    last = done.stderr.strip().split('\n')[-1]
+    assert last.startswith('error: cannot prepare')
+    assert os.strerror(errno.ENOSPC) in last
+    assert 'Traceback' not in done.stderr
+    assert not left
 
 
 def test_two_runs_at_once_are_refused(texts, tmp_path):

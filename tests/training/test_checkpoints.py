@@ -1,11 +1,13 @@
 """Checkpoints: bitwise on any mesh, complete or not there, damage found, nothing lost by a kill."""
 
+import os
 import pathlib
 import random
 import shutil
 import socket
 import subprocess
 import sys
+import threading
 import time
 from typing import Any, NamedTuple
 
@@ -17,8 +19,9 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoints
+from bert_jax.training import checkpoints, manifest
 from bert_jax.training.checkpoints import Checkpoints
+from tests import disks
 
 FOLDER = pathlib.Path(__file__).parent
 METADATA = {
@@ -128,6 +131,21 @@ def test_arrays_may_be_donated_as_soon_as_save_returns(tmp_path, where):
     made.close()
 
 
+@pytest.mark.skipif(sys.platform != 'linux', reason='priorities of threads are those of Linux')
+def test_digests_are_made_at_a_lower_priority_than_training_has(tmp_path, monkeypatch):
+    seen, write = [], manifest.write
+
+    def noted(folder):
+        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+        write(folder)
+
+    monkeypatch.setattr(manifest, 'write', noted)
+    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+    saved(tmp_path, [1, 2])
+    assert seen == [min(own + 10, 19)] * 2
+    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
+
+
 def test_a_restored_state_trains_on_with_donation(tmp_path):
     saved(tmp_path, [1])
     abstract = placed(make_state(), mesh(2, 2, 2))
@@ -194,7 +212,7 @@ def every_kind_of_file(folder):
         'arrays/array_metadatas/*',
         'arrays.json',
         'metadata.json',
-        checkpoints.MANIFEST,
+        manifest.NAME,
     ]
     return [max(folder.glob(kind), key=lambda path: path.stat().st_size) for kind in kinds]
 
@@ -233,34 +251,29 @@ def test_damage_to_any_file_is_named_and_the_one_before_is_used(tmp_path, capsys
         assert told.count('\n') == 1
         assert f'{directory}/20 is damaged' in told
         # A damaged manifest may accuse the file it is about.
-        assert file.name in told or file.name == checkpoints.MANIFEST
+        assert file.name in told or file.name == manifest.NAME
         shutil.rmtree(directory)
 
 
 def test_every_single_bit_of_the_manifest_and_the_metadata_counts(tmp_path):
     saved(tmp_path, [1])
-    for name in (checkpoints.MANIFEST, 'metadata.json'):
+    for name in (manifest.NAME, 'metadata.json'):
         path = tmp_path / '1' / name
         data = path.read_bytes()
         for position in range(0, len(data) * 8, 31):
             changed = bytearray(data)
             changed[position // 8] ^= 1 << position % 8
             path.write_bytes(changed)
-            assert (
-                checkpoints.find_damage(path.parent, ['metadata.json']) or name != 'metadata.json'
-            )
-            assert checkpoints.find_damage(path.parent), position
+            assert manifest.find_damage(path.parent, ['metadata.json']) or name != 'metadata.json'
+            assert manifest.find_damage(path.parent), position
         path.write_bytes(data)
-    assert checkpoints.find_damage(tmp_path / '1') is None
+    assert manifest.find_damage(tmp_path / '1') is None
 
 
 def test_an_extra_file_is_damage(tmp_path):
     saved(tmp_path, [1])
     (tmp_path / '1' / 'arrays' / 'd' / 'stray').write_text('')
-    assert (
-        checkpoints.find_damage(tmp_path / '1')
-        == f'arrays/d/stray is not in {checkpoints.MANIFEST}'
-    )
+    assert manifest.find_damage(tmp_path / '1') == f'arrays/d/stray is not in {manifest.NAME}'
 
 
 def test_nothing_good_left_is_an_error_and_no_fresh_start(tmp_path):
@@ -385,14 +398,8 @@ def test_load_names_what_is_wrong(tmp_path):
 
 @pytest.fixture
 def small_disk(tmp_path):
-    """A file system of 6 MB."""
-    folder = tmp_path / 'disk'
-    folder.mkdir()
-    command = ['mount', '-t', 'tmpfs', '-o', 'size=6m', 'tmpfs', str(folder)]
-    if shutil.which('mount') is None or subprocess.run(command, capture_output=True).returncode:
-        pytest.skip('no right to mount a small file system')
-    yield folder
-    subprocess.run(['umount', str(folder)], check=True)
+    with disks.small(tmp_path, '6m') as folder:
+        yield folder
 
 
 def test_a_full_disk_is_named_and_costs_no_checkpoint(small_disk, capfd):
