@@ -438,7 +438,7 @@ def test_full_when_the_last_files_are_written(tmp_path, monkeypatch):
 
     saved(tmp_path, [1])
     made = Checkpoints(tmp_path, 1)
-    monkeypatch.setattr(checkpoints, '_write_manifest', full)
+    monkeypatch.setattr(manifest, 'write', full)
     made.save(2, make_state(2), {})
     with pytest.raises(UserError, match='checkpoint 2 .*No space left'):
         made.close()
@@ -446,7 +446,7 @@ def test_full_when_the_last_files_are_written(tmp_path, monkeypatch):
 
 
 def test_an_error_of_the_program_stays_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr(checkpoints, '_write_manifest', lambda folder: 1 / 0)
+    monkeypatch.setattr(manifest, 'write', lambda folder: 1 / 0)
     made = Checkpoints(tmp_path, 1)
     made.save(2, make_state(2), {})
     with pytest.raises(ZeroDivisionError):
