@@ -151,6 +151,9 @@ class Dense(nn.Module):
         )
 
 
+CUT = 0.8796  # the deviation of a normal distribution of deviation 1 cut at two deviations
+
+
 def weight_init(architecture: Architecture, deviation: float | None = None):
     """Normal of deviation initializer_range (or the one given) cut at two deviations and, as in the
     original code (tf.truncated_normal_initializer in modeling.py), not rescaled after the cut."""

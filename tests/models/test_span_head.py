@@ -135,3 +135,16 @@ def test_dropout_is_on_states_and_hidden_layer():
         params, encoded, rows, np.arange(2, dtype=np.uint32), segment_ids_BT=segments
     )
     assert not np.allclose(clean, noisy)
+
+
+def test_kernels_begin_with_the_deviation_of_their_width():
+    """All of it, not what is left of it after the cut: the first steps depend on it."""
+    architecture = architectures.build('bert', hidden_size=256, num_heads=2, num_layers=1)
+    head = SpanClassificationHead(architecture, Compute(), 128, 128)
+    hidden = EncoderOutput(np.zeros((1, 2, 256), np.float32), None)
+    sizes = np.ones((1, 2, 1), np.int32)
+    params = nn.unbox(head.init(jax.random.key(0), hidden, sizes))['params']
+    kernels = [leaf for leaf in jax.tree.leaves(params) if leaf.ndim == 2]
+    assert len(kernels) == 6
+    for kernel in kernels:
+        assert kernel.std() == pytest.approx(kernel.shape[0] ** -0.5, rel=0.02)

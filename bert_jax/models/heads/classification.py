@@ -27,7 +27,7 @@ from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.gather import gather_positions, masked_mean, sequence_members
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import Dense
+from bert_jax.models.products import CUT, Dense
 
 STEPS = {
     'linear': ('dropout',),
@@ -35,9 +35,6 @@ STEPS = {
     'dropout_dense': ('dropout', 'dense', 'dropout'),
     'dense_norm': ('dense', 'norm', 'dropout'),
 }
-
-
-_CUT = 0.8796  # the deviation of a normal distribution of deviation 1 cut at two deviations
 
 
 class Rows(NamedTuple):
@@ -82,7 +79,7 @@ class _Head(nn.Module):
         architecture, settings = self.architecture, (self.architecture, self.compute)
         size, rate = architecture.hidden_size, architecture.classifier_dropout
         rate = architecture.hidden_dropout if rate is None else rate
-        init_range = architecture.initializer_range / _CUT
+        init_range = architecture.initializer_range / CUT
         seeds_B = fold(dropout_seeds_B, architecture.num_layers + 1)  # fewer are the encoder's
         letters = 'BT'[: x.ndim - 1]
         x = constrain(x, ('batch', 'length', 'embed') if x.ndim == 3 else ('batch', 'embed'))

@@ -9,7 +9,7 @@ from bert_jax.models.dropout import dropout, fold
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.gather import gather_positions
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import Dense, add_bias, product
+from bert_jax.models.products import CUT, Dense, add_bias, product
 
 SUMMARIES = ('mean', 'attention')
 BOUNDARIES = ('state', 'ffn')
@@ -99,7 +99,7 @@ class SpanClassificationHead(nn.Module):
 def _deviation(shape: tuple[int, int]) -> float:
     """Of an initial kernel: that of LeCun et al. 1998. With an encoder's, three layers of this
     width hand on next to nothing, and the head at first learns frequencies alone."""
-    return shape[0] ** -0.5
+    return shape[0] ** -0.5 / CUT
 
 
 def _running_sum(x_BTF, segment_ids_BT):
