@@ -9,7 +9,7 @@ NAME = 'manifest.sha256'
 
 
 def write(folder: pathlib.Path):
-    """Written last of all, when every other file is safely on the disk."""
+    """Writes the digests of all other files, when each of them is safely on the disk."""
     lines = []
     for name in sorted(_files(folder)):
         sync(folder / name)

@@ -334,7 +334,7 @@ def test_a_file_that_may_not_grow_is_one_line_and_leaves_nothing(workers, texts,
     assert not list(tmp_path.glob('out*'))
 
 
-@pytest.mark.parametrize('size', ['16k', '48k'])  # without room for the vocabulary, for the texts
+@pytest.mark.parametrize('size', ['16k', '48k'])  # full earlier, and later
 @pytest.mark.parametrize('workers', [0, 2])
 def test_a_full_disk_is_one_line_and_leaves_nothing(workers, size, many_texts, tmp_path):
     with disks.small(tmp_path, size) as disk:
