@@ -27,7 +27,6 @@ from tests.parity.families import (
 )
 
 DEVIATION = 0.2
-QUICK_COMPILATION = {'xla_backend_optimization_level': 0}
 # The largest |ours − theirs| in bf16, as a part of the largest |theirs|.
 BF16_TOLERANCE = 0.05
 
@@ -85,7 +84,7 @@ def test_states_logits_and_gradients_equal_transformers(name):
         arranged = params
         if compute.scan_layers:
             arranged = params | {'encoder': stack_layers(params['encoder'])}
-        compiled = jax.jit(jax.grad(loss, has_aux=True), compiler_options=QUICK_COMPILATION)
+        compiled = jax.jit(jax.grad(loss, has_aux=True))
         gradients, computed = compiled(arranged)
         if compute.scan_layers:
             gradients = gradients | {'encoder': unstack_layers(gradients['encoder'])}

@@ -1,6 +1,10 @@
-"""What XLA is told on this platform."""
+"""What XLA and the allocator are told on this platform."""
+
+import subprocess
+import sys
 
 import jax
+import pytest
 
 from bert_jax.training import platform
 
@@ -14,3 +18,27 @@ def test_the_order_of_instructions_that_needs_the_least_memory():
         return compiled.memory_analysis().temp_size_in_bytes
 
     assert temporaries(compiler_options=platform.compiler_options()) < temporaries() / 2
+
+
+FAULTS = """
+import ctypes, resource
+from bert_jax.training import allocator
+allocator.keep_freed_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+for _ in range(2):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    block = libc.malloc(3 << 30)
+    ctypes.memset(block + (3 << 30) - (64 << 20), 1, 64 << 20)
+    libc.free(block)
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+"""
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='glibc is told')
+def test_freed_memory_is_kept():
+    """Of a block of 3 GiB, as a step's temporaries can be, whose end alone is touched."""
+    done = subprocess.run([sys.executable, '-c', FAULTS], capture_output=True, text=True)
+    first, second = map(int, done.stdout.split())
+    assert second < first / 10
