@@ -7,15 +7,11 @@ the window (bert_jax.training.checkpoints: parameters, both moments of AdamW and
 without. Reported are the medians in seconds of both, their ratio (the median over the rounds), how
 long `save` itself kept the training, and what was saved. Before that a step is compiled and as many
 checkpoints are saved as lie on the disk at once, for in a virtual machine the first touch of a page
-of memory costs the host's time too. Some give free memory back to the host and pay for it again;
-with --touch as much of it as a save takes is used and freed before each window, off the clock.
---output=NAME writes NAME.json, NAME.md and NAME.png.
+of memory costs the host's time too. --output=NAME writes NAME.json, NAME.md and NAME.png.
 """
 
 import argparse
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 
@@ -32,7 +28,6 @@ def measure(options) -> dict:
 
     update, state = sides.make_bert_jax_update(sides.SHAPES[options.shape], options.dtype, {})
     state, loss = update(state)
-    num_bytes = sum(leaf.nbytes for leaf in jax.tree.leaves(state))
     seconds = {True: [], False: []}
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
         checkpoints, blocked = Checkpoints(folder, keep=1), []
@@ -41,8 +36,6 @@ def measure(options) -> dict:
         checkpoints.wait()
         for number in range(2, 2 * options.rounds + 2):
             saves = number % 2 == 1
-            if options.touch:
-                subprocess.run([sys.executable, '-c', f'bytearray({num_bytes})'], check=True)
             start = time.perf_counter()
             if saves:
                 checkpoints.save(number, state, {})
@@ -61,7 +54,7 @@ def measure(options) -> dict:
         'with_saving': round(statistics.median(seconds[True]), 2),
         'ratio': round(statistics.median(a / b for a, b in pairs), 4),
         'blocked': round(statistics.median(blocked), 2),
-        'bytes': num_bytes,
+        'bytes': sum(leaf.nbytes for leaf in jax.tree.leaves(state)),
     }
 
 
@@ -71,7 +64,6 @@ def main():
     parser.add_argument('--dtype', default='float32')
     parser.add_argument('--every', default=20, type=int, help='steps from a save to the next')
     parser.add_argument('--rounds', default=3, type=int)
-    parser.add_argument('--touch', action='store_true', help='memory before each window')
     parser.add_argument('--folder', help='where to save; the system’s temporary folder by default')
     parser.add_argument('--output', help='NAME of NAME.json, NAME.md and NAME.png to write')
     options = parser.parse_args()
