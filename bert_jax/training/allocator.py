@@ -20,5 +20,5 @@ def keep_freed_memory():
     if mallopt is None:
         return
     mallopt(M_MMAP_MAX, 0)
-    mallopt(M_TRIM_THRESHOLD, -1)  # not even above 2 GiB, the largest number that it takes
+    mallopt(M_TRIM_THRESHOLD, -1)  # never: a threshold is an int, and 2 GiB are soon exceeded
     mallopt(M_ARENA_MAX, 1)
