@@ -23,10 +23,9 @@ import numpy as np
 from flax import traverse_util
 
 from bert_jax.errors import UserError
-from bert_jax.training import hosts, manifest
+from bert_jax.training import hosts, manifest, page_cache
 
 UNFINISHED = '.unfinished'
-_NICER = 10  # by so much, for the digests of a save are made on the training's cores
 _ROOM = 1.1  # free bytes asked for, to a byte of arrays: files have ends, folders and names
 
 
@@ -147,14 +146,14 @@ class Checkpoints:
 
     def _finish(self, save: '_Save'):
         """In the background: when the arrays are written, makes the folder a checkpoint."""
-        if sys.platform == 'linux':  # where this is of the thread alone
-            os.nice(_NICER)
         try:
-            self._writer.wait_until_finished()
+            with page_cache.spared(save.folder):
+                self._writer.wait_until_finished()
+                if jax.process_index() == 0:
+                    for name, text in save.documents.items():
+                        (save.folder / name).write_text(text + '\n', encoding='utf-8')
+                    manifest.write(save.folder)
             if jax.process_index() == 0:
-                for name, text in save.documents.items():
-                    (save.folder / name).write_text(text + '\n', encoding='utf-8')
-                manifest.write(save.folder)
                 self._publish(save)
         except Exception as error:  # raised in the caller's thread by the next wait()
             self._failure = save, error

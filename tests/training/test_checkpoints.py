@@ -1,13 +1,11 @@
 """Checkpoints: bitwise on any mesh, complete or not there, damage found, nothing lost by a kill."""
 
-import os
 import pathlib
 import random
 import shutil
 import socket
 import subprocess
 import sys
-import threading
 import time
 from typing import Any, NamedTuple
 
@@ -129,21 +127,6 @@ def test_arrays_may_be_donated_as_soon_as_save_returns(tmp_path, where):
     jax.block_until_ready(state)
     assert_bitwise(made.restore(target).state, expected)
     made.close()
-
-
-@pytest.mark.skipif(sys.platform != 'linux', reason='priorities of threads are those of Linux')
-def test_digests_are_made_at_a_lower_priority_than_training_has(tmp_path, monkeypatch):
-    seen, write = [], manifest.write
-
-    def noted(folder):
-        seen.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
-        write(folder)
-
-    monkeypatch.setattr(manifest, 'write', noted)
-    own = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
-    saved(tmp_path, [1, 2])
-    assert seen == [min(own + 10, 19)] * 2
-    assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == own
 
 
 def test_a_restored_state_trains_on_with_donation(tmp_path):
