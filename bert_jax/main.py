@@ -7,7 +7,7 @@ import sys
 from absl import flags
 from ml_collections import config_flags
 
-from bert_jax.errors import UserError, exit_cleanly, unknown
+from bert_jax.errors import UserError, exit_cleanly
 
 flags.DEFINE_bool(
     'distributed', False, 'One of several processes started by a TPU pod, Slurm or Open MPI.'
@@ -66,12 +66,10 @@ def train(config) -> dict | None:
     """Trains the task of a config and reports on it; results.json is the last file it writes."""
     import jax
 
-    from bert_jax.tasks import TASKS, debug
+    from bert_jax.tasks import debug, make_task
     from bert_jax.training import loop, workdir
 
-    if config.task not in TASKS:
-        raise unknown('task', config.task, TASKS)
-    task = TASKS[config.task](config)
+    task = make_task(config)
     if config.debug.batch:
         for row in debug.dump(task, config.debug.batch):
             print(row)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
-from bert_jax.interop import families, loading, pretrained, surgery
+from bert_jax.interop import families, pretrained, surgery
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
@@ -36,6 +36,8 @@ def weights(config) -> Pretrained | None:
     of another family than model.architecture."""
     if not config.init_from:
         return None
+    from bert_jax.interop import loading  # the formats, which a run from scratch need not wait for
+
     model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
     name = config.model.architecture
     if name is not None and families.of_architecture(name) != model.family:

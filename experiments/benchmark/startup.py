@@ -2,8 +2,8 @@
 
     python experiments/benchmark/startup.py --shape=base --dtype=float32 --rounds=3
 
-'imports' is what `python -m bert_jax.main` imports until it compiles, without TensorFlow, in a
-process of its own. The others are of one more process a round and state of the compilation cache:
+'imports' is what `python -m bert_jax.main --config=configs/base.py` imports until it compiles,
+without TensorFlow, in a process of its own. The others are of one more process a round and state of the compilation cache:
 'cold' with an empty one, 'warm' with what the cold process left there. Reported are medians in
 seconds: initialising (with its compilation), tracing and lowering the step, compiling it or taking
 it from the cache, and running it once. --output=NAME writes NAME.json, NAME.md and NAME.png.
@@ -22,7 +22,14 @@ import time
 import report
 import sides
 
-IMPORTS = 'bert_jax.main', 'bert_jax.tasks', 'bert_jax.training.loop'
+IMPORTS = (
+    'bert_jax.main',
+    'bert_jax.training.platform',
+    'bert_jax.tasks.sweep',
+    'bert_jax.tasks.debug',
+    'bert_jax.tasks.pretraining',
+    'bert_jax.training.loop',
+)
 
 
 def import_seconds() -> float:

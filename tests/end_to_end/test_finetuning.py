@@ -12,7 +12,7 @@ import pytest
 
 from bert_jax import main
 from bert_jax.errors import UserError
-from bert_jax.tasks import TASKS
+from bert_jax.tasks import make_task
 from bert_jax.training import checkpoints
 from configs import finetune
 from tests.end_to_end import commands
@@ -215,6 +215,6 @@ def test_weights_with_the_labels_in_another_order_are_refused(tmp_path):
     labels = {'problem__labels': ('positive', 'negative')}
     with pytest.raises(UserError, match='the same labels in another order'):
         train('sample_sentiment', tmp_path / 'again', **weights, **labels)
-    task = TASKS['classification'](config_of('sample_sentiment', tmp_path / 'again', **weights))
+    task = make_task(config_of('sample_sentiment', tmp_path / 'again', **weights))
     assert task.problem.labels == ('negative', 'positive')
     assert 'sequence/head/output/kernel' in task.start.params
