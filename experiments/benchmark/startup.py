@@ -3,10 +3,11 @@
     python experiments/benchmark/startup.py --shape=base --dtype=float32 --rounds=3
 
 'imports' is what `python -m bert_jax.main --config=configs/base.py` imports until it compiles,
-without TensorFlow, in a process of its own. The others are of one more process a round and state of the compilation cache:
-'cold' with an empty one, 'warm' with what the cold process left there. Reported are medians in
-seconds: initialising (with its compilation), tracing and lowering the step, compiling it or taking
-it from the cache, and running it once. --output=NAME writes NAME.json, NAME.md and NAME.png.
+without TensorFlow, in a process of its own. The others are of one more process a round and state of
+the compilation cache: 'cold' with an empty one, 'warm' with what the cold process left there.
+Reported are medians in seconds: initialising (with its compilation), tracing and lowering the step,
+compiling it or taking it from the cache, and running it once. --output=NAME writes NAME.json,
+NAME.md and NAME.png.
 """
 
 import argparse

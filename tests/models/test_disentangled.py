@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from jax.extend.core import jaxprs_in_params
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
@@ -16,6 +15,7 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.attention import Context, LayerValues
 from bert_jax.models.disentangled import DisentangledAttention, distance_rows, log_buckets
 from bert_jax.models.encoder import Encoder
+from tests import jaxprs
 
 LENGTH = 9
 RULES = (('batch', ('data', 'fsdp')), ('vocab', 'tensor'), ('heads', 'tensor'), ('embed', 'fsdp'))
@@ -145,16 +145,11 @@ def test_no_array_has_a_vector_for_every_pair():
     def loss(params):
         return encoder.apply(params, ids, ids).decoded_BTD.sum()
 
-    sizes = [math.prod(shape) for shape in _shapes(jax.make_jaxpr(jax.grad(loss))(params).jaxpr)]
+    sizes = [
+        math.prod(shape) for shape in jaxprs.shapes(jax.make_jaxpr(jax.grad(loss))(params).jaxpr)
+    ]
     first, last = log_buckets(np.array([1 - length, length - 1]), 256, 512)
     assert max(sizes) == rows * architecture.num_heads * length * (last - first + 1)
-
-
-def _shapes(jaxpr):
-    for equation in jaxpr.eqns:
-        yield from (variable.aval.shape for variable in equation.outvars)
-        for inner in jaxprs_in_params(equation.params):
-            yield from _shapes(inner)
 
 
 def test_a_mesh_gives_what_one_device_gives():
