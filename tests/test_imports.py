@@ -27,8 +27,24 @@ def run(code: str) -> subprocess.CompletedProcess:
 def test_a_run_compiles_before_it_imports_what_is_slow():
     slow = {'tensorflow', 'tensorflow_datasets', 'tensorboardX', 'torch', 'matplotlib', 'pandas'}
     done = run(
-        'import sys, bert_jax.main, bert_jax.tasks, bert_jax.training.loop; '
+        'import sys, bert_jax.main, bert_jax.training.loop, bert_jax.tasks.finetuning, '
+        'bert_jax.tasks.pretraining, bert_jax.tasks.problems; '
         f'print({slow} & sys.modules.keys())'
+    )
+    assert done.stdout == 'set()\n', done.stderr
+
+
+def test_pretraining_from_scratch_waits_for_no_other_task_nor_format():
+    others = {
+        'bert_jax.tasks.finetuning',
+        'bert_jax.tasks.problems',
+        'bert_jax.data.labelled',
+        'bert_jax.interop.huggingface',
+    }
+    done = run(
+        'import sys, bert_jax.main, bert_jax.training.loop, bert_jax.tasks.debug, '
+        'bert_jax.tasks.pretraining, bert_jax.tasks.sweep; '
+        f'print({others} & sys.modules.keys())'
     )
     assert done.stdout == 'set()\n', done.stderr
 

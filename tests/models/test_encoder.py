@@ -1,5 +1,6 @@
 """What an encoder must mean, whatever its architecture: mostly read off gradients."""
 
+import dataclasses
 import functools
 
 import jax
@@ -141,6 +142,15 @@ def test_scan_and_remat_change_nothing(dtype):
             ours = functools.reduce(lambda tree, key: tree[key.key], path, grads)
             scale = max(1, np.abs(leaf).max())
             np.testing.assert_allclose(ours, leaf, rtol=0, atol=tolerance * scale)
+
+
+def test_equal_layers_are_traced_and_lowered_once():
+    def num_products(num_layers):
+        encoder = Encoder(dataclasses.replace(ARCHITECTURE, num_layers=num_layers), Compute())
+        params = jax.eval_shape(encoder.init, jax.random.key(0), IDS, MASK)
+        return jax.jit(encoder.apply).lower(params, IDS, MASK).as_text().count('dot_general')
+
+    assert num_products(2) == num_products(5) > 6
 
 
 def test_dropout_differs_by_example_and_seed_and_keeps_the_mean():
