@@ -68,7 +68,8 @@ class Encoder(nn.Module):
         if self.compute.remat:
             layer = nn.remat(layer, prevent_cse=not self.compute.scan_layers)
         if not self.compute.scan_layers:
-            layer = nn.jit(layer)  # equal layers are traced and lowered once; inlined by XLA
+            if not self.is_initializing():  # under nn.jit a seed would give other parameters
+                layer = nn.jit(layer)  # equal layers are traced and lowered once; inlined by XLA
             first = layer(*settings, not self.architecture.first_norm)
             others = 0 if self.architecture.shared_layers else num_layers - 1
             self.layers = [first] + [layer(*settings) for _ in range(others)]

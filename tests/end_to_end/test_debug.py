@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax import main
 from bert_jax.errors import UserError
-from bert_jax.tasks import Pretraining
+from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.terms import Term
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
