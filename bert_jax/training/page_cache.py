@@ -16,7 +16,8 @@ _PERIOD = 0.01  # seconds, in which 10 MB are written at 1 GB/s
 @contextlib.contextmanager
 def spared(folder: pathlib.Path):
     """While this is open, what is written or read of the files below `folder` soon leaves the
-    cache, and at its end all that is on the disk. Does nothing where the system cannot (macOS).
+    cache, and at its end all that is on the disk; what is read again comes from the disk. Does
+    nothing where the system cannot (macOS).
     """
     if not hasattr(os, 'posix_fadvise'):
         yield

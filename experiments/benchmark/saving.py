@@ -71,7 +71,7 @@ def measure(options) -> dict:
     return {
         'shape': options.shape,
         'dtype': options.dtype,
-        'steps': options.every,
+        'every': options.every,
         'step': round(step, 3),
         'delay_25%': round(quartiles[0], 2),
         'delay': round(quartiles[1], 2),
@@ -88,10 +88,12 @@ def main():
     parser.add_argument('--dtype', default='float32')
     parser.add_argument('--every', default=20, type=int, help='steps from a save to the next')
     parser.add_argument('--steps', default=6, type=int, help='steps of a window')
-    parser.add_argument('--rounds', default=15, type=int)
+    parser.add_argument('--rounds', default=15, type=int, help='two or more')
     parser.add_argument('--folder', help='where to save; the system’s temporary folder by default')
     parser.add_argument('--output', help='NAME of NAME.json, NAME.md and NAME.png to write')
     options = parser.parse_args()
+    if options.rounds < 2:
+        parser.error(f'--rounds={options.rounds}: quartiles need two or more')
     allocator.keep_freed_memory()
     report.show([measure(options)], options.output, 'ratio')
 
