@@ -24,7 +24,8 @@ def step_key(run_key, step) -> jax.Array:
 def make_train_step(
     task, optimizer, accumulation: int, seed: int, transfer=EVERYTHING, spike_factor: float = 0.0
 ):
-    """`step(state, batch[, run_key]) → (state, metrics)` for `jax.jit`.
+    """`step(state, batch[, run_key]) → (state, metrics)` for `jax.jit`; `optimizer` as
+    training/optimizers.py makes them.
 
     The loss is Σ weight · sum / count with the counts of the whole global batch, so cutting the
     batch into `accumulation` micro-batches changes memory and nothing else. A step whose loss or
@@ -68,12 +69,12 @@ def make_train_step(
             mean = usual_norm + _NORM_RATE * (norm - usual_norm)
             usual_norm = jnp.where(good, jnp.where(usual_norm == 0, norm, mean), usual_norm)
         trained = transfer.part(state.params)
-        updates, opt_state = optimizer.update(grads, state.opt_state, trained)
-        trained, opt_state = jax.tree.map(
+        updates, opt_state = optimizer.update(grads, state.opt_state, trained, good=good)
+        trained = jax.tree.map(
             lambda new, old, moves: jnp.where(good & moves, new, old),
-            (optax.apply_updates(trained, updates), opt_state),
-            (trained, state.opt_state),
-            (transfer.moving(trained, state.step), jax.tree.map(lambda _: True, opt_state)),
+            optax.apply_updates(trained, updates),
+            trained,
+            transfer.moving(trained, state.step),
         )
         state = TrainState(
             step=state.step + 1,

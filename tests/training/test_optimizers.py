@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from bert_jax import errors
 from bert_jax.training import optimizers
 
-NAMES = ['bert_adam', 'adamw', 'lamb']
+NAMES = ['bert_adam', 'adamw', 'lamb', 'stable_adamw']
 
 
 def build(name, rate=0.1, **changes):
@@ -150,6 +150,53 @@ def test_state_and_updates_are_float32(name):
     updates, state = optimizer.update(params, optimizer.init(params), params)
     assert {leaf.dtype.name for leaf in jax.tree.leaves(updates)} == {'float32'}
     assert {leaf.dtype.name for leaf in jax.tree.leaves(state)} == {'float32', 'int32'}
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_a_bad_gradient_leaves_no_trace(name):
+    """Nor does it count as one: warmup and bias correction go on where they were."""
+    params, optimizer = parameters(), build(name)
+    bad = jax.tree.map(lambda array: array * jnp.nan, params)
+    update = jax.jit(optimizer.update)
+    _, before = update(parameters(seed=1), optimizer.init(params), params, good=True)
+    _, after = update(bad, before, params, good=False)
+    assert _equal(before, after)
+    expected, _ = optimizer.update(parameters(seed=2), before, params)
+    updates, state = update(parameters(seed=2), after, params, good=True)
+    for a, b in zip(jax.tree.leaves(updates), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-7)
+    assert not _equal(state, after)
+
+
+def test_the_rate_is_that_of_the_good_updates_so_far():
+    scaling = optimizers.scale_by_learning_rate(lambda count: count + 1.0)
+    state, rates = scaling.init(jnp.ones(1)), []
+    for good in (True, False, False, True, True):
+        update, state = scaling.update(jnp.ones(1), state, good=good)
+        rates.append(-float(update[0]))
+    assert rates == [1, 2, 2, 2, 3]
+
+
+@pytest.mark.parametrize('name', NAMES)
+def test_the_old_state_is_overwritten_and_never_copied(name):
+    params = {f'kernel_{i}': jnp.ones((300, 300)) for i in range(3)}
+    optimizer = build(name)
+
+    def step(params, state, grads):
+        norm = optax.tree.norm(grads)
+        updates, state = optimizer.update(grads, state, params, good=jnp.isfinite(norm))
+        return optax.apply_updates(params, updates), state
+
+    jitted = jax.jit(step, donate_argnums=(0, 1))
+    compiled = jitted.lower(params, optimizer.init(params), params).compile()
+    assert not re.findall(r'f32\[300,300\]\S* copy\(', compiled.as_text())
+
+
+def test_arrays_of_one_shape_are_lowered_once():
+    params = {f'kernel_{i}': jnp.ones((3, 4)) for i in range(5)} | {'bias': jnp.ones(4)}
+    optimizer = build('adamw')
+    lowered = jax.jit(optimizer.update).lower(params, optimizer.init(params), params)
+    assert len(re.findall(r'func private @direction', lowered.as_text())) == 2
 
 
 def _equal(a, b):
