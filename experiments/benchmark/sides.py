@@ -6,15 +6,17 @@
     torch_compiled  the same through torch.compile
 
 A step is forward pass with dropout .1, masked-language-model and next-sentence loss, backward pass
-and AdamW update, on random tokens. In bf16 the torch sides run under torch.autocast. On a GPU all
-of them use it. Needs jax, flax and optax; torch and transformers for their sides; neither
-TensorFlow nor ml_collections.
+and AdamW update, on random tokens; that of bert_jax is the step of its training loop, which also
+measures the gradient's norm and skips what is not finite. In bf16 the torch sides run under
+torch.autocast. On a GPU all of them use it. Needs jax, flax and optax; torch and transformers for
+their sides; neither TensorFlow nor ml_collections.
 """
 
 import dataclasses
 import pathlib
 import resource
 import sys
+import types
 
 import numpy as np
 
@@ -51,6 +53,15 @@ TORCH_SIDES = {  # whether masked positions are gathered, and whether torch.comp
     'torch_compiled': (True, True),
 }
 SIDES = ('bert_jax', *TORCH_SIDES)
+ADAMW = types.SimpleNamespace(
+    name='adamw',
+    beta1=0.9,
+    beta2=0.999,
+    eps=1e-8,
+    weight_decay=0.01,
+    decay_exclude=(),
+    clip_norm=0.0,
+)
 
 
 def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
@@ -116,16 +127,17 @@ def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
 def make_bert_jax_update(shape: Shape, dtype: str, compute_options: dict):
     """(A jitted function from a state to the next and the loss, the first state)."""
     import jax
-    import optax
     from flax import linen as nn
 
     from bert_jax.models.architecture import Compute
-    from bert_jax.models.dropout import fold
     from bert_jax.models.encoder import Encoder
     from bert_jax.models.gather import gather_positions
     from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
     from bert_jax.objectives.mlm import cross_entropy
-    from bert_jax.training import platform
+    from bert_jax.terms import Term
+    from bert_jax.training import optimizers, platform
+    from bert_jax.training.state import TrainState
+    from bert_jax.training.step import make_train_step
 
     platform.one_step_at_a_time()
     options = platform.compiler_options()
@@ -143,30 +155,35 @@ def make_bert_jax_update(shape: Shape, dtype: str, compute_options: dict):
                 batch['input_ids'], batch['attention_mask'], batch['token_type_ids'], seeds_B
             )
             hidden_BPD = gather_positions(output.hidden_BTD, batch['positions'])
-            logits_BPV = self.mlm(hidden_BPD, self.encoder.embedding_table())
-            logits_B2 = self.nsp(output.pooled_BD)
-            return (
-                cross_entropy(logits_BPV, batch['targets']).mean()
-                + cross_entropy(logits_B2, batch['next_sentence_label']).mean()
-            )
+            losses = {
+                'mlm': (self.mlm(hidden_BPD, self.encoder.embedding_table()), batch['targets']),
+                'nsp': (self.nsp(output.pooled_BD), batch['next_sentence_label']),
+            }
+            return {
+                name: Term(cross_entropy(logits, labels).sum(), float(labels.size))
+                for name, (logits, labels) in losses.items()
+            }
+
+    class Task:
+        weights = {'mlm': 1.0, 'nsp': 1.0}
+
+        def terms(self, params, batch, key, train):
+            seeds_B = jax.random.bits(key, (shape.batch,))
+            return model.apply({'params': params}, batch, seeds_B)
 
     batch = jax.device_put(make_batch(shape))
-    seeds_B = jax.random.bits(jax.random.key(1), (shape.batch,))
-    model, optimizer = Model(), optax.adamw(1e-4, weight_decay=0.01)
+    model, optimizer = Model(), optimizers.build(ADAMW, lambda step: 1e-4)
+    train_step = make_train_step(Task(), optimizer, accumulation=1, seed=0)
 
     @jax.jit(compiler_options=options)
     def init():
         params = nn.unbox(model.init(jax.random.key(0), batch, None))['params']
-        return params, optimizer.init(params), 0
+        return TrainState(0, 0, 0, params, optimizer.init(params))
 
     @jax.jit(donate_argnums=0, compiler_options=options)
     def update(state):
-        params, moments, step = state
-        loss, grads = jax.value_and_grad(
-            lambda params: model.apply({'params': params}, batch, fold(seeds_B, step))
-        )(params)
-        updates, moments = optimizer.update(grads, moments, params)
-        return (optax.apply_updates(params, updates), moments, step + 1), loss
+        state, metrics = train_step(state, batch)
+        return state, metrics['loss']
 
     return update, init()
 

@@ -1,17 +1,20 @@
-"""What the compiled step does on 8 devices, read from XLA's text: one sum of the gradients, and
-optimizer state cut into parts.
+"""What the compiled step does, read from XLA's text: one sum of the gradients, optimizer state cut
+into parts and overwritten in place.
 """
+
+import re
 
 import flax.linen as nn
 import jax
 import pytest
+from ml_collections import ConfigDict
 
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.training import optimizers, program, sharding
 from bert_jax.training.program import Array, Collective
-from bert_jax.training.state import abstract_state
+from bert_jax.training.state import TrainState, abstract_state
 from bert_jax.training.step import make_train_step
 from configs import base
 from tests.training import synthetic
@@ -43,6 +46,22 @@ def test_gradients_are_summed_over_the_devices_once_and_together(accumulation):
     assert {collective.kind for collective in exchanged} == {'all-reduce'}
     assert sum(collective.bytes for collective in exchanged) <= 1.02 * size
     assert max(collective.bytes for collective in exchanged) >= 0.98 * size
+
+
+@pytest.mark.parametrize('name', ['bert_adam', 'adamw', 'lamb', 'stable_adamw'])
+def test_the_old_state_is_overwritten_and_never_copied(name):
+    """On one device, where XLA keeps the names of the arguments."""
+    config = ConfigDict(synthetic.OPTIMIZER.to_dict() | {'name': name})
+    task, optimizer = synthetic.SyntheticTask(), optimizers.build(config, lambda step: 1e-3)
+
+    def init():
+        params = nn.unbox(task.init(jax.random.key(0)))
+        return TrainState(0, 0, 0, params, optimizer.init(params))
+
+    step = jax.jit(make_train_step(task, optimizer, 1, seed=1), donate_argnums=0)
+    text = step.lower(jax.eval_shape(init), synthetic.batch(0)).compile().as_text()
+    assert '%state_opt_state' in text
+    assert not re.findall(r'copy\(%state_(?:params|opt_state)', text)
 
 
 def test_optimizer_memory_with_fsdp():
