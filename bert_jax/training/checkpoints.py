@@ -26,7 +26,8 @@ from bert_jax.errors import UserError
 from bert_jax.training import hosts, manifest, page_cache
 
 UNFINISHED = '.unfinished'
-_ROOM = 1.1  # free bytes asked for, to a byte of arrays: files have ends, folders and names
+# Free bytes asked for, to a byte of arrays and besides: files have ends, folders and indices.
+_ROOM, _ROOM_BESIDES = 1.1, 2**18
 
 
 class Restored(NamedTuple):
@@ -217,7 +218,7 @@ class _Save(NamedTuple):
 def _check_room(save: _Save):
     """Raises OSError before Orbax begins what the disk cannot hold: failing half-way, its event
     loop leaves a traceback for every write that was still under way."""
-    if shutil.disk_usage(save.folder).free < _ROOM * save.num_bytes:
+    if shutil.disk_usage(save.folder).free < _ROOM * save.num_bytes + _ROOM_BESIDES:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 

@@ -404,6 +404,19 @@ def test_a_full_disk_is_named_and_costs_no_checkpoint(small_disk, capfd):
     assert 'Traceback' not in capfd.readouterr().err
 
 
+@pytest.mark.parametrize(('number', 'size'), [(1, 1), (100, 100), (100, 1000), (300, 3000)])
+def test_no_save_takes_more_than_the_room_asked_for(number, size, small_disk):
+    """Half-way on a full disk, Orbax leaves tracebacks."""
+    state = {f'array_{i}': jnp.zeros(size) for i in range(number)}
+    before = shutil.disk_usage(small_disk).used
+    made = Checkpoints(small_disk, 1)
+    made.save(1, state, {})
+    made.close()
+    taken = shutil.disk_usage(small_disk).used - before
+    asked = checkpoints._ROOM * number * size * 4 + checkpoints._ROOM_BESIDES
+    assert number * size * 4 < taken < asked
+
+
 def test_a_disk_that_fills_while_writing_is_an_error_at_the_next_save(small_disk, monkeypatch):
     monkeypatch.setattr(checkpoints, '_check_room', lambda save: None)
     made = Checkpoints(small_disk, 1)
