@@ -21,7 +21,6 @@ import time
 
 import jax
 import numpy as np
-import optax
 import sides  # which puts the repository on the path
 from flax import linen as nn
 
@@ -32,7 +31,7 @@ from bert_jax.objectives.editing import Editing
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import Boundary
-from bert_jax.training import allocator
+from bert_jax.training import allocator, optimizers
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
 
@@ -95,7 +94,7 @@ def make_batch(shape: sides.Shape) -> dict[str, np.ndarray]:
 
 def make_step(side: str, shape: sides.Shape, dtype: str):
     """A function that runs one training step and waits for its end."""
-    task, optimizer = Task(side, shape, dtype), optax.adamw(1e-4, weight_decay=0.01)
+    task, optimizer = Task(side, shape, dtype), optimizers.build(sides.ADAMW, lambda step: 1e-4)
     batch = jax.device_put(make_batch(shape))
 
     @jax.jit

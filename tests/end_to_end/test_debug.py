@@ -4,13 +4,13 @@ import json
 
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 
 from bert_jax import main
 from bert_jax.errors import UserError
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.terms import Term
+from bert_jax.training import optimizers
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
 from tests.end_to_end import small
@@ -42,7 +42,8 @@ def test_the_batch_shown_is_the_one_trained_on(config, capsys):
     rows = rows_of(capsys)
     assert len(rows) == 8
     task, zero = Pretraining(config), jnp.zeros((), jnp.int32)
-    task.model, params, optimizer = Spy(), {'x': jnp.ones(())}, optax.sgd(0.0)
+    task.model, params = Spy(), {'x': jnp.ones(())}
+    optimizer = optimizers.build(config.optimizer, lambda step: 0.0)
     step = make_train_step(task, optimizer, 1, config.seed)
     batch = task.stages[1].source.batch(0)  # step 4 of stages of 3 and 2 steps: 3 come before
     step(TrainState(zero + 3, zero, zero, params, optimizer.init(params)), batch)
