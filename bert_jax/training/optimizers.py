@@ -162,11 +162,11 @@ def stable_adamw(
 ) -> optax.GradientTransformationExtraArgs:
     """Adam's direction and the decay, divided for each array by max(1, RMS), where RMS is the root
     of the mean of gradient² / max(second moment, eps²). Stacked layers: one layer at a time."""
-    adam = scale_by_adam(beta1, beta2, eps, corrected=True)
+    adamw = optax.chain(scale_by_adam(beta1, beta2, eps, corrected=True), decay)
 
-    def update(grads, state, params=None, *, good=True, **_):
-        updates, moments = adam.update(grads, state[0], params, good=good)
-        updates, decay_state = decay.update(updates, state[1], params)
+    def update(grads, state, params=None, **good):
+        updates, state = adamw.update(grads, state, params, **good)
+        moments = state[0]
         share = _shares(beta1, beta2, moments.count)[1]
 
         def calm(path, update, grad, second):
@@ -174,10 +174,9 @@ def stable_adamw(
             rms = jnp.sqrt(jnp.mean(surprise, _axes(path, grad), keepdims=True))
             return update / jnp.maximum(1, rms)
 
-        updates = jax.tree_util.tree_map_with_path(calm, updates, grads, moments.second)
-        return updates, (moments, decay_state)
+        return jax.tree_util.tree_map_with_path(calm, updates, grads, moments.second), state
 
-    return optax.GradientTransformationExtraArgs(optax.chain(adam, decay).init, update)
+    return optax.GradientTransformationExtraArgs(adamw.init, update)
 
 
 def _axes(path, array) -> tuple[int, ...]:
