@@ -43,12 +43,10 @@ class Context(NamedTuple):
 class LayerValues(NamedTuple):
     """What differs from layer to layer and is not learnt; with a leading axis L: of all layers.
 
-    number: the layer's number.
     window: the largest distance attended to, or None for any.
     frequencies_K: fp32 [K / 2], of rotary attention.
     """
 
-    number: jax.Array | np.ndarray
     window: jax.Array | np.ndarray | None = None
     frequencies_K: jax.Array | np.ndarray | None = None
 
@@ -92,7 +90,7 @@ def layer_values(architecture: Architecture) -> LayerValues:
         exponents_K = np.arange(0, architecture.head_size, 2) / architecture.head_size
         frequencies_LK = 1 / np.array(architecture.rope_thetas)[:, None] ** exponents_K
         frequencies_LK = frequencies_LK.astype(np.float32)
-    return LayerValues(np.arange(architecture.num_layers), window_L, frequencies_LK)
+    return LayerValues(window_L, frequencies_LK)
 
 
 class Attention(nn.Module):

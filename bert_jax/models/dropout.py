@@ -26,6 +26,22 @@ def fold(seeds_B: jax.Array | None, number) -> jax.Array | None:
     return _mix(seeds_B ^ _mix(number + np.uint32(0x9E3779B9)))
 
 
+def separate(seeds_LB: jax.Array | None, layers: int) -> list[jax.Array | None]:
+    """The seeds of each layer, [B]; None for each where there are none.
+
+    They come out of a loop, so that no compiler can see which layer's they are: a layer's number
+    known to it would be a constant in the layer's masks, and their kernels, otherwise the same in
+    all layers and compiled once, would be compiled for each.
+    """
+    if seeds_LB is None:
+        return [None] * layers
+
+    def push(seeds, new_B):
+        return [*seeds[1:], new_B], None
+
+    return jax.lax.scan(push, [seeds_LB[0]] * layers, seeds_LB)[0]
+
+
 def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
     """x [B, …] with a share `rate` of its entries zero and the others divided by 1 − rate.
 

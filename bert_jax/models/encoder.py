@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import linen as nn
 
 from bert_jax.errors import UserError
@@ -20,7 +21,7 @@ from bert_jax.models.attention import (
 from bert_jax.models.block import Block
 from bert_jax.models.convolution import Convolution
 from bert_jax.models.disentangled import RelativePositions
-from bert_jax.models.dropout import fold
+from bert_jax.models.dropout import fold, separate
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.gather import gather_positions, segment_starts
 from bert_jax.models.normalization import make_norm
@@ -83,7 +84,7 @@ class Encoder(nn.Module):
                 layer,
                 variable_axes={'params': 0},
                 split_rngs={'params': True},
-                in_axes=(0, nn.broadcast, nn.broadcast),
+                in_axes=(0, nn.broadcast, 0),
                 length=num_layers,
                 metadata_params={nn.PARTITION_NAME: 'layers'},
             )(*settings)
@@ -168,14 +169,15 @@ class Encoder(nn.Module):
 
     def _run_layers(self, x_BTD, context: Context, seeds_B):
         """The last state and the stack of all layers' states [L, B, T, D]."""
-        values_L = layer_values(self.architecture)
+        num_layers, values_L = self.architecture.num_layers, layer_values(self.architecture)
+        seeds_LB = fold(seeds_B, np.arange(1, num_layers + 1)[:, None])
         if self.compute.scan_layers:
-            return self.layers(x_BTD, jax.tree.map(jnp.asarray, values_L), context, seeds_B)
+            return self.layers(x_BTD, jax.tree.map(jnp.asarray, values_L), context, seeds_LB)
         states = []
-        for number in range(self.architecture.num_layers):
+        for number, layer_seeds_B in enumerate(separate(seeds_LB, num_layers)):
             layer = self.layers[0 if self.architecture.shared_layers else number]
             values = jax.tree.map(lambda leaf_L, number=number: leaf_L[number], values_L)
-            after_BTD, _ = layer(x_BTD, values, context, seeds_B)
+            after_BTD, _ = layer(x_BTD, values, context, layer_seeds_B)
             if number == 0 and self.architecture.convolution_width is not None:
                 after_BTD = self.convolution(
                     x_BTD, after_BTD, fold(seeds_B, _CONVOLUTION), context.segment_ids_BT
@@ -193,8 +195,8 @@ class Encoder(nn.Module):
         position_TD = self.embeddings.absolute(before_BTD.shape[1], context.positions_BT)
         x_BTD = (before_BTD + position_TD).astype(before_BTD.dtype)
         for number in range(2):
-            values = values._replace(number=_DECODER + number)
-            x_BTD, _ = self._last_layer()(x_BTD, values, context, seeds_B)
+            layer_seeds_B = fold(seeds_B, _DECODER + 1 + number)
+            x_BTD, _ = self._last_layer()(x_BTD, values, context, layer_seeds_B)
         return x_BTD
 
     def _last_layer(self):
@@ -213,7 +215,6 @@ class Encoder(nn.Module):
 class _Layer(Block):
     """A block in the form of a step of nn.scan: (x, values, …) → (x, x)."""
 
-    def __call__(self, x_BTD, values: LayerValues, context: Context, dropout_seeds_B):
-        seeds_B = fold(dropout_seeds_B, values.number + 1)
+    def __call__(self, x_BTD, values: LayerValues, context: Context, seeds_B):
         x_BTD = super().__call__(x_BTD, values, context, seeds_B)
         return x_BTD, x_BTD

@@ -122,7 +122,7 @@ def test_vectors_of_distances_are_dropped_out():
         relative_RD=rng.standard_normal((7, 16), np.float32),
         rows_TS=rows_TS,
     )
-    inputs = (x_BTD, LayerValues(0))
+    inputs = (x_BTD, LayerValues())
     params = attention.init(jax.random.key(0), *inputs, context, None)
     seeds = np.array([1, 2], np.uint32)
     dropped = attention.apply(params, *inputs, context, seeds)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -151,6 +152,29 @@ def test_equal_layers_are_traced_and_lowered_once():
         return jax.jit(encoder.apply).lower(params, IDS, MASK).as_text().count('dot_general')
 
     assert num_products(2) == num_products(5) > 6
+
+
+def test_equal_layers_are_compiled_to_equal_kernels():
+    """Dropout included; XLA makes machine code once of what is the same. Much smaller states would
+    be computed again in later layers' kernels."""
+    ids = np.ones((4, 32), np.int32)
+    sizes = {'hidden_size': 32, 'intermediate_size': 64, 'max_position_embeddings': 32}
+
+    def kernels(num_layers):
+        architecture = dataclasses.replace(ARCHITECTURE, num_layers=num_layers, **sizes)
+        encoder = Encoder(architecture, Compute())
+
+        def loss(params, seeds):
+            return encoder.apply(params, ids, ids, ids, seeds).hidden_BTD.sum()
+
+        params = jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)
+        lowered = jax.jit(jax.grad(loss)).lower(params, np.arange(4, dtype=np.uint32))
+        bodies = re.findall(r'(?ms)^%fused_computation.*?^}', lowered.compile().as_text())
+        return {re.sub(r'(%|param_)[\w.\-]+|metadata=.*', '', body) for body in bodies}
+
+    few, many = kernels(3), kernels(5)
+    assert len(few) == len(many)
+    assert any('xor' in kernel for kernel in few)  # a mask's
 
 
 def test_dropout_differs_by_example_and_seed_and_keeps_the_mean():
