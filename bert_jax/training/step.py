@@ -9,6 +9,7 @@ import optax
 from jax.sharding import PartitionSpec
 
 from bert_jax import terms as terms_lib
+from bert_jax.training import optimizers
 from bert_jax.training.state import TrainState
 from bert_jax.training.transfer import EVERYTHING
 
@@ -61,8 +62,9 @@ def make_train_step(
     def step(state: TrainState, batch, run_key=seed_key):
         key = step_key(run_key, state.step)
         loss, terms, grads = _reduced_once(whole)(state.params, batch, key)
-        norm = optax.tree.norm(grads)
-        good = jnp.isfinite(loss) & jnp.isfinite(norm)
+        norm = optimizers.global_norm(grads)
+        # As a reduction: anything simpler would be computed again in the update of each array.
+        good = jnp.isfinite(jnp.stack([loss, norm])).all()
         usual_norm = state.usual_norm
         if spike_factor:
             good &= (usual_norm == 0) | (norm <= spike_factor * usual_norm)

@@ -97,6 +97,21 @@ def test_clipping_bounds_the_norm_over_all_parameters(scale, expected):
     np.testing.assert_allclose(kernel(clipped), kernel(unit) * expected, rtol=1e-5)
 
 
+@pytest.mark.parametrize('shapes', [[(3, 4), (5,), ()], [(300, 300), (7,)], [(300, 300)]])
+def test_the_global_norm_is_that_of_all_entries(shapes):
+    rng = np.random.default_rng(0)
+    grads = [rng.normal(size=shape).astype(np.float32) for shape in shapes]
+    everything = np.concatenate([np.ravel(grad).astype(np.float64) for grad in grads])
+    norm = float(optimizers.global_norm(list(map(jnp.asarray, grads))))
+    assert norm == pytest.approx(np.linalg.norm(everything), rel=1e-6)
+
+
+def test_the_global_norm_sums_small_arrays_together():
+    grads = [jnp.ones(4), jnp.ones((2, 3)), jnp.ones((300, 300)), jnp.ones((400, 300))]
+    lowered = jax.jit(optimizers.global_norm).lower(grads)
+    assert lowered.as_text().count('stablehlo.reduce') == 3
+
+
 def test_no_clipping_on_request():
     params, grads = parameters(), parameters(seed=1)
     clipped, free = build('bert_adam'), build('bert_adam', clip_norm=0.0)
@@ -107,12 +122,12 @@ def test_no_clipping_on_request():
 
 
 def test_the_norm_of_the_metrics_costs_no_second_pass():
-    """XLA merges the caller's `optax.tree.norm` with the one of the clip."""
+    """XLA merges the norm that the caller takes with that of the clip."""
     optimizer, params = build('bert_adam'), parameters()
 
     def step(grads, state, with_norm):
         updates, state = optimizer.update(grads, state, params)
-        return (updates, state, optax.tree.norm(grads)) if with_norm else (updates, state)
+        return (updates, state, optimizers.global_norm(grads)) if with_norm else (updates, state)
 
     def reductions(with_norm):
         lowered = jax.jit(step, static_argnums=2).lower(params, optimizer.init(params), with_norm)
