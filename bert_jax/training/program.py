@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import jax
 
-from bert_jax.training import platform
+from bert_jax.training import allocator, platform
 
 _BYTES = {'pred': 1, 'bf16': 2, 'f16': 2}  # the others end in their bits
 _ARRAY = re.compile(r'\b(pred|bf16|f16|f32|f64|s8|s16|s32|s64|u8|u16|u32|u64)\[([\d,]*)\]')
@@ -53,7 +53,9 @@ def compile_step(step, state, *given):
         out_shardings=(where, None),
         compiler_options=platform.compiler_options(),
     )
-    return jitted.lower(state, *given).compile()
+    compiled = jitted.lower(state, *given).compile()
+    allocator.give_back_freed_memory()
+    return compiled
 
 
 def arrays(text: str) -> list[Array]:

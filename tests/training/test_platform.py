@@ -36,11 +36,43 @@ for _ in range(2):
 """
 
 
+RESIDENT = """
+import ctypes, pathlib
+from bert_jax.training import allocator
+allocator.keep_freed_memory()
+libc = ctypes.CDLL(None)
+libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
+libc.free.argtypes = [ctypes.c_void_p]
+tell = lambda: print(pathlib.Path('/proc/self/statm').read_text().split()[1])
+tell()
+blocks = [libc.malloc(1 << 20) for _ in range(200)]
+for block in blocks:
+    ctypes.memset(block, 1, 1 << 20)
+for block in blocks[:-1]:
+    libc.free(block)
+tell()
+allocator.give_back_freed_memory()
+tell()
+"""
+
+
+def numbers_of(code: str) -> list[int]:
+    """What a process of this code prints."""
+    done = subprocess.run(
+        [sys.executable, '-c', code], stdout=subprocess.PIPE, text=True, check=True
+    )
+    return list(map(int, done.stdout.split()))
+
+
 @pytest.mark.skipif(sys.platform != 'linux', reason='glibc is told')
 def test_freed_memory_is_kept():
     """Of a block of 3 GiB, as a step's temporaries can be, whose end alone is touched."""
-    done = subprocess.run(
-        [sys.executable, '-c', FAULTS], stdout=subprocess.PIPE, text=True, check=True
-    )
-    first, second = map(int, done.stdout.split())
+    first, second = numbers_of(FAULTS)
     assert second < first / 10
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='glibc is told')
+def test_freed_memory_is_given_back_on_request():
+    before, freed, given_back = numbers_of(RESIDENT)
+    assert freed - before > 150 << 20 >> 12  # pages
+    assert given_back - before < 20 << 20 >> 12
