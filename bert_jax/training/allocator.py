@@ -16,7 +16,7 @@ def keep_freed_memory():
     """Large blocks come from the heap, never trimmed. Does nothing where libc is not glibc.
 
     Each thread still has a heap of its own: with a common one (M_ARENA_MAX) a compilation, which
-    allocates small blocks in all of them, takes a third longer.
+    allocates small blocks in all of them, takes 1.5 × as long.
     """
     mallopt = _of_glibc('mallopt')
     if mallopt is not None:
