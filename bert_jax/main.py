@@ -1,6 +1,7 @@
 """The command line: python -m bert_jax.main --config=configs/base.py [--config.KEY=VALUE …]"""
 
 import contextlib
+import gc
 import pathlib
 import sys
 
@@ -8,6 +9,7 @@ from absl import flags
 from ml_collections import config_flags
 
 from bert_jax.errors import UserError, exit_cleanly
+from bert_jax.garbage import uncollected
 
 flags.DEFINE_bool(
     'distributed', False, 'One of several processes started by a TPU pod, Slurm or Open MPI.'
@@ -40,6 +42,21 @@ def parse(argv: list[str]):
     except OSError as error:
         raise UserError(f'config file: {_one_line(error)}') from error
     return config
+
+
+def load(task: str):
+    """Imports what a run of a task needs. Raises UserError if there is none of that name.
+
+    For a process of its own: modules stay as long as it does, so Python is not to look for garbage
+    meanwhile, a sixth of the time, nor among them later, as tracing a step would make it do.
+    """
+    with uncollected():
+        from bert_jax import tasks
+        from bert_jax.tasks import debug, sweep  # noqa: F401
+        from bert_jax.training import hosts, loop, platform, workdir  # noqa: F401
+
+        tasks.find(task)
+        gc.freeze()
 
 
 def run(config, place: tuple | None = None) -> dict | None:
@@ -91,6 +108,7 @@ def _one_line(error: Exception) -> str:
 @exit_cleanly
 def main(argv: list[str]):
     config = parse(argv)
+    load(config.task)
     given = flags.FLAGS
     place = given.coordinator, given.num_processes, given.process_id
     several = given.distributed or place != (None, None, None)

@@ -2,7 +2,6 @@
 
 import ast
 import collections
-import gc
 import os
 import re
 import sysconfig
@@ -219,17 +218,12 @@ def _docstrings(file: PythonFile, counts) -> Iterator[tuple[str, list[str]]]:
 
 def _parse(code: bytes) -> ast.Module | None:
     """The syntax tree, or None. A collection of garbage amid so many new nodes costs a third."""
-    collecting = gc.isenabled()
-    gc.disable()
     try:
-        with warnings.catch_warnings():
+        with uncollected(), warnings.catch_warnings():
             warnings.simplefilter('ignore')
             return ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
-    finally:
-        if collecting:
-            gc.enable()
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:

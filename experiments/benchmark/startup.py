@@ -3,11 +3,12 @@
     python experiments/benchmark/startup.py --shape=base --dtype=float32 --rounds=3
 
 'imports' is what `python -m bert_jax.main --config=configs/base.py` imports until it compiles,
-without TensorFlow, in a process of its own. The others are of one more process a round and state of
-the compilation cache: 'cold' with an empty one, 'warm' with what the cold process left there.
-Reported are medians in seconds: initialising (with its compilation), tracing and lowering the step,
-compiling it or taking it from the cache, and running it once; memory is kept as in a run. The step
-is that of sides.py: a run's also masks its text, which takes longer to compile (training_step.md).
+without TensorFlow, in a process of its own (not the first, which also writes Python's bytecode).
+The others are of one more process a round and state of the compilation cache: 'cold' with an empty
+one, 'warm' with what the cold process left there. Reported are medians in seconds: initialising
+(with its compilation), tracing and lowering the step, compiling it or taking it from the cache, and
+running it once; memory is kept as in a run. The step is that of sides.py: a run's also masks its
+text, which takes longer to compile (training_step.md).
 --output=NAME writes NAME.json, NAME.md and NAME.png.
 """
 
@@ -24,35 +25,39 @@ import time
 import report
 import sides
 
-IMPORTS = (
-    'bert_jax.main',
-    'bert_jax.training.platform',
-    'bert_jax.tasks.sweep',
-    'bert_jax.tasks.debug',
-    'bert_jax.tasks.pretraining',
-    'bert_jax.training.loop',
-)
+# Python keeps the bytecode of what it imported, as it does unless told otherwise.
+ENVIRONMENT = {
+    name: value for name, value in os.environ.items() if name != 'PYTHONDONTWRITEBYTECODE'
+}
 
 
 def import_seconds() -> float:
-    """Of the modules that main imports; in a new process."""
+    """Of the modules that a run of base.py imports; in a new process."""
     code = (
         'import time; start = time.perf_counter(); '
-        f'import {", ".join(IMPORTS)}; import sys; '
+        'from bert_jax import main; main.load("pretraining"); import sys; '
         'assert "tensorflow" not in sys.modules; print(time.perf_counter() - start)'
     )
     root = pathlib.Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, '-c', code], cwd=root, stdout=subprocess.PIPE, text=True, check=True
+        [sys.executable, '-c', code],
+        cwd=root,
+        env=ENVIRONMENT,
+        stdout=subprocess.PIPE,
+        text=True,
+        check=True,
     )
     return float(done.stdout)
 
 
 def be_a_process(shape: sides.Shape, dtype: str, compute_options: dict):
     """Child: prints the seconds of each part."""
-    seconds, start = {}, time.perf_counter()
     import jax
 
+    from bert_jax import main
+
+    main.load('pretraining')  # as in a run: what is imported is not searched for garbage later
+    seconds, start = {}, time.perf_counter()
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
     sides.allocator.keep_freed_memory()
     update, state = sides.make_bert_jax_update(shape, dtype, compute_options)
@@ -72,7 +77,7 @@ def be_a_process(shape: sides.Shape, dtype: str, compute_options: dict):
 
 def one_process(cache: str) -> dict[str, float]:
     """The seconds of each part of a process with this compilation cache."""
-    environment = os.environ | {'JAX_COMPILATION_CACHE_DIR': cache}
+    environment = ENVIRONMENT | {'JAX_COMPILATION_CACHE_DIR': cache}
     command = [sys.executable, __file__, *sys.argv[1:], '--child']
     done = subprocess.run(command, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -81,6 +86,7 @@ def one_process(cache: str) -> dict[str, float]:
 def measure(options) -> list[dict]:
     """A record for a cold and one for a warm cache."""
     imports, parts = [], {'cold': [], 'warm': []}
+    import_seconds()  # writes the bytecode
     for _ in range(options.rounds):
         imports.append(import_seconds())
         with tempfile.TemporaryDirectory() as cache:
