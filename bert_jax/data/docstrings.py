@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from bert_jax.data.sentences import split_sentences
+from bert_jax.garbage import uncollected
 
 _MIN_SENTENCES = 3
 _SKIPPED_FOLDERS = {'site-packages', 'dist-packages', 'test', 'tests', 'testing', 'idle_test'}
