@@ -71,6 +71,24 @@ def test_a_command_looks_for_no_garbage_in_what_it_imports():
     assert done.stdout == '0 True True\n', done.stderr
 
 
+READING = """
+import gc, sys
+from bert_jax.data import lazy
+
+collections = []
+gc.callbacks.append(lambda phase, info: collections.append(phase))
+lazy.tensorflow()
+gc.callbacks.clear()
+lazy.tensorflow_datasets()
+print(collections.count('start') < 3, 'keras' in sys.modules, gc.isenabled())
+"""
+
+
+def test_tensorflow_comes_without_keras_and_without_looking_for_garbage():
+    done = run(READING)
+    assert done.stdout == 'True False True\n', done.stderr
+
+
 def test_the_benchmark_steps_without_tensorflow_and_ml_collections():
     names = ('tensorflow', 'tensorflow_datasets', 'ml_collections', 'orbax', 'tokenizers')
     done = run(

@@ -3,13 +3,17 @@
 import functools
 import os
 
+from bert_jax.garbage import uncollected
+
 
 @functools.cache
 def tensorflow():
     """The `tensorflow` module, its log silenced and its accelerators hidden."""
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
-    import tensorflow as tf
+    os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')  # else Keras is imported too, for a second
+    with uncollected():
+        import tensorflow as tf
 
     for kind in ('GPU', 'TPU'):
         tf.config.set_visible_devices([], kind)

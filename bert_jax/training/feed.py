@@ -18,6 +18,15 @@ def batches(source, start: int, stop: int, threads: int) -> Iterator[dict[str, j
         yield jax.tree.map(lambda leaf: _global_array(leaf, source.batch_size, rows_over), batch)
 
 
+def abstract_batch(source) -> dict[str, jax.ShapeDtypeStruct]:
+    """What `batches` gives of `source`: shapes, dtypes and shardings."""
+    where = sharding.batch_sharding(jax.sharding.get_mesh())
+    return {
+        name: jax.ShapeDtypeStruct((source.batch_size, *row.shape[1:]), row.dtype, sharding=where)
+        for name, row in source.batch(0, slice(1)).items()
+    }
+
+
 def _global_array(local, batch_size: int, where) -> jax.Array:
     shape = (batch_size, *local.shape[1:])
     return jax.make_array_from_process_local_data(where, local, shape)

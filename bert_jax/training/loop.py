@@ -2,10 +2,12 @@
 its last stage.
 """
 
+import itertools
 import json
 import math
 import pathlib
 import signal
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import flax.linen as nn
@@ -98,6 +100,8 @@ class Run:
         hosts.from_first(lambda: workdir.claim(config.workdir, settings))
         self.workdir = pathlib.Path(config.workdir)
         self.checkpoints = Checkpoints(self.workdir / 'checkpoints', config.checkpoint.keep)
+        self.abstract = self._abstract_state()
+        self.compiling = self._compile_next_stage()
         self.state, self.step, self.seconds = self._restore_or_init()
         self.log = logging.Log(self.workdir, self.step, self.total_steps, jax.process_index() == 0)
         self._describe()
@@ -109,7 +113,7 @@ class Run:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._on_signal)
 
-    def _restore_or_init(self):
+    def _abstract_state(self):
         mesh = jax.sharding.get_mesh()
         rules, trained = self.config.sharding_rules, self.transfer
         abstract = abstract_state(
@@ -119,11 +123,38 @@ class Run:
         metadata = self.checkpoints.metadata()
         if metadata is not None:
             self.task.check(metadata)
-        self.abstract = abstract
-        restored = self.checkpoints.restore(abstract)
+        return abstract
+
+    def _compile_next_stage(self) -> dict[int, Callable]:
+        """By the step at which a stage begins, what waits for its program: begun here for the next
+        stage, so that meanwhile the state is made and TensorFlow imported."""
+        done = max(self.checkpoints.steps(), default=0)
+        return {first: self._compile(stage) for stage, first in self._stages_after(done)[:1]}
+
+    def _compile(self, stage: Stage) -> Callable:
+        """Begins to compile the step of a stage."""
+        step = make_train_step(
+            self.task,
+            self.optimizer,
+            stage.accumulation,
+            self.config.seed,
+            self.transfer,
+            self.config.spike_factor,
+        )
+        return program.start_compiling(
+            step, self.abstract, feed.abstract_batch(stage.source), self._run_key()
+        )
+
+    def _run_key(self):
+        """An argument of the step, no constant: a run of another seed finds the compiled program in
+        the cache."""
+        return jax.random.key(self.config.seed)
+
+    def _restore_or_init(self):
+        restored = self.checkpoints.restore(self.abstract)
         if restored is None:
-            seed = self.config.seed
-            return initial_state(self.task, self.optimizer, abstract, seed, trained), 0, 0.0
+            seed, trained = self.config.seed, self.transfer
+            return initial_state(self.task, self.optimizer, self.abstract, seed, trained), 0, 0.0
         self.best = Best(**restored.metadata.get('best', {}))
         return restored.state, restored.step, restored.metadata['train_seconds']
 
@@ -147,11 +178,16 @@ class Run:
         """Runs what is left of every stage."""
         if not self.step:
             self._before_training()
-        first = 0
-        for stage in self.task.stages:
-            if self.step < first + stage.steps and not self.watch.is_over(self.best):
+        for stage, first in self._stages_after(self.step):
+            if not self.watch.is_over(self.best):
                 self._run_stage(stage, first)
-            first += stage.steps
+
+    def _stages_after(self, done: int) -> list[tuple[Stage, int]]:
+        """The stages of which something is left after so many steps, and the step at which each
+        begins: the batch number is counted from there."""
+        begins = itertools.accumulate((stage.steps for stage in self.task.stages), initial=0)
+        stages = zip(self.task.stages, begins, strict=False)
+        return [(stage, first) for stage, first in stages if done < first + stage.steps]
 
     def _before_training(self):
         """Evaluates heads that were trained before, and any so that a misspelt metric is found at
@@ -162,15 +198,12 @@ class Run:
             self.watch.check(self._evaluate(self.task.stages[0]))
 
     def _run_stage(self, stage: Stage, first: int):
-        """`first` is the step of the run at which the stage begins: the batch number is counted
-        from there.
-        """
-        # An argument, no constant: a run of another seed finds the compiled program in the cache.
-        run_key, step_function = jax.random.key(self.config.seed), None
+        compiling = self.compiling.pop(first, None) or self._compile(stage)
+        run_key, step_function = self._run_key(), None
         threads = self.config.data.reading_threads
         self.window.restart()
         for batch in feed.batches(stage.source, self.step - first, stage.steps, threads):
-            step_function = step_function or self._compile(stage, batch, run_key)
+            step_function = step_function or self._compiled(stage, batch, compiling)
             self.state, metrics = step_function(self.state, batch, run_key)
             if jax.process_count() > 1:  # learnt with the metrics, by all after the same step
                 metrics['signal'] = hosts.largest(self.signal)
@@ -182,17 +215,9 @@ class Run:
                 self.log.say(f'no better {self.watch.name} in {self.best.waited} evaluations')
                 break
 
-    def _compile(self, stage: Stage, batch, run_key):
-        """The step of a stage for batches like this one; tells what memory it needs."""
-        step = make_train_step(
-            self.task,
-            self.optimizer,
-            stage.accumulation,
-            self.config.seed,
-            self.transfer,
-            self.config.spike_factor,
-        )
-        compiled = program.compile_step(step, self.state, batch, run_key)
+    def _compiled(self, stage: Stage, batch, compiling: Callable):
+        """Waits for the step of a stage; tells what memory it needs."""
+        compiled = compiling()
         hosts.meet()  # who compiles longer must not keep the others in a collective
         needs = memory.Needs.of(compiled, self.state, batch)
         for line in needs.table() + needs.warning(stage, self.config.compute.remat):

@@ -3,8 +3,11 @@
 Read from XLA's own analysis and text, so that it holds for the program that runs.
 """
 
+import concurrent.futures
+import itertools
 import math
 import re
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -46,6 +49,12 @@ class Collective(NamedTuple):
 def compile_step(step, state, *given):
     """`step(state, *given) → (state, metrics)` compiled for arrays like these, abstract or not, the
     old state's memory taken for the new one, which lies where the old one lay."""
+    return start_compiling(step, state, *given)()
+
+
+def start_compiling(step, state, *given) -> Callable:
+    """Begins to compile in another thread; returns what waits for the end of it and gives what
+    compile_step gives. The step is traced before this returns, in the mesh of this thread."""
     where = jax.tree.map(lambda leaf: leaf.sharding, state)
     jitted = jax.jit(
         step,
@@ -53,15 +62,26 @@ def compile_step(step, state, *given):
         out_shardings=(where, None),
         compiler_options=platform.compiler_options(),
     )
-    compiled = jitted.lower(state, *given).compile()
-    allocator.give_back_freed_memory()
-    return compiled
+    lowered = jitted.lower(state, *given)
+    thread = concurrent.futures.ThreadPoolExecutor(1)
+    compiling = thread.submit(lowered.compile)
+    thread.shutdown(wait=False)
+
+    def wait():
+        compiled = compiling.result()
+        allocator.give_back_freed_memory()
+        return compiled
+
+    return wait
 
 
 def arrays(text: str) -> list[Array]:
     """All arrays named in a piece of HLO, in its order."""
-    found = _ARRAY.findall(text)
-    return [Array(dtype, tuple(map(int, filter(None, shape.split(','))))) for dtype, shape in found]
+    return [_array(*found) for found in _ARRAY.findall(text)]
+
+
+def _array(dtype: str, shape: str) -> Array:
+    return Array(dtype, tuple(map(int, filter(None, shape.split(',')))))
 
 
 def collectives(compiled) -> list[Collective]:
@@ -86,9 +106,9 @@ def temporary_bytes(compiled) -> int | None:
 
 def largest_array(compiled, other_than: set[tuple[int, ...]]) -> Array | None:
     """The largest array of a compiled program that has none of these shapes."""
-    found = set(arrays(compiled.as_text()))
+    found = set(_ARRAY.findall(compiled.as_text()))  # a few hundred of many thousand
     return max(
-        (array for array in found if array.shape not in other_than),
+        (array for array in itertools.starmap(_array, found) if array.shape not in other_than),
         key=lambda array: array.bytes,
         default=None,
     )

@@ -50,7 +50,7 @@ class Toy:
         self.config, self.stacked = config, stacked
         self.start = Start(None, None, {}, [])
         source = ToySource(config.seed)
-        self.stages = (Stage(source, config.stages.steps[0], 1, 8, 1e3),)
+        self.stages = tuple(Stage(source, steps, 1, 8, 1e3) for steps in config.stages.steps)
         self.dev = ToySource(1000).batch(0, np.arange(8))
 
     def init(self, key):
