@@ -8,7 +8,7 @@ The others are of one more process a round and state of the compilation cache: '
 one, 'warm' with what the cold process left there. Reported are medians in seconds: initialising
 (with its compilation), tracing and lowering the step, compiling it or taking it from the cache, and
 running it once; memory is kept as in a run. The step is that of sides.py: a run's also masks its
-text, which takes longer to compile (training_step.md).
+text, which takes longer to compile, and is compiled while the state is made (first_step.py).
 --output=NAME writes NAME.json, NAME.md and NAME.png.
 """
 
