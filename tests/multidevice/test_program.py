@@ -12,9 +12,9 @@ from ml_collections import ConfigDict
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.training import optimizers, program, sharding
+from bert_jax.training import optimizers, platform, program, sharding
 from bert_jax.training.program import Array, Collective
-from bert_jax.training.state import TrainState, abstract_state
+from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.step import make_train_step
 from configs import base
 from tests.training import synthetic
@@ -46,6 +46,20 @@ def test_gradients_are_summed_over_the_devices_once_and_together(accumulation):
     assert {collective.kind for collective in exchanged} == {'all-reduce'}
     assert sum(collective.bytes for collective in exchanged) <= 1.02 * size
     assert max(collective.bytes for collective in exchanged) >= 0.98 * size
+
+
+@pytest.mark.parametrize('sizes', [(8, 1, 1), (1, 8, 1), (2, 2, 2)])
+def test_initialising_exchanges_nothing(sizes, monkeypatch):
+    """So no host waits for another that is still compiling."""
+    monkeypatch.setattr(platform, 'compiler_options', dict)  # refused inside another jit
+    task = synthetic.SyntheticTask()
+    mesh = sharding.make_mesh(dict(zip(('data', 'fsdp', 'tensor'), sizes, strict=True)))
+    with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
+        abstract = abstract_state(task, OPTIMIZER, mesh, RULES)
+        make = jax.jit(lambda seed: initial_state(task, OPTIMIZER, abstract, seed))
+        compiled = make.lower(1).compile()
+    assert 'while' in compiled.as_text()  # the random numbers
+    assert program.collectives(compiled) == []
 
 
 @pytest.mark.parametrize('name', ['bert_adam', 'adamw', 'lamb', 'stable_adamw'])
