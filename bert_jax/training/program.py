@@ -106,7 +106,7 @@ def temporary_bytes(compiled) -> int | None:
 
 def largest_array(compiled, other_than: set[tuple[int, ...]]) -> Array | None:
     """The largest array of a compiled program that has none of these shapes."""
-    found = set(_ARRAY.findall(compiled.as_text()))  # a few hundred of many thousand
+    found = set(_ARRAY.findall(compiled.as_text()))  # of base 140, named 47,000 times
     return max(
         (array for array in itertools.starmap(_array, found) if array.shape not in other_than),
         key=lambda array: array.bytes,

@@ -15,12 +15,12 @@ STAGES = dict(stages__steps=(6, 4), checkpoint__every_steps=4, checkpoint__keep=
 
 @pytest.fixture
 def compiled(monkeypatch):
-    """The batches of the programs that were begun."""
+    """What was begun to be compiled."""
     begun, begin = [], program.start_compiling
 
-    def record(step, state, batch, *given):
-        begun.append(batch)
-        return begin(step, state, batch, *given)
+    def record(*arguments):
+        begun.append(arguments)
+        return begin(*arguments)
 
     monkeypatch.setattr(program, 'start_compiling', record)
     return begun
