@@ -141,7 +141,7 @@ def test_a_killed_host_stops_the_other_and_nothing_is_lost(tmp_path, pair):
         assert statuses[victim] == -signal.SIGKILL
         assert statuses[1 - victim] not in (0, -signal.SIGKILL)
         lines = [line for line in told[1 - victim].splitlines() if line.startswith('error: ')]
-        assert len(lines) == 1
+        assert len(lines) == 1, told[1 - victim]
         assert f'host {victim}' in lines[0]
         assert 'died; start all again' in lines[0]
         assert 'Traceback' not in told[1 - victim]
