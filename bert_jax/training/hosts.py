@@ -7,10 +7,12 @@ message instead of waiting in a collective for ever.
 """
 
 import contextlib
+import ctypes
 import json
 import os
 import queue
 import secrets
+import signal
 import socket
 import sys
 import threading
@@ -53,6 +55,7 @@ def joined(place: Place):
     global _link
     _initialize(place)
     _link = _connect()
+    _delay_aborts()
     try:
         yield
     except SystemExit:
@@ -199,6 +202,15 @@ def _accept(server: socket.socket, number: int, secret: str) -> dict[str, tuple]
         if len(hello) == 3 and hello[0] == secret:
             connections[f'host {hello[1]} ({hello[2]})'] = connection, lines
     return connections
+
+
+def _delay_aborts():
+    """JAX aborts who loses the coordinator, at once and from a thread without Python. Where Python
+    is busy in another thread, the one that listens to host 0 comes too late to say why, unless an
+    abort sleeps first. The handler must be C; it sleeps as many seconds as the signal's number, 6.
+    """
+    libc = ctypes.CDLL(None)
+    libc.signal(int(signal.SIGABRT), libc.sleep)
 
 
 class _Link:

@@ -6,6 +6,8 @@ import os
 import random
 import signal
 import socket
+import subprocess
+import sys
 import time
 from unittest import mock
 
@@ -27,6 +29,22 @@ ARGUMENTS = (
     '--config.evaluation.cloze_examples=0',
     '--config.logging.every_steps=1',
 )
+
+# Host 0 dies while host 1 sorts: no other thread of Python has a turn until that is done.
+BUSY = """
+import os, signal, sys, time
+from bert_jax.training import hosts
+
+host = int(sys.argv[2])
+with hosts.joined(hosts.Place(f'localhost:{sys.argv[1]}', 2, host)):
+    numbers = [7919 * i % 1000003 for i in range(4_000_000)]
+    hosts.meet()
+    if host == 0:
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        sorted(numbers)
+"""
 
 pytestmark = pytest.mark.slow
 LAST_PORTS = 2**16 - 2**12
@@ -151,6 +169,20 @@ def test_a_killed_host_stops_the_other_and_nothing_is_lost(tmp_path, pair):
     ours, theirs = arrays(tmp_path), arrays(pair)
     for name, array in ours.items():
         np.testing.assert_array_equal(array, theirs[name], err_msg=name)
+
+
+def test_a_busy_host_says_who_died():
+    port = free_port()
+    zero, one = (
+        subprocess.Popen(
+            [sys.executable, '-c', BUSY, str(port), str(host)], stderr=subprocess.PIPE, text=True
+        )
+        for host in (0, 1)
+    )
+    told = one.communicate(timeout=60)[1]
+    assert zero.wait() == -signal.SIGKILL
+    assert one.returncode == hosts.RESTART, told
+    assert told.splitlines()[-1].startswith('error: host 0 (localhost) died; start all again')
 
 
 def test_a_run_stopped_by_signals_goes_on_on_other_devices_hosts_and_meshes(tmp_path, alone):
