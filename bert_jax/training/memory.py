@@ -24,13 +24,13 @@ class Needs(NamedTuple):
     largest: program.Array | None
 
     @classmethod
-    def of(cls, compiled, state, batch) -> 'Needs':
-        """Of a compiled step (program.compile_step) and what it is given."""
+    def of(cls, compiled: program.CompiledStep, state, batch) -> 'Needs':
+        """Of a compiled step and what it is given."""
         return cls(
             program.local_bytes(state.params),
             program.local_bytes(state.opt_state),
             program.local_bytes(batch),
-            program.temporary_bytes(compiled),
+            compiled.temporary_bytes(),
             program.largest_array(compiled, program.local_shapes(state.params)),
         )
 

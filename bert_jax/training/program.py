@@ -13,6 +13,7 @@ from typing import NamedTuple
 import jax
 
 from bert_jax.training import allocator, platform
+from bert_jax.training.step import TrainStep
 
 _BYTES = {'pred': 1, 'bf16': 2, 'f16': 2}  # the others end in their bits
 _ARRAY = re.compile(r'\b(pred|bf16|f16|f32|f64|s8|s16|s32|s64|u8|u16|u32|u64)\[([\d,]*)\]')
@@ -46,33 +47,62 @@ class Collective(NamedTuple):
         return sum(array.bytes for array in self.arrays)
 
 
-def compile_step(step, state, *given):
-    """`step(state, *given) → (state, metrics)` compiled for arrays like these, abstract or not, the
-    old state's memory taken for the new one, which lies where the old one lay."""
-    return start_compiling(step, state, *given)()
+class CompiledStep(TrainStep):
+    """Its halves are compiled programs (jax.stages.Compiled)."""
+
+    def as_text(self) -> str:
+        return self.gradients.as_text() + self.update.as_text()
+
+    def temporary_bytes(self) -> int | None:
+        """What one device needs beside state and batch: the gradients, and the temporaries of the
+        half that has more; None where XLA does not say."""
+        gradients, update = self.gradients.memory_analysis(), self.update.memory_analysis()
+        if gradients is None or update is None:
+            return None
+        temporaries = max(gradients.temp_size_in_bytes, update.temp_size_in_bytes)
+        return gradients.output_size_in_bytes + temporaries
 
 
-def start_compiling(step, state, *given) -> Callable:
-    """Begins to compile in another thread; returns what waits for the end of it and gives what
-    compile_step gives. The step is traced before this returns, in the mesh of this thread."""
-    where = jax.tree.map(lambda leaf: leaf.sharding, state)
-    jitted = jax.jit(
-        step,
-        donate_argnums=0,
-        out_shardings=(where, None),
-        compiler_options=platform.compiler_options(),
-    )
-    lowered = jitted.lower(state, *given)
-    thread = concurrent.futures.ThreadPoolExecutor(1)
-    compiling = thread.submit(lowered.compile)
-    thread.shutdown(wait=False)
+def compile_step(step: TrainStep, state, batch, *run_key) -> CompiledStep:
+    """A step compiled for arrays like these, abstract or not; the new state takes the memory of the
+    old one and lies where it lay."""
+    return start_compiling(step, state, batch, *run_key)()
+
+
+def start_compiling(step: TrainStep, state, batch, *run_key) -> Callable[[], CompiledStep]:
+    """Begins to compile each half in another thread; returns what waits for the end of it and gives
+    what compile_step gives. The step is traced before this returns, in the mesh of this thread."""
+    where, trained = _shardings(state), step.trained(state.params)
+    everywhere = where.step
+    options = platform.compiler_options()
+    threads = concurrent.futures.ThreadPoolExecutor(2)
+
+    gradients = jax.jit(
+        step.gradients,
+        out_shardings=(everywhere, everywhere, _shardings(trained)),
+        compiler_options=options,
+    ).lower(state.params, state.step, batch, *run_key)
+    compiling_gradients = threads.submit(gradients.compile)
+
+    loss, terms, _ = gradients.out_info
+    update = jax.jit(
+        step.update, donate_argnums=0, out_shardings=(where, None), compiler_options=options
+    ).lower(state, loss, terms, trained)
+    compiling_update = threads.submit(update.compile)
+    threads.shutdown(wait=False)
 
     def wait():
-        compiled = compiling.result()
+        compiled = CompiledStep(
+            compiling_gradients.result(), compiling_update.result(), step.trained
+        )
         allocator.give_back_freed_memory()
         return compiled
 
     return wait
+
+
+def _shardings(tree):
+    return jax.tree.map(lambda leaf: leaf.sharding, tree)
 
 
 def arrays(text: str) -> list[Array]:
@@ -96,12 +126,6 @@ def local_bytes(tree) -> int:
         leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape))
         for leaf in jax.tree.leaves(tree)
     )
-
-
-def temporary_bytes(compiled) -> int | None:
-    """What one device needs beside arguments and results; None where XLA does not say."""
-    analysis = compiled.memory_analysis()
-    return None if analysis is None else analysis.temp_size_in_bytes
 
 
 def largest_array(compiled, other_than: set[tuple[int, ...]]) -> Array | None:

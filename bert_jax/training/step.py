@@ -1,6 +1,10 @@
-"""One training step: terms → loss → gradient → update, the same whatever the mesh and the
+"""One training step: terms → loss → gradients → update, the same whatever the mesh and the
 micro-batch.
 """
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -22,10 +26,27 @@ def step_key(run_key, step) -> jax.Array:
     return jax.random.fold_in(run_key, step)
 
 
+@dataclasses.dataclass(frozen=True)
+class TrainStep:
+    """`step(state, batch[, run_key]) → (state, metrics)`, or its two halves.
+
+    No gradient is used before the norm of all is known. So they can be two programs, which are
+    compiled beside each other in .7 of the time of one (experiments/benchmark/training_step.md);
+    the price is that gradients do not take the place of activations.
+    """
+
+    gradients: Callable  # (params, step, batch[, run_key]) → (loss, terms, gradients)
+    update: Callable  # (state, loss, terms, gradients) → (state, metrics)
+    trained: Callable  # params → those that have gradients
+
+    def __call__(self, state: TrainState, batch, *run_key) -> tuple[TrainState, dict[str, Any]]:
+        return self.update(state, *self.gradients(state.params, state.step, batch, *run_key))
+
+
 def make_train_step(
     task, optimizer, accumulation: int, seed: int, transfer=EVERYTHING, spike_factor: float = 0.0
-):
-    """`step(state, batch[, run_key]) → (state, metrics)` for `jax.jit`; `optimizer` as
+) -> TrainStep:
+    """The step of a task, for `jax.jit` as a whole or for program.compile_step; `optimizer` as
     training/optimizers.py makes them.
 
     The loss is Σ weight · sum / count with the counts of the whole global batch, so cutting the
@@ -37,7 +58,7 @@ def make_train_step(
     """
     seed_key = jax.random.key(seed)
 
-    def gradients(params, batch, counts, key):
+    def of_rows(params, batch, counts, key):
         def loss(trained):
             terms = task.terms(transfer.whole(trained, params), batch, key, train=True)
             wanted = _over_devices(_counts(terms)) if counts is None else counts
@@ -52,16 +73,17 @@ def make_train_step(
             lambda micro: _counts(task.terms(params, micro, key, train=True)), micro_batches
         )
         counts = _over_devices(counts)
-        return _sum_over(lambda micro: gradients(params, micro, counts, key), micro_batches)
+        return _sum_over(lambda micro: of_rows(params, micro, counts, key), micro_batches)
 
     def whole(params, batch, key):
         if accumulation > 1:
             return accumulated(params, batch, key)
-        return gradients(params, batch, None, key)
+        return of_rows(params, batch, None, key)
 
-    def step(state: TrainState, batch, run_key=seed_key):
-        key = step_key(run_key, state.step)
-        loss, terms, grads = _reduced_once(whole)(state.params, batch, key)
+    def gradients(params, step, batch, run_key=seed_key):
+        return _reduced_once(whole)(params, batch, step_key(run_key, step))
+
+    def update(state: TrainState, loss, terms, grads):
         norm = optimizers.global_norm(grads)
         # As a reduction: anything simpler would be computed again in the update of each array.
         good = jnp.isfinite(jnp.stack([loss, norm])).all()
@@ -95,7 +117,7 @@ def make_train_step(
         }
         return state, metrics
 
-    return step
+    return TrainStep(gradients, update, transfer.part)
 
 
 def _reduced_once(whole):

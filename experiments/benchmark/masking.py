@@ -31,7 +31,7 @@ from bert_jax.objectives.editing import Editing
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import Boundary
-from bert_jax.training import allocator, optimizers
+from bert_jax.training import allocator, optimizers, program
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
 
@@ -104,11 +104,12 @@ def make_step(side: str, shape: sides.Shape, dtype: str):
         return TrainState(0, 0, 0, params, optimizer.init(params))
 
     state = init(jax.random.key(0))
-    update = jax.jit(make_train_step(task, optimizer, accumulation=1, seed=1), donate_argnums=0)
+    train_step = make_train_step(task, optimizer, accumulation=1, seed=1)
+    compiled = program.compile_step(train_step, state, batch)
 
     def step():
         nonlocal state
-        state, metrics = update(state, batch)
+        state, metrics = compiled(state, batch)
         return float(metrics['loss'])
 
     return step

@@ -20,7 +20,7 @@ import time
 import report
 import sides
 
-from bert_jax.training import allocator
+from bert_jax.training import allocator, program
 from bert_jax.training.checkpoints import Checkpoints
 
 
@@ -28,9 +28,10 @@ class Windows:
     """Windows of training: `blocked` are the seconds of every `save`."""
 
     def __init__(self, options, folder: str):
-        self.update, self.state = sides.make_bert_jax_update(
+        step, self.state, self.batch = sides.make_bert_jax_training(
             sides.SHAPES[options.shape], options.dtype, {}
         )
+        self.step = program.compile_step(step, self.state, self.batch)
         self.steps = options.steps
         self.checkpoints = Checkpoints(folder, keep=1)
         self.saves, self.blocked = 0, []
@@ -47,8 +48,8 @@ class Windows:
         if saves:
             self.save()
         for _ in range(self.steps):
-            self.state, loss = self.update(self.state)
-        loss.block_until_ready()
+            self.state, metrics = self.step(self.state, self.batch)
+        metrics['loss'].block_until_ready()
         self.checkpoints.wait()
         return time.perf_counter() - start
 

@@ -114,20 +114,21 @@ def make_batch(shape: Shape) -> dict[str, np.ndarray]:
 
 def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
     """A function that runs one training step and waits for its end."""
-    update, state = make_bert_jax_update(shape, dtype, compute_options)
-    compiled = update.lower(state).compile()
-    allocator.give_back_freed_memory()  # as after the compilation in a run
+    from bert_jax.training import program
+
+    train_step, state, batch = make_bert_jax_training(shape, dtype, compute_options)
+    compiled = program.compile_step(train_step, state, batch)
 
     def step():
         nonlocal state
-        state, loss = compiled(state)
-        return float(loss)
+        state, metrics = compiled(state, batch)
+        return float(metrics['loss'])
 
     return step
 
 
-def make_bert_jax_update(shape: Shape, dtype: str, compute_options: dict):
-    """(A jitted function from a state to the next and the loss, the first state)."""
+def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
+    """(The step of the training loop, the first state, the batch)."""
     import jax
     from flax import linen as nn
 
@@ -142,7 +143,6 @@ def make_bert_jax_update(shape: Shape, dtype: str, compute_options: dict):
     from bert_jax.training.step import make_train_step
 
     platform.one_step_at_a_time()
-    options = platform.compiler_options()
     architecture = architecture_of(shape)
     compute = Compute(dtype, **compute_options)
 
@@ -175,19 +175,13 @@ def make_bert_jax_update(shape: Shape, dtype: str, compute_options: dict):
 
     batch = jax.device_put(make_batch(shape))
     model, optimizer = Model(), optimizers.build(ADAMW, lambda step: 1e-4)
-    train_step = make_train_step(Task(), optimizer, accumulation=1, seed=0)
 
-    @jax.jit(compiler_options=options)
+    @jax.jit(compiler_options=platform.compiler_options())
     def init():
         params = nn.unbox(model.init(jax.random.key(0), batch, None))['params']
         return TrainState(0, 0, 0, params, optimizer.init(params))
 
-    @jax.jit(donate_argnums=0, compiler_options=options)
-    def update(state):
-        state, metrics = train_step(state, batch)
-        return state, metrics['loss']
-
-    return update, init()
+    return make_train_step(Task(), optimizer, accumulation=1, seed=0), init(), batch
 
 
 def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):

@@ -6,9 +6,10 @@
 without TensorFlow, in a process of its own (not the first, which also writes Python's bytecode).
 The others are of one more process a round and state of the compilation cache: 'cold' with an empty
 one, 'warm' with what the cold process left there. Reported are medians in seconds: initialising
-(with its compilation), tracing and lowering the step, compiling it or taking it from the cache, and
-running it once; memory is kept as in a run. The step is that of sides.py: a run's also masks its
-text, which takes longer to compile, and is compiled while the state is made (first_step.py).
+(with its compilation); the step traced and lowered, and from the same moment compiled or taken from
+the cache ('step_ready'); running it once. Memory is kept as in a run. The step is that of sides.py:
+a run's also masks its text, which takes longer to compile, and is compiled while the state is made
+(first_step.py).
 --output=NAME writes NAME.json, NAME.md and NAME.png.
 """
 
@@ -55,22 +56,22 @@ def be_a_process(shape: sides.Shape, dtype: str, compute_options: dict):
     import jax
 
     from bert_jax import main
+    from bert_jax.training import program
 
     main.load('pretraining')  # as in a run: what is imported is not searched for garbage later
     seconds, start = {}, time.perf_counter()
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0)
     sides.allocator.keep_freed_memory()
-    update, state = sides.make_bert_jax_update(shape, dtype, compute_options)
+    step, state, batch = sides.make_bert_jax_training(shape, dtype, compute_options)
     jax.block_until_ready(state)
     seconds['initialise'] = time.perf_counter() - start
     start = time.perf_counter()
-    lowered = update.lower(state)
-    seconds['lower'] = time.perf_counter() - start
+    wait = program.start_compiling(step, state, batch)
+    seconds['traced'] = time.perf_counter() - start
+    compiled = wait()
+    seconds['step_ready'] = time.perf_counter() - start
     start = time.perf_counter()
-    compiled = lowered.compile()
-    seconds['compile'] = time.perf_counter() - start
-    start = time.perf_counter()
-    jax.block_until_ready(compiled(state))
+    jax.block_until_ready(compiled(state, batch))
     seconds['first_step'] = time.perf_counter() - start
     print(json.dumps(seconds))
 
@@ -98,7 +99,6 @@ def measure(options) -> list[dict]:
             name: statistics.median(seconds[name] for seconds in rounds) for name in rounds[0]
         }
         medians = {'imports': statistics.median(imports)} | medians
-        medians['step_ready'] = medians['lower'] + medians['compile']
         about = {'shape': options.shape, 'dtype': options.dtype, 'cache': state}
         records.append(about | {name: round(value, 2) for name, value in medians.items()})
     return records

@@ -10,6 +10,7 @@ import pytest
 
 from bert_jax.training import hardware, memory, program, sharding
 from bert_jax.training.state import TrainState
+from bert_jax.training.step import TrainStep
 
 ROWS, WIDTH, CLASSES = 64, 32, 4096
 
@@ -18,12 +19,15 @@ def compile_step(mesh):
     """A linear classifier's step: (compiled, state, batch)."""
     optimizer = optax.adam(1e-3)
 
-    def step(state, batch):
+    def gradients(params, step, batch):
         def loss(params):
             logits = jnp.tanh(batch['x'] @ params['w'])
             return jnp.mean(jax.nn.logsumexp(jnp.sin(logits), axis=-1))
 
-        grads = jax.grad(loss)(state.params)
+        value, grads = jax.value_and_grad(loss)(params)
+        return value, {}, grads
+
+    def update(state, loss, terms, grads):
         updates, opt_state = optimizer.update(grads, state.opt_state)
         params = optax.apply_updates(state.params, updates)
         return state._replace(params=params, opt_state=opt_state), {}
@@ -34,6 +38,7 @@ def compile_step(mesh):
     state = TrainState(zero, zero, zero, params, optimizer.init(params))
     state = jax.device_put(state, same)
     batch = jax.device_put({'x': jnp.ones((ROWS, WIDTH))}, sharding.batch_sharding(mesh))
+    step = TrainStep(gradients, update, trained=lambda params: params)
     return program.compile_step(step, state, batch), state, batch
 
 
@@ -54,7 +59,8 @@ def test_sizes_are_those_of_the_arrays_of_one_device(needs):
     assert needs.batch == 4 * ROWS * WIDTH // 8
     logits = (ROWS // 8, CLASSES)
     assert needs.largest.shape == logits
-    assert needs.temporaries >= 4 * np.prod(logits)
+    gradients = needs.parameters
+    assert needs.temporaries >= gradients + 4 * np.prod(logits)
     parts = needs.parameters + needs.optimizer + needs.batch + needs.temporaries
     assert needs.together == parts
 
