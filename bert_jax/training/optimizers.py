@@ -1,6 +1,7 @@
 """Optimizers by name, as optax transformations: clip, moments, decay by name, trust ratio, rate.
 
-Their `update` takes `good` beside what optax gives it: with False, the state stays as it was.
+Their `update` takes two things beside what optax gives it: `good`, with False of which the state
+stays as it was, and the gradients' `norm`, where it is known.
 """
 
 import re
@@ -68,18 +69,15 @@ def check_decay_exclude(exclude: Sequence[str], params: Tree):
             )
 
 
-def clip_by_global_norm(limit: float) -> optax.GradientTransformation:
-    """Scales all gradients by limit / max(norm, limit), as tf.clip_by_global_norm.
+def clip_by_global_norm(limit: float) -> optax.GradientTransformationExtraArgs:
+    """Scales all gradients by limit / max(norm, limit), as tf.clip_by_global_norm."""
 
-    The norm is `global_norm(grads)`: XLA merges it with the same call made for the metrics in the
-    same jitted step.
-    """
-
-    def update(grads, state, params=None):
-        scale = limit / jnp.maximum(global_norm(grads), limit)
+    def update(grads, state, params=None, *, norm=None, **_):
+        norm = global_norm(grads) if norm is None else norm
+        scale = limit / jnp.maximum(norm, limit)
         return jax.tree.map(lambda grad: grad * scale, grads), state
 
-    return optax.GradientTransformation(optax.init_empty_state, update)
+    return optax.GradientTransformationExtraArgs(optax.init_empty_state, update)
 
 
 def global_norm(grads: Tree) -> jax.Array:

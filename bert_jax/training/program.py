@@ -47,15 +47,32 @@ class Collective(NamedTuple):
         return sum(array.bytes for array in self.arrays)
 
 
-class CompiledStep(TrainStep):
-    """Its halves are compiled programs (jax.stages.Compiled)."""
+class CompiledStep:
+    """A TrainStep of two compiled programs (jax.stages.Compiled): `step(state, batch[, run_key]) →
+    (state, metrics)`, the old state's memory taken for the new one.
+    """
+
+    def __init__(self, gradients, update):
+        self.gradients, self.update = gradients, update
+        self._has_run = False
+
+    def __call__(self, state, batch, *run_key):
+        measured = self.gradients(state.params, state.step, batch, *run_key)
+        state, metrics = self.update(state, *measured)
+        if not self._has_run:
+            del measured
+            # What the first step made and keeps lies in the midst of what it freed, so that the
+            # next one's temporaries (700 MiB at base) find no room there.
+            allocator.give_back_freed_memory()
+            self._has_run = True
+        return state, metrics
 
     def as_text(self) -> str:
         return self.gradients.as_text() + self.update.as_text()
 
     def temporary_bytes(self) -> int | None:
         """What one device needs beside state and batch: the gradients, and the temporaries of the
-        half that has more; None where XLA does not say."""
+        program that has more; None where XLA does not say."""
         gradients, update = self.gradients.memory_analysis(), self.update.memory_analysis()
         if gradients is None or update is None:
             return None
@@ -64,8 +81,8 @@ class CompiledStep(TrainStep):
 
 
 def compile_step(step: TrainStep, state, batch, *run_key) -> CompiledStep:
-    """A step compiled for arrays like these, abstract or not; the new state takes the memory of the
-    old one and lies where it lay."""
+    """A step compiled for arrays like these, abstract or not; the new state lies where the old one
+    lay."""
     return start_compiling(step, state, batch, *run_key)()
 
 
@@ -73,28 +90,25 @@ def start_compiling(step: TrainStep, state, batch, *run_key) -> Callable[[], Com
     """Begins to compile each half in another thread; returns what waits for the end of it and gives
     what compile_step gives. The step is traced before this returns, in the mesh of this thread."""
     where, trained = _shardings(state), step.trained(state.params)
-    everywhere = where.step
     options = platform.compiler_options()
     threads = concurrent.futures.ThreadPoolExecutor(2)
 
     gradients = jax.jit(
         step.gradients,
-        out_shardings=(everywhere, everywhere, _shardings(trained)),
+        out_shardings=(*[where.step] * 3, _shardings(trained)),
         compiler_options=options,
     ).lower(state.params, state.step, batch, *run_key)
     compiling_gradients = threads.submit(gradients.compile)
 
-    loss, terms, _ = gradients.out_info
+    *measured, _ = gradients.out_info
     update = jax.jit(
         step.update, donate_argnums=0, out_shardings=(where, None), compiler_options=options
-    ).lower(state, loss, terms, trained)
+    ).lower(state, *measured, trained)
     compiling_update = threads.submit(update.compile)
     threads.shutdown(wait=False)
 
     def wait():
-        compiled = CompiledStep(
-            compiling_gradients.result(), compiling_update.result(), step.trained
-        )
+        compiled = CompiledStep(compiling_gradients.result(), compiling_update.result())
         allocator.give_back_freed_memory()
         return compiled
 

@@ -30,13 +30,13 @@ def step_key(run_key, step) -> jax.Array:
 class TrainStep:
     """`step(state, batch[, run_key]) → (state, metrics)`, or its two halves.
 
-    No gradient is used before the norm of all is known. So they can be two programs, which are
-    compiled beside each other in .7 of the time of one (experiments/benchmark/training_step.md);
-    the price is that gradients do not take the place of activations.
+    No gradient is used before the norm of all is known, so they can be two programs, compiled
+    beside each other in .7 of the time of one. The price is memory: gradients are results of the
+    first, where they share less with activations (experiments/benchmark/training_step.md).
     """
 
-    gradients: Callable  # (params, step, batch[, run_key]) → (loss, terms, gradients)
-    update: Callable  # (state, loss, terms, gradients) → (state, metrics)
+    gradients: Callable  # (params, step, batch[, run_key]) → (loss, terms, norm, gradients)
+    update: Callable  # (state, loss, terms, norm, gradients) → (state, metrics)
     trained: Callable  # params → those that have gradients
 
     def __call__(self, state: TrainState, batch, *run_key) -> tuple[TrainState, dict[str, Any]]:
@@ -81,10 +81,10 @@ def make_train_step(
         return of_rows(params, batch, None, key)
 
     def gradients(params, step, batch, run_key=seed_key):
-        return _reduced_once(whole)(params, batch, step_key(run_key, step))
+        loss, terms, grads = _reduced_once(whole)(params, batch, step_key(run_key, step))
+        return loss, terms, optimizers.global_norm(grads), grads
 
-    def update(state: TrainState, loss, terms, grads):
-        norm = optimizers.global_norm(grads)
+    def update(state: TrainState, loss, terms, norm, grads):
         # As a reduction: anything simpler would be computed again in the update of each array.
         good = jnp.isfinite(jnp.stack([loss, norm])).all()
         usual_norm = state.usual_norm
@@ -93,7 +93,7 @@ def make_train_step(
             mean = usual_norm + _NORM_RATE * (norm - usual_norm)
             usual_norm = jnp.where(good, jnp.where(usual_norm == 0, norm, mean), usual_norm)
         trained = transfer.part(state.params)
-        updates, opt_state = optimizer.update(grads, state.opt_state, trained, good=good)
+        updates, opt_state = optimizer.update(grads, state.opt_state, trained, good=good, norm=norm)
         trained = jax.tree.map(
             lambda new, old, moves: jnp.where(good & moves, new, old),
             optax.apply_updates(trained, updates),

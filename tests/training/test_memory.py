@@ -25,9 +25,9 @@ def compile_step(mesh):
             return jnp.mean(jax.nn.logsumexp(jnp.sin(logits), axis=-1))
 
         value, grads = jax.value_and_grad(loss)(params)
-        return value, {}, grads
+        return value, {}, optax.tree.norm(grads), grads
 
-    def update(state, loss, terms, grads):
+    def update(state, loss, terms, norm, grads):
         updates, opt_state = optimizer.update(grads, state.opt_state)
         params = optax.apply_updates(state.params, updates)
         return state._replace(params=params, opt_state=opt_state), {}
