@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.training import hardware, memory, program, sharding
+from bert_jax.training import allocator, hardware, memory, program, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import TrainStep
 
@@ -34,8 +34,7 @@ def compile_step(mesh):
 
     same = sharding.replicated(mesh)
     params = {'w': jnp.ones((WIDTH, CLASSES))}
-    zero = jnp.zeros((), jnp.int32)
-    state = TrainState(zero, zero, zero, params, optimizer.init(params))
+    state = TrainState(*jnp.zeros((3,), jnp.int32), params, optimizer.init(params))
     state = jax.device_put(state, same)
     batch = jax.device_put({'x': jnp.ones((ROWS, WIDTH))}, sharding.batch_sharding(mesh))
     step = TrainStep(gradients, update, trained=lambda params: params)
@@ -63,6 +62,17 @@ def test_sizes_are_those_of_the_arrays_of_one_device(needs):
     assert needs.temporaries >= gradients + 4 * np.prod(logits)
     parts = needs.parameters + needs.optimizer + needs.batch + needs.temporaries
     assert needs.together == parts
+
+
+def test_memory_is_given_back_after_compiling_and_after_the_first_step(mesh, monkeypatch):
+    times = []
+    monkeypatch.setattr(allocator, 'give_back_freed_memory', lambda: times.append(len(times)))
+    with jax.set_mesh(mesh):
+        step, state, batch = compile_step(mesh)
+        assert len(times) == 1
+        for _ in range(3):
+            state, _ = step(state, batch)
+            assert len(times) == 2
 
 
 def test_the_table_names_every_part(needs, monkeypatch):
