@@ -247,7 +247,7 @@ class _Link:
             print(f'\nerror: {reason}', file=sys.stderr, flush=True)
             sys.stdout.flush()
             if jax.process_index() == 0:
-                time.sleep(1)  # the others end first: JAX aborts who loses the coordinator
+                time.sleep(1)  # for the others to read it: a line closed at once may lose it
             os._exit(status)
 
     def leave(self):

@@ -62,7 +62,7 @@ class CompiledStep:
         if not self._has_run:
             del measured
             # What the first step made and keeps lies in the midst of what it freed, so that the
-            # next one's temporaries (700 MiB at base) find no room there.
+            # next one's temporaries (770 MiB at base) find no room there.
             allocator.give_back_freed_memory()
             self._has_run = True
         return state, metrics
