@@ -150,11 +150,10 @@ class Checkpoints:
         try:
             with page_cache.spared(save.folder):
                 self._writer.wait_until_finished()
-                if jax.process_index() == 0:
-                    for name, text in save.documents.items():
-                        (save.folder / name).write_text(text + '\n', encoding='utf-8')
-                    manifest.write(save.folder)
             if jax.process_index() == 0:
+                for name, text in save.documents.items():
+                    (save.folder / name).write_text(text + '\n', encoding='utf-8')
+                manifest.write(save.folder)
                 self._publish(save)
         except Exception as error:  # raised in the caller's thread by the next wait()
             self._failure = save, error

@@ -4,16 +4,22 @@ import hashlib
 import os
 import pathlib
 import re
+from typing import BinaryIO
+
+from bert_jax.training import page_cache
 
 NAME = 'manifest.sha256'
 
 
 def write(folder: pathlib.Path):
-    """Writes the digests of all other files, when each of them is safely on the disk."""
+    """Writes the digests of all other files, when each of them is safely on the disk; none of them
+    stays in the page cache.
+    """
     lines = []
     for name in sorted(_files(folder)):
         sync(folder / name)
-        lines.append(f'{_digest(folder / name)}  {name}\n')
+        with page_cache.ReadOnce(folder / name) as file:
+            lines.append(f'{_digest(file)}  {name}\n')
     (folder / NAME).write_text(''.join(lines), encoding='utf-8')
     sync(folder / NAME)
 
@@ -27,8 +33,9 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
                 return f'{name} is missing'
             if name not in digests:
                 return f'{name} is not in {NAME}'
-            if _digest(folder / name) != digests[name]:
-                return f'{name} is not as {NAME} says'
+            with open(folder / name, 'rb') as file:  # soon read again, to be restored
+                if _digest(file) != digests[name]:
+                    return f'{name} is not as {NAME} says'
     except OSError as error:
         return f'{error.filename} cannot be read: {error.strerror}'
     except ValueError:
@@ -60,6 +67,5 @@ def _files(folder: pathlib.Path) -> set[str]:
     return set(files) - {NAME}
 
 
-def _digest(path: pathlib.Path) -> str:
-    with open(path, 'rb') as file:
-        return hashlib.file_digest(file, 'sha256').hexdigest()
+def _digest(file: BinaryIO) -> str:
+    return hashlib.file_digest(file, 'sha256').hexdigest()

@@ -6,6 +6,7 @@ costs ten times the copying (experiments/benchmark/saving.md).
 """
 
 import contextlib
+import io
 import os
 import pathlib
 import threading
@@ -15,9 +16,9 @@ _PERIOD = 0.01  # seconds, in which 10 MB are written at 1 GB/s
 
 @contextlib.contextmanager
 def spared(folder: pathlib.Path):
-    """While this is open, what is written or read of the files below `folder` soon leaves the
-    cache, and at its end all that is on the disk; what is read again comes from the disk. Does
-    nothing where the system cannot (macOS).
+    """While this is open, what is written of the files below `folder` soon leaves the cache, and at
+    its end all that is on the disk; what is read again comes from the disk. Does nothing where the
+    system cannot (macOS).
     """
     if not hasattr(os, 'posix_fadvise'):
         yield
@@ -30,6 +31,17 @@ def spared(folder: pathlib.Path):
     finally:
         ended.set()
         thread.join()
+
+
+class ReadOnce(io.FileIO):
+    """A file whose pages leave the cache as it is read, so that the next ones take their place:
+    one read for 1.3 GB that are not in the cache takes .13 s of system time instead of .9.
+    """
+
+    def readinto(self, buffer) -> int:
+        if hasattr(os, 'posix_fadvise'):
+            os.posix_fadvise(self.fileno(), 0, self.tell(), os.POSIX_FADV_DONTNEED)
+        return super().readinto(buffer)
 
 
 def _drop_until(ended: threading.Event, folder: pathlib.Path):

@@ -11,7 +11,7 @@ import time
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.training import page_cache
+from bert_jax.training import manifest, page_cache
 from bert_jax.training.checkpoints import Checkpoints
 
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='mincore as Linux has it')
@@ -82,8 +82,23 @@ def test_a_checkpoint_is_not_cached(folder):
     made.save(1, {'a': jnp.arange(1 << 18)}, {})
     made.close()
     files = [file for file in (folder / '1').rglob('*') if file.is_file()]
+    files.remove(folder / '1' / manifest.NAME)
     assert sum(file.stat().st_size for file in files) > 1 << 20
     assert not sum(map(cached_pages, files))
+
+
+def test_a_file_read_once_leaves_it_piece_by_piece(folder):
+    content = write(folder / 'file')
+    piece = bytearray(1 << 19)
+    with page_cache.ReadOnce(folder / 'file') as file:
+        assert file.readinto(piece) == 1 << 19
+        assert piece == content[: 1 << 19]
+        assert cached_pages(folder / 'file')
+        assert file.readinto(piece) == 1 << 19
+        assert piece == content[1 << 19 :]
+        assert cached_pages(folder / 'file') <= (1 << 19) // mmap.PAGESIZE
+        assert file.readinto(piece) == 0
+    assert not cached_pages(folder / 'file')
 
 
 def test_an_error_passes_and_leaves_no_thread(tmp_path):
