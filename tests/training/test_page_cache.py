@@ -87,6 +87,20 @@ def test_a_checkpoint_is_not_cached(folder):
     assert not sum(map(cached_pages, files))
 
 
+def test_the_arrays_of_a_checkpoint_leave_it_before_they_are_digested(folder, monkeypatch):
+    cached = []
+
+    def look(unfinished):
+        files = (file for file in unfinished.rglob('*') if file.is_file())
+        cached.extend(cached_pages(file) for file in files if file.stat().st_size > 1 << 20)
+
+    monkeypatch.setattr(manifest, 'write', look)
+    made = Checkpoints(folder, keep=1)
+    made.save(1, {'a': jnp.arange(1 << 18)}, {})
+    made.close()
+    assert cached == [0]
+
+
 def test_a_file_read_once_leaves_it_piece_by_piece(folder):
     content = write(folder / 'file')
     piece = bytearray(1 << 19)
