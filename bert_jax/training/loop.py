@@ -237,7 +237,7 @@ class Run:
         if evaluate:
             metrics = self._evaluate(stage)
             self.best = self.watch.after(self.best, self.step, metrics)
-            save |= self.best.step == self.step or self.watch.is_over(self.best)
+            save = save or self.best.step == self.step or self.watch.is_over(self.best)
         if save:
             self._save()
         if save or evaluate:
@@ -250,7 +250,7 @@ class Run:
         if self.pending is None:
             return
         metrics, self.pending = jax.device_get(self.pending), None
-        self.stop_signal = metrics.get('signal', 0)
+        self.stop_signal = int(metrics.get('signal', 0))
         if metrics['skipped_in_row']:
             self._report_skipped(metrics)
         else:
