@@ -9,7 +9,7 @@ class UserError(Exception):
 
 
 def unknown(kind: str, name: str, known) -> UserError:
-    """The error for a misspelt name: says which names there are."""
+    """The error for a misspelled name: says which names there are."""
     return UserError(f'unknown {kind} {name!r}; known: {", ".join(sorted(known))}')
 
 

@@ -28,7 +28,7 @@ def export(model: str, output: str, generator: bool = False):
     heads = ', '.join(loaded.heads) or 'no head'
     print(f'{output}: {card.num_parameters(loaded):,} parameters, {heads}; logits compared')
     for name in loaded.fresh:
-        print(f'  {name} was in no file and is as initialised')
+        print(f'  {name} was in no file and is as initialized')
     for name in huggingface.left_out(loaded):
         print(f'  {name} is left out: no head uses it')
     for name in loaded.others:

@@ -52,8 +52,16 @@ def load(task: str):
     """
     with uncollected():
         from bert_jax import tasks
-        from bert_jax.tasks import debug, sweep  # noqa: F401
-        from bert_jax.training import hosts, loop, platform, workdir  # noqa: F401
+        from bert_jax.tasks import (  # noqa: F401
+            show_batch,
+            sweep,
+        )
+        from bert_jax.training import (  # noqa: F401
+            loop,
+            multihost,
+            runtime,
+            workdir,
+        )
 
         tasks.find(task)
         gc.freeze()
@@ -63,17 +71,17 @@ def run(config, place: tuple | None = None) -> dict | None:
     """Trains what a config asks for, once or for several seeds and rates; returns the results, or
     None where it only shows a batch.
 
-    place: of one of several processes, how it finds the others (training/hosts.py:Place).
+    place: of one of several processes, how it finds the others (training/multihost.py:Place).
     """
-    from bert_jax.training import platform
+    from bert_jax.training import runtime
 
-    platform.configure()
+    runtime.configure()
     import jax
 
     from bert_jax.tasks import sweep
-    from bert_jax.training import hosts
+    from bert_jax.training import multihost
 
-    with hosts.joined(hosts.Place(*place)) if place else contextlib.nullcontext():
+    with multihost.joined(multihost.Place(*place)) if place else contextlib.nullcontext():
         if sweep.is_wanted(config):
             return sweep.run(config, train, writes=jax.process_index() == 0)
         return train(config)
@@ -83,12 +91,12 @@ def train(config) -> dict | None:
     """Trains the task of a config and reports on it; results.json is the last file it writes."""
     import jax
 
-    from bert_jax.tasks import debug, make_task
+    from bert_jax.tasks import make_task, show_batch
     from bert_jax.training import loop, workdir
 
     task = make_task(config)
     if config.debug.batch:
-        for row in debug.dump(task, config.debug.batch):
+        for row in show_batch.dump(task, config.debug.batch):
             print(row)
         return None
     params, results = loop.train(task, config)

@@ -164,7 +164,7 @@ def _flags(arguments: list[str] | None = None) -> argparse.Namespace:
     add('--pooling', help='embed: mean (by default), cls or tokens')
     add('--layer', help='embed: a number (-1) or {sum,mean,concat}_last_4')
     add('--max_length', type=int, help='tokens of a window; at most, and unless given, the model’s')
-    add('--overlap', type=float, help='of neighbouring windows of a long text; 0.25')
+    add('--overlap', type=float, help='of neighboring windows of a long text; 0.25')
     add('--batch_tokens', type=int, default=1024, help='tokens of a batch, padding included')
     add('--dtype', default='float32', help='float32 or bfloat16')
     flags = parser.parse_args(arguments)
@@ -191,9 +191,9 @@ def _settle_options(flags: argparse.Namespace):
 
 def predict(flags: argparse.Namespace):
     """Does what the command line says."""
-    from bert_jax.training import platform
+    from bert_jax.training import runtime
 
-    platform.configure()
+    runtime.configure()
     import jax
 
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
@@ -204,7 +204,7 @@ def predict(flags: argparse.Namespace):
 
 
 def _ask_fine_tuned(flags: argparse.Namespace):
-    from bert_jax.tasks.finetuned import FineTuned
+    from bert_jax.inference.finetuned import FineTuned
 
     model = FineTuned(flags.model, flags.dtype, flags.batch_tokens)
     if model.task not in FINE_TUNED[flags.task]:

@@ -1,6 +1,6 @@
-"""Text → tokenised corpus on disk.
+"""Text → tokenized corpus on disk.
 
-    python -m bert_jax.prepare --source='text:books/*.txt;language=en;licence=CC0' \\
+    python -m bert_jax.prepare --source='text:books/*.txt;language=en;license=CC0' \\
         --tokenizer=train:wordpiece:8000 --output=corpora/books --workers=2
 
 Imports neither JAX nor TensorFlow (unless a source is one of TensorFlow's datasets).
@@ -54,7 +54,7 @@ def prepare(
         each source with two different documents gives at least one to either split.
       language_alpha: a tokenizer is trained on text in which languages have shares of the
         characters to this power: 1 as they come, 0 all alike, .3 as in XLM-R.
-      workers: processes that split sentences and tokenise; 0 does it in this one; with Beam the
+      workers: processes that split sentences and tokenize; 0 does it in this one; with Beam the
         parts the work is cut into.
       shard_tokens: a shard is closed once it holds that many tokens.
       beam: has that done by Apache Beam, see `data.beam`.
@@ -116,7 +116,7 @@ def _build(
             {
                 'spec': source.spec,
                 'language': source.language,
-                'licence': source.licence,
+                'license': source.license,
                 'report': dict(source.report),
             }
             for source in opened
@@ -266,7 +266,7 @@ def _boolean(text: str) -> bool:
 @errors.exit_cleanly
 def main():
     parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.prepare', description='Text → tokenised corpus on disk.'
+        prog='python -m bert_jax.prepare', description='Text → tokenized corpus on disk.'
     )
     add = parser.add_argument
     add('--source', action='append', default=[], help='docstrings, text:GLOB, …; repeatable')

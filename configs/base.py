@@ -24,7 +24,7 @@ def get_config() -> ConfigDict:
         dict(
             # Text: 'docstrings', 'text:GLOB', 'jsonl:GLOB', 'tfds:NAME/CONFIG'; options after ';'.
             sources=('tfds:wiki40b/en',),
-            corpus='corpora/wiki40b_en',  # the tokenised text; prepared when it is not there
+            corpus='corpora/wiki40b_en',  # the tokenized text; prepared when it is not there
             tokenizer='train:wordpiece:30522',  # or the path of a vocab.txt or tokenizer.json
             lowercase=True,
             held_out_fraction=0.005,  # of the documents

@@ -2,7 +2,7 @@
 
     python -m bert_jax.main --config=configs/finetune.py:mnli --config.init_from=WEIGHTS
 
-A benchmark or a sample by name (bert_jax/data/labelled/catalogue.py: TASKS), or for your own files
+A benchmark or a sample by name (bert_jax/data/labeled/catalog.py: TASKS), or for your own files
 a kind of task (bert_jax/tasks/problems.py); 'file' is classification. The keys are those of
 configs/base.py with the ones below for its `data`, `stages`, `objectives` and what belongs to them.
 """
@@ -12,7 +12,7 @@ import copy
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from bert_jax.data.labelled import catalogue
+from bert_jax.data.labeled import catalog
 from bert_jax.errors import unknown
 from bert_jax.evaluation import glue
 from configs import base
@@ -49,7 +49,7 @@ PROBLEMS = {
         class_weights='none',  # 'balanced': by 1 / frequency, of words
         crf=False,  # a chain over the words, in which only legal BIO or BIOES is possible
         crf_rate=20.0,  # how many times as fast as the rest the chain learns
-        overlap=0.5,  # of neighbouring windows of a long text
+        overlap=0.5,  # of neighboring windows of a long text
     ),
     'coreference': _MARKED,
     'relation': _MARKED,
@@ -57,7 +57,7 @@ PROBLEMS = {
         labels=(),
         max_span_words=10,  # longer ones are not found
         nested=True,  # spans may overlap; False: the most probable of those that do
-        summary='mean',  # of a span's states; 'attention': weighted by a learnt score
+        summary='mean',  # of a span's states; 'attention': weighted by a learned score
         boundary='ffn',  # a layer for starts and one for ends; 'state': none
         width=150,  # of the layers that score spans
         class_weights='none',  # 'balanced': by 1 / frequency, no label being a class too
@@ -81,7 +81,7 @@ def get_config(task: str = 'file') -> ConfigDict:
         dict(
             tokenizer='',  # without init_from: a file, or 'train:wordpiece:2000' of the texts
             reading_threads=1,
-            **copy.deepcopy(catalogue.DATA),
+            **copy.deepcopy(catalog.DATA),
         )
     )
     config.data.update(named['data'])
@@ -114,9 +114,9 @@ def get_config(task: str = 'file') -> ConfigDict:
 
 
 def _named(task: str) -> dict:
-    if task in catalogue.TASKS:
-        return catalogue.TASKS[task]
+    if task in catalog.TASKS:
+        return catalog.TASKS[task]
     kind = 'classification' if task == 'file' else task
     if kind not in PROBLEMS:
-        raise unknown('task', task, [*catalogue.TASKS, 'file', *PROBLEMS])
+        raise unknown('task', task, [*catalog.TASKS, 'file', *PROBLEMS])
     return dict(kind=kind, **_OWN_FILES)

@@ -105,7 +105,7 @@ def _states(predictor: Predictor, sentences: list[Tagged]) -> tuple[np.ndarray, 
 
 
 def untrained(model: Pretrained) -> Pretrained:
-    """The same encoder as initialised."""
+    """The same encoder as initialized."""
     params, _ = pretrained.fill({}, model.architecture, ())
     return dataclasses.replace(model, params=params)
 
@@ -152,7 +152,7 @@ class Comparison:
         return found
 
     def baselines(self, folder: pathlib.Path) -> dict[str, list[dict[str, float]]]:
-        """Of the probe: the encoder of a run as initialised, and the most frequent tag."""
+        """Of the probe: the encoder of a run as initialized, and the most frequent tag."""
         model = untrained(loading.load_checkpoint(folder))
         return {
             'not trained': [{'pos_accuracy': self._probe(model)}],

@@ -45,7 +45,7 @@ def test_pretraining_from_scratch_waits_for_no_other_task_nor_format():
     others = {
         'bert_jax.tasks.finetuning',
         'bert_jax.tasks.problems',
-        'bert_jax.data.labelled',
+        'bert_jax.data.labeled',
         'bert_jax.interop.huggingface',
     }
     assert loaded('pretraining', SLOW | others) == 'set()\n'
@@ -73,7 +73,7 @@ def test_a_command_looks_for_no_garbage_in_what_it_imports():
 
 READING = """
 import gc, sys
-from bert_jax.data import lazy
+from bert_jax.data import tensorflow_import as lazy
 
 collections = []
 gc.callbacks.append(lambda phase, info: collections.append(phase))

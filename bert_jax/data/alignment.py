@@ -1,4 +1,4 @@
-"""Which pieces of a tokenised text belong to which of its words, by character offsets."""
+"""Which pieces of a tokenized text belong to which of its words, by character offsets."""
 
 import itertools
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.data import windows
+from bert_jax.data import sliding_windows
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 
@@ -19,7 +19,7 @@ class Alignment(NamedTuple):
     Every word has a piece at least, and no piece belongs to two words:
     - A piece over parts of two words belongs to the first of them.
     - Where a word would be left with nothing because of that ('gon' + 'na' as one piece), the text
-      is tokenised in two parts, cut after the word before it.
+      is tokenized in two parts, cut after the word before it.
     - A word of which the tokenizer leaves nothing (control characters, say) is one unknown token.
 
     ids: int32 [N]. offsets: int32 [N, 2], the characters of each piece in the text, end exclusive.
@@ -36,11 +36,11 @@ class Alignment(NamedTuple):
     num_cut: int
     num_unseen: int
 
-    def cut(self, size: int, overlap: int) -> list[windows.Window]:
+    def cut(self, size: int, overlap: int) -> list[sliding_windows.Window]:
         """Windows of at most `size` pieces that cut no word, but for words of more than `size`
         pieces. Each word is answered for by the one window in whose first … last − 1 its first
         piece is."""
-        return windows.cut(len(self.ids), size, overlap, self.places(size))
+        return sliding_windows.cut(len(self.ids), size, overlap, self.places(size))
 
     def places(self, size: int) -> list[int]:
         """Positions from 0 to N at which no word is cut, or at which a word of more than `size`
@@ -50,7 +50,7 @@ class Alignment(NamedTuple):
         parts = (range(a, b, size) for a, b in itertools.pairwise(whole))
         return [*itertools.chain.from_iterable(parts), len(self.ids)]
 
-    def answered(self, window: windows.Window) -> range:
+    def answered(self, window: sliding_windows.Window) -> range:
         """The words a window answers for."""
         start, stop = np.searchsorted(self.first, [window.first, window.last])
         return range(int(start), int(stop))
@@ -102,7 +102,7 @@ def _check(text: str, words_W2: np.ndarray):
 
 
 def _encode(tokenizer: Tokenizer, text: str, cuts: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and offsets of a text tokenised in parts."""
+    """Ids and offsets of a text tokenized in parts."""
     bounds = [0, *cuts, len(text)]
     encoded = tokenizer.encode_batch([text[a:b] for a, b in itertools.pairwise(bounds)])
     offsets = [own + start for own, start in zip(encoded.offsets, bounds[:-1], strict=True)]

@@ -1,7 +1,7 @@
 """Encoding on Apache Beam: on one machine, or beyond it on Dataflow, Flink or Spark.
 
 The work is cut into parts. Each reads all sources from their beginning, which costs little beside
-splitting and tokenising, and encodes the blocks that are its own; so the blocks are those of a
+splitting and tokenizing, and encodes the blocks that are its own; so the blocks are those of a
 local run, and the corpus is the same byte for byte. Imports Beam, which is optional, on first use.
 """
 

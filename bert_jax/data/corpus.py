@@ -1,4 +1,4 @@
-"""The tokenised corpus on disk: memory-mapped arrays, a manifest with hashes, a datasheet.
+"""The tokenized corpus on disk: memory-mapped arrays, a manifest with hashes, a datasheet.
 
     manifest.json  tokenizer.json  DATASHEET.md
     train/     00000.tokens.npy  00000.sentences.npy  00000.documents.npy  …  unigram.npy
@@ -297,7 +297,7 @@ class Writer:
 
         Args:
           made_from: see `settings`.
-          sources: {'spec', 'language', 'licence', 'report'} of each source.
+          sources: {'spec', 'language', 'license', 'report'} of each source.
 
         Returns:
           The manifest.

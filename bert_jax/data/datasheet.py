@@ -9,7 +9,7 @@ def write(manifest: dict, tokenizer: tokenizers.Tokenizer) -> str:
     splits = manifest['splits']
     total = sum(split['tokens'] for split in splits.values())
     lines = [
-        '# Datasheet of a tokenised corpus',
+        '# Datasheet of a tokenized corpus',
         '',
         f'Made {manifest["created"]} by `bert_jax.prepare` from {len(manifest["sources"])} '
         f'source(s); {total:,} tokens. Machine-readable twin of this page: `manifest.json`.',
@@ -21,7 +21,7 @@ def write(manifest: dict, tokenizer: tokenizers.Tokenizer) -> str:
         lines += [
             f'{index + 1}. `{source["spec"]}`',
             f'   - language: {source["language"] or "not stated"}',
-            f'   - licence: {source["licence"] or "not stated"}',
+            f'   - license: {source["license"] or "not stated"}',
         ]
         lines += [
             f'   - {key.replace("_", " ")}: {count:,}'
@@ -59,7 +59,7 @@ def write(manifest: dict, tokenizer: tokenizers.Tokenizer) -> str:
         '## Vocabulary',
         '',
         f'{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, from `{made_from["tokenizer"]}`; text '
-        f'is normalised as tokenizer.json says ({case}). '
+        f'is normalized as tokenizer.json says ({case}). '
         f'Fingerprint `{tokenizer.fingerprint}`.',
     ]
     if made_from['tokenizer'].startswith('train:'):

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 import numpy as np
 
 from bert_jax.data import sampling
-from bert_jax.data.examples import Examples
+from bert_jax.data.example_source import Examples
 from bert_jax.errors import UserError
 
 BLOCK = 1000  # examples in which every language has its share, rounded up or down
@@ -69,7 +69,7 @@ class Mixture(Examples):
     Example n is the k-th one of its language; language and k follow from (seed, n). In every BLOCK
     examples from a multiple of it on each language has its share, rounded down or up, in an order
     drawn for each block; in BLOCK · BLOCKS examples the counts are those of `largest_remainder`.
-    Then the pattern of languages comes again (not the examples). Needs 5 MB of memory for it.
+    Then the pattern of languages comes again (not the examples). MemoryEstimate 5 MB of memory for it.
 
     Attributes:
       shares: language → q_i, with p_i by examples in an epoch.

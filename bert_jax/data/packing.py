@@ -12,8 +12,8 @@ import collections
 import numpy as np
 
 from bert_jax.data import sampling
-from bert_jax.data.examples import Examples
-from bert_jax.data.segments import TextExamples
+from bert_jax.data.example_source import Examples
+from bert_jax.data.sentence_pairs import TextExamples
 
 _ROW_ORDER, _EXAMPLE_ORDER = 100, 101  # purposes of random draws, beside those of the source
 _LEAST = 8  # tokens an example of a full row has on average at least
@@ -24,7 +24,7 @@ class PackedRows(Examples):
 
     Rows are at most 11/9 of the fewest possible, and 4 more (Johnson et al. 1974), but for the
     limit of max_examples = sequence_length // 8 examples in a row, which keeps shapes fixed; see
-    `statistics` for the padding that is left. Needs 8 bytes of memory an example.
+    `statistics` for the padding that is left. MemoryEstimate 8 bytes of memory an example.
 
     Attributes:
       num_examples: rows of an epoch.

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.data import lazy
+from bert_jax.data import tensorflow_import
 
 # TensorFlow keeps every Python function it ever called. So it is given a single one, and the
 # sources are found by number for as long as their pipeline lives.
@@ -30,7 +30,7 @@ def batches(
     `workers` threads make batches and about `prefetch` are kept ready. What source.batch raises is
     raised here, before the batches that could not be made.
     """
-    tf = lazy.tensorflow()
+    tf = tensorflow_import.tensorflow()
     template = source.batch(start_step, rows)
     reader, failures = next(_numbers), {}
     _readers[reader] = _reader(source, stop_step, rows, failures)

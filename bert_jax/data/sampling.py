@@ -64,7 +64,7 @@ def permute(index_N: np.ndarray, size, key_N: np.ndarray) -> np.ndarray:
     A Feistel network over the two digits of index = left · columns + right, where rows · columns is
     just above `size`, so that its rare results outside [0, size) can be sent through again (cycle
     walking) until they fall inside. After Black and Rogaway 2002, 'Ciphers with arbitrary finite
-    domains', generalised Feistel and cycle-walking ciphers.
+    domains', generalized Feistel and cycle-walking ciphers.
     """
     if isinstance(size, np.ndarray):
         digits = _unsigned(np.ceil(np.sqrt(size)))  # exact up to 2^52

@@ -15,12 +15,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bert_jax import errors
-from bert_jax.data import docstrings, lazy, tfds_folder
+from bert_jax.data import docstrings, tensorflow_import, tfds_folder
 
 # A longer document of a `text` source is cut, so that memory stays bounded whatever the file size.
 MAX_DOCUMENT_CHARACTERS = 2**22
 
-_COMMON_OPTIONS = {'language': 'und', 'licence': 'not stated'}
+_COMMON_OPTIONS = {'language': 'und', 'license': 'not stated'}
 _ESCAPED_BYTE = re.compile('[\udc80-\udcff]')
 _SURROGATE = re.compile('[\ud800-\udfff]')
 _READ_ERRORS = (OSError, EOFError, zlib.error, UnicodeError)
@@ -42,7 +42,7 @@ class Source:
     Attributes:
         spec: the line it was opened with.
         language: ISO 639 code, 'und' where it was not said.
-        licence: of the texts, as free text.
+        license: of the texts, as free text.
         report: counts of the last (or running) pass, such as `documents`, `bytes` (UTF-8) and
             everything that was replaced or left out.
         first: where each kind of trouble in `report` was met first.
@@ -55,7 +55,7 @@ class Source:
         self.where = where
         self.options = options
         self.language = options['language']
-        self.licence = options['licence']
+        self.license = options['license']
         self.report = collections.Counter()
         self.first: dict[str, str] = {}
 
@@ -108,7 +108,7 @@ class DocstringSource(Source):
 
     options = {
         'language': 'en',
-        'licence': 'those of the installed packages (BSD, MIT, Apache-2.0, PSF and similar)',
+        'license': 'those of the installed packages (BSD, MIT, Apache-2.0, PSF and similar)',
         'packages': '',
     }
 
@@ -284,8 +284,8 @@ class TfdsSource(Source):
         if self.language == 'und' and re.fullmatch('[a-z]{2,3}', config):
             self.language = config
         stated = self.builder.info.as_proto.redistribution_info.license
-        if stated and self.licence == _COMMON_OPTIONS['licence']:
-            self.licence = stated
+        if stated and self.license == _COMMON_OPTIONS['license']:
+            self.license = stated
 
     def _check(self):
         info, split = self.builder.info, self.options['split']
@@ -295,7 +295,7 @@ class TfdsSource(Source):
             raise errors.unknown(f'field of {self.where}', self.options['field'], info.features)
 
     def _read(self):
-        tfds = lazy.tensorflow_datasets()
+        tfds = tensorflow_import.tensorflow_datasets()
         examples = self.builder.as_dataset(
             split=self.options['split'],
             shuffle_files=False,

@@ -3,7 +3,7 @@
 import os
 import re
 
-from bert_jax.data import lazy
+from bert_jax.data import tensorflow_import
 from bert_jax.errors import UserError
 
 
@@ -22,7 +22,7 @@ def open_builder(name: str, data_dir: str, download: bool, what: str, advice: st
         return builder
     if not download:
         raise UserError(f'{what}: {name} is in none of {", ".join(_folders(data_dir))}; {advice}')
-    tfds = lazy.tensorflow_datasets()
+    tfds = tensorflow_import.tensorflow_datasets()
     try:
         builder = tfds.builder(name, data_dir=data_dir or None)
         builder.download_and_prepare()
@@ -39,12 +39,12 @@ def _folders(data_dir: str) -> list[str]:
 
 def _find(name: str, data_dir: str):
     name, _, version = name.partition(':')
-    files = lazy.tensorflow().io.gfile
+    files = tensorflow_import.tensorflow().io.gfile
     for folder in _folders(data_dir):
         pattern = os.path.join(folder, name, version or '*', 'dataset_info.json')
         found = sorted(map(os.path.dirname, files.glob(pattern)), key=_version)
         if found:
-            return lazy.tensorflow_datasets().builder_from_directory(found[-1])
+            return tensorflow_import.tensorflow_datasets().builder_from_directory(found[-1])
     return None
 
 

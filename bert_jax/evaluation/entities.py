@@ -1,4 +1,4 @@
-"""Entities of tag sequences, and strict F1 of labelled spans: flat, nested, any number a text."""
+"""Entities of tag sequences, and strict F1 of labeled spans: flat, nested, any number a text."""
 
 import collections
 from collections.abc import Collection, Sequence

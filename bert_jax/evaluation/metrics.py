@@ -77,7 +77,7 @@ def matthews(counts_CC: np.ndarray) -> float:
 
 def pearson(gold: Sequence[float], guesses: Sequence[float]) -> float:
     """The linear correlation of two series of numbers."""
-    x_N, y_N = (_centred(values) for values in (gold, guesses))
+    x_N, y_N = (_centered(values) for values in (gold, guesses))
     if len(x_N) != len(y_N):
         raise ValueError(f'{len(x_N)} gold numbers, {len(y_N)} predicted')
     return float(np.clip(x_N @ y_N, -1, 1)) if len(x_N) else 0.0
@@ -88,7 +88,7 @@ def spearman(gold: Sequence[float], guesses: Sequence[float]) -> float:
     return pearson(_ranks(gold), _ranks(guesses))
 
 
-def _centred(values: Sequence[float]) -> np.ndarray:
+def _centered(values: Sequence[float]) -> np.ndarray:
     """Less the mean, scaled to length 1; zeros for a constant series."""
     x_N = np.asarray(values, np.float64)
     if not len(x_N) or x_N.min() == x_N.max():

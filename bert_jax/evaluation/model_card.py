@@ -29,7 +29,7 @@ A bidirectional encoder pretrained with bert_jax.
 |---|---|
 | parameters | {results['parameters']:,} |
 | objective | {objectives} |
-| initialised from | {config.init_from or 'random values'} |
+| initialized from | {config.init_from or 'random values'} |
 | training | {stages} |
 | tokens | {results['tokens']:,} in {results['train_seconds']:,.0f} s on {results['devices']} |
 | optimizer | {config.optimizer.name} |

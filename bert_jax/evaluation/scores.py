@@ -93,7 +93,7 @@ def regression(
 
 
 def spans(gold: Sequence[Collection], guesses: Sequence[Collection]) -> Scores:
-    """Labelled spans (start, end, label) of each text, entities or nested ones: strict 'f1',
+    """Labeled spans (start, end, label) of each text, entities or nested ones: strict 'f1',
     'precision', 'recall', 'f1_macro' over the labels."""
     found = entities.score(gold, guesses)
     table = Table(

@@ -21,14 +21,14 @@ class Threshold(NamedTuple):
     threshold: float
 
 
-def normalised(answer: str) -> str:
+def normalized(answer: str) -> str:
     """Lower case, without ASCII punctuation, the words a, an, the, and superfluous spaces."""
     return ' '.join(_ARTICLES.sub(' ', answer.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(gold: str, guess: str) -> float:
-    """1 if both are the same once normalised."""
-    return float(normalised(gold) == normalised(guess))
+    """1 if both are the same once normalized."""
+    return float(normalized(gold) == normalized(guess))
 
 
 def f1(gold: str, guess: str, unanswerable: bool = False) -> float:
@@ -36,7 +36,7 @@ def f1(gold: str, guess: str, unanswerable: bool = False) -> float:
 
     Where either has no word left: 0 in version 1.1; in 2.0 (`unanswerable`) 1 if both have none.
     """
-    gold_words, words = normalised(gold).split(), normalised(guess).split()
+    gold_words, words = normalized(gold).split(), normalized(guess).split()
     if unanswerable and not (gold_words and words):
         return float(gold_words == words)
     same = (collections.Counter(gold_words) & collections.Counter(words)).total()
@@ -48,11 +48,11 @@ def best_over_golds(
 ) -> tuple[float, float]:
     """Exact match and F1 with the gold answer each is highest for.
 
-    golds: none for a question without an answer; in version 2.0 the ones of which normalising
+    golds: none for a question without an answer; in version 2.0 the ones of which normalizing
         leaves nothing do not count. guess: '' for no answer.
     """
     if unanswerable:
-        golds = [gold for gold in golds if normalised(gold)] or ['']
+        golds = [gold for gold in golds if normalized(gold)] or ['']
     return (
         max((exact_match(gold, guess) for gold in golds), default=0.0),
         max((f1(gold, guess, unanswerable) for gold in golds), default=0.0),

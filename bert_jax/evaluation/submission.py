@@ -25,7 +25,7 @@ def _numbers(*labels: str) -> dict[str, str]:
 _NLI = _names('entailment', 'neutral', 'contradiction')
 _RTE = _names('entailment', 'not_entailment')
 
-# By the names of data/labelled/benchmarks.py; 'ax' is the diagnostic set, by a model of mnli.
+# By the names of data/labeled/benchmarks.py; 'ax' is the diagnostic set, by a model of mnli.
 SUBMISSIONS: dict[str, Submission] = {
     'cola': Submission('CoLA.tsv', _numbers('unacceptable', 'acceptable')),
     'sst2': Submission('SST-2.tsv', _numbers('negative', 'positive')),

@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data import windows
+from bert_jax.data import sliding_windows
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference.batching import Row, run
 from bert_jax.interop.pretrained import Pretrained, mlm_logits
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.gather import gather_positions
+from bert_jax.models.packed_rows import gather_positions
 
 POOLINGS = ('mean', 'cls', 'tokens')
 LAST_FOUR = {
@@ -54,7 +54,7 @@ class Predictor:
         advance: Callable[[int], None] = lambda number: None,
     ):
         """max_length: tokens of a window, special ones included; the model's maximum if None.
-        overlap: share of a window that its neighbour sees too. batch_tokens: of one batch,
+        overlap: share of a window that its neighbor sees too. batch_tokens: of one batch,
         padding included. Raises UserError for settings that cannot be, and without tokenizer.
         """
         longest = model.architecture.max_length
@@ -178,10 +178,10 @@ class Predictor:
                 row.ids[position] = self.tokenizer.mask_id
                 yield row
 
-    def _cut(self, ids: np.ndarray) -> list[windows.Window]:
-        return windows.cut(len(ids), self._size, self._overlap)
+    def _cut(self, ids: np.ndarray) -> list[sliding_windows.Window]:
+        return sliding_windows.cut(len(ids), self._size, self._overlap)
 
-    def _row(self, ids: np.ndarray, window: windows.Window, **extras) -> Row:
+    def _row(self, ids: np.ndarray, window: sliding_windows.Window, **extras) -> Row:
         cls_id, sep_id = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
         content = ids[window.start : window.stop]
         return Row(np.concatenate([cls_id, content, sep_id]).astype(np.int32), extras)

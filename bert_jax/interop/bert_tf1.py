@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
-from bert_jax.data import lazy
+from bert_jax.data import tensorflow_import
 from bert_jax.errors import UserError
 from bert_jax.interop import families, huggingface, tokenizer_files
 from bert_jax.interop.pretrained import Pretrained
@@ -38,7 +38,7 @@ def load(
 
 def _read(path: pathlib.Path) -> dict[str, np.ndarray]:
     """The weights by their name in PyTorch, and in its layout."""
-    tensorflow = lazy.tensorflow()
+    tensorflow = tensorflow_import.tensorflow()
     try:
         reader = tensorflow.train.load_checkpoint(str(path))
         names = [n for n in reader.get_variable_to_shape_map() if not _NOT_WEIGHTS.fullmatch(n)]

@@ -14,7 +14,7 @@ import numpy as np
 from absl import logging
 
 from bert_jax.errors import UserError
-from bert_jax.interop import card, families, naming, pretrained, tokenizer_files, weights
+from bert_jax.interop import card, families, pretrained, state_dict_map, tokenizer_files, weights
 from bert_jax.interop import labels as class_names
 from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import HEADS, Pretrained
@@ -31,7 +31,7 @@ def load(
     Args:
       heads: heads the model must have besides those in the folder.
       allow_missing: patterns (re.search) of our parameter names, such as '^mlm/'; where a weight
-        for one is missing, the parameter comes from the initialisation and is named in `fresh`.
+        for one is missing, the parameter comes from the initialization and is named in `fresh`.
 
     Raises UserError for an unknown model_type or a config value whose mathematics we lack, a
     weight left over, missing, of another shape, NaN or infinite, a damaged file, and a tokenizer
@@ -74,7 +74,9 @@ def from_weights(
 ) -> tuple[dict, tuple[str, ...]]:
     """Our parameters from a state dict of the family, and the names of the fresh ones; the checks
     are those of `load`. Heads that have a weight for themselves in `found` are added to `heads`."""
-    every = naming.places(family.table, architecture, _possible(family, architecture), num_labels)
+    every = state_dict_map.places(
+        family.table, architecture, _possible(family, architecture), num_labels
+    )
     found = {family.todays_name(name): array for name, array in found.items()}
     if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
         found = {_with_prefix(family, name, every): array for name, array in found.items()}
@@ -101,7 +103,7 @@ def from_weights(
                 f'{where}: {place.name} is {list(found[place.name].shape)}, but by the config '
                 f'{list(place.shape)}'
             )
-    params = naming.to_ours(places, found)
+    params = state_dict_map.to_ours(places, found)
     return pretrained.fill(params, architecture, heads, num_labels)
 
 
@@ -154,10 +156,10 @@ def _write(model: Pretrained, folder: pathlib.Path):
     (folder / 'config.json').write_text(_json(config), encoding='utf-8')
 
     num_labels = pretrained.num_labels(model.params)
-    places = naming.places(family.table, architecture, model.heads, num_labels)
+    places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
     for ours in left_out(model):
         del places[ours]
-    state = naming.to_theirs(places, pretrained.by_name(model.params))
+    state = state_dict_map.to_theirs(places, pretrained.by_name(model.params))
     prefix = family.prefix if not model.heads else ''
     state = {name.removeprefix(prefix): array for name, array in state.items()}
     weights.write(folder / weights.SAFETENSORS, state)
@@ -196,7 +198,7 @@ def _compare(live: Pretrained, written: Pretrained):
             )
 
 
-def _with_prefix(family: Family, name: str, places: dict[str, naming.Place]) -> str:
+def _with_prefix(family: Family, name: str, places: dict[str, state_dict_map.Place]) -> str:
     full = family.prefix + name
     known = {place.name for place in places.values()} | {*family.buffers, *family.duplicates}
     return full if full in known else name
@@ -239,7 +241,7 @@ def _possible(family: Family, architecture: Architecture) -> tuple[str, ...]:
 
 
 def _heads(
-    places: dict[str, naming.Place], found: dict[str, np.ndarray], asked: Iterable[str]
+    places: dict[str, state_dict_map.Place], found: dict[str, np.ndarray], asked: Iterable[str]
 ) -> tuple[str, ...]:
     """The heads asked for and those with a weight in `found` that no other head could have."""
     owners = collections.defaultdict(set)

@@ -47,7 +47,7 @@ class Pretrained:
         stacked: 'encoder', and a part for every head, by its name in HEADS.
     tokenizer: None where the folder had none.
     labels: names of the classes in the order of their ids, where the model has classes.
-    fresh: names of the parameters that were in no file and come from the initialisation.
+    fresh: names of the parameters that were in no file and come from the initialization.
     others: parts of a checkpoint that are neither the encoder nor of HEADS, and so not here.
     about: what a checkpoint of ours says of its training (its metadata), else empty.
     """
@@ -126,7 +126,7 @@ def fill(
     num_labels: int = 2,
 ) -> tuple[dict, tuple[str, ...]]:
     """The tree of all parameters, those not in `found` (by '/'-joined name) from the
-    initialisation, and the names of these."""
+    initialization, and the names of these."""
     heads = tuple(heads)
     boxed = abstract(architecture, heads, num_labels)
     names = by_name(boxed)

@@ -2,7 +2,7 @@
 
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
-from bert_jax.objectives.replacing import SHARED, Generation, generator_architecture
+from bert_jax.objectives.generator import SHARED, Generation, generator_architecture
 
 
 def discriminator(params: dict) -> dict:

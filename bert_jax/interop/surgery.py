@@ -34,7 +34,7 @@ def fit(
 
     A token of the new vocabulary keeps its embedding where the old one has it, and else gets the
     mean of its pieces in the old vocabulary. More positions: 'tile' repeats the old ones,
-    'interpolate' stretches them. New heads come from the initialisation and are named in `fresh`,
+    'interpolate' stretches them. New heads come from the initialization and are named in `fresh`,
     as is what was fresh before.
 
     Raises UserError if the architectures differ in anything else, naming it.

@@ -51,7 +51,7 @@ class Architecture:
     hidden_dropout: float
     attention_dropout: float
     initializer_range: float
-    # Width of the embeddings where a learnt projection takes them to hidden_size.
+    # Width of the embeddings where a learned projection takes them to hidden_size.
     embedding_size: int | None = None
     embedding_norm: bool = True
     # Embeddings of padding are set to zero.
@@ -72,7 +72,7 @@ class Architecture:
     position_buckets: int | None = None
     # Vectors of distances become keys and queries by the same maps as states.
     share_position_projections: bool = False
-    # The table of distances is normalised before it is used.
+    # The table of distances is normalized before it is used.
     relative_norm: bool = False
     # Per layer: the largest distance that is attended to; None: any. None for all layers: any.
     attention_windows: tuple[int | None, ...] | None = None
@@ -80,9 +80,9 @@ class Architecture:
     rope_thetas: tuple[float, ...] | None = None
     feedforward: str = 'dense'
     norm: str = 'layer_norm'
-    # 'post': the sum is normalised; 'pre': what goes into attention and feed-forward, and the end.
+    # 'post': the sum is normalized; 'pre': what goes into attention and feed-forward, and the end.
     residual: str = 'post'
-    # With residual 'pre': no norm before the first attention (its input is normalised already).
+    # With residual 'pre': no norm before the first attention (its input is normalized already).
     first_norm: bool = True
     # Biases of products (a gated feed-forward has one at its output alone) and of layer norms.
     biases: bool = True
@@ -97,11 +97,11 @@ class Architecture:
     convolution_act: str = 'gelu'
     # Absolute positions enter in front of masked prediction alone (EncoderOutput.decoded_BTD).
     mask_decoder: bool = False
-    # Whether the encoder ends in a learnt map of the first state (EncoderOutput.pooled_BD).
+    # Whether the encoder ends in a learned map of the first state (EncoderOutput.pooled_BD).
     pooler: bool = True
     # Of heads that predict tokens; None: hidden_act.
     prediction_act: str | None = None
-    # Of the head that detects replaced tokens: the first state is added to all, and normalised.
+    # Of the head that detects replaced tokens: the first state is added to all, and normalized.
     detection_context: bool = False
     # The vector of a sequence, and what is done to it before its classes (heads/classification.py).
     pooling: str = 'pooler'
@@ -184,7 +184,7 @@ class Architecture:
         if not self.embedding_mask:
             raise UserError(
                 'architecture: with convolution_width, embedding_mask must be set: padding must '
-                'not reach its neighbours'
+                'not reach its neighbors'
             )
 
     def _check_per_layer(self, name):

@@ -11,8 +11,8 @@ from flax import linen as nn
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout
+from bert_jax.models.linear import Dense, output_init_range, product
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import Dense, output_init_range, product
 
 # Finite, so that a row without any real position gives equal weights and not NaN; so large that
 # any other score vanishes beside it in fp32.
@@ -41,7 +41,7 @@ class Context(NamedTuple):
 
 
 class LayerValues(NamedTuple):
-    """What differs from layer to layer and is not learnt; with a leading axis L: of all layers.
+    """What differs from layer to layer and is not learned; with a leading axis L: of all layers.
 
     window: the largest distance attended to, or None for any.
     frequencies_K: fp32 [K / 2], of rotary attention.
@@ -114,7 +114,7 @@ class Attention(nn.Module):
         )
 
     def projection(self, use_bias: bool | None = None) -> Dense:
-        """A learnt map from states to what the heads compare or pass on."""
+        """A learned map from states to what the heads compare or pass on."""
         architecture = self.architecture
         return Dense(
             'BTD,DHK->BTHK',

@@ -30,7 +30,7 @@ _ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT = range(3)  # dropout
 
 class Block(nn.Module):
     """(x_BTD, values, context, seeds_B) → [B, T, D]: attention, then feed-forward, each added to
-    its input; normalised after the sum or, with residual 'pre', before the update.
+    its input; normalized after the sum or, with residual 'pre', before the update.
 
     values: what differs from layer to layer; context: what is the same for all of them.
     seeds_B: the layer's dropout seeds, uint32, or None.

@@ -7,17 +7,17 @@ from flax import linen as nn
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout
+from bert_jax.models.linear import Dense
 from bert_jax.models.normalization import make_norm
-from bert_jax.models.products import Dense
 
 
 class Convolution(nn.Module):
     """(embedded_BTD, x_BTD, seeds_B, segment_ids_BT) → norm(x + activation(dropout(convolution(
-    embedded)))): the embeddings of convolution_width neighbours, padding and what is outside, or of
+    embedded)))): the embeddings of convolution_width neighbors, padding and what is outside, or of
     another segment, counted as zero, and the output of the first layer (ConvLayer of
     microsoft/DeBERTa, bert.py).
 
-    kernel: [width, D, D], the neighbours from left to right.
+    kernel: [width, D, D], the neighbors from left to right.
     """
 
     architecture: Architecture
@@ -38,15 +38,15 @@ class Convolution(nn.Module):
             x_BTD.shape[1],
         )
 
-        def neighbours(x_BTX):
+        def neighbors(x_BTX):
             """[B, T, W, …]"""
             around = [(0, 0), (width // 2, width // 2), *[(0, 0)] * (x_BTX.ndim - 2)]
             padded_BTX = jnp.pad(x_BTX, around)
             return jnp.stack([padded_BTX[:, w : w + length] for w in range(width)], axis=2)
 
-        embedded_BTWD = neighbours(embedded_BTD)
+        embedded_BTWD = neighbors(embedded_BTD)
         if segment_ids_BT is not None:
-            same_BTW = neighbours(segment_ids_BT) == segment_ids_BT[:, :, None]
+            same_BTW = neighbors(segment_ids_BT) == segment_ids_BT[:, :, None]
             embedded_BTWD = jnp.where(same_BTW[..., None], embedded_BTWD, 0)
         shape, names = (width, size, size), (None, 'embed', 'features')
         dense = Dense('BTWD,WDE->BTE', shape, names, *settings, name='dense')

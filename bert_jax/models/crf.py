@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models.gather import segment_starts
+from bert_jax.models.packed_rows import segment_starts
 
 ILLEGAL = -1e9  # fp32: exp(ILLEGAL) is 0, and a few thousand of them are still finite
 _OPEN = ('B', 'I')  # kinds of tags after which I and E of the same label may stand
@@ -181,7 +181,7 @@ def _split(label: str) -> tuple[str, str]:
 
 
 class LinearChain(nn.Module):
-    """() → Scores: learnt, from 0, but ILLEGAL where the labels do not allow it.
+    """() → Scores: learned, from 0, but ILLEGAL where the labels do not allow it.
 
     rate: the scores are so many times the parameters; an optimizer whose steps do not depend on
         the size of gradients (Adam) then moves them so many times as fast. At the rates that are

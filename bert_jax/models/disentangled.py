@@ -8,8 +8,8 @@ from flax import linen as nn
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.attention import Attention, Context, LayerValues
 from bert_jax.models.dropout import dropout, fold
+from bert_jax.models.linear import product, weight_init
 from bert_jax.models.normalization import make_norm
-from bert_jax.models.products import product, weight_init
 
 _TABLE = 1  # dropout site, beside the attention weights
 

@@ -7,13 +7,13 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout
+from bert_jax.models.linear import Dense, weight_init
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import Dense, weight_init
 
 
 class Embeddings(nn.Module):
-    """Token + position + type vectors, normalised, with dropout, and where they have a width of
+    """Token + position + type vectors, normalized, with dropout, and where they have a width of
     their own projected: [B, T, D] in the compute dtype.
 
     `token_VD` is the matrix of token embeddings, [padded_vocab_size, embedding width] fp32, rows

@@ -11,30 +11,24 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.attention import (
-    Context,
-    LayerValues,
-    layer_values,
-    mask_bias,
-    visible_groups,
-)
+from bert_jax.models.attention import Context, LayerValues, layer_values, mask_bias, visible_groups
 from bert_jax.models.block import Block
 from bert_jax.models.convolution import Convolution
 from bert_jax.models.disentangled import RelativePositions
 from bert_jax.models.dropout import fold, separate
 from bert_jax.models.embeddings import Embeddings
-from bert_jax.models.gather import gather_positions, segment_starts
+from bert_jax.models.linear import Dense
 from bert_jax.models.normalization import make_norm
+from bert_jax.models.packed_rows import gather_positions, segment_starts
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import Dense
 
 _CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of layers
 
 
 class EncoderOutput(NamedTuple):
-    """hidden_BTD: states of the last layer (normalised, with residual 'pre'), in the compute dtype.
+    """hidden_BTD: states of the last layer (normalized, with residual 'pre'), in the compute dtype.
 
-    pooled_BD: tanh of a learnt map of the first position's state, or with given first positions of
+    pooled_BD: tanh of a learned map of the first position's state, or with given first positions of
         theirs, [B, S, D]; None without a pooler.
     all_hidden_LBTD: if asked for, the embeddings' output and every layer's, L = num_layers + 1;
         the last is hidden_BTD.

@@ -4,8 +4,8 @@ from flax import linen as nn
 
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.linear import Dense, output_init_range
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import Dense, output_init_range
 
 
 class FeedForward(nn.Module):

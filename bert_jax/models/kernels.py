@@ -128,7 +128,7 @@ def _over_mesh(function: Callable, names: list[tuple]) -> Callable:
 
 def _spec(array: jax.Array, names: tuple[str | None, ...]) -> PartitionSpec:
     """Where the parts of an array lie; on every device along a dimension that cannot be cut, such
-    as the one row with which parameters are initialised."""
+    as the one row with which parameters are initialized."""
     sizes = dict(jax.sharding.get_abstract_mesh().shape)
     parts = []
     for size, axes in zip(array.shape, nn.logical_to_mesh_axes(names), strict=True):

@@ -1,4 +1,4 @@
-"""Normalisation over the features of a position."""
+"""Normalization over the features of a position."""
 
 import jax
 import jax.numpy as jnp
@@ -10,9 +10,9 @@ from bert_jax.models.architecture import Architecture, Compute
 def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
     """Zero mean and unit (biased) variance over the last axis, in two passes and in fp32."""
     x32 = x.astype(jnp.float32)
-    centred = x32 - x32.mean(-1, keepdims=True)
-    variance = jnp.square(centred).mean(-1, keepdims=True)
-    return (centred * jax.lax.rsqrt(variance + epsilon) * scale + bias).astype(x.dtype)
+    centered = x32 - x32.mean(-1, keepdims=True)
+    variance = jnp.square(centered).mean(-1, keepdims=True)
+    return (centered * jax.lax.rsqrt(variance + epsilon) * scale + bias).astype(x.dtype)
 
 
 def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
@@ -23,7 +23,7 @@ def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
 
 
 class LayerNorm(nn.Module):
-    """`layer_norm` (Ba et al. 2016) with learnt scale and, if the architecture has biases, bias."""
+    """`layer_norm` (Ba et al. 2016) with learned scale and, if the architecture has biases, bias."""
 
     architecture: Architecture
     compute: Compute
@@ -38,7 +38,7 @@ class LayerNorm(nn.Module):
 
 
 class RMSNorm(nn.Module):
-    """`rms_norm` (Zhang & Sennrich 2019) with learnt scale."""
+    """`rms_norm` (Zhang & Sennrich 2019) with learned scale."""
 
     architecture: Architecture
     compute: Compute

@@ -1,4 +1,4 @@
-"""Causal language modelling: say which token comes next, seeing none of those to the right.
+"""Causal language modeling: say which token comes next, seeing none of those to the right.
 
 The row "LTR & No NSP" of BERT's ablation (Devlin et al. 2019, section 5.1).
 """
@@ -6,12 +6,12 @@ The row "LTR & No NSP" of BERT's ablation (Devlin et al. 2019, section 5.1).
 import flax.linen as nn
 import jax.numpy as jnp
 
+from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import MaskedLanguageModelHead
-from bert_jax.objectives.encoded import Encoded
+from bert_jax.objectives.base import Encoded
 from bert_jax.objectives.masking import Masked, Masking, is_special
 from bert_jax.objectives.mlm import prediction_terms
-from bert_jax.terms import Terms
 
 
 class CausalLanguageModel(nn.Module):

@@ -2,12 +2,12 @@
 
 import jax.numpy as jnp
 
-from bert_jax.models.gather import gather_positions
+from bert_jax.averages import Terms
 from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.packed_rows import gather_positions
+from bert_jax.objectives.base import Encoded
 from bert_jax.objectives.detection import EditDetection
-from bert_jax.objectives.encoded import Encoded
 from bert_jax.objectives.mlm import prediction_terms
-from bert_jax.terms import Terms
 
 
 class DeletionDetection(EditDetection):

@@ -5,10 +5,10 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.averages import Terms, weighted_sum
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import ReplacedTokenHead
-from bert_jax.objectives.encoded import Encoded
-from bert_jax.terms import Terms, weighted_sum
+from bert_jax.objectives.base import Encoded
 
 
 def detection_terms(name: str, logits_BT, is_changed_BT, weights_BT) -> Terms:

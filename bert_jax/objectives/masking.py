@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.objectives.schemes import SCHEMES, Row
+from bert_jax.objectives.masking_schemes import SCHEMES, Row
 
 REPLACEMENTS = ('uniform', 'unigram')
 LAST_SPANS = ('cut', 'whole')
@@ -107,7 +107,7 @@ def replace(key, input_ids_T, positions_P, weights_P, masking: Masking):
     """(corrupted ids [T], positions [P], labels [P], weights [P])."""
     fate_key, id_key = jax.random.split(key)
     labels_P = input_ids_T[positions_P]
-    fate_P = _fates(fate_key, len(input_ids_T), positions_P, weights_P, masking)
+    fate_P = replacement_draws(fate_key, len(input_ids_T), positions_P, weights_P, masking)
     random_P = random_ids(id_key, positions_P.shape, masking)
     new_P = jnp.where(
         fate_P < masking.mask,
@@ -118,11 +118,11 @@ def replace(key, input_ids_T, positions_P, weights_P, masking: Masking):
     return input_ids_T.at[positions_P].set(new_P), positions_P, labels_P, weights_P
 
 
-def _fates(key, length: int, positions_P, weights_P, masking: Masking):
+def replacement_draws(key, length: int, positions_P, weights_P, masking: Masking):
     """Uniform draws [P]; the same one for adjacent chosen tokens if the scheme says so."""
     if not SCHEMES[masking.scheme].one_fate:
         return jax.random.uniform(key, positions_P.shape)
-    left_T, _ = outer_neighbours(chosen(positions_P, weights_P, length))
+    left_T, _ = outer_neighbors(chosen(positions_P, weights_P, length))
     return jax.random.uniform(key, (length,))[left_T[positions_P] + 1]
 
 
@@ -131,7 +131,7 @@ def chosen(positions_P, weights_P, length: int):
     return jnp.zeros(length, bool).at[positions_P].max(weights_P > 0)
 
 
-def outer_neighbours(chosen_T):
+def outer_neighbors(chosen_T):
     """int32 [T], [T]: the nearest token before, and after, that is not chosen (−1 and T where there
     is none). Inside a run of chosen tokens these are the run's two outer boundaries.
     """

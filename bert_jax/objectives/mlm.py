@@ -1,15 +1,15 @@
-"""Masked language modelling (BERT, section 3.1): say which tokens were hidden."""
+"""Masked language modeling (BERT, section 3.1): say which tokens were hidden."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.averages import Term, Terms, weighted_sum
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.gather import gather_positions
 from bert_jax.models.heads import MaskedLanguageModelHead
-from bert_jax.objectives.encoded import Encoded
+from bert_jax.models.packed_rows import gather_positions
+from bert_jax.objectives.base import Encoded
 from bert_jax.objectives.masking import Masked
-from bert_jax.terms import Term, Terms, weighted_sum
 
 
 class MaskedLanguageModel(nn.Module):

@@ -6,23 +6,23 @@ import flax.linen as nn
 import jax
 from flax.core import FrozenDict, unfreeze
 
+from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.editing import Edited
-from bert_jax.objectives.encoded import Encoded
-from bert_jax.objectives.masking import Masked
-from bert_jax.objectives.mlm import masked_terms
-from bert_jax.objectives.packed import encoder_arguments
-from bert_jax.objectives.replacing import (
+from bert_jax.objectives.base import Encoded
+from bert_jax.objectives.edits import Edited
+from bert_jax.objectives.generator import (
     Drafted,
     Generator,
     Replaced,
     generator_architecture,
     put_samples,
 )
-from bert_jax.terms import Terms
+from bert_jax.objectives.masking import Masked
+from bert_jax.objectives.mlm import masked_terms
+from bert_jax.objectives.packed import encoder_arguments
 
 
 class PretrainingModel(nn.Module):

@@ -3,11 +3,11 @@
 import flax.linen as nn
 import jax.numpy as jnp
 
+from bert_jax.averages import Terms, weighted_sum
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import NextSentenceHead
-from bert_jax.objectives.encoded import Encoded
+from bert_jax.objectives.base import Encoded
 from bert_jax.objectives.mlm import prediction_terms
-from bert_jax.terms import Terms, weighted_sum
 
 
 class NextSentencePrediction(nn.Module):

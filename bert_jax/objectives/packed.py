@@ -1,6 +1,6 @@
 """Rows of several examples each (data/packing.py), as the objectives see them."""
 
-from bert_jax.models.gather import segment_starts
+from bert_jax.models.packed_rows import segment_starts
 
 _ARGUMENTS = {'segment_ids_BT': 'segment_ids', 'first_positions_BS': 'first_positions'}
 

@@ -3,17 +3,17 @@ original ones but a generator's?"""
 
 import flax.linen as nn
 
+from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import ReplacedTokenHead
+from bert_jax.objectives.base import Encoded
 from bert_jax.objectives.detection import detection_terms
-from bert_jax.objectives.encoded import Encoded
 from bert_jax.objectives.packed import example_starts
-from bert_jax.terms import Terms
 
 
 class ReplacedTokenDetection(nn.Module):
     """Binary cross-entropy over all real tokens, special ones included. The generator
-    (replacing.py) trains by masked language modelling, whose weight is that of `mlm`."""
+    (replacing.py) trains by masked language modeling, whose weight is that of `mlm`."""
 
     architecture: Architecture
     compute: Compute

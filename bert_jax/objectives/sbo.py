@@ -7,14 +7,14 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
+from bert_jax.averages import Terms
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.gather import gather_positions
-from bert_jax.models.span_boundary import SpanBoundaryHead
-from bert_jax.objectives.encoded import Encoded
-from bert_jax.objectives.masking import Masked, chosen, outer_neighbours
+from bert_jax.models.heads.span_boundary import SpanBoundaryHead
+from bert_jax.models.packed_rows import gather_positions
+from bert_jax.objectives.base import Encoded
+from bert_jax.objectives.masking import Masked, chosen, outer_neighbors
 from bert_jax.objectives.mlm import prediction_terms
-from bert_jax.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def boundaries(masked: Masked, segment_ids_BT, max_targets: int):
     def one(positions_P, weights_P, segment_ids_T):
         around_T = jnp.pad(segment_ids_T, 1)
         is_edge_T = (segment_ids_T != around_T[:-2]) | (segment_ids_T != around_T[2:])
-        left_T, right_T = outer_neighbours(chosen(positions_P, weights_P, length))
+        left_T, right_T = outer_neighbors(chosen(positions_P, weights_P, length))
         left_P, right_P = left_T[positions_P], right_T[positions_P]
         left_P, right_P = jnp.maximum(left_P, 0), jnp.minimum(right_P, length - 1)
         inside_P = ~is_edge_T[left_P] & ~is_edge_T[right_P]

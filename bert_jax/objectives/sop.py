@@ -1,13 +1,13 @@
 """Sentence order prediction (ALBERT, Lan et al. 2020, arXiv 1909.11942, section 3.1): which of two
-neighbouring segments comes first in the text?"""
+neighboring segments comes first in the text?"""
 
 import flax.linen as nn
 
+from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import NextSentenceHead
-from bert_jax.objectives.encoded import Encoded
+from bert_jax.objectives.base import Encoded
 from bert_jax.objectives.nsp import pair_terms
-from bert_jax.terms import Terms
 
 
 class SentenceOrderPrediction(nn.Module):

@@ -1,4 +1,4 @@
-"""Fine-tuning as a task: any problem (tasks/problem.py) on labelled examples, for the one loop."""
+"""Fine-tuning as a task: any problem (tasks/problems/base.py) on labeled examples, for the one loop."""
 
 import dataclasses
 import json
@@ -10,19 +10,19 @@ import flax.linen as nn
 import jax
 import numpy as np
 
-from bert_jax import terms as terms_lib
-from bert_jax.data import labelled, tokenizers
-from bert_jax.data.framing import Framing
-from bert_jax.data.items import TrainBatches, evaluation_slots, row_length
-from bert_jax.data.labelled.examples import is_labelled, texts_of
+from bert_jax import averages
+from bert_jax.data import labeled, tokenizers
+from bert_jax.data.finetune_batches import TrainBatches, evaluation_slots, row_length
+from bert_jax.data.labeled.examples import is_labeled, texts_of
+from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
 from bert_jax.evaluation import submission, tables
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
-from bert_jax.tasks import start
-from bert_jax.tasks.answering import Encoded, FineTuningModel, answer, answering_step
-from bert_jax.tasks.problem import Problem
+from bert_jax.tasks import initialization
+from bert_jax.tasks.finetuning_model import Encoded, FineTuningModel, answer, answering_step
+from bert_jax.tasks.problems.base import Problem
 from bert_jax.training import sharding
 from bert_jax.training.loop import Stage
 
@@ -32,11 +32,11 @@ class FineTuning:
 
     def __init__(self, config, kind: type[Problem]):
         self.config = config
-        self.splits = labelled.read(config.data, config.task)
-        model = start.weights(config)
+        self.splits = labeled.read(config.data, config.task)
+        model = initialization.weights(config)
         tokenizer = model.tokenizer if model else _tokenizer(config.data, self.splits.train)
         labels, parts = _labels(kind, self.splits.train, config.problem, model)
-        self.start = start.begin(config, model, tokenizer, parts)
+        self.start = initialization.begin(config, model, tokenizer, parts)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
         framing = Framing(tokenizer, self._max_length(), self.architecture.type_vocab_size)
@@ -141,7 +141,7 @@ class FineTuning:
         batch = self.stages[0].source.batch(0, np.arange(1))
         return self.model.init(key, batch)['params']
 
-    def terms(self, params, batch, key, train: bool) -> terms_lib.Terms:
+    def terms(self, params, batch, key, train: bool) -> averages.Terms:
         """The terms of a batch; dropout depends on `key` and the row's index alone."""
         seeds_R = None
         if train:
@@ -166,11 +166,11 @@ class FineTuning:
             self.problem.decode(example, own)
             for example, own in zip(encoded.examples, parts, strict=True)
         ]
-        predictions = self.problem.settle(encoded.examples, predictions)
-        if not all(map(is_labelled, encoded.examples)):
+        predictions = self.problem.postprocess(encoded.examples, predictions)
+        if not all(map(is_labeled, encoded.examples)):
             return predictions, {}
         self.scores[split] = self.problem.score(encoded.examples, predictions)
-        means = {f'{name}_loss': float(terms_lib.mean(terms[name])) for name in self.weights}
+        means = {f'{name}_loss': float(averages.mean(terms[name])) for name in self.weights}
         return predictions, self.scores[split].metrics | means
 
     def _on_mesh(self):

@@ -6,18 +6,18 @@ import pathlib
 import jax
 import numpy as np
 
-from bert_jax import terms as terms_lib
+from bert_jax import averages
 from bert_jax.errors import UserError
 from bert_jax.evaluation import baselines, cloze, model_card
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives import OBJECTIVES, forms
-from bert_jax.objectives.editing import EDITS, Editing
+from bert_jax.objectives import OBJECTIVES, corruption
+from bert_jax.objectives.edits import EDITS, Editing
+from bert_jax.objectives.generator import Generation
 from bert_jax.objectives.masking import Masking, mask_tokens
 from bert_jax.objectives.model import PretrainingModel, flops_per_token
-from bert_jax.objectives.replacing import Generation
 from bert_jax.objectives.sbo import Boundary
-from bert_jax.tasks import start, text
-from bert_jax.training import feed, hosts
+from bert_jax.tasks import initialization, pretraining_data
+from bert_jax.training import feed, multihost
 from bert_jax.training.loop import Stage
 from bert_jax.training.step import step_key
 
@@ -29,18 +29,18 @@ class Pretraining:
 
     def __init__(self, config):
         self.config = config
-        names = forms.with_weight(config.objectives)
-        form = forms.common_form(names, config.masking.scheme)
+        names = corruption.with_weight(config.objectives)
+        form = corruption.common_form(names, config.masking.scheme)
         if form == 'edited' and config.data.pack:
             raise UserError(
                 f'data.pack does not go with {", ".join(names)}: edits would move tokens from one '
                 'example of a row into another; set data.pack=False'
             )
-        self.weights = forms.loss_weights(config.objectives)
-        self.corpus = text.open_corpus(config.data)
+        self.weights = corruption.loss_weights(config.objectives)
+        self.corpus = pretraining_data.open_corpus(config.data)
         self.marks = {'mark_sentences': 'permutation' in names}
         tokenizer = self.corpus.tokenizer
-        self.start = start.begin(config, start.weights(config), tokenizer, names)
+        self.start = initialization.begin(config, initialization.weights(config), tokenizer, names)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
         options = {'sbo': Boundary(**config.sbo), 'rtd': Generation(**config.rtd)}
@@ -54,7 +54,9 @@ class Pretraining:
         )
         edits = {name: config.editing[name] for name in EDITS if name in names}
         editing = Editing(edits, masking, tokenizer.pad_id)
-        self.corruption = forms.Corruption(form, masking, editing, _num_predictions(config.stages))
+        self.corruption = corruption.Corruption(
+            form, masking, editing, _num_predictions(config.stages)
+        )
         self.stages = tuple(self._stage(*stage) for stage in _stages(config.stages))
         self.metadata = {
             'task': 'pretraining',
@@ -80,7 +82,9 @@ class Pretraining:
         tokens = batch_size * sequence_length
         flops = flops_per_token(self.model, sequence_length, max_predictions)
         shape, data = (batch_size, sequence_length), self.config.data
-        source = text.train_source(self.corpus, data, shape, self.config.seed, **self.marks)
+        source = pretraining_data.train_source(
+            self.corpus, data, shape, self.config.seed, **self.marks
+        )
         self._check_needs(source)
         return Stage(
             source=source,
@@ -111,7 +115,7 @@ class Pretraining:
             f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
         ]
         for number, stage in enumerate(self.stages, start=1):
-            told = text.describe(stage.source, stage.steps * stage.source.batch_size)
+            told = pretraining_data.describe(stage.source, stage.steps * stage.source.batch_size)
             lines.append(f'stage {number}: {stage.steps:,} steps, {told[0]}')
             lines += told[1:]
         return lines
@@ -133,7 +137,7 @@ class Pretraining:
         corrupted = self.corruption(jax.random.split(key, 1), batch)
         return self.model.init(key, batch, corrupted)['params']
 
-    def terms(self, params, batch, key, train: bool) -> terms_lib.Terms:
+    def terms(self, params, batch, key, train: bool) -> averages.Terms:
         """The terms of a batch; masks and dropout depend on `key` and the example's index alone."""
         corruption_keys_B, dropout_keys_B = _keys(key, batch)
         corrupted = self.corruption(corruption_keys_B, batch)
@@ -166,14 +170,14 @@ class Pretraining:
         num_batches = min(number, source.num_examples) // source.batch_size
         total = {}
         for batch in feed.batches(source, 0, max(1, num_batches), self.config.data.reading_threads):
-            total = terms_lib.add(total, jax.device_get(self._held_out_step(params, batch)))
-        return {name: float(terms_lib.mean(term)) for name, term in total.items()}
+            total = averages.add(total, jax.device_get(self._held_out_step(params, batch)))
+        return {name: float(averages.mean(term)) for name, term in total.items()}
 
     def held_out_source(self, stage: Stage, language: str | None = None):
         """Held-out examples of the shape of a stage's, of all languages or one."""
         batch_size = stage.source.batch_size
         shape, data = (batch_size, stage.tokens_per_step // batch_size), self.config.data
-        return text.source(
+        return pretraining_data.source(
             self.corpus, 'held_out', language, data, shape, HELD_OUT_SEED, **self.marks
         )
 
@@ -203,7 +207,7 @@ class Pretraining:
 
     def report(self, params, results: dict):
         """cloze.md and the model card, beside what the loop left in the workdir."""
-        params = hosts.fetch(params)
+        params = multihost.fetch(params)
         if jax.process_index():
             return
         workdir = pathlib.Path(self.config.workdir)

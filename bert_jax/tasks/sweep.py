@@ -14,8 +14,8 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import comparison, statistics
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
-from bert_jax.training import hosts, workdir
-from bert_jax.training.best import lower_is_better
+from bert_jax.training import multihost, workdir
+from bert_jax.training.early_stopping import lower_is_better
 
 Run = tuple[float, int]  # learning rate, seed
 
@@ -39,7 +39,7 @@ def run(config, train: Callable[[Any], dict], writes: bool = True) -> dict:
         raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
     for number, (key, own) in enumerate(configs.items(), start=1):
         print(f'run {number} of {len(configs)}: {own.workdir}', flush=True)
-        results[key] = hosts.from_first(lambda own=own: finished(own)) or train(own)
+        results[key] = multihost.run_on_host0(lambda own=own: finished(own)) or train(own)
     found = compare(config, results)
     if writes:
         write(folder, found)

@@ -23,7 +23,7 @@ import numpy as np
 from flax import traverse_util
 
 from bert_jax.errors import UserError
-from bert_jax.training import hosts, manifest, page_cache
+from bert_jax.training import checksums, multihost, page_cache
 
 UNFINISHED = '.unfinished'
 # Free bytes asked for, to a byte of arrays and besides: files have ends, folders and indices.
@@ -153,7 +153,7 @@ class Checkpoints:
             if jax.process_index() == 0:
                 for name, text in save.documents.items():
                     (save.folder / name).write_text(text + '\n', encoding='utf-8')
-                manifest.write(save.folder)
+                checksums.write(save.folder)
                 self._publish(save)
         except Exception as error:  # raised in the caller's thread by the next wait()
             self._failure = save, error
@@ -161,7 +161,7 @@ class Checkpoints:
     def _publish(self, save: '_Save'):
         self._remove(save.step)
         save.folder.rename(self.directory / str(save.step))
-        manifest.sync(self.directory)
+        checksums.sync(self.directory)
         self._damaged.discard(save.step)
         good = [step for step in self.steps() if step not in self._damaged]
         for step in set(self.steps()) - {*good[: self.keep], save.best}:
@@ -194,7 +194,7 @@ class Checkpoints:
             among = self.steps() if only is None else [only]
             return _newest_good(self.directory, among, files, self._damaged)
 
-        step = hosts.from_first(choose)
+        step = multihost.run_on_host0(choose)
         if step is None and only is not None:
             raise _best_gone(self.directory, only)
         if step is None and self.steps():
@@ -286,8 +286,8 @@ def _check_same(folder: pathlib.Path, wanted: dict[str, str]):
 
 
 def _find(path: pathlib.Path) -> pathlib.Path:
-    if (path / manifest.NAME).exists():
-        damage = manifest.find_damage(path)
+    if (path / checksums.NAME).exists():
+        damage = checksums.find_damage(path)
         if damage:
             raise UserError(f'checkpoint {path} is damaged: {damage}')
         return path
@@ -321,7 +321,7 @@ def _newest_good(
     for step in steps:
         if step in damaged:
             continue
-        damage = manifest.find_damage(directory / str(step), files)
+        damage = checksums.find_damage(directory / str(step), files)
         if damage is None:
             return step
         damaged.add(step)

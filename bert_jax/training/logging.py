@@ -30,7 +30,7 @@ class Log:
         self.purge_step = step + 1
         self.bar = progress.bar(total=total_steps, initial=step, unit='step', disable=not enabled)
 
-    def say(self, text: str):
+    def info(self, text: str):
         """A line above the progress bar."""
         if self.enabled:
             self.bar.write(text, file=sys.stderr)

@@ -15,20 +15,20 @@ import jax
 
 from bert_jax.errors import UserError
 from bert_jax.training import (
+    compilation,
     feed,
     hardware,
-    hosts,
     logging,
     memory,
+    multihost,
     optimizers,
-    program,
     schedules,
     sharding,
     transfer,
     workdir,
 )
-from bert_jax.training.best import Best, Watch
 from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.early_stopping import Best, Watch
 from bert_jax.training.state import abstract_state, by_name, initial_state
 from bert_jax.training.step import make_train_step
 from bert_jax.training.window import Window, means
@@ -49,14 +49,14 @@ class Interrupted(SystemExit):
     """A signal asked the run to stop; everything is saved. Exits with status RESTART."""
 
     def __init__(self):
-        super().__init__(hosts.RESTART)
+        super().__init__(multihost.RESTART)
 
 
 def train(task, config) -> tuple[Any, dict]:
     """Trains `task` as the config says and returns (parameters, results).
 
     `task` has `stages`, `weights` (term name → weight), `metadata` (stored in every checkpoint),
-    `start` (tasks/start.py), `init(key)`, `terms(params, batch, key, train)`,
+    `start` (tasks/initialization.py), `init(key)`, `terms(params, batch, key, train)`,
     `evaluate(params, stage)` → metrics, `describe()` → lines for the start of the log,
     `check(metadata)` (raises UserError if a checkpoint does not belong to it), `references()` →
     name → nats. Raises UserError for a config that cannot be run and a workdir that can no longer
@@ -91,13 +91,13 @@ class Run:
         self.total_steps = sum(stage.steps for stage in task.stages)
         self.schedule = schedules.build(config.schedule, self.total_steps)
         self.transfer = transfer.build(config.transfer, self.total_steps)
-        self.optimizer = self.transfer.at_its_rate(
+        self.optimizer = self.transfer.scale_updates(
             optimizers.build(config.optimizer, self.schedule)
         )
         self.watch, self.best = Watch(config.evaluation), Best()
         settings = config.to_dict()
-        hosts.check_same('config', json.dumps(settings))
-        hosts.from_first(lambda: workdir.claim(config.workdir, settings))
+        multihost.check_same('config', json.dumps(settings))
+        multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
         self.workdir = pathlib.Path(config.workdir)
         self.checkpoints = Checkpoints(self.workdir / 'checkpoints', config.checkpoint.keep)
         self.abstract = self._abstract_state()
@@ -141,7 +141,7 @@ class Run:
             self.transfer,
             self.config.spike_factor,
         )
-        return program.start_compiling(
+        return compilation.start_compiling(
             step, self.abstract, feed.abstract_batch(stage.source), self._run_key()
         )
 
@@ -161,8 +161,8 @@ class Run:
     def _describe(self):
         parameters = sum(leaf.size for leaf in jax.tree.leaves(self.state.params))
         for line in [*self.task.describe(), *self.transfer.describe(self.state.params)]:
-            self.log.say(line)
-        self.log.say(
+            self.log.info(line)
+        self.log.info(
             f'{parameters:,} parameters on {jax.device_count()} × {jax.devices()[0].device_kind}, '
             f'measured peak {self.peak_flops / 1e9:,.0f} GFLOP/s; '
             + (f'going on from step {self.step:,}' if self.step else f'new run in {self.workdir}')
@@ -170,9 +170,9 @@ class Run:
 
     def _describe_start(self):
         for line in self.task.start.lines:
-            self.log.say(line)
+            self.log.info(line)
         fresh = by_name(self.state.params).keys() - self.task.start.params.keys()
-        self.log.say(f'new, as initialised: {", ".join(sorted(fresh)) or "nothing"}')
+        self.log.info(f'new, as initialized: {", ".join(sorted(fresh)) or "nothing"}')
 
     def all_stages(self):
         """Runs what is left of every stage."""
@@ -190,7 +190,7 @@ class Run:
         return [(stage, first) for stage, first in stages if done < first + stage.steps]
 
     def _before_training(self):
-        """Evaluates heads that were trained before, and any so that a misspelt metric is found at
+        """Evaluates heads that were trained before, and any so that a misspelled metric is found at
         once."""
         if self.task.start.params:
             self._describe_start()
@@ -205,23 +205,23 @@ class Run:
         for batch in feed.batches(stage.source, self.step - first, stage.steps, threads):
             step_function = step_function or self._compiled(stage, batch, compiling)
             self.state, metrics = step_function(self.state, batch, run_key)
-            if jax.process_count() > 1:  # learnt with the metrics, by all after the same step
-                metrics['signal'] = hosts.largest(self.signal)
+            if jax.process_count() > 1:  # learned with the metrics, by all after the same step
+                metrics['signal'] = multihost.largest(self.signal)
             self._read_pending(stage)
             self.pending = metrics
             self.step += 1
             self._after_step(stage, is_last=self.step == first + stage.steps)
             if self.watch.is_over(self.best):
-                self.log.say(f'no better {self.watch.name} in {self.best.waited} evaluations')
+                self.log.info(f'no better {self.watch.name} in {self.best.waited} evaluations')
                 break
 
     def _compiled(self, stage: Stage, batch, compiling: Callable):
         """Waits for the step of a stage; tells what memory it needs."""
         compiled = compiling()
-        hosts.meet()  # who compiles longer must not keep the others in a collective
-        needs = memory.Needs.of(compiled, self.state, batch)
+        multihost.barrier()  # who compiles longer must not keep the others in a collective
+        needs = memory.MemoryEstimate.of(compiled, self.state, batch)
         for line in needs.table() + needs.warning(stage, self.config.compute.remat):
-            self.log.say(line)
+            self.log.info(line)
         return compiled
 
     def _after_step(self, stage: Stage, is_last: bool):
@@ -259,7 +259,7 @@ class Run:
         shown = {
             'loss': f'{metrics["loss"]:.3f}',
             'tokens/s': f'{rate:,.0f}',
-            'MFU': f'{self._utilisation(stage, rate):.0%}',
+            'MFU': f'{self._utilization(stage, rate):.0%}',
         }
         self.log.advance(1, shown)
 
@@ -267,7 +267,7 @@ class Run:
         in_row, skipped = metrics['skipped_in_row'], metrics['skipped']
         loss, norm = metrics['loss'], metrics['gradient_norm']
         fault = 'is a spike' if math.isfinite(loss) and math.isfinite(norm) else 'is not finite'
-        self.log.say(
+        self.log.info(
             f'step {self.step}: loss {loss:.4g} with a gradient of norm {norm:.4g} {fault}; '
             f'step skipped ({skipped} so far, {in_row} in a row)'
         )
@@ -287,13 +287,13 @@ class Run:
             'learning_rate': float(self.schedule(self.step - 1)),
             'skipped': int(self.window.skipped),
             'tokens_per_second': rate,
-            'mfu': self._utilisation(stage, rate),
+            'mfu': self._utilization(stage, rate),
         }
         self.log.record('train', self.step, values)
         self.seconds += self.window.seconds()
         self.window.restart()
 
-    def _utilisation(self, stage: Stage, tokens_per_second: float) -> float:
+    def _utilization(self, stage: Stage, tokens_per_second: float) -> float:
         """Model FLOPs a second as a share of the measured peak."""
         return stage.flops_per_step * tokens_per_second / stage.tokens_per_step / self.peak_flops
 
@@ -301,7 +301,7 @@ class Run:
         self.held_out = self.task.evaluate(self.state.params, stage)
         self.log.record('held_out', self.step, self.held_out)
         shown = ', '.join(f'{name} {value:.4g}' for name, value in self.held_out.items())
-        self.log.say(f'step {self.step} held-out: {shown}')
+        self.log.info(f'step {self.step} held-out: {shown}')
         if self.log.enabled:
             logging.plot(self.log.records, self.workdir / 'loss.png', self.task.references())
         return self.held_out
@@ -322,7 +322,7 @@ class Run:
 
     def _stop(self, number: int):
         self.checkpoints.wait()
-        self.log.say(
+        self.log.info(
             f'{signal.Signals(number).name}: saved and stopped at step {self.step}; '
             'the same command goes on from here'
         )
@@ -358,7 +358,7 @@ class Run:
             self.state = self.checkpoints.restore(self.abstract, self.best.step).state
         self.held_out = self.best.metrics
         value = self.held_out[self.watch.name]
-        self.log.say(f'best {self.watch.name} {value:.4g} at step {self.best.step:,}: taken')
+        self.log.info(f'best {self.watch.name} {value:.4g} at step {self.best.step:,}: taken')
 
     def _tokens(self) -> int:
         """Of all steps done."""

@@ -6,13 +6,13 @@ from typing import NamedTuple
 
 import jax
 
-from bert_jax.training import program, sharding
+from bert_jax.training import compilation, sharding
 
 MIB = 2**20
 CGROUP = pathlib.Path('/sys/fs/cgroup/memory.max')
 
 
-class Needs(NamedTuple):
+class MemoryEstimate(NamedTuple):
     """Bytes on each device; `temporaries`, all that is neither given nor kept, is None where XLA
     does not say. `largest` is the largest array of the program that is not shaped as a parameter:
     of a large batch the logits."""
@@ -21,21 +21,21 @@ class Needs(NamedTuple):
     optimizer: int
     batch: int
     temporaries: int | None
-    largest: program.Array | None
+    largest: compilation.Array | None
 
     @classmethod
-    def of(cls, compiled: program.CompiledStep, state, batch) -> 'Needs':
+    def of(cls, compiled: compilation.CompiledStep, state, batch) -> 'MemoryEstimate':
         """Of a compiled step and what it is given."""
         return cls(
-            program.local_bytes(state.params),
-            program.local_bytes(state.opt_state),
-            program.local_bytes(batch),
+            compilation.local_bytes(state.params),
+            compilation.local_bytes(state.opt_state),
+            compilation.local_bytes(batch),
             compiled.temporary_bytes(),
-            program.largest_array(compiled, program.local_shapes(state.params)),
+            compilation.largest_array(compiled, compilation.local_shapes(state.params)),
         )
 
     @property
-    def together(self) -> int:
+    def total(self) -> int:
         return self.parameters + self.optimizer + self.batch + (self.temporaries or 0)
 
     def table(self) -> list[str]:
@@ -46,7 +46,7 @@ class Needs(NamedTuple):
             ('optimizer', self.optimizer, ''),
             ('batch', self.batch, ''),
             ('gradients, activations', self.temporaries, _largest(self.largest)),
-            ('together', self.together, f'  of {_mib(limit)}' if limit else ''),
+            ('total', self.total, f'  of {_mib(limit)}' if limit else ''),
         ]
         lines = [f'  {name:22} {_mib(size):>9}{note}' for name, size, note in rows]
         return ['memory of each device, MiB', *lines]
@@ -54,7 +54,7 @@ class Needs(NamedTuple):
     def warning(self, stage, remat: bool) -> list[str]:
         """A line that says what to change, if it will not fit."""
         limit = device_bytes()
-        if limit is None or self.together <= limit:
+        if limit is None or self.total <= limit:
             return []
         mesh = jax.sharding.get_mesh()
         rows = stage.source.batch_size // (stage.accumulation * sharding.batch_shards(mesh))
@@ -93,5 +93,5 @@ def _mib(size: int | None) -> str:
     return 'not known' if size is None else f'{size / MIB:,.0f}'
 
 
-def _largest(array: program.Array | None) -> str:
+def _largest(array: compilation.Array | None) -> str:
     return '' if array is None else f'  largest {array} {_mib(array.bytes)}'

@@ -5,7 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from bert_jax.training import platform, sharding
+from bert_jax.training import runtime, sharding
 from bert_jax.training.transfer import EVERYTHING
 
 
@@ -49,7 +49,7 @@ def initial_state(
     task, optimizer, abstract: TrainState, seed: int, transfer=EVERYTHING
 ) -> TrainState:
     """Step 0, every array made where it will live: the parameters in task.start.params as given
-    there, the others initialised."""
+    there, the others initialized."""
 
     def init(key, given):
         params = jax.tree_util.tree_map_with_path(
@@ -63,7 +63,7 @@ def initial_state(
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     where = by_name(shardings.params)
     given = {name: jax.device_put(a, where[name]) for name, a in task.start.params.items()}
-    make = jax.jit(init, out_shardings=shardings, compiler_options=platform.compiler_options())
+    make = jax.jit(init, out_shardings=shardings, compiler_options=runtime.compiler_options())
     return make(jax.random.key(seed), given)
 
 

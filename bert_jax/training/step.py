@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 from jax.sharding import PartitionSpec
 
-from bert_jax import terms as terms_lib
+from bert_jax import averages
 from bert_jax.training import optimizers
 from bert_jax.training.state import TrainState
 from bert_jax.training.transfer import EVERYTHING
@@ -62,7 +62,7 @@ def make_train_step(
         def loss(trained):
             terms = task.terms(transfer.whole(trained, params), batch, key, train=True)
             wanted = _over_devices(_counts(terms)) if counts is None else counts
-            return terms_lib.loss(terms, task.weights, wanted), terms
+            return averages.loss(terms, task.weights, wanted), terms
 
         (value, terms), grads = jax.value_and_grad(loss, has_aux=True)(transfer.part(params))
         return value, terms, grads

@@ -86,7 +86,9 @@ class Transfer:
             lambda level: level * self.unfreeze_every_steps <= step, _levels(trained)
         )
 
-    def at_its_rate(self, optimizer: optax.GradientTransformation) -> optax.GradientTransformation:
+    def scale_updates(
+        self, optimizer: optax.GradientTransformation
+    ) -> optax.GradientTransformation:
         """An optimizer of a part whose updates have the share of their level."""
         if self.layer_decay == 1:
             return optimizer

@@ -2,7 +2,7 @@
 
 import time
 
-from bert_jax import terms as terms_lib
+from bert_jax import averages
 
 
 class Window:
@@ -17,7 +17,7 @@ class Window:
 
     def add(self, metrics):
         self.steps += 1
-        self.terms = terms_lib.add(self.terms, metrics['terms'])
+        self.terms = averages.add(self.terms, metrics['terms'])
         self.gradient_norm, self.skipped = metrics['gradient_norm'], metrics['skipped']
 
     def seconds(self) -> float:
@@ -27,7 +27,7 @@ class Window:
         return self.steps * stage.tokens_per_step / self.seconds()
 
 
-def means(terms: terms_lib.Terms, weights: dict[str, float]) -> dict[str, float]:
+def means(terms: averages.Terms, weights: dict[str, float]) -> dict[str, float]:
     """The weighted loss, and the mean of every term."""
-    found = {name: float(terms_lib.mean(term)) for name, term in terms.items()}
+    found = {name: float(averages.mean(term)) for name, term in terms.items()}
     return {'loss': sum(weight * found[name] for name, weight in weights.items())} | found

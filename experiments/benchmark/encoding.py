@@ -2,7 +2,7 @@
 
     python experiments/benchmark/encoding.py --model=FOLDER --input=SENTENCES --rounds=5
 
---model is a folder of published weights, --input has a sentence a line. Tokenisation is counted.
+--model is a folder of published weights, --input has a sentence a line. Tokenization is counted.
 The sides:
 
     bert_jax        bert_jax.inference, as `predict --task=embed` runs it

@@ -40,7 +40,7 @@ def measure(shape: str, side: str, dtype: str, peak: float, options) -> list[dic
             print(f'{shape} {side} {dtype}: batch {batch} ended early', file=sys.stderr)
             break
         key = side, dtype
-        records.append(training_step.summarise(shape, batch, key, answers, options.warmup, peak))
+        records.append(training_step.summarize(shape, batch, key, answers, options.warmup, peak))
         print(report.as_table(records[-1:]), file=sys.stderr, flush=True)
     return records
 

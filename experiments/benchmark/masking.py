@@ -26,12 +26,12 @@ from flax import linen as nn
 
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives import forms
-from bert_jax.objectives.editing import Editing
+from bert_jax.objectives import corruption
+from bert_jax.objectives.edits import Editing
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import Boundary
-from bert_jax.training import allocator, optimizers, program
+from bert_jax.training import allocator, compilation, optimizers
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
 
@@ -54,9 +54,12 @@ class Task:
         architecture = architectures.build(
             'bert', num_layers=shape.layers, hidden_size=shape.size, vocab_size=vocabulary
         )
-        self.weights = forms.loss_weights(objectives)
+        self.weights = corruption.loss_weights(objectives)
         self.model = PretrainingModel(
-            architecture, Compute(dtype), forms.with_weight(objectives), {'sbo': Boundary(200, 20)}
+            architecture,
+            Compute(dtype),
+            corruption.with_weight(objectives),
+            {'sbo': Boundary(200, 20)},
         )
         masking = Masking(
             rate=0.15,
@@ -70,7 +73,9 @@ class Task:
             is_word_start=np.arange(vocabulary) % 5 > 0,
         )
         predictions = {shape.length: shape.predictions}
-        self.corruption = forms.Corruption('masked', masking, Editing({}, masking, 0), predictions)
+        self.corruption = corruption.Corruption(
+            'masked', masking, Editing({}, masking, 0), predictions
+        )
 
     def terms(self, params, batch, key, train: bool):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
@@ -105,7 +110,7 @@ def make_step(side: str, shape: sides.Shape, dtype: str):
 
     state = init(jax.random.key(0))
     train_step = make_train_step(task, optimizer, accumulation=1, seed=1)
-    compiled = program.compile_step(train_step, state, batch)
+    compiled = compilation.compile_step(train_step, state, batch)
 
     def step():
         nonlocal state

@@ -20,7 +20,7 @@ import time
 import report
 import sides
 
-from bert_jax.training import allocator, program
+from bert_jax.training import allocator, compilation
 from bert_jax.training.checkpoints import Checkpoints
 
 
@@ -31,7 +31,7 @@ class Windows:
         step, self.state, self.batch = sides.make_bert_jax_training(
             sides.SHAPES[options.shape], options.dtype, {}
         )
-        self.step = program.compile_step(step, self.state, self.batch)
+        self.step = compilation.compile_step(step, self.state, self.batch)
         self.steps = options.steps
         self.checkpoints = Checkpoints(folder, keep=1)
         self.saves, self.blocked = 0, []

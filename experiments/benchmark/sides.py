@@ -114,10 +114,10 @@ def make_batch(shape: Shape) -> dict[str, np.ndarray]:
 
 def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
     """A function that runs one training step and waits for its end."""
-    from bert_jax.training import program
+    from bert_jax.training import compilation
 
     train_step, state, batch = make_bert_jax_training(shape, dtype, compute_options)
-    compiled = program.compile_step(train_step, state, batch)
+    compiled = compilation.compile_step(train_step, state, batch)
 
     def step():
         nonlocal state
@@ -132,17 +132,17 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
     import jax
     from flax import linen as nn
 
+    from bert_jax.averages import Term
     from bert_jax.models.architecture import Compute
     from bert_jax.models.encoder import Encoder
-    from bert_jax.models.gather import gather_positions
     from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
+    from bert_jax.models.packed_rows import gather_positions
     from bert_jax.objectives.mlm import cross_entropy
-    from bert_jax.terms import Term
-    from bert_jax.training import optimizers, platform
+    from bert_jax.training import optimizers, runtime
     from bert_jax.training.state import TrainState
     from bert_jax.training.step import make_train_step
 
-    platform.one_step_at_a_time()
+    runtime.one_step_at_a_time()
     architecture = architecture_of(shape)
     compute = Compute(dtype, **compute_options)
 
@@ -176,7 +176,7 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
     batch = jax.device_put(make_batch(shape))
     model, optimizer = Model(), optimizers.build(ADAMW, lambda step: 1e-4)
 
-    @jax.jit(compiler_options=platform.compiler_options())
+    @jax.jit(compiler_options=runtime.compiler_options())
     def init():
         params = nn.unbox(model.init(jax.random.key(0), batch, None))['params']
         return TrainState(0, 0, 0, params, optimizer.init(params))

@@ -5,7 +5,7 @@
 'imports' is what `python -m bert_jax.main --config=configs/base.py` imports until it compiles,
 without TensorFlow, in a process of its own (not the first, which also writes Python's bytecode).
 The others are of one more process a round and state of the compilation cache: 'cold' with an empty
-one, 'warm' with what the cold process left there. Reported are medians in seconds: initialising
+one, 'warm' with what the cold process left there. Reported are medians in seconds: initializing
 (with its compilation); the step traced and lowered, and from the same moment compiled or taken from
 the cache ('step_ready'); running it once. Memory is kept as in a run. The step is that of sides.py:
 a run's also masks its text, which takes longer to compile, and is compiled while the state is made
@@ -56,7 +56,7 @@ def be_a_process(shape: sides.Shape, dtype: str, compute_options: dict):
     import jax
 
     from bert_jax import main
-    from bert_jax.training import program
+    from bert_jax.training import compilation
 
     main.load('pretraining')  # as in a run: what is imported is not searched for garbage later
     seconds, start = {}, time.perf_counter()
@@ -64,9 +64,9 @@ def be_a_process(shape: sides.Shape, dtype: str, compute_options: dict):
     sides.allocator.keep_freed_memory()
     step, state, batch = sides.make_bert_jax_training(shape, dtype, compute_options)
     jax.block_until_ready(state)
-    seconds['initialise'] = time.perf_counter() - start
+    seconds['initialize'] = time.perf_counter() - start
     start = time.perf_counter()
-    wait = program.start_compiling(step, state, batch)
+    wait = compilation.start_compiling(step, state, batch)
     seconds['traced'] = time.perf_counter() - start
     compiled = wait()
     seconds['step_ready'] = time.perf_counter() - start

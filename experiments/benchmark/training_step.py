@@ -97,12 +97,12 @@ def measure(shape_name: str, options) -> list[dict]:
     for worker in workers.values():
         worker.close()
     return [
-        summarise(shape_name, options.batch, key, answers[key], options.warmup, peaks[key[1]])
+        summarize(shape_name, options.batch, key, answers[key], options.warmup, peaks[key[1]])
         for key in workers
     ]
 
 
-def summarise(shape_name: str, batch: int, key, answers, warmup: int, peak: float) -> dict:
+def summarize(shape_name: str, batch: int, key, answers, warmup: int, peak: float) -> dict:
     """The record of one side, `key` = (side, dtype)."""
     shape = shape_of(shape_name, batch)
     seconds = [answer[0] for answer in answers[warmup:]]

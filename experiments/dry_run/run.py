@@ -59,8 +59,8 @@ def compile_case(case: str) -> dict:
     import jax
     import numpy as np
 
-    from bert_jax.training import optimizers, program, sharding
-    from bert_jax.training.memory import Needs
+    from bert_jax.training import compilation, optimizers, sharding
+    from bert_jax.training.memory import MemoryEstimate
     from bert_jax.training.state import abstract_state
     from bert_jax.training.step import make_train_step
 
@@ -81,10 +81,10 @@ def compile_case(case: str) -> dict:
     with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
         state = abstract_state(task, optimizer, mesh, config.sharding_rules)
         step = make_train_step(task, optimizer, stage.accumulation, config.seed)
-        compiled = program.compile_step(step, state, batch)
-    needs = Needs.of(compiled, state, batch)
+        compiled = compilation.compile_step(step, state, batch)
+    needs = MemoryEstimate.of(compiled, state, batch)
     exchanged = collections.defaultdict(list)
-    for collective in program.collectives(compiled):
+    for collective in compilation.collectives(compiled):
         exchanged[collective.kind].append(collective.bytes)
     return {
         **{key: getattr(needs, key) for key in ('parameters', 'optimizer', 'batch')},

@@ -18,7 +18,7 @@ from transformers import (
 )
 
 from bert_jax.evaluation import entities, scores, squad
-from bert_jax.tasks.spans import best_threshold
+from bert_jax.tasks.problems.spans import best_threshold
 from experiments.finetuning.torch_spans import SpanModel
 
 IGNORED = -100  # a label without a loss
@@ -127,7 +127,7 @@ class Tags(_Words):
 
 
 class Spans(_Words):
-    """Labelled spans, nested or not: every span of up to max_span_words words is a class or none.
+    """Labeled spans, nested or not: every span of up to max_span_words words is a class or none.
     As in bert_jax the threshold of probability is the best one on dev."""
 
     def __init__(self, tokenizer, config, train):

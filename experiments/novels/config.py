@@ -12,7 +12,7 @@ def get_config(files='novels/*.txt'):
     config = tiny.get_config()
     config.workdir = 'runs/novels'
     config.data.sources = (
-        f'text:{files};documents=title:^\\s*(CHAPTER|Chapter)\\b;language=en;licence=public domain',
+        f'text:{files};documents=title:^\\s*(CHAPTER|Chapter)\\b;language=en;license=public domain',
     )
     config.data.corpus = 'corpora/novels'
     config.compute.dtype = 'bfloat16'

@@ -1,4 +1,4 @@
-"""Masked language modelling of English novels that goes on from published weights.
+"""Masked language modeling of English novels that goes on from published weights.
 
     python -m bert_jax.main --config=experiments/novels/continued.py:WEIGHTS
 

@@ -71,7 +71,7 @@ def test_words_at_spaces_need_no_cut(tokenizer):
         assert set(found.first) <= set(marks)
 
 
-def test_words_that_are_one_piece_are_tokenised_apart():
+def test_words_that_are_one_piece_are_tokenized_apart():
     vocab = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'gonna', 'gon', 'na', 'we', '##go', 'a']
     settings = wordpiece.settings({token: i for i, token in enumerate(vocab)}, True)
     tokenizer = tokenizers.Tokenizer(json.dumps(settings))

@@ -9,8 +9,8 @@ from bert_jax.data import corpus, tokenizers
 
 MADE_FROM = corpus.settings(['text:a'], 'train:wordpiece:60', True, 0.1)
 SOURCES = [
-    {'spec': 'text:a', 'language': 'en', 'licence': 'CC0', 'report': {'malformed_lines': 7}},
-    {'spec': 'text:b', 'language': 'de', 'licence': 'MIT', 'report': {}},
+    {'spec': 'text:a', 'language': 'en', 'license': 'CC0', 'report': {'malformed_lines': 7}},
+    {'spec': 'text:b', 'language': 'de', 'license': 'MIT', 'report': {}},
 ]
 
 

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from bert_jax import prepare
-from bert_jax.data import languages, segments
-from bert_jax.data.examples import Examples
+from bert_jax.data import languages, sentence_pairs
+from bert_jax.data.example_source import Examples
 from bert_jax.errors import UserError
 
 BLOCK = languages.BLOCK
@@ -168,7 +168,7 @@ def corpus(tmp_path_factory):
     )
 
 
-@pytest.mark.parametrize('kind', [segments.SentencePairs, segments.SingleSegments])
+@pytest.mark.parametrize('kind', [sentence_pairs.SentencePairs, sentence_pairs.SingleSegments])
 def test_real_sources_mixed(corpus, kind):
     train = corpus.split('train')
     assert list(train.languages) == ['xa', 'xb', 'xc']
@@ -184,7 +184,7 @@ def test_real_sources_mixed(corpus, kind):
     alone = make('xb', int(languages.sampling.key(3, 1)[0]))
     mine = batch['input_ids'][language == 1][:100]
     np.testing.assert_array_equal(mine, alone.examples(np.arange(100))['input_ids'])
-    if kind is segments.SentencePairs:
+    if kind is sentence_pairs.SentencePairs:
         assert abs(batch['next_sentence_label'].mean() - 0.5) < 0.01
         # Both sentences of a pair are of one language, random ones too.
         for row, number in zip(batch['input_ids'].reshape(-1, 24), language.ravel(), strict=True):

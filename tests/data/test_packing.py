@@ -10,7 +10,7 @@ from bert_jax.data import pipeline
 from bert_jax.data.full_sentences import FullSentences
 from bert_jax.data.languages import Mixture
 from bert_jax.data.packing import PackedRows, best_fit, pack
-from bert_jax.data.segments import SentencePairs, SingleSegments
+from bert_jax.data.sentence_pairs import SentencePairs, SingleSegments
 from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
 
 LENGTH, BATCH = 48, 16
@@ -89,7 +89,7 @@ def test_an_epoch_has_the_examples_of_the_source(kind):
     assert not np.array_equal(batches[0]['input_ids'], batches[1]['input_ids'])
 
 
-def test_neighbours_change_from_epoch_to_epoch():
+def test_neighbors_change_from_epoch_to_epoch():
     rows = PackedRows(source('sentences'), 7)
     pairs = []
     for number in range(2):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from bert_jax import prepare
-from bert_jax.data import pipeline, segments
+from bert_jax.data import pipeline, sentence_pairs
 from bert_jax.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -38,7 +38,7 @@ class Counter:
         return {'z': number.astype(np.int32), 'a': np.stack([number, -number], -1) / 2}
 
 
-def sentence_pairs():
+def pairs_source():
     rng = np.random.default_rng(0)
     sentences = np.cumsum([0, *rng.integers(1, 9, size=300)])
     shard = types.SimpleNamespace(
@@ -47,7 +47,7 @@ def sentence_pairs():
         documents=np.arange(0, 301, 10),
     )
     tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2)
-    return segments.SentencePairs(
+    return sentence_pairs.SentencePairs(
         types.SimpleNamespace(shards=[shard]), tokenizer, 16, batch_size=8, seed=3
     )
 
@@ -55,7 +55,7 @@ def sentence_pairs():
 @pytest.mark.parametrize('start', [0, 1, 3, 6, 16, 17])
 @pytest.mark.parametrize('workers', [1, 3])
 def test_it_yields_the_batches_of_the_source_from_any_step(start, workers):
-    source, rows = sentence_pairs(), slice(2, 6)
+    source, rows = pairs_source(), slice(2, 6)
     found = list(pipeline.batches(source, start, 17, rows, workers=workers))
     assert len(found) == 17 - start
     for step, batch in enumerate(found, start):
@@ -146,7 +146,7 @@ def test_stopping_waits_for_the_batches_that_are_being_made(monkeypatch):
 def test_tensorflow_is_imported_only_when_batches_are_asked_for():
     script = (
         'import sys\n'
-        'from bert_jax.data import pipeline, segments\n'
+        'from bert_jax.data import pipeline, sentence_pairs\n'
         'assert "tensorflow" not in sys.modules\n'
     )
     subprocess.run([sys.executable, '-c', script], cwd=ROOT, check=True, timeout=60)
@@ -168,7 +168,7 @@ def test_pairs_of_real_text(real_data, tmp_path, faithful):
     for shard in split.shards:
         starts = np.asarray(shard.sentences)[shard.documents]
         texts += [bytes(text.astype('>u2')) for text in np.split(shard.tokens, starts[1:-1])]
-    source = segments.SentencePairs(
+    source = sentence_pairs.SentencePairs(
         split, corpus.tokenizer, 128, 64, 0, faithful_negatives=faithful
     )
     labels = []

@@ -29,7 +29,7 @@ def test_every_bit_is_fair_and_independent_of_the_others():
     lanes = sampling.random_bits(sampling.key(1), counters, lanes=2)
     shift = np.arange(64, dtype=np.uint64)[:, None]
     bits = np.concatenate([lanes[0] >> shift & 1, lanes[1] >> shift & 1]).astype(np.float64)
-    following = np.roll(bits, 1, axis=1)  # the neighbouring counter
+    following = np.roll(bits, 1, axis=1)  # the neighboring counter
     correlation = np.corrcoef(np.concatenate([bits, following]))
     np.fill_diagonal(correlation, 0)
     bound = 5.5 / np.sqrt(counters.size)  # 5.5 standard deviations over 33,000 pairs

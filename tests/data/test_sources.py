@@ -35,14 +35,14 @@ def test_text_files_recursive_gz_bom_and_crlf(tmp_path):
     write(tmp_path / 'deep' / 'er' / 'a.txt', 'Été.')
     (tmp_path / 'c.txt.gz').write_bytes(gzip.compress(b'Zip.\nZap.'))
     write(tmp_path / 'd.md', 'Not asked for.')
-    source, documents = read(f'text:{tmp_path}/**/*.txt*;language=fr;licence=CC0')
+    source, documents = read(f'text:{tmp_path}/**/*.txt*;language=fr;license=CC0')
     assert [document.text.strip('\n') for document in documents] == [
         *('One.\nTwo.\n\nThree.', 'Zip.\nZap.', 'Été.'),
     ]
     assert [os.path.basename(document.name) for document in documents] == [
         *('b.txt', 'c.txt.gz', 'a.txt'),
     ]
-    assert (source.language, source.licence) == ('fr', 'CC0')
+    assert (source.language, source.license) == ('fr', 'CC0')
     assert source.report['documents'] == source.report['files'] == 3
     assert source.report['bytes'] == sum(len(d.text.encode()) for d in documents)
 
@@ -160,9 +160,9 @@ MARKERS = (
 @pytest.fixture(scope='module')
 def tfds_folder(tmp_path_factory):
     """Two datasets on disk, as TFDS writes them: plain texts, and wiki40b's markers."""
-    from bert_jax.data import lazy
+    from bert_jax.data import tensorflow_import
 
-    tf, tfds = lazy.tensorflow(), lazy.tensorflow_datasets()
+    tf, tfds = tensorflow_import.tensorflow(), tensorflow_import.tensorflow_datasets()
     folder = tmp_path_factory.mktemp('tensorflow_datasets')
 
     def store(name, config, split_texts):
@@ -418,7 +418,7 @@ def test_documents_of_packages(site_packages):
     assert list(source.documents()) == documents
     assert dict(source.report) == again
     assert source.language == 'en'
-    assert 'installed packages' in source.licence
+    assert 'installed packages' in source.license
 
 
 def test_packages_option(site_packages):

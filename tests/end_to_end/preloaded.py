@@ -6,8 +6,8 @@ import tensorboardX  # noqa: F401
 
 import bert_jax.tasks
 import bert_jax.training.loop  # noqa: F401
-from bert_jax.data import lazy
+from bert_jax.data import tensorflow_import
 from bert_jax.training import hardware
 
-lazy.tensorflow()
+tensorflow_import.tensorflow()
 hardware.EDGE['cpu'] = 256  # how fast the machine is takes a second to measure, at every start

@@ -8,7 +8,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, pretrained
-from bert_jax.tasks import start
+from bert_jax.tasks import initialization
 from tests.end_to_end import small
 
 STILL = '--config.schedule.learning_rate=1e-30'
@@ -44,13 +44,13 @@ def parameters(run):
 def test_all_parameters_are_taken(folder):
     stderr = goes_on(folder, 'same')
     assert f'weights of {folder}/run' in stderr
-    assert 'new, as initialised: nothing' in stderr
+    assert 'new, as initialized: nothing' in stderr
     before, after = parameters(folder / 'run'), parameters(folder / 'same')
     assert before.keys() == after.keys()
     for name in before:
         np.testing.assert_allclose(after[name], before[name], rtol=0, atol=1e-20)
     card = (folder / 'same/README.md').read_text()
-    assert f'| initialised from | {folder}/run |' in card
+    assert f'| initialized from | {folder}/run |' in card
 
 
 def test_stacked_layers_another_vocabulary_more_positions_and_fewer_heads(folder):
@@ -81,7 +81,9 @@ def test_the_last_layer_and_the_pooler_begin_afresh(folder):
 
     def begin(**changes):
         config = small.config(folder, **{'init_from': f'{folder}/run'} | changes)
-        return start.begin(config, start.weights(config), tokenizer, ('mlm', 'nsp'))
+        return initialization.begin(
+            config, initialization.weights(config), tokenizer, ('mlm', 'nsp')
+        )
 
     whole, begun = begin(), begin(transfer__reinit_layers=1)
     names = {name for name in whole.params if re.match('encoder/(layers_0|pooler)/', name)}

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.tasks.text import SEGMENTS
+from bert_jax.tasks.pretraining_data import SEGMENTS
 from bert_jax.training import checkpoints
 from tests.end_to_end import small
 

@@ -128,17 +128,17 @@ def test_the_number_of_workers_changes_nothing(texts, tmp_path, small_blocks):
     assert len(results[0]) > 3 * 4
 
 
-def test_two_sources_keep_their_names_languages_and_licences(texts, tmp_path):
+def test_two_sources_keep_their_names_languages_and_licenses(texts, tmp_path):
     specs = [
-        f'text:{texts}/0*.txt;language=en;licence=CC0',
-        f'text:{texts}/1*.txt;language=de;licence=MIT',
+        f'text:{texts}/0*.txt;language=en;license=CC0',
+        f'text:{texts}/1*.txt;language=de;license=MIT',
     ]
     made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
     for name in corpus.SPLITS:
         assert [(s.source, s.language) for s in made.split(name).shards] == [(0, 'en'), (1, 'de')]
     described = made.manifest['sources']
     assert [source['spec'] for source in described] == specs
-    assert [source['licence'] for source in described] == ['CC0', 'MIT']
+    assert [source['license'] for source in described] == ['CC0', 'MIT']
     assert [source['report']['documents'] for source in described] == [10, 10]
 
 

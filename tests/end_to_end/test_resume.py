@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.training import checkpoints, hosts
+from bert_jax.training import checkpoints, multihost
 from tests.end_to_end import small
 
 ARGUMENTS = (
@@ -73,7 +73,7 @@ def test_killed_in_both_stages(tmp_path, undisturbed):
 
 def test_terminated_it_saves_first(tmp_path, undisturbed):
     status = stop_at(tmp_path, 40, signal.SIGTERM)
-    assert status == hosts.RESTART
+    assert status == multihost.RESTART
     saved = checkpoints.Checkpoints(tmp_path / 'run/checkpoints', 2).steps()[0]
     assert saved >= 40
     assert saved % 25  # not one that was due anyway

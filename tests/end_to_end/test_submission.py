@@ -6,15 +6,15 @@ import numpy as np
 import pytest
 
 from bert_jax import main
-from bert_jax.data import lazy
+from bert_jax.data import tensorflow_import
 from configs import finetune
-from tests.tasks import problems
+from tests.tasks import small_problems
 
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
     """A few sentences as TFDS has those of SST-2."""
-    tf, tfds = lazy.tensorflow(), lazy.tensorflow_datasets()
+    tf, tfds = tensorflow_import.tensorflow(), tensorflow_import.tensorflow_datasets()
     folder = tmp_path_factory.mktemp('tensorflow_datasets')
     sentences = ['the small ship', 'a red tram', 'nobody saw it', 'the old harbour']
 
@@ -46,7 +46,7 @@ def folder(tmp_path_factory):
 
 @pytest.mark.slow
 def test_test_split_without_labels(folder, tmp_path, capsys):
-    problems.tokenizer().save(tmp_path)
+    small_problems.tokenizer().save(tmp_path)
     config = finetune.get_config('sst2')
     config.workdir = str(tmp_path / 'run')
     config.data.data_dir = str(folder)

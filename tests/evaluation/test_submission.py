@@ -2,7 +2,7 @@
 
 import pytest
 
-from bert_jax.data.labelled.benchmarks import BENCHMARKS
+from bert_jax.data.labeled.benchmarks import BENCHMARKS
 from bert_jax.errors import UserError
 from bert_jax.evaluation import glue, submission
 

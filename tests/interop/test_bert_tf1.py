@@ -7,7 +7,7 @@ import shutil
 import numpy as np
 import pytest
 
-from bert_jax.data import lazy
+from bert_jax.data import tensorflow_import
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, loading, pretrained
 from tests.interop import published
@@ -34,7 +34,7 @@ def folders(tmp_path_factory):
     config = json.loads((theirs / 'config.json').read_text())
     sizes = {name: config[name] for name in published.SIZES}
     (original / 'bert_config.json').write_text(json.dumps(sizes | {'hidden_act': 'gelu'}))
-    tensorflow = lazy.tensorflow()
+    tensorflow = tensorflow_import.tensorflow()
     with tensorflow.Graph().as_default():
         variables = {'global_step': np.int64(3)}
         for name, value in published.model().named_parameters():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import transformers
 
-from bert_jax.data import segments, tokenizers
+from bert_jax.data import sentence_pairs, tokenizers
 from bert_jax.interop import tokenizer_files
 
 TEXT = 'The cat sat on the mats. The dogs sat with them, naïve! Cafés in Москва. ' * 20
@@ -57,7 +57,7 @@ def test_two_texts_with_types_as_pretraining_put_them(tokenizer, tmp_path):
     starts = np.cumsum([0, len(a), len(a), len(b), len(b)])
     shard = types.SimpleNamespace(tokens=flat, sentences=starts, documents=np.array([0, 2, 4]))
     split = types.SimpleNamespace(shards=[shard])
-    batch = segments.SentencePairs(split, tokenizer, 64, 8, seed=0).batch(0)
+    batch = sentence_pairs.SentencePairs(split, tokenizer, 64, 8, seed=0).batch(0)
     row = next(r for r in range(8) if batch['next_sentence_label'][r] == 1)
     first_is_a = np.array_equal(batch['input_ids'][row, 1 : 1 + len(a)], a)
     texts = TEXTS[:2] if first_is_a else TEXTS[1::-1]

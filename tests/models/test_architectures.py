@@ -159,7 +159,7 @@ def test_layer_code_names_no_architecture():
 
 
 TOY = """
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 BUILDERS = {
     'toy': Builder(

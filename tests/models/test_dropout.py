@@ -41,7 +41,7 @@ def test_without_seeds_or_rate_nothing_changes():
 
 
 SEED_SETS = {
-    'neighbouring': np.arange(STREAMS),
+    'neighboring': np.arange(STREAMS),
     'one_bit_apart': np.append(0, 1 << np.arange(32)),
     'multiples': np.arange(STREAMS) * SIZE,
     'examples_folded_alike': fold(jnp.arange(STREAMS, dtype=jnp.uint32), 3),
@@ -67,8 +67,8 @@ def test_positions_are_independent():
     for example in rows:
         assert largest_correlation(example) < 4.8
         assert largest_correlation(example.T[:STREAMS]) < 4.8 * 1.5
-        neighbours = (example[:, 1:] == example[:, :-1]).mean()
-        assert abs(neighbours - 0.5) < 4 * 0.5 / np.sqrt(example.size)
+        neighbors = (example[:, 1:] == example[:, :-1]).mean()
+        assert abs(neighbors - 0.5) < 4 * 0.5 / np.sqrt(example.size)
 
 
 def test_every_seed_bit_moves_half_of_the_mask():

@@ -9,20 +9,20 @@ import numpy as np
 import pytest
 from flax import linen as nn
 
+from bert_jax.averages import mean
 from bert_jax.data.packing import pack
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.gather import segment_starts
+from bert_jax.models.packed_rows import segment_starts
 from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives.base import Encoded
 from bert_jax.objectives.clm import next_tokens
-from bert_jax.objectives.encoded import Encoded
+from bert_jax.objectives.generator import Replaced
 from bert_jax.objectives.masking import Masked, Masking
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.packed import encoder_arguments
-from bert_jax.objectives.replacing import Replaced
 from bert_jax.objectives.sbo import Boundary
-from bert_jax.terms import mean
 
 VOCAB, LENGTH = 60, 24
 CLS, SEP, PAD, MASK = 0, 1, 2, 3
@@ -119,7 +119,7 @@ def masked() -> tuple[Masked, Masked]:
 
 
 @pytest.mark.parametrize('name', ARCHITECTURES)
-def test_states_are_those_of_the_examples_alone_and_know_no_neighbour(name):
+def test_states_are_those_of_the_examples_alone_and_know_no_neighbor(name):
     architecture = make(name)
     encoder = Encoder(architecture, Compute())
     alone, rows = examples(), packed()

@@ -12,13 +12,13 @@ from flax import linen as nn
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoder import Encoder, EncoderOutput
-from bert_jax.models.gather import masked_mean, sequence_members
 from bert_jax.models.heads import (
     MultipleChoiceHead,
     SequenceClassificationHead,
     SpanHead,
     TokenClassificationHead,
 )
+from bert_jax.models.packed_rows import masked_mean, sequence_members
 
 VOCAB, LENGTH = 64, 20
 LENGTHS, ROW, OFFSET = (5, 8, 4, 7, 9), (0, 0, 0, 1, 1), (0, 5, 13, 0, 7)
@@ -55,7 +55,7 @@ def batches():
 
 
 @pytest.mark.parametrize('name', ARCHITECTURES)
-def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbour(name):
+def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbor(name):
     architecture = make(name)
     encoder = Encoder(architecture, Compute())
     heads = {

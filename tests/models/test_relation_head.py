@@ -1,4 +1,4 @@
-"""Logits of marked pairs against NumPy, a sequence at a time; neighbours in a row are not seen."""
+"""Logits of marked pairs against NumPy, a sequence at a time; neighbors in a row are not seen."""
 
 import jax
 import numpy as np

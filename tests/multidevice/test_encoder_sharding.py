@@ -13,8 +13,8 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from bert_jax.models import architectures, kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.gather import gather_positions
 from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain
 
 RULES = (
@@ -92,7 +92,7 @@ def test_constraint_takes_effect_under_a_mesh_and_only_there():
 
 
 def test_an_attention_kernel_runs_on_every_device_for_its_rows_and_heads(monkeypatch):
-    """Interpreted; the parameters are initialised from a row that cannot be cut."""
+    """Interpreted; the parameters are initialized from a row that cannot be cut."""
     monkeypatch.setitem(kernels.PLATFORMS, 'flash', 'cpu')
     sizes = {'max_position_embeddings': 128, 'attention_dropout': 0.0}
     architecture = dataclasses.replace(ARCHITECTURE, num_layers=1, **sizes)

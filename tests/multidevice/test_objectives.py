@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives import forms
-from bert_jax.objectives.editing import EDITS, Editing
+from bert_jax.objectives import corruption
+from bert_jax.objectives.edits import EDITS, Editing
+from bert_jax.objectives.generator import Generation
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.objectives.replacing import Generation
 from bert_jax.objectives.sbo import Boundary
 from bert_jax.training import optimizers, sharding
 from bert_jax.training.state import abstract_state, initial_state
@@ -37,14 +37,14 @@ class Task:
     start = synthetic.SyntheticTask.start
 
     def __init__(self, form):
-        self.weights = forms.loss_weights(WEIGHTS[form])
-        names = forms.with_weight(WEIGHTS[form])
-        assert forms.common_form(names, 'spans') == form
+        self.weights = corruption.loss_weights(WEIGHTS[form])
+        names = corruption.with_weight(WEIGHTS[form])
+        assert corruption.common_form(names, 'spans') == form
         self.model = PretrainingModel(ARCHITECTURE, Compute(), names, OPTIONS)
         settings = (0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(100, int), 'spans')
         masking = Masking(*settings, is_word_start=np.arange(100) % 3 == 0)
         editing = Editing({name: 0.2 for name in names if name in EDITS}, masking, 0)
-        self.corruption = forms.Corruption(form, masking, editing, {24: 5})
+        self.corruption = corruption.Corruption(form, masking, editing, {24: 5})
 
     def init(self, key):
         batch = self.batch(0, size=1)

@@ -1,4 +1,4 @@
-"""With the causal objective nothing is learnt from, nor predicted with, what is to the right."""
+"""With the causal objective nothing is learned from, nor predicted with, what is to the right."""
 
 import flax.linen as nn
 import jax

@@ -7,16 +7,16 @@ import numpy as np
 import pytest
 import torch
 
+from bert_jax.averages import mean
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives.base import Encoded
 from bert_jax.objectives.clm import next_tokens
-from bert_jax.objectives.editing import Edited
-from bert_jax.objectives.encoded import Encoded
+from bert_jax.objectives.edits import Edited
+from bert_jax.objectives.generator import Replaced
 from bert_jax.objectives.masking import Masked, Masking
-from bert_jax.objectives.replacing import Replaced
 from bert_jax.objectives.sbo import Boundary
-from bert_jax.terms import mean
 
 VOCAB, SIZE, LENGTH, ROWS = 40, 12, 24, 5
 CLS, SEP, PAD, MASK = 0, 1, 2, 3

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import transformers
 
-from bert_jax.interop import huggingface, naming
+from bert_jax.interop import huggingface, state_dict_map
 from bert_jax.interop.families import FAMILIES
 from bert_jax.models.architecture import Architecture
 from tests.interop import published
@@ -206,13 +206,13 @@ def convert_gradients(
     """The sum of the models' gradients by our names."""
     family, total = FAMILIES[case.family], {}
     for name, model in models.items():
-        places = naming.places(family.table, architecture, case.classes[name], LABELS)
+        places = state_dict_map.places(family.table, architecture, case.classes[name], LABELS)
         state = {
             family.todays_name(key): value.grad.numpy()
             for key, value in untied(model).items()
             if value.grad is not None
         }
-        for ours, gradient in naming.to_ours(places, state).items():
+        for ours, gradient in state_dict_map.to_ours(places, state).items():
             total[ours] = total.get(ours, 0) + gradient
     return total
 

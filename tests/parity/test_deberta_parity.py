@@ -15,7 +15,7 @@ import torch
 import transformers
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
-from bert_jax.interop import huggingface, naming, pretrained
+from bert_jax.interop import huggingface, pretrained, state_dict_map
 from bert_jax.interop.families import FAMILIES
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
@@ -81,8 +81,8 @@ def convert(case, model):
     assert not fresh
 
     def gradients():
-        places = naming.places(family.table, architecture, ('mlm',), 2)
-        return naming.to_ours(
+        places = state_dict_map.places(family.table, architecture, ('mlm',), 2)
+        return state_dict_map.to_ours(
             places, named({name: value.grad.numpy() for name, value in untied(model).items()})
         )
 

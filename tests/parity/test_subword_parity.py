@@ -153,7 +153,7 @@ def deberta(lines):
         unk_piece='[UNK]',
     )
     made = transformers.DebertaV2Tokenizer(vocab=[*scores(data), ('[MASK]', 0.0)], unk_id=3)
-    # This class leaves out the normalisation of the .model, so that only tokenizer.json is like it.
+    # This class leaves out the normalization of the .model, so that only tokenizer.json is like it.
     return Published(made, {}, 'unigram', '[CLS] A [SEP]', '[CLS] A [SEP] B [SEP]')
 
 

@@ -9,7 +9,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.tasks.start import Start
+from bert_jax.tasks.initialization import Start
 
 ARCHITECTURE = architectures.build(
     'bert',

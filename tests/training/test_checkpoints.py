@@ -17,7 +17,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoints, manifest
+from bert_jax.training import checkpoints, checksums
 from bert_jax.training.checkpoints import Checkpoints
 from tests import disks
 
@@ -195,7 +195,7 @@ def every_kind_of_file(folder):
         'arrays/array_metadatas/*',
         'arrays.json',
         'metadata.json',
-        manifest.NAME,
+        checksums.NAME,
     ]
     return [max(folder.glob(kind), key=lambda path: path.stat().st_size) for kind in kinds]
 
@@ -234,29 +234,29 @@ def test_damage_to_any_file_is_named_and_the_one_before_is_used(tmp_path, capsys
         assert told.count('\n') == 1
         assert f'{directory}/20 is damaged' in told
         # A damaged manifest may accuse the file it is about.
-        assert file.name in told or file.name == manifest.NAME
+        assert file.name in told or file.name == checksums.NAME
         shutil.rmtree(directory)
 
 
 def test_every_single_bit_of_the_manifest_and_the_metadata_counts(tmp_path):
     saved(tmp_path, [1])
-    for name in (manifest.NAME, 'metadata.json'):
+    for name in (checksums.NAME, 'metadata.json'):
         path = tmp_path / '1' / name
         data = path.read_bytes()
         for position in range(0, len(data) * 8, 31):
             changed = bytearray(data)
             changed[position // 8] ^= 1 << position % 8
             path.write_bytes(changed)
-            assert manifest.find_damage(path.parent, ['metadata.json']) or name != 'metadata.json'
-            assert manifest.find_damage(path.parent), position
+            assert checksums.find_damage(path.parent, ['metadata.json']) or name != 'metadata.json'
+            assert checksums.find_damage(path.parent), position
         path.write_bytes(data)
-    assert manifest.find_damage(tmp_path / '1') is None
+    assert checksums.find_damage(tmp_path / '1') is None
 
 
 def test_an_extra_file_is_damage(tmp_path):
     saved(tmp_path, [1])
     (tmp_path / '1' / 'arrays' / 'd' / 'stray').write_text('')
-    assert manifest.find_damage(tmp_path / '1') == f'arrays/d/stray is not in {manifest.NAME}'
+    assert checksums.find_damage(tmp_path / '1') == f'arrays/d/stray is not in {checksums.NAME}'
 
 
 def test_nothing_good_left_is_an_error_and_no_fresh_start(tmp_path):
@@ -434,7 +434,7 @@ def test_full_when_the_last_files_are_written(tmp_path, monkeypatch):
 
     saved(tmp_path, [1])
     made = Checkpoints(tmp_path, 1)
-    monkeypatch.setattr(manifest, 'write', full)
+    monkeypatch.setattr(checksums, 'write', full)
     made.save(2, make_state(2), {})
     with pytest.raises(UserError, match='checkpoint 2 .*No space left'):
         made.close()
@@ -442,7 +442,7 @@ def test_full_when_the_last_files_are_written(tmp_path, monkeypatch):
 
 
 def test_an_error_of_the_program_stays_itself(tmp_path, monkeypatch):
-    monkeypatch.setattr(manifest, 'write', lambda folder: 1 / 0)
+    monkeypatch.setattr(checksums, 'write', lambda folder: 1 / 0)
     made = Checkpoints(tmp_path, 1)
     made.save(2, make_state(2), {})
     with pytest.raises(ZeroDivisionError):
@@ -508,18 +508,18 @@ import sys
 import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
-from bert_jax.training import hosts
+from bert_jax.training import multihost
 from bert_jax.training.checkpoints import Checkpoints
 directory, port, process = sys.argv[1], sys.argv[2], int(sys.argv[3])
 jax.config.update('jax_num_cpu_devices', 2)
-with hosts.joined(hosts.Place(f'localhost:{port}', 2, process)):
+with multihost.joined(multihost.Place(f'localhost:{port}', 2, process)):
     mesh = jax.make_mesh((4,), ('fsdp',), (AxisType.Auto,))
     sharding = NamedSharding(mesh, PartitionSpec('fsdp'))
     value = np.arange(32, dtype=np.float32).reshape(8, 4)
     array = jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
     with jax.set_mesh(mesh):
-        assert int(hosts.largest(5 * process)) == 5
-    np.testing.assert_array_equal(hosts.fetch({'x': array})['x'], value)
+        assert int(multihost.largest(5 * process)) == 5
+    np.testing.assert_array_equal(multihost.fetch({'x': array})['x'], value)
     made = Checkpoints(directory, 1)
     for step in (1, 2):
         made.save(step, {'x': array}, {'step': step})

@@ -7,7 +7,7 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.training import loop, program
+from bert_jax.training import compilation, loop
 from tests.training import toy
 
 STAGES = dict(stages__steps=(6, 4), checkpoint__every_steps=4, checkpoint__keep=4)
@@ -16,13 +16,13 @@ STAGES = dict(stages__steps=(6, 4), checkpoint__every_steps=4, checkpoint__keep=
 @pytest.fixture
 def compiled(monkeypatch):
     """What was begun to be compiled."""
-    begun, begin = [], program.start_compiling
+    begun, begin = [], compilation.start_compiling
 
     def record(*arguments):
         begun.append(arguments)
         return begin(*arguments)
 
-    monkeypatch.setattr(program, 'start_compiling', record)
+    monkeypatch.setattr(compilation, 'start_compiling', record)
     return begun
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import optax
 import pytest
 
-from bert_jax.training import allocator, hardware, memory, program, sharding
+from bert_jax.training import allocator, compilation, hardware, memory, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import TrainStep
 
@@ -38,7 +38,7 @@ def compile_step(mesh):
     state = jax.device_put(state, same)
     batch = jax.device_put({'x': jnp.ones((ROWS, WIDTH))}, sharding.batch_sharding(mesh))
     step = TrainStep(gradients, update, trained=lambda params: params)
-    return program.compile_step(step, state, batch), state, batch
+    return compilation.compile_step(step, state, batch), state, batch
 
 
 @pytest.fixture(scope='module')
@@ -49,7 +49,7 @@ def mesh():
 @pytest.fixture(scope='module')
 def needs(mesh):
     with jax.set_mesh(mesh):
-        return memory.Needs.of(*compile_step(mesh))
+        return memory.MemoryEstimate.of(*compile_step(mesh))
 
 
 def test_sizes_are_those_of_the_arrays_of_one_device(needs):
@@ -61,7 +61,7 @@ def test_sizes_are_those_of_the_arrays_of_one_device(needs):
     gradients = needs.parameters
     assert needs.temporaries >= gradients + 4 * np.prod(logits)
     parts = needs.parameters + needs.optimizer + needs.batch + needs.temporaries
-    assert needs.together == parts
+    assert needs.total == parts
 
 
 def test_memory_is_given_back_after_compiling_and_after_the_first_step(mesh, monkeypatch):
@@ -80,7 +80,7 @@ def test_the_table_names_every_part(needs, monkeypatch):
     title, *lines = needs.table()
     assert 'each device' in title
     assert [line.split()[0] for line in lines] == [
-        *('parameters', 'optimizer', 'batch', 'gradients,', 'together')
+        *('parameters', 'optimizer', 'batch', 'gradients,', 'total')
     ]
     assert lines[3].endswith(f'largest f32[{ROWS // 8},{CLASSES}] 0')
     assert lines[4].endswith('of 3,072')
@@ -89,9 +89,9 @@ def test_the_table_names_every_part(needs, monkeypatch):
 def test_advice_names_only_what_can_be_changed(needs, mesh, monkeypatch):
     stage = types.SimpleNamespace(source=types.SimpleNamespace(batch_size=64), accumulation=4)
     with jax.set_mesh(mesh):
-        monkeypatch.setattr(memory, 'device_bytes', lambda: needs.together)
+        monkeypatch.setattr(memory, 'device_bytes', lambda: needs.total)
         assert needs.warning(stage, remat=False) == []
-        monkeypatch.setattr(memory, 'device_bytes', lambda: needs.together - 1)
+        monkeypatch.setattr(memory, 'device_bytes', lambda: needs.total - 1)
         (line,) = needs.warning(stage, remat=False)
         for part in ('accumulation', 'compute.remat=True', 'mesh.fsdp=8', 'smaller'):
             assert part in line

@@ -11,7 +11,7 @@ import time
 import jax.numpy as jnp
 import pytest
 
-from bert_jax.training import manifest, page_cache
+from bert_jax.training import checksums, page_cache
 from bert_jax.training.checkpoints import Checkpoints
 
 pytestmark = pytest.mark.skipif(sys.platform != 'linux', reason='mincore as Linux has it')
@@ -82,7 +82,7 @@ def test_a_checkpoint_is_not_cached(folder):
     made.save(1, {'a': jnp.arange(1 << 18)}, {})
     made.close()
     files = [file for file in (folder / '1').rglob('*') if file.is_file()]
-    files.remove(folder / '1' / manifest.NAME)
+    files.remove(folder / '1' / checksums.NAME)
     assert sum(file.stat().st_size for file in files) > 1 << 20
     assert not sum(map(cached_pages, files))
 
@@ -94,7 +94,7 @@ def test_the_arrays_of_a_checkpoint_leave_it_before_they_are_digested(folder, mo
         files = (file for file in unfinished.rglob('*') if file.is_file())
         cached.extend(cached_pages(file) for file in files if file.stat().st_size > 1 << 20)
 
-    monkeypatch.setattr(manifest, 'write', look)
+    monkeypatch.setattr(checksums, 'write', look)
     made = Checkpoints(folder, keep=1)
     made.save(1, {'a': jnp.arange(1 << 18)}, {})
     made.close()

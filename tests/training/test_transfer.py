@@ -53,7 +53,7 @@ def states(chosen, steps, tmp_path, stacked=False):
     """Parameters by name before the first step and after each one, without stacks."""
     config = toy.config(tmp_path)
     task = toy.Toy(config, stacked)
-    optimizer = chosen.at_its_rate(optimizers.build(config.optimizer, lambda step: 0.03))
+    optimizer = chosen.scale_updates(optimizers.build(config.optimizer, lambda step: 0.03))
     mesh = jax.make_mesh((1,) * 3, sharding.AXES, devices=jax.devices()[:1])
     with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
         abstract = abstract_state(task, optimizer, mesh, config.sharding_rules, chosen)
@@ -136,7 +136,7 @@ def test_the_rate_of_each_layer_is_that_of_optax_with_it(faithful, extra, tmp_pa
     config = toy.config(tmp_path).optimizer
     config.clip_norm = 0.0
     chosen = Transfer(layer_decay=share, faithful_layer_decay=faithful)
-    optimizer = chosen.at_its_rate(optimizers.build(config, lambda step: rate))
+    optimizer = chosen.scale_updates(optimizers.build(config, lambda step: rate))
     ours, state = params, optimizer.init(params)
     for grads in draws:
         updates, state = optimizer.update(grads, state, ours)

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.tasks.start import Start
-from bert_jax.terms import Term
+from bert_jax.averages import Term
+from bert_jax.tasks.initialization import Start
 from bert_jax.training import loop, workdir
 from bert_jax.training.loop import Stage
 from configs import base

@@ -56,7 +56,7 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
             vocab = wordpiece.read_vocab(file.read_bytes().decode('utf-8'))
             settings = wordpiece.settings(vocab, lowercase)
         if (settings.get('normalizer') or {}).get('type') == 'BertNormalizer':
-            settings['normalizer'].update(_bert_normalisation(config))
+            settings['normalizer'].update(_bert_normalization(config))
         return Tokenizer(json.dumps(settings))
     except errors.UserError as error:
         raise errors.UserError(f'tokenizer {str(file)!r}: {error}') from None
@@ -104,7 +104,7 @@ def _configuration(folder: pathlib.Path) -> dict:
     return config
 
 
-def _bert_normalisation(config: dict) -> dict:
+def _bert_normalization(config: dict) -> dict:
     """What a tokenizer_config.json decides, in the words of the BertNormalizer."""
     names = {
         'do_lower_case': 'lowercase',

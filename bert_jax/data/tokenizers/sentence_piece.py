@@ -39,7 +39,7 @@ class Model:
 
 def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict:
     """The settings of a 'unigram' or 'bpe' tokenizer trained by the library, with its
-    normalisation nmt_nfkc and XLM-R's special tokens."""
+    normalization nmt_nfkc and XLM-R's special tokens."""
     lower = tokenizers.normalizers.Lowercase() if lowercase else None
     model = io.BytesIO()
     try:
@@ -148,7 +148,7 @@ def settings(
 
     Ids are those of the file, special tokens it lacks get ids after its last; with fairseq_ids
     they are XLM-R's: <s> <pad> </s> <unk>, the pieces from the file's third on, <mask>.
-    lowercase, strip_accents: done before the model's own normalisation, as ALBERT does
+    lowercase, strip_accents: done before the model's own normalization, as ALBERT does
     (strip_accents also makes a double quote of two single ones).
     """
     pieces = _fairseq(model.pieces) if fairseq_ids else list(model.pieces)
@@ -193,7 +193,7 @@ def _fairseq(pieces: list) -> list:
 
 def _merges(pieces: list) -> list[tuple[str, str]]:
     """Every way to make each piece out of two, best pieces first: the library joins the two
-    neighbours that make the best piece, whichever they are."""
+    neighbors that make the best piece, whichever they are."""
     scores = {piece: score for piece, score, kind in pieces if kind not in (_UNKNOWN, _CONTROL)}
     merges = []
     for piece in sorted(scores, key=scores.__getitem__, reverse=True):

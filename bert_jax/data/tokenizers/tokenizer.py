@@ -16,13 +16,7 @@ import numpy as np
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import (
-    byte_bpe,
-    cutting,
-    sentence_piece,
-    special_tokens,
-    wordpiece,
-)
+from bert_jax.data.tokenizers import byte_bpe, cutting, sentence_piece, special_tokens, wordpiece
 
 CACHED_IDS = 2**20  # bound on the memory of words already looked up (about 100 MB)
 MODELS = ('WordPiece', 'BPE', 'Unigram')

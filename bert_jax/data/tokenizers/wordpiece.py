@@ -54,7 +54,7 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict:
 
 
 def word_counts(texts: list[str], lowercase: bool) -> dict[str, int]:
-    """How often each word (after normalisation, split at punctuation) occurs."""
+    """How often each word (after normalization, split at punctuation) occurs."""
     backend = _backend({'[UNK]': 0}, lowercase)
     words = collections.Counter()
     chunks = collections.Counter()

@@ -6,7 +6,7 @@ As in all published sizes, num_heads is by default hidden_size / 64 and intermed
 with; the original code has 'gelu_tanh'.
 """
 
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 BERT = Builder()
 

@@ -5,7 +5,7 @@ positions; the published sizes, like those of transformers, are without it.
 """
 
 from bert_jax.models.architecture import POSITION_TERMS
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 _SIZES = dict(
     type_vocab_size=0,

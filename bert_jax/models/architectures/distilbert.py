@@ -1,7 +1,7 @@
 """DistilBERT (Sanh et al. 2019, arXiv 1910.01108): half of BERT's layers, no token types, no
 pooler."""
 
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 DISTILBERT = Builder(
     sizes=dict(num_layers=6, classifier_dropout=0.2),

@@ -4,7 +4,7 @@ Embeddings of another width than hidden_size are projected. A generator has fewe
 heads; its embeddings, which it shares with its discriminator, keep their width.
 """
 
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 
 def _projection(embedding_size: int, hidden_size: int, **_) -> dict:

@@ -4,7 +4,7 @@ Layers 0, global_every, 2 · global_every … attend to all positions, the other
 local_window away; rotary positions have a base of their own in either.
 """
 
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 
 def _per_layer(

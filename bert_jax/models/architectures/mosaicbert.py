@@ -1,9 +1,9 @@
 """Like MosaicBERT (Portes et al. 2023, arXiv 2312.17482): BERT with ALiBi and a gated unit.
 
-Nothing learnt depends on max_position_embeddings.
+Nothing learned depends on max_position_embeddings.
 """
 
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 MOSAICBERT = Builder(
     sizes=dict(vocab_size=30528, attention_dropout=0.0),

@@ -4,7 +4,7 @@ The published code pairs features 2k and 2k + 1 for the rotation, this one k and
 functions, with the features of queries and keys in another order.
 """
 
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 NEOBERT = Builder(
     sizes=dict(

@@ -6,7 +6,7 @@ max_position_embeddings − pad_token_id − 1 long; padding is known by the att
 were trained without a pooler; some files have one.
 """
 
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 ROBERTA = Builder(
     sizes=dict(

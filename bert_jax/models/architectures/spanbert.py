@@ -1,6 +1,6 @@
 """SpanBERT (Joshi et al. 2020, arXiv 1907.10529): BERT with the cased vocabulary."""
 
-from bert_jax.models.builder import Builder
+from bert_jax.models.architectures.builder import Builder
 
 SPANBERT = Builder(sizes=dict(vocab_size=28996))
 

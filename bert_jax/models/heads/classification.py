@@ -24,10 +24,10 @@ from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout, fold
 from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.gather import gather_positions, masked_mean, sequence_members
+from bert_jax.models.linear import CUT, Dense
 from bert_jax.models.normalization import make_norm
+from bert_jax.models.packed_rows import gather_positions, masked_mean, sequence_members
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import CUT, Dense
 
 STEPS = {
     'linear': ('dropout',),

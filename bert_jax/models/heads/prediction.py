@@ -6,10 +6,10 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.gather import gather_positions
+from bert_jax.models.linear import Dense, add_bias, product
 from bert_jax.models.normalization import make_norm
+from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import Dense, add_bias, product
 
 PADDED_LOGIT = -1e9
 
@@ -76,7 +76,7 @@ class ReplacedTokenHead(nn.Module):
     2020, arXiv 2003.10555): dense, activation, dense.
 
     With the architecture's detection_context the first state is added to every one, and the sum
-    normalised, before that (He et al. 2023, arXiv 2111.09543; LMMaskPredictionHead of
+    normalized, before that (He et al. 2023, arXiv 2111.09543; LMMaskPredictionHead of
     microsoft/DeBERTa, replaced_token_detection_model.py). first_BT: int32, where that state is for
     each position, if there are several sequences in a row.
     """

@@ -7,9 +7,9 @@ from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout, fold
 from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.gather import masked_mean, sequence_members
+from bert_jax.models.linear import Dense
+from bert_jax.models.packed_rows import masked_mean, sequence_members
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import Dense
 
 FIRST, SECOND = 1, 2  # bits of a position's marks
 

@@ -7,9 +7,9 @@ from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout, fold
 from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.gather import gather_positions
+from bert_jax.models.linear import CUT, Dense, add_bias, product
+from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain
-from bert_jax.models.products import CUT, Dense, add_bias, product
 
 SUMMARIES = ('mean', 'attention')
 BOUNDARIES = ('state', 'ffn')

@@ -1,0 +1,160 @@
+"""Labeled examples from files: `read(data, kind)` gives the train, dev and test splits.
+
+A new format is one line in FORMATS: how a file is cut into units, and for each kind of task how a
+unit becomes examples.
+"""
+
+import contextlib
+from collections.abc import Callable
+from typing import NamedTuple
+
+from bert_jax.data.labeled import (
+    benchmarks,
+    conll,
+    marked_pairs,
+    plain,
+    questions,
+    squad,
+    tabular,
+    text_pairs,
+    word_lists,
+)
+from bert_jax.data.labeled.builder import Maker, Skipped
+from bert_jax.data.labeled.examples import EXAMPLE_OF_KIND, Splits
+from bert_jax.data.labeled.report import Report
+from bert_jax.data.labeled.splitting import Grouped, set_aside
+from bert_jax.data.labeled.tabular import BadRow, MissingColumn, Row
+from bert_jax.errors import UserError, unknown
+
+
+class Format(NamedTuple):
+    """units: function of path and data. makers: by kind, function of a unit's content and name and
+    of the Maker, which gives a list of examples."""
+
+    units: Callable
+    makers: dict[str, Callable]
+
+
+_TEXTS = {'classification': text_pairs.classification, 'regression': text_pairs.regression}
+_MARKED = dict.fromkeys(('relation', 'word_in_context', 'coreference'), marked_pairs.marked)
+_ROWS = {**_TEXTS, **_MARKED, 'choice': text_pairs.choice, 'question_answering': questions.question}
+_LISTS = {'tagging': word_lists.tagging, 'spans': word_lists.spans}
+FORMATS: dict[str, Format] = {
+    'csv': Format(tabular.table, _ROWS),
+    'tsv': Format(tabular.table, _ROWS),
+    'jsonl': Format(tabular.json_lines, {**_ROWS, **_LISTS}),
+    'json': Format(tabular.json_list, {**_ROWS, **_LISTS}),
+    'lines': Format(plain.texts_by_line, _TEXTS),
+    'files': Format(plain.text_of_file, _TEXTS),
+    'conll': Format(conll.sentences, {'tagging': conll.tagged, 'spans': conll.spans}),
+    'conllu': Format(conll.sentences, {'tagging': conll.conllu}),
+    'squad': Format(squad.questions, {'question_answering': squad.example}),
+}
+
+
+def read(data, kind: str) -> Splits:
+    """The examples of a kind of task that the config's `data` names; see catalog.DATA.
+
+    Without dev files, data.dev_fraction of the train examples is set aside, and likewise for test.
+    Raises:
+        UserError: unknown kind, format or column, a file that cannot be read, an empty train or dev
+            split, more unusable rows than allowed.
+    """
+    if kind not in EXAMPLE_OF_KIND:
+        raise unknown('kind of task', kind, EXAMPLE_OF_KIND)
+    report = Report()
+    if data.dataset:
+        splits = benchmarks.read(data, kind, report)
+    else:
+        if not data.train:
+            raise UserError('no data: set data.train to files, or data.dataset to a benchmark')
+        splits = {
+            name: read_files(data[name], data, kind, report, labeled=name != 'test')
+            for name in ('train', 'dev', 'test')
+        }
+    for name in ('test', 'dev'):
+        fraction = data[f'{name}_fraction']
+        if not splits[name] and fraction:
+            splits['train'], splits[name] = set_aside(splits['train'], fraction, data.split_seed)
+            report[f'{name}_set_aside_of_train'] = len(splits[name])
+    if data.train_examples:
+        share = min(1.0, data.train_examples / max(1, len(splits['train'])))
+        _, splits['train'] = set_aside(splits['train'], share, data.split_seed)
+    for name in ('train', 'dev', 'test'):
+        if not splits[name] and name != 'test':
+            raise UserError(f'the {name} split is empty ({"; ".join(report.lines())})')
+    found = {name: [one.example for one in splits[name]] for name in splits}
+    return Splits(found['train'], found['dev'], found['test'], report)
+
+
+def read_files(
+    patterns: tuple[str, ...], data, kind: str, report: Report, labeled: bool = True
+) -> list[Grouped]:
+    """The examples in the files that globs name.
+
+    Args:
+        labeled: False if the label may be missing, as in a test file or in text to predict on.
+    """
+    if data.format not in FORMATS:
+        raise unknown('data.format', data.format, FORMATS)
+    units, makers = FORMATS[data.format]
+    if kind not in makers:
+        fitting = ', '.join(name for name in FORMATS if kind in FORMATS[name].makers)
+        raise UserError(f'data.format {data.format!r} holds no {kind}; formats that do: {fitting}')
+    own = Report()
+    maker = Maker(data, own, labeled, _contexts(data, own) if data.contexts else {})
+    found, seen = [], 0
+    for path in tabular.matching(tuple(patterns)):
+        before = len(found)
+        for unit in units(path, data):
+            seen += 1
+            with _noting(own, unit, path, first=len(found) == before):
+                if isinstance(unit.content, BadRow):
+                    raise unit.content
+                made = makers[kind](unit.content, unit.name, maker)
+                group = _group(unit, data.group) or (unit.place if len(made) > 1 else '')
+                found += [Grouped(example, group) for example in made]
+    own.check('malformed', data.malformed_fraction, seen, 'malformed_fraction')
+    own.check('misplaced', data.misplaced_fraction, seen, 'misplaced_fraction')
+    report.merge(own)
+    return found
+
+
+@contextlib.contextmanager
+def _noting(report: Report, unit, path: str, first: bool):
+    """Counts a unit that is no example; one that shows a mistake in the config raises UserError."""
+    try:
+        yield
+    except Skipped:
+        report.note('skipped_by_label', unit.place)
+    except MissingColumn as error:
+        if first:
+            raise UserError(f'{path}: {error}') from None
+        report.note('malformed', f'{unit.place}: {error}')
+    except BadRow as error:
+        report.note('misplaced' if error.misplaced else 'malformed', f'{unit.place}: {error}')
+    except UserError as error:
+        raise UserError(f'{unit.place}: {error}') from None
+
+
+def _group(unit, name: str) -> str:
+    if not name:
+        return ''
+    if isinstance(unit.content, Row):
+        return unit.content.text(name)
+    if name not in unit.groups:
+        raise unknown('data.group', name, unit.groups)
+    return unit.groups[name]
+
+
+def _contexts(data, report: Report) -> dict[str, str]:
+    """The texts of data.contexts, an id, a tab and a text a line, by id."""
+    contexts = {}
+    for path in tabular.matching((data.contexts,)):
+        for number, line in tabular.lines(path, data.encoding):
+            name, tab, text = line.partition('\t')
+            if not tab:
+                report.note('malformed', f'{path}:{number}: no id, tab and text')
+                continue
+            contexts[name] = text
+    return contexts

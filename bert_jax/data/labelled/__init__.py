@@ -1,5 +1,0 @@
-"""Labelled examples for fine-tuning, from files of the usual formats and from TFDS."""
-
-from bert_jax.data.labelled.reading import read
-
-__all__ = ['read']

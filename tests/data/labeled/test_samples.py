@@ -1,0 +1,82 @@
+"""The samples that ship with the project, and the table that names them."""
+
+import copy
+import os
+
+import pytest
+from ml_collections import ConfigDict
+
+from bert_jax.data import labeled
+from bert_jax.data.labeled import benchmarks, catalog, loader, tabular
+from bert_jax.data.labeled.examples import EXAMPLE_OF_KIND
+from tests.data.labeled.reading import config
+
+SAMPLES = sorted(name for name in catalog.TASKS if name.startswith('sample_'))
+
+
+def test_folder_and_table_agree():
+    files = {catalog.TASKS[name]['data']['train'][0] for name in SAMPLES}
+    assert {
+        f'sample:{name}' for name in os.listdir(tabular.SAMPLES) if name != 'README.md'
+    } == files
+    assert {catalog.TASKS[name]['kind'] for name in SAMPLES} == set(EXAMPLE_OF_KIND)
+
+
+def test_every_benchmark_has_a_recipe():
+    others = {name for name in catalog.TASKS if name not in SAMPLES}
+    assert others == set(benchmarks.BENCHMARKS)
+    for name in others:
+        assert catalog.TASKS[name]['kind'] == benchmarks.BENCHMARKS[name].kind
+        assert catalog.TASKS[name]['data']['dataset'] == name
+
+
+@pytest.mark.parametrize('name', sorted(catalog.TASKS))
+def test_data_of_a_task_has_known_keys_only(name):
+    data = ConfigDict(copy.deepcopy(catalog.DATA)).lock()
+    data.update(catalog.TASKS[name]['data'])  # raises for another key or type
+    keys = {'batch_size', 'learning_rate', 'epochs', 'max_length'}
+    assert set(catalog.TASKS[name]['recipe']) == keys
+
+
+@pytest.mark.parametrize('name', SAMPLES)
+def test_sample(name):
+    task = catalog.TASKS[name]
+    splits = labeled.read(config(**task['data']), task['kind'])
+    assert len(splits.train) >= 24
+    assert len(splits.dev) >= 8
+    for key in ('malformed', 'misplaced', 'repaired_tags', 'texts_made_of_words'):
+        assert not splits.report[key]
+    everything = splits.train + splits.dev
+    assert {type(one) for one in everything} == {EXAMPLE_OF_KIND[task['kind']]}
+    assert len({one.id for one in everything}) == len(everything)
+    for one in everything:
+        assert not set(_labels(one)) - {label for other in splits.train for label in _labels(other)}
+    if task['kind'] not in ('regression', 'question_answering'):
+        assert len({label for one in splits.dev for label in _labels(one)}) > 1
+    if task['kind'] == 'question_answering':
+        assert {bool(one.answers) for one in splits.dev} == {True, False}
+
+
+def test_nested_spans_in_the_sample():
+    task = catalog.TASKS['sample_spans']
+    splits = labeled.read(config(**task['data']), task['kind'])
+    assert any(
+        a != b and b.start <= a.start and a.end <= b.end
+        for one in splits.dev
+        for a in one.spans
+        for b in one.spans
+    )
+
+
+def test_every_kind_has_a_format():
+    for kind in EXAMPLE_OF_KIND:
+        assert any(kind in found.makers for found in loader.FORMATS.values())
+
+
+def _labels(example):
+    if hasattr(example, 'tags'):
+        return example.tags
+    if hasattr(example, 'spans'):
+        return [span.label for span in example.spans]
+    label = getattr(example, 'label', None)
+    return [] if label is None or isinstance(label, float) else [label]

@@ -1,0 +1,79 @@
+"""Schemes of tags against each other and, where it is installed, against seqeval."""
+
+import itertools
+
+import pytest
+
+from bert_jax.data.labeled import tag_schemes
+from bert_jax.errors import UserError
+
+
+def all_spans(num_words):
+    """Every set of spans that do not overlap, with labels X and Y."""
+    cuts = itertools.product(('O', 'X', 'Y', '+'), repeat=num_words)
+    for cut in cuts:
+        found = []
+        for number, sign in enumerate(cut):
+            if sign in 'XY':
+                found.append((number, number + 1, sign))
+            elif sign == '+':
+                if not found or found[-1][1] != number:
+                    break
+                found[-1] = (found[-1][0], number + 1, found[-1][2])
+        else:
+            yield found
+
+
+@pytest.mark.parametrize('scheme', ['bio', 'bioes'])
+def test_round_trip_of_every_set_of_spans(scheme):
+    for num_words in range(1, 6):
+        for found in all_spans(num_words):
+            written = tag_schemes.write(found, num_words, scheme)
+            assert len(written) == num_words
+            assert tag_schemes.spans(written, scheme) == (found, 0)
+
+
+@pytest.mark.parametrize(
+    ('written', 'scheme', 'bio'),
+    [
+        ('I-X I-X B-X O I-Y', 'iob1', 'B-X I-X B-X O B-Y'),
+        ('I-X I-Y', 'iob1', 'B-X B-Y'),
+        ('B-X L-X U-Y O', 'bioes', 'B-X I-X B-Y O'),
+        ('S-X B-X I-X E-X', 'bioes', 'B-X B-X I-X I-X'),
+        ('B-X-1 I-X-1', 'bio', 'B-X-1 I-X-1'),
+        ('X I-Y B-', 'none', 'X I-Y B-'),
+    ],
+)
+def test_legal_tags(written, scheme, bio):
+    assert tag_schemes.converted(written.split(), scheme, 'bio') == (tuple(bio.split()), 0)
+
+
+@pytest.mark.parametrize(
+    ('written', 'scheme', 'bio', 'repaired'),
+    [
+        ('O I-X I-X', 'bio', 'O B-X I-X', 1),
+        ('B-X I-Y', 'bio', 'B-X B-Y', 1),
+        ('B-X O', 'bioes', 'B-X O', 1),
+        ('E-X S-X I-X', 'bioes', 'B-X B-X B-X', 3),
+        ('S-X I-X', 'bioes', 'B-X B-X', 2),
+    ],
+)
+def test_repairs(written, scheme, bio, repaired):
+    found, count = tag_schemes.converted(written.split(), scheme, 'bio')
+    assert found == tuple(bio.split())
+    assert count >= repaired
+
+
+def test_as_seqeval():
+    sequence_labeling = pytest.importorskip('seqeval.metrics.sequence_labeling')
+    for written in itertools.product(('O', 'B-X', 'I-X', 'B-Y', 'I-Y'), repeat=4):
+        expected = sequence_labeling.get_entities(list(written))
+        found, _ = tag_schemes.spans(written, 'bio')
+        assert [(label, start, end - 1) for start, end, label in found] == expected
+
+
+def test_unknown_schemes():
+    with pytest.raises(UserError, match="unknown data.scheme 'iob2'; known: bio, bioes, iob1"):
+        tag_schemes.converted(['O'], 'iob2', 'bio')
+    with pytest.raises(UserError, match="unknown data.tags_as 'iob1'; known: bio, bioes"):
+        tag_schemes.converted(['O'], 'bio', 'iob1')

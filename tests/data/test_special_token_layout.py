@@ -1,0 +1,60 @@
+"""One text or two between special tokens, beside transformers."""
+
+import numpy as np
+import pytest
+import transformers
+
+from bert_jax.data import tokenizers
+from bert_jax.data.special_token_layout import Framing, shorten
+
+SPECIAL = {'wordpiece': ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'], 'bytebpe': None}
+TEXT = ['the small ship and the old harbour near the sea'] * 3
+
+
+@pytest.mark.parametrize(
+    ('kind', 'types', 'reference'),
+    [
+        ('wordpiece', 2, transformers.BertTokenizerFast),
+        ('wordpiece', 0, None),
+        ('bytebpe', 1, transformers.RobertaTokenizerFast),
+        ('bytebpe', 2, None),
+    ],
+)
+def test_framed_as_published(kind, types, reference):
+    spec = f'train:{kind}:{120 if kind == "wordpiece" else 300}'
+    tokenizer = tokenizers.train(spec.removeprefix('train:'), iter(TEXT), True)
+    framing = Framing(tokenizer, 16, types)
+    a, b = tokenizer.encode_batch(['the small ship', 'old harbour']).ids
+    framed, single = framing.frame(a, b), framing.frame(a)
+    assert framing.room(1) == 14
+    assert framing.room(2) == 16 - (len(framed.ids) - len(a) - len(b))
+    for start, ids in zip(framed.starts, (a, b), strict=True):
+        np.testing.assert_array_equal(framed.ids[start : start + len(ids)], ids)
+    if reference is None:
+        ends = [tokenizer.sep_id]
+        expected = [tokenizer.cls_id, *a, *ends, *b, *ends]
+        types_expected = [0] * (len(a) + 2) + [int(types > 1)] * (len(b) + 1)
+        assert framed.ids.tolist() == expected
+        assert framed.token_type_ids.tolist() == types_expected
+        return
+    names = [tokenizer.vocab[index] for index in tokenizer.special_ids]
+    keys = ('pad_token', 'unk_token', 'cls_token', 'sep_token', 'mask_token')
+    theirs = transformers.PreTrainedTokenizerFast(
+        tokenizer_object=tokenizer._special, **dict(zip(keys, names, strict=True))
+    )
+    encoded = theirs('the small ship', 'old harbour', return_token_type_ids=True)
+    assert framed.ids.tolist() == encoded['input_ids']
+    assert framed.token_type_ids.tolist() == encoded['token_type_ids']
+    assert single.ids.tolist() == theirs('the small ship')['input_ids']
+
+
+@pytest.mark.parametrize('lengths', [(9, 2), (2, 9), (6, 6), (3, 2), (1, 20)])
+def test_the_longest_is_cut_first(lengths):
+    parts = [np.arange(length) for length in lengths]
+    cut = shorten(parts, 7)
+    assert sum(map(len, cut)) == min(7, sum(lengths))
+    for part, own in zip(parts, cut, strict=True):
+        np.testing.assert_array_equal(own, part[: len(own)])
+    if sum(lengths) > 7:  # no part is cut below what the other keeps
+        longer, shorter = sorted(map(len, cut), reverse=True)
+        assert shorter == min(min(lengths), 3)

@@ -1,0 +1,87 @@
+"""Mixed-precision products and biases: values, gradients, and that every shape runs in bf16."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.models.linear import add_bias, product
+from bert_jax.models.packed_rows import gather_positions
+
+SPECS = {
+    'BTD,DHK->BTHK': 'projection',
+    'BTHK,HKD->BTD': 'output',
+    'BTHK,BSHK->BHTS': 'scores',
+    'BHTS,BSHK->BTHK': 'mix',
+    'BPD,VD->BPV': 'vocabulary',
+    'BD,DE->BE': 'pooler',
+}
+SIZES = [
+    dict(B=4, T=16, S=16, D=64, E=64, H=4, K=16, P=3, V=128),
+    dict(B=2, T=7, S=7, D=15, E=15, H=3, K=5, P=1, V=130),
+    dict(B=1, T=1, S=1, D=8, E=8, H=1, K=8, P=1, V=128),
+    dict(B=3, T=32, S=32, D=24, E=24, H=1, K=24, P=5, V=256),
+]
+
+
+@pytest.mark.parametrize('spec', SPECS)
+@pytest.mark.parametrize('sizes', SIZES, ids=range(len(SIZES)))
+def test_product_and_gradients(spec, sizes):
+    inputs, _ = spec.split('->')
+    keys = jax.random.split(jax.random.key(0))
+    a, b = (
+        jax.random.normal(key, [sizes[letter] for letter in letters])
+        for key, letters in zip(keys, inputs.split(','), strict=True)
+    )
+
+    def run(multiply, a, b):
+        def loss(a, b):
+            result = multiply(a, b)
+            return jnp.sin(result).sum(), result
+
+        return jax.jit(jax.grad(loss, (0, 1), has_aux=True))(a, b)
+
+    for dtype, tolerance in ((jnp.float32, 1e-5), (jnp.bfloat16, 0.03)):
+        a, b = a.astype(dtype).astype(a.dtype), b.astype(dtype).astype(b.dtype)
+        expected = run(lambda a, b: jnp.einsum(spec, a, b, precision='highest'), a, b)
+        # activations in the compute dtype, the second operand an fp32 parameter
+        ours = run(lambda a, b, dtype=dtype: product(spec, a, b, dtype), a.astype(dtype), b)
+        assert ours[1].dtype == jnp.float32
+        assert [grad.dtype for grad in ours[0]] == [dtype, jnp.float32]
+        for mine, theirs in zip(jax.tree.leaves(ours), jax.tree.leaves(expected), strict=True):
+            scale = max(1, np.abs(theirs).max())
+            np.testing.assert_allclose(np.float32(mine), theirs, rtol=0, atol=tolerance * scale)
+
+
+def test_bfloat16_products_sum_in_float32():
+    ones = jnp.ones((1, 1, 4096), jnp.bfloat16)
+    weights = jnp.full((4096, 1, 1), 1 + 2**-7)
+    expected = 4096 * (1 + 2**-7)  # not a bf16 number
+    assert product('BTD,DHK->BTHK', ones, weights, jnp.bfloat16).item() == expected
+    grad = jax.grad(lambda a: product('BTD,DHK->BTHK', a, weights, jnp.bfloat16).sum())(ones)
+    assert (grad == 1 + 2**-7).all()
+
+
+@pytest.mark.parametrize('bias_shape', [(5,), (3, 5)])
+def test_bias_gradient_is_the_sum_over_rows(bias_shape):
+    x = jax.random.normal(jax.random.key(0), (4, 6, 3, 5))
+    bias = jax.random.normal(jax.random.key(1), bias_shape)
+    for add in (add_bias, lambda x, bias: x + bias):
+        assert np.array_equal(add(x, bias), x + bias)
+    grads = jax.grad(lambda x, bias: jnp.sin(add_bias(x, bias)).sum(), (0, 1))(x, bias)
+    expected = jax.grad(lambda x, bias: jnp.sin(x + bias).sum(), (0, 1))(x, bias)
+    for ours, theirs in zip(grads, expected, strict=True):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_gather_positions_and_its_gradient():
+    hidden = jax.random.normal(jax.random.key(0), (2, 5, 3))
+    positions = np.array([[4, 0, 4], [1, 2, 3]])  # one of them twice
+    expected = np.stack([np.asarray(h)[p] for h, p in zip(hidden, positions, strict=True)])
+    assert np.array_equal(gather_positions(hidden, positions), expected)
+    weights = jax.random.normal(jax.random.key(1), expected.shape)
+    grad = jax.grad(lambda hidden: (gather_positions(hidden, positions) * weights).sum())(hidden)
+    counted = np.zeros(hidden.shape, np.float32)
+    for b, row in enumerate(positions):
+        np.add.at(counted[b], row, np.asarray(weights)[b])
+    np.testing.assert_allclose(grad, counted, atol=1e-6)

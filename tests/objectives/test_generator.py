@@ -1,0 +1,161 @@
+"""The generator of replaced-token detection: its samples, and whose gradient reaches what."""
+
+import dataclasses
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.averages import mean
+from bert_jax.errors import UserError
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.objectives.generator import (
+    Drafted,
+    Generation,
+    generator_architecture,
+    gumbel_samples,
+    put_samples,
+)
+from bert_jax.objectives.masking import Masked
+from bert_jax.objectives.model import PretrainingModel, flops_per_token
+from tests.training import synthetic
+
+TIED = Generation(generator_width=0.5, generator_depth=0.5, sharing='tied', temperature=1.0)
+APART = dataclasses.replace(TIED, sharing='disentangled')
+
+
+def test_samples_have_the_probabilities_of_the_softmax():
+    rng = np.random.default_rng(0)
+    logits_V = np.append(rng.normal(0, 2, 12), -1e9).astype(np.float32)
+    rows, slots, temperature = 400, 100, 1.5
+    logits = jnp.broadcast_to(logits_V, (rows, slots, 13))
+    samples = np.asarray(gumbel_samples(logits, temperature, jnp.arange(rows, dtype=jnp.uint32)))
+    p = np.exp(logits_V / temperature)
+    expected = p / p.sum() * samples.size
+    observed = np.bincount(samples.ravel(), minlength=13)
+    assert observed[-1] == 0
+    assert ((observed - expected)[:-1] ** 2 / expected[:-1]).sum() < 31.3  # p = .001, 11 degrees
+    # Neighboring slots and rows are independent: as often equal as p says.
+    equal = ((p / p.sum()) ** 2).sum()
+    assert np.mean(samples[:, 1:] == samples[:, :-1]) == pytest.approx(equal, abs=0.01)
+    assert np.mean(samples[1:] == samples[:-1]) == pytest.approx(equal, abs=0.01)
+
+
+def test_a_sample_hangs_on_its_example_alone_and_without_temperature_is_the_likeliest():
+    logits = jax.random.normal(jax.random.key(0), (6, 8, 50))
+    seeds = jax.random.bits(jax.random.key(1), (6,))
+    whole = gumbel_samples(logits, 1.0, seeds)
+    np.testing.assert_array_equal(whole[2:4], gumbel_samples(logits[2:4], 1.0, seeds[2:4]))
+    assert (whole != gumbel_samples(logits, 1.0, seeds + 1)).mean() > 0.5
+    np.testing.assert_array_equal(gumbel_samples(logits, 0.0, seeds), logits.argmax(-1))
+
+
+def test_a_sample_that_is_the_original_counts_as_original():
+    original = np.array([[1, 7, 8, 9, 2], [1, 7, 8, 9, 2]], np.int32)
+    masked = Masked(
+        np.array([[1, 4, 8, 4, 2], [1, 7, 5, 9, 2]], np.int32),
+        np.array([[3, 1, 0], [2, 0, 4]], np.int32),
+        np.array([[9, 7, 1], [8, 1, 2]], np.int32),
+        np.array([[1, 1, 0], [1, 0, 0]], np.float32),
+    )
+    ids, is_replaced = put_samples(masked, np.array([[9, 6, 5], [8, 5, 5]], np.int32), original)
+    np.testing.assert_array_equal(ids, [[1, 6, 8, 9, 2], [1, 7, 8, 9, 2]])
+    np.testing.assert_array_equal(is_replaced, ids != original)
+    assert is_replaced.sum() == 1
+
+
+@pytest.fixture(scope='module', params=[TIED, APART], ids=['tied', 'disentangled'])
+def gradients(request):
+    """(sharing, parameters, gradients of the mean of each loss by name, both for one batch)."""
+    model = PretrainingModel(
+        synthetic.ARCHITECTURE, Compute(), ('mlm', 'rtd'), {'rtd': request.param}
+    )
+    batch = synthetic.batch(0)
+    ids = batch['input_ids']
+    positions = np.tile(np.arange(1, 5, dtype=np.int32), (len(ids), 1))
+    labels = np.take_along_axis(ids, positions, 1)
+    hidden = ids.copy()
+    hidden[:, 1:5] = 4
+    masked = Masked(hidden, positions, labels, np.ones(labels.shape, np.float32))
+    drafted = Drafted(masked, np.arange(len(ids), dtype=np.uint32))
+
+    @jax.jit
+    def run(key):
+        params = nn.unbox(model.init(key, batch, drafted)['params'])
+        params = jax.tree.map(
+            lambda p: p + 0.05 * jnp.sin(jnp.arange(p.size)).reshape(p.shape), params
+        )
+
+        def losses(params):
+            terms = model.apply({'params': params}, batch, drafted)
+            return {name: mean(terms[name]) for name in ('mlm_loss', 'rtd_loss', 'rtd_share')}
+
+        return params, jax.jacrev(losses)(params), losses(params)
+
+    return request.param.sharing, *jax.device_get(run(jax.random.key(0)))
+
+
+def size(tree):
+    return max(np.abs(leaf).max() for leaf in jax.tree.leaves(tree))
+
+
+def test_the_discriminator_never_trains_the_generator_nor_the_other_way_round(gradients):
+    _, params, grads, losses = gradients
+    assert 0 < losses['rtd_share'] < 0.5
+    for name in ('encoder', 'head'):
+        assert size(grads['rtd_loss']['generator'][name]) == 0
+        assert size(grads['mlm_loss']['generator'][name]) > 1e-4
+    assert size(grads['mlm_loss']['rtd']) == 0
+    layers = [name for name in params['encoder'] if name.startswith('layers')]
+    for name in layers:
+        assert size(grads['mlm_loss']['encoder'][name]) == 0
+        assert size(grads['rtd_loss']['encoder'][name]) > 1e-5
+
+
+def test_who_trains_the_token_embeddings(gradients):
+    sharing, params, grads, _ = gradients
+    by_mlm, by_rtd = (
+        grads[name]['encoder']['embeddings']['token'] for name in ('mlm_loss', 'rtd_loss')
+    )
+    assert size(by_mlm) > 1e-4
+    if sharing == 'tied':
+        assert size(by_rtd) > 1e-5
+        assert 'delta' not in params['generator']
+    else:
+        assert size(by_rtd) == 0
+        assert size(grads['rtd_loss']['generator']['delta']) > 1e-5
+        assert size(grads['mlm_loss']['generator']['delta']) == 0
+
+
+def test_delta_starts_at_zero_and_the_generator_has_no_embeddings_of_its_own():
+    model = PretrainingModel(synthetic.ARCHITECTURE, Compute(), ('mlm', 'rtd'), {'rtd': APART})
+    batch = synthetic.batch(0, size=1)
+    slots = np.zeros((1, 1), np.int32)
+    drafted = Drafted(Masked(batch['input_ids'], slots, slots, slots), np.zeros(1, np.uint32))
+    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), batch, drafted)['params'])
+    assert sorted(params) == ['encoder', 'generator', 'rtd']  # and no mlm: it is the generator's
+    assert not params['generator']['delta'].any()
+    assert sorted(params['generator']['encoder']['embeddings']) == ['projection']
+
+
+def test_a_narrow_generator_cannot_add_wide_positions():
+    large = architectures.build('deberta_v3_base', mask_decoder=True)
+    with pytest.raises(UserError, match='rtd.generator_width 0.25'):
+        generator_architecture(large, Generation(0.25, 0.5, 'tied', 1.0))
+    assert generator_architecture(large, Generation(1.0, 0.5, 'tied', 1.0)).num_layers == 6
+
+
+@pytest.mark.parametrize('name', ['electra_small', 'bert_base', 'modernbert_base', 'albert_base'])
+def test_published_sizes_shrink(name):
+    large = architectures.build(name)
+    generation = Generation(0.25, 0.5, 'tied', 1.0)
+    small = generator_architecture(large, generation)
+    assert small.hidden_size == pytest.approx(large.hidden_size / 4, rel=0.05)
+    assert small.num_layers == round(large.num_layers / 2)
+    assert small.embedding_width == large.embedding_width
+    model = PretrainingModel(large, Compute(), ('mlm', 'rtd'), {'rtd': generation})
+    alone = flops_per_token(PretrainingModel(large, Compute(), ('mlm',)), 128, 0)
+    assert alone < flops_per_token(model, 128, 20) < 1.5 * alone

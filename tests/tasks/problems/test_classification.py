@@ -1,0 +1,163 @@
+"""Losses and answers of texts with one answer each, on packed rows, beside torch on single ones."""
+
+import random
+
+import jax
+import numpy as np
+import pytest
+import torch
+
+from bert_jax.averages import mean
+from bert_jax.data.labeled.examples import ChoiceExample, TextExample
+from bert_jax.errors import UserError
+from bert_jax.tasks.finetuning_model import Encoded
+from bert_jax.tasks.problems.classification import Choice, Classification, Regression
+from tests.tasks.small_problems import TEXT, answers, large_params, make
+
+SETTINGS = {
+    'metrics': ('accuracy',),
+    'positive': '',
+    'negative': '',
+    'class_weights': 'none',
+    'label_smoothing': 0.0,
+}
+LABELS = ('a', 'b', 'c')
+
+
+def texts(number: int, seed: int, most: int = 2) -> list[tuple[str, ...]]:
+    rng, words = random.Random(seed), TEXT.split()
+    return [
+        tuple(
+            ' '.join(rng.choices(words, k=rng.randint(1, 9))) for _ in range(rng.randint(1, most))
+        )
+        for _ in range(number)
+    ]
+
+
+def one_a_row(model, params, sequences) -> np.ndarray:
+    """Logits of each sequence in a row of its own, padded."""
+    length = max(len(sequence.ids) for sequence in sequences)
+
+    def padded(arrays):
+        return np.stack([np.pad(array, (0, length - len(array))) for array in arrays])
+
+    batch = {
+        'input_ids': padded([sequence.ids for sequence in sequences]),
+        'token_type_ids': padded([sequence.token_type_ids for sequence in sequences]),
+        'attention_mask': padded([np.ones(len(own.ids), np.int32) for own in sequences]),
+    }
+    logits = jax.jit(model.apply)({'params': params}, batch)['logits']
+    return np.asarray(logits).reshape(len(sequences), -1)
+
+
+def sequences_of(problem, examples):
+    return [sequence for e in examples for item in problem.items(e) for sequence in item]
+
+
+@pytest.mark.parametrize(
+    ('smoothing', 'weights'), [(0.0, 'none'), (0.0, 'balanced'), (0.1, 'none')]
+)
+def test_classification_is_the_loss_of_torch(smoothing, weights):
+    examples = [
+        TextExample(f'{i}', own, LABELS[0 if i < 6 else i % 3])
+        for i, own in enumerate(texts(12, 0))
+    ]
+    settings = SETTINGS | {'label_smoothing': smoothing, 'class_weights': weights}
+    problem, model = make(Classification, LABELS, **settings)
+    problem.prepare(examples)
+    params = large_params(model, Encoded.of(problem, examples))
+    parts, terms = answers(model, params, examples)
+    logits = torch.tensor(one_a_row(model, params, sequences_of(problem, examples)))
+    gold = torch.tensor([LABELS.index(example.label) for example in examples])
+    assert logits.std() > 0.3
+    counts = torch.bincount(gold, minlength=3)
+    weight_C = len(gold) / (3 * counts) if weights == 'balanced' else None
+    expected = torch.nn.functional.cross_entropy(
+        logits, gold, weight=weight_C, label_smoothing=smoothing
+    )
+    assert float(mean(terms['classification'])) == pytest.approx(float(expected), rel=1e-5)
+    right = (logits.argmax(-1) == gold).float().mean()
+    assert float(mean(terms['accuracy'])) == pytest.approx(float(right))
+    decoded = [problem.decode(e, own) for e, own in zip(examples, parts, strict=True)]
+    found = np.array([[own[label] for label in LABELS] for own in decoded])
+    np.testing.assert_allclose(found, torch.softmax(logits, -1).numpy(), atol=1e-5)
+    scores = problem.score(examples, decoded)
+    assert next(iter(scores.metrics)) == 'accuracy'
+    assert scores.metrics['accuracy'] == pytest.approx(float(right))
+
+
+def test_unknown_label_and_setting_are_refused():
+    problem, _ = make(Classification, LABELS, **SETTINGS)
+    with pytest.raises(UserError, match=r"example x7: the label 'd' is not among .*a, b, c"):
+        problem.items(TextExample('x7', ('ship',), 'd'))
+    with pytest.raises(UserError, match='class_weights'):
+        make(Classification, LABELS, **SETTINGS | {'class_weights': 'some'})
+
+
+def test_long_texts_are_cut_and_counted():
+    problem, _ = make(Classification, LABELS, max_length=16, **SETTINGS)
+    ((sequence,),) = problem.items(TextExample('1', (TEXT, TEXT), None))
+    assert len(sequence.ids) == 16
+    assert problem.counts == {'texts_cut_to_training_max_length': 1}
+
+
+def test_regression_is_the_squared_error():
+    examples = [
+        TextExample(f'{i}', own, None if i == 4 else i / 2.0) for i, own in enumerate(texts(9, 1))
+    ]
+    problem, model = make(Regression, ('score',), metrics=('pearson', 'spearman'))
+    params = large_params(model, Encoded.of(problem, examples))
+    parts, terms = answers(model, params, examples)
+    scores = one_a_row(model, params, sequences_of(problem, examples))[:, 0]
+    known = [i for i in range(9) if i != 4]
+    expected = np.mean((scores[known] - np.array(known) / 2) ** 2)
+    assert float(mean(terms['regression'])) == pytest.approx(expected, rel=1e-5)
+    decoded = [problem.decode(e, own) for e, own in zip(examples, parts, strict=True)]
+    np.testing.assert_allclose(decoded, scores, rtol=1e-4, atol=1e-4)
+    gold, own = [e for e in examples if e.label is not None], [decoded[i] for i in known]
+    found = problem.score(gold, own).metrics
+    pearson = np.corrcoef([e.label for e in gold], own)[0, 1]
+    assert found['pearson'] == pytest.approx(pearson, rel=1e-5)
+    assert found['score'] == pytest.approx((found['pearson'] + found['spearman']) / 2)
+
+
+def test_choice_is_a_softmax_over_the_choices_of_a_question():
+    rng = random.Random(2)
+    examples = []
+    for i in range(7):
+        premise, *choices = (' '.join(own) for own in texts(4, 10 + i, most=1))
+        label = None if i == 3 else rng.randrange(3)
+        also = ((label + 1) % 3,) if i == 5 else ()
+        examples.append(ChoiceExample(f'{i}', premise, tuple(choices), label, also))
+    problem, model = make(Choice, ())
+    params = large_params(model, Encoded.of(problem, examples), scale=25.0)
+    parts, terms = answers(model, params, examples, rows=1, length=160)
+    logits = one_a_row(model, params, sequences_of(problem, examples)).reshape(7, 3)
+    shares = torch.softmax(torch.tensor(logits), -1).numpy()
+    decoded = np.array([problem.decode(e, own) for e, own in zip(examples, parts, strict=True)])
+    assert shares.std() > 0.05
+    np.testing.assert_allclose(decoded, shares, atol=1e-5)
+    gained = [
+        sum(own[i] for i in (e.label, *e.also_right))
+        for e, own in zip(examples, shares, strict=True)
+        if e.label is not None
+    ]
+    assert float(mean(terms['choice'])) == pytest.approx(-np.mean(np.log(gained)), rel=1e-4)
+    assert float(terms['choice'].count) == 6
+
+
+def test_record_is_scored_by_the_words_of_the_chosen_entity():
+    entities = ('New York', 'the York', 'Hull')
+    own = ChoiceExample('1-2', 'P', ('a', 'b', 'c'), 0, (2,), entities)
+    problem, _ = make(Choice, ())
+    wrong, right = [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]
+    # Without the article 'York' shares one word of two with 'New York': F1 2/3.
+    assert problem.score([own], [wrong]).metrics == pytest.approx(
+        {'score': 1 / 3, 'f1': 2 / 3, 'exact_match': 0, 'accuracy': 0}
+    )
+    found = problem.score([own, own], [wrong, right]).metrics
+    assert next(iter(found)) == 'score'
+    assert found == pytest.approx(
+        {'score': 2 / 3, 'f1': 5 / 6, 'exact_match': 0.5, 'accuracy': 0.5}
+    )
+    assert list(problem.score([own._replace(entities=())], [wrong]).metrics) == ['accuracy']

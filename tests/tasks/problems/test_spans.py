@@ -1,0 +1,245 @@
+"""Spans: what comes back out of items, windows, thresholds, what cannot be found."""
+
+import json
+import os
+import pathlib
+import random
+
+import numpy as np
+import pytest
+import torch
+from ml_collections import ConfigDict
+
+from bert_jax.averages import mean
+from bert_jax.data import tokenizers
+from bert_jax.data.labeled.examples import Span, SpansExample
+from bert_jax.data.special_token_layout import Framing
+from bert_jax.errors import UserError
+from bert_jax.tasks.problems.spans import THRESHOLD, Spans, best_threshold
+from tests.tasks import small_problems
+
+LINE = 'the old cat sat on a green mat near the unbelievably big dog of Smith and sons'
+KINDS = {'wordpiece': 60, 'bytebpe': 290, 'unigram': 50}
+SETTINGS = dict(
+    class_weights='none',
+    max_span_words=4,
+    width=16,
+    summary='mean',
+    boundary='ffn',
+    nested=True,
+    overlap=0.5,
+)
+LABELS = ('PER', 'THING')
+DATA = pathlib.Path(os.environ.get('BERT_JAX_TEST_DATA', 'missing')) / 'genia_nested'
+
+
+def make(kind='wordpiece', max_length=64, **settings):
+    tokenizer = tokenizers.train(f'{kind}:{KINDS[kind]}', [LINE] * 20, True)
+    problem = Spans(ConfigDict(SETTINGS | settings), Framing(tokenizer, max_length, 2), LABELS)
+    problem.prepare([])
+    return problem
+
+
+def example(name, words, spans):
+    """From words and spans of words (first, last inside, label)."""
+    places, end = [], 0
+    for word in words:
+        places.append((end, end + len(word)))
+        end += len(word) + 1
+    found = tuple(Span(places[a][0], places[b][1], label) for a, b, label in spans)
+    return SpansExample(name, ' '.join(words), tuple(places), found)
+
+
+def sentences(number, most=3, line=LINE):
+    """Sentences with random spans of up to `most` words, many of them nested."""
+    rng = random.Random(0)
+    for name in range(number):
+        chosen = rng.choices(line.split(), k=rng.randint(1, 14))
+        spans = {}
+        for _ in range(6):
+            first = rng.randrange(len(chosen))
+            last = min(first + rng.randrange(most), len(chosen) - 1)
+            spans[first, last] = (first, last, rng.choice(LABELS))
+        yield example(str(name), chosen, spans.values())
+
+
+def perfect(problem, example):
+    """Parts of an oracle: 0.9 for the gold label, 0.1 for any on what is no span."""
+    parts = []
+    for (sequence,) in problem.items(example):
+        label, size = sequence.tokens['span_labels'], sequence.tokens['span_sizes']
+        probability = np.where(label > 1, 0.9, np.where(size > 0, 0.1, 0)).astype(np.float32)
+        parts.append([{'label': np.maximum(label - 2, 0), 'probability': probability}])
+    return parts
+
+
+def triples(spans):
+    return {(span['start'], span['end'], span['label']) for span in spans}
+
+
+@pytest.mark.parametrize('max_length', [256, 16])
+@pytest.mark.parametrize('kind', KINDS)
+def test_gold_spans_come_back_and_no_span_is_answered_for_twice(kind, max_length):
+    problem = make(kind, max_length, max_span_words=3)
+    cut = missing = 0
+    for one in sentences(40):
+        parts = perfect(problem, one)
+        cut += len(parts) > 1
+        predicted = problem.decode(one, parts)
+        gold = {tuple(span) for span in one.spans}
+        assert triples(predicted) <= gold
+        missing += len(gold - triples(predicted))
+        assert all(span['text'] == one.text[span['start'] : span['end']] for span in predicted)
+        cells = sum((part['probability'] > 0).sum() for (part,) in parts)
+        spans = sum(min(3, len(one.words) - first) for first in range(len(one.words)))
+        assert cells == spans if max_length == 256 else cells <= spans
+    assert missing == problem.counts['gold_spans_in_no_window']
+    assert (cut > 0) == (max_length == 16)
+    assert missing == 0 or max_length == 16
+    assert problem.counts['texts_cut_into_windows'] == cut
+
+
+def test_a_span_is_answered_for_where_its_context_is_largest():
+    """One token a word: a window of 8 words starts every 4 words."""
+    problem = make(max_length=10, max_span_words=2)
+    one = example('long', ['a'] * 16, [(7, 7, 'PER'), (6, 7, 'PER'), (2, 3, 'THING')])
+    windows = [item[0].tokens['span_labels'] for item in problem.items(one)]
+    assert [window.shape for window in windows] == [(10, 2)] * 3
+    where = [{(t - 1 + 4 * k, n) for t, n in np.argwhere(w > 1)} for k, w in enumerate(windows)]
+    assert where == [{(2, 1)}, {(6, 1), (7, 0)}, set()]
+
+
+def test_long_spans_and_second_labels_are_counted_and_missed():
+    problem = make(max_span_words=2)
+    spans = [(0, 2, 'PER'), (0, 0, 'PER'), (0, 0, 'THING'), (1, 2, 'THING')]
+    one = example('x', ['the', 'old', 'cat'], spans)
+    predicted = problem.decode(one, perfect(problem, one))
+    assert problem.counts['gold_spans_longer_than_max_span_words'] == 1
+    assert problem.counts['gold_spans_with_two_labels'] == 1
+    assert len(predicted) == 2
+    metrics = problem.score([one], [predicted]).metrics
+    assert (metrics['precision'], metrics['recall']) == (1.0, 0.5)
+    assert problem.record(one, predicted)['gold'][0] == {'start': 0, 'end': 11, 'label': 'PER'}
+
+
+@pytest.mark.parametrize('nested', [True, False])
+def test_flat_spans_are_the_most_probable_that_do_not_overlap(nested):
+    one = example('x', ['the', 'old', 'cat', 'sat'], [(0, 1, 'PER')])
+    problem = make(nested=nested, max_span_words=3)
+    ((own,),) = perfect(problem, one)
+    first = np.flatnonzero(own['probability'].any(1))
+    own['probability'] *= 0
+    for word, number, probability in [(0, 1, 0.8), (1, 1, 0.9), (3, 0, 0.7), (0, 0, 0.6)]:
+        own['probability'][first[word], number] = probability
+    found = [span['text'] for span in problem.decode(one, [[own]])]
+    flat = ['the', 'old cat', 'sat']
+    assert found == (['the', 'the old', 'old cat', 'sat'] if nested else flat)
+
+
+def test_thresholds_are_the_best_of_all():
+    rng = np.random.default_rng(0)
+    for number in range(50):
+        right = rng.random(12) < 0.4
+        probability = rng.choice(np.linspace(0.1, 0.9, 7), 12)
+        gold = right.sum() + number % 3
+
+        def f1(threshold, right=right, probability=probability, gold=gold):
+            chosen = probability > threshold
+            return 2 * (right & chosen).sum() / max(chosen.sum() + gold, 1)
+
+        best = max(f1(threshold) for threshold in (0.0, *probability))
+        assert f1(best_threshold(right, probability, gold)) == pytest.approx(best)
+    assert best_threshold(np.zeros(3, bool), np.ones(3), 2) == THRESHOLD
+
+
+def test_the_calibrated_threshold_is_used():
+    problem, examples = make(max_span_words=3), list(sentences(5))
+    parts = [perfect(problem, one) for one in examples]
+    for own in parts:
+        own[0][0]['probability'] /= 3
+    assert not any(problem.decode(*pair) for pair in zip(examples, parts, strict=True))
+    problem.calibrated = problem.calibrate(examples, parts)
+    assert 0.1 / 3 < problem.calibrated['threshold'] < 0.3
+    found = [problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
+    assert problem.score(examples, found).metrics['f1'] == 1.0
+
+
+def test_raw_text():
+    problem = make()
+    one = problem.example_of('line 1', {'text': 'the old cat.'})
+    assert (len(one.words), one.spans) == (4, None)
+    assert problem.example_of('', {'words': ['the', 'old cat']}).words == ((0, 3), (4, 11))
+    ((sequence,),) = problem.items(one)
+    assert sequence.tokens['span_sizes'].any()
+    assert not sequence.tokens['span_labels'].any()
+    assert 'gold' not in problem.record(one, [])
+    empty = problem.example_of('', {'text': ' '})
+    assert problem.decode(empty, perfect(problem, empty)) == []
+
+
+def test_mistakes_of_users():
+    problem = make()
+    one = problem.example_of('line 1', {'text': 'the old cat.'})
+    with pytest.raises(UserError, match='has no'):
+        problem.example_of('line 1', {})
+    with pytest.raises(UserError, match='0:5 .PER. does not begin and end with words'):
+        problem.items(one._replace(spans=(Span(0, 5, 'PER'),)))
+    with pytest.raises(UserError, match="'X' is not among those trained"):
+        problem.items(one._replace(spans=(Span(0, 3, 'X'),)))
+    for wrong in (dict(summary='max'), dict(boundary=''), dict(width=0), dict(overlap=1.0)):
+        with pytest.raises(UserError, match=f'problem.{next(iter(wrong))} is'):
+            make(**wrong)
+
+
+def test_balanced_spans_weigh_by_their_frequency():
+    """Against cross-entropy by torch, with frequencies counted in the batch."""
+    problem = make(class_weights='balanced')
+    examples = list(sentences(20))
+    problem.prepare(examples)
+    sequences = [sequence for one in examples for ((sequence,),) in [problem.items(one)]]
+    labels = np.concatenate([s.tokens['span_labels'].reshape(-1) for s in sequences])
+    gold = torch.tensor(labels[labels > 0] - 1, dtype=torch.long)
+    counts = torch.bincount(gold, minlength=3)
+    logits = np.random.default_rng(0).normal(size=(1, 1, len(labels), 3)).astype(np.float32)
+    batch = {'span_labels': labels[None, None]}
+    found = mean(problem.terms({'logits': logits}, batch)['spans'])
+    known = torch.tensor(logits[0, 0][labels > 0])
+    expected = torch.nn.functional.cross_entropy(known, gold, weight=len(gold) / (3 * counts))
+    assert float(found) == pytest.approx(float(expected), rel=1e-5)
+    assert counts.max() > 5 * counts.min() > 0
+
+
+def test_a_few_sentences_are_learned_in_packed_rows():
+    """All of the way but for the loop; nested spans, of which one text has many."""
+    settings = SETTINGS | dict(max_span_words=3, width=32)
+    problem, model = small_problems.make(Spans, LABELS, **settings)
+    examples = list(sentences(8, line=small_problems.TEXT))
+    parts, losses = small_problems.learned(model, examples, 250)
+    problem.calibrated = problem.calibrate(examples, parts)
+    found = [problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
+    assert losses[-1] < 0.1 < losses[0]
+    assert problem.score(examples, found).metrics['f1'] == 1.0
+
+
+@pytest.mark.skipif(not DATA.exists(), reason='needs BERT_JAX_TEST_DATA')
+@pytest.mark.parametrize('kind', KINDS)
+def test_nested_entities_of_genia_come_back_from_windows(kind):
+    """In windows of 32 tokens; the vocabularies are small, so that words have many pieces."""
+    lines = (DATA / 'dev.jsonlines').read_text(encoding='utf-8').splitlines()[:150]
+    examples = []
+    for line in map(json.loads, lines):
+        spans = [(s['start'], s['end'] - 1, s['entity_type']) for s in line['entity_mentions']]
+        examples.append(example(line['sent_id'], line['tokens'], spans))
+    texts = [one.text for one in examples]
+    tokenizer = tokenizers.train(f'{kind}:800', texts, True)
+    settings = ConfigDict(SETTINGS | dict(max_span_words=8, overlap=0.8))
+    labels = Spans.labels_of(examples, settings)
+    problem = Spans(settings, Framing(tokenizer, 32, 2), labels)
+    found = [problem.decode(one, perfect(problem, one)) for one in examples]
+    metrics = problem.score(examples, found).metrics
+    lost = sum(n for name, n in problem.counts.items() if name.startswith('gold_spans'))
+    gold = sum(len(set(one.spans)) for one in examples)
+    assert metrics['precision'] == 1.0
+    assert metrics['recall'] == pytest.approx(1 - lost / gold)
+    assert lost < 0.1 * gold
+    assert problem.counts['texts_cut_into_windows'] > 50

@@ -1,0 +1,95 @@
+"""A small model and tokenizer for tests of the kinds of tasks."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen as nn
+from ml_collections import ConfigDict
+
+from bert_jax.averages import mean
+from bert_jax.data import tokenizers
+from bert_jax.data.finetune_batches import Shape, evaluation_slots, row_length
+from bert_jax.data.special_token_layout import Framing
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.tasks.finetuning_model import Encoded, FineTuningModel, answer, answering_step
+
+TEXT = (
+    'the small ship and the old harbour near the sea . a red tram on the wide bridge ! '
+    'who saw the anchor , the gull or the lamp ? nobody saw what the cow did in the barn'
+)
+
+
+@functools.cache
+def tokenizer(kind: str = 'wordpiece'):
+    size = {'wordpiece': 90, 'bytebpe': 300, 'unigram': 60}[kind]
+    return tokenizers.train(f'{kind}:{size}', iter([TEXT] * 3), True)
+
+
+def architecture(name: str = 'bert', **sizes):
+    common = dict(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=48)
+    return architectures.build(name, vocab_size=tokenizer().vocab_size, **common, **sizes)
+
+
+def make(kind, labels, max_length: int = 64, name: str = 'bert', **settings):
+    """(problem, model): of a class of problems with these settings."""
+    built = architecture(name)
+    framing = Framing(tokenizer(), max_length, built.type_vocab_size)
+    problem = kind(ConfigDict(settings), framing, labels)
+    problem.prepare([])
+    return problem, FineTuningModel(built, Compute(), problem)
+
+
+def large_params(model, encoded, scale: float = 8.0):
+    """Parameters as initialized, but larger, so that every part of the model counts."""
+    shape = Shape(1, row_length(int(encoded.items.length_N.max()), 512), 8)
+    batch, _ = next(iter(batches(encoded, shape)))
+    params = nn.unbox(jax.jit(model.init)(jax.random.key(1), batch)['params'])
+    return jax.tree.map(lambda leaf: leaf * scale if leaf.ndim > 1 else leaf + 0.1, params)
+
+
+def learned(model, examples, steps: int):
+    """(Parts of every example, losses) after some steps of Adam on all of them at once."""
+    encoded = Encoded.of(model.problem, examples)
+    shape = Shape(8, row_length(int(encoded.items.length_N.max()), 512), 8)
+    ((batch, _),) = batches(encoded, shape)
+    optimizer = optax.adam(3e-3)
+
+    def loss(params):
+        terms = model.problem.terms(model.apply({'params': params}, batch), batch)
+        return sum(mean(terms[name]) for name in model.problem.weights)
+
+    def step(carry, _):
+        params, state = carry
+        value, gradient = jax.value_and_grad(loss)(params)
+        updates, state = optimizer.update(gradient, state)
+        return (optax.apply_updates(params, updates), state), value
+
+    @jax.jit
+    def train(key):
+        params = nn.unbox(model.init(key, batch)['params'])
+        (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), length=steps)
+        return params, losses
+
+    params, losses = train(jax.random.key(0))
+    parts, _ = answers(model, params, examples, rows=8)
+    return parts, losses
+
+
+def batches(encoded, shape):
+    from bert_jax.data.finetune_batches import evaluation_batches
+
+    shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
+    return evaluation_batches(encoded.items, shape)
+
+
+def answers(model, params, examples, rows: int = 2, length: int | None = None):
+    """(Parts of every example, terms) from packed batches."""
+    encoded = Encoded.of(model.problem, examples)
+    length = length or row_length(int(encoded.items.length_N.max()), 512)
+    shape = Shape(rows, length, 1)
+    shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
+    step = jax.jit(answering_step(model, with_terms=True))
+    return answer(step, jax.tree.map(jnp.asarray, params), encoded, shape)

@@ -1,0 +1,100 @@
+"""Pretraining text of several languages: the same examples on any number of hosts, and the shares
+asked for, counted again from the tokens."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+
+from bert_jax import prepare
+from bert_jax.data import languages
+from bert_jax.tasks import pretraining_data
+from configs import base
+
+LETTERS = {'xa': 'abcdefgh', 'xb': 'ijklmnop', 'xc': 'qrstuvwx'}  # no letter in two languages
+DOCUMENTS = {'xa': 90, 'xb': 20, 'xc': 6}
+LENGTH, BATCH = 24, 48
+
+
+@pytest.fixture(scope='module')
+def corpus(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp('text'), random.Random(0)
+    specs = []
+    for name, letters in LETTERS.items():
+        documents = [
+            ' '.join(
+                f'{"".join(rng.choices(letters, k=3))} {"".join(rng.choices(letters, k=4))}.'
+                for _ in range(rng.randint(2, 9))
+            )
+            for _ in range(DOCUMENTS[name])
+        ]
+        (folder / f'{name}.txt').write_text('\n\n'.join(documents))
+        specs.append(f'text:{folder}/{name}.txt;documents=blank_line;language={name}')
+    return prepare.prepare(
+        specs, 'train:wordpiece:90', folder / 'corpus', workers=0, held_out_fraction=0.2
+    )
+
+
+def source_of(corpus, seed=3, **changes):
+    data = base.get_config().data
+    data.update(changes)
+    return pretraining_data.train_source(corpus, data, (BATCH, LENGTH), seed)
+
+
+@pytest.mark.parametrize('pack', [False, True])
+@pytest.mark.parametrize('segments', pretraining_data.SEGMENTS)
+def test_the_number_of_hosts_changes_no_example(corpus, segments, pack):
+    changes = {'segments': segments, 'pack': pack, 'language_alpha': 0.3}
+    alone = source_of(corpus, **changes)
+    assert isinstance(alone, languages.Mixture)
+    steps = np.array([0, 7, 4000])
+    whole = alone.batch(steps)
+    assert whole['input_ids'].shape == (3, BATCH, LENGTH)
+    assert (np.diff(whole['example_index'], axis=1) == 1).all()
+    for hosts in (2, 4):
+        parts = []
+        for host in range(hosts):
+            rows = slice(host * BATCH // hosts, (host + 1) * BATCH // hosts)
+            mine = source_of(corpus, **changes)
+            parts.append([mine.batch(step, rows) for step in steps])
+        for name, array in whole.items():
+            for place in range(len(steps)):
+                together = np.concatenate([part[place][name] for part in parts])
+                np.testing.assert_array_equal(together, array[place], err_msg=name)
+    other = source_of(corpus, seed=4, **changes).batch(steps)
+    assert (other['input_ids'] != whole['input_ids']).any()
+
+
+@pytest.mark.parametrize('alpha', [0.3, 1.0])
+@pytest.mark.parametrize('pack', [False, True])
+def test_the_shares_of_languages_counted_in_twenty_thousand_examples(corpus, pack, alpha):
+    source = source_of(corpus, segments='single', pack=pack, language_alpha=alpha)
+    number = 20_000
+    ids = source.examples(np.arange(number))['input_ids']
+    language_V = np.array(
+        [next((n for n, some in enumerate(LETTERS.values()) if set(some) & set(token)), -1)
+         for token in corpus.tokenizer.vocab]
+    )  # fmt: skip
+    language_V[list(corpus.tokenizer.special_ids)] = -1
+    of_token = language_V[ids]
+    language = of_token.max(1)
+    assert ((of_token == language[:, None]) | (of_token < 0)).all()  # one in every row
+    counts = np.bincount(language, minlength=len(LETTERS))
+    data = base.get_config().data
+    data.update(segments='single', pack=pack)
+    p = np.array(
+        [
+            pretraining_data.source(corpus, 'train', name, data, (BATCH, LENGTH), 0).num_examples
+            for name in LETTERS
+        ]
+    )
+    q = (p / p.sum()) ** alpha / ((p / p.sum()) ** alpha).sum()
+    assert q.max() - q.min() > 0.2
+    np.testing.assert_allclose(counts / number, q, rtol=0, atol=0.005)
+    logged = pretraining_data.describe(source, number)[-1]
+    told = re.findall(r'(\w+) ([\d.]+)% \(([\d.]+)%\)', logged)
+    assert [name for name, _, _ in told] == list(LETTERS)
+    for count, aim, (_, seen, asked) in zip(counts, q, told, strict=True):
+        assert float(seen) == pytest.approx(100 * count / number, abs=0.006)
+        assert float(asked) == pytest.approx(100 * aim, abs=0.006)
