@@ -12,7 +12,7 @@ os.environ.setdefault(
 os.environ.setdefault(
     'JAX_COMPILATION_CACHE_DIR', os.path.join(tempfile.gettempdir(), 'bert_jax_test_cache')
 )
-os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0.5')
+os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
 os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')  # for tests that import TensorFlow themselves
 

@@ -143,7 +143,7 @@ class TestStateless:
                 np.save(tmp_path / f'{number}.{name}.npy', getattr(shard, name))
         script = (
             'import hashlib, sys, types, numpy as np\n'
-            'from bert_jax.data import segments\n'
+            'from bert_jax.data import sentence_pairs\n'
             'names = ("tokens", "sentences", "documents")\n'
             'load = lambda n, a: np.load(f"{sys.argv[1]}/{n}.{a}.npy", mmap_mode="r")\n'
             'shard = lambda n: types.SimpleNamespace(**{a: load(n, a) for a in names})\n'
