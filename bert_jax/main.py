@@ -8,6 +8,7 @@ import sys
 from absl import flags
 from ml_collections import config_flags
 
+from bert_jax import recipes
 from bert_jax.errors import UserError, exit_cleanly
 from bert_jax.garbage import uncollected
 
@@ -24,8 +25,9 @@ def parse(argv: list[str]):
     """The config of a command line. Raises UserError for an unknown key, a wrong type or a missing
     file.
     """
+    folder = recipes.register()
     try:
-        rest = flags.FLAGS(argv)
+        rest = flags.FLAGS([recipes.locate(argument, folder) for argument in argv])
     except (AttributeError, KeyError) as error:
         raise UserError(
             f'no such config key: {_one_line(error)}; configs/base.py lists all'

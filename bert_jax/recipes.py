@@ -1,0 +1,36 @@
+"""Makes the recipes of `configs/` available from any folder."""
+
+import importlib.util
+import pathlib
+import sys
+
+PACKAGE = pathlib.Path(__file__).parent
+FOLDERS = (PACKAGE / 'configs', PACKAGE.parent / 'configs')  # of an installed wheel, of a checkout
+
+
+def register() -> pathlib.Path:
+    """Makes `from configs import base` work from any folder; returns the folder of the recipes."""
+    folder = next(folder for folder in FOLDERS if (folder / 'base.py').exists())
+    if 'configs' not in sys.modules:
+        spec = importlib.util.spec_from_file_location(
+            'configs', folder / '__init__.py', submodule_search_locations=[str(folder)]
+        )
+        assert spec is not None
+        assert spec.loader is not None
+        sys.modules['configs'] = module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+    return folder
+
+
+def locate(argument: str, folder: pathlib.Path) -> str:
+    """Points `--config=configs/NAME.py[:PARAMETER]` to the recipe in `folder`.
+
+    Other arguments, and files that exist relative to the working directory, stay as they are.
+    """
+    flag, _, value = argument.partition('=')
+    path, colon, parameter = value.partition(':')
+    recipe = folder / pathlib.Path(path).name
+    is_recipe = flag == '--config' and pathlib.Path(path).parent.name == 'configs'
+    if not is_recipe or pathlib.Path(path).exists() or not recipe.exists():
+        return argument
+    return f'{flag}={recipe}{colon}{parameter}'

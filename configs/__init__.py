@@ -1,0 +1,1 @@
+"""Recipes: each file has a function `get_config`; base.py lists every key."""

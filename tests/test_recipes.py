@@ -1,0 +1,74 @@
+"""Recipes are found from any folder, also after an installation."""
+
+import os
+import pathlib
+import subprocess
+import sys
+import sysconfig
+
+import pytest
+
+from bert_jax import recipes
+from tests.end_to_end import small
+
+ROOT = pathlib.Path(__file__).parents[1]
+
+
+def test_a_recipe_is_located_by_its_name_from_another_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    folder = recipes.register()
+    assert recipes.locate('--config=configs/tiny.py', folder) == f'--config={folder}/tiny.py'
+    located = recipes.locate('--config=configs/finetune.py:sst2', folder)
+    assert located == f'--config={folder}/finetune.py:sst2'
+
+
+def test_other_arguments_and_own_files_stay_as_they_are(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    own = tmp_path / 'configs/tiny.py'
+    own.parent.mkdir()
+    own.touch()
+    for argument in (
+        '--config=configs/tiny.py',
+        '--config=configs/missing.py',
+        '--config=base.py',
+        '--config.workdir=configs/base.py',
+    ):
+        assert recipes.locate(argument, ROOT / 'configs') == argument
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_trains_and_predicts_in_another_folder(tmp_path):
+    """The wheel with the dependencies of this environment, without the checkout on the path."""
+    python, site = [sys.executable, '-m'], tmp_path / 'site'
+    wheel = ['wheel', '--quiet', '--no-deps', '--wheel-dir', str(tmp_path), str(ROOT)]
+    subprocess.run([*python, 'pip', *wheel], check=True)
+    (built,) = tmp_path.glob('*.whl')
+    subprocess.run(
+        [*python, 'pip', 'install', '--quiet', '--no-deps', '--target', str(site), str(built)],
+        check=True,
+    )
+    environment = os.environ | {'PYTHONPATH': f'{site}:{sysconfig.get_paths()["purelib"]}'}
+
+    def run(command: str, *arguments: str) -> str:
+        done = subprocess.run(
+            [str(site / 'bin' / command), *arguments],
+            cwd=tmp_path,
+            env=environment,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    arguments = small.arguments(tmp_path, '--config.stages.steps=(4, 2)')
+    run('bert-jax-train', *arguments)
+    (tmp_path / 'texts.txt').write_text('The [MASK] and the gull .\n')
+    answer = run(
+        'bert-jax-predict',
+        f'--model={tmp_path}/run',
+        '--task=fill_mask',
+        '--input=texts.txt',
+        '--output=-',
+    )
+    assert answer.count('\n') == 1
