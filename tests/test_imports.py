@@ -14,7 +14,7 @@ class Blocked:
             raise ImportError(f'{name} is blocked')
 
 sys.meta_path.insert(0, Blocked())
-sys.path.insert(0, 'experiments/benchmark')
+sys.path.insert(0, 'experiments/benchmarks')
 """
 
 

@@ -1,7 +1,7 @@
 """Splits a document into sentences by rule, for any script that marks the end of a sentence.
 
 First lines become units (a hard-wrapped paragraph is joined again, a heading, verse or list item
-stays alone), then each unit is cut after its full stops. Measured in experiments/sentences.
+stays alone), then each unit is cut after its full stops. Measured in experiments/studies/sentences.
 """
 
 import re

@@ -2,7 +2,7 @@
 
 XLA on CPUs allocates and frees its large buffers in every step. By default glibc returns each to
 the system and gets it back page by page; kept instead, a small model's step is about 1.25 × as
-fast (experiments/benchmark/training_step.md). To be called before the first large allocation.
+fast (experiments/benchmarks/training_step.md). To be called before the first large allocation.
 """
 
 import ctypes

@@ -2,7 +2,7 @@
 
 No one reads a checkpoint soon, and its pages drive out those of the corpus. In a virtual machine
 that gives free memory back to its host they are dear besides: each is new memory, whose first touch
-costs ten times the copying (experiments/benchmark/saving.md).
+costs ten times the copying (experiments/benchmarks/saving.md).
 """
 
 import contextlib

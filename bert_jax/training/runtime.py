@@ -1,5 +1,5 @@
 """How JAX and XLA are told to run, in one place: what gives the same result with less memory or
-time. Each entry was measured (experiments/benchmark/training_step.md).
+time. Each entry was measured (experiments/benchmarks/training_step.md).
 """
 
 import os

@@ -32,7 +32,7 @@ class TrainStep:
 
     No gradient is used before the norm of all is known, so they can be two programs, compiled
     beside each other in .7 of the time of one. The price is memory: gradients are results of the
-    first, where they share less with activations (experiments/benchmark/training_step.md).
+    first, where they share less with activations (experiments/benchmarks/training_step.md).
     """
 
     gradients: Callable  # (params, step, batch[, run_key]) → (loss, terms, norm, gradients)

@@ -16,8 +16,8 @@ from bert_jax.evaluation import comparison, statistics
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 from bert_jax.training.workdir import write_json
-from experiments import ablation
 from experiments.finetuning import tasks
+from experiments.studies import runner
 
 OURS, TORCH, PADDED = SIDES = 'bert_jax', 'torch', 'torch_padded'
 PADDED_STEPS = 40  # for the time alone
@@ -30,9 +30,9 @@ def run_side(side: str, name: str, options: argparse.Namespace) -> Found:
     if side == OURS:
         keys = tasks.keys(study, options.data, options.weights, options.steps)
         seeds = {'sweep.seeds': tuple(range(options.seeds))}
-        command = ablation.main_command(f'configs/finetune.py:{study.kind}', keys | seeds)
+        command = runner.main_command(f'configs/finetune.py:{study.kind}', keys | seeds)
         where = folder / f'{side}_{keys["training.steps"]}'  # of all seeds: more go on in it
-        ablation.run_once(where, command, '--config.workdir')
+        runner.run_once(where, command, '--config.workdir')
         return ours(where, study.metric, options.seeds)
     steps, seeds = options.steps or study.steps, options.seeds
     flags = [f'--task={name}', f'--data={options.data}', f'--weights={options.weights}']
@@ -42,8 +42,8 @@ def run_side(side: str, name: str, options: argparse.Namespace) -> Found:
     for seed in range(seeds):
         own = [*flags, f'--steps={steps}', f'--seed={seed}']
         where = folder / f'{side}_{steps}_{seed}'
-        ablation.run_once(where, ['-m', 'experiments.finetuning.torch_side', *own], '--folder')
-        result = ablation.results(where)
+        runner.run_once(where, ['-m', 'experiments.finetuning.torch_side', *own], '--folder')
+        result = runner.results(where)
         found['seconds'].append(result['seconds_per_step'])
         if 'held_out' in result:
             found['metric'].append(result['held_out'][study.metric])
@@ -55,7 +55,7 @@ def ours(folder: pathlib.Path, metric: str, seeds: int) -> Found:
     found = {'metric': [], 'seconds': []}
     for seed in range(seeds):
         own = folder / f'seed_{seed}'
-        result = ablation.results(own)
+        result = runner.results(own)
         records = map(json.loads, (own / 'metrics.jsonl').read_text().splitlines())
         training = [record for record in records if record['kind'] == 'train']
         found['metric'].append(result['held_out'][metric])

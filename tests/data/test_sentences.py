@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.data.sentences import MAX_SENTENCE_CHARACTERS, split_sentences
-from experiments.sentences import evaluate
+from experiments.studies.sentences import evaluate
 
 # '|' marks the boundaries that a reader would set.
 MARKED = {

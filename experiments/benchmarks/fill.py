@@ -1,0 +1,71 @@
+"""Training steps with the largest batch that the device's memory takes, beside torch: for GPUs.
+
+    python experiments/benchmarks/fill.py --output=results/h200
+
+For every shape (BERT-base and large at 128 and 512 tokens) and side (sides.py) the batch is doubled
+from --smallest until a process runs out of memory, or --largest is reached; each batch in a process
+of its own, alone on the device. Reported is the batch with the most tokens per second: median and
+range of its steps, model FLOP/s, their share of a measured large matrix product (MFU) and peak
+memory. --all reports every batch. On the CPU it can be tried:
+
+    python experiments/benchmarks/fill.py --shapes=tiny --sides=bert_jax,torch_gathered \
+        --dtypes=float32 --smallest=1 --largest=2 --steps=1 --warmup=1
+"""
+
+import argparse
+import sys
+
+import report
+import sides
+import training_step
+
+SHAPES = 'base,base_512,large,large_512'
+
+
+def doubled(smallest: int, largest: int):
+    """smallest, twice that, … up to largest."""
+    while smallest <= largest:
+        yield smallest
+        smallest *= 2
+
+
+def measure(shape: str, side: str, dtype: str, peak: float, options) -> list[dict]:
+    """A record for every batch that fits."""
+    records = []
+    for batch in doubled(options.smallest, options.largest):
+        worker = training_step.Worker(side, shape, batch, dtype, options.compute)
+        answers = [worker.step() for _ in range(options.warmup + options.steps)]
+        worker.close()
+        if None in answers:
+            print(f'{shape} {side} {dtype}: batch {batch} ended early', file=sys.stderr)
+            break
+        key = side, dtype
+        records.append(training_step.summarize(shape, batch, key, answers, options.warmup, peak))
+        print(report.as_table(records[-1:]), file=sys.stderr, flush=True)
+    return records
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--shapes', default=SHAPES, type=lambda text: text.split(','))
+    parser.add_argument('--smallest', default=16, type=int, help='batch, sequences')
+    parser.add_argument('--largest', default=2048, type=int)
+    parser.add_argument('--all', action='store_true', help='report every batch')
+    training_step.add_options(parser, 'bfloat16', ','.join(sides.SIDES))
+    options = parser.parse_args()
+    records = []
+    for dtype in options.dtypes:
+        peak = training_step.measured_peak(dtype)
+        for shape in options.shapes:
+            for side in options.sides:
+                found = measure(shape, side, dtype, peak, options)
+                if not options.all:
+                    found = sorted(found, key=lambda record: -record['tokens_per_second'])[:1]
+                records += found
+    if not records:
+        sys.exit('error: no batch could be run; see the messages above')
+    report.show(records, options.output, 'tokens_per_second')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,85 @@
+"""From the command to the compiled step of a real run, cold and warm, as its log shows it.
+
+    python experiments/benchmarks/first_step.py --rounds=3 --output=results/first_step
+
+Runs `python -m bert_jax.main` with what comes after `--`, by default base.py on docstrings of the
+Python here in rows of 8 × 128, and reads its log: seconds until the state is there ('state') and
+until the step is compiled ('step_ready'), from the start of Python, imports and all. 'cold' begins
+with an empty compilation cache, 'warm' with what the cold run left there; medians. The corpus is
+prepared by a run before.
+"""
+
+import argparse
+import os
+import pathlib
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+import report
+
+ARGUMENTS = [
+    '--config=configs/base.py',
+    "--config.data.sources=('docstrings',)",
+    '--config.data.prepare_workers=2',
+    '--config.stages.steps=(20000,)',
+    '--config.stages.sequence_length=(128,)',
+    '--config.stages.batch_size=(8,)',
+    '--config.stages.accumulation=(1,)',
+    '--config.stages.max_predictions=(20,)',
+]
+SIGNS = {'state': 'measured peak', 'step_ready': 'memory of each device'}  # in lines of the log
+
+
+def seconds_of_a_run(arguments: list[str], folder: pathlib.Path) -> dict[str, float]:
+    """Starts a run in folder, with the corpus and compilation cache there, and ends it once its
+    step is compiled."""
+    shutil.rmtree(folder / 'run', ignore_errors=True)
+    command = [sys.executable, '-m', 'bert_jax.main', *arguments]
+    command += [f'--config.data.corpus={folder}/corpus', f'--config.workdir={folder}/run']
+    environment = os.environ | {'JAX_COMPILATION_CACHE_DIR': f'{folder}/cache'}
+    environment.pop('PYTHONDONTWRITEBYTECODE', None)  # Python keeps what it made of the modules
+    seconds, log, start = {}, [], time.perf_counter()
+    with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
+        for line in run.stderr:
+            log.append(line)
+            for name, sign in SIGNS.items():
+                if sign in line:
+                    seconds[name] = time.perf_counter() - start
+            if len(seconds) == len(SIGNS):
+                run.kill()
+                return seconds
+    sys.exit(''.join(log))
+
+
+def measure(arguments: list[str], rounds: int) -> list[dict]:
+    """A record for a cold and one for a warm cache."""
+    parts = {'cold': [], 'warm': []}
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        seconds_of_a_run(arguments, folder)  # prepares the corpus
+        for _ in range(rounds):
+            shutil.rmtree(folder / 'cache')
+            for runs in parts.values():
+                runs.append(seconds_of_a_run(arguments, folder))
+    return [
+        {'cache': cache}
+        | {name: round(statistics.median(run[name] for run in runs), 1) for name in SIGNS}
+        for cache, runs in parts.items()
+    ]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--rounds', default=3, type=int)
+    parser.add_argument('--output', help='NAME of NAME.json, NAME.md and NAME.png to write')
+    parser.add_argument('arguments', nargs='*', default=ARGUMENTS, help='of the run, after --')
+    options = parser.parse_args()
+    report.show(measure(options.arguments, options.rounds), options.output, 'step_ready')
+
+
+if __name__ == '__main__':
+    main()

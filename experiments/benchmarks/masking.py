@@ -1,0 +1,170 @@
+"""What masking schemes and the span boundary objective cost: training steps side by side.
+
+    python experiments/benchmarks/masking.py --shape=base --dtype=bfloat16
+
+A step is masking, forward pass with dropout .1, losses, backward pass and AdamW update, by the code
+that training runs, on random tokens, four in five of which start a word. The sides:
+
+    tokens       single tokens, masked language model: the measure of the others
+    whole_words, ngrams, spans    the same model, other schemes
+    spans_sbo    spans, masked language model and span boundary objective
+
+All live in one process and take turns, one step each, so that a change in the machine's load meets
+all alike. Reported are the medians of the steps and of their ratios to the step of `tokens` in the
+same turn.
+"""
+
+import argparse
+import json
+import statistics
+import time
+
+import jax
+import numpy as np
+import sides  # which puts the repository on the path
+from flax import linen as nn
+
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.objectives import corruption
+from bert_jax.objectives.edits import Editing
+from bert_jax.objectives.masking import Masking
+from bert_jax.objectives.model import PretrainingModel
+from bert_jax.objectives.sbo import Boundary
+from bert_jax.training import allocator, compilation, optimizers
+from bert_jax.training.state import TrainState
+from bert_jax.training.step import make_train_step
+
+SPECIAL_IDS = (0, 1, 2, 3, 4)
+SIDES = {
+    'tokens': ('tokens', {'mlm': 1.0}),
+    'whole_words': ('whole_words', {'mlm': 1.0}),
+    'ngrams': ('ngrams', {'mlm': 1.0}),
+    'spans': ('spans', {'mlm': 1.0}),
+    'spans_sbo': ('spans', {'mlm': 1.0, 'sbo': 1.0}),
+}
+
+
+class Task:
+    """The part of a task (training/loop.py) that a step needs."""
+
+    def __init__(self, side: str, shape: sides.Shape, dtype: str):
+        scheme, objectives = SIDES[side]
+        vocabulary = shape.vocabulary
+        architecture = architectures.build(
+            'bert', num_layers=shape.layers, hidden_size=shape.size, vocab_size=vocabulary
+        )
+        self.weights = corruption.loss_weights(objectives)
+        self.model = PretrainingModel(
+            architecture,
+            Compute(dtype),
+            corruption.with_weight(objectives),
+            {'sbo': Boundary(200, 20)},
+        )
+        masking = Masking(
+            rate=0.15,
+            mask=0.8,
+            random=0.1,
+            replacement='uniform',
+            mask_id=4,
+            special_ids=SPECIAL_IDS,
+            unigram_counts=np.ones(vocabulary, int),
+            scheme=scheme,
+            is_word_start=np.arange(vocabulary) % 5 > 0,
+        )
+        predictions = {shape.length: shape.predictions}
+        self.corruption = corruption.Corruption(
+            'masked', masking, Editing({}, masking, 0), predictions
+        )
+
+    def terms(self, params, batch, key, train: bool):
+        keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
+        corrupted = self.corruption(keys_B, batch)
+        seeds_B = jax.vmap(jax.random.bits)(keys_B)
+        return self.model.apply({'params': params}, batch, corrupted, seeds_B)
+
+
+def make_batch(shape: sides.Shape) -> dict[str, np.ndarray]:
+    rng = np.random.default_rng(0)
+    rows = (shape.batch, shape.length)
+    ids = rng.integers(len(SPECIAL_IDS), shape.vocabulary, rows, np.int32)
+    ids[:, 0], ids[:, -1] = 2, 3
+    return {
+        'input_ids': ids,
+        'attention_mask': np.ones(rows, np.int32),
+        'token_type_ids': np.zeros(rows, np.int32),
+        'example_index': np.arange(shape.batch, dtype=np.int32),
+    }
+
+
+def make_step(side: str, shape: sides.Shape, dtype: str):
+    """A function that runs one training step and waits for its end."""
+    task, optimizer = Task(side, shape, dtype), optimizers.build(sides.ADAMW, lambda step: 1e-4)
+    batch = jax.device_put(make_batch(shape))
+
+    @jax.jit
+    def init(key):
+        corrupted = task.corruption(jax.random.split(key, shape.batch), batch)
+        params = nn.unbox(task.model.init(key, batch, corrupted))['params']
+        return TrainState(0, 0, 0, params, optimizer.init(params))
+
+    state = init(jax.random.key(0))
+    train_step = make_train_step(task, optimizer, accumulation=1, seed=1)
+    compiled = compilation.compile_step(train_step, state, batch)
+
+    def step():
+        nonlocal state
+        state, metrics = compiled(state, batch)
+        return float(metrics['loss'])
+
+    return step
+
+
+def measure(options) -> list[dict]:
+    shape = sides.SHAPES[options.shape]
+    steps = {side: make_step(side, shape, options.dtype) for side in options.sides}
+    seconds = {side: [] for side in options.sides}
+    for _ in range(options.warmup + options.steps):
+        for side, step in steps.items():
+            start = time.perf_counter()
+            step()
+            seconds[side].append(time.perf_counter() - start)
+    results = []
+    for side, taken in seconds.items():
+        timed, measure_of = taken[options.warmup :], seconds['tokens'][options.warmup :]
+        ratios = [own / tokens for own, tokens in zip(timed, measure_of, strict=True)]
+        results.append(
+            {
+                'side': side,
+                'median_seconds': round(statistics.median(timed), 4),
+                'ratio': round(statistics.median(ratios), 3),
+                'lowest_ratio': round(min(ratios), 3),
+                'highest_ratio': round(max(ratios), 3),
+            }
+        )
+    return results
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
+    parser.add_argument('--shape', choices=sides.SHAPES, default='base')
+    parser.add_argument('--dtype', default='float32')
+    parser.add_argument(
+        '--sides',
+        type=lambda given: given.split(','),
+        default=['tokens', 'spans', 'spans_sbo'],
+        help=f'of {",".join(SIDES)}; tokens must be among them',
+    )
+    parser.add_argument('--steps', type=int, default=20)
+    parser.add_argument('--warmup', type=int, default=3)
+    options = parser.parse_args()
+    if 'tokens' not in options.sides or set(options.sides) - set(SIDES):
+        parser.error(f'--sides must be of {", ".join(SIDES)}, tokens among them')
+    allocator.keep_freed_memory()
+    about = {'shape': options.shape, 'dtype': options.dtype, 'device': jax.devices()[0].device_kind}
+    for result in measure(options):
+        print(json.dumps(about | result), flush=True)
+
+
+if __name__ == '__main__':
+    main()

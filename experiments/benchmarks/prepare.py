@@ -1,0 +1,84 @@
+"""Speed and memory of `bert_jax.prepare`: repeats texts to a given size and prepares them.
+
+    python experiments/benchmarks/prepare.py --texts='novels/*.txt' --megabytes=500
+
+Prints tokens/s and CPU seconds (the vocabulary's training included) and the peak resident memory of
+the process and its workers together. Linux only.
+"""
+
+import argparse
+import contextlib
+import glob
+import json
+import os
+import pathlib
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).parents[2]
+
+
+def repeat(paths: list[str], folder: pathlib.Path, size: int) -> int:
+    """Copies the files over and over until there are `size` bytes; returns how many bytes."""
+    total = number = 0
+    while total < size:
+        for path in paths:
+            if total < size:
+                copy = shutil.copy(path, folder / f'{number:06d}.txt')
+                total += os.path.getsize(copy)
+                number += 1
+    return total
+
+
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process and all its descendants; 0 once they have ended."""
+    total = 0
+    with contextlib.suppress(FileNotFoundError, ProcessLookupError):
+        total += int(pathlib.Path(f'/proc/{pid}/statm').read_text().split()[1])
+        total *= os.sysconf('SC_PAGE_SIZE')
+        for task in pathlib.Path(f'/proc/{pid}/task').iterdir():
+            children = (task / 'children').read_text().split()
+            total += sum(resident_bytes(int(child)) for child in children)
+    return total
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
+    parser.add_argument('--texts', required=True)
+    parser.add_argument('--megabytes', type=int, default=500)
+    parser.add_argument('--tokenizer', default='train:wordpiece:8000')
+    parser.add_argument('--workers', type=int, default=2)
+    flags = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = pathlib.Path(name)
+        (folder / 'texts').mkdir()
+        size = repeat(sorted(glob.glob(flags.texts)), folder / 'texts', flags.megabytes * 10**6)
+        command = [
+            *(sys.executable, '-m', 'bert_jax.prepare', f'--source=text:{folder}/texts/*.txt'),
+            *(f'--tokenizer={flags.tokenizer}', f'--output={folder}/corpus'),
+            f'--workers={flags.workers}',
+        ]
+        start, peak = time.monotonic(), 0
+        process = subprocess.Popen(command, cwd=ROOT)
+        while process.poll() is None:
+            peak = max(peak, resident_bytes(process.pid))
+            time.sleep(0.1)
+        seconds = time.monotonic() - start
+        cpu = resource.getrusage(resource.RUSAGE_CHILDREN)
+        if process.returncode:
+            sys.exit(process.returncode)
+        manifest = json.loads((folder / 'corpus' / 'manifest.json').read_text())
+    tokens = sum(split['tokens'] for split in manifest['splits'].values())
+    print(
+        f'{size / 1e6:.0f} MB, {tokens / 1e6:.1f} M tokens, {flags.workers} workers: '
+        f'{seconds:.1f} s, {tokens / seconds / 1e6:.2f} M tokens/s, '
+        f'CPU {cpu.ru_utime + cpu.ru_stime:.1f} s, peak {peak / 1e9:.2f} GB'
+    )
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,161 @@
+"""Time and memory of a training step beside transformers + torch: same shapes, same run.
+
+    python experiments/benchmarks/training_step.py --shape=mini --dtypes=float32,bfloat16
+
+The sides, and what a step is, are described in sides.py. Every side lives in a process of its own,
+with the same memory allocator; all processes take turns, one step each, so that a change in the
+machine's load meets all alike. Reported are the median and range of the steps after warm-up, tokens
+per second, model FLOP/s and their share of a measured large matrix product (MFU), and each
+process's peak memory. --output=NAME writes NAME.json, NAME.md and NAME.png.
+"""
+
+import argparse
+import contextlib
+import dataclasses
+import json
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+import report
+import sides
+
+
+def work(side: str, shape: sides.Shape, dtype: str, compute_options: dict):
+    """Child process: a step for every line on stdin, its seconds, loss and peak to stdout."""
+    answers = os.fdopen(os.dup(1), 'w')
+    os.dup2(2, 1)
+    if side == 'peak':
+        from bert_jax.training import hardware
+
+        print(hardware.peak_flops(dtype), file=answers, flush=True)
+        return
+    step, peak_bytes = sides.make_step(side, shape, dtype, compute_options)
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        loss = step()
+        seconds = time.perf_counter() - start
+        print(json.dumps([seconds, loss, peak_bytes() / 2**20]), file=answers, flush=True)
+
+
+class Worker:
+    """A child process that runs the steps of one side."""
+
+    def __init__(self, side: str, shape_name: str, batch: int, dtype: str, compute: dict):
+        command = [sys.executable, __file__, '--work', side, '--shape', shape_name]
+        command += ['--batch', str(batch), '--dtypes', dtype, '--compute', json.dumps(compute)]
+        self.process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            # A share for each of those that live at the same time.
+            env=os.environ | {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'},
+        )
+
+    def step(self):
+        """[seconds, loss, peak MiB], or None if the process has ended, by lack of memory say."""
+        try:
+            print(file=self.process.stdin, flush=True)
+        except BrokenPipeError:
+            return None
+        line = self.process.stdout.readline()
+        return json.loads(line) if line else None
+
+    def close(self):
+        """Ends the process, if it has not ended."""
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
+        self.process.wait()
+
+
+def measured_peak(dtype: str) -> float:
+    """FLOP/s of a large matrix product, in a process of its own."""
+    worker = Worker('peak', 'tiny', 0, dtype, {})
+    peak = float(worker.process.stdout.readline())
+    worker.close()
+    return peak
+
+
+def measure(shape_name: str, options) -> list[dict]:
+    """Starts a process for every side and dtype and lets them take turns."""
+    peaks = {dtype: measured_peak(dtype) for dtype in options.dtypes}
+    workers = {
+        (side, dtype): Worker(side, shape_name, options.batch, dtype, options.compute)
+        for side in options.sides
+        for dtype in options.dtypes
+    }
+    answers = {key: [] for key in workers}
+    for _ in range(options.warmup + options.steps):
+        for key, worker in workers.items():
+            answer = worker.step()
+            if answer is None:
+                sys.exit(f'error: {key} ended early, see its message above')
+            answers[key].append(answer)
+    for worker in workers.values():
+        worker.close()
+    return [
+        summarize(shape_name, options.batch, key, answers[key], options.warmup, peaks[key[1]])
+        for key in workers
+    ]
+
+
+def summarize(shape_name: str, batch: int, key, answers, warmup: int, peak: float) -> dict:
+    """The record of one side, `key` = (side, dtype)."""
+    shape = shape_of(shape_name, batch)
+    seconds = [answer[0] for answer in answers[warmup:]]
+    median = statistics.median(seconds)
+    flops = sides.flops_per_step(shape) / median
+    return {
+        'shape': shape_name,
+        'batch': shape.batch,
+        'length': shape.length,
+        'side': key[0],
+        'dtype': key[1],
+        'median_ms': round(1e3 * median, 1),
+        'min_ms': round(1e3 * min(seconds), 1),
+        'max_ms': round(1e3 * max(seconds), 1),
+        'tokens_per_second': round(shape.batch * shape.length / median),
+        'tflops_per_second': round(flops / 1e12, 3),
+        'mfu': round(flops / peak, 3),
+        'peak_mib': round(max(answer[2] for answer in answers)),
+        'first_step_s': round(answers[0][0], 1),
+        'last_loss': answers[-1][1],
+    }
+
+
+def shape_of(name: str, batch: int) -> sides.Shape:
+    """The shape of that name; `batch` sequences if not 0."""
+    shape = sides.SHAPES[name]
+    return dataclasses.replace(shape, batch=batch) if batch else shape
+
+
+def add_options(parser: argparse.ArgumentParser, dtypes: str, chosen: str):
+    """The options that every measurement of steps has, with these defaults."""
+    parser.add_argument('--dtypes', default=dtypes, type=lambda text: text.split(','))
+    parser.add_argument('--sides', default=chosen, type=lambda text: text.split(','))
+    parser.add_argument('--steps', default=10, type=int, help='timed steps of each side')
+    parser.add_argument('--warmup', default=2, type=int)
+    parser.add_argument('--compute', default={}, type=json.loads, help='JSON, options of Compute')
+    parser.add_argument('--output', help='NAME of NAME.json, NAME.md and NAME.png to write')
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--shape', default='mini', choices=sides.SHAPES)
+    parser.add_argument('--batch', default=0, type=int, help='sequences, if not as in the shape')
+    add_options(parser, 'float32,bfloat16', 'bert_jax,torch,torch_gathered')
+    parser.add_argument('--work', choices=(*sides.SIDES, 'peak'), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.work:
+        shape = shape_of(options.shape, options.batch)
+        work(options.work, shape, options.dtypes[0], options.compute)
+        return
+    records = measure(options.shape, options)
+    report.show(records, options.output, 'tokens_per_second')
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,38 @@
+"""How many tokens to hide: encoders trained at .10 to .50, all measured at .15.
+
+python -m experiments.studies.masking_rate.run --texts='novels/*.txt' --treebank=ud_english_ewt
+"""
+
+import math
+
+from experiments.studies import measures, runner
+
+RATES = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
+(LENGTH,) = runner.COMMON['stages.sequence_length']
+VARIANTS = {
+    f'{rate:.2f}': {'masking.rate': rate, 'stages.max_predictions': (math.ceil(rate * LENGTH),)}
+    for rate in RATES
+}
+COLUMNS = {
+    'pos_accuracy': 'POS accuracy',
+    'mlm_loss': 'MLM loss at 15 %',
+    'own_loss': 'MLM loss at its own rate',
+}
+
+
+def main():
+    parser = runner.arguments('masking_rate', __doc__, steps=2400, seeds=2)
+    parser.add_argument('--treebank', required=True, help='folder of UD English EWT')
+    options = parser.parse_args()
+    compare = measures.Comparison(options.treebank)
+
+    def measure(folder):
+        return compare(folder) | {'own_loss': runner.results(folder)['held_out']['mlm_loss']}
+
+    results = runner.run_all(options, VARIANTS, measure)
+    baselines = compare.baselines(runner.run_folder(options, '0.15', 0))
+    runner.write(options, results | baselines, COLUMNS)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,38 @@
+"""Layers, width and heads against held-out perplexity: the shape of BERT's table 6.
+
+python -m experiments.studies.model_size.run --texts='novels/*.txt'
+"""
+
+from experiments.studies import runner
+
+SIZES = ((1, 64, 2), (2, 64, 2), (4, 64, 2), (2, 128, 1), (2, 128, 4), (4, 128, 4))
+VARIANTS = {
+    f'L {layers}, H {width}, A {heads}': {
+        'model.num_layers': layers,
+        'model.hidden_size': width,
+        'model.num_heads': heads,
+        'model.intermediate_size': 4 * width,
+        'model.initializer_range': round(width**-0.5, 3),
+        'schedule.learning_rate': 2.5e-3 * 128 / width,
+    }
+    for layers, width, heads in SIZES
+}
+COLUMNS = {
+    'parameters': 'parameters',
+    'mlm_perplexity': 'held-out perplexity',
+    'mlm_accuracy': 'MLM accuracy',
+}
+
+
+def measure(folder):
+    own, of_text = runner.results(folder), ('mlm_perplexity', 'mlm_accuracy')
+    return {'parameters': own['parameters']} | {name: own['held_out'][name] for name in of_text}
+
+
+def main():
+    options = runner.arguments('model_size', __doc__, steps=2400, seeds=1).parse_args()
+    runner.write(options, runner.run_all(options, VARIANTS, measure), COLUMNS)
+
+
+if __name__ == '__main__':
+    main()

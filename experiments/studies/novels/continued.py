@@ -1,0 +1,37 @@
+"""Masked language modeling of English novels that goes on from published weights.
+
+    python -m bert_jax.main --config=experiments/studies/novels/continued.py:WEIGHTS
+
+WEIGHTS: a Hugging Face folder of a BERT with its tokenizer. Texts: novels/*.txt, as config.py.
+"""
+
+from experiments.studies.novels import config as novels
+
+
+def get_config(weights):
+    config = novels.get_config()
+    config.workdir = 'runs/novels_continued'
+    config.data.corpus = 'corpora/novels_continued'
+    config.data.tokenizer = weights
+    config.data.segments = 'single'
+    config.init_from = weights
+    for size in (
+        'hidden_size',
+        'num_layers',
+        'num_heads',
+        'intermediate_size',
+        'max_position_embeddings',
+        'initializer_range',
+    ):
+        config.model[size] = None  # those of the weights
+    config.objectives.nsp = 0.0
+    config.stages.steps = (400,)
+    config.stages.sequence_length = (64,)
+    config.stages.batch_size = (32,)
+    config.stages.accumulation = (1,)
+    config.stages.max_predictions = (10,)
+    config.schedule.learning_rate = 3e-4
+    config.schedule.warmup_steps = 40
+    config.evaluation.every_steps = 100
+    config.checkpoint.every_steps = 100
+    return config

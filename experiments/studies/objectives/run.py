@@ -1,0 +1,43 @@
+"""What is trained on, with everything else alike: text, tokens, encoder, seeds.
+
+python -m experiments.studies.objectives.run --texts='novels/*.txt' --treebank=ud_english_ewt
+"""
+
+from experiments.studies import measures, runner
+
+SPANS = {'masking.scheme': 'spans'}
+VARIANTS = {
+    'MLM + NSP': {'data.segments': 'pairs', 'objectives.nsp': 1.0},
+    'MLM': {},
+    'MLM + SOP': {'data.segments': 'ordered_pairs', 'objectives.sop': 1.0},
+    'MLM, whole words': {'masking.scheme': 'whole_words'},
+    'MLM, spans': SPANS,
+    'MLM, spans + SBO': SPANS | {'objectives.sbo': 1.0},
+    'RTD': {'objectives.rtd': 50.0, 'masking.mask': 0.85, 'masking.random': 0.0},
+    'left to right': {'objectives.mlm': 0.0, 'objectives.clm': 1.0},
+}
+COLUMNS = {
+    'pos_accuracy': 'POS accuracy',
+    'mlm_loss': 'MLM loss, single tokens at 15 %',
+    'own_loss': 'loss of its own task',
+}
+OWN = ('rtd_loss', 'clm_loss', 'mlm_loss')  # the first of these that a run has
+
+
+def main():
+    parser = runner.arguments('objectives', __doc__, steps=2400, seeds=2)
+    parser.add_argument('--treebank', required=True, help='folder of UD English EWT')
+    options = parser.parse_args()
+    compare = measures.Comparison(options.treebank)
+
+    def measure(folder):
+        own = runner.results(folder)['held_out']
+        return compare(folder) | {'own_loss': next(own[name] for name in OWN if name in own)}
+
+    results = runner.run_all(options, VARIANTS, measure)
+    baselines = compare.baselines(runner.run_folder(options, 'MLM', 0))
+    runner.write(options, results | baselines, COLUMNS)
+
+
+if __name__ == '__main__':
+    main()

@@ -1,0 +1,99 @@
+"""Compares our sentence splitter with the true sentence boundaries of CoNLL-U files.
+
+Command: `python -m experiments.studies.sentences.evaluate en_ewt-ud-dev.conllu`
+"""
+
+import argparse
+import time
+
+from bert_jax import errors
+from bert_jax.data.sentences import split_sentences
+
+STOPS = '.!?…。！？।؟۔։።'
+CLOSERS = '"\'”’»)]'
+
+
+def read_documents(path: str) -> list[list[list[str]]]:
+    """Documents → paragraphs → true sentences, from the comments of a CoNLL-U file."""
+    documents = []
+    try:
+        with open(path, encoding='utf-8') as file:
+            for line in file:
+                if line.startswith('# newdoc') or not documents:
+                    documents.append([])
+                if line.startswith(('# newdoc', '# newpar')) or not documents[-1]:
+                    documents[-1].append([])
+                if line.startswith('# text = '):
+                    documents[-1][-1].append(line.removeprefix('# text = ').strip())
+    except (OSError, UnicodeError) as error:
+        raise errors.UserError(f'cannot read {path}: {error}') from error
+    documents = [[part for part in document if part] for document in documents]
+    return [document for document in documents if document]
+
+
+def ends(sentences: list[str]) -> list[int]:
+    """Where each sentence ends, counted in characters that are not blank."""
+    positions, position = [], 0
+    for sentence in sentences:
+        position += len(''.join(sentence.split()))
+        positions.append(position)
+    return positions
+
+
+def has_stop(sentence: str) -> bool:
+    return sentence.rstrip(CLOSERS + ' ').endswith(tuple(STOPS))
+
+
+def scores(true: set, found: set) -> str:
+    hits = len(true & found)
+    precision, recall = hits / max(len(found), 1), hits / max(len(true), 1)
+    f1 = 2 * hits / max(len(true) + len(found), 1)
+    return f'precision {precision:.3f}  recall {recall:.3f}  F1 {f1:.3f}  of {len(true)} boundaries'
+
+
+def evaluate(documents: list[list[list[str]]], num_shown: int = 0):
+    """Prints the scores, and `num_shown` of the missed and of the wrong boundaries."""
+    true, found, given, no_stop = set(), set(), set(), set()
+    size, seconds = 0, 0.0
+    for number, document in enumerate(documents):
+        sentences = [sentence for paragraph in document for sentence in paragraph]
+        text = '\n\n'.join(map(' '.join, document))
+        size += len(text.encode())
+        start = time.perf_counter()
+        ours = split_sentences(text)
+        seconds += time.perf_counter() - start
+        places = [(number, end) for end in ends(sentences)]
+        true.update(places)
+        no_stop.update(
+            place
+            for place, sentence in zip(places, sentences, strict=True)
+            if not has_stop(sentence)
+        )
+        given.update((number, end) for end in ends([' '.join(part) for part in document]))
+        found.update((number, end) for end in ends(ours))
+    print(f'{len(documents)} documents, {size / 1e6:.2f} MB, {size / seconds / 1e6:.1f} MB/s')
+    print('all, ends of paragraphs too:         ', scores(true, found))
+    true, found = true - given, found - given
+    print('inside paragraphs:                   ', scores(true, found))
+    print('there, after sentences with a stop:  ', scores(true - no_stop, found - no_stop))
+    plain = [''.join(''.join(map(''.join, document)).split()) for document in documents]
+    for kind, places in (('missed', true - found), ('wrong', found - true)):
+        for number, end in sorted(places)[:num_shown]:
+            before, after = plain[number][:end], plain[number][end:]
+            print(f'{kind}: {before[-40:]} | {after[:30]}')
+
+
+@errors.exit_cleanly
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('files', nargs='+', metavar='CONLLU')
+    parser.add_argument('--show', type=int, default=0, help='print this many errors each way')
+    arguments = parser.parse_args()
+    documents = [document for path in arguments.files for document in read_documents(path)]
+    if not documents:
+        raise errors.UserError(f'no sentences in {", ".join(arguments.files)}')
+    evaluate(documents, arguments.show)
+
+
+if __name__ == '__main__':
+    main()
