@@ -3,19 +3,15 @@
 A spec is `NAME:WHERE;option=value;…`: `docstrings`, `text:GLOB`, `jsonl:GLOB`, `tfds:NAME/CONFIG`.
 """
 
-import codecs
 import collections
-import glob
-import gzip
 import json
-import os
 import re
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bert_jax import errors
-from bert_jax.data import docstrings, tensorflow_import, tfds_folder
+from bert_jax.data import docstrings, tensorflow_import, text_files, tfds_folder
 
 # A longer document of a `text` source is cut, so that memory stays bounded whatever the file size.
 MAX_DOCUMENT_CHARACTERS = 2**22
@@ -142,29 +138,10 @@ class FileSource(Source):
 
     def __init__(self, spec, where, options):
         super().__init__(spec, where, options)
-        pattern = os.path.expanduser(where)
-        self.paths = sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
+        self.paths = text_files.matching_files(where)
         if not self.paths:
             raise errors.UserError(f'source {spec!r}: no file matches {where!r}')
-        try:
-            codecs.lookup(options['encoding'])
-        except LookupError:
-            raise errors.UserError(
-                f'source {spec!r}: unknown encoding {options["encoding"]!r}'
-            ) from None
-
-    def _lines(self, path: str, limit: int = -1) -> Iterator[str]:
-        """Lines without their ends; a line longer than `limit` characters comes in pieces."""
-        opened = gzip.open if path.endswith('.gz') else open
-        encoding = self.options['encoding']
-        if codecs.lookup(encoding).name == 'utf-8':
-            encoding = 'utf-8-sig'
-        try:
-            with opened(path, 'rt', encoding=encoding, errors='surrogateescape') as file:
-                while line := file.readline(limit):
-                    yield line.removesuffix('\n')
-        except _READ_ERRORS as error:
-            raise errors.UserError(f'source {self.spec!r}: cannot read {path}: {error}') from error
+        text_files.check_encoding(options['encoding'], f'encoding of source {spec!r}')
 
 
 class TextSource(FileSource):
@@ -202,7 +179,7 @@ class TextSource(FileSource):
     def _blocks(self, path: str) -> Iterator[list[str]]:
         """The lines of each document of a file; with blank lines only, none."""
         lines, size = [], 0
-        for line in self._lines(path, MAX_DOCUMENT_CHARACTERS):
+        for line in text_files.read_lines(path, self.options['encoding'], MAX_DOCUMENT_CHARACTERS):
             blank = not line or line.isspace()
             full = size > MAX_DOCUMENT_CHARACTERS * (1 if blank else 2)
             starts = self.title.search(line) if self.title else blank and self.kind != 'file'
@@ -226,7 +203,9 @@ class JsonLinesSource(FileSource):
     def _read(self):
         for path in self.paths:
             self.report['files'] += 1
-            for number, line in enumerate(self._lines(path), start=1):
+            for number, line in enumerate(
+                text_files.read_lines(path, self.options['encoding']), start=1
+            ):
                 place = f'{path}:{number}'
                 text = self._text(self._decoded(line, place), place)
                 if text is not None:

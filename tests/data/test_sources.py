@@ -226,7 +226,7 @@ def test_tfds_that_is_not_there(tmp_path, tfds_folder, monkeypatch):
         ('text:{}/a.txt;documents=line', 'documents=.line. is none of file, blank_line, title'),
         ('text:{}/a.txt;documents=title', 'is none of'),
         ('text:{}/a.txt;documents=title:(', 'bad pattern'),
-        ('text:{}/a.txt;encoding=utf-9', 'unknown encoding'),
+        ('text:{}/a.txt;encoding=utf-9', 'unknown encoding of source'),
         ('docstrings:json', 'takes options only'),
         ('docstrings;packages=json,no_such_thing', 'not installed: no_such_thing'),
         ('tfds:x;download=yes', 'true or false'),

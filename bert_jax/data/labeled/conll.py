@@ -5,6 +5,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from bert_jax.data import text_files
 from bert_jax.data.labeled import tabular, tag_schemes
 from bert_jax.data.labeled import word_spans as word_places
 from bert_jax.data.labeled.examples import Span, SpansExample, TaggedExample
@@ -37,7 +38,7 @@ def _blocks(path: str, encoding: str) -> Iterator[tuple[Lines, bool]]:
     """The numbered lines of each sentence, and whether a document starts with it."""
     block: Lines = []
     starts = False
-    for number, line in tabular.lines(path, encoding):
+    for number, line in enumerate(text_files.read_lines(path, encoding), start=1):
         mark = line.startswith('-DOCSTART-')
         if line.strip() and not mark:
             starts |= bool(_NEW_DOCUMENT.match(line))

@@ -8,6 +8,7 @@ import contextlib
 from collections.abc import Callable
 from typing import NamedTuple
 
+from bert_jax.data import text_files
 from bert_jax.data.labeled import (
     benchmarks,
     conll,
@@ -101,6 +102,7 @@ def read_files(
     if kind not in makers:
         fitting = ', '.join(name for name in FORMATS if kind in FORMATS[name].makers)
         raise UserError(f'data.format {data.format!r} holds no {kind}; formats that do: {fitting}')
+    text_files.check_encoding(data.encoding, 'data.encoding')
     own = Report()
     maker = Maker(data, own, labeled, _contexts(data, own) if data.contexts else {})
     found, seen = [], 0
@@ -151,7 +153,7 @@ def _contexts(data, report: Report) -> dict[str, str]:
     """The texts of data.contexts, an id, a tab and a text a line, by id."""
     contexts = {}
     for path in tabular.matching((data.contexts,)):
-        for number, line in tabular.lines(path, data.encoding):
+        for number, line in enumerate(text_files.read_lines(path, data.encoding), start=1):
             name, tab, text = line.partition('\t')
             if not tab:
                 report.note('malformed', f'{path}:{number}: no id, tab and text')

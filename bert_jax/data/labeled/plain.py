@@ -3,6 +3,7 @@
 import pathlib
 from collections.abc import Iterator
 
+from bert_jax.data import text_files
 from bert_jax.data.labeled import tabular
 from bert_jax.data.labeled.tabular import BadRow, Row, Unit
 from bert_jax.errors import unknown
@@ -18,14 +19,14 @@ LABEL_FROM = {
 def texts_by_line(path: str, data) -> Iterator[Unit]:
     """A text a line."""
     label = _label(path, data.label_from)
-    for number, line in tabular.lines(path, data.encoding):
+    for number, line in enumerate(text_files.read_lines(path, data.encoding), start=1):
         if line.strip():
             yield _unit(path, number, line, label)
 
 
 def text_of_file(path: str, data) -> Iterator[Unit]:
     """A text a file."""
-    found = _unit(path, 1, tabular.whole(path, data.encoding), _label(path, data.label_from))
+    found = _unit(path, 1, text_files.read_text(path, data.encoding), _label(path, data.label_from))
     yield found._replace(name='/'.join(pathlib.Path(path).parts[-2:]))
 
 

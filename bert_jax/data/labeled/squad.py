@@ -4,6 +4,7 @@ import json
 import os
 from collections.abc import Iterator
 
+from bert_jax.data import text_files
 from bert_jax.data.labeled import tabular
 from bert_jax.data.labeled.examples import QuestionExample
 from bert_jax.data.labeled.questions import checked_answer
@@ -17,7 +18,7 @@ def questions(path: str, data) -> Iterator[Unit]:
     Raises:
         UserError: the file is no such JSON.
     """
-    text = tabular.whole(path, data.encoding)
+    text = text_files.read_text(path, data.encoding)
     try:
         articles = json.loads(text)['data']
         paragraphs = [

@@ -1,23 +1,16 @@
 """Files of rows: CSV, TSV and JSON lines, and what the other formats need to read lines."""
 
-import codecs
 import csv
-import glob
-import gzip
 import json
 import os
 import pathlib
-import re
-import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from bert_jax.data import text_files
 from bert_jax.errors import UserError
 
 SAMPLES = pathlib.Path(__file__).parent.parent / 'samples'
-
-_SURROGATE = re.compile('[\ud800-\udfff]')
-_READ_ERRORS = (OSError, EOFError, zlib.error, UnicodeError)
 
 
 class BadRow(Exception):
@@ -55,50 +48,19 @@ def matching(patterns: tuple[str, ...]) -> list[str]:
     """
     paths = []
     for pattern in patterns:
-        where = os.path.expanduser(pattern)
+        where = pattern
         if pattern.startswith('sample:'):
             where = str(SAMPLES / pattern.removeprefix('sample:'))
-        found = sorted(filter(os.path.isfile, glob.glob(where, recursive=True)))
+        found = text_files.matching_files(where)
         if not found:
             raise UserError(f'no file matches {pattern!r}')
         paths += found
     return paths
 
 
-def open_text(path: str, encoding: str, newline: str = '\n'):
-    """A plain or gzipped file as text; bytes that are not of the encoding become surrogates."""
-    try:
-        name = codecs.lookup(encoding).name
-    except LookupError:
-        raise UserError(f'unknown data.encoding {encoding!r}') from None
-    opened = gzip.open if path.endswith('.gz') else open
-    encoding = 'utf-8-sig' if name == 'utf-8' else encoding
-    return opened(path, 'rt', encoding=encoding, errors='surrogateescape', newline=newline)
-
-
-def whole(path: str, encoding: str) -> str:
-    """The text of a file. Raises UserError if it cannot be read."""
-    try:
-        with open_text(path, encoding) as file:
-            return file.read()
-    except _READ_ERRORS as error:
-        raise UserError(f'cannot read {path}: {error}') from error
-
-
-def lines(path: str, encoding: str) -> Iterator[tuple[int, str]]:
-    """The lines of a file, numbered from 1, without their ends."""
-    try:
-        with open_text(path, encoding) as file:
-            for number, line in enumerate(file, start=1):
-                yield number, line.rstrip('\r\n')
-    except _READ_ERRORS as error:
-        raise UserError(f'cannot read {path}: {error}') from error
-
-
 def check_text(text: str):
-    """Raises BadRow for what is no text: bytes that were not of the encoding (see `open_text`), and
-    halves of surrogate pairs, which JSON can write."""
-    if not text.isascii() and _SURROGATE.search(text):
+    """Raises BadRow if a text holds undecodable bytes or halves of surrogate pairs."""
+    if text_files.has_surrogates(text):
         raise BadRow('characters that are none: is data.encoding right?')
 
 
@@ -173,7 +135,7 @@ def table(path: str, data) -> Iterator[Unit]:
 
 def json_lines(path: str, data) -> Iterator[Unit]:
     """The objects of a file of JSON lines."""
-    for number, line in lines(path, data.encoding):
+    for number, line in enumerate(text_files.read_lines(path, data.encoding), start=1):
         if not line.strip():
             continue
         found = unit(path, number, line)
@@ -188,7 +150,7 @@ def json_lines(path: str, data) -> Iterator[Unit]:
 def json_list(path: str, data) -> Iterator[Unit]:
     """The objects of a JSON list; the line of a place is the object's number from 1."""
     try:
-        objects = json.loads(whole(path, data.encoding))
+        objects = json.loads(text_files.read_text(path, data.encoding))
     except ValueError as error:
         raise UserError(f'{path} is no JSON: {error}') from None
     if not isinstance(objects, list):
@@ -208,20 +170,17 @@ def _fields(path: str, data) -> Iterator[tuple[int, list[str] | BadRow]]:
     if data.quotes not in ('auto', 'yes', 'no'):
         raise UserError(f'data.quotes is {data.quotes!r}: none of auto, yes, no')
     if data.quotes == 'no' or (data.quotes == 'auto' and data.format == 'tsv'):
-        for number, line in lines(path, data.encoding):
+        for number, line in enumerate(text_files.read_lines(path, data.encoding), start=1):
             yield number, line.split(separator)
         return
     csv.field_size_limit(2**31 - 1)
-    try:
-        with open_text(path, data.encoding, newline='') as file:
-            reader = csv.reader(file, delimiter=separator)
-            while True:
-                try:
-                    fields = next(reader)
-                except StopIteration:
-                    return
-                except csv.Error as error:
-                    fields = BadRow(str(error))
-                yield reader.line_num, fields
-    except _READ_ERRORS as error:
-        raise UserError(f'cannot read {path}: {error}') from error
+    with text_files.open_text(path, data.encoding, newline='') as file:
+        reader = csv.reader(file, delimiter=separator)
+        while True:
+            try:
+                fields = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as error:
+                fields = BadRow(str(error))
+            yield reader.line_num, fields
