@@ -236,7 +236,7 @@ def _possible(family: Family, architecture: Architecture) -> tuple[str, ...]:
     """The heads the architecture can have: some need a pooler."""
     lacking = set() if architecture.pooler else set(pretrained.OF_POOLER)
     if lacking and architecture.pooling == 'pooler':
-        lacking |= {'sequence', 'choice'}
+        lacking |= {'sequence_classification', 'multiple_choice'}
     return tuple(name for name in family.heads if name not in lacking)
 
 

@@ -30,7 +30,9 @@ def write(model: Pretrained) -> dict:
     if not labels and not with_labels:
         return {}
     labels = labels or tuple(f'LABEL_{number}' for number in range(number))
-    if len(labels) != number and (with_labels or {'span', 'sop'} & model.params.keys()):
+    if len(labels) != number and (
+        with_labels or {'question_answering', 'sop'} & model.params.keys()
+    ):
         raise UserError(f'the model has {number} classes, but {len(labels)} labels')
     return {
         'id2label': dict(enumerate(labels)),

@@ -29,12 +29,15 @@ HEADS = {
     'nsp': NextSentenceHead,
     'sop': NextSentenceHead,
     'rtd': ReplacedTokenHead,
-    'sequence': SequenceClassificationHead,
-    'token': TokenClassificationHead,
-    'span': SpanHead,
-    'choice': MultipleChoiceHead,
+    'sequence_classification': SequenceClassificationHead,
+    'token_classification': TokenClassificationHead,
+    'question_answering': SpanHead,
+    'multiple_choice': MultipleChoiceHead,
 }
-WITH_LABELS = ('sequence', 'token')  # heads whose number of classes is a choice
+WITH_LABELS = (
+    'sequence_classification',
+    'token_classification',
+)  # heads whose number of classes is a choice
 OF_POOLER = ('nsp', 'sop')  # heads that need one
 
 
@@ -179,8 +182,9 @@ def outputs(
     """Everything a model computes.
 
     all_hidden [L + 1, B, T, D] and the logits of its heads, fp32: mlm_logits [B, T, vocab_size],
-    nsp_logits and sop_logits [B, 2], rtd_logits [B, T], sequence_logits [B, C], token_logits
-    [B, T, C], span_logits [B, T, 2], choice_logits [B].
+    nsp_logits and sop_logits [B, 2], rtd_logits [B, T], sequence_classification_logits [B, C],
+    token_classification_logits [B, T, C], question_answering_logits [B, T, 2],
+    multiple_choice_logits [B].
     """
     encoder = Encoder(architecture, compute)
     variables = {'params': params['encoder']}

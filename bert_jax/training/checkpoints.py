@@ -28,6 +28,13 @@ from bert_jax.training import checksums, multihost, page_cache
 UNFINISHED = '.unfinished'
 # Free bytes asked for, to a byte of arrays and besides: files have ends, folders and indices.
 _ROOM, _ROOM_BESIDES = 1.1, 2**18
+# Heads whose parameters older checkpoints name differently: name → older name.
+_OLDER_HEADS = {
+    'sequence_classification': 'sequence',
+    'token_classification': 'token',
+    'question_answering': 'span',
+    'multiple_choice': 'choice',
+}
 
 
 class Restored(NamedTuple):
@@ -229,7 +236,7 @@ def load(path: str | os.PathLike, prefix: str = '') -> Restored:
     Raises UserError if there is no checkpoint or none that is good.
     """
     folder = _find(pathlib.Path(path).absolute())
-    stored = _read_json(folder / 'arrays.json')
+    stored = _described(folder)
     wanted = {name: 0 for name in stored if f'{name}/'.startswith(f'{prefix}/'.lstrip('/'))}
     if not wanted:
         raise UserError(f'{folder} has no arrays below {prefix!r}; it has {", ".join(stored)}')
@@ -262,17 +269,33 @@ def _orbax():
 
 def _read_arrays(folder: pathlib.Path, wanted: dict[str, Any], restore_args) -> dict[str, Any]:
     """The arrays named by `wanted`, each as `restore_args(wanted[name])` says."""
+    stored = _read_json(folder / 'arrays.json')
+    names = {_current_name(name): name for name in stored}
     args = _orbax().args.PyTreeRestore(
-        item=wanted,
-        restore_args={name: restore_args(leaf) for name, leaf in wanted.items()},
+        item={names[name]: leaf for name, leaf in wanted.items()},
+        restore_args={names[name]: restore_args(leaf) for name, leaf in wanted.items()},
         partial_restore=True,
     )
     with _orbax().PyTreeCheckpointer() as reader:
-        return reader.restore(folder / 'arrays', args=args)
+        arrays = reader.restore(folder / 'arrays', args=args)
+    return {name: arrays[names[name]] for name in wanted}
+
+
+def _described(folder: pathlib.Path) -> dict[str, str]:
+    """`describe` of the arrays in a checkpoint."""
+    stored = _read_json(folder / 'arrays.json')
+    return {_current_name(name): text for name, text in stored.items()}
+
+
+def _current_name(stored: str) -> str:
+    """The name under which an array is saved today."""
+    for name, older in _OLDER_HEADS.items():
+        stored = re.sub(rf'(^|/){older}/head/', rf'\1{name}/head/', stored)
+    return stored
 
 
 def _check_same(folder: pathlib.Path, wanted: dict[str, str]):
-    stored = _read_json(folder / 'arrays.json')
+    stored = _described(folder)
     differences = [
         f'{name} is {stored.get(name, "missing")} there and {wanted.get(name, "missing")} here'
         for name in {**wanted, **stored}  # parameters before the optimizer's, as in the state

@@ -217,4 +217,4 @@ def test_weights_with_the_labels_in_another_order_are_refused(tmp_path):
         train('sample_sentiment', tmp_path / 'again', **weights, **labels)
     task = make_task(config_of('sample_sentiment', tmp_path / 'again', **weights))
     assert task.problem.labels == ('negative', 'positive')
-    assert 'sequence/head/output/kernel' in task.start.params
+    assert 'sequence_classification/head/output/kernel' in task.start.params

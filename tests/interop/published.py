@@ -152,16 +152,16 @@ def compute(made, given) -> dict[str, torch.Tensor]:
     if getattr(made.config, 'type_vocab_size', 0):
         inputs['token_type_ids'] = types
     heads = CLASSES[published][1]
-    if 'choice' in heads:  # all sequences as choices of one question
+    if 'multiple_choice' in heads:  # all sequences as choices of one question
         inputs = {name: value[None] for name, value in inputs.items()}
     output = made(**inputs, output_hidden_states=True)
     computed = {'all_hidden': torch.stack(output.hidden_states)}
     for head in heads:
-        if head == 'span':
+        if head == 'question_answering':
             logits = torch.stack([output.start_logits, output.end_logits], -1)
         else:
             logits = output[LOGITS.get(published, {}).get(head, 'logits')]
-        computed[f'{head}_logits'] = logits[0] if head == 'choice' else logits
+        computed[f'{head}_logits'] = logits[0] if head == 'multiple_choice' else logits
     return computed
 
 

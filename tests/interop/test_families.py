@@ -167,7 +167,7 @@ def test_labels_keep_their_order_and_number(tmp_path):
     published.model('BertForTokenClassification', **names).save_pretrained(tmp_path / 'three')
     three = huggingface.load(tmp_path / 'three')
     assert three.labels == ('no', 'yes', 'both')
-    assert three.params['token']['head']['output']['kernel'].shape == (20, 3)
+    assert three.params['token_classification']['head']['output']['kernel'].shape == (20, 3)
     with pytest.raises(UserError, match='3 classes, but 2 labels'):
         huggingface.save(dataclasses.replace(three, labels=('no', 'yes')), tmp_path / 'two')
     for change, word in [

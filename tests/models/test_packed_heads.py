@@ -59,10 +59,10 @@ def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbor(na
     architecture = make(name)
     encoder = Encoder(architecture, Compute())
     heads = {
-        'sequence': SequenceClassificationHead(architecture, Compute(), 3),
-        'choice': MultipleChoiceHead(architecture, Compute()),
-        'token': TokenClassificationHead(architecture, Compute(), 3),
-        'span': SpanHead(architecture, Compute()),
+        'sequence_classification': SequenceClassificationHead(architecture, Compute(), 3),
+        'multiple_choice': MultipleChoiceHead(architecture, Compute()),
+        'token_classification': TokenClassificationHead(architecture, Compute(), 3),
+        'question_answering': SpanHead(architecture, Compute()),
     }
     (ids, mask, _), (packed_ids, packed_mask, segments) = batches()
     packed = dict(segment_ids_BT=segments, first_positions_BS=FIRST)
@@ -95,7 +95,9 @@ def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbor(na
                 n: head.apply(params['heads'][n], encoded, packed_mask, **packed)
                 for n, head in heads.items()
             }
-            asked = (logits['sequence'][..., 0] + logits['choice']) * asked_BS
+            asked = (
+                logits['sequence_classification'][..., 0] + logits['multiple_choice']
+            ) * asked_BS
             return asked.sum(), logits
 
         return jax.grad(total, has_aux=True)(params['params']['embeddings']['token'])
@@ -110,13 +112,16 @@ def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbor(na
         own = np.intersect1d(OWN_IDS[number], packed_ids)
         assert moved[own].max() > 1e-4
         assert not np.delete(moved, own).any()
-        for part in ('sequence', 'choice'):
+        for part in ('sequence_classification', 'multiple_choice'):
             np.testing.assert_allclose(ours[part][row, slot], theirs[part][number], atol=1e-5)
-        for part in ('token', 'span'):
+        for part in ('token_classification', 'question_answering'):
             cut = ours[part][row, offset : offset + LENGTHS[number]]
             np.testing.assert_allclose(cut, theirs[part][number, : LENGTHS[number]], atol=1e-5)
-    assert (ours['sequence'].shape, ours['choice'].shape) == ((2, 4, 3), (2, 4))
-    assert np.isfinite(ours['sequence']).all()
+    assert (ours['sequence_classification'].shape, ours['multiple_choice'].shape) == (
+        (2, 4, 3),
+        (2, 4),
+    )
+    assert np.isfinite(ours['sequence_classification']).all()
 
 
 def test_dropout_differs_between_the_sequences_of_a_row():

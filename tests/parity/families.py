@@ -154,7 +154,7 @@ def make_models(case: Case, seed: int, deviation: float) -> dict[str, torch.nn.M
     made, encoder = {}, {}
     for number, name in enumerate(case.classes):
         changes = dict(case.config)
-        if {'sequence', 'token'} & set(case.classes[name]):
+        if {'sequence_classification', 'token_classification'} & set(case.classes[name]):
             changes['num_labels'] = LABELS
         kind = getattr(transformers, name)
         model = kind(kind.config_class(**changes, attn_implementation='eager')).eval()
@@ -234,10 +234,10 @@ def make_batch(architecture: Architecture, length: int, seed: int):
 def is_real(head: str, architecture: Architecture, mask_BT: np.ndarray) -> np.ndarray:
     """Which logits of a head come from no padding, bool [B, T] or, of a sequence's, [B]."""
     real_BT = mask_BT > 0
-    if head in ('mlm', 'rtd', 'token', 'span'):
+    if head in ('mlm', 'rtd', 'token_classification', 'question_answering'):
         return real_BT
     anywhere = architecture.pooling == 'mean' or (
-        head == 'choice' and architecture.classifier == 'dense_norm'
+        head == 'multiple_choice' and architecture.classifier == 'dense_norm'
     )
     # The others' published classes read the first position, padding or not.
     return real_BT.any(1) if anywhere else real_BT[:, 0]

@@ -161,10 +161,12 @@ def test_a_best_checkpoint_that_is_damaged_is_named(finished, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('name', 'first'), [('encoder/pooler/kernel', 5), ('sequence/head/kernel', 0)]
+    ('name', 'first'), [('encoder/pooler/kernel', 5), ('sequence_classification/head/kernel', 0)]
 )
 def test_a_head_that_was_not_trained_is_not_evaluated(tmp_path, monkeypatch, name, first):
-    given = np.ones({'encoder/pooler/kernel': (4, 4), 'sequence/head/kernel': (4,)}[name])
+    given = np.ones(
+        {'encoder/pooler/kernel': (4, 4), 'sequence_classification/head/kernel': (4,)}[name]
+    )
     begun = Start(None, None, {name: given.astype(np.float32)}, [])
     monkeypatch.setattr(toy, 'Start', lambda *_: begun)
     toy.train(tmp_path / 'run', stages__steps=(10,))

@@ -20,7 +20,7 @@ from bert_jax.training.step import make_train_step
 from bert_jax.training.transfer import Transfer
 from tests.training import synthetic, toy
 
-HEADS = {'sequence/head/kernel', 'encoder/pooler/kernel'}
+HEADS = {'sequence_classification/head/kernel', 'encoder/pooler/kernel'}
 EMBEDDINGS = {'encoder/embeddings/token'}
 
 
@@ -130,7 +130,11 @@ def test_layers_are_unfrozen_one_after_the_other(tmp_path):
 def test_the_rate_of_each_layer_is_that_of_optax_with_it(faithful, extra, tmp_path):
     """Against one optax.adamw a parameter, with the rate worked out by hand; two updates."""
     rate, share = 0.1, 0.8
-    levels = {'sequence/head/kernel': 0, 'encoder/pooler/kernel': 0, 'encoder/embeddings/token': 4}
+    levels = {
+        'sequence_classification/head/kernel': 0,
+        'encoder/pooler/kernel': 0,
+        'encoder/embeddings/token': 4,
+    }
     levels |= {name: 3 - number for number in range(3) for name in layer(number)}
     params, draws = toy.parameters(), [toy.parameters(1), toy.parameters(2)]
     config = toy.config(tmp_path).optimizer

@@ -70,7 +70,7 @@ class Toy:
                 layer = encoder[f'layers_{number}']
             h_BD = jnp.tanh(h_BD @ layer['kernel'] + layer['bias'])
         pooled_BD = jnp.tanh(h_BD @ encoder['pooler']['kernel'])
-        return pooled_BD @ params['sequence']['head']['kernel']
+        return pooled_BD @ params['sequence_classification']['head']['kernel']
 
     def terms(self, params, batch, key, train):
         error_B = self.predict(params, batch['x']) - batch['y']
@@ -97,7 +97,7 @@ def parameters(seed=0):
     encoder = {'embeddings': {'token': draw(INPUTS, WIDTH)}, 'pooler': {'kernel': draw(WIDTH, 4)}}
     for number in range(LAYERS):
         encoder[f'layers_{number}'] = {'kernel': draw(WIDTH, WIDTH), 'bias': draw(WIDTH)}
-    return {'encoder': encoder, 'sequence': {'head': {'kernel': draw(4)}}}
+    return {'encoder': encoder, 'sequence_classification': {'head': {'kernel': draw(4)}}}
 
 
 def stack(params):

@@ -126,12 +126,12 @@ def _table(attention: Mapping[str, str]) -> dict[str, str]:
         'rtd/head/transform': 'mask_predictions.dense',
         'rtd/head/norm': 'mask_predictions.LayerNorm',
         'rtd/head/output': 'mask_predictions.classifier',
-        'sequence/head/transform': 'pooler.dense',
-        'sequence/head/output': 'classifier',
-        'token/head/output': 'classifier',
-        'span/head/output': 'qa_outputs',
-        'choice/head/transform': 'pooler.dense',
-        'choice/head/output': 'classifier',
+        'sequence_classification/head/transform': 'pooler.dense',
+        'sequence_classification/head/output': 'classifier',
+        'token_classification/head/output': 'classifier',
+        'question_answering/head/output': 'qa_outputs',
+        'multiple_choice/head/transform': 'pooler.dense',
+        'multiple_choice/head/output': 'classifier',
     }
 
 
@@ -146,9 +146,9 @@ del _KEYS['classifier_dropout']
 _CLASSES = {
     'Model': (),
     'ForMaskedLM': ('mlm',),
-    'ForSequenceClassification': ('sequence',),
-    'ForTokenClassification': ('token',),
-    'ForQuestionAnswering': ('span',),
+    'ForSequenceClassification': ('sequence_classification',),
+    'ForTokenClassification': ('token_classification',),
+    'ForQuestionAnswering': ('question_answering',),
 }
 
 V1 = Family(
@@ -218,7 +218,7 @@ V2 = dataclasses.replace(
         }
     ),
     classes={f'DebertaV2{name}': heads for name, heads in _CLASSES.items()}
-    | {'DebertaV2ForMultipleChoice': ('choice',)},
+    | {'DebertaV2ForMultipleChoice': ('multiple_choice',)},
     beside={'DebertaV2ForMaskedLM': ('rtd',)},
     # The differences from a generator's embeddings; `weight` is already the sum.
     contained=(

@@ -70,6 +70,12 @@ def _more_keys(architecture: Architecture) -> dict:
     }
 
 
+_CLASSIFIERS = (
+    'sequence_classification',
+    'token_classification',
+    'question_answering',
+    'multiple_choice',
+)
 _PREDICTION_HEAD = {'transform': 'head.dense', 'norm': 'head.norm'}
 
 FAMILY = Family(
@@ -127,18 +133,18 @@ FAMILY = Family(
     }
     | {
         f'{head}/head/{ours}': theirs
-        for head in ('mlm', 'sequence', 'token', 'span', 'choice')
+        for head in ('mlm', *_CLASSIFIERS)
         for ours, theirs in _PREDICTION_HEAD.items()
     }
-    | {f'{head}/head/output': 'classifier' for head in ('sequence', 'token', 'span', 'choice')},
+    | {f'{head}/head/output': 'classifier' for head in _CLASSIFIERS},
     prefix='model.',
     classes={
         'ModernBertModel': (),
         'ModernBertForMaskedLM': ('mlm',),
-        'ModernBertForSequenceClassification': ('sequence',),
-        'ModernBertForTokenClassification': ('token',),
-        'ModernBertForQuestionAnswering': ('span',),
-        'ModernBertForMultipleChoice': ('choice',),
+        'ModernBertForSequenceClassification': ('sequence_classification',),
+        'ModernBertForTokenClassification': ('token_classification',),
+        'ModernBertForQuestionAnswering': ('question_answering',),
+        'ModernBertForMultipleChoice': ('multiple_choice',),
     },
     token_keys={
         'pad_token_id': 'pad_id',

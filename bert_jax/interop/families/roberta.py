@@ -8,10 +8,10 @@ from bert_jax.models.architecture import Architecture
 _CLASSES = {
     'Model': (),
     'ForMaskedLM': ('mlm',),
-    'ForSequenceClassification': ('sequence',),
-    'ForTokenClassification': ('token',),
-    'ForQuestionAnswering': ('span',),
-    'ForMultipleChoice': ('choice',),
+    'ForSequenceClassification': ('sequence_classification',),
+    'ForTokenClassification': ('token_classification',),
+    'ForQuestionAnswering': ('question_answering',),
+    'ForMultipleChoice': ('multiple_choice',),
 }
 
 
@@ -32,12 +32,12 @@ ROBERTA = Family(
         'mlm/head/transform': 'lm_head.dense',
         'mlm/head/norm': 'lm_head.layer_norm',
         'mlm/head/bias': 'lm_head.bias',
-        'sequence/head/transform': 'classifier.dense',
-        'sequence/head/output': 'classifier.out_proj',
-        'token/head/output': 'classifier',
-        'choice/head/transform': 'classifier.dense',
-        'choice/head/output': 'classifier',
-        'span/head/output': 'qa_outputs',
+        'sequence_classification/head/transform': 'classifier.dense',
+        'sequence_classification/head/output': 'classifier.out_proj',
+        'token_classification/head/output': 'classifier',
+        'multiple_choice/head/transform': 'classifier.dense',
+        'multiple_choice/head/output': 'classifier',
+        'question_answering/head/output': 'qa_outputs',
     },
     prefix='roberta.',
     classes={f'Roberta{name}': heads for name, heads in _CLASSES.items()},

@@ -61,7 +61,7 @@ class Classification(_TextProblem):
     """
 
     weights = {'classification': 1.0}
-    parts = ('sequence',)
+    parts = ('sequence_classification',)
 
     @classmethod
     def labels_of(cls, examples, settings) -> tuple[str, ...]:
@@ -86,7 +86,7 @@ class Classification(_TextProblem):
     def heads(self, architecture, compute):
         number = len(self.labels)
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=number)
-        return {'sequence': head}
+        return {'sequence_classification': head}
 
     def terms(self, outputs, batch):
         """classification: −Σ target · log p with the class weights; accuracy."""
@@ -135,7 +135,7 @@ class Regression(_TextProblem):
     """A number for a text or a pair, learned by squared error. Numbers are used as they are."""
 
     weights = {'regression': 1.0}
-    parts = ('sequence',)
+    parts = ('sequence_classification',)
 
     @classmethod
     def labels_of(cls, examples, settings) -> tuple[str, ...]:
@@ -148,7 +148,7 @@ class Regression(_TextProblem):
 
     def heads(self, architecture, compute):
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=1)
-        return {'sequence': head}
+        return {'sequence_classification': head}
 
     def terms(self, outputs, batch):
         """regression: the squared error."""
@@ -180,7 +180,7 @@ class Choice(_TextProblem):
     (SWAG in Devlin et al. 2019, section 4.4)."""
 
     weights = {'choice': 1.0}
-    parts = ('choice',)
+    parts = ('multiple_choice',)
 
     def example_of(self, name, given):
         """From 'premise' and 'choices'."""
@@ -198,7 +198,7 @@ class Choice(_TextProblem):
         return [tuple(sequences)]
 
     def heads(self, architecture, compute):
-        return {'choice': partial(MultipleChoiceHead, architecture, compute)}
+        return {'multiple_choice': partial(MultipleChoiceHead, architecture, compute)}
 
     def terms(self, outputs, batch):
         """choice: −log of what the right ones get together; accuracy."""

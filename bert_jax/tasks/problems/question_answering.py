@@ -61,7 +61,7 @@ class QuestionAnswering(Problem):
     """
 
     weights = {'answer': 1.0}
-    parts = ('span',)
+    parts = ('question_answering',)
 
     def items(self, example: QuestionExample) -> list[Item]:
         """A sequence for each window; 'answer_ends' int32 [n, 2] is 1 at the first and the last
@@ -88,13 +88,13 @@ class QuestionAnswering(Problem):
         return [(own,) for own in found]
 
     def heads(self, architecture: Architecture, compute: Compute) -> dict[str, Callable]:
-        return {'span': functools.partial(SpanHead, architecture, compute)}
+        return {'question_answering': functools.partial(SpanHead, architecture, compute)}
 
     def outputs(
         self, heads: dict[str, Callable], encoded: EncoderOutput, batch, dropout_seeds_R
     ) -> dict[str, jax.Array]:
         """logits_RT2: of each position being the first and the last of the answer."""
-        logits_RT2 = heads['span'](encoded, batch['attention_mask'], dropout_seeds_R)
+        logits_RT2 = heads['question_answering'](encoded, batch['attention_mask'], dropout_seeds_R)
         return {'logits_RT2': logits_RT2}
 
     def terms(self, outputs: dict[str, jax.Array], batch) -> Terms:

@@ -49,7 +49,7 @@ class Tagging(Problem):
     """
 
     weights = {'tagging': 1.0}
-    parts = ('token',)
+    parts = ('token_classification',)
 
     def __init__(self, settings, framing, labels):
         super().__init__(settings, framing, labels)
@@ -155,15 +155,17 @@ class Tagging(Problem):
         number = len(self.labels)
         head = partial(TokenClassificationHead, architecture, compute, num_labels=number)
         if not self.settings.crf:
-            return {'token': head}
+            return {'token_classification': head}
         return {
-            'token': head,
+            'token_classification': head,
             'crf': partial(crf.LinearChain, self.labels, self.settings.crf_rate),
         }
 
     def outputs(self, heads, encoded, batch, dropout_seeds_R):
         """logits fp32 [R, T, C]; with a chain its Scores."""
-        logits_RTC = heads['token'](encoded, batch['attention_mask'], dropout_seeds_R)
+        logits_RTC = heads['token_classification'](
+            encoded, batch['attention_mask'], dropout_seeds_R
+        )
         chain = {'crf': heads['crf']()} if self.settings.crf else {}
         return {'logits': logits_RTC} | chain
 
