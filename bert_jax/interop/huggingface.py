@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from absl import logging
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import card, families, pretrained, state_dict_map, tokenizer_files, weights
 from bert_jax.interop import labels as class_names
@@ -136,7 +137,7 @@ def left_out(model: Pretrained) -> tuple[str, ...]:
     family = families.by_model_type(model.family)
     if family.class_of(model.heads) not in family.without_pooler:
         return ()
-    return tuple(n for n in pretrained.by_name(model.params) if n.startswith('encoder/pooler/'))
+    return tuple(n for n in tree_paths.flatten(model.params) if n.startswith('encoder/pooler/'))
 
 
 def _write(model: Pretrained, folder: pathlib.Path):
@@ -159,7 +160,7 @@ def _write(model: Pretrained, folder: pathlib.Path):
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
     for ours in left_out(model):
         del places[ours]
-    state = state_dict_map.to_theirs(places, pretrained.by_name(model.params))
+    state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
     prefix = family.prefix if not model.heads else ''
     state = {name.removeprefix(prefix): array for name, array in state.items()}
     weights.write(folder / weights.SAFETENSORS, state)

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop import bert_tf1, huggingface, pretrained, replaced_tokens
@@ -58,10 +59,11 @@ def load_checkpoint(
     if 'layers' in params['encoder']:
         params['encoder'] = unstack_layers(params['encoder'])
 
-    found = {name: np.asarray(leaf) for name, leaf in pretrained.by_name(params).items()}
+    found = {name: np.asarray(leaf) for name, leaf in tree_paths.flatten(params).items()}
     heads = tuple(name for name in HEADS if name in {*heads, *params})
     num_labels = pretrained.num_labels(params)
-    expected = pretrained.by_name(pretrained.abstract(architecture, heads, num_labels))
+    boxed = pretrained.abstract(architecture, heads, num_labels)
+    expected = tree_paths.flatten(boxed, pretrained.is_boxed)
     left_over = sorted(found.keys() - expected.keys())
     if left_over:
         raise UserError(f'{path}: there is no place for {pretrained.some(left_over)}')

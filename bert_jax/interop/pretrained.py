@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
@@ -132,25 +133,17 @@ def fill(
     initialization, and the names of these."""
     heads = tuple(heads)
     boxed = abstract(architecture, heads, num_labels)
-    names = by_name(boxed)
+    names = tree_paths.flatten(boxed, is_boxed)
     fresh = tuple(name for name in names if name not in found)
     if fresh:
 
         def make():
             return nn.unbox(init(architecture, heads, jax.random.key(0), num_labels))
 
-        initial = by_name(jax.jit(make)())
+        initial = tree_paths.flatten(jax.jit(make)())
         found = found | {name: np.asarray(initial[name]) for name in fresh}
-    structure = jax.tree.structure(boxed, is_leaf=_is_box)
+    structure = jax.tree.structure(boxed, is_leaf=is_boxed)
     return jax.tree.unflatten(structure, [found[name] for name in names]), fresh
-
-
-def by_name(tree) -> dict:
-    """Leaves (boxed or not) by '/'-joined path."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator='/'): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_box)
-    }
 
 
 def check_missing(missing: Mapping[str, str], allowed: Iterable[str], where):
@@ -215,5 +208,6 @@ def mlm_logits(
     return head.apply({'params': params['mlm']['head']}, hidden_BPD, table_VD)
 
 
-def _is_box(leaf) -> bool:
+def is_boxed(leaf) -> bool:
+    """Whether a leaf of `abstract` carries its logical axis names."""
     return isinstance(leaf, nn.meta.AxisMetadata)

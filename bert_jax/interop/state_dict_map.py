@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import pretrained
 from bert_jax.models.architecture import Architecture
@@ -62,7 +63,8 @@ def places(
     table: our module or parameter → theirs, '#' for the number of a layer, 'name|i/n' for the i-th
     of n equal parts ('i/n by head': of each head's). Raises UserError if a parameter is not in it.
     """
-    boxed = pretrained.by_name(pretrained.abstract(architecture, heads, num_labels))
+    abstract = pretrained.abstract(architecture, heads, num_labels)
+    boxed = tree_paths.flatten(abstract, pretrained.is_boxed)
     return {ours: _place(table, ours, box, architecture) for ours, box in boxed.items()}
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import numpy as np
 
+from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop import pretrained
@@ -42,7 +43,7 @@ def fit(
     _check_same(model.architecture, architecture)
     params = {
         name: _cut(leaf, name, model.architecture.vocab_size)
-        for name, leaf in pretrained.by_name(model.params).items()
+        for name, leaf in tree_paths.flatten(model.params).items()
     }
     heads = tuple(name for name in HEADS if name in set(heads))
     said = []

@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 import numpy as np
 
+from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
-from bert_jax.interop import families, pretrained, surgery
+from bert_jax.interop import families, surgery
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
@@ -71,7 +72,7 @@ def begin(config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterabl
     tree = fitted.params
     if config.compute.scan_layers:
         tree = tree | {'encoder': stack_layers(tree['encoder'])}
-    params = pretrained.by_name(tree)
+    params = tree_paths.flatten(tree)
     for fresh in fitted.fresh:
         params.pop(fresh, None)
     if config.transfer.reinit_layers:

@@ -22,6 +22,7 @@ import jax
 import numpy as np
 from flax import traverse_util
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.training import checksums, multihost, page_cache
 
@@ -78,7 +79,7 @@ class Checkpoints:
         deleted only when the new one is complete.
         """
         self.wait()
-        arrays = flatten(state)
+        arrays = tree_paths.flatten(state)
         documents = {'metadata.json': metadata, 'arrays.json': describe(arrays)}
         texts = {name: json.dumps(d, ensure_ascii=False) for name, d in documents.items()}
         save = _Save(
@@ -127,7 +128,7 @@ class Checkpoints:
         if step is None:
             return None
         folder = self.directory / str(step)
-        wanted = flatten(abstract_state)
+        wanted = tree_paths.flatten(abstract_state)
         _check_same(folder, describe(wanted))
         arrays = _read_arrays(
             folder,
@@ -243,14 +244,6 @@ def load(path: str | os.PathLike, prefix: str = '') -> Restored:
     arrays = _read_arrays(folder, wanted, lambda _: _orbax().RestoreArgs(restore_type=np.ndarray))
     tree = traverse_util.unflatten_dict(arrays, sep='/')
     return Restored(int(folder.name), tree, _read_json(folder / 'metadata.json'))
-
-
-def flatten(tree: Any) -> dict[str, Any]:
-    """Leaves by '/'-joined path, in the order of `jax.tree.leaves`."""
-    return {
-        jax.tree_util.keystr(path, simple=True, separator='/'): leaf
-        for path, leaf in jax.tree_util.tree_leaves_with_path(tree)
-    }
 
 
 def describe(arrays: dict[str, Any]) -> dict[str, str]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.training import (
     compilation,
@@ -29,7 +30,7 @@ from bert_jax.training import (
 )
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.early_stopping import Best, Watch
-from bert_jax.training.state import abstract_state, by_name, initial_state
+from bert_jax.training.state import abstract_state, initial_state
 from bert_jax.training.step import make_train_step
 from bert_jax.training.window import Window, means
 
@@ -171,7 +172,7 @@ class Run:
     def _describe_start(self):
         for line in self.task.start.lines:
             self.log.info(line)
-        fresh = by_name(self.state.params).keys() - self.task.start.params.keys()
+        fresh = tree_paths.flatten(self.state.params).keys() - self.task.start.params.keys()
         self.log.info(f'new, as initialized: {", ".join(sorted(fresh)) or "nothing"}')
 
     def all_stages(self):

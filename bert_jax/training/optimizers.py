@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from bert_jax import errors
+from bert_jax import errors, tree_paths
 
 Tree = Any  # a pytree of arrays
 
@@ -53,14 +53,17 @@ def build(config: Any, schedule: Callable) -> optax.GradientTransformationExtraA
 def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:
     """True for every parameter to decay: no pattern of `exclude` is found in its path."""
     return jax.tree_util.tree_map_with_path(
-        lambda path, _: not any(re.search(pattern, _join(path)) for pattern in exclude), params
+        lambda path, _: (
+            not any(re.search(pattern, tree_paths.path_name(path)) for pattern in exclude)
+        ),
+        params,
     )
 
 
 def check_decay_exclude(exclude: Sequence[str], params: Tree):
     """Raises UserError naming a pattern found in no path at all: a typo would decay the LayerNorms
     unseen. `params` are all there are, trained or not."""
-    paths = [_join(path) for path, _ in jax.tree_util.tree_leaves_with_path(params)]
+    paths = list(tree_paths.flatten(params))
     for pattern in exclude:
         if not any(re.search(pattern, path) for path in paths):
             raise errors.UserError(
@@ -199,11 +202,7 @@ def _axes(path, array) -> tuple[int, ...]:
 
 
 def _is_stack(path) -> bool:
-    return STACK in _join(path).split('/')
-
-
-def _join(path) -> str:
-    return jax.tree_util.keystr(path, simple=True, separator='/')
+    return STACK in tree_paths.path_name(path).split('/')
 
 
 _DIRECTIONS = {

@@ -13,6 +13,7 @@ import numpy as np
 import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
 
 AXES = ('data', 'fsdp', 'tensor')
@@ -97,7 +98,7 @@ def _check_divides(path, param, sharding: NamedSharding):
         axes = (axes,) if isinstance(axes, str) else axes or ()
         shards = math.prod(sharding.mesh.shape[axis] for axis in axes)
         if size % shards:
-            name = jax.tree_util.keystr(path, simple=True, separator='/')
+            name = tree_paths.path_name(path)
             raise UserError(
                 f'parameter {name} {param.shape} cannot be cut into {shards} parts along its axis '
                 f'of {size}: choose a mesh size that divides it'

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bert_jax import tree_paths
 from bert_jax.training import runtime, sharding
 from bert_jax.training.transfer import EVERYTHING
 
@@ -53,7 +54,8 @@ def initial_state(
 
     def init(key, given):
         params = jax.tree_util.tree_map_with_path(
-            lambda path, leaf: given.get(name_of(path), leaf), sharding.unbox(task.init(key))
+            lambda path, leaf: given.get(tree_paths.path_name(path), leaf),
+            sharding.unbox(task.init(key)),
         )
         zero = jnp.zeros((), jnp.int32)
         usual_norm = None if abstract.usual_norm is None else jnp.zeros((), jnp.float32)
@@ -61,20 +63,10 @@ def initial_state(
         return TrainState(zero, zero, zero, params, opt_state, usual_norm)
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    where = by_name(shardings.params)
+    where = tree_paths.flatten(shardings.params)
     given = {name: jax.device_put(a, where[name]) for name, a in task.start.params.items()}
     make = jax.jit(init, out_shardings=shardings, compiler_options=runtime.compiler_options())
     return make(jax.random.key(seed), given)
-
-
-def by_name(tree) -> dict[str, Any]:
-    """Leaves by '/'-joined path."""
-    return {name_of(path): leaf for path, leaf in jax.tree_util.tree_leaves_with_path(tree)}
-
-
-def name_of(path) -> str:
-    """The '/'-joined form of a path in a tree."""
-    return jax.tree_util.keystr(path, simple=True, separator='/')
 
 
 def _with_shardings(abstract, shardings):

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.training.optimizers import STACK
 from bert_jax.training.schedules import duration
@@ -175,7 +176,7 @@ def _levels(tree: Tree) -> Tree:
     num_layers = _num_layers(tree)
 
     def level(path, leaf):
-        parts = jax.tree_util.keystr(path, simple=True, separator='/').split('/')
+        parts = tree_paths.path_name(path).split('/')
         if parts[0] != 'encoder':
             return np.array(0)
         if parts[1] == STACK:

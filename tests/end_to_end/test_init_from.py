@@ -6,8 +6,9 @@ import re
 import numpy as np
 import pytest
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import loading, pretrained
+from bert_jax.interop import loading
 from bert_jax.tasks import initialization
 from tests.end_to_end import small
 
@@ -38,7 +39,7 @@ def goes_on(folder, name, *arguments, status=0):
 
 
 def parameters(run):
-    return pretrained.by_name(loading.load_any(run).params)
+    return tree_paths.flatten(loading.load_any(run).params)
 
 
 def test_all_parameters_are_taken(folder):

@@ -5,10 +5,10 @@ import json
 import math
 import signal
 
-import jax
 import numpy as np
 import pytest
 
+from bert_jax import tree_paths
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.tasks.pretraining_data import SEGMENTS
 from bert_jax.training import checkpoints
@@ -98,8 +98,7 @@ def outcome(workdir):
     losses by step)."""
     results = json.loads((workdir / 'results.json').read_text())
     assert results['steps'] == STEPS
-    leaves = jax.tree.leaves_with_path(checkpoints.load(workdir).state)
-    arrays = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    arrays = tree_paths.flatten(checkpoints.load(workdir).state)
     records = map(json.loads, (workdir / 'metrics.jsonl').read_text().splitlines())
     losses = [(record['step'], record['loss']) for record in records if record['kind'] == 'train']
     return results['held_out'], arrays, losses

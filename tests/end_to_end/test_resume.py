@@ -5,10 +5,10 @@ import random
 import signal
 import time
 
-import jax
 import numpy as np
 import pytest
 
+from bert_jax import tree_paths
 from bert_jax.training import checkpoints, multihost
 from tests.end_to_end import small
 
@@ -37,8 +37,7 @@ def stop_at(folder, step, number) -> int:
 
 
 def final_arrays(folder):
-    arrays = checkpoints.load(folder / 'run')[1]
-    return {jax.tree_util.keystr(path): a for path, a in jax.tree.leaves_with_path(arrays)}
+    return tree_paths.flatten(checkpoints.load(folder / 'run').state)
 
 
 @pytest.fixture(scope='module')

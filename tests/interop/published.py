@@ -9,6 +9,7 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from bert_jax import tree_paths
 from bert_jax.interop import pretrained
 from bert_jax.interop.families import FAMILIES
 from bert_jax.interop.pretrained import Pretrained
@@ -203,7 +204,7 @@ def _comparable(computed: dict, architecture, given) -> dict:
 
 def assert_same_bits(left: dict, right: dict):
     """Of two trees of parameters."""
-    left, right = pretrained.by_name(left), pretrained.by_name(right)
+    left, right = tree_paths.flatten(left), tree_paths.flatten(right)
     assert left.keys() == right.keys()
     for name in left:
         assert left[name].tobytes() == right[name].tobytes(), name

@@ -7,9 +7,10 @@ import shutil
 import numpy as np
 import pytest
 
+from bert_jax import tree_paths
 from bert_jax.data import tensorflow_import
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, loading, pretrained
+from bert_jax.interop import huggingface, loading
 from tests.interop import published
 
 
@@ -58,7 +59,7 @@ def test_the_same_parameters_as_from_transformers(folders):
     expected, loaded = huggingface.load(theirs), loading.load_any(original)
     assert loaded.architecture == expected.architecture
     assert loaded.tokenizer.fingerprint == expected.tokenizer.fingerprint
-    loaded, expected = (pretrained.by_name(model.params) for model in (loaded, expected))
+    loaded, expected = (tree_paths.flatten(model.params) for model in (loaded, expected))
     assert loaded.keys() == expected.keys()
     for name in expected:
         np.testing.assert_array_equal(loaded[name], expected[name], err_msg=name)

@@ -11,8 +11,9 @@ import torch
 import transformers
 from safetensors.numpy import load_file, save_file
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, pretrained
+from bert_jax.interop import huggingface
 from tests.interop import published
 from tests.interop.published import put
 
@@ -124,7 +125,7 @@ def test_new_heads_only_where_allowed(tmp_path):
     loaded = huggingface.load(path, heads=('mlm',), allow_missing=('^mlm/',))
     assert loaded.heads == ('mlm',)
     assert set(loaded.fresh) == {
-        name for name in pretrained.by_name(loaded.params) if name.startswith('mlm/')
+        name for name in tree_paths.flatten(loaded.params) if name.startswith('mlm/')
     }
     kernel = loaded.params['mlm']['head']['transform']['kernel']
     assert 0.01 < kernel.std() < 0.03

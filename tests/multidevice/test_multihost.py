@@ -14,6 +14,7 @@ from unittest import mock
 import numpy as np
 import pytest
 
+from bert_jax import tree_paths
 from bert_jax.training import checkpoints, multihost
 from tests.end_to_end import small
 
@@ -117,7 +118,7 @@ def losses(folder) -> np.ndarray:
 
 
 def arrays(folder) -> dict[str, np.ndarray]:
-    return checkpoints.flatten(checkpoints.load(folder / 'run').state)
+    return tree_paths.flatten(checkpoints.load(folder / 'run').state)
 
 
 @pytest.fixture(scope='module')

@@ -1,7 +1,8 @@
 """When two arrays agree: nowhere further apart than a part of the largest entry."""
 
-import jax
 import numpy as np
+
+from bert_jax import tree_paths
 
 TOLERANCE = 1e-5
 
@@ -16,7 +17,7 @@ def agree(ours, theirs, what='', tolerance=TOLERANCE):
 
 def agree_trees(ours, theirs, tolerance=TOLERANCE):
     """Asserts that two trees have the same leaves by name, and that these agree."""
-    ours, theirs = (dict(jax.tree.leaves_with_path(tree)) for tree in (ours, theirs))
+    ours, theirs = tree_paths.flatten(ours), tree_paths.flatten(theirs)
     assert ours.keys() == theirs.keys()
-    for path in ours:
-        agree(ours[path], theirs[path], jax.tree_util.keystr(path), tolerance)
+    for name in ours:
+        agree(ours[name], theirs[name], name, tolerance)

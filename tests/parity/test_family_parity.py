@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 
+from bert_jax import tree_paths
 from bert_jax.interop import pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.parameters import stack_layers, unstack_layers
@@ -89,7 +90,7 @@ def test_states_logits_and_gradients_equal_transformers(name):
         if compute.scan_layers:
             gradients = gradients | {'encoder': unstack_layers(gradients['encoder'])}
         compare_numbers(architecture, batch, computed, their_hidden, their_logits, TOLERANCE)
-        agree_trees(pretrained.by_name(gradients), their_gradients)
+        agree_trees(tree_paths.flatten(gradients), their_gradients)
 
 
 def compare_numbers(architecture, batch, ours, their_hidden, their_logits, tolerance):
@@ -125,7 +126,7 @@ def test_scale_is_large_enough_to_see_a_missing_bias(name):
     architecture, params = convert(case, make_models(case, 0, DEVIATION))
     batch = make_batch(architecture, case.length, 0)
     complete = pretrained.outputs(architecture, Compute(), params, *batch)
-    for path, leaf in pretrained.by_name(params).items():
+    for path, leaf in tree_paths.flatten(params).items():
         if path.endswith('bias') and 'key' not in path:  # a bias of the keys changes no softmax
             lacking = jax.tree.map(lambda x, y=leaf: np.zeros_like(x) if x is y else x, params)
             changed = pretrained.outputs(architecture, Compute(), lacking, *batch)

@@ -11,8 +11,9 @@ import pytest
 import torch
 import transformers
 
+from bert_jax import tree_paths
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import huggingface, pretrained
+from bert_jax.interop import huggingface
 
 NUMBER = 1000
 
@@ -67,7 +68,7 @@ def test_in_and_out_again(folder, tmp_path):
     huggingface.save(model, tmp_path / 'out')
     again = huggingface.load(tmp_path / 'out')
     assert again.tokenizer.fingerprint == model.tokenizer.fingerprint
-    left, right = pretrained.by_name(model.params), pretrained.by_name(again.params)
+    left, right = tree_paths.flatten(model.params), tree_paths.flatten(again.params)
     assert left.keys() == right.keys()
     assert all(left[name].tobytes() == right[name].tobytes() for name in left)
     _, report = transformers.AutoModel.from_pretrained(tmp_path / 'out', output_loading_info=True)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.tasks.initialization import Start
 from bert_jax.training import checkpoints
@@ -86,7 +87,7 @@ def records(folder, kind):
 
 
 def arrays(path):
-    return checkpoints.flatten(checkpoints.load(path).state)
+    return tree_paths.flatten(checkpoints.load(path).state)
 
 
 @pytest.fixture(scope='module')

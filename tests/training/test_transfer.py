@@ -10,12 +10,13 @@ import optax
 import pytest
 from ml_collections import ConfigDict
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoder import Encoder
 from bert_jax.training import optimizers, sharding, transfer
-from bert_jax.training.state import TrainState, abstract_state, by_name, initial_state
+from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.step import make_train_step
 from bert_jax.training.transfer import Transfer
 from tests.training import synthetic, toy
@@ -69,7 +70,7 @@ def states(chosen, steps, tmp_path, stacked=False):
         shapes = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)  # noqa: E731
         assert shapes(state) == shapes(abstract)
         assert int(metrics['skipped']) == 0
-    return [by_name(unstacked(jax.device_get(params))) for params in found]
+    return [tree_paths.flatten(unstacked(jax.device_get(params))) for params in found]
 
 
 def unstacked(params):
@@ -145,14 +146,14 @@ def test_the_rate_of_each_layer_is_that_of_optax_with_it(faithful, extra, tmp_pa
     for grads in draws:
         updates, state = optimizer.update(grads, state, ours)
         ours = optax.apply_updates(ours, updates)
-    ours, expected = by_name(ours), by_name(params)
+    ours, expected = tree_paths.flatten(ours), tree_paths.flatten(params)
     for name, level in levels.items():
         own_rate = rate * share ** (level + extra * (level > 0))
         decay = 0.0 if name.endswith('bias') else config.weight_decay
         slow = optax.adamw(own_rate, config.beta1, config.beta2, config.eps, weight_decay=decay)
         theirs, own_state = expected[name], slow.init(expected[name])
         for grads in draws:
-            updates, own_state = slow.update(by_name(grads)[name], own_state, theirs)
+            updates, own_state = slow.update(tree_paths.flatten(grads)[name], own_state, theirs)
             theirs = theirs + updates
         np.testing.assert_allclose(ours[name], theirs, rtol=1e-5, atol=1e-6, err_msg=name)
     assert levels.keys() == ours.keys()
@@ -190,7 +191,7 @@ def test_every_architecture_has_its_levels(name):
     encoder = Encoder(architectures.build(name, **sizes), Compute())
     ids = jnp.zeros((1, 4), jnp.int32)
     params = sharding.unbox(jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)['params'])
-    kept = by_name(Transfer('heads').part({'encoder': params}))
+    kept = tree_paths.flatten(Transfer('heads').part({'encoder': params}))
     assert all(found.startswith('encoder/pooler/') for found in kept)
 
 
