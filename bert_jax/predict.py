@@ -22,23 +22,10 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 
 from bert_jax import errors, progress
+from bert_jax.tasks.problems import PROBLEMS
 
 LINES_AT_A_TIME = 4096  # sorted by length together
 PRETRAINED = ('fill_mask', 'embed', 'pseudo_likelihood')
-FINE_TUNED = {  # what asks a fine-tuned model: the kinds of tasks it may be of
-    'classify': (
-        'choice',
-        'classification',
-        'coreference',
-        'regression',
-        'relation',
-        'word_in_context',
-    ),
-    'tag': ('tagging',),
-    'spans': ('spans',),
-    'answer': ('question_answering',),
-}
-
 OPTIONS = {  # those of some tasks alone: their defaults, and the tasks
     'top': (5, ('fill_mask',)),
     'pooling': ('mean', ('embed',)),
@@ -157,7 +144,7 @@ def _flags(arguments: list[str] | None = None) -> argparse.Namespace:
     )
     add = parser.add_argument
     add('--model', required=True, help='folder of a run, checkpoint or published weights')
-    add('--task', required=True, choices=PRETRAINED + tuple(FINE_TUNED))
+    add('--task', required=True, choices=[*PRETRAINED, *_fine_tuned_tasks()])
     add('--input', required=True, help='one text a line, UTF-8; - for stdin')
     add('--output', required=True, help='JSON lines (- for stdout), for embed .npz')
     add('--top', type=int, help='fill_mask: guesses for each [MASK]; 5')
@@ -175,6 +162,11 @@ def _flags(arguments: list[str] | None = None) -> argparse.Namespace:
     if flags.task == 'embed' and not flags.output.endswith('.npz'):
         raise errors.UserError(f'--output={flags.output}: embed writes a file that ends in .npz')
     return flags
+
+
+def _fine_tuned_tasks() -> list[str]:
+    """The tasks that query fine-tuned models."""
+    return list(dict.fromkeys(kind.predict_task for kind in PROBLEMS.values()))
 
 
 def _settle_options(flags: argparse.Namespace):
@@ -197,19 +189,19 @@ def predict(flags: argparse.Namespace):
     import jax
 
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
-    if flags.task in FINE_TUNED:
-        _ask_fine_tuned(flags)
-    else:
+    if flags.task in PRETRAINED:
         _ask_pretrained(flags)
+    else:
+        _ask_fine_tuned(flags)
 
 
 def _ask_fine_tuned(flags: argparse.Namespace):
     from bert_jax.inference.finetuned import FineTuned
 
     model = FineTuned(flags.model, flags.dtype, flags.batch_tokens)
-    if model.task not in FINE_TUNED[flags.task]:
-        fitting = next(name for name, kinds in FINE_TUNED.items() if model.task in kinds)
-        raise errors.UserError(f'{flags.model} is a {model.task} run: ask it by --task={fitting}')
+    fitting = PROBLEMS[model.task].predict_task
+    if flags.task != fitting:
+        raise errors.UserError(f'{flags.model} is a {model.task} run: use --task={fitting}')
     with progress.bar(unit='window') as bar, _whole_file(flags.output) as file:
         fine_tuned(model, read_lines(flags.input), file, bar.update)
 

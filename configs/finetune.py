@@ -3,7 +3,7 @@
     python -m bert_jax.main --config=configs/finetune.py:mnli --config.init_from=WEIGHTS
 
 A benchmark or a sample by name (bert_jax/data/labeled/catalog.py: TASKS), or for your own files
-a kind of task (bert_jax/tasks/problems.py); 'file' is classification. The keys are those of
+a kind of task (bert_jax/tasks/problems/__init__.py); 'file' is classification. The keys are those of
 configs/base.py with the ones below for its `data`, `stages`, `objectives` and what belongs to them.
 """
 
@@ -15,56 +15,9 @@ from ml_collections.config_dict import placeholder
 from bert_jax.data.labeled import catalog
 from bert_jax.errors import unknown
 from bert_jax.evaluation import glue
+from bert_jax.tasks.problems import PROBLEMS
 from configs import base
 
-_CLASSES = dict(
-    labels=(),  # in the order of their numbers; () = those of the train split, sorted
-    metrics=('accuracy',),  # those that count, of several the mean: evaluation/scores.py
-    positive='',  # the class whose F1 is 'f1'
-    negative='',  # the class that stands for none of the others, for 'f1_micro'
-    class_weights='none',  # 'balanced': by 1 / frequency
-    label_smoothing=0.0,
-)
-_MARKED = dict(
-    **_CLASSES,
-    exclusive=False,  # of what is paired with one first mark, at most one is `positive`
-)
-PROBLEMS = {
-    'classification': _CLASSES,
-    'regression': dict(labels=(), metrics=('pearson', 'spearman')),
-    'choice': dict(labels=()),
-    'question_answering': dict(
-        labels=(),
-        doc_stride=128,  # tokens from a window to the next, at most half a window
-        question_tokens=64,  # of a longer question the end is cut off
-        answer_tokens=30,  # of an answer at most
-        n_best=20,  # candidates for either end of a window, and answers that are given
-        no_answer=False,  # may a question have none (SQuAD 2.0)?
-    ),
-    'tagging': dict(
-        labels=(),
-        label_pieces='first',  # of a word that learn its tag: 'first', 'all'
-        decode_pieces='first',  # that say it: 'first', 'mean'
-        label_smoothing=0.0,
-        class_weights='none',  # 'balanced': by 1 / frequency, of words
-        crf=False,  # a chain over the words, in which only legal BIO or BIOES is possible
-        crf_rate=20.0,  # how many times as fast as the rest the chain learns
-        overlap=0.5,  # of neighboring windows of a long text
-    ),
-    'coreference': _MARKED,
-    'relation': _MARKED,
-    'spans': dict(
-        labels=(),
-        max_span_words=10,  # longer ones are not found
-        nested=True,  # spans may overlap; False: the most probable of those that do
-        summary='mean',  # of a span's states; 'attention': weighted by a learned score
-        boundary='ffn',  # a layer for starts and one for ends; 'state': none
-        width=150,  # of the layers that score spans
-        class_weights='none',  # 'balanced': by 1 / frequency, no label being a class too
-        overlap=0.5,  # of a window of a long text, what the next one sees as well
-    ),
-    'word_in_context': _MARKED,
-}
 _OWN_FILES = dict(data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, max_length=128))
 
 
@@ -85,7 +38,7 @@ def get_config(task: str = 'file') -> ConfigDict:
         )
     )
     config.data.update(named['data'])
-    config.problem = ConfigDict(PROBLEMS[kind])
+    config.problem = ConfigDict(copy.deepcopy(dict(PROBLEMS[kind].settings)))
     config.problem.update(named.get('problem', {}))
     known = (glue.GLUE | glue.SUPER_GLUE).get(task)
     if known and kind in ('classification', 'regression'):

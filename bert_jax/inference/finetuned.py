@@ -16,6 +16,8 @@ from bert_jax.tasks.finetuning_model import Encoded, FineTuningModel, answer, an
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.training import checkpoints
 
+RENAMED = {'choice': 'multiple_choice'}  # kinds of problems in old checkpoints
+
 
 class FineTuned:
     """Attributes:
@@ -27,7 +29,7 @@ class FineTuned:
         """path: a run, or one of its checkpoints. Raises UserError if it was not fine-tuned."""
         restored = checkpoints.load(path, 'params')
         metadata = restored.metadata
-        self.task = metadata['task']
+        self.task = RENAMED.get(metadata['task'], metadata['task'])
         if self.task not in PROBLEMS:
             raise UserError(f'{path} is a {self.task} run; this needs a fine-tuned one')
         config = ConfigDict(metadata['config'])
@@ -35,7 +37,7 @@ class FineTuned:
         tokenizer = Tokenizer.from_json(metadata['tokenizer'])
         length = config.training.max_length
         framing = Framing(tokenizer, length, architecture.type_vocab_size)
-        self.problem = PROBLEMS[self.task](config.problem, framing, metadata['labels'])
+        self.problem = PROBLEMS[self.task].load()(config.problem, framing, metadata['labels'])
         self.problem.calibrated = dict(metadata['calibrated'])
         compute = Compute(dtype, scan_layers=config.compute.scan_layers)
         self._step = jax.jit(

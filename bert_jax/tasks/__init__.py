@@ -1,6 +1,5 @@
 """Tie data, objectives, models and evaluation together for the one training loop."""
 
-import functools
 from collections.abc import Callable
 
 from bert_jax.errors import unknown
@@ -26,4 +25,5 @@ def find(name: str) -> Callable:
 
     if name not in PROBLEMS:
         raise unknown('task', name, ['pretraining', *PROBLEMS])
-    return functools.partial(FineTuning, kind=PROBLEMS[name])
+    PROBLEMS[name].load()
+    return FineTuning

@@ -1,4 +1,4 @@
-"""Fine-tuning as a task: any problem (tasks/problems/base.py) on labeled examples, for the one loop."""
+"""Fine-tuning on labeled examples, as a task of the training loop."""
 
 import dataclasses
 import json
@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from bert_jax import averages
-from bert_jax.data import labeled, tokenizers
+from bert_jax.data import tokenizers
 from bert_jax.data.finetune_batches import TrainBatches, evaluation_slots, row_length
 from bert_jax.data.labeled.examples import is_labeled, texts_of
 from bert_jax.data.special_token_layout import Framing
@@ -20,7 +20,7 @@ from bert_jax.evaluation import submission, tables
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
-from bert_jax.tasks import initialization
+from bert_jax.tasks import initialization, problems
 from bert_jax.tasks.finetuning_model import Encoded, FineTuningModel, answer, answering_step
 from bert_jax.tasks.problems.base import Problem
 from bert_jax.training import sharding
@@ -30,17 +30,18 @@ from bert_jax.training.loop import Stage
 class FineTuning:
     """The task of the training loop (see training/loop.py for what it asks of one)."""
 
-    def __init__(self, config, kind: type[Problem]):
+    def __init__(self, config):
         self.config = config
-        self.splits = labeled.read(config.data, config.task)
+        problem_class = problems.find(config.task).load()
+        self.splits = problems.read(config.data, config.task)
         model = initialization.weights(config)
         tokenizer = model.tokenizer if model else _tokenizer(config.data, self.splits.train)
-        labels, parts = _labels(kind, self.splits.train, config.problem, model)
+        labels, parts = _labels(problem_class, self.splits.train, config.problem, model)
         self.start = initialization.begin(config, model, tokenizer, parts)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
         framing = Framing(tokenizer, self._max_length(), self.architecture.type_vocab_size)
-        self.problem = kind(config.problem, framing, labels)
+        self.problem = problem_class(config.problem, framing, labels)
         self.problem.prepare(self.splits.train)
         self.weights = self.problem.weights
         self.model = FineTuningModel(self.architecture, self.compute, self.problem)

@@ -1,4 +1,4 @@
-"""A model for a problem (tasks/problems/base.py), and what it answers to examples in packed batches."""
+"""The model of a fine-tuning problem, and its predictions for examples in packed batches."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple

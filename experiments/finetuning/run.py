@@ -10,11 +10,11 @@ import argparse
 import json
 import pathlib
 
-from bert_jax.data import labeled
 from bert_jax.errors import exit_cleanly, unknown
 from bert_jax.evaluation import comparison, statistics
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
+from bert_jax.tasks import problems
 from bert_jax.training.workdir import write_json
 from experiments.finetuning import tasks
 from experiments.studies import runner
@@ -66,7 +66,7 @@ def ours(folder: pathlib.Path, metric: str, seeds: int) -> Found:
 def per_epoch(found: Found, name: str, data: str) -> Found:
     """With the seconds of an epoch in place of those of a step."""
     study = tasks.TASKS[name]
-    examples = labeled.read(tasks.config(study, tasks.keys(study, data, '')).data, study.kind)
+    examples = problems.read(tasks.config(study, tasks.keys(study, data, '')).data, study.kind)
     steps = len(examples.train) / study.batch_size
     return found | {'seconds': [steps * seconds for seconds in found['seconds']]}
 

@@ -14,7 +14,7 @@ import time
 import torch
 import transformers
 
-from bert_jax.data import labeled
+from bert_jax.tasks import problems
 from bert_jax.training import allocator
 from experiments.finetuning import tasks
 from experiments.finetuning.torch_problems import PROBLEMS, parameters
@@ -29,7 +29,7 @@ def run(config, padded: bool = False) -> dict:
     Returns 'held_out' (metrics; not if padded) and 'seconds_per_step'.
     """
     torch.manual_seed(config.seed)
-    splits = labeled.read(config.data, config.task)
+    splits = problems.read(config.data, config.task)
     tokenizer = transformers.AutoTokenizer.from_pretrained(config.init_from)
     problem = PROBLEMS[config.task](tokenizer, config, splits.train)
     model = problem.model(config.init_from)

@@ -8,7 +8,7 @@ import pytest
 import torch
 import transformers
 
-from bert_jax.data import labeled
+from bert_jax.tasks import problems
 from configs import finetune
 from experiments.finetuning import run, tasks, torch_problems, torch_side
 
@@ -69,7 +69,7 @@ def test_torch_side_learns_what_is_asked_and_scores_it(weights, name):
     assert 0 < found['seconds_per_step'] < 5
     assert -1 <= found['held_out'][SAMPLES[name]] <= 1
 
-    splits = labeled.read(config.data, config.task)
+    splits = problems.read(config.data, config.task)
     tokenizer = transformers.AutoTokenizer.from_pretrained(weights)
     problem = torch_problems.PROBLEMS[config.task](tokenizer, config, splits.train)
     answered = [one for one in splits.train if getattr(one, 'answers', True)]
@@ -85,7 +85,7 @@ def test_padding_changes_no_loss(weights):
     """Neither of spans, which are gathered, nor of tags, which are masked."""
     for name in ('sample_spans', 'sample_pos'):
         config = settings(name, weights)
-        train = labeled.read(config.data, config.task).train[:3]
+        train = problems.read(config.data, config.task).train[:3]
         tokenizer = transformers.AutoTokenizer.from_pretrained(weights)
         problem = torch_problems.PROBLEMS[config.task](tokenizer, config, train)
         model = problem.model(weights).eval()
@@ -100,7 +100,7 @@ def test_padding_changes_no_loss(weights):
 def test_a_cut_text_is_scored_whole(weights):
     """Words beyond the length count as errors, on one side or the other."""
     config = settings('sample_pos', weights, **{'training.max_length': 16})
-    splits = labeled.read(config.data, config.task)
+    splits = problems.read(config.data, config.task)
     tokenizer = transformers.AutoTokenizer.from_pretrained(weights)
     problem = torch_problems.Tags(tokenizer, config, splits.train)
     features = [problem.features(one) for one in splits.train]

@@ -61,9 +61,9 @@ BENCHMARKS: dict[str, Benchmark] = {
     # SuperGLUE (Wang et al. 2019b)
     'boolq': _texts('super_glue/boolq', 'question', 'passage'),
     'cb': _texts('super_glue/cb', *_NLI),
-    'copa': Benchmark('choice', _splits('super_glue/copa'), records.copa),
+    'copa': Benchmark('multiple_choice', _splits('super_glue/copa'), records.copa),
     'multirc': Benchmark('classification', _splits('super_glue/multirc'), records.multirc),
-    'record': Benchmark('choice', _splits('super_glue/record'), records.cloze),
+    'record': Benchmark('multiple_choice', _splits('super_glue/record'), records.cloze),
     'superglue_rte': _texts('super_glue/rte', *_NLI),
     'wic': Benchmark('word_in_context', _splits('super_glue/wic'), records.wic),
     'wsc': Benchmark('coreference', _splits('super_glue/wsc.fixed'), records.wsc),

@@ -100,9 +100,9 @@ TASKS: dict[str, dict] = {
     'wnli': _benchmark('wnli', 'classification', _SMALL),
     'boolq': _benchmark('boolq', 'classification', _LONG),
     'cb': _benchmark('cb', 'classification', _SMALL | dict(max_length=256)),
-    'copa': _benchmark('copa', 'choice', _SMALL | dict(batch_size=16)),
+    'copa': _benchmark('copa', 'multiple_choice', _SMALL | dict(batch_size=16)),
     'multirc': _benchmark('multirc', 'classification', _LONG),
-    'record': _benchmark('record', 'choice', _LONG | dict(batch_size=8, epochs=2)),
+    'record': _benchmark('record', 'multiple_choice', _LONG | dict(batch_size=8, epochs=2)),
     'superglue_rte': _benchmark('superglue_rte', 'classification', _GLUE | dict(max_length=256)),
     'wic': _benchmark('wic', 'word_in_context', _GLUE),
     'wsc': _benchmark('wsc', 'coreference', _SMALL | dict(batch_size=16)),
@@ -119,7 +119,10 @@ TASKS: dict[str, dict] = {
         'regression', 'similarity.tsv', 'tsv', dict(text='first', text2='second', label='score')
     ),
     'sample_choice': _sample(
-        'choice', 'choice.jsonl', 'jsonl', dict(text='premise', choices=('choice1', 'choice2'))
+        'multiple_choice',
+        'choice.jsonl',
+        'jsonl',
+        dict(text='premise', choices=('choice1', 'choice2')),
     ),
     'sample_entities': _sample('tagging', 'entities.conll', 'conll'),
     'sample_pos': _sample('tagging', 'pos.conllu', 'conllu', dict(tag='upos'), scheme='none'),

@@ -110,19 +110,6 @@ class Splits(NamedTuple):
     report: collections.Counter
 
 
-EXAMPLE_OF_KIND: dict[str, type] = {
-    'classification': TextExample,
-    'regression': TextExample,
-    'choice': ChoiceExample,
-    'tagging': TaggedExample,
-    'spans': SpansExample,
-    'relation': MarkedExample,
-    'word_in_context': MarkedExample,
-    'coreference': MarkedExample,
-    'question_answering': QuestionExample,
-}
-
-
 def texts_of(example: Example) -> list[str]:
     """All of an example that a tokenizer has to read."""
     found = []

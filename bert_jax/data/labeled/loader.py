@@ -1,68 +1,50 @@
-"""Labeled examples from files: `read(data, kind)` gives the train, dev and test splits.
+"""Labeled examples from files: `read(data, kind, readers)` gives the train, dev and test splits.
 
-A new format is one line in FORMATS: how a file is cut into units, and for each kind of task how a
-unit becomes examples.
+A format says how a file is split into units (rows, sentences); a new one is a line in FORMATS. How
+units become examples depends on the kind of problem: see `readers` in tasks/problems/__init__.py.
 """
 
 import contextlib
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
 
 from bert_jax.data import text_files
-from bert_jax.data.labeled import (
-    benchmarks,
-    conll,
-    marked_pairs,
-    plain,
-    questions,
-    squad,
-    tabular,
-    text_pairs,
-    word_lists,
-)
+from bert_jax.data.labeled import benchmarks, conll, plain, squad, tabular
 from bert_jax.data.labeled.builder import Maker, Skipped
-from bert_jax.data.labeled.examples import EXAMPLE_OF_KIND, Splits
+from bert_jax.data.labeled.examples import Example, Splits
 from bert_jax.data.labeled.report import Report
 from bert_jax.data.labeled.splitting import Grouped, set_aside
-from bert_jax.data.labeled.tabular import BadRow, MissingColumn, Row
+from bert_jax.data.labeled.tabular import BadRow, MissingColumn, Row, Unit
 from bert_jax.errors import UserError, unknown
 
+# From the content of a unit, its name and the Maker to the examples in it.
+Reader = Callable[[Any, str, Maker], list[Example]]
 
-class Format(NamedTuple):
-    """units: function of path and data. makers: by kind, function of a unit's content and name and
-    of the Maker, which gives a list of examples."""
-
-    units: Callable
-    makers: dict[str, Callable]
-
-
-_TEXTS = {'classification': text_pairs.classification, 'regression': text_pairs.regression}
-_MARKED = dict.fromkeys(('relation', 'word_in_context', 'coreference'), marked_pairs.marked)
-_ROWS = {**_TEXTS, **_MARKED, 'choice': text_pairs.choice, 'question_answering': questions.question}
-_LISTS = {'tagging': word_lists.tagging, 'spans': word_lists.spans}
-FORMATS: dict[str, Format] = {
-    'csv': Format(tabular.table, _ROWS),
-    'tsv': Format(tabular.table, _ROWS),
-    'jsonl': Format(tabular.json_lines, {**_ROWS, **_LISTS}),
-    'json': Format(tabular.json_list, {**_ROWS, **_LISTS}),
-    'lines': Format(plain.texts_by_line, _TEXTS),
-    'files': Format(plain.text_of_file, _TEXTS),
-    'conll': Format(conll.sentences, {'tagging': conll.tagged, 'spans': conll.spans}),
-    'conllu': Format(conll.sentences, {'tagging': conll.conllu}),
-    'squad': Format(squad.questions, {'question_answering': squad.example}),
+# From a path and the config's `data` to the units of the file.
+FORMATS: dict[str, Callable[[str, Any], Iterator[Unit]]] = {
+    'csv': tabular.table,
+    'tsv': tabular.table,
+    'jsonl': tabular.json_lines,
+    'json': tabular.json_list,
+    'lines': plain.texts_by_line,
+    'files': plain.text_of_file,
+    'conll': conll.sentences,
+    'conllu': conll.sentences,
+    'squad': squad.questions,
 }
 
 
-def read(data, kind: str) -> Splits:
-    """The examples of a kind of task that the config's `data` names; see catalog.DATA.
+def read(data, kind: str, readers: Mapping[str, Reader]) -> Splits:
+    """The examples of a kind of problem that the config's `data` names; see catalog.DATA.
 
     Without dev files, data.dev_fraction of the train examples is set aside, and likewise for test.
+    Args:
+        kind: of the problem, for messages and to check the benchmark in data.dataset.
+        readers: how each format holds this kind of problem.
     Raises:
-        UserError: unknown kind, format or column, a file that cannot be read, an empty train or dev
+        UserError: unknown format or column, a file that cannot be read, an empty train or dev
             split, more unusable rows than allowed.
     """
-    if kind not in EXAMPLE_OF_KIND:
-        raise unknown('kind of task', kind, EXAMPLE_OF_KIND)
     report = Report()
     if data.dataset:
         splits = benchmarks.read(data, kind, report)
@@ -70,7 +52,7 @@ def read(data, kind: str) -> Splits:
         if not data.train:
             raise UserError('no data: set data.train to files, or data.dataset to a benchmark')
         splits = {
-            name: read_files(data[name], data, kind, report, labeled=name != 'test')
+            name: read_files(data[name], data, kind, readers, report, labeled=name != 'test')
             for name in ('train', 'dev', 'test')
         }
     for name in ('test', 'dev'):
@@ -89,7 +71,12 @@ def read(data, kind: str) -> Splits:
 
 
 def read_files(
-    patterns: tuple[str, ...], data, kind: str, report: Report, labeled: bool = True
+    patterns: tuple[str, ...],
+    data,
+    kind: str,
+    readers: Mapping[str, Reader],
+    report: Report,
+    labeled: bool = True,
 ) -> list[Grouped]:
     """The examples in the files that globs name.
 
@@ -98,9 +85,8 @@ def read_files(
     """
     if data.format not in FORMATS:
         raise unknown('data.format', data.format, FORMATS)
-    units, makers = FORMATS[data.format]
-    if kind not in makers:
-        fitting = ', '.join(name for name in FORMATS if kind in FORMATS[name].makers)
+    if data.format not in readers:
+        fitting = ', '.join(readers)
         raise UserError(f'data.format {data.format!r} holds no {kind}; formats that do: {fitting}')
     text_files.check_encoding(data.encoding, 'data.encoding')
     own = Report()
@@ -108,12 +94,12 @@ def read_files(
     found, seen = [], 0
     for path in tabular.matching(tuple(patterns)):
         before = len(found)
-        for unit in units(path, data):
+        for unit in FORMATS[data.format](path, data):
             seen += 1
             with _noting(own, unit, path, first=len(found) == before):
                 if isinstance(unit.content, BadRow):
                     raise unit.content
-                made = makers[kind](unit.content, unit.name, maker)
+                made = readers[data.format](unit.content, unit.name, maker)
                 group = _group(unit, data.group) or (unit.place if len(made) > 1 else '')
                 found += [Grouped(example, group) for example in made]
     own.check('malformed', data.malformed_fraction, seen, 'malformed_fraction')

@@ -1,20 +1,180 @@
-"""The kinds of fine-tuning tasks by name; one line each in this table."""
+"""The registry of fine-tuning problems: one entry of `PROBLEMS` and one file for each.
 
-from bert_jax.tasks.problems.base import Problem
-from bert_jax.tasks.problems.classification import Choice, Classification, Regression
-from bert_jax.tasks.problems.question_answering import QuestionAnswering
-from bert_jax.tasks.problems.relations import Relations
-from bert_jax.tasks.problems.spans import Spans
-from bert_jax.tasks.problems.tagging import Tagging
+Importing this module is cheap: the file with the model code of a problem is imported on first use
+(`ProblemKind.implementation`), so that configs and command lines can read the table without JAX.
+"""
 
-PROBLEMS: dict[str, type[Problem]] = {
-    'choice': Choice,
-    'classification': Classification,
-    'coreference': Relations,
-    'question_answering': QuestionAnswering,
-    'regression': Regression,
-    'relation': Relations,
-    'spans': Spans,
-    'tagging': Tagging,
-    'word_in_context': Relations,
+import dataclasses
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.data.labeled import (
+    conll,
+    loader,
+    marked_pairs,
+    questions,
+    squad,
+    text_pairs,
+    word_lists,
+)
+from bert_jax.data.labeled.examples import Splits
+from bert_jax.data.labeled.loader import Reader
+from bert_jax.errors import unknown
+
+if TYPE_CHECKING:
+    from bert_jax.tasks.problems.base import Problem
+
+
+@dataclasses.dataclass(frozen=True)
+class ProblemKind:
+    """A kind of fine-tuning problem, such as tagging.
+
+    Attributes:
+      implementation: 'module:Class' of the `Problem` (tasks/problems/base.py): model head, loss,
+        decoding, scoring, and how raw input becomes examples and predictions become records.
+      predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
+      settings: the keys of `config.problem` with their defaults. `labels` is always one of them.
+      readers: `data.format` → the function that turns one unit of such a file (a row, a sentence)
+        into examples. A format that is not there cannot hold this kind of problem.
+    """
+
+    implementation: str
+    predict_task: str
+    settings: Mapping[str, Any]
+    readers: Mapping[str, Reader]
+
+    def load(self) -> 'type[Problem]':
+        """Import the implementation."""
+        module, _, name = self.implementation.partition(':')
+        return getattr(importlib.import_module(module), name)
+
+
+def find(kind: str) -> ProblemKind:
+    """Return the entry of a kind of problem. Raises UserError for an unknown one."""
+    if kind not in PROBLEMS:
+        raise unknown('kind of problem', kind, PROBLEMS)
+    return PROBLEMS[kind]
+
+
+def read(data: ConfigDict, kind: str) -> Splits:
+    """Read the labeled examples that the config's `data` names, as examples of a kind of problem.
+
+    Raises:
+      UserError: unknown kind, format or column; unreadable file; empty split; too many bad rows.
+    """
+    return loader.read(data, kind, find(kind).readers)
+
+
+_ROWS = ('csv', 'tsv', 'jsonl', 'json')
+_TEXTS = (*_ROWS, 'lines', 'files')
+_LISTS = ('jsonl', 'json')
+_MARKED_READERS = dict.fromkeys(_ROWS, marked_pairs.marked)
+
+# The comments below document the keys of `config.problem`.
+_LABELS = dict(
+    labels=(),  # class names in the order of their numbers; () = sorted labels of the train split
+)
+_CLASSES = _LABELS | dict(
+    # Main metrics, see evaluation/scores.py: accuracy, f1_macro, matthews, f1 (of `positive`),
+    # f1_micro (without `negative`), exact_match. Of several, the mean counts.
+    metrics=('accuracy',),
+    positive='',  # the class whose F1 is 'f1'
+    negative='',  # the class that means "none of the others", left out of 'f1_micro'
+    class_weights='none',  # 'balanced': weight of a class in the loss ∝ 1 / frequency
+    label_smoothing=0.0,  # ε: targets are (1 − ε) · one-hot + ε / number of classes
+)
+_MARKED = _CLASSES | dict(
+    exclusive=False,  # True: of all pairs with the same first mark, at most one is `positive`
+)
+_WINDOWS = dict(
+    overlap=0.5,  # share of a window of a long text that the next window repeats, in [0, 1)
+)
+
+PROBLEMS: dict[str, ProblemKind] = {
+    'classification': ProblemKind(
+        implementation='bert_jax.tasks.problems.classification:Classification',
+        predict_task='classify',
+        settings=_CLASSES,
+        readers=dict.fromkeys(_TEXTS, text_pairs.classification),
+    ),
+    'regression': ProblemKind(
+        implementation='bert_jax.tasks.problems.classification:Regression',
+        predict_task='classify',
+        settings=_LABELS
+        | dict(
+            metrics=('pearson', 'spearman'),  # also 'rmse'
+        ),
+        readers=dict.fromkeys(_TEXTS, text_pairs.regression),
+    ),
+    'multiple_choice': ProblemKind(
+        implementation='bert_jax.tasks.problems.classification:MultipleChoice',
+        predict_task='classify',
+        settings=_LABELS,
+        readers=dict.fromkeys(_ROWS, text_pairs.choice),
+    ),
+    'relation': ProblemKind(
+        implementation='bert_jax.tasks.problems.relations:Relations',
+        predict_task='classify',
+        settings=_MARKED,
+        readers=_MARKED_READERS,
+    ),
+    'word_in_context': ProblemKind(
+        implementation='bert_jax.tasks.problems.relations:Relations',
+        predict_task='classify',
+        settings=_MARKED,
+        readers=_MARKED_READERS,
+    ),
+    'coreference': ProblemKind(
+        implementation='bert_jax.tasks.problems.relations:Relations',
+        predict_task='classify',
+        settings=_MARKED,
+        readers=_MARKED_READERS,
+    ),
+    'tagging': ProblemKind(
+        implementation='bert_jax.tasks.problems.tagging:Tagging',
+        predict_task='tag',
+        settings=_LABELS
+        | _WINDOWS
+        | dict(
+            label_pieces='first',  # subwords that learn the tag of their word: 'first', 'all'
+            decode_pieces='first',  # subwords whose prediction is that of their word: or 'mean'
+            label_smoothing=0.0,
+            class_weights='none',  # 'balanced': ∝ 1 / frequency among words
+            crf=False,  # True: a linear-chain CRF over words; only legal BIO or BIOES sequences
+            crf_rate=20.0,  # learning rate of the CRF, as a multiple of that of the encoder
+        ),
+        readers=dict.fromkeys(_LISTS, word_lists.tagging)
+        | {'conll': conll.tagged, 'conllu': conll.conllu},
+    ),
+    'spans': ProblemKind(
+        implementation='bert_jax.tasks.problems.spans:SpanLabeling',
+        predict_task='spans',
+        settings=_LABELS
+        | _WINDOWS
+        | dict(
+            max_span_words=10,  # longer spans are never predicted
+            nested=True,  # spans may overlap; False: only the most probable of overlapping spans
+            summary='mean',  # of the states inside a span; 'attention': weighted by a learned score
+            boundary='ffn',  # a layer each for starts and ends; 'state': the encoder's states
+            width=150,  # hidden size of the layers that score spans
+            class_weights='none',  # 'balanced': ∝ 1 / frequency; "no label" is a class too
+        ),
+        readers=dict.fromkeys(_LISTS, word_lists.spans) | {'conll': conll.spans},
+    ),
+    'question_answering': ProblemKind(
+        implementation='bert_jax.tasks.problems.question_answering:QuestionAnswering',
+        predict_task='answer',
+        settings=_LABELS
+        | dict(
+            doc_stride=128,  # tokens between the starts of two windows, at most half a window
+            question_tokens=64,  # longer questions are truncated
+            answer_tokens=30,  # longest answer
+            n_best=20,  # candidate starts and ends of each window, and answers returned
+            no_answer=False,  # True: some questions have no answer (SQuAD 2.0)
+        ),
+        readers=dict.fromkeys(_ROWS, questions.question) | {'squad': squad.example},
+    ),
 }

@@ -175,11 +175,11 @@ class Regression(_TextProblem):
         }
 
 
-class Choice(_TextProblem):
+class MultipleChoice(_TextProblem):
     """Which of several continuations is right: one sequence for each, a softmax over them
     (SWAG in Devlin et al. 2019, section 4.4)."""
 
-    weights = {'choice': 1.0}
+    weights = {'multiple_choice': 1.0}
     parts = ('multiple_choice',)
 
     def example_of(self, name, given):
@@ -201,7 +201,7 @@ class Choice(_TextProblem):
         return {'multiple_choice': partial(MultipleChoiceHead, architecture, compute)}
 
     def terms(self, outputs, batch):
-        """choice: −log of what the right ones get together; accuracy."""
+        """multiple_choice: −log of what the right ones get together; accuracy."""
         log_RS, present_RS = _log_shares(outputs['logits'], batch)
         first_RS = present_RS & (batch['place'] == 0)
         same_RSS = _same_question(batch)
@@ -213,7 +213,7 @@ class Choice(_TextProblem):
         best_right_RS = jnp.max(jnp.where(same_RSS, log_right_RS[:, None, :], _NONE), axis=-1)
         loss_RS = jnp.where(known_RS, -gained_RS, 0)
         return {
-            'choice': weighted_sum(loss_RS, known_RS),
+            'multiple_choice': weighted_sum(loss_RS, known_RS),
             'accuracy': weighted_sum(best_right_RS >= best_RS, known_RS),
         }
 

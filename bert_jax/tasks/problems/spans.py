@@ -48,7 +48,7 @@ class Found(NamedTuple):
         return Found(*(array[chosen] for array in self))
 
 
-class Spans(Problem):
+class SpanLabeling(Problem):
     """The labeled spans of a text; a span has one label or none.
 
     settings: max_span_words L: longer spans are not found. width, summary, boundary: see

@@ -1,11 +1,12 @@
 """What the tests of labeled data share: a config's `data` with some keys set, and reading it."""
 
 import copy
+import typing
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import labeled
 from bert_jax.data.labeled import catalog
+from bert_jax.tasks import problems
 
 
 def config(columns=None, **settings) -> ConfigDict:
@@ -17,7 +18,17 @@ def config(columns=None, **settings) -> ConfigDict:
 
 
 def read(kind: str, columns=None, **settings):
-    return labeled.read(config(columns, **settings), kind)
+    return problems.read(config(columns, **settings), kind)
+
+
+def example_type(kind: str) -> type:
+    """What the readers of a kind of problem return a list of."""
+    types = {
+        typing.get_args(typing.get_type_hints(reader)['return'])[0]
+        for reader in problems.find(kind).readers.values()
+    }
+    (only,) = types
+    return only
 
 
 def everything(kind: str, columns=None, **settings) -> list:

@@ -3,10 +3,9 @@
 import numpy as np
 import pytest
 
-from bert_jax.data import labeled, tensorflow_import
+from bert_jax.data import tensorflow_import
 from bert_jax.data.labeled.benchmarks import BENCHMARKS
 from bert_jax.data.labeled.examples import (
-    EXAMPLE_OF_KIND,
     Answer,
     ChoiceExample,
     Mark,
@@ -17,7 +16,7 @@ from bert_jax.data.labeled.examples import (
 )
 from bert_jax.data.labeled.tabular import BadRow
 from bert_jax.errors import UserError
-from tests.data.labeled.reading import config, read
+from tests.data.labeled.reading import example_type, read
 
 NLI = {'premise': 'P', 'hypothesis': 'H', 'idx': 3}
 PAIR = {'sentence1': 'A', 'sentence2': 'B', 'idx': 3}
@@ -100,7 +99,7 @@ RECORDS = {
 def test_record(name):
     record, example = RECORDS[name]
     assert BENCHMARKS[name].examples(record, 'n', 'de') == [example]
-    assert isinstance(example, EXAMPLE_OF_KIND[BENCHMARKS[name].kind])
+    assert isinstance(example, example_type(BENCHMARKS[name].kind))
 
 
 @pytest.mark.parametrize(
@@ -245,4 +244,4 @@ def test_data_sets_that_are_not_there(folder, tmp_path, monkeypatch):
     with pytest.raises(UserError, match='set one of the two'):
         read('classification', dataset='sst2', train=('a.tsv',))
     with pytest.raises(UserError, match=r"unknown data.group 'topic'; known: hypothesis, idx"):
-        labeled.read(config(dataset='xnli', data_dir=folder, group='topic'), 'classification')
+        read('classification', dataset='xnli', data_dir=folder, group='topic')

@@ -17,6 +17,7 @@ from bert_jax.data.labeled.examples import (
     TextExample,
 )
 from bert_jax.errors import UserError
+from bert_jax.tasks.problems import PROBLEMS
 from tests.data.labeled.reading import config, everything, read
 
 
@@ -162,7 +163,7 @@ def test_choice(tmp_path, columns, record, first, label):
     record['all'] = ['one', 'two', 'three']
     path = rows(tmp_path / 'a.jsonl', record, record)
     found = everything(
-        'choice', {'choices': columns}, train=path, format='jsonl', first_choice=first
+        'multiple_choice', {'choices': columns}, train=path, format='jsonl', first_choice=first
     )
     assert found[0] == ChoiceExample('a.jsonl:1', 'How many?', ('one', 'two', 'three'), label)
 
@@ -570,8 +571,8 @@ def test_dev_and_test_files(tmp_path):
 
 def test_text_to_predict_on(tmp_path):
     path = write(tmp_path / 'a.tsv', 'text', 'a', 'b')
-    data = config({'label': ''})
-    found = loader.read_files(path, data, 'classification', report.Report(), labeled=False)
+    data, readers = config({'label': ''}), PROBLEMS['classification'].readers
+    found = loader.read_files(path, data, 'classification', readers, report.Report(), labeled=False)
     assert [one.example.label for one in found] == [None, None]
     with pytest.raises(UserError, match='no label: data.columns names no column for it'):
         read('classification', {'label': ''}, train=path)
@@ -593,8 +594,8 @@ def test_text_to_predict_on(tmp_path):
         ('classification', {}, {'ends': 'open'}, 'none of exclusive, inclusive'),
         ('classification', {}, {'units': 'bytes'}, "none of '', 'characters', 'words'"),
         ('classification', {}, {'rename_labels': ('a',)}, "write \\('old=new', …\\)"),
-        ('sorting', {}, {}, "unknown kind of task 'sorting'; known: choice, classification"),
-        ('choice', {}, {}, 'data.columns.choices names no column'),
+        ('sorting', {}, {}, "unknown kind of problem 'sorting'; known: classification, "),
+        ('multiple_choice', {}, {}, 'data.columns.choices names no column'),
         ('relation', {}, {}, 'data.columns.marks names 0 places, not two'),
         ('relation', {'marks': ('a', 'b')}, {}, "write 'START:END' or 'START\\+TEXT', not 'a'"),
         ('classification', {}, {'train': ('{}/twice.tsv',)}, 'two columns of one name in'),

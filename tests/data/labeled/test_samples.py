@@ -6,10 +6,9 @@ import os
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.data import labeled
 from bert_jax.data.labeled import benchmarks, catalog, loader, tabular
-from bert_jax.data.labeled.examples import EXAMPLE_OF_KIND
-from tests.data.labeled.reading import config
+from bert_jax.tasks.problems import PROBLEMS
+from tests.data.labeled.reading import example_type, read
 
 SAMPLES = sorted(name for name in catalog.TASKS if name.startswith('sample_'))
 
@@ -19,7 +18,7 @@ def test_folder_and_table_agree():
     assert {
         f'sample:{name}' for name in os.listdir(tabular.SAMPLES) if name != 'README.md'
     } == files
-    assert {catalog.TASKS[name]['kind'] for name in SAMPLES} == set(EXAMPLE_OF_KIND)
+    assert {catalog.TASKS[name]['kind'] for name in SAMPLES} == set(PROBLEMS)
 
 
 def test_every_benchmark_has_a_recipe():
@@ -41,13 +40,13 @@ def test_data_of_a_task_has_known_keys_only(name):
 @pytest.mark.parametrize('name', SAMPLES)
 def test_sample(name):
     task = catalog.TASKS[name]
-    splits = labeled.read(config(**task['data']), task['kind'])
+    splits = read(task['kind'], **task['data'])
     assert len(splits.train) >= 24
     assert len(splits.dev) >= 8
     for key in ('malformed', 'misplaced', 'repaired_tags', 'texts_made_of_words'):
         assert not splits.report[key]
     everything = splits.train + splits.dev
-    assert {type(one) for one in everything} == {EXAMPLE_OF_KIND[task['kind']]}
+    assert {type(one) for one in everything} == {example_type(task['kind'])}
     assert len({one.id for one in everything}) == len(everything)
     for one in everything:
         assert not set(_labels(one)) - {label for other in splits.train for label in _labels(other)}
@@ -59,7 +58,7 @@ def test_sample(name):
 
 def test_nested_spans_in_the_sample():
     task = catalog.TASKS['sample_spans']
-    splits = labeled.read(config(**task['data']), task['kind'])
+    splits = read(task['kind'], **task['data'])
     assert any(
         a != b and b.start <= a.start and a.end <= b.end
         for one in splits.dev
@@ -68,9 +67,8 @@ def test_nested_spans_in_the_sample():
     )
 
 
-def test_every_kind_has_a_format():
-    for kind in EXAMPLE_OF_KIND:
-        assert any(kind in found.makers for found in loader.FORMATS.values())
+def test_every_format_of_a_kind_is_known_and_none_is_unused():
+    assert {name for kind in PROBLEMS.values() for name in kind.readers} == set(loader.FORMATS)
 
 
 def _labels(example):

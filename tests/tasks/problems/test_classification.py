@@ -11,7 +11,7 @@ from bert_jax.averages import mean
 from bert_jax.data.labeled.examples import ChoiceExample, TextExample
 from bert_jax.errors import UserError
 from bert_jax.tasks.finetuning_model import Encoded
-from bert_jax.tasks.problems.classification import Choice, Classification, Regression
+from bert_jax.tasks.problems.classification import Classification, MultipleChoice, Regression
 from tests.tasks.small_problems import TEXT, answers, large_params, make
 
 SETTINGS = {
@@ -129,7 +129,7 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
         label = None if i == 3 else rng.randrange(3)
         also = ((label + 1) % 3,) if i == 5 else ()
         examples.append(ChoiceExample(f'{i}', premise, tuple(choices), label, also))
-    problem, model = make(Choice, ())
+    problem, model = make(MultipleChoice, ())
     params = large_params(model, Encoded.of(problem, examples), scale=25.0)
     parts, terms = answers(model, params, examples, rows=1, length=160)
     logits = one_a_row(model, params, sequences_of(problem, examples)).reshape(7, 3)
@@ -142,14 +142,16 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
         for e, own in zip(examples, shares, strict=True)
         if e.label is not None
     ]
-    assert float(mean(terms['choice'])) == pytest.approx(-np.mean(np.log(gained)), rel=1e-4)
-    assert float(terms['choice'].count) == 6
+    assert float(mean(terms['multiple_choice'])) == pytest.approx(
+        -np.mean(np.log(gained)), rel=1e-4
+    )
+    assert float(terms['multiple_choice'].count) == 6
 
 
 def test_record_is_scored_by_the_words_of_the_chosen_entity():
     entities = ('New York', 'the York', 'Hull')
     own = ChoiceExample('1-2', 'P', ('a', 'b', 'c'), 0, (2,), entities)
-    problem, _ = make(Choice, ())
+    problem, _ = make(MultipleChoice, ())
     wrong, right = [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]
     # Without the article 'York' shares one word of two with 'New York': F1 2/3.
     assert problem.score([own], [wrong]).metrics == pytest.approx(

@@ -9,11 +9,12 @@ import numpy as np
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.data import labeled, tokenizers
+from bert_jax.data import tokenizers
 from bert_jax.data.labeled.catalog import DATA
 from bert_jax.data.labeled.examples import Mark, MarkedExample
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
+from bert_jax.tasks import problems
 from bert_jax.tasks.problems.relations import Relations, nearest
 from tests.tasks import small_problems
 
@@ -202,7 +203,7 @@ def test_ambiguous_pronouns_of_gap_are_read_and_marked():
             candidate_labels=('A-coref', 'B-coref'),
         )
     )
-    splits = labeled.read(data, 'coreference')
+    splits = problems.read(data, 'coreference')
     examples = [*splits.train, *splits.dev]
     assert len(examples) == 4000
     assert Relations.labels_of(examples, None) == ('FALSE', 'TRUE')

@@ -15,7 +15,7 @@ from bert_jax.data import tokenizers
 from bert_jax.data.labeled.examples import Span, SpansExample
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
-from bert_jax.tasks.problems.spans import THRESHOLD, Spans, best_threshold
+from bert_jax.tasks.problems.spans import THRESHOLD, SpanLabeling, best_threshold
 from tests.tasks import small_problems
 
 LINE = 'the old cat sat on a green mat near the unbelievably big dog of Smith and sons'
@@ -35,7 +35,9 @@ DATA = pathlib.Path(os.environ.get('BERT_JAX_TEST_DATA', 'missing')) / 'genia_ne
 
 def make(kind='wordpiece', max_length=64, **settings):
     tokenizer = tokenizers.train(f'{kind}:{KINDS[kind]}', [LINE] * 20, True)
-    problem = Spans(ConfigDict(SETTINGS | settings), Framing(tokenizer, max_length, 2), LABELS)
+    problem = SpanLabeling(
+        ConfigDict(SETTINGS | settings), Framing(tokenizer, max_length, 2), LABELS
+    )
     problem.prepare([])
     return problem
 
@@ -212,7 +214,7 @@ def test_balanced_spans_weigh_by_their_frequency():
 def test_a_few_sentences_are_learned_in_packed_rows():
     """All of the way but for the loop; nested spans, of which one text has many."""
     settings = SETTINGS | dict(max_span_words=3, width=32)
-    problem, model = small_problems.make(Spans, LABELS, **settings)
+    problem, model = small_problems.make(SpanLabeling, LABELS, **settings)
     examples = list(sentences(8, line=small_problems.TEXT))
     parts, losses = small_problems.learned(model, examples, 250)
     problem.calibrated = problem.calibrate(examples, parts)
@@ -233,8 +235,8 @@ def test_nested_entities_of_genia_come_back_from_windows(kind):
     texts = [one.text for one in examples]
     tokenizer = tokenizers.train(f'{kind}:800', texts, True)
     settings = ConfigDict(SETTINGS | dict(max_span_words=8, overlap=0.8))
-    labels = Spans.labels_of(examples, settings)
-    problem = Spans(settings, Framing(tokenizer, 32, 2), labels)
+    labels = SpanLabeling.labels_of(examples, settings)
+    problem = SpanLabeling(settings, Framing(tokenizer, 32, 2), labels)
     found = [problem.decode(one, perfect(problem, one)) for one in examples]
     metrics = problem.score(examples, found).metrics
     lost = sum(n for name, n in problem.counts.items() if name.startswith('gold_spans'))
