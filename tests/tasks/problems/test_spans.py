@@ -35,9 +35,8 @@ DATA = pathlib.Path(os.environ.get('BERT_JAX_TEST_DATA', 'missing')) / 'genia_ne
 
 def make(kind='wordpiece', max_length=64, **settings):
     tokenizer = tokenizers.train(f'{kind}:{KINDS[kind]}', [LINE] * 20, True)
-    problem = SpanLabeling(
-        ConfigDict(SETTINGS | settings), Framing(tokenizer, max_length, 2), LABELS
-    )
+    framing = Framing(tokenizer, max_length, 2)
+    problem = SpanLabeling(ConfigDict(SETTINGS | settings), framing, LABELS)
     problem.prepare([])
     return problem
 
