@@ -1,25 +1,53 @@
 #!/usr/bin/env bash
-# Sets up one TPU VM, or all workers of a pod, to run bert_jax.
-#   on the TPU VM:            bash tpu_setup.sh
-#   on all workers of a pod:  bash tpu_setup.sh POD_NAME ZONE [PROJECT]      (from a machine with gcloud)
-#   then train on all:        bash tpu_setup.sh POD_NAME ZONE PROJECT --config=configs/base.py --config.workdir=… …
-#                             started again by itself when it was told to stop, or a worker died
-# Installs jax[tpu] at the version of requirements.txt and the rest of it into ~/bert_jax_env, then counts the devices.
+# Installs bert_jax on TPU VMs and trains on them.
+#
+#   on a TPU VM            bash tpu_setup.sh                            install, then count the devices
+#                          bash tpu_setup.sh train --config=…           train in the background, follow the log
+#                          bash tpu_setup.sh stop                       save and stop the training
+#   on a machine with gcloud, for all workers of a pod (or of a single TPU VM):
+#                          bash tpu_setup.sh POD ZONE [PROJECT]         copy this checkout, install
+#                          bash tpu_setup.sh POD ZONE PROJECT --config=…   train
+#                          bash tpu_setup.sh POD ZONE PROJECT stop      save and stop
+#
+# Training survives a lost connection: the same command follows the log again. It is restarted after a worker
+# died or was preempted, but not after a mistake in the config. --config.workdir and --config.data.corpus
+# must be on storage that all workers see.
 set -euo pipefail
 
 here=$(cd "$(dirname "$0")" && pwd)
+environment=$HOME/bert_jax_env
+state=$HOME/bert_jax_state # log, process id and exit status of the training
+remote=bert_jax_source     # where the code is on a worker
 
-setup_this_worker() {
-    python3 -m venv "$HOME/bert_jax_env"
-    "$HOME/bert_jax_env/bin/pip" install --quiet --upgrade pip
-    jax=$(grep '^jax==' "$here/requirements.txt")
-    "$HOME/bert_jax_env/bin/pip" install --quiet "jax[tpu]${jax#jax}" \
-        -f https://storage.googleapis.com/jax-releases/libtpu_releases.html -r "$here/requirements.txt"
-    check_devices
+die() {
+    echo "error: $1" >&2
+    exit 2
 }
 
-check_devices() {
-    "$HOME/bert_jax_env/bin/python" - <<'PYTHON'
+# Prints a Python between 3.11 and 3.12, installing one if there is none.
+find_python() {
+    local candidate
+    for candidate in python3.12 python3.11 python3; do
+        if command -v "$candidate" >/dev/null &&
+            "$candidate" -c 'import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 13))' 2>/dev/null; then
+            echo "$candidate"
+            return
+        fi
+    done
+    sudo apt-get update --quiet --quiet >&2 &&
+        sudo apt-get install --yes --quiet python3.11 python3.11-venv >&2 ||
+        die "no Python 3.11 or 3.12 found, and apt-get cannot install python3.11: install one and run this again"
+    echo python3.11
+}
+
+install() {
+    local python jax
+    python=$(find_python)
+    "$python" -m venv "$environment"
+    "$environment/bin/pip" install --quiet --upgrade pip
+    jax=$(grep '^jax==' "$here/requirements.txt")
+    "$environment/bin/pip" install --quiet "jax[tpu]${jax#jax}" -r "$here/requirements.txt"
+    "$environment/bin/python" - <<'PYTHON'
 import sys
 import jax
 
@@ -28,28 +56,79 @@ sys.exit(0 if jax.default_backend() == 'tpu' else 'error: no TPU found; is this 
 PYTHON
 }
 
-setup_pod() {
-    local ssh=(gcloud compute tpus tpu-vm ssh "$1" --zone "$2" ${3:+--project "$3"} --worker=all)
-    gcloud compute tpus tpu-vm scp --recurse "$here" "$1:bert_jax_source" --zone "$2" ${3:+--project "$3"} --worker=all
-    # A pod's jax starts only when every worker asks for its devices: hence one command on all of them.
-    "${ssh[@]}" --command "bash bert_jax_source/tpu_setup.sh"
+is_running() { [ -f "$state/pid" ] && kill -0 "$(cat "$state/pid")" 2>/dev/null; }
+
+# Runs training again until it finishes (0), finds a mistake (2), or has failed 20 times.
+train_until_done() {
+    local status=0
+    cd "$here"
+    for _ in $(seq 20); do
+        status=0
+        "$environment/bin/python" -m bert_jax.main "$@" || status=$?
+        case $status in 0 | 2) break ;; esac
+        echo "training ended with status $status; restarting"
+        sleep "${BERT_JAX_RESTART_SECONDS:-10}"
+    done
+    echo "$status" >"$state/status"
+}
+
+train() {
+    mkdir -p "$state"
+    if ! is_running; then
+        rm -f "$state/status"
+        setsid nohup bash "$here/tpu_setup.sh" train_until_done "$@" >"$state/log" 2>&1 </dev/null &
+        echo $! >"$state/pid"
+    elif [ "$(cat "$state/arguments")" != "$*" ]; then
+        die "a training with other arguments is running here ($(cat "$state/arguments")); stop it first"
+    fi
+    echo "$*" >"$state/arguments"
+    tail --lines=+1 --follow --pid="$(cat "$state/pid")" "$state/log" || true
+    [ -f "$state/status" ] || die "the training was stopped; the same command resumes it"
+    return "$(cat "$state/status")"
+}
+
+# SIGTERM saves and ends the training itself; the loop around it is ended first.
+stop() {
+    is_running || die "no training is running here"
+    local loop trainer
+    loop=$(cat "$state/pid")
+    trainer=$(pgrep --parent "$loop" || true)
+    kill "$loop"
+    [ -z "$trainer" ] || kill $trainer
+}
+
+on_all_workers() {
+    local pod=$1 zone=$2 project=$3
+    gcloud compute tpus tpu-vm ssh "$pod" --zone "$zone" ${project:+--project "$project"} --worker=all --command "$4"
+}
+
+# Older code is removed; what runs and prepared corpora are in the folder stays.
+install_on_pod() {
+    local archive
+    archive=$(mktemp -d)/bert_jax.tar.gz
+    tar --create --gzip --file "$archive" --directory "$here" --exclude-vcs \
+        --exclude=./runs --exclude=./corpora --exclude=./.venv --exclude=__pycache__ .
+    gcloud compute tpus tpu-vm scp "$archive" "$1:bert_jax.tar.gz" --zone "$2" ${3:+--project "$3"} --worker=all
+    on_all_workers "$1" "$2" "$3" "mkdir -p $remote &&
+        find $remote -mindepth 1 -maxdepth 1 ! -name runs ! -name corpora -exec rm -rf {} + &&
+        tar --extract --gzip --file bert_jax.tar.gz --directory $remote &&
+        bash $remote/tpu_setup.sh"
     echo "Now: bash tpu_setup.sh $1 $2 ${3:-PROJECT} --config=configs/base.py --config.workdir=…"
 }
 
-# The same command on every worker, which starts it again while it ends with what a restart helps against: saved or
-# another worker died (75), killed (137, 134).
-train_on_pod() {
-    local name=$1 zone=$2 project=$3
-    shift 3
-    local train="\$HOME/bert_jax_env/bin/python -m bert_jax.main --distributed$(printf ' %q' "$@")"
-    gcloud compute tpus tpu-vm ssh "$name" --zone "$zone" --project "$project" --worker=all --command "
-        cd bert_jax_source
-        for try in \$(seq 20); do
-            $train
-            status=\$?
-            case \$status in 75 | 134 | 137) ;; *) break ;; esac
-        done
-        exit \$status"
-}
-
-if [ $# -ge 4 ]; then train_on_pod "$@"; elif [ $# -ge 2 ]; then setup_pod "$@"; else setup_this_worker; fi
+case ${1:-} in
+'') install ;;
+train_until_done | train) "$@" ;;
+stop) stop ;;
+-*) die "give POD ZONE PROJECT before $1, or 'train' on a TPU VM itself" ;;
+*)
+    [ $# -ge 2 ] || die "usage: bash tpu_setup.sh POD ZONE [PROJECT [stop | --config=…]]"
+    if [ $# -le 3 ]; then
+        install_on_pod "$1" "$2" "${3:-}"
+    elif [ "$4" = stop ]; then
+        on_all_workers "$1" "$2" "$3" "bash $remote/tpu_setup.sh stop"
+    else
+        on_all_workers "$1" "$2" "$3" "bash $remote/tpu_setup.sh train --distributed$(printf ' %q' "${@:4}")"
+    fi
+    ;;
+esac

@@ -1,0 +1,213 @@
+"""tpu_setup.sh, executed against stubs of gcloud, apt-get and Python in the place of a pod."""
+
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+
+import pytest
+
+ROOT = pathlib.Path(__file__).parents[1]
+WORKERS = ('worker0', 'worker1')
+
+# Runs what `ssh --command` says in the home folder of each worker at once; `scp` copies to each.
+GCLOUD = """#!/usr/bin/env bash
+echo "$*" >>"$STUBS/gcloud.log"
+[[ $* == *--worker=all* ]] || exit 9
+if [ "$4" = scp ]; then
+    for worker in worker0 worker1; do cp "$5" "$STUBS/$worker/${6#*:}"; done
+    exit
+fi
+command=${@: -1}
+for worker in worker0 worker1; do
+    (cd "$STUBS/$worker" && HOME="$STUBS/$worker" bash -c "$command") &
+    pids+=($!)
+done
+for pid in "${pids[@]}"; do wait "$pid" || status=$?; done
+exit ${status:-0}
+"""
+# `-c` answers whether the version fits; `-m venv DIR` makes an environment of stubs.
+PYTHON = """#!/usr/bin/env bash
+if [ "$1" = -c ]; then exit VERSION_STATUS; fi
+mkdir -p "$3/bin"
+printf '#!/bin/bash\\necho "pip $*" >>"$HOME/pip.log"\\n' >"$3/bin/pip"
+cp "$STUBS/environment_python" "$3/bin/python"
+chmod +x "$3/bin/"*
+"""
+# Training: a line of log, then the next exit status of $HOME/statuses (0 if there is none).
+ENVIRONMENT_PYTHON = """#!/usr/bin/env bash
+if [ "$1" != -m ]; then cat >/dev/null; echo "4 local device(s) of kind TPU"; exit; fi
+echo "training $*"
+trap 'echo saved; exit 75' TERM
+while [ -f "$HOME/wait" ]; do sleep 0.05; done
+status=$(head -1 "$HOME/statuses" 2>/dev/null || echo 0)
+sed -i 1d "$HOME/statuses" 2>/dev/null
+exit ${status:-0}
+"""
+APT = '#!/usr/bin/env bash\necho "apt-get $*" >>"$STUBS/apt.log"\nexit "${APT_STATUS:-0}"\n'
+SUDO = '#!/usr/bin/env bash\n"$@"\n'
+
+
+class Pod:
+    """A folder of stubs, with a home folder for each worker."""
+
+    def __init__(self, folder: pathlib.Path) -> None:
+        self.folder = folder
+        self.checkout = folder / 'checkout'
+        self.checkout.mkdir()
+        shutil.copy(ROOT / 'tpu_setup.sh', self.checkout)
+        shutil.copy(ROOT / 'requirements.txt', self.checkout)
+        for large in ('runs', 'corpora', '.git'):
+            (self.checkout / large).mkdir()
+            (self.checkout / large / 'large').touch()
+        for worker in WORKERS:
+            (folder / worker).mkdir()
+        for name, text in (('gcloud', GCLOUD), ('sudo', SUDO), ('apt-get', APT)):
+            self.stub(name, text)
+        (folder / 'environment_python').write_text(ENVIRONMENT_PYTHON)
+        self.python('python3', fits=True)
+
+    def stub(self, name: str, text: str) -> None:
+        path = self.folder / 'bin' / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text)
+        path.chmod(0o755)
+
+    def python(self, name: str, fits: bool) -> None:
+        self.stub(name, PYTHON.replace('VERSION_STATUS', '0' if fits else '1'))
+
+    def start(self, *arguments: str, **environment: str) -> subprocess.Popen:
+        tools = [
+            tool
+            for tool in ('python3.11', 'python3.12')
+            if not (self.folder / 'bin' / tool).exists()
+        ]
+        for tool in tools:  # hide those of this machine
+            self.python(tool, fits=False)
+        return subprocess.Popen(
+            ['bash', str(self.checkout / 'tpu_setup.sh'), *arguments],
+            env=os.environ
+            | {
+                'PATH': f'{self.folder / "bin"}:{os.environ["PATH"]}',
+                'STUBS': str(self.folder),
+                'HOME': str(self.folder / 'worker0'),
+                'BERT_JAX_RESTART_SECONDS': '0',
+            }
+            | environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, *arguments: str, **environment: str) -> tuple[int, str]:
+        process = self.start(*arguments, **environment)
+        output = process.communicate(timeout=60)[0]
+        return process.returncode, output
+
+    def of_workers(self, name: str) -> list[pathlib.Path]:
+        return [self.folder / worker / name for worker in WORKERS]
+
+
+@pytest.fixture
+def pod(tmp_path):
+    return Pod(tmp_path)
+
+
+@pytest.fixture
+def installed(pod):
+    status, output = pod.run('pod', 'zone', 'project')
+    assert status == 0, output
+    return pod
+
+
+def test_all_workers_get_the_code_and_the_pinned_requirements(installed):
+    for home in installed.of_workers(''):
+        assert (home / 'bert_jax_source/tpu_setup.sh').exists()
+        assert 'jax[tpu]==' in (home / 'pip.log').read_text()
+        for large in ('runs', 'corpora', '.git'):
+            assert not (home / 'bert_jax_source' / large).exists()
+
+
+def test_installing_again_replaces_older_code_and_keeps_runs(installed):
+    for home in installed.of_workers('bert_jax_source'):
+        (home / 'removed_since.py').touch()
+        (home / 'runs/base').mkdir(parents=True)
+    status, output = installed.run('pod', 'zone')
+    assert status == 0, output
+    for home in installed.of_workers('bert_jax_source'):
+        assert not (home / 'removed_since.py').exists()
+        assert (home / 'runs/base').exists()
+
+
+def test_an_old_python_is_replaced_by_one_that_is_installed(pod):
+    pod.python('python3', fits=False)
+    status, output = pod.run()
+    assert status == 0, output
+    assert 'install --yes --quiet python3.11' in (pod.folder / 'apt.log').read_text()
+
+
+def test_a_machine_that_cannot_install_python_is_told_so(pod):
+    pod.python('python3', fits=False)
+    status, output = pod.run(APT_STATUS='1')
+    assert status == 2
+    assert output.splitlines()[-1].startswith('error: no Python 3.11 or 3.12 found')
+
+
+def test_training_restarts_after_a_death_and_passes_on_its_status(installed):
+    for home in installed.of_workers(''):
+        (home / 'statuses').write_text('75\n137\n0\n')
+    status, output = installed.run('pod', 'zone', 'project', '--config=configs/base.py')
+    assert status == 0, output
+    for log in installed.of_workers('bert_jax_state/log'):
+        assert log.read_text().count('training -m bert_jax.main --distributed --config=') == 3
+
+
+def test_training_does_not_restart_after_a_mistake(installed):
+    for home in installed.of_workers(''):
+        (home / 'statuses').write_text('2\n0\n')
+    status, _ = installed.run('pod', 'zone', 'project', "--config.data.sources=('a b',)")
+    assert status == 2
+    for log in installed.of_workers('bert_jax_state/log'):
+        assert log.read_text() == (
+            "training -m bert_jax.main --distributed --config.data.sources=('a b',)\n"
+        )
+
+
+def wait_for(condition) -> None:
+    for _ in range(200):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError
+
+
+def test_training_survives_a_lost_connection_and_can_be_followed_again(installed):
+    waits, logs = installed.of_workers('wait'), installed.of_workers('bert_jax_state/log')
+    for path in waits:
+        path.touch()
+    command = ('pod', 'zone', 'project', '--config=configs/base.py')
+    lost = installed.start(*command)
+    wait_for(lambda: all(log.exists() and log.read_text() for log in logs))
+    os.killpg(lost.pid, 9)
+    again = installed.start(*command)
+    for path in waits:
+        path.unlink()
+    output = again.communicate(timeout=60)[0]
+    assert again.returncode == 0, output
+    assert [log.read_text().count('training') for log in logs] == [1, 1]
+    assert output.count('training -m') == 2
+
+
+def test_stop_lets_the_training_save_and_does_not_restart_it(installed):
+    for path in installed.of_workers('wait'):
+        path.touch()
+    logs = installed.of_workers('bert_jax_state/log')
+    training = installed.start('pod', 'zone', 'project', '--config=configs/base.py')
+    wait_for(lambda: all(log.exists() and log.read_text() for log in logs))
+    assert installed.run('pod', 'zone', 'project', 'stop')[0] == 0
+    training.communicate(timeout=60)
+    assert training.returncode == 2
+    wait_for(lambda: all('saved' in log.read_text() for log in logs))
+    assert [log.read_text().count('training') for log in logs] == [1, 1]
