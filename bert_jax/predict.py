@@ -76,7 +76,7 @@ def fine_tuned(model, texts: Iterable[str], file, advance):
     """JSON lines, as the predictions a run leaves of its dev split."""
     for chunk in _chunks(enumerate(texts, 1)):
         examples = [
-            model.problem.example_of(f'line {number}', _given(number, line))
+            model.problem.parse_input(f'line {number}', _given(number, line))
             for number, line in chunk
         ]
         for record in model(examples, advance):

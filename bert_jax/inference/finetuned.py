@@ -12,7 +12,14 @@ from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop.loading import architecture_from
 from bert_jax.models.architecture import Compute
-from bert_jax.tasks.finetuning_model import Encoded, FineTuningModel, answer, answering_step
+from bert_jax.tasks.finetuning_model import (
+    EncodedExamples,
+    FineTuningModel,
+    decode_all,
+    predict,
+    prediction_step,
+    to_records,
+)
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.training import checkpoints
 
@@ -38,10 +45,10 @@ class FineTuned:
         length = config.training.max_length
         framing = Framing(tokenizer, length, architecture.type_vocab_size)
         self.problem = PROBLEMS[self.task].load()(config.problem, framing, metadata['labels'])
-        self.problem.calibrated = dict(metadata['calibrated'])
+        self.problem.thresholds = dict(metadata['calibrated'])
         compute = Compute(dtype, scan_layers=config.compute.scan_layers)
         self._step = jax.jit(
-            answering_step(FineTuningModel(architecture, compute, self.problem), with_terms=False)
+            prediction_step(FineTuningModel(architecture, compute, self.problem), with_terms=False)
         )
         self._params = jax.tree.map(jnp.asarray, restored.state['params'])
         self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
@@ -49,11 +56,10 @@ class FineTuned:
     def __call__(self, examples: Sequence, advance: Callable[[int], None] = lambda n: None) -> list:
         """The records (see Problem.record) of examples; `advance` is told how many windows are
         done."""
-        encoded = Encoded.of(self.problem, examples)
+        encoded = EncodedExamples.of(self.problem, examples)
         length = row_length(int(encoded.items.length_N.max()), self._max_length)
         shape = Shape(max(1, self._batch_tokens // length), length, 1)
         shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
-        parts, _ = answer(self._step, self._params, encoded, shape, advance)
-        predictions = [self.problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
-        predictions = self.problem.postprocess(examples, predictions)
-        return [self.problem.record(*pair) for pair in zip(examples, predictions, strict=True)]
+        parts, _ = predict(self._step, self._params, encoded, shape, advance)
+        predictions = decode_all(self.problem, examples, parts)
+        return to_records(self.problem, examples, predictions)

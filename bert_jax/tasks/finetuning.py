@@ -21,7 +21,14 @@ from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.tasks import initialization, problems
-from bert_jax.tasks.finetuning_model import Encoded, FineTuningModel, answer, answering_step
+from bert_jax.tasks.finetuning_model import (
+    EncodedExamples,
+    FineTuningModel,
+    decode_all,
+    predict,
+    prediction_step,
+    to_records,
+)
 from bert_jax.tasks.problems.base import Problem
 from bert_jax.training import sharding
 from bert_jax.training.loop import Stage
@@ -45,9 +52,9 @@ class FineTuning:
         self.problem.prepare(self.splits.train)
         self.weights = self.problem.weights
         self.model = FineTuningModel(self.architecture, self.compute, self.problem)
-        self.train = Encoded.of(self.problem, self.splits.train)
+        self.train = EncodedExamples.of(self.problem, self.splits.train)
         self.held_out = {
-            name: Encoded.of(self.problem, examples)
+            name: EncodedExamples.of(self.problem, examples)
             for name, examples in (('dev', self.splits.dev), ('test', self.splits.test))
             if examples
         }
@@ -103,7 +110,7 @@ class FineTuning:
             'tokenizer': self.problem.tokenizer.to_json(),
             'tokenizer_fingerprint': self.problem.tokenizer.fingerprint,
             'labels': self.problem.labels,
-            'calibrated': self.problem.calibrated,
+            'calibrated': self.problem.thresholds,
         }
 
     def describe(self) -> list[str]:
@@ -160,14 +167,10 @@ class FineTuning:
         calibrated there."""
         encoded, shape = self.held_out[split], self.stages[0].source.shape
         shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
-        parts, terms = answer(self._on_mesh(), params, encoded, shape)
+        parts, terms = predict(self._on_mesh(), params, encoded, shape)
         if split == 'dev':
-            self.problem.calibrated = self.problem.calibrate(encoded.examples, parts)
-        predictions = [
-            self.problem.decode(example, own)
-            for example, own in zip(encoded.examples, parts, strict=True)
-        ]
-        predictions = self.problem.postprocess(encoded.examples, predictions)
+            self.problem.thresholds = self.problem.tune_thresholds(encoded.examples, parts)
+        predictions = decode_all(self.problem, encoded.examples, parts)
         if not all(map(is_labeled, encoded.examples)):
             return predictions, {}
         self.scores[split] = self.problem.score(encoded.examples, predictions)
@@ -180,7 +183,8 @@ class FineTuning:
             mesh = jax.sharding.get_mesh()
             place = sharding.batch_sharding(mesh)
             step = jax.jit(
-                answering_step(self.model, with_terms=True), out_shardings=sharding.replicated(mesh)
+                prediction_step(self.model, with_terms=True),
+                out_shardings=sharding.replicated(mesh),
             )
             self._step = lambda params, batch: step(params, jax.device_put(batch, place))
         return self._step
@@ -195,10 +199,7 @@ class FineTuning:
                 if split != 'dev' or known is not params:
                     found = self._evaluate(params, split)
                 predictions, metrics = found
-                records = [
-                    self.problem.record(example, prediction)
-                    for example, prediction in zip(encoded.examples, predictions, strict=True)
-                ]
+                records = to_records(self.problem, encoded.examples, predictions)
                 if jax.process_index() == 0:
                     self._save(workdir / split, split, records)
                     figures = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
@@ -252,13 +253,13 @@ def _labels(kind: type[Problem], train: Sequence, settings, model):
     """(classes, heads to begin with): in the order that the config says, or that of the weights if
     they have a head for just these classes, which then is gone on with."""
     asked = tuple(settings.labels)
-    labels = asked or kind.labels_of(train, settings)
-    if model is None or not set(kind.parts) & set(model.heads):
+    labels = asked or kind.collect_labels(train, settings)
+    if model is None or not set(kind.pretrained_heads) & set(model.heads):
         return labels, ()
     if not labels:
-        return labels, kind.parts
+        return labels, kind.pretrained_heads
     if set(labels) != set(model.labels):
         return labels, ()
     if asked:
         check_order(model.labels, asked, 'init_from')
-    return model.labels, kind.parts
+    return model.labels, kind.pretrained_heads

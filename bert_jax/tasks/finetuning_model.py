@@ -1,7 +1,7 @@
 """The model of a fine-tuning problem, and its predictions for examples in packed batches."""
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
@@ -12,81 +12,116 @@ from bert_jax.data.finetune_batches import Items, Shape, evaluation_batches, unp
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import Encoder
 from bert_jax.objectives.packed import encoder_arguments
-from bert_jax.tasks.problems.base import Parts, Problem
+from bert_jax.tasks.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
+from bert_jax.types import Array, Batch, Params
+
+PredictionStep = Callable[[Params, Batch], tuple[averages.Terms, HostOutputs]]
 
 
 class FineTuningModel(nn.Module):
-    """An encoder and the heads of a problem: parameters `encoder`, and a part for each head."""
+    """An encoder and the heads of a problem: params['encoder'] and params[NAME]['head']."""
 
     architecture: Architecture
     compute: Compute
-    problem: Problem
+    problem: Problem[Any, Any]
 
     @nn.compact
-    def __call__(self, batch, dropout_seeds_R=None) -> dict[str, jax.Array]:
-        """The problem's outputs for a batch of packed rows."""
+    def __call__(self, batch: Batch, dropout_seeds_R: Array | None = None) -> Outputs:
+        """Return the problem's outputs for a batch of packed rows.
+
+        Args:
+          batch: as made by data/finetune_batches.py.
+          dropout_seeds_R: uint32, one for each row; None for evaluation.
+        """
         ids = (batch['input_ids'], batch['attention_mask'], batch['token_type_ids'])
         encoder = Encoder(self.architecture, self.compute, name='encoder')
         encoded = encoder(*ids, dropout_seeds_R, **encoder_arguments(batch))
-        makers = self.problem.heads(self.architecture, self.compute)
-        heads = {name: _Part(make, name=name) for name, make in makers.items()}
-        return self.problem.outputs(heads, encoded, batch, dropout_seeds_R)
+        constructors = self.problem.make_heads(self.architecture, self.compute)
+        heads = {name: _NamedHead(make, name=name) for name, make in constructors.items()}
+        return self.problem.apply_heads(heads, encoded, batch, dropout_seeds_R)
 
 
-class _Part(nn.Module):
-    """A head under a name of its own, as in pretraining: params[part]['head']."""
+class _NamedHead(nn.Module):
+    """A head with parameters params[name]['head'], the same place as in pretraining."""
 
-    make: nn.Module
+    make: Callable[..., nn.Module]
 
     @nn.compact
-    def __call__(self, *arguments, **options):
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
         return self.make(name='head')(*arguments, **options)
 
 
-class Encoded(NamedTuple):
-    """The items of examples; example i has the items first[i] … first[i + 1] − 1."""
+class EncodedExamples(NamedTuple):
+    """Examples and their items: example i has the items first[i] … first[i + 1] − 1."""
 
-    examples: Sequence
+    examples: Sequence[Any]
     items: Items
     first: np.ndarray
 
     @classmethod
-    def of(cls, problem: Problem, examples: Sequence) -> 'Encoded':
-        items = [problem.items(example) for example in examples]
+    def of(cls, problem: Problem[Any, Any], examples: Sequence[Any]) -> 'EncodedExamples':
+        """Encode examples with a problem."""
+        items = [problem.encode(example) for example in examples]
         first = np.cumsum([0, *map(len, items)])
         flat = [item for own in items for item in own]
         return cls(examples, Items(flat, problem.tokenizer.pad_id), first)
 
-    def by_example(self, parts: list) -> list[Parts]:
+    def by_example(self, by_item: Sequence[Any]) -> list[ExampleOutputs]:
+        """Group one value for each item by example."""
         bounds = zip(self.first[:-1], self.first[1:], strict=True)
-        return [parts[begin:end] for begin, end in bounds]
+        return [by_item[begin:end] for begin, end in bounds]
 
 
-def answering_step(model: FineTuningModel, with_terms: bool):
-    """`step(params, batch) → (Terms, Answers)` for `jax.jit`; with_terms: of labeled examples."""
+def prediction_step(model: FineTuningModel, with_terms: bool) -> PredictionStep:
+    """Return a step for `jax.jit`; `with_terms` needs the labels of the batch."""
 
-    def step(params, batch):
+    def step(params: Params, batch: Batch) -> tuple[averages.Terms, HostOutputs]:
         outputs = model.apply({'params': params}, batch)
         terms = model.problem.terms(outputs, batch) if with_terms else {}
-        return terms, model.problem.answers(outputs, batch)
+        return terms, model.problem.host_outputs(outputs, batch)
 
     return step
 
 
-def answer(
-    step,
-    params,
-    encoded: Encoded,
+def predict(
+    step: PredictionStep,
+    params: Params,
+    encoded: EncodedExamples,
     shape: Shape,
     advance: Callable[[int], None] = lambda number: None,
-) -> tuple[list[Parts], averages.Terms]:
-    """The Parts of every example, and the terms over all of them; `advance` is told how many items
-    are done."""
-    parts, total = [None] * len(encoded.items), {}
+) -> tuple[list[ExampleOutputs], averages.Terms]:
+    """Run a prediction step over all items.
+
+    Args:
+      step: compiled `prediction_step`.
+      shape: of a batch.
+      advance: called with the number of items of each batch that is done.
+    Returns:
+      The host outputs of every example, and the terms summed over all of them.
+    """
+    by_item: list[Any] = [None] * len(encoded.items)
+    total: averages.Terms = {}
     for batch, places in evaluation_batches(encoded.items, shape):
-        terms, answers = jax.device_get(step(params, batch))
+        terms, host_outputs = jax.device_get(step(params, batch))
         total = averages.add(total, terms)
         for placed in places:
-            parts[placed.item] = unpacked(batch, *answers, placed)
+            by_item[placed.item] = unpacked(batch, *host_outputs, placed)
         advance(len(places))
-    return encoded.by_example(parts), total
+    return encoded.by_example(by_item), total
+
+
+def decode_all(
+    problem: Problem[Any, Any], examples: Sequence[Any], outputs: Iterable[ExampleOutputs]
+) -> Sequence[Any]:
+    """Return the prediction for each example, from its host outputs."""
+    predictions = [
+        problem.decode(example, parts) for example, parts in zip(examples, outputs, strict=True)
+    ]
+    return problem.postprocess(examples, predictions)
+
+
+def to_records(
+    problem: Problem[Any, Any], examples: Sequence[Any], predictions: Sequence[Any]
+) -> list[dict[str, Any]]:
+    """Return `Problem.to_record` of each example and its prediction."""
+    return [problem.to_record(*pair) for pair in zip(examples, predictions, strict=True)]

@@ -14,7 +14,12 @@ from bert_jax.data.finetune_batches import Shape, evaluation_slots, row_length
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.tasks.finetuning_model import Encoded, FineTuningModel, answer, answering_step
+from bert_jax.tasks.finetuning_model import (
+    EncodedExamples,
+    FineTuningModel,
+    predict,
+    prediction_step,
+)
 
 TEXT = (
     'the small ship and the old harbour near the sea . a red tram on the wide bridge ! '
@@ -51,8 +56,8 @@ def large_params(model, encoded, scale: float = 8.0):
 
 
 def learned(model, examples, steps: int):
-    """(Parts of every example, losses) after some steps of Adam on all of them at once."""
-    encoded = Encoded.of(model.problem, examples)
+    """(ExampleOutputs of every example, losses) after some steps of Adam on all of them at once."""
+    encoded = EncodedExamples.of(model.problem, examples)
     shape = Shape(8, row_length(int(encoded.items.length_N.max()), 512), 8)
     ((batch, _),) = batches(encoded, shape)
     optimizer = optax.adam(3e-3)
@@ -86,10 +91,10 @@ def batches(encoded, shape):
 
 
 def answers(model, params, examples, rows: int = 2, length: int | None = None):
-    """(Parts of every example, terms) from packed batches."""
-    encoded = Encoded.of(model.problem, examples)
+    """(ExampleOutputs of every example, terms) from packed batches."""
+    encoded = EncodedExamples.of(model.problem, examples)
     length = length or row_length(int(encoded.items.length_N.max()), 512)
     shape = Shape(rows, length, 1)
     shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
-    step = jax.jit(answering_step(model, with_terms=True))
-    return answer(step, jax.tree.map(jnp.asarray, params), encoded, shape)
+    step = jax.jit(prediction_step(model, with_terms=True))
+    return predict(step, jax.tree.map(jnp.asarray, params), encoded, shape)

@@ -1,12 +1,20 @@
-"""What a kind of fine-tuning task says of itself; tasks/finetuning.py trains any of them."""
+"""The interface of a fine-tuning problem: model heads, loss, decoding and scoring.
+
+tasks/finetuning.py trains any `Problem`. The path of an example through the methods:
+
+    parse_input ─▶ encode ─▶ apply_heads ─▶ host_outputs ─▶ decode ─▶ postprocess ─▶ score
+     raw input     packed     logits          arrays         one         all       to_record
+                    rows   └▶ terms (loss)   per example  prediction  predictions
+"""
 
 import abc
 import collections
-from collections.abc import Callable, Sequence
-from typing import ClassVar, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
-import jax
 import numpy as np
+from flax import linen as nn
+from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms
 from bert_jax.data.finetune_batches import Item
@@ -16,133 +24,189 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import EncoderOutput
+from bert_jax.types import Array, Batch
+
+ExampleT = TypeVar('ExampleT')  # one of data/labeled/examples.py
+PredictionT = TypeVar('PredictionT')  # JSON types
+
+Heads = Mapping[str, Callable[..., Any]]  # name → head, bound to its parameters
+Outputs = Mapping[str, Any]  # name → fp32 array, or a tuple of them
 
 
-class Answers(NamedTuple):
-    """What leaves the device: slots: by name [R, S, …], tokens: by name [R, T, …]."""
-
-    slots: dict[str, jax.Array]
-    tokens: dict[str, jax.Array]
-
-
-Parts = list[list[dict]]  # of each item of an example, of each of its sequences: its Answers
-
-
-class Problem(abc.ABC):
-    """A kind of task on labeled examples (data/labeled/examples.py); see the methods.
+class HostOutputs(NamedTuple):
+    """What is copied from the device for `decode`.
 
     Attributes:
-      weights: of the loss terms.
-      parts: those of its heads that are published ones (interop/pretrained.py, HEADS), so that
-        their weights can be begun with and traded.
-      settings: the config's `problem`.
-      labels: names of the classes, in the order of their numbers.
-      counts: what was cut or could not be used, to be reported.
-      calibrated: settings found on the dev split, kept in the checkpoint.
+      per_sequence: name → array [R, S, …], a value for each sequence of a packed row.
+      per_token: name → array [R, T, …].
     """
 
-    weights: ClassVar[dict[str, float]]
-    parts: ClassVar[tuple[str, ...]] = ()
+    per_sequence: Mapping[str, Array]
+    per_token: Mapping[str, Array]
 
-    def __init__(self, settings, framing: Framing, labels: Sequence[str]):
+
+# For each item of an example, for each sequence of the item: its host outputs by name, without the
+# axes of rows and sequences: [...] or [tokens, …].
+ExampleOutputs = Sequence[Sequence[Mapping[str, np.ndarray]]]
+
+
+class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
+    """A kind of fine-tuning problem on labeled examples.
+
+    Attributes:
+      weights: loss term → weight.
+      pretrained_heads: names of its heads that published checkpoints may hold (HEADS of
+        interop/pretrained.py): loaded with `init_from`, and exported.
+      settings: the config's `problem`.
+      framing: how special tokens are put around one or two texts.
+      labels: class names in the order of their numbers.
+      counts: what was truncated or could not be used, for the log.
+      thresholds: found on the dev split by `tune_thresholds`, kept in checkpoints.
+    """
+
+    weights: ClassVar[Mapping[str, float]]
+    pretrained_heads: ClassVar[tuple[str, ...]] = ()
+
+    def __init__(self, settings: ConfigDict, framing: Framing, labels: Sequence[str]) -> None:
         self.settings, self.framing, self.labels = settings, framing, tuple(labels)
         self.tokenizer = framing.tokenizer
-        self.counts: collections.Counter = collections.Counter()
-        self.calibrated: dict[str, float] = {}
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.thresholds: dict[str, float] = {}
 
     @classmethod
-    def labels_of(cls, examples: Sequence, settings) -> tuple[str, ...]:
-        """The classes of a train split; none by default."""
+    def collect_labels(cls, train: Sequence[ExampleT], settings: ConfigDict) -> tuple[str, ...]:
+        """Return the class names in a train split; none by default."""
         return ()
 
-    def prepare(self, train: Sequence):  # noqa: B027 (most need nothing)
-        """Learns from the train split what training needs, such as the frequencies of classes."""
+    def prepare(self, train: Sequence[ExampleT]) -> None:
+        """Derive from the train split what the loss needs, such as class weights."""
 
     @abc.abstractmethod
-    def items(self, example) -> list[Item]:
-        """What is computed for an example: one item, or one for each window of a long text. Labels
-        are fields of the sequences, present or not alike; without a label they say so."""
+    def parse_input(self, name: str, given: Mapping[str, Any]) -> ExampleT:
+        """Make an unlabeled example from raw input.
+
+        Args:
+          name: id of the example, used in messages.
+          given: a JSON object; a line of plain text arrives as {'text': …}, two tab-separated
+            texts as {'text': …, 'text2': …}.
+        Raises:
+          UserError: a key is missing or malformed.
+        """
 
     @abc.abstractmethod
-    def heads(self, architecture: Architecture, compute: Compute) -> dict[str, Callable]:
-        """Parts of the parameters beside the encoder: name → function of `name` that makes the
-        module, whose parameters are params[name]['head']."""
+    def encode(self, example: ExampleT) -> list[Item]:
+        """Tokenize an example into one item, or one item for each window of a long text.
+
+        Labels are fields of the sequences. Unlabeled examples have the same fields, with a value
+        that means "unknown".
+        """
 
     @abc.abstractmethod
-    def outputs(
-        self, heads: dict[str, Callable], encoded: EncoderOutput, batch, dropout_seeds_R
-    ) -> dict[str, jax.Array]:
-        """What the loss and the answers are made of, fp32; heads are callables."""
+    def make_heads(
+        self, architecture: Architecture, compute: Compute
+    ) -> dict[str, Callable[..., nn.Module]]:
+        """Return name → constructor of a head that takes `name`.
+
+        The parameters of a head are params[name]['head'], beside params['encoder'].
+        """
 
     @abc.abstractmethod
-    def terms(self, outputs: dict[str, jax.Array], batch) -> Terms:
-        """The loss terms, named as in `weights`, and others to be shown."""
+    def apply_heads(
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+    ) -> Outputs:
+        """Apply the heads to encoded rows; the outputs are inputs of `terms` and `host_outputs`."""
 
     @abc.abstractmethod
-    def answers(self, outputs: dict[str, jax.Array], batch) -> Answers:
-        """What `decode` needs."""
+    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+        """Return the loss terms, named as in `weights`, and further terms to be logged."""
 
     @abc.abstractmethod
-    def decode(self, example, parts: Parts):
-        """The prediction for an example, of types that JSON has."""
+    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
+        """Reduce the outputs, on the device, to what `decode` needs."""
 
-    def calibrate(self, examples: Sequence, parts: Sequence[Parts]) -> dict[str, float]:
-        """Settings chosen by the dev split, for `calibrated`; none by default."""
+    @abc.abstractmethod
+    def decode(self, example: ExampleT, parts: ExampleOutputs) -> PredictionT:
+        """Turn the host outputs of an example into its prediction."""
+
+    def tune_thresholds(
+        self, examples: Sequence[ExampleT], parts: Sequence[ExampleOutputs]
+    ) -> dict[str, float]:
+        """Choose thresholds that are best for labeled dev examples; none by default."""
         return {}
 
-    def postprocess(self, examples: Sequence, predictions: Sequence) -> Sequence:
-        """The predictions, with what they say of each other; as they are by default."""
+    def postprocess(
+        self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]
+    ) -> Sequence[PredictionT]:
+        """Revise predictions that depend on each other; returns them unchanged by default."""
         return predictions
 
     @abc.abstractmethod
-    def score(self, examples: Sequence, predictions: Sequence) -> Scores:
-        """How good predictions are."""
+    def score(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> Scores:
+        """Compare predictions with the labels of the examples."""
 
     @abc.abstractmethod
-    def example_of(self, name: str, given: dict):
-        """The example to predict on, named so, of a line of input: a JSON object, or {'text': …}.
-        Raises UserError if the line lacks something."""
-
-    @abc.abstractmethod
-    def record(self, example, prediction) -> dict:
-        """A line of the predictions file: what was given, gold where it is known, predicted."""
+    def to_record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
+        """Return a line of predictions.jsonl: the input, 'gold' where known, the prediction."""
 
 
-def needed(given: dict, name: str, key: str):
-    """given[key]. Raises UserError if the line lacks it."""
+def require(given: Mapping[str, Any], name: str, key: str) -> Any:
+    """Return given[key]. Raises UserError, with the name of the input, if it is missing."""
     if key not in given:
-        raise UserError(f'{name}: the line has no {key!r}, but {", ".join(given)}')
+        raise UserError(f'{name}: key {key!r} is missing; the input has {", ".join(given)}')
     return given[key]
 
 
-def label_numbers(labels: Sequence[str]) -> dict[str, int]:
-    """The number of each class."""
+def require_texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return 'text' and, where it is given, 'text2'. Raises UserError without 'text'."""
+    return (require(given, name, 'text'), *(given[key] for key in ('text2',) if key in given))
+
+
+def require_words(given: Mapping[str, Any], name: str) -> tuple[str, word_spans.Places]:
+    """Return a text and the (start, end) characters of its words.
+
+    They come from 'words', a list of strings, or else from 'text', which is split into runs of
+    letters and digits and single other characters (data/labeled/word_spans.py).
+    """
+    if 'words' in given:
+        return word_spans.joined(given['words'])
+    text = require(given, name, 'text')
+    return text, word_spans.split(text)
+
+
+def label_ids(labels: Sequence[str]) -> dict[str, int]:
+    """Return label → number."""
     return {label: number for number, label in enumerate(labels)}
 
 
-def class_weights(setting: str, counts: Sequence[int]) -> np.ndarray:
-    """fp32 [C]: how much each class counts in the loss: 1 with 'none', with 'balanced'
-    N / (C · counts) (King & Zeng 2001, as scikit-learn has it). Raises UserError for any other."""
-    counts_C = np.array(counts, np.float32)
-    if setting == 'none':
-        return np.ones_like(counts_C)
-    if setting != 'balanced':
-        raise UserError(f'problem.class_weights is {setting!r}, must be none or balanced')
-    return counts_C.sum() / (len(counts_C) * np.maximum(counts_C, 1))
-
-
-def check_labels(found: dict[str, str], labels: Sequence[str]):
-    """Raises UserError for a label (→ where it was found) that is none of the classes."""
+def check_labels(found: Mapping[str, str], labels: Sequence[str]) -> None:
+    """Raise UserError for a label in `found` (label → where it was found) that is not a class."""
     for label, where in found.items():
         if label not in labels:
             known = ', '.join(map(str, labels[:8])) + (' …' if len(labels) > 8 else '')
             raise UserError(f'{where}: the label {label!r} is not among those trained: {known}')
 
 
-def words_of(name: str, given: dict) -> tuple[str, tuple[tuple[int, int], ...]]:
-    """A text and the places of its words: from 'words', a list of strings, or from 'text', whose
-    words are runs of letters and digits and single other characters (labeled.words.split)."""
-    if 'words' in given:
-        return word_spans.joined(given['words'])
-    text = needed(given, name, 'text')
-    return text, word_spans.split(text)
+def class_weights(setting: str, counts: Sequence[int]) -> np.ndarray:
+    """Return the weight of each class in the loss, fp32 [C].
+
+    'none': 1. 'balanced': N / (C · count), as in scikit-learn (after King & Zeng 2001).
+    """
+    counts_C = np.array(counts, np.float32)
+    if setting == 'none':
+        return np.ones_like(counts_C)
+    if setting != 'balanced':
+        raise UserError(f'problem.class_weights is {setting!r}; set none or balanced')
+    return counts_C.sum() / (len(counts_C) * np.maximum(counts_C, 1))
+
+
+def check_choice(settings: ConfigDict, key: str, known: Sequence[str]) -> None:
+    """Raise UserError if settings[key] is not one of the known values."""
+    if settings[key] not in known:
+        raise UserError(f'problem.{key} is {settings[key]!r}; set {" or ".join(known)}')
+
+
+def window_overlap(settings: ConfigDict, room: int) -> int:
+    """Return how many of `room` tokens neighboring windows of a long text share."""
+    if not 0 <= settings.overlap < 1:
+        raise UserError(f'problem.overlap is {settings.overlap}; set a share in [0, 1)')
+    return min(int(settings.overlap * room), room - 1)

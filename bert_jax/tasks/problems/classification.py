@@ -17,12 +17,13 @@ from bert_jax.evaluation.scores import Scores
 from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
 from bert_jax.objectives.packed import encoder_arguments
 from bert_jax.tasks.problems.base import (
-    Answers,
+    HostOutputs,
     Problem,
     check_labels,
     class_weights,
-    label_numbers,
-    needed,
+    label_ids,
+    require,
+    require_texts,
 )
 
 _NONE = -1e9  # a logit of what is not there; finite, for the gradient's sake
@@ -40,12 +41,11 @@ class _TextProblem(Problem):
         framed = self.framing.frame(*ids)
         return finetune_batches.Sequence(framed.ids, framed.token_type_ids, {}, values)
 
-    def example_of(self, name, given):
+    def parse_input(self, name, given):
         """From 'text', and 'text2' where texts come in pairs."""
-        texts = [needed(given, name, 'text')] + [given[key] for key in ('text2',) if key in given]
-        return TextExample(name, tuple(texts), None)
+        return TextExample(name, require_texts(given, name), None)
 
-    def outputs(self, heads, encoded, batch, dropout_seeds_R):
+    def apply_heads(self, heads, encoded, batch, dropout_seeds_R):
         """logits fp32 [R, S, C], or [R, S] of choices."""
         (head,) = heads.values()
         rows = encoder_arguments(batch)
@@ -61,10 +61,10 @@ class Classification(_TextProblem):
     """
 
     weights = {'classification': 1.0}
-    parts = ('sequence_classification',)
+    pretrained_heads = ('sequence_classification',)
 
     @classmethod
-    def labels_of(cls, examples, settings) -> tuple[str, ...]:
+    def collect_labels(cls, examples, settings) -> tuple[str, ...]:
         return tuple(sorted({example.label for example in examples}))
 
     def prepare(self, train):
@@ -73,7 +73,7 @@ class Classification(_TextProblem):
         counts_C = [counts[label] for label in self.labels]
         self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
 
-    def items(self, example: TextExample):
+    def encode(self, example: TextExample):
         return [(self._sequence(example.texts, {'label': self.label_number(example)}),)]
 
     def label_number(self, example) -> np.int32:
@@ -81,9 +81,9 @@ class Classification(_TextProblem):
         if example.label is None:
             return np.int32(0)
         check_labels({example.label: f'example {example.id}'}, self.labels)
-        return np.int32(label_numbers(self.labels)[example.label] + 1)
+        return np.int32(label_ids(self.labels)[example.label] + 1)
 
-    def heads(self, architecture, compute):
+    def make_heads(self, architecture, compute):
         number = len(self.labels)
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=number)
         return {'sequence_classification': head}
@@ -102,8 +102,8 @@ class Classification(_TextProblem):
             'accuracy': weighted_sum(right_RS, known_RS),
         }
 
-    def answers(self, outputs, batch):
-        return Answers({'probabilities': jax.nn.softmax(outputs['logits'])}, {})
+    def host_outputs(self, outputs, batch):
+        return HostOutputs({'probabilities': jax.nn.softmax(outputs['logits'])}, {})
 
     def decode(self, example, parts) -> dict[str, float]:
         """The probability of every class."""
@@ -120,7 +120,7 @@ class Classification(_TextProblem):
             groups = [example.id.rpartition('-')[0] for example in examples]
         return scores.classification(gold, guesses, self.labels, own.metrics, *classes, groups)
 
-    def record(self, example, prediction) -> dict:
+    def to_record(self, example, prediction) -> dict:
         best = _best(prediction)
         return {
             'id': example.id,
@@ -135,18 +135,18 @@ class Regression(_TextProblem):
     """A number for a text or a pair, learned by squared error. Numbers are used as they are."""
 
     weights = {'regression': 1.0}
-    parts = ('sequence_classification',)
+    pretrained_heads = ('sequence_classification',)
 
     @classmethod
-    def labels_of(cls, examples, settings) -> tuple[str, ...]:
+    def collect_labels(cls, examples, settings) -> tuple[str, ...]:
         return ('score',)
 
-    def items(self, example: TextExample):
+    def encode(self, example: TextExample):
         known = example.label is not None
         values = {'target': np.float32(example.label if known else 0), 'known': np.float32(known)}
         return [(self._sequence(example.texts, values),)]
 
-    def heads(self, architecture, compute):
+    def make_heads(self, architecture, compute):
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=1)
         return {'sequence_classification': head}
 
@@ -155,8 +155,8 @@ class Regression(_TextProblem):
         error_RS = outputs['logits'][..., 0] - batch['target']
         return {'regression': weighted_sum(jnp.square(error_RS), batch['known'])}
 
-    def answers(self, outputs, batch):
-        return Answers({'score': outputs['logits'][..., 0]}, {})
+    def host_outputs(self, outputs, batch):
+        return HostOutputs({'score': outputs['logits'][..., 0]}, {})
 
     def decode(self, example, parts) -> float:
         ((own,),) = parts
@@ -166,7 +166,7 @@ class Regression(_TextProblem):
         gold = [example.label for example in examples]
         return scores.regression(gold, predictions, self.settings.metrics)
 
-    def record(self, example, prediction) -> dict:
+    def to_record(self, example, prediction) -> dict:
         return {
             'id': example.id,
             'texts': list(example.texts),
@@ -180,14 +180,14 @@ class MultipleChoice(_TextProblem):
     (SWAG in Devlin et al. 2019, section 4.4)."""
 
     weights = {'multiple_choice': 1.0}
-    parts = ('multiple_choice',)
+    pretrained_heads = ('multiple_choice',)
 
-    def example_of(self, name, given):
+    def parse_input(self, name, given):
         """From 'premise' and 'choices'."""
-        choices = tuple(needed(given, name, 'choices'))
-        return ChoiceExample(name, needed(given, name, 'premise'), choices, None)
+        choices = tuple(require(given, name, 'choices'))
+        return ChoiceExample(name, require(given, name, 'premise'), choices, None)
 
-    def items(self, example: ChoiceExample):
+    def encode(self, example: ChoiceExample):
         sequences = [
             self._sequence(
                 (example.premise, choice),
@@ -197,7 +197,7 @@ class MultipleChoice(_TextProblem):
         ]
         return [tuple(sequences)]
 
-    def heads(self, architecture, compute):
+    def make_heads(self, architecture, compute):
         return {'multiple_choice': partial(MultipleChoiceHead, architecture, compute)}
 
     def terms(self, outputs, batch):
@@ -217,8 +217,8 @@ class MultipleChoice(_TextProblem):
             'accuracy': weighted_sum(best_right_RS >= best_RS, known_RS),
         }
 
-    def answers(self, outputs, batch):
-        return Answers({'probability': jnp.exp(_log_shares(outputs['logits'], batch)[0])}, {})
+    def host_outputs(self, outputs, batch):
+        return HostOutputs({'probability': jnp.exp(_log_shares(outputs['logits'], batch)[0])}, {})
 
     def decode(self, example, parts) -> list[float]:
         """The probability of every choice."""
@@ -236,7 +236,7 @@ class MultipleChoice(_TextProblem):
             found = glue.record(golds, guesses) | found
         return Scores(found, {})
 
-    def record(self, example, prediction) -> dict:
+    def to_record(self, example, prediction) -> dict:
         best = int(np.argmax(prediction))
         return {
             'id': example.id,

@@ -21,7 +21,7 @@ from bert_jax.evaluation.scores import Scores, Table
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.heads import SpanHead
-from bert_jax.tasks.problems.base import Answers, Parts, Problem, needed
+from bert_jax.tasks.problems.base import ExampleOutputs, HostOutputs, Problem, require
 
 _NEVER = -1e30  # the logit of what is no candidate
 _THRESHOLD = 'no_answer_threshold'
@@ -61,9 +61,9 @@ class QuestionAnswering(Problem):
     """
 
     weights = {'answer': 1.0}
-    parts = ('question_answering',)
+    pretrained_heads = ('question_answering',)
 
-    def items(self, example: QuestionExample) -> list[Item]:
+    def encode(self, example: QuestionExample) -> list[Item]:
         """A sequence for each window; 'answer_ends' int32 [n, 2] is 1 at the first and the last
         piece of the first answer, 'is_context' int32 [n] tells the context's pieces.
 
@@ -87,10 +87,10 @@ class QuestionAnswering(Problem):
             self.counts['answers_longer_than_a_window'] += 1
         return [(own,) for own in found]
 
-    def heads(self, architecture: Architecture, compute: Compute) -> dict[str, Callable]:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> dict[str, Callable]:
         return {'question_answering': functools.partial(SpanHead, architecture, compute)}
 
-    def outputs(
+    def apply_heads(
         self, heads: dict[str, Callable], encoded: EncoderOutput, batch, dropout_seeds_R
     ) -> dict[str, jax.Array]:
         """logits_RT2: of each position being the first and the last of the answer."""
@@ -108,7 +108,7 @@ class QuestionAnswering(Problem):
         is_known_RS = (is_in_RST1[..., 0] & (ends_RT2[:, None, :, 0] > 0)).any(2)
         return {'answer': Term(jnp.where(is_known_RS, loss_RS, 0).sum(), is_known_RS.sum() * 1.0)}
 
-    def answers(self, outputs: dict[str, jax.Array], batch) -> Answers:
+    def host_outputs(self, outputs: dict[str, jax.Array], batch) -> HostOutputs:
         """For every sequence 'logits' fp32 [R, S, 2, K] and 'positions' int32 [R, S, 2, K] of the
         best first and last pieces in the context, positions in the sequence, and 'nothing' fp32
         [R, S], the score of [CLS] for both."""
@@ -120,11 +120,11 @@ class QuestionAnswering(Problem):
         logits_RS2K, positions_RS2K = jax.lax.top_k(logits_RS2T, number)
         nothing_RS = jnp.take_along_axis(logits_R2T.sum(1), first_RS, axis=1)
         positions_RS2K -= first_RS[:, :, None, None]
-        return Answers(
+        return HostOutputs(
             {'logits': logits_RS2K, 'positions': positions_RS2K, 'nothing': nothing_RS}, {}
         )
 
-    def decode(self, example: QuestionExample, parts: Parts) -> dict:
+    def decode(self, example: QuestionExample, parts: ExampleOutputs) -> dict:
         """The best answer {'text', 'start', 'end', 'probability'} and, in the same form, 'n_best';
         text is context[start:end]. With no_answer also 'no_answer_score', and for no answer '' and
         None.
@@ -145,12 +145,12 @@ class QuestionAnswering(Problem):
         if not self.settings.no_answer:
             return (n_best or [nothing])[0] | {'n_best': n_best}
         score = _no_answer_score(found)
-        answered = score <= self.calibrated.get(_THRESHOLD, 0.0)
+        answered = score <= self.thresholds.get(_THRESHOLD, 0.0)
         best = (n_best or [nothing])[0] if answered else nothing
         return best | {'no_answer_score': score, 'n_best': n_best}
 
-    def calibrate(
-        self, examples: Sequence[QuestionExample], parts: Sequence[Parts]
+    def tune_thresholds(
+        self, examples: Sequence[QuestionExample], parts: Sequence[ExampleOutputs]
     ) -> dict[str, float]:
         """With no_answer the threshold of the no-answer score that is best for F1."""
         if not self.settings.no_answer:
@@ -175,12 +175,12 @@ class QuestionAnswering(Problem):
             metrics['best_f1'] = squad.best_threshold(golds, answered, scores).best
         return Scores(metrics, {'Questions': _table(metrics, golds)})
 
-    def example_of(self, name: str, given: dict) -> QuestionExample:
+    def parse_input(self, name: str, given: dict) -> QuestionExample:
         """From 'question' and 'context'."""
-        question, context = (needed(given, name, key) for key in ('question', 'context'))
+        question, context = (require(given, name, key) for key in ('question', 'context'))
         return QuestionExample(name, question, context, None)
 
-    def record(self, example: QuestionExample, prediction: dict) -> dict:
+    def to_record(self, example: QuestionExample, prediction: dict) -> dict:
         return {
             'id': example.id,
             'question': example.question,
@@ -217,7 +217,7 @@ class QuestionAnswering(Problem):
             self.counts['answers_that_begin_or_end_inside_a_piece'] += 1
         return first, last
 
-    def _candidates(self, example: QuestionExample, parts: Parts) -> Candidates:
+    def _candidates(self, example: QuestionExample, parts: ExampleOutputs) -> Candidates:
         """Every answer is taken from the one window that has the most context around it."""
         context = self._context(example)
         found = {}

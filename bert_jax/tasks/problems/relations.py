@@ -11,7 +11,7 @@ from bert_jax.data.labeled.examples import Mark, MarkedExample
 from bert_jax.errors import UserError
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
 from bert_jax.objectives.packed import encoder_arguments
-from bert_jax.tasks.problems.base import needed
+from bert_jax.tasks.problems.base import require, require_texts
 from bert_jax.tasks.problems.classification import Classification
 
 _BITS = (FIRST, SECOND)
@@ -28,7 +28,7 @@ class Relations(Classification):
     Of texts that are too long the tokens nearest to the marks are kept.
     """
 
-    parts = ()
+    pretrained_heads = ()
 
     def __init__(self, settings, framing, labels):
         super().__init__(settings, framing, labels)
@@ -38,19 +38,19 @@ class Relations(Classification):
                 f'{settings.positive!r} of {", ".join(self.labels)}'
             )
 
-    def example_of(self, name, given):
+    def parse_input(self, name, given):
         """From 'text' and 'marks', two of [start, end] in characters; with 'text2', the second mark
         is there."""
-        texts = [needed(given, name, 'text')] + [given[key] for key in ('text2',) if key in given]
-        marks = needed(given, name, 'marks')
+        texts = require_texts(given, name)
+        marks = require(given, name, 'marks')
         try:
             (start, end), (start2, end2) = marks
             places = Mark(0, int(start), int(end)), Mark(len(texts) - 1, int(start2), int(end2))
         except (TypeError, ValueError):
             raise UserError(f'{name}: marks are two pairs [start, end], not {marks}') from None
-        return MarkedExample(name, tuple(texts), places, None)
+        return MarkedExample(name, texts, places, None)
 
-    def items(self, example: MarkedExample):
+    def encode(self, example: MarkedExample):
         _check(example)
         encoded = self.tokenizer.encode_batch(list(example.texts))
         bits = [
@@ -81,11 +81,11 @@ class Relations(Classification):
         )
         return kept
 
-    def heads(self, architecture, compute):
+    def make_heads(self, architecture, compute):
         number = len(self.labels)
         return {'relation': partial(MarkedPairHead, architecture, compute, num_labels=number)}
 
-    def outputs(self, heads, encoded, batch, dropout_seeds_R):
+    def apply_heads(self, heads, encoded, batch, dropout_seeds_R):
         """logits fp32 [R, S, C]."""
         rows = encoder_arguments(batch)
         return {'logits': heads['relation'](encoded, batch['marks'], dropout_seeds_R, **rows)}
@@ -106,7 +106,7 @@ class Relations(Classification):
                     settled[number] = _less_than_half(predictions[number], positive, negative)
         return settled
 
-    def record(self, example, prediction) -> dict:
+    def to_record(self, example, prediction) -> dict:
         marks = [
             {
                 'text': mark.text,
@@ -116,7 +116,7 @@ class Relations(Classification):
             }
             for mark in example.marks
         ]
-        return super().record(example, prediction) | {'marks': marks}
+        return super().to_record(example, prediction) | {'marks': marks}
 
 
 def nearest(is_marked: Sequence[np.ndarray], room: int) -> list[np.ndarray]:

@@ -19,12 +19,14 @@ from bert_jax.evaluation.scores import Scores
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
 from bert_jax.objectives.packed import encoder_arguments
 from bert_jax.tasks.problems.base import (
-    Answers,
+    HostOutputs,
     Problem,
+    check_choice,
     check_labels,
     class_weights,
-    label_numbers,
-    words_of,
+    label_ids,
+    require_words,
+    window_overlap,
 )
 
 THRESHOLD = 0.5  # where none was calibrated
@@ -58,7 +60,7 @@ class SpanLabeling(Problem):
     class_weights: see problem.class_weights; no label is a class too.
 
     A span is predicted if its label is more probable than a threshold, by default THRESHOLD, which
-    `calibrate` sets to what gives the best F1. Gold spans that cannot be predicted (longer than L
+    `tune_thresholds` sets to what gives the best F1. Gold spans that cannot be predicted (longer than L
     words or than what windows share, a second label of a span) are counted in `counts`, are not
     learned, and are misses in the score.
     """
@@ -67,18 +69,16 @@ class SpanLabeling(Problem):
 
     def __init__(self, settings, framing, labels):
         super().__init__(settings, framing, labels)
-        for key, known in (('summary', SUMMARIES), ('boundary', BOUNDARIES)):
-            if settings[key] not in known:
-                raise UserError(f'problem.{key} is {settings[key]!r}, must be {" or ".join(known)}')
+        check_choice(settings, 'summary', SUMMARIES)
+        check_choice(settings, 'boundary', BOUNDARIES)
         for key in ('max_span_words', 'width'):
             if settings[key] < 1:
                 raise UserError(f'problem.{key} is {settings[key]}, must be at least 1')
-        if not 0 <= settings.overlap < 1:
-            raise UserError(f'problem.overlap is {settings.overlap}, must be in [0, 1)')
-        self._numbers = label_numbers(self.labels)
+        self._overlap = window_overlap(settings, framing.room(1))
+        self._numbers = label_ids(self.labels)
 
     @classmethod
-    def labels_of(cls, examples, settings) -> tuple[str, ...]:
+    def collect_labels(cls, examples, settings) -> tuple[str, ...]:
         return tuple(sorted({span.label for example in examples for span in example.spans}))
 
     def prepare(self, train):
@@ -91,11 +91,11 @@ class SpanLabeling(Problem):
         counts_C = [max(0, total - sum(counts_C)), *counts_C]
         self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
 
-    def example_of(self, name, given):
-        """From 'words' or 'text' (see words_of)."""
-        return SpansExample(name, *words_of(name, given), None)
+    def parse_input(self, name, given):
+        """From 'words' or 'text' (see require_words)."""
+        return SpansExample(name, *require_words(given, name), None)
 
-    def items(self, example: SpansExample):
+    def encode(self, example: SpansExample):
         aligned, windows = self._cut(example)
         size_WL = _sizes(aligned, self.settings.max_span_words)
         owner_WL = _owners(aligned, windows, size_WL)
@@ -111,7 +111,7 @@ class SpanLabeling(Problem):
     def _cut(self, example: SpansExample) -> tuple[Alignment, list[Window]]:
         aligned = align(self.tokenizer, example.text, example.words)
         room = self.framing.room(1)
-        return aligned, aligned.cut(room, min(int(self.settings.overlap * room), room - 1))
+        return aligned, aligned.cut(room, self._overlap)
 
     def _label_numbers(self, example: SpansExample, owner_WL) -> np.ndarray:
         """int32 [W, L]: the stored class of each span."""
@@ -149,7 +149,7 @@ class SpanLabeling(Problem):
             tokens[name][place_W] = values_WL[inside_W]
         return Sequence(framed.ids, framed.token_type_ids, tokens, {})
 
-    def heads(self, architecture, compute):
+    def make_heads(self, architecture, compute):
         own = self.settings
         head = partial(
             SpanClassificationHead,
@@ -162,7 +162,7 @@ class SpanLabeling(Problem):
         )
         return {'spans': head}
 
-    def outputs(self, heads, encoded, batch, dropout_seeds_R):
+    def apply_heads(self, heads, encoded, batch, dropout_seeds_R):
         """logits fp32 [R, T, L, 1 + C]: of no span, and of the labels."""
         segments = encoder_arguments(batch)['segment_ids_BT']
         sizes = batch['span_sizes']
@@ -178,16 +178,16 @@ class SpanLabeling(Problem):
         weight_RTL = jnp.asarray(self._class_weights_C)[class_RTL] * (label_RTL > 0)
         return {'spans': weighted_sum(loss_RTL, weight_RTL)}
 
-    def answers(self, outputs, batch):
+    def host_outputs(self, outputs, batch):
         """The likeliest label of each span and its probability, which is 0 where no span is."""
         share_RTLC = jax.nn.softmax(outputs['logits'])[..., 1:]
         probability_RTL = jnp.where(batch['span_sizes'] > 0, share_RTLC.max(-1), 0)
-        return Answers({}, {'label': share_RTLC.argmax(-1), 'probability': probability_RTL})
+        return HostOutputs({}, {'label': share_RTLC.argmax(-1), 'probability': probability_RTL})
 
     def decode(self, example, parts) -> list[dict]:
         """The spans: {start, end, text, label, probability}, in the order of their places."""
         found = self._found(example, parts)
-        found = found.take(found.probability > self.calibrated.get('threshold', THRESHOLD))
+        found = found.take(found.probability > self.thresholds.get('threshold', THRESHOLD))
         spans = []
         for number in np.lexsort((found.last, found.first)):
             start = example.words[found.first[number]][0]
@@ -219,7 +219,7 @@ class SpanLabeling(Problem):
         found = Found(*(np.concatenate(arrays) for arrays in zip(*of_windows, strict=True)))
         return found if self.settings.nested else found.take(_apart(found, len(aligned.first)))
 
-    def calibrate(self, examples, parts):
+    def tune_thresholds(self, examples, parts):
         """The threshold that gives the best F1."""
         right, probability, gold = [], [], 0
         for example, own in zip(examples, parts, strict=True):
@@ -239,7 +239,7 @@ class SpanLabeling(Problem):
         guesses = [[tuple(span[key] for key in keys) for span in own] for own in predictions]
         return scores.spans(gold, guesses)
 
-    def record(self, example, prediction) -> dict:
+    def to_record(self, example, prediction) -> dict:
         gold = {}
         if example.spans is not None:
             gold = {'gold': [span._asdict() for span in example.spans]}

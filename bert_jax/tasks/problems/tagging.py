@@ -19,12 +19,14 @@ from bert_jax.evaluation.scores import Scores
 from bert_jax.models import crf
 from bert_jax.models.heads import TokenClassificationHead
 from bert_jax.tasks.problems.base import (
-    Answers,
+    HostOutputs,
     Problem,
+    check_choice,
     check_labels,
     class_weights,
-    label_numbers,
-    words_of,
+    label_ids,
+    require_words,
+    window_overlap,
 )
 
 # What a token is, in the field `word`: nothing of a word, a further piece of one, the first piece
@@ -49,29 +51,24 @@ class Tagging(Problem):
     """
 
     weights = {'tagging': 1.0}
-    parts = ('token_classification',)
+    pretrained_heads = ('token_classification',)
 
     def __init__(self, settings, framing, labels):
         super().__init__(settings, framing, labels)
-        for key, known in (
-            ('label_pieces', ('first', 'all')),
-            ('decode_pieces', ('first', 'mean')),
-        ):
-            if settings[key] not in known:
-                raise UserError(f'problem.{key} is {settings[key]!r}, must be {" or ".join(known)}')
+        check_choice(settings, 'label_pieces', ('first', 'all'))
+        check_choice(settings, 'decode_pieces', ('first', 'mean'))
         shaped = settings.label_smoothing or settings.class_weights != 'none'
         if settings.crf and (settings.label_pieces == 'all' or shaped):
             raise UserError(
                 'problem.crf learns one tag a word, unsmoothed and unweighted: label_pieces=first, '
                 'label_smoothing=0, class_weights=none'
             )
-        if not 0 <= settings.overlap < 1:
-            raise UserError(f'problem.overlap is {settings.overlap}, must be in [0, 1)')
-        self._numbers = label_numbers(self.labels)
+        self._overlap = window_overlap(settings, framing.room(1))
+        self._numbers = label_ids(self.labels)
         self._legal = crf.legal(self.labels)
 
     @classmethod
-    def labels_of(cls, examples, settings) -> tuple[str, ...]:
+    def collect_labels(cls, examples, settings) -> tuple[str, ...]:
         return tuple(sorted({tag for example in examples for tag in example.tags}))
 
     def prepare(self, train):
@@ -86,14 +83,14 @@ class Tagging(Problem):
         kinds = [label.partition('-')[0] for label in self.labels if label != entities.OUTSIDE]
         return all(kind in ('B', 'I', 'E', 'S') for kind in kinds) and 'B' in kinds
 
-    def example_of(self, name, given):
-        """From 'words' or 'text' (see words_of)."""
-        return TaggedExample(name, *words_of(name, given), None)
+    def parse_input(self, name, given):
+        """From 'words' or 'text' (see require_words)."""
+        return TaggedExample(name, *require_words(given, name), None)
 
-    def items(self, example: TaggedExample):
+    def encode(self, example: TaggedExample):
         aligned = align(self.tokenizer, example.text, example.words)
         room = self.framing.room(1)
-        windows = aligned.cut(room, min(int(self.settings.overlap * room), room - 1))
+        windows = aligned.cut(room, self._overlap)
         self.counts['texts_cut_into_windows'] += len(windows) > 1
         self.counts['words_longer_than_a_window'] += int((aligned.count > room).sum())
         self.counts['words_tokenized_apart'] += aligned.num_cut
@@ -151,7 +148,7 @@ class Tagging(Problem):
             tokens[name][here] = values
         return Sequence(framed.ids, framed.token_type_ids, tokens, {})
 
-    def heads(self, architecture, compute):
+    def make_heads(self, architecture, compute):
         number = len(self.labels)
         head = partial(TokenClassificationHead, architecture, compute, num_labels=number)
         if not self.settings.crf:
@@ -161,7 +158,7 @@ class Tagging(Problem):
             'crf': partial(crf.LinearChain, self.labels, self.settings.crf_rate),
         }
 
-    def outputs(self, heads, encoded, batch, dropout_seeds_R):
+    def apply_heads(self, heads, encoded, batch, dropout_seeds_R):
         """logits fp32 [R, T, C]; with a chain its Scores."""
         logits_RTC = heads['token_classification'](
             encoded, batch['attention_mask'], dropout_seeds_R
@@ -187,7 +184,7 @@ class Tagging(Problem):
             'accuracy': weighted_sum(right_RT, known_RT),
         }
 
-    def answers(self, outputs, batch):
+    def host_outputs(self, outputs, batch):
         """At the first piece of each word its tag and the tag's probability; with a chain the tag
         of the likeliest sequence, and the tag's own probability."""
         logits_RTC = self._of_words(outputs['logits'], batch)
@@ -198,7 +195,7 @@ class Tagging(Problem):
         else:
             tag_RT, share_RTC = logits_RTC.argmax(-1), jax.nn.softmax(logits_RTC)
         share_RT = jnp.take_along_axis(share_RTC, tag_RT[:, :, None], axis=2)[:, :, 0]
-        return Answers({}, {'word': batch['word'], 'tag': tag_RT, 'probability': share_RT})
+        return HostOutputs({}, {'word': batch['word'], 'tag': tag_RT, 'probability': share_RT})
 
     def _of_words(self, logits_RTC, batch):
         """fp32 [R, T, C]: what is said of a word, at its first piece; elsewhere anything."""
@@ -226,7 +223,7 @@ class Tagging(Problem):
         found = scores.spans(*([entities.entities(t) for t in tags] for tags in (gold, guesses)))
         return found._replace(metrics=found.metrics | {'accuracy': of_tags.metrics['accuracy']})
 
-    def record(self, example, prediction) -> dict:
+    def to_record(self, example, prediction) -> dict:
         """words: {start, end, text, gold (where known), predicted, probability}, characters, end
         exclusive; entities: {start, end, text, label, probability: the least of its words}."""
         words = []

@@ -10,7 +10,7 @@ import torch
 from bert_jax.averages import mean
 from bert_jax.data.labeled.examples import ChoiceExample, TextExample
 from bert_jax.errors import UserError
-from bert_jax.tasks.finetuning_model import Encoded
+from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems.classification import Classification, MultipleChoice, Regression
 from tests.tasks.small_problems import TEXT, answers, large_params, make
 
@@ -51,7 +51,7 @@ def one_a_row(model, params, sequences) -> np.ndarray:
 
 
 def sequences_of(problem, examples):
-    return [sequence for e in examples for item in problem.items(e) for sequence in item]
+    return [sequence for e in examples for item in problem.encode(e) for sequence in item]
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_classification_is_the_loss_of_torch(smoothing, weights):
     settings = SETTINGS | {'label_smoothing': smoothing, 'class_weights': weights}
     problem, model = make(Classification, LABELS, **settings)
     problem.prepare(examples)
-    params = large_params(model, Encoded.of(problem, examples))
+    params = large_params(model, EncodedExamples.of(problem, examples))
     parts, terms = answers(model, params, examples)
     logits = torch.tensor(one_a_row(model, params, sequences_of(problem, examples)))
     gold = torch.tensor([LABELS.index(example.label) for example in examples])
@@ -89,14 +89,14 @@ def test_classification_is_the_loss_of_torch(smoothing, weights):
 def test_unknown_label_and_setting_are_refused():
     problem, _ = make(Classification, LABELS, **SETTINGS)
     with pytest.raises(UserError, match=r"example x7: the label 'd' is not among .*a, b, c"):
-        problem.items(TextExample('x7', ('ship',), 'd'))
+        problem.encode(TextExample('x7', ('ship',), 'd'))
     with pytest.raises(UserError, match='class_weights'):
         make(Classification, LABELS, **SETTINGS | {'class_weights': 'some'})
 
 
 def test_long_texts_are_cut_and_counted():
     problem, _ = make(Classification, LABELS, max_length=16, **SETTINGS)
-    ((sequence,),) = problem.items(TextExample('1', (TEXT, TEXT), None))
+    ((sequence,),) = problem.encode(TextExample('1', (TEXT, TEXT), None))
     assert len(sequence.ids) == 16
     assert problem.counts == {'texts_cut_to_training_max_length': 1}
 
@@ -106,7 +106,7 @@ def test_regression_is_the_squared_error():
         TextExample(f'{i}', own, None if i == 4 else i / 2.0) for i, own in enumerate(texts(9, 1))
     ]
     problem, model = make(Regression, ('score',), metrics=('pearson', 'spearman'))
-    params = large_params(model, Encoded.of(problem, examples))
+    params = large_params(model, EncodedExamples.of(problem, examples))
     parts, terms = answers(model, params, examples)
     scores = one_a_row(model, params, sequences_of(problem, examples))[:, 0]
     known = [i for i in range(9) if i != 4]
@@ -130,7 +130,7 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
         also = ((label + 1) % 3,) if i == 5 else ()
         examples.append(ChoiceExample(f'{i}', premise, tuple(choices), label, also))
     problem, model = make(MultipleChoice, ())
-    params = large_params(model, Encoded.of(problem, examples), scale=25.0)
+    params = large_params(model, EncodedExamples.of(problem, examples), scale=25.0)
     parts, terms = answers(model, params, examples, rows=1, length=160)
     logits = one_a_row(model, params, sequences_of(problem, examples)).reshape(7, 3)
     shares = torch.softmax(torch.tensor(logits), -1).numpy()

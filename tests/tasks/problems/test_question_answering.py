@@ -21,7 +21,7 @@ from bert_jax.data.labeled.examples import Answer, QuestionExample
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
 from bert_jax.evaluation import squad
-from bert_jax.tasks.finetuning_model import Encoded
+from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems.question_answering import QuestionAnswering
 from tests.tasks.small_problems import TEXT, make
 
@@ -70,7 +70,7 @@ class Computed(NamedTuple):
 
 def compute(task, examples, logits_of, length=128, rows=8) -> Computed:
     """What leaves the device for packed examples whose logits are logits_of(batch) [R, T, 2]."""
-    found = [task.items(example) for example in examples]
+    found = [task.encode(example) for example in examples]
     owners = [(n, w) for n, own in enumerate(found) for w in range(len(own))]
     items = Items(list(itertools.chain.from_iterable(found)), task.tokenizer.pad_id)
     parts = [[None] * len(own) for own in found]
@@ -80,7 +80,7 @@ def compute(task, examples, logits_of, length=128, rows=8) -> Computed:
     @jax.jit
     def run(batch, logits_RT2):
         outputs = {'logits_RT2': logits_RT2}
-        return task.answers(outputs, batch).slots, task.terms(outputs, batch)['answer']
+        return task.host_outputs(outputs, batch).per_sequence, task.terms(outputs, batch)['answer']
 
     for batch, placed in evaluation_batches(items, Shape(rows, length, 12)):
         logits_RT2 = np.asarray(logits_of(batch), np.float32)
@@ -113,7 +113,7 @@ def test_the_sequence_is_question_and_window_in_the_layout_of_the_family():
         task = problem(spec, 48, types)
         example = QUESTIONS[0]
         question, context = task.tokenizer.encode_batch([example.question, example.context]).ids
-        found = task.items(example)
+        found = task.encode(example)
         assert len(found) > 1
         covered = []
         for (sequence,) in found:
@@ -209,7 +209,7 @@ def test_loss_is_that_of_each_sequence_alone():
     found = compute(task, examples, noise)
     wanted = []
     for example, logits in zip(examples[:-1], found.logits, strict=False):
-        for (sequence,), own_T2 in zip(task.items(example), logits, strict=True):
+        for (sequence,), own_T2 in zip(task.encode(example), logits, strict=True):
             targets = sequence.tokens['answer_ends'].argmax(0)
             loss = torch.nn.functional.cross_entropy(
                 torch.tensor(own_T2.T), torch.tensor(targets), reduction='mean'
@@ -228,7 +228,7 @@ def test_answers_against_brute_force():
     for example, parts, logits in zip(examples, *compute(task, examples, noise)[::2], strict=True):
         (offsets,) = task.tokenizer.encode_batch([example.context]).offsets
         best, start = {}, 0
-        sequences = [sequence for (sequence,) in task.items(example)]
+        sequences = [sequence for (sequence,) in task.encode(example)]
         sizes = [int(own.tokens['is_context'].sum()) for own in sequences]
         stride = sizes[0] - sizes[0] // 2
         for number, (sequence, size) in enumerate(zip(sequences, sizes, strict=True)):
@@ -282,11 +282,11 @@ def test_questions_without_answer():
     after = [task.decode(*pair) for pair in zip(examples, biased, strict=True)]
     metrics = task.score(examples, after).metrics
     assert (metrics['f1'], metrics['has_answer_f1'], metrics['best_f1']) == (0.5, 0.0, 1.0)
-    task.calibrated = task.calibrate(examples, biased)
-    assert task.calibrated == {'no_answer_threshold': pytest.approx(38)}
+    task.thresholds = task.tune_thresholds(examples, biased)
+    assert task.thresholds == {'no_answer_threshold': pytest.approx(38)}
     after = [task.decode(*pair) for pair in zip(examples, biased, strict=True)]
     assert task.score(examples, after).metrics['f1'] == 1.0
-    assert task.record(examples[0], after[0])['gold'] == []
+    assert task.to_record(examples[0], after[0])['gold'] == []
 
 
 def test_answers_inside_a_piece_are_widened_and_counted():
@@ -305,11 +305,11 @@ def test_what_cannot_be_found_is_counted():
     example = QUESTIONS[0]
     everything = example.context.strip()
     place = example.context.index(everything)
-    found = task.items(example._replace(answers=(Answer(everything, place),)))
+    found = task.encode(example._replace(answers=(Answer(everything, place),)))
     assert all(own.tokens['answer_ends'].argmax(0).tolist() == [0, 0] for (own,) in found)
-    task.items(example._replace(answers=None, question='dog ' * 80))
+    task.encode(example._replace(answers=None, question='dog ' * 80))
     odd = QuestionExample('odd', 'who?', 'costs \u200b of', (Answer('\u200b', 6),))
-    ((own,),) = task.items(odd)
+    ((own,),) = task.encode(odd)
     assert not own.tokens['answer_ends'].any()  # not learned as having no answer
     assert task.counts == {
         'answers_longer_than_a_window': 1,
@@ -322,20 +322,20 @@ def test_what_cannot_be_found_is_counted():
 def test_a_question_without_answer_must_be_expected():
     example = QUESTIONS[1]._replace(answers=())
     with pytest.raises(UserError, match='q1: the question has no answer.*no_answer=True'):
-        problem().items(example)
-    assert problem(no_answer=True).items(example)
+        problem().encode(example)
+    assert problem(no_answer=True).encode(example)
 
 
 def test_an_empty_context_has_no_answer():
     for no_answer in (False, True):
         task = problem(no_answer=no_answer)
-        example = task.example_of('empty', {'question': 'who?', 'context': ''})
+        example = task.parse_input('empty', {'question': 'who?', 'context': ''})
         (parts,) = compute(task, [example], noise).parts
         prediction = task.decode(example, parts)
         assert (prediction['text'], prediction['n_best']) == ('', [])
-        assert task.record(example, prediction)['gold'] is None
-    with pytest.raises(UserError, match="line: the line has no 'context'"):
-        task.example_of('line', {'question': 'who?'})
+        assert task.to_record(example, prediction)['gold'] is None
+    with pytest.raises(UserError, match="line: key 'context' is missing"):
+        task.parse_input('line', {'question': 'who?'})
 
 
 def test_a_tiny_encoder_learns_some_questions_by_heart():
@@ -348,7 +348,7 @@ def test_a_tiny_encoder_learns_some_questions_by_heart():
         question = ' '.join(rng.choices(words, k=3))
         examples.append(QuestionExample(str(number), question, ' '.join(own), (answer,)))
     task, model = make(QuestionAnswering, (), 40, **SETTINGS)
-    encoded = Encoded.of(task, examples)
+    encoded = EncodedExamples.of(task, examples)
     assert len(encoded.items) > len(examples)
     shape = Shape(8, 128, 8)
     ((batch, places),) = evaluation_batches(encoded.items, shape)
@@ -366,7 +366,7 @@ def test_a_tiny_encoder_learns_some_questions_by_heart():
 
         (params, _), losses = jax.lax.scan(step, (params, optimizer.init(params)), length=120)
         outputs = model.apply({'params': params}, batch)
-        return losses, task.answers(outputs, batch)
+        return losses, task.host_outputs(outputs, batch)
 
     optimizer = optax.adam(3e-3)
     losses, answers = train(nn.unbox(jax.jit(model.init)(jax.random.key(0), batch)['params']))

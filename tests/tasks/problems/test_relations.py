@@ -57,7 +57,7 @@ def test_marks_are_on_the_tokens_that_share_a_character(kind, num_texts):
     problem, rng = make(kind, 512), random.Random(0)
     for _ in range(40):
         one = example(rng, num_texts)
-        (((sequence,),),) = [problem.items(one)]
+        (((sequence,),),) = [problem.encode(one)]
         encoded = problem.tokenizer.encode_batch(one.texts)
         expected = []
         for number, offsets in enumerate(encoded.offsets):
@@ -98,22 +98,22 @@ def test_long_texts_keep_their_marks():
     far = MarkedExample('far', (text,), (Mark(0, 20, 21), Mark(0, 100, 101)), None)
     near = far._replace(marks=(Mark(0, 60, 61), Mark(0, 64, 65)))
     for one, between in ((near, 0), (far, 1)):
-        (((sequence,),),) = [problem.items(one)]
+        (((sequence,),),) = [problem.encode(one)]
         assert len(sequence.ids) == 32
         assert sorted(sequence.tokens['marks'])[-2:] == [1, 2]
         assert sequence.values['label'] == 0
         assert problem.counts['texts_cut_between_their_marks'] == between
     assert problem.counts['texts_cut_around_their_marks'] == 2
     assert problem.counts['marks_cut'] == 0
-    problem.items(far._replace(marks=(Mark(0, 0, 100), Mark(0, 100, 101))))
+    problem.encode(far._replace(marks=(Mark(0, 0, 100), Mark(0, 100, 101))))
     assert problem.counts['marks_cut'] == problem.counts['marks_without_a_token'] == 1
     two = MarkedExample('two', (text, 'a ' * 5), (Mark(0, 90, 91), Mark(1, 2, 3)), None)
-    (((sequence,),),) = [problem.items(two)]
+    (((sequence,),),) = [problem.encode(two)]
     assert len(sequence.ids) == 32
     marked = sequence.tokens['marks']
     assert sequence.token_type_ids[marked > 0].tolist() == [0, 1]
     assert marked[marked > 0].tolist() == [1, 2]
-    problem.items(two._replace(texts=('a', 'a\x00a'), marks=(Mark(0, 0, 1), Mark(1, 1, 2))))
+    problem.encode(two._replace(texts=('a', 'a\x00a'), marks=(Mark(0, 0, 1), Mark(1, 1, 2))))
     assert problem.counts['marks_without_a_token'] == 2
 
 
@@ -146,11 +146,11 @@ def test_alternatives_are_not_both_chosen():
 def test_records_and_raw_input():
     problem = make()
     given = {'text': 'the old cat', 'marks': [[0, 3], [8, 11]]}
-    one = problem.example_of('line 1', given)
+    one = problem.parse_input('line 1', given)
     assert one.marks == (Mark(0, 0, 3), Mark(0, 8, 11))
-    two = problem.example_of('line 2', given | {'text2': 'a green mat'})
+    two = problem.parse_input('line 2', given | {'text2': 'a green mat'})
     assert two.marks == (Mark(0, 0, 3), Mark(1, 8, 11))
-    record = problem.record(two, {'FALSE': 0.25, 'TRUE': 0.75})
+    record = problem.to_record(two, {'FALSE': 0.25, 'TRUE': 0.75})
     assert record['predicted'] == 'TRUE'
     assert [mark['marked'] for mark in record['marks']] == ['the', 'mat']
 
@@ -158,19 +158,19 @@ def test_records_and_raw_input():
 def test_mistakes_of_users():
     problem = make()
     for given in ({'text': 'a'}, {'marks': []}):
-        with pytest.raises(UserError, match='line 1: the line has no'):
-            problem.example_of('line 1', given)
+        with pytest.raises(UserError, match='line 1: key '):
+            problem.parse_input('line 1', given)
     for marks in ([[0, 1]], [0, 1], 3, [['a', 1], [0, 1]], [[0, 1], [0, 1, 2]]):
         with pytest.raises(UserError, match='line 1: marks are two pairs'):
-            problem.example_of('line 1', {'text': 'a', 'marks': marks})
-    one = problem.example_of('line 1', {'text': 'the cat', 'marks': [[0, 3], [4, 7]]})
+            problem.parse_input('line 1', {'text': 'a', 'marks': marks})
+    one = problem.parse_input('line 1', {'text': 'the cat', 'marks': [[0, 3], [4, 7]]})
     for mark in (Mark(0, 4, 8), Mark(0, 4, 4), Mark(1, 0, 1)):
         with pytest.raises(UserError, match='example line 1: the mark .* outside'):
-            problem.items(one._replace(marks=(one.marks[0], mark)))
+            problem.encode(one._replace(marks=(one.marks[0], mark)))
     with pytest.raises(UserError, match='has 1 marks'):
-        problem.items(one._replace(marks=one.marks[:1]))
+        problem.encode(one._replace(marks=one.marks[:1]))
     with pytest.raises(UserError, match="'MAYBE' is not among"):
-        problem.items(one._replace(label='MAYBE'))
+        problem.encode(one._replace(label='MAYBE'))
     with pytest.raises(UserError, match='problem.exclusive needs'):
         make(exclusive=True)
 
@@ -206,12 +206,12 @@ def test_ambiguous_pronouns_of_gap_are_read_and_marked():
     splits = problems.read(data, 'coreference')
     examples = [*splits.train, *splits.dev]
     assert len(examples) == 4000
-    assert Relations.labels_of(examples, None) == ('FALSE', 'TRUE')
+    assert Relations.collect_labels(examples, None) == ('FALSE', 'TRUE')
     texts = [set(one.texts for one in own) for own in (splits.train, splits.dev)]
     assert not texts[0] & texts[1]  # both candidates of a pronoun on one side
     problem = make(max_length=512, exclusive=True, positive='TRUE')
     for one in examples[:200]:
-        problem.items(one)
+        problem.encode(one)
     assert problem.counts['marks_without_a_token'] == problem.counts['marks_cut'] == 0
     # What the data say never needs to be settled.
     gold = [{label: float(label == one.label) for label in problem.labels} for one in examples]

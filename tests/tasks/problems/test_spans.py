@@ -65,9 +65,9 @@ def sentences(number, most=3, line=LINE):
 
 
 def perfect(problem, example):
-    """Parts of an oracle: 0.9 for the gold label, 0.1 for any on what is no span."""
+    """ExampleOutputs of an oracle: 0.9 for the gold label, 0.1 for any on what is no span."""
     parts = []
-    for (sequence,) in problem.items(example):
+    for (sequence,) in problem.encode(example):
         label, size = sequence.tokens['span_labels'], sequence.tokens['span_sizes']
         probability = np.where(label > 1, 0.9, np.where(size > 0, 0.1, 0)).astype(np.float32)
         parts.append([{'label': np.maximum(label - 2, 0), 'probability': probability}])
@@ -104,7 +104,7 @@ def test_a_span_is_answered_for_where_its_context_is_largest():
     """One token a word: a window of 8 words starts every 4 words."""
     problem = make(max_length=10, max_span_words=2)
     one = example('long', ['a'] * 16, [(7, 7, 'PER'), (6, 7, 'PER'), (2, 3, 'THING')])
-    windows = [item[0].tokens['span_labels'] for item in problem.items(one)]
+    windows = [item[0].tokens['span_labels'] for item in problem.encode(one)]
     assert [window.shape for window in windows] == [(10, 2)] * 3
     where = [{(t - 1 + 4 * k, n) for t, n in np.argwhere(w > 1)} for k, w in enumerate(windows)]
     assert where == [{(2, 1)}, {(6, 1), (7, 0)}, set()]
@@ -120,7 +120,7 @@ def test_long_spans_and_second_labels_are_counted_and_missed():
     assert len(predicted) == 2
     metrics = problem.score([one], [predicted]).metrics
     assert (metrics['precision'], metrics['recall']) == (1.0, 0.5)
-    assert problem.record(one, predicted)['gold'][0] == {'start': 0, 'end': 11, 'label': 'PER'}
+    assert problem.to_record(one, predicted)['gold'][0] == {'start': 0, 'end': 11, 'label': 'PER'}
 
 
 @pytest.mark.parametrize('nested', [True, False])
@@ -159,34 +159,34 @@ def test_the_calibrated_threshold_is_used():
     for own in parts:
         own[0][0]['probability'] /= 3
     assert not any(problem.decode(*pair) for pair in zip(examples, parts, strict=True))
-    problem.calibrated = problem.calibrate(examples, parts)
-    assert 0.1 / 3 < problem.calibrated['threshold'] < 0.3
+    problem.thresholds = problem.tune_thresholds(examples, parts)
+    assert 0.1 / 3 < problem.thresholds['threshold'] < 0.3
     found = [problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
     assert problem.score(examples, found).metrics['f1'] == 1.0
 
 
 def test_raw_text():
     problem = make()
-    one = problem.example_of('line 1', {'text': 'the old cat.'})
+    one = problem.parse_input('line 1', {'text': 'the old cat.'})
     assert (len(one.words), one.spans) == (4, None)
-    assert problem.example_of('', {'words': ['the', 'old cat']}).words == ((0, 3), (4, 11))
-    ((sequence,),) = problem.items(one)
+    assert problem.parse_input('', {'words': ['the', 'old cat']}).words == ((0, 3), (4, 11))
+    ((sequence,),) = problem.encode(one)
     assert sequence.tokens['span_sizes'].any()
     assert not sequence.tokens['span_labels'].any()
-    assert 'gold' not in problem.record(one, [])
-    empty = problem.example_of('', {'text': ' '})
+    assert 'gold' not in problem.to_record(one, [])
+    empty = problem.parse_input('', {'text': ' '})
     assert problem.decode(empty, perfect(problem, empty)) == []
 
 
 def test_mistakes_of_users():
     problem = make()
-    one = problem.example_of('line 1', {'text': 'the old cat.'})
-    with pytest.raises(UserError, match='has no'):
-        problem.example_of('line 1', {})
+    one = problem.parse_input('line 1', {'text': 'the old cat.'})
+    with pytest.raises(UserError, match="key 'text' is missing"):
+        problem.parse_input('line 1', {})
     with pytest.raises(UserError, match='0:5 .PER. does not begin and end with words'):
-        problem.items(one._replace(spans=(Span(0, 5, 'PER'),)))
+        problem.encode(one._replace(spans=(Span(0, 5, 'PER'),)))
     with pytest.raises(UserError, match="'X' is not among those trained"):
-        problem.items(one._replace(spans=(Span(0, 3, 'X'),)))
+        problem.encode(one._replace(spans=(Span(0, 3, 'X'),)))
     for wrong in (dict(summary='max'), dict(boundary=''), dict(width=0), dict(overlap=1.0)):
         with pytest.raises(UserError, match=f'problem.{next(iter(wrong))} is'):
             make(**wrong)
@@ -197,7 +197,7 @@ def test_balanced_spans_weigh_by_their_frequency():
     problem = make(class_weights='balanced')
     examples = list(sentences(20))
     problem.prepare(examples)
-    sequences = [sequence for one in examples for ((sequence,),) in [problem.items(one)]]
+    sequences = [sequence for one in examples for ((sequence,),) in [problem.encode(one)]]
     labels = np.concatenate([s.tokens['span_labels'].reshape(-1) for s in sequences])
     gold = torch.tensor(labels[labels > 0] - 1, dtype=torch.long)
     counts = torch.bincount(gold, minlength=3)
@@ -216,7 +216,7 @@ def test_a_few_sentences_are_learned_in_packed_rows():
     problem, model = small_problems.make(SpanLabeling, LABELS, **settings)
     examples = list(sentences(8, line=small_problems.TEXT))
     parts, losses = small_problems.learned(model, examples, 250)
-    problem.calibrated = problem.calibrate(examples, parts)
+    problem.thresholds = problem.tune_thresholds(examples, parts)
     found = [problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
     assert losses[-1] < 0.1 < losses[0]
     assert problem.score(examples, found).metrics['f1'] == 1.0
@@ -234,7 +234,7 @@ def test_nested_entities_of_genia_come_back_from_windows(kind):
     texts = [one.text for one in examples]
     tokenizer = tokenizers.train(f'{kind}:800', texts, True)
     settings = ConfigDict(SETTINGS | dict(max_span_words=8, overlap=0.8))
-    labels = SpanLabeling.labels_of(examples, settings)
+    labels = SpanLabeling.collect_labels(examples, settings)
     problem = SpanLabeling(settings, Framing(tokenizer, 32, 2), labels)
     found = [problem.decode(one, perfect(problem, one)) for one in examples]
     metrics = problem.score(examples, found).metrics

@@ -16,7 +16,7 @@ from bert_jax.data.labeled.examples import TaggedExample
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
 from bert_jax.models import crf
-from bert_jax.tasks.finetuning_model import Encoded, answer, answering_step
+from bert_jax.tasks.finetuning_model import EncodedExamples, predict, prediction_step
 from bert_jax.tasks.problems.tagging import Tagging, mean_of_pieces
 from tests.parity.odd_strings import ODD
 from tests.tasks.small_problems import TEXT, large_params, make
@@ -83,7 +83,7 @@ def as_if_predicted(sequence):
 
 def round_trip(problem, example):
     """The tags that come back, and how many words were taught."""
-    made = problem.items(example)
+    made = problem.encode(example)
     parts = [[as_if_predicted(sequence) for sequence in item] for item in made]
     pairs = zip(parts, made, strict=True)
     first = [own['word'][sequence.tokens['label'] > 0] for (own,), (sequence,) in pairs]
@@ -109,7 +109,7 @@ def test_gold_tags_come_back_from_odd_texts(trained, kind, pieces):
 def test_without_tags_nothing_is_taught_but_every_word_answered_for(trained):
     problem = tagging(trained['wordpiece'], max_length=12)
     for example in odd_examples():
-        made = problem.items(example._replace(tags=None))
+        made = problem.encode(example._replace(tags=None))
         assert not any(sequence.tokens['label'].any() for (sequence,) in made)
         answered = sum(int((sequence.tokens['word'] == 3).sum()) for (sequence,) in made)
         assert answered == len(example.words)
@@ -119,8 +119,8 @@ def test_labels_of_pieces(trained):
     """The tag of a word is at its first piece or at all; [CLS] and [SEP] have none."""
     tokenizer = trained['unigram']
     example = TaggedExample('a', 'sitwanna xyz', ((0, 8), (9, 12)), ('B-y', 'O'))
-    ((first,),) = tagging(tokenizer).items(example)
-    ((every,),) = tagging(tokenizer, label_pieces='all').items(example)
+    ((first,),) = tagging(tokenizer).encode(example)
+    ((every,),) = tagging(tokenizer, label_pieces='all').encode(example)
     lengths = [len(tokenizer.encode_batch([word]).ids[0]) for word in ('sitwanna', 'xyz')]
     assert max(lengths) > 1
     wanted = [2] * lengths[0] + [5] * lengths[1]
@@ -133,7 +133,7 @@ def test_labels_of_pieces(trained):
 
 def packed(problem, examples, rows=2, length=64):
     """Batches of the examples' items, and where they are."""
-    made = [problem.items(example) for example in examples]
+    made = [problem.encode(example) for example in examples]
     flat = Items([item for own in made for item in own], problem.tokenizer.pad_id)
     owners = np.repeat(np.arange(len(made)), [len(own) for own in made])
     return list(evaluation_batches(flat, Shape(rows, length, 16))), owners
@@ -142,7 +142,7 @@ def packed(problem, examples, rows=2, length=64):
 def answered(problem, outputs_of, examples, **shape):
     """Predictions for examples by way of packed batches, with given outputs of the device."""
     batches, owners = packed(problem, examples, **shape)
-    parts, answers_of = [None] * len(owners), jax.jit(problem.answers)
+    parts, answers_of = [None] * len(owners), jax.jit(problem.host_outputs)
     for batch, places in batches:
         answers = jax.device_get(answers_of(outputs_of(batch), batch))
         for placed in places:
@@ -205,7 +205,7 @@ def test_packed_rows_say_the_same_as_rows_of_one_sequence(trained, settings):
 def assert_legal_inside_windows(problem, examples, predictions):
     legal, numbers = crf.legal(LABELS), {label: i for i, label in enumerate(LABELS)}
     for example, prediction in zip(examples, predictions, strict=True):
-        if len(problem.items(example)) == 1:
+        if len(problem.encode(example)) == 1:
             tags = [numbers[tag] for tag in prediction['tags']]
             assert legal.start_C[tags[0]]
             assert all(legal.transition_CC[pair] for pair in itertools.pairwise(tags))
@@ -291,12 +291,12 @@ def test_a_model_says_the_same_of_packed_and_of_single_sequences():
         examples.append(TaggedExample(f'{number}', text, places, random_tags(1 + number, rng)))
     settings = SETTINGS | {'labels': LABELS, 'crf': True, 'decode_pieces': 'mean'}
     problem, model = make(Tagging, **settings)
-    encoded = Encoded.of(problem, examples)
+    encoded = EncodedExamples.of(problem, examples)
     params = large_params(model, encoded)
     params['crf'] = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), params['crf'])
-    step = jax.jit(answering_step(model, with_terms=True))
-    together, loss = answer(step, params, encoded, Shape(2, 64, 8))
-    alone, same_loss = answer(step, params, encoded, Shape(4, 32, 1))
+    step = jax.jit(prediction_step(model, with_terms=True))
+    together, loss = predict(step, params, encoded, Shape(2, 64, 8))
+    alone, same_loss = predict(step, params, encoded, Shape(4, 32, 1))
     np.testing.assert_allclose(loss['tagging'], same_loss['tagging'], rtol=1e-4)
     tags = set()
     for example, own, other in zip(examples, together, alone, strict=True):
@@ -321,15 +321,15 @@ def test_scores_of_entities_and_of_parts_of_speech(trained):
     found = plain.score(examples, guess)
     assert next(iter(found.metrics)) == 'accuracy'
     np.testing.assert_allclose(found.metrics['accuracy'], 2 / 3)
-    assert 'entities' not in plain.record(examples[0], guess[0])
+    assert 'entities' not in plain.to_record(examples[0], guess[0])
 
 
 def test_records_are_of_characters(trained):
     problem = tagging(trained['wordpiece'])
-    example = problem.example_of('line 1', {'text': 'We sit  in Naïve cafés, you.'})
+    example = problem.parse_input('line 1', {'text': 'We sit  in Naïve cafés, you.'})
     tags = ['O', 'O', 'O', 'B-x', 'I-x', 'O', 'B-y', 'O']
     shares = [0.5, 0.5, 0.5, 0.9, 0.7, 0.5, 0.8, 0.5]
-    record = problem.record(example, {'tags': tags, 'probabilities': shares})
+    record = problem.to_record(example, {'tags': tags, 'probabilities': shares})
     json.dumps(record)
     wanted = ['We', 'sit', 'in', 'Naïve', 'cafés', ',', 'you', '.']
     assert [word['text'] for word in record['words']] == wanted
@@ -337,7 +337,7 @@ def test_records_are_of_characters(trained):
         {'start': 11, 'end': 22, 'text': 'Naïve cafés', 'label': 'x', 'probability': 0.7},
         {'start': 24, 'end': 27, 'text': 'you', 'label': 'y', 'probability': 0.8},
     ]
-    given = problem.example_of('line 2', {'words': ["don't", 'sit', '.']})
+    given = problem.parse_input('line 2', {'words': ["don't", 'sit', '.']})
     assert [given.text[start:end] for start, end in given.words] == ["don't", 'sit', '.']
 
 
@@ -358,5 +358,5 @@ def test_records_are_of_characters(trained):
 def test_mistakes_are_one_line(trained, settings, tags, message):
     example = TaggedExample('a', 'We sit', ((0, 2), (3, 6)), tags)
     with pytest.raises(UserError, match=message) as caught:
-        tagging(trained['wordpiece'], **settings).items(example)
+        tagging(trained['wordpiece'], **settings).encode(example)
     assert '\n' not in str(caught.value)
