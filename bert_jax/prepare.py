@@ -1,92 +1,95 @@
-"""Text → tokenized corpus on disk.
+"""Prepares a corpus: reads text, trains or loads a tokenizer, and writes the token ids to disk.
 
     python -m bert_jax.prepare --source='text:books/*.txt;language=en;license=CC0' \\
         --tokenizer=train:wordpiece:8000 --output=corpora/books --workers=2
 
-Imports neither JAX nor TensorFlow (unless a source is one of TensorFlow's datasets).
+Imports neither JAX nor, unless a source needs it, TensorFlow.
 """
 
 import argparse
 import collections
 import contextlib
-import fcntl
 import functools
 import os
 import pathlib
-import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 from bert_jax import errors, progress
 from bert_jax.data import corpus, languages, tokenizers
-from bert_jax.data import sources as text_sources
 from bert_jax.data.beam import Beam, BeamWorkers
-from bert_jax.data.held_out import HeldOutRule, hash_limit
-from bert_jax.data.workers import Workers, blocks
+from bert_jax.data.corpus_writer import SHARD_TOKENS, CorpusWriter, new_folder
+from bert_jax.data.held_out import DeferredDocument, HeldOutRule, assign_single_documents
+from bert_jax.data.sources import Source, describe_sources, open_source
+from bert_jax.data.workers import Workers, read_blocks
 
-BLOCK_CHARACTERS = 2**19  # documents go to the workers in blocks of at least this much text
+BLOCK_CHARACTERS = 2**19  # least amount of text that is sent to a worker at once
+
+Pool: TypeAlias = Workers | BeamWorkers
 
 
 def prepare(
     sources: Sequence[str],
     tokenizer: str,
-    output: str | os.PathLike,
+    output: str | os.PathLike[str],
     *,
     lowercase: bool = True,
     held_out_fraction: float = 0.01,
     language_alpha: float = 1.0,
     workers: int = 2,
-    shard_tokens: int = corpus.SHARD_TOKENS,
+    shard_tokens: int = SHARD_TOKENS,
     beam: Beam | None = None,
 ) -> corpus.Corpus:
-    """Makes the corpus of the sources in `output`, or opens it if it is there already.
+    """Prepares the corpus of the sources in `output`, or opens it if it is already there.
 
-    The files are the same whatever the number of workers. All work happens in `output`.partial,
-    which is renamed at the very end; what a killed run left there is removed by the next one.
+    The files do not depend on the number of workers. They are written to `output`.partial, which
+    is renamed at the very end; the next run removes what a killed run left behind.
 
     Args:
-      sources: see `data.sources.open_source`.
-      tokenizer: 'train:KIND:SIZE' with wordpiece, bytebpe, unigram or sentencepiece-bpe, or the
-        path of a tokenizer's file or folder (see `data.tokenizers.load`).
-      output: folder to make.
-      lowercase: for a trained tokenizer and a bare vocab.txt; a tokenizer.json knows its own.
-      held_out_fraction: share of the documents, chosen by hash, that makes the held-out split;
-        each source with two different documents gives at least one to either split.
-      language_alpha: a tokenizer is trained on text in which languages have shares of the
-        characters to this power: 1 as they come, 0 all alike, .3 as in XLM-R.
-      workers: processes that split sentences and tokenize; 0 does it in this one; with Beam the
-        parts the work is cut into.
-      shard_tokens: a shard is closed once it holds that many tokens.
-      beam: has that done by Apache Beam, see `data.beam`.
+        sources: Specs of the sources; see `data.sources.open_source`.
+        tokenizer: 'train:KIND:SIZE' with the kind wordpiece, bytebpe, unigram or
+            sentencepiece-bpe, or the path of a tokenizer (see `data.tokenizers.load`).
+        output: Folder of the corpus.
+        lowercase: Whether a trained tokenizer or a bare vocab.txt lowercases; a tokenizer.json
+            has its own setting.
+        held_out_fraction: Share of the documents that are held out, chosen by hash. Every source
+            with two different documents has at least one in each split.
+        language_alpha: The training text of a tokenizer contains languages in proportion to
+            (their characters)^language_alpha: 1 as they are, 0 in equal amounts, 0.3 in XLM-R.
+        workers: Processes that tokenize; 0 to tokenize in this process. With Beam, the number of
+            parts the work is divided into.
+        shard_tokens: A shard is closed once it holds this many tokens.
+        beam: Tokenizes on Apache Beam if given; see `data.beam`.
 
-    Raises UserError for bad settings, sources without text, a single document, a finished corpus
-    with other settings in `output`, a disk that is full or cannot be written, a dead worker.
+    Returns:
+        The corpus.
+
+    Raises:
+        UserError: A setting is invalid, there are fewer than two documents, `output` holds
+            something else, the disk is full or not writable, or a worker died.
     """
     if not sources:
-        raise errors.UserError('no source: name at least one, as in --source=docstrings')
+        raise errors.UserError('no source given: name at least one, as in --source=docstrings')
     if not 0 < held_out_fraction < 1:
         raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')
     if workers < bool(beam):
-        raise errors.UserError(f'workers is {workers}: it must be {int(bool(beam))} or more')
+        raise errors.UserError(f'workers is {workers}, but must be at least {int(bool(beam))}')
     languages.check_alpha(language_alpha)
     made_from = corpus.settings(sources, tokenizer, lowercase, held_out_fraction, language_alpha)
     output = pathlib.Path(output).expanduser().absolute()
     if (output / 'manifest.json').exists():
         existing = corpus.Corpus.open(output)
-        existing.check_made_from(**made_from)
+        existing.check_settings(**made_from)
         print(f'{output} is already prepared with these settings')
         return existing
     try:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
-            raise errors.UserError(f'{output} exists and is no corpus: name another folder')
-        opened = [text_sources.open_source(spec) for spec in sources]
-        with _partial_folder(output) as partial:
-            _build(
-                partial, opened, made_from, shard_tokens, functools.partial(_pool, workers, beam)
-            )
-            _sync(partial)
-            os.rename(partial, output)
-            _sync_folder(output.parent)
+            raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
+        opened = [open_source(spec) for spec in sources]
+        with new_folder(output) as partial:
+            make_pool = functools.partial(_make_pool, workers, beam)
+            _build(partial, opened, made_from, shard_tokens, make_pool)
     except OSError as error:
         place = f'{error.filename}: ' if error.filename else ''
         raise errors.UserError(
@@ -98,77 +101,80 @@ def prepare(
 
 def _build(
     folder: pathlib.Path,
-    opened: list[text_sources.Source],
-    made_from: dict,
+    sources: list[Source],
+    made_from: dict[str, Any],
     shard_tokens: int,
-    pool_of: Callable,
-):
+    make_pool: Callable[[tokenizers.Tokenizer, list[Source]], Pool],
+) -> None:
     """Writes the whole corpus into an empty folder."""
     start = time.monotonic()
-    tokenizer = _tokenizer(opened, made_from)
-    spoken = [source.language for source in opened]
+    tokenizer = _load_or_train_tokenizer(sources, made_from)
+    spoken = [source.language for source in sources]
     with (
-        contextlib.closing(corpus.Writer(folder, tokenizer, spoken, shard_tokens)) as writer,
-        pool_of(tokenizer, opened) as pool,
+        contextlib.closing(CorpusWriter(folder, tokenizer, spoken, shard_tokens)) as writer,
+        make_pool(tokenizer, sources) as pool,
     ):
-        _append_all(writer, opened, pool, made_from['held_out_fraction'])
-        described = [
+        _tokenize_sources(writer, sources, pool, made_from['held_out_fraction'])
+        descriptions = [
             {
                 'spec': source.spec,
                 'language': source.language,
                 'license': source.license,
                 'report': dict(source.report),
             }
-            for source in opened
+            for source in sources
         ]
-        manifest = writer.finish(made_from, described)
-    for source in opened:
+        manifest = writer.finish(made_from, descriptions)
+    for source in sources:
         print(f'{source.spec}: {source.summary()}')
     _print_summary(manifest, time.monotonic() - start)
 
 
-def _pool(workers: int, beam: Beam | None, tokenizer: tokenizers.Tokenizer, opened: list):
+def _make_pool(
+    workers: int, beam: Beam | None, tokenizer: tokenizers.Tokenizer, sources: list[Source]
+) -> Pool:
     if beam is None:
         return Workers(tokenizer, workers)
-    specs = [source.spec for source in opened]
-    work = {'specs': specs, 'characters': BLOCK_CHARACTERS}
-    return BeamWorkers(beam, tokenizer, workers, work)
+    specs = [source.spec for source in sources]
+    return BeamWorkers(beam, tokenizer, workers, specs, BLOCK_CHARACTERS)
 
 
-def _tokenizer(opened: list[text_sources.Source], made_from: dict) -> tokenizers.Tokenizer:
+def _load_or_train_tokenizer(
+    sources: list[Source], made_from: dict[str, Any]
+) -> tokenizers.Tokenizer:
     """Loads the tokenizer, or trains it on the documents of all sources."""
     spec, lowercase = made_from['tokenizer'], made_from['lowercase']
-    kind, _, trained = spec.partition(':')
-    if kind != 'train':
+    prefix, _, kind_and_size = spec.partition(':')
+    if prefix != 'train':
         return tokenizers.load(spec, lowercase)
-    with progress.bar(desc=f'vocabulary {trained}', unit=' documents') as bar:
+    with progress.bar(desc=f'vocabulary {kind_and_size}', unit=' documents') as bar:
 
-        def texts(language: str | None = None):
-            for source in opened:
+        def texts(language: str | None = None) -> Iterator[str]:
+            for source in sources:
                 if language in (None, source.language):
                     for document in source.documents():
                         bar.update()
                         yield document.text
 
-        spoken = {source.language for source in opened}
+        spoken = {source.language for source in sources}
         if made_from['language_alpha'] == 1 or len(spoken) == 1:
-            return tokenizers.train(trained, texts(), lowercase)
+            return tokenizers.train(kind_and_size, texts(), lowercase)
         streams = {name: functools.partial(texts, name) for name in sorted(spoken)}
         mixed = tokenizers.mixture(streams, made_from['language_alpha'])
-        return tokenizers.train(trained, mixed, lowercase)
+        return tokenizers.train(kind_and_size, mixed, lowercase)
 
 
-def _append_all(
-    writer: corpus.Writer, opened: list[text_sources.Source], pool: 'Workers', fraction: float
-):
-    """Streams all sources through the workers into the writer, source after source."""
-    alone = []  # (hash, source, its only document), of each source with no two different ones
+def _tokenize_sources(
+    writer: CorpusWriter, sources: list[Source], pool: Pool, held_out_fraction: float
+) -> None:
+    """Streams all sources, one after the other, through the workers into the writer."""
+    undecided: list[tuple[int, DeferredDocument]] = []  # of the sources with a single document
     with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
         documents = characters = 0
-        for index, source in enumerate(opened):
-            dropped = collections.Counter()
-            rule = HeldOutRule(fraction)
-            for block in pool.encode(blocks(source, BLOCK_CHARACTERS)):
+        for index, source in enumerate(sources):
+            dropped: collections.Counter[str] = collections.Counter()
+            rule = HeldOutRule(held_out_fraction)
+            for block in pool.tokenize(read_blocks(source, BLOCK_CHARACTERS)):
                 for split, chosen in rule.add(block.documents, block.hashes):
                     writer.append(split, index, chosen)
                 dropped.update(block.dropped)
@@ -181,69 +187,20 @@ def _append_all(
             for split, chosen in rule.finish():
                 writer.append(split, index, chosen)
             if rule.undecided:
-                alone.append((rule.undecided, index))
+                undecided.append((index, rule.undecided))
             source.report.update(dropped)
-    _append_lone_documents(writer, alone, fraction)
+    splits = assign_single_documents(
+        [deferred.hash for _, deferred in undecided],
+        held_out_fraction,
+        has_held_out=writer.has_documents('held_out'),
+    )
+    for (index, deferred), split in zip(undecided, splits, strict=True):
+        for _ in range(deferred.copies):
+            writer.append(split, index, deferred.document)
 
 
-def _append_lone_documents(writer: corpus.Writer, alone: list, fraction: float):
-    """Places the sources that hold one document each, so that neither split stays empty."""
-    hashes = sorted({aside.hash for aside, _ in alone})
-    if writer.holds('held_out'):  # and 'train', by the rule of a source with more documents
-        held_out = {value for value in hashes if value < hash_limit(fraction)}
-    elif len(hashes) > 1:
-        held_out = {hashes[0]}
-    else:
-        raise errors.UserError(
-            f'the sources hold {len(hashes) or "no"} document(s) with words, copies aside: '
-            'a held-out split by document needs at least two'
-        )
-    for aside, source in alone:
-        for _ in range(aside.copies):
-            writer.append('held_out' if aside.hash in held_out else 'train', source, aside.document)
-
-
-@contextlib.contextmanager
-def _partial_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
-    """An empty folder beside `output`, locked against other runs, removed if the work fails."""
-    partial = output.with_name(output.name + '.partial')
-    partial.mkdir(parents=True, exist_ok=True)
-    lock = os.open(partial, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise errors.UserError(f'another run is preparing {output} right now') from None
-        try:
-            for left in partial.iterdir():  # by a killed run
-                shutil.rmtree(left) if left.is_dir() else left.unlink()
-            yield partial
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-    finally:
-        os.close(lock)
-
-
-def _sync(folder: pathlib.Path):
-    """Makes sure that all files of a folder are on the disk."""
-    for path in folder.rglob('*'):
-        if path.is_dir():
-            _sync_folder(path)
-        else:
-            with open(path, 'rb') as file:
-                os.fsync(file.fileno())
-    _sync_folder(folder)
-
-
-def _sync_folder(folder: pathlib.Path):
-    descriptor = os.open(folder, os.O_RDONLY)
-    os.fsync(descriptor)
-    os.close(descriptor)
-
-
-def _print_summary(manifest: dict, seconds: float):
-    """One line for each split and one for the whole."""
+def _print_summary(manifest: dict[str, Any], seconds: float) -> None:
+    """Prints one line for each split and one for the corpus."""
     tokens = 0
     for name, split in manifest['splits'].items():
         tokens += split['tokens']
@@ -257,6 +214,88 @@ def _print_summary(manifest: dict, seconds: float):
     )
 
 
+_EPILOG = """\
+sources (values after = are taken literally, spaces included):
+{sources}
+
+The program prints a summary. The folder also has a datasheet, DATASHEET.md, with the counts of
+everything that was replaced or left out.
+"""
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog='python -m bert_jax.prepare',
+        description='Prepares a corpus: reads text, trains or loads a tokenizer, and writes the '
+        'token ids to a folder. Training reads this folder.',
+        epilog=_EPILOG.format(sources=describe_sources()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add(
+        '--source',
+        action='append',
+        default=[],
+        help='text to read, as NAME:LOCATION;option=value (sources are listed below); repeat the '
+        'flag for several sources',
+    )
+    add(
+        '--tokenizer',
+        default='train:wordpiece:8000',
+        help='train:KIND:SIZE trains a vocabulary; KIND is wordpiece, bytebpe, unigram or '
+        'sentencepiece-bpe. Or the path of a tokenizer: a tokenizer.json, a vocab.txt, a '
+        'SentencePiece .model, or a folder with one of them (default: %(default)s)',
+    )
+    add('--output', required=True, help='folder to write the corpus to')
+    add(
+        '--verify',
+        action='store_true',
+        help='only check that the files in --output still match their hashes',
+    )
+    add(
+        '--workers',
+        type=int,
+        default=os.cpu_count(),
+        help='processes that tokenize; 0 tokenizes in the main process (default: one per core)',
+    )
+    add(
+        '--lowercase',
+        type=_boolean,
+        default=True,
+        help='whether a trained tokenizer or a vocab.txt lowercases: true or false (default: true)',
+    )
+    add(
+        '--language_alpha',
+        type=float,
+        default=1.0,
+        help='exponent, 0 to 1, that raises the share of small languages in the text a tokenizer '
+        'is trained on: 1 leaves the shares as they are, 0 makes them equal (default: 1)',
+    )
+    add(
+        '--held_out_fraction',
+        type=float,
+        default=0.01,
+        help='share of the documents to hold out for evaluation (default: 0.01)',
+    )
+    add(
+        '--runner',
+        choices=('local', 'beam'),
+        default='local',
+        help='tokenize on this machine or on Apache Beam (default: local)',
+    )
+    add(
+        '--beam_folder',
+        help='temporary folder that all Beam workers can write (default: OUTPUT.blocks)',
+    )
+    add(
+        'beam_options',
+        nargs='*',
+        metavar='-- BEAM_OPTION',
+        help='pipeline options for Beam, such as --runner=FlinkRunner',
+    )
+    return parser
+
+
 def _boolean(text: str) -> bool:
     if text.lower() not in ('true', 'false'):
         raise argparse.ArgumentTypeError(f'{text!r} is neither true nor false')
@@ -264,29 +303,15 @@ def _boolean(text: str) -> bool:
 
 
 @errors.exit_cleanly
-def main():
-    parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.prepare', description='Text → tokenized corpus on disk.'
-    )
-    add = parser.add_argument
-    add('--source', action='append', default=[], help='docstrings, text:GLOB, …; repeatable')
-    add('--tokenizer', default='train:wordpiece:8000', help='train:KIND:SIZE or a path')
-    add('--output', required=True, help='folder to make, or to verify')
-    add('--verify', action='store_true', help='only compare its files with their hashes')
-    add('--workers', type=int, default=os.cpu_count(), help='processes; 0: none but this')
-    add('--lowercase', type=_boolean, default=True, help='true or false')
-    add('--language_alpha', type=float, default=1.0, help='of the text to train a tokenizer on')
-    add('--held_out_fraction', type=float, default=0.01, help='share of the documents')
-    add('--runner', choices=('local', 'beam'), default='local', help='what the workers run on')
-    add('--beam_folder', help='for encoded blocks, seen by all of its workers: OUTPUT.blocks')
-    add('beam_options', nargs='*', metavar='-- BEAM_OPTION', help='--runner=FlinkRunner, …')
-    flags = parser.parse_args()
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; `argv` is sys.argv[1:] by default."""
+    flags = _parser().parse_args(argv)
     if flags.beam_options and flags.runner != 'beam':
-        raise errors.UserError(f'{flags.beam_options[0]!r} is only for --runner=beam')
+        raise errors.UserError(f'{flags.beam_options[0]!r} needs --runner=beam')
     if flags.verify:
         found = corpus.Corpus.open(flags.output)
         found.verify()
-        print(f'{flags.output}: {len(found.manifest["files"])} files are as they were written')
+        print(f'{flags.output}: all {len(found.manifest["files"])} files match their hashes')
         return
     folder = flags.beam_folder or f'{os.path.abspath(flags.output)}.blocks'
     prepare(
@@ -301,5 +326,10 @@ def main():
     )
 
 
-if __name__ == '__main__':
+def run_main() -> None:
+    """Entry point of the bert-jax-prepare command."""
     main()
+
+
+if __name__ == '__main__':
+    run_main()

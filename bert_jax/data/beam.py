@@ -1,104 +1,138 @@
-"""Encoding on Apache Beam: on one machine, or beyond it on Dataflow, Flink or Spark.
+"""Tokenizing on Apache Beam: on one machine, or on a cluster with Dataflow, Flink or Spark.
 
-The work is cut into parts. Each reads all sources from their beginning, which costs little beside
-splitting and tokenizing, and encodes the blocks that are its own; so the blocks are those of a
-local run, and the corpus is the same byte for byte. Imports Beam, which is optional, on first use.
+The work is divided into parts. Every part reads all sources from the start, which is cheap next to
+tokenizing, and tokenizes its own blocks. The blocks are those of a local run, so the corpus is the
+same byte for byte. Beam is optional and imported on first use.
 """
 
 import pickle
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any, NamedTuple
 
 from bert_jax import errors
-from bert_jax.data import sources, tokenizers
-from bert_jax.data.workers import Block, blocks, encode, text_hash
+from bert_jax.data import tokenizers
+from bert_jax.data.sources import open_source
+from bert_jax.data.workers import DocumentBlock, read_blocks, text_hash, tokenize_block
 
 
 class Beam(NamedTuple):
-    """How to run: options of Beam, such as --runner=FlinkRunner, and the folder for the encoded
-    blocks, which all workers must be able to write (a path or gs://…).
+    """How to run Beam.
+
+    Attributes:
+        options: Pipeline options, such as --runner=FlinkRunner.
+        folder: Path or gs://… URL for the tokenized blocks, writable by all workers.
     """
 
     options: tuple[str, ...]
     folder: str
 
 
-class BeamWorkers:
-    """Does what `workers.Workers` does, all at once when it is entered."""
+class Work(NamedTuple):
+    """What a Beam worker needs to know.
 
-    def __init__(self, beam: Beam, tokenizer: tokenizers.Tokenizer, parts: int, work: dict):
-        """work: `specs` of the sources and `characters` of a block."""
-        self._beam, self._parts = beam, parts
-        self._work = work | {
-            'tokenizer': tokenizer.to_json(),
-            'folder': beam.folder,
-            'parts': parts,
-        }
+    Attributes:
+        specs: Specs of the sources.
+        characters: Least number of characters in a block.
+        tokenizer: JSON of the tokenizer.
+        folder: Folder for the tokenized blocks.
+        parts: Number of parts the work is divided into.
+    """
+
+    specs: list[str]
+    characters: int
+    tokenizer: str
+    folder: str
+    parts: int
+
+
+class BeamWorkers:
+    """Replaces `workers.Workers`; tokenizes everything when it is entered."""
+
+    def __init__(
+        self,
+        beam: Beam,
+        tokenizer: tokenizers.Tokenizer,
+        parts: int,
+        specs: list[str],
+        characters: int,
+    ):
+        """Prepares the work; see `Work` for the arguments."""
+        self._options = beam.options
+        self._work = Work(specs, characters, tokenizer.to_json(), beam.folder, parts)
         self._next_source = 0
 
     def __enter__(self) -> 'BeamWorkers':
         beam = _beam()
         self._remove_blocks()
-        beam.io.filesystems.FileSystems.mkdirs(self._beam.folder)
+        beam.io.filesystems.FileSystems.mkdirs(self._work.folder)
         try:
-            pipeline = beam.Pipeline(argv=[*self._beam.options])
-            numbers = pipeline | beam.Create(range(self._parts)) | beam.Reshuffle()
-            numbers | beam.Map(encode_part, self._work)
+            pipeline = beam.Pipeline(argv=[*self._options])
+            numbers = pipeline | beam.Create(range(self._work.parts)) | beam.Reshuffle()
+            numbers | beam.Map(tokenize_part, self._work)
             pipeline.run().wait_until_finish()
-        except Exception as error:
+        except Exception as error:  # Beam raises many kinds
             self._remove_blocks()
-            said = str(error).strip().splitlines() or [repr(error)]
-            raise errors.UserError(f'Beam failed: {said[0]}') from error
+            reason = str(error).strip().splitlines() or [repr(error)]
+            raise errors.UserError(f'Beam failed: {reason[0]}') from error
         return self
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         self._remove_blocks()
 
-    def encode(self, texts: Iterator[list[str]]) -> Iterator[Block]:
-        """The encoded blocks, in order; called once for each source, in theirs.
+    def tokenize(self, blocks: Iterable[list[str]]) -> Iterator[DocumentBlock]:
+        """Yields the tokenized blocks in order; call it once per source, in their order.
 
-        Raises UserError if the workers read another text than this machine.
+        Raises:
+            UserError: The Beam workers read a different text than this machine.
         """
         source, self._next_source = self._next_source, self._next_source + 1
         files = _beam().io.filesystems.FileSystems
-        for number, block in enumerate(texts):
-            path = _path(self._beam.folder, source, number)
+        for number, texts in enumerate(blocks):
+            path = _block_path(self._work.folder, source, number)
+            digest = block = None
             if files.exists(path):
                 with files.open(path) as file:
-                    digest, encoded = pickle.load(file)
-            if not files.exists(path) or digest != _digest(block):
+                    digest, block = pickle.load(file)
+            if block is None or digest != _digest(texts):
                 raise errors.UserError(
-                    f'block {number} of {self._work["specs"][source]} is not what the workers of '
-                    'Beam read: all machines must see the same files'
+                    f'block {number} of {self._work.specs[source]} differs from what the Beam '
+                    'workers read: all machines must see the same files'
                 )
-            yield encoded
+            yield block
 
-    def _remove_blocks(self):
+    def _remove_blocks(self) -> None:
         files = _beam().io.filesystems.FileSystems
-        if files.exists(self._beam.folder):
-            files.delete([self._beam.folder])
+        if files.exists(self._work.folder):
+            files.delete([self._work.folder])
 
 
-def encode_part(part: int, work: dict):
-    """Writes the encoded blocks of one part, each with the digest of its text. Runs on a worker."""
+def tokenize_part(part: int, work: Work) -> None:
+    """Writes the tokenized blocks of one part, each with a digest of its text; runs on a worker."""
     files = _beam().io.filesystems.FileSystems
-    tokenizer = tokenizers.Tokenizer.from_json(work['tokenizer'])
-    for source, spec in enumerate(work['specs']):
-        for number, block in enumerate(blocks(sources.open_source(spec), work['characters'])):
-            if number % work['parts'] == part:
-                with files.create(_path(work['folder'], source, number)) as file:
-                    pickle.dump((_digest(block), encode(block, tokenizer)), file, protocol=5)
+    tokenizer = tokenizers.Tokenizer.from_json(work.tokenizer)
+    for source, spec in enumerate(work.specs):
+        for number, texts in enumerate(read_blocks(open_source(spec), work.characters)):
+            if number % work.parts == part:
+                with files.create(_block_path(work.folder, source, number)) as file:
+                    block = tokenize_block(texts, tokenizer)
+                    pickle.dump((_digest(texts), block), file, protocol=5)
 
 
-def _path(folder: str, source: int, number: int) -> str:
+def _block_path(folder: str, source: int, number: int) -> str:
     return f'{folder}/{source}-{number:06d}'
 
 
-def _digest(block: list[str]) -> int:
-    return text_hash('\0'.join(block))
+def _digest(texts: list[str]) -> int:
+    return text_hash('\0'.join(texts))
 
 
-def _beam():
+def _beam() -> Any:
     try:
         import apache_beam
         import apache_beam.io.filesystems

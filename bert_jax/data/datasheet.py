@@ -1,10 +1,12 @@
-"""What a person should know about a corpus, in words."""
+"""The datasheet of a corpus: origin, contents, held-out rule, vocabulary and files."""
+
+from typing import Any
 
 from bert_jax.data import tokenizers
 
 
-def write(manifest: dict, tokenizer: tokenizers.Tokenizer) -> str:
-    """What a person should know about the corpus, as Markdown."""
+def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
+    """Returns the datasheet of a corpus as Markdown."""
     made_from = manifest['made_from']
     splits = manifest['splits']
     total = sum(split['tokens'] for split in splits.values())
@@ -12,7 +14,7 @@ def write(manifest: dict, tokenizer: tokenizers.Tokenizer) -> str:
         '# Datasheet of a tokenized corpus',
         '',
         f'Made {manifest["created"]} by `bert_jax.prepare` from {len(manifest["sources"])} '
-        f'source(s); {total:,} tokens. Machine-readable twin of this page: `manifest.json`.',
+        f'source(s): {total:,} tokens. See `manifest.json` for the same in JSON.',
         '',
         '## Sources',
         '',
@@ -47,32 +49,32 @@ def write(manifest: dict, tokenizer: tokenizers.Tokenizer) -> str:
     case = 'lowercased' if tokenizer.lowercase else 'case kept'
     lines += [
         '',
-        f'Unknown words ({unk}): {unknown:,}, {unknown / total:.2%} of the tokens.',
+        f'Unknown tokens ({unk}): {unknown:,}, {unknown / total:.2%} of all tokens.',
         '',
-        f'Held-out rule: a document is held out if the hash of its text, read as a number in '
-        f'[0, 1), is below {made_from["held_out_fraction"]:g}, wherever it stands and whatever '
-        'else is in the corpus. A source none of whose documents falls there holds out the one '
-        'with the smallest hash; one all of whose documents do keeps the one with the largest '
-        'for training. Copies within a source fall on the same side. A source of one document '
-        'follows the first rule; only if all sources are such, the smallest hash is held out.',
+        f'Held-out rule: a document is held out if the hash of its text, as a number in [0, 1), is '
+        f'below {made_from["held_out_fraction"]:g}, wherever it stands and whatever else is in the '
+        'corpus. Copies within a source are therefore on the same side. If this puts all '
+        'documents of a source on one side, the document closest to the threshold changes sides. '
+        'A source with a single document follows the rule as it is; only if all sources have a '
+        'single document, the one with the smallest hash is held out.',
         '',
         '## Vocabulary',
         '',
         f'{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, from `{made_from["tokenizer"]}`; text '
         f'is normalized as tokenizer.json says ({case}). '
-        f'Fingerprint `{tokenizer.fingerprint}`.',
+        f'Fingerprint: `{tokenizer.fingerprint}`.',
     ]
     if made_from['tokenizer'].startswith('train:'):
         lines += [
             '',
-            f'It was trained on the documents of both splits: all of them, or evenly spaced '
-            f'paragraphs of {tokenizers.TRAINING_CHARACTERS:,} characters if there are more. '
-            f'A language with the share p of all characters had a share ∝ p^α of it, α = '
-            f'{made_from["language_alpha"]:g}.',
+            'It was trained on the documents of both splits: on all of them, or on evenly spaced '
+            f'paragraphs with {tokenizers.TRAINING_CHARACTERS:,} characters if they are longer. '
+            'A language with the share p of all characters makes up a share ∝ p^α of the training '
+            f'text, α = {made_from["language_alpha"]:g}.',
         ]
     lines += [
         '',
-        f'Special tokens are not stored; text that looks like one (`{mask}`) is ordinary text.',
+        f'Special tokens are not stored. Text that looks like one (`{mask}`) is ordinary text.',
         '',
         '## Files',
         '',

@@ -1,88 +1,132 @@
-"""Which documents are kept out of training: a rule by the hash of their text."""
+"""The rule that decides which documents are held out of training, by the hash of their text."""
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from bert_jax.data import corpus
+from bert_jax.data.corpus_writer import TokenizedDocuments
+from bert_jax.errors import UserError
 
-
-def hash_limit(fraction: float) -> int:
-    """Documents with a hash below it are held out."""
-    return int(fraction * 2.0**64)
+SplitDocuments: TypeAlias = tuple[str, TokenizedDocuments]  # ('train' or 'held_out', documents)
 
 
 @dataclasses.dataclass
-class Aside:
-    """A document put aside, and how many copies of it were met."""
+class DeferredDocument:
+    """A document whose split is not decided yet.
 
-    document: corpus.Documents
+    Attributes:
+        document: The document.
+        hash: Hash of its text, an unsigned 64-bit integer.
+        copies: Number of occurrences of the document.
+    """
+
+    document: TokenizedDocuments
     hash: int
     copies: int
 
 
-class HeldOutRule:
-    """Which documents of one source are held out: those whose hash falls below the fraction.
+def hash_limit(fraction: float) -> int:
+    """Returns the threshold: documents whose 64-bit hash is below it are held out."""
+    return int(fraction * 2.0**64)
 
-    Neither split is left empty if there are two different documents: where the hashes of all
-    fall on one side, the one closest to the other side goes there, with its copies. It takes one
-    pass, and holds one document in memory until both sides have been met; only such a document
-    may land behind its place in the order of the source.
+
+class HeldOutRule:
+    """Assigns the documents of one source to splits: hashes below a limit are held out.
+
+    If all documents of the source are on one side of the limit, the document closest to the limit
+    (with its copies) changes sides, so that each split has a document as soon as the source has
+    two different ones. This takes one pass and keeps one document in memory until both sides have
+    a document; only that document may be written out of order.
     """
 
     def __init__(self, fraction: float):
+        """Creates the rule; `fraction` is the expected share of held-out documents."""
         self._limit = np.uint64(hash_limit(fraction))
-        self._met: set[str] = set()
-        self._aside: Aside | None = None
+        self._seen: set[str] = set()
+        self._deferred: DeferredDocument | None = None
         self._decided_any = False
 
-    def add(
-        self, documents: corpus.Documents, hashes: np.ndarray
-    ) -> Iterator[tuple[str, corpus.Documents]]:
-        """Yields (split, documents) for what is decided so far; hashes are uint64 [documents]."""
+    def add(self, documents: TokenizedDocuments, hashes: np.ndarray) -> Iterator[SplitDocuments]:
+        """Yields (split, documents) for the documents decided so far.
+
+        Args:
+            documents: The next documents of the source.
+            hashes: uint64 [documents], hashes of their texts.
+        """
         below = hashes < self._limit
         sides = {'held_out': below, 'train': ~below}
         sides = {split: chosen for split, chosen in sides.items() if chosen.any()}
-        if len(self._met.union(sides)) == 2:
-            for split in self._met:
+        if len(self._seen.union(sides)) == 2:
+            for split in self._seen:
                 yield from self._release(split)
             for split, chosen in sides.items():
                 yield split, documents.select(chosen)
         else:
             for split in sides:
-                yield from self._all_but_closest(split, documents, hashes)
-        self._met.update(sides)
+                yield from self._defer_closest(split, documents, hashes)
+        self._seen.update(sides)
 
-    def _all_but_closest(self, split: str, documents: corpus.Documents, hashes: np.ndarray):
-        """Keeps aside the document closest to the side that has none; yields the others."""
+    def _defer_closest(
+        self, split: str, documents: TokenizedDocuments, hashes: np.ndarray
+    ) -> Iterator[SplitDocuments]:
+        """Defers the document closest to the limit and yields the others."""
         closest = int(hashes.min() if split == 'train' else hashes.max())
-        if self._aside and (self._aside.hash < closest) == (split == 'train'):
-            closest = self._aside.hash
-        if self._aside and self._aside.hash != closest:
+        if self._deferred and (self._deferred.hash < closest) == (split == 'train'):
+            closest = self._deferred.hash
+        if self._deferred and self._deferred.hash != closest:
             self._decided_any = True
             yield from self._release(split)
         same = hashes == np.uint64(closest)
         if same.any():
             first = np.arange(len(hashes)) == same.argmax()
-            self._aside = self._aside or Aside(documents.select(first), closest, copies=0)
-            self._aside.copies += int(same.sum())
+            if not self._deferred:
+                self._deferred = DeferredDocument(documents.select(first), closest, copies=0)
+            self._deferred.copies += int(same.sum())
         if not same.all():
             self._decided_any = True
             yield split, documents.select(~same)
 
-    def _release(self, split: str):
-        if self._aside:
-            for _ in range(self._aside.copies):
-                yield split, self._aside.document
-        self._aside = None
+    def _release(self, split: str) -> Iterator[SplitDocuments]:
+        if self._deferred:
+            for _ in range(self._deferred.copies):
+                yield split, self._deferred.document
+        self._deferred = None
 
-    def finish(self) -> Iterator[tuple[str, corpus.Documents]]:
-        """Yields the document still aside, for the split that would have stayed empty."""
-        if self._aside and self._decided_any:
-            yield from self._release('train' if 'held_out' in self._met else 'held_out')
+    def finish(self) -> Iterator[SplitDocuments]:
+        """Yields the deferred document, for the split that would be empty without it."""
+        if self._deferred and self._decided_any:
+            yield from self._release('train' if 'held_out' in self._seen else 'held_out')
 
     @property
-    def undecided(self) -> Aside | None:
-        """The only document of the source, if it has no two different ones."""
-        return self._aside
+    def undecided(self) -> DeferredDocument | None:
+        """After `finish`: the only document of the source, if it has no two different ones."""
+        return self._deferred
+
+
+def assign_single_documents(
+    hashes: Sequence[int], fraction: float, has_held_out: bool
+) -> list[str]:
+    """Returns the splits of sources that have a single document each.
+
+    Args:
+        hashes: Hash of each source's document.
+        fraction: Expected share of held-out documents.
+        has_held_out: Whether other sources have filled both splits already. The limit then
+            decides; otherwise, the document with the smallest hash is held out.
+
+    Raises:
+        UserError: One of the splits would have no document.
+    """
+    distinct = sorted(set(hashes))
+    if has_held_out:
+        held_out = {value for value in distinct if value < hash_limit(fraction)}
+    elif len(distinct) > 1:
+        held_out = {distinct[0]}
+    else:
+        raise UserError(
+            f'the sources have {len(distinct)} distinct document(s) with tokens, but a held-out '
+            'split needs at least two: add text, or separate it into documents with documents=…'
+        )
+    return ['held_out' if value in held_out else 'train' for value in hashes]

@@ -1,4 +1,4 @@
-"""Processes that split texts into sentences and these into tokens."""
+"""Worker processes that split documents into sentences and tokenize them."""
 
 import collections
 import concurrent.futures
@@ -12,27 +12,39 @@ import queue
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from types import TracebackType
+from typing import Any
 
 import numpy as np
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.data import corpus, sentences, sources, tokenizers
+from bert_jax.data import sentences, tokenizers
+from bert_jax.data.corpus import token_dtype
+from bert_jax.data.corpus_writer import TokenizedDocuments
+from bert_jax.data.sources import Source
 
 
 @dataclasses.dataclass(frozen=True)
-class Block:
-    """An encoded block: `hashes` (uint64) are of the texts of its documents."""
+class DocumentBlock:
+    """A block of tokenized documents.
 
-    documents: corpus.Documents
+    Attributes:
+        documents: The documents that have at least one token.
+        hashes: uint64 [documents], hash of each document's text.
+        characters: Characters in the block's text.
+        dropped: Numbers of sentences and documents without tokens.
+    """
+
+    documents: TokenizedDocuments
     hashes: np.ndarray
     characters: int
     dropped: dict[str, int]
 
 
-def blocks(source: sources.Source, characters: int) -> Iterator[list[str]]:
-    """The texts of a source's documents, so many characters or a little more at a time."""
+def read_blocks(source: Source, characters: int) -> Iterator[list[str]]:
+    """Yields the texts of a source's documents in blocks of at least this many characters."""
     block, size = [], 0
     for document in source.documents():
         block.append(document.text)
@@ -44,49 +56,53 @@ def blocks(source: sources.Source, characters: int) -> Iterator[list[str]]:
         yield block
 
 
-def encode(texts: list[str], tokenizer: tokenizers.Tokenizer) -> Block:
-    """Splits texts into sentences and these into tokens; what has no token is counted."""
+def tokenize_block(texts: list[str], tokenizer: tokenizers.Tokenizer) -> DocumentBlock:
+    """Splits documents into sentences and tokenizes them, leaving out what has no tokens."""
     split = [sentences.split_sentences(text) for text in texts]
     prefix = tokenizer.sentence_prefix
     ids, lengths = tokenizer.encode_ids([prefix + sentence for text in split for sentence in text])
     document_of_sentence = np.repeat(np.arange(len(texts)), [len(document) for document in split])
-    full = lengths > 0
-    document_lengths = np.bincount(document_of_sentence[full], minlength=len(texts))
+    has_tokens = lengths > 0
+    document_lengths = np.bincount(document_of_sentence[has_tokens], minlength=len(texts))
     kept = document_lengths > 0
     hashes = np.array([text_hash(text) for text in texts], np.uint64)
-    return Block(
-        corpus.Documents(
-            ids.astype(corpus.token_dtype(tokenizer.vocab_size)),
-            lengths[full],
-            document_lengths[kept],
+    return DocumentBlock(
+        documents=TokenizedDocuments(
+            tokens=ids.astype(token_dtype(tokenizer.vocab_size)),
+            sentence_lengths=lengths[has_tokens],
+            document_lengths=document_lengths[kept],
         ),
-        hashes[kept],
-        sum(map(len, texts)),
-        {
-            'sentences_without_tokens': int(np.sum(~full)),
+        hashes=hashes[kept],
+        characters=sum(map(len, texts)),
+        dropped={
+            'sentences_without_tokens': int(np.sum(~has_tokens)),
             'documents_without_tokens': int(np.sum(~kept)),
         },
     )
 
 
 def text_hash(text: str) -> int:
-    """64 bits that depend on the text alone."""
+    """Returns a 64-bit hash of a text: BLAKE2b of its UTF-8 bytes, little-endian.
+
+    The held-out split of every corpus depends on this function; it must not change.
+    """
     data = text.encode('utf-8', 'surrogatepass')
     return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), 'little')
 
 
 class Workers:
-    """Processes that encode blocks, or none: then it is done in this process.
+    """A pool of processes that tokenize blocks of documents; use it as a context manager.
 
-    They are fresh interpreters talking through pipes rather than `multiprocessing`, whose workers
-    would inherit or import the main program, JAX and its threads included.
+    The processes are fresh interpreters that communicate through pipes. `multiprocessing` is not
+    used because its workers inherit or import the main program, with JAX and its threads.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, number: int):
+        """Creates a pool of `number` processes; with 0, this process does the work."""
         self._tokenizer = tokenizer
         self._number = number
-        self._processes: list[subprocess.Popen] = []
-        self._idle: queue.SimpleQueue[subprocess.Popen] = queue.SimpleQueue()
+        self._processes: list[subprocess.Popen[bytes]] = []
+        self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._threads = concurrent.futures.ThreadPoolExecutor(max(number, 1))
 
     def __enter__(self) -> 'Workers':
@@ -98,7 +114,7 @@ class Workers:
             raise
         return self
 
-    def _start(self):
+    def _start(self) -> None:
         root = str(pathlib.Path(bert_jax.__file__).parents[1])
         path = os.pathsep.join(filter(None, (root, os.environ.get('PYTHONPATH'))))
         process = subprocess.Popen(
@@ -114,33 +130,41 @@ class Workers:
         except BrokenPipeError:
             raise _worker_ended(process) from None
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
         for process in self._processes:
-            process.kill()  # idle, or its result is wanted no more
+            process.kill()  # it is idle, or its result is no longer needed
         self._threads.shutdown(cancel_futures=True)
         for process in self._processes:
             process.wait()
+            assert process.stdout
+            assert process.stdin
             process.stdout.close()
             with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
 
-    def encode(self, blocks: Iterator[list[str]]) -> Iterator[Block]:
-        """The encoded blocks, in order; at most two for each worker are under way."""
+    def tokenize(self, blocks: Iterable[list[str]]) -> Iterator[DocumentBlock]:
+        """Yields the tokenized blocks in order, working on up to two per worker at a time."""
         if not self._number:
-            yield from (encode(block, self._tokenizer) for block in blocks)
+            yield from (tokenize_block(block, self._tokenizer) for block in blocks)
             return
-        under_way = collections.deque()
+        pending: collections.deque[concurrent.futures.Future[DocumentBlock]] = collections.deque()
         for block in blocks:
-            under_way.append(self._threads.submit(self._encode_in_worker, block))
-            if len(under_way) >= 2 * self._number:
-                yield under_way.popleft().result()
-        while under_way:
-            yield under_way.popleft().result()
+            pending.append(self._threads.submit(self._tokenize_in_worker, block))
+            if len(pending) >= 2 * self._number:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
 
-    def _encode_in_worker(self, block: list[str]) -> Block:
+    def _tokenize_in_worker(self, block: list[str]) -> DocumentBlock:
         process = self._idle.get()
         try:
             _send(process, block)
+            assert process.stdout
             return pickle.load(process.stdout)
         except (EOFError, BrokenPipeError, pickle.UnpicklingError):
             raise _worker_ended(process) from None
@@ -148,25 +172,26 @@ class Workers:
             self._idle.put(process)
 
 
-def _worker_ended(process: subprocess.Popen) -> errors.UserError:
+def _worker_ended(process: subprocess.Popen[bytes]) -> errors.UserError:
     return errors.UserError(
-        f'a worker process ended before its work was done (status {process.wait()}; '
-        f'-{signal.SIGKILL.value} often means out of memory): try fewer workers'
+        f'a worker process ended early with status {process.wait()} '
+        f'(-{signal.SIGKILL.value} often means out of memory): try fewer workers'
     )
 
 
-def _send(process: subprocess.Popen, message):
+def _send(process: subprocess.Popen[bytes], message: Any) -> None:
+    assert process.stdin
     pickle.dump(message, process.stdin, protocol=5)
     process.stdin.flush()
 
 
-def serve():
-    """A worker's life: receives the tokenizer, then encodes blocks until its input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the main process
-    answers, sys.stdout = sys.stdout.buffer, sys.stderr
+def serve() -> None:
+    """Main function of a worker: receives the tokenizer, then tokenizes blocks until EOF."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the main process handles Ctrl-C
+    results, sys.stdout = sys.stdout.buffer, sys.stderr
     tokenizer = pickle.load(sys.stdin.buffer)
     with contextlib.suppress(EOFError, BrokenPipeError):
         while True:
-            block = encode(pickle.load(sys.stdin.buffer), tokenizer)
-            pickle.dump(block, answers, protocol=5)
-            answers.flush()
+            block = tokenize_block(pickle.load(sys.stdin.buffer), tokenizer)
+            pickle.dump(block, results, protocol=5)
+            results.flush()

@@ -38,7 +38,7 @@ def open_corpus(data) -> Corpus:
 
     multihost.run_on_host0(prepared)
     corpus = Corpus.open(pathlib.Path(data.corpus))
-    corpus.check_made_from(**made_from)
+    corpus.check_settings(**made_from)
     multihost.check_same('corpus', corpus.fingerprint)
     return corpus
 

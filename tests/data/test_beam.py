@@ -39,7 +39,7 @@ def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
     assert not (tmp_path / 'blocks').exists()
 
     # Workers that read another text are found out.
-    write = beam_lib.encode_part
+    write = beam_lib.tokenize_part
 
     def elsewhere(part, work):
         changed = tmp_path / 'more/text.txt'
@@ -48,8 +48,10 @@ def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
         write(part, work)
         changed.write_text(text)
 
-    monkeypatch.setattr(beam_lib, 'encode_part', elsewhere)
-    with pytest.raises(UserError, match='block 0 of .*more/text.txt.* is not what the workers'):
+    monkeypatch.setattr(beam_lib, 'tokenize_part', elsewhere)
+    with pytest.raises(
+        UserError, match='block 0 of .*more/text.txt.* differs from'
+    ):
         prepare.prepare(sources, TOKENIZER, tmp_path / 'other', **options)
     assert not (tmp_path / 'other').exists()
 

@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from bert_jax import errors
-from bert_jax.data import corpus, tokenizers
+from bert_jax.data import corpus, corpus_writer, tokenizers
 
 MADE_FROM = corpus.settings(['text:a'], 'train:wordpiece:60', True, 0.1)
 SOURCES = [
@@ -20,7 +20,7 @@ def tokenizer():
 
 
 def random_documents(rng, tokenizer, number=20):
-    """Documents of 1–5 sentences of 1–8 tokens, as nested lists and as `corpus.Documents`."""
+    """Documents of 1–5 sentences of 1–8 tokens, as nested lists and as TokenizedDocuments."""
     nested = [
         [
             rng.integers(tokenizer.vocab_size, size=rng.integers(1, 9)).tolist()
@@ -33,7 +33,7 @@ def random_documents(rng, tokenizer, number=20):
 
 def pack(nested):
     sentences = [sentence for document in nested for sentence in document]
-    return corpus.Documents(
+    return corpus_writer.TokenizedDocuments(
         np.array([token for sentence in sentences for token in sentence], np.int32),
         np.array([len(sentence) for sentence in sentences], np.int64),
         np.array([len(document) for document in nested], np.int64),
@@ -55,7 +55,7 @@ def unpack(shard):
 def made(tokenizer, tmp_path):
     """(directory of a finished corpus with two sources, its documents as nested lists)."""
     rng = np.random.default_rng(0)
-    writer = corpus.Writer(tmp_path, tokenizer, ['en', 'de'], shard_tokens=200)
+    writer = corpus_writer.CorpusWriter(tmp_path, tokenizer, ['en', 'de'], shard_tokens=200)
     written = {name: {0: [], 1: []} for name in corpus.SPLITS}
     for source in (0, 0, 0, 1, 1):
         for split in corpus.SPLITS:
@@ -141,7 +141,7 @@ def test_manifest_and_datasheet_say_what_it_is(made, tokenizer):
 def test_fingerprint_depends_on_the_contents_alone(tokenizer, tmp_path):
     def make(name, seed):
         (tmp_path / name).mkdir()
-        writer = corpus.Writer(tmp_path / name, tokenizer, ['en'])
+        writer = corpus_writer.CorpusWriter(tmp_path / name, tokenizer, ['en'])
         for split in corpus.SPLITS:
             writer.append(split, 0, random_documents(np.random.default_rng(seed), tokenizer)[1])
         writer.finish(MADE_FROM, SOURCES[:1])
@@ -201,9 +201,9 @@ def test_unknown_split(made):
 )
 def test_other_settings_are_named(made, key, value):
     opened = corpus.Corpus.open(made[0])
-    opened.check_made_from(**MADE_FROM)
+    opened.check_settings(**MADE_FROM)
     with pytest.raises(errors.UserError, match=key) as info:
-        opened.check_made_from(**(MADE_FROM | {key: value}))
+        opened.check_settings(**(MADE_FROM | {key: value}))
     assert repr(value) in str(info.value)
     assert repr(MADE_FROM[key]) in str(info.value)
 
@@ -213,13 +213,13 @@ def test_a_tokenizer_path_is_compared_by_content(tokenizer, tmp_path):
         (tmp_path / name).mkdir()
     tokenizer.save(tmp_path / 'same')
     tokenizers.train('wordpiece:50', ['other text than that'] * 3).save(tmp_path / 'other')
-    writer = corpus.Writer(tmp_path / 'corpus', tokenizer, ['en'])
+    writer = corpus_writer.CorpusWriter(tmp_path / 'corpus', tokenizer, ['en'])
     for split in corpus.SPLITS:
         writer.append(split, 0, random_documents(np.random.default_rng(0), tokenizer)[1])
     made_from = MADE_FROM | {'tokenizer': 'somewhere/else'}
     writer.finish(made_from, SOURCES[:1])
     opened = corpus.Corpus.open(tmp_path / 'corpus')
-    opened.check_made_from(**made_from)
-    opened.check_made_from(**made_from | {'tokenizer': str(tmp_path / 'same')})
+    opened.check_settings(**made_from)
+    opened.check_settings(**made_from | {'tokenizer': str(tmp_path / 'same')})
     with pytest.raises(errors.UserError, match='tokenizer'):
-        opened.check_made_from(**made_from | {'tokenizer': str(tmp_path / 'other')})
+        opened.check_settings(**made_from | {'tokenizer': str(tmp_path / 'other')})

@@ -7,8 +7,9 @@ import tracemalloc
 
 import pytest
 
-from bert_jax.data import docstrings, sources
+from bert_jax.data import sources
 from bert_jax.data.sentences import split_sentences
+from bert_jax.data.sources import docstring_prose, docstrings, files
 from bert_jax.errors import UserError
 
 
@@ -67,7 +68,7 @@ def test_undecodable_bytes_are_replaced_counted_and_placed(tmp_path):
     source, documents = read(f'text:{tmp_path}/*.txt')
     assert documents[1].text.startswith('Caf\ufffd \ufffd\ufffd and é.')
     assert source.report['undecodable_bytes'] == 3
-    assert source.first['undecodable_bytes'].endswith('b.txt')
+    assert source.first_place['undecodable_bytes'].endswith('b.txt')
     assert '3 undecodable bytes (first in' in source.summary()
     assert '2 documents' in source.summary()
     documents[1].text.encode()
@@ -87,7 +88,7 @@ def test_report_starts_anew_with_each_pass(tmp_path):
 
 
 def test_a_huge_file_is_streamed_in_pieces(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, 'MAX_DOCUMENT_CHARACTERS', 1000)
+    monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 1000)
     paragraph = 'Words of a line.\n' * 20
     path = write(tmp_path / 'a.txt', '\n'.join([paragraph] * 50))
     source, documents = read(f'text:{path}')
@@ -100,7 +101,7 @@ def test_a_huge_file_is_streamed_in_pieces(tmp_path, monkeypatch):
 
 
 def test_a_file_of_one_endless_line_is_cut_too(tmp_path, monkeypatch):
-    monkeypatch.setattr(sources, 'MAX_DOCUMENT_CHARACTERS', 1000)
+    monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 1000)
     path = write(tmp_path / 'a.txt', 'é' * 10_000)
     source, documents = read(f'text:{path}')
     assert max(len(document.text) for document in documents) <= 4000
@@ -110,7 +111,7 @@ def test_a_file_of_one_endless_line_is_cut_too(tmp_path, monkeypatch):
 
 def test_memory_stays_small(tmp_path, monkeypatch):
     """32 MB of text go through with the memory of a few documents."""
-    monkeypatch.setattr(sources, 'MAX_DOCUMENT_CHARACTERS', 2**18)
+    monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 2**18)
     path = tmp_path / 'big.txt'
     path.write_text(('A line of some words that is as long as lines are.\n' * 20 + '\n') * 32_000)
     source = sources.open_source(f'text:{path}')
@@ -143,8 +144,8 @@ def test_json_lines(tmp_path):
     counted = {'malformed_lines': 2, 'missing_field': 2, 'lone_surrogates': 1, 'empty_documents': 1}
     assert {key: source.report[key] for key in counted} == counted
     assert source.report['undecodable_bytes'] == 1
-    assert source.first['malformed_lines'].endswith('a.jsonl:2')
-    assert source.first['missing_field'].endswith('a.jsonl:4')
+    assert source.first_place['malformed_lines'].endswith('a.jsonl:2')
+    assert source.first_place['missing_field'].endswith('a.jsonl:4')
     assert documents[1].name.endswith('a.jsonl:7')
     assert texts(f'jsonl:{tmp_path}/a.jsonl;field=body') == ['No text here.']
 
@@ -202,7 +203,7 @@ def test_tfds_markers_become_documents_and_paragraphs(tfds_folder, monkeypatch):
 
 def test_tfds_that_is_not_there(tmp_path, tfds_folder, monkeypatch):
     monkeypatch.delenv('TFDS_DATA_DIR', raising=False)
-    with pytest.raises(UserError, match=r'wiki40b/en is in none of .*download=true') as caught:
+    with pytest.raises(UserError, match=r'wiki40b/en was not found in .*download=true') as caught:
         sources.open_source(f'tfds:wiki40b/en;data_dir={tmp_path}')
     assert '\n' not in str(caught.value)
     with pytest.raises(UserError, match=r"unknown split.*'nope'; known: test, train"):
@@ -220,16 +221,16 @@ def test_tfds_that_is_not_there(tmp_path, tfds_folder, monkeypatch):
         ('wikipedia:en', "unknown source 'wikipedia'; known: docstrings, jsonl, text, tfds"),
         ('text:{}/a.txt;langauge=en', "unknown option of source text 'langauge'; known: "),
         ('text:{}/a.txt;language', 'has no value'),
-        ('text', 'say what to read'),
+        ('text', 'names no GLOB'),
         ('text:{}/*.doc', 'no file matches'),
         ('jsonl:{}/*.doc', 'no file matches'),
-        ('text:{}/a.txt;documents=line', 'documents=.line. is none of file, blank_line, title'),
-        ('text:{}/a.txt;documents=title', 'is none of'),
-        ('text:{}/a.txt;documents=title:(', 'bad pattern'),
+        ('text:{}/a.txt;documents=line', 'documents=.line. is not file, blank_line or title'),
+        ('text:{}/a.txt;documents=title', 'is not file'),
+        ('text:{}/a.txt;documents=title:(', 'not a valid regular expression'),
         ('text:{}/a.txt;encoding=utf-9', 'unknown encoding of source'),
         ('docstrings:json', 'takes options only'),
         ('docstrings;packages=json,no_such_thing', 'not installed: no_such_thing'),
-        ('tfds:x;download=yes', 'true or false'),
+        ('tfds:x;download=yes', 'not true or false'),
     ],
 )
 def test_mistakes_are_found_on_opening(tmp_path, spec, message):
@@ -240,10 +241,10 @@ def test_mistakes_are_found_on_opening(tmp_path, spec, message):
 
 def test_empty_and_unreadable_files(tmp_path):
     path = write(tmp_path / 'a.txt', ' \n\n')
-    with pytest.raises(UserError, match='holds no text'):
+    with pytest.raises(UserError, match='has no text'):
         read(f'text:{path}')
     path = write(tmp_path / 'b.jsonl', 'no\nno\n')
-    with pytest.raises(UserError, match=r'holds no text.*2 malformed lines \(first in .*:1\)'):
+    with pytest.raises(UserError, match=r'has no text.*2 malformed lines \(first in .*:1\)'):
         read(f'jsonl:{path}')
     whole = gzip.compress(os.urandom(10_000))
     for name, content in (('c.gz', b'not zipped'), ('d.gz', whole[:5000])):
@@ -336,7 +337,7 @@ Copyright 2020 by the authors of this text.
 
 
 def flat(docstring):
-    return [' '.join(paragraph) for paragraph in docstrings.prose(docstring)]
+    return [' '.join(paragraph) for paragraph in docstring_prose.extract_prose(docstring)]
 
 
 def test_prose_of_a_numpy_style_docstring():

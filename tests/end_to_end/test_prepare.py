@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bert_jax import errors, prepare
-from bert_jax.data import corpus, sentences, tokenizers
+from bert_jax.data import corpus, corpus_writer, sentences, tokenizers
 from bert_jax.data.held_out import HeldOutRule
 from bert_jax.data.workers import Workers, text_hash
 from tests import disks
@@ -226,7 +226,12 @@ def test_held_out_rule(hashes, block, fraction):
         part = np.array(hashes[start : start + block], np.uint64)
         ones = np.ones(len(part), np.int64)
         # A document is one token: the number of its hash.
-        take(rule.add(corpus.Documents((part >> np.uint64(60)).astype(int), ones, ones), part))
+        take(
+            rule.add(
+                corpus_writer.TokenizedDocuments((part >> np.uint64(60)).astype(int), ones, ones),
+                part,
+            )
+        )
     take(rule.finish())
     if len(set(hashes)) == 1:
         assert rule.undecided.copies == len(hashes)
@@ -282,7 +287,7 @@ def test_a_single_document_is_refused(copies, texts, tmp_path):
 @pytest.mark.parametrize(
     ('changed', 'message'),
     [
-        ({'sources': []}, 'no source'),
+        ({'sources': []}, 'no source given'),
         ({'sources': ['txet:a']}, "unknown source 'txet'"),
         ({'sources': ['text:/nowhere/*.txt']}, '/nowhere'),
         ({'sources': ['text:{empty}']}, 'no text'),
@@ -292,9 +297,9 @@ def test_a_single_document_is_refused(copies, texts, tmp_path):
         ({'held_out_fraction': 0.0}, 'held_out_fraction'),
         ({'held_out_fraction': 1.0}, 'held_out_fraction'),
         ({'workers': -1}, 'workers'),
-        ({'output': '{texts}'}, 'no corpus'),
+        ({'output': '{texts}'}, 'is not a corpus'),
         ({'output': '{texts}/00.txt/out'}, 'cannot prepare'),
-        ({'output': '{texts}/00.txt'}, 'no corpus'),
+        ({'output': '{texts}/00.txt'}, 'is not a corpus'),
     ],
 )
 def test_mistakes_are_one_line_and_leave_nothing(changed, message, texts, tmp_path):
@@ -445,7 +450,7 @@ def test_blocks_are_read_only_as_they_are_needed(workers):
             yield [make_text(random.Random(number))]
 
     with Workers(tokenizer, workers) as pool:
-        encoded = pool.encode(blocks())
+        encoded = pool.tokenize(blocks())
         for done in range(10):
             block = next(encoded)
             assert number <= done + 2 * workers
@@ -479,7 +484,7 @@ def test_command_line(texts, tmp_path):
     assert done.returncode == 0, done.stderr
     assert 'tokens/s' in done.stdout
     made = corpus.Corpus.open(tmp_path / 'out')
-    made.check_made_from([f'text:{texts}/*.txt'], TOKENIZER, False, 0.3)
+    made.check_settings([f'text:{texts}/*.txt'], TOKENIZER, False, 0.3)
     assert made.tokenizer.lowercase is False
     done = run(command('text:/nowhere', tmp_path / 'other'))
     assert done.returncode == 2
@@ -528,7 +533,7 @@ def test_languages_of_the_vocabulary(tmp_path):
             specs, 'train:sentencepiece-bpe:40', output, language_alpha=alpha, workers=0
         )
         long[alpha] = [t for t in made.tokenizer.vocab if len(t) > 2 and set(t) & set('zwyxqj')]
-        assert f'p^α of it, α = {alpha:g}' in (output / 'DATASHEET.md').read_text()
+        assert f'∝ p^α of the training text, α = {alpha:g}' in (output / 'DATASHEET.md').read_text()
     assert len(long[1.0]) < len(long[0.0])
     with pytest.raises(errors.UserError, match=r'made with language_alpha=1.0, not 0.5'):
         prepare.prepare(

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import NamedTuple
 
-from bert_jax.data import tensorflow_import, tfds_folder
+from bert_jax.data import tensorflow_import
 from bert_jax.data.labeled import records
 from bert_jax.data.labeled.examples import is_labeled
 from bert_jax.data.labeled.report import Report
@@ -119,7 +119,7 @@ def read(data, kind: str, report: Report) -> dict[str, list[Grouped]]:
 
 def _open(name: str, data):
     what = f'data.dataset={data.dataset!r}'
-    return tfds_folder.open_builder(name, data.data_dir, data.download, what, _ADVICE)
+    return tensorflow_import.open_tfds_builder(name, data.data_dir, data.download, what, _ADVICE)
 
 
 def _read_split(builder, part: str, split: str, benchmark: Benchmark, data, report: Report):

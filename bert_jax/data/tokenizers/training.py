@@ -2,7 +2,7 @@
 
 import functools
 import json
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from bert_jax import errors
 from bert_jax.data import languages
@@ -46,7 +46,7 @@ def parse_spec(spec: str) -> tuple[str, int]:
 
 
 def mixture(
-    texts: dict[str, Callable[[], Iterator[str]]], alpha: float, limit: int = TRAINING_CHARACTERS
+    texts: Mapping[str, Callable[[], Iterator[str]]], alpha: float, limit: int = TRAINING_CHARACTERS
 ) -> Iterator[str]:
     """Lines in which languages have the shares q_i ∝ p_i^alpha, p_i by characters.
 

@@ -1,33 +1,23 @@
-"""The English prose in the docstrings of installed Python packages, parsed and never imported."""
+"""Extraction of English prose from docstrings in NumPy, Google and reStructuredText style."""
 
-import ast
-import collections
-import os
 import re
-import sysconfig
-import warnings
-from collections.abc import Iterator
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 from bert_jax.data.sentences import split_sentences
-from bert_jax.garbage import uncollected
-
-_MIN_SENTENCES = 3
-_SKIPPED_FOLDERS = {'site-packages', 'dist-packages', 'test', 'tests', 'testing', 'idle_test'}
 
 
 def _words(text: str, separator: str | None = None) -> frozenset[str]:
     return frozenset(text.split(separator))
 
 
-# Sections of names with a description each; what has two sentences or more is worth reading.
+# Sections of named entries; an entry is kept if its description has two sentences of prose.
 _ENTRY_SECTIONS = _words(
     'parameters,other parameters,returns,yields,receives,raises,warns,attributes,arguments,args,'
     'kwargs,call arguments,keyword args,keyword arguments,exceptions,return,return value,inputs,'
     'outputs,input,output,properties,fields,options,throws,type parameters',
     ',',
 )
-# Sections of code, names or citations.
+# Sections of code, names or citations, skipped as a whole.
 _SKIPPED_SECTIONS = _words(
     'methods,see also,references,reference,examples,example,functions,classes,input shape,'
     'output shape,usage,usage example,standalone usage,sample usage,example usage,for example,'
@@ -47,7 +37,7 @@ _ENTRY = re.compile(r'^[\w.*`, ]+(?:\([^()]*(?:\([^()]*\)[^()]*)*\))?:\s+(?=\S)'
 _FENCE = re.compile(r'\s*(```|~~~)')
 _TABLE_LINE = re.compile(r'\s*(?:\|.*\||\+[-=+]{3,}|[-=]{3,}(?:\s+[-=]{3,})+)\s*$')
 
-# Stands for a piece (formula, URL, reference) without which the sentence would not read as English.
+# Replaces a formula, URL or reference; a sentence that contains one is dropped.
 _HOLE = '\0'
 _INLINE = [
     (re.compile(r':(?:math|eq|doi|cite)[\w:]*:`[^`]*`|\$[^$]+\$|https?://\S+|www\.\S+'), _HOLE),
@@ -76,97 +66,33 @@ _FUNCTION_WORDS = _words(
 )
 
 
-class PythonFile(NamedTuple):
-    """A source file, with its dotted module name and the top-level package that holds it."""
+def extract_prose(docstring: str) -> list[list[str]]:
+    """Returns the paragraphs of English prose in a docstring, each a list of its sentences.
 
-    path: str
-    module: str
-    package: str
-
-
-def python_files(packages: tuple[str, ...] = ()) -> list[PythonFile]:
-    """The .py files of the standard library and of site-packages, without tests, in a fixed order.
-
-    `packages`, if any, are the only top-level packages (or single modules) that are listed.
-    """
-    paths = sysconfig.get_paths()
-    files = []
-    for root in dict.fromkeys(paths[kind] for kind in ('stdlib', 'purelib', 'platlib')):
-        for folder, folders, names in os.walk(root):
-            folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
-            if folder == root and packages:
-                folders[:] = [name for name in folders if name in packages]
-            for name in sorted(names):
-                if name.endswith('.py') and not name.startswith('test_') and '_test.' not in name:
-                    path = os.path.join(folder, name)
-                    module = os.path.relpath(path, root)[:-3].replace(os.sep, '.')
-                    files.append(PythonFile(path, module, module.partition('.')[0]))
-    return [file for file in files if not packages or file.package in packages]
-
-
-def documents(files: list[PythonFile], counts: collections.Counter) -> Iterator[tuple[str, str]]:
-    """(name, text) of each module and class with enough prose; what is left out goes to `counts`.
-
-    A paragraph of which most was read before is a duplicate; a document of nothing but duplicates
-    is one too.
-    """
-    seen_strings, seen_sentences = set(), set()
-    for file in files:
-        for name, strings in _docstrings(file, counts):
-            new = [string for string in strings if string not in seen_strings]
-            seen_strings.update(new)
-            paragraphs = [part for string in new for part in prose(string)]
-            kept = [part for part in paragraphs if not _is_duplicate(part, seen_sentences)]
-            counts['docstrings'] += len(strings)
-            counts['duplicate_docstrings'] += len(strings) - len(new)
-            counts['duplicate_paragraphs'] += len(paragraphs) - len(kept)
-            if sum(map(len, kept)) >= _MIN_SENTENCES:
-                yield name, '\n\n'.join(map(' '.join, kept))
-            elif kept:
-                counts['short_documents'] += 1
-            elif paragraphs or len(new) < len(strings):
-                counts['duplicate_documents'] += 1
-            elif strings:
-                counts['documents_without_prose'] += 1
-
-
-def prose(docstring: str) -> list[list[str]]:
-    """The paragraphs of a docstring that are English prose, each a list of its sentences.
-
-    Left out are mark-up, parameter tables, code, doctests, formulas, references and URLs.
+    Markup, parameter tables, code, doctests, formulas, references and URLs are left out.
     """
     paragraphs = []
     for title, underlined, lines in _sections(docstring.expandtabs().splitlines()):
         if title in _SKIPPED_SECTIONS:
             continue
-        least = 2 if title in _ENTRY_SECTIONS else 1
-        blocks = _paragraphs(lines) if least == 1 else _entries(lines, underlined)
+        has_entries = title in _ENTRY_SECTIONS
+        blocks = _entries(lines, underlined) if has_entries else _paragraphs(lines)
         for block in blocks:
-            kept = _prose_sentences(' '.join(block))
-            if len(kept) >= least:
-                paragraphs.append(kept)
+            sentences = _prose_sentences(' '.join(block))
+            if len(sentences) >= (2 if has_entries else 1):
+                paragraphs.append(sentences)
     return paragraphs
 
 
 def _prose_sentences(text: str) -> list[str]:
-    """The sentences of a paragraph that are prose; none if more than half of it is not."""
+    """The prose sentences of a paragraph; none if they make up at most half of its text."""
     if _LEGAL.search(text):
         return []
     if _INLINE_HINT.search(text):
         for pattern, replacement in _INLINE:
             text = pattern.sub(replacement, text)
-    kept = [sentence for sentence in split_sentences(text) if _is_prose(sentence)]
-    return kept if 2 * sum(map(len, kept)) > len(text) else []
-
-
-def _is_duplicate(sentences: list[str], seen: set[int]) -> bool:
-    """Whether more than half of a paragraph was seen; adds it to `seen`."""
-    old = 0
-    for sentence in sentences:
-        key = ''.join(_WORD.findall(sentence)).lower()
-        old += len(sentence) * (key in seen)
-        seen.add(key)
-    return 2 * old > sum(map(len, sentences))
+    sentences = [sentence for sentence in split_sentences(text) if _is_prose(sentence)]
+    return sentences if 2 * sum(map(len, sentences)) > len(text) else []
 
 
 def _is_prose(sentence: str) -> bool:
@@ -187,53 +113,15 @@ def _is_prose(sentence: str) -> bool:
     return sum(word.lower() in _FUNCTION_WORDS for word in letters) >= 0.2 * len(letters)
 
 
-def _docstrings(file: PythonFile, counts) -> Iterator[tuple[str, list[str]]]:
-    """(name, docstrings) of the module with its functions, then of each class with its methods."""
-    try:
-        with open(file.path, 'rb') as source:
-            code = source.read()
-    except OSError:
-        counts['unreadable_files'] += 1
-        return
-    if b'"""' not in code and b"'''" not in code:
-        return
-    tree = _parse(code)
-    if tree is None:
-        counts['unparsable_files'] += 1
-        return
-    counts['files'] += 1
-    module = file.module.removesuffix('.__init__')
-    stack = [(tree, module)]
-    while stack:
-        node, name = stack.pop()
-        strings = [ast.get_docstring(node)]
-        inner = []
-        for child in node.body:
-            if isinstance(child, ast.ClassDef):
-                inner.append((child, f'{name}.{child.name}'))
-            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
-                strings.append(ast.get_docstring(child))
-        stack += reversed(inner)
-        yield name, [string for string in strings if string]
-
-
-def _parse(code: bytes) -> ast.Module | None:
-    """The syntax tree, or None. A collection of garbage amid so many new nodes costs a third."""
-    try:
-        with uncollected(), warnings.catch_warnings():
-            warnings.simplefilter('ignore')
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None
-
-
 def _sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
-    """(title in lower case, whether it is underlined, lines) of each section.
+    """Yields (lowercase title, whether the title is underlined, lines) of each section.
 
-    An underlined title (numpy style) rules until the next one; the body of `Title:` (Google style)
-    is what is indented below it. Text of no known section has the title ''.
+    A section with an underlined title (NumPy style) extends to the next title; the body of
+    `Title:` (Google style) is the indented block below it. Text outside a known section has the
+    title ''.
     """
-    title, underlined, body = '', False, []
+    title, underlined = '', False
+    body: list[str] = []
     number = 0
     while number < len(lines):
         line = lines[number]
@@ -243,7 +131,7 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
             title, underlined, body = line.strip().lower().rstrip(':'), True, []
             number += 1
         elif (colon := _COLON_SECTION.fullmatch(line)) and _is_known(colon[1].lower()):
-            end = _next(lines, number, lambda later, line=line: _stands_out(later, _indent(line)))
+            end = _end_of_block(lines, number, _indent(line))
             yield title, underlined, body
             body = []
             yield colon[1].lower(), False, lines[number:end]
@@ -258,7 +146,7 @@ def _is_known(title: str) -> bool:
 
 
 def _entries(lines: list[str], underlined: bool) -> Iterator[list[str]]:
-    """The description in each entry of a list of parameters, as lines without the name."""
+    """Yields the description of each entry of a parameter list, as lines without the name."""
     base = min((_indent(line) for line in lines if line.strip()), default=0)
     block = []
     for line in [*lines, '']:
@@ -274,8 +162,9 @@ def _entries(lines: list[str], underlined: bool) -> Iterator[list[str]]:
 
 
 def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
-    """The lines of each paragraph or list item, without directives, tables and code."""
-    block, literal = [], False
+    """Yields the lines of each paragraph or list item, without directives, tables and code."""
+    block: list[str] = []
+    literal = False
     number = 0
     while number < len(lines):
         line = lines[number]
@@ -302,9 +191,12 @@ def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _markup_end(lines: list[str], number: int, literal: bool) -> int:
-    """Where the code, table or directive that starts in the line before `number` ends; 0 if none.
+    """Index after the code, table or directive that starts in line `number` − 1; 0 if none does.
 
-    `literal`: the last paragraph ended in a colon, so that an indented block after it is code.
+    Args:
+        lines: Lines of the section.
+        number: Index of the line after the first line of the markup.
+        literal: Whether the last paragraph ended in a colon, so that an indented block is code.
     """
     line = lines[number - 1]
     stripped = line.strip()
@@ -316,9 +208,9 @@ def _markup_end(lines: list[str], number: int, literal: bool) -> int:
     if _FENCE.match(line):
         return _next(lines, number, _FENCE.match) + 1
     if _EXPLICIT_MARKUP.match(line) or _FIELD.match(line):
-        return _next(lines, number, lambda later: _stands_out(later, indent))
+        return _end_of_block(lines, number, indent)
     if literal and indent and not _ITEM.match(line):
-        return _next(lines, number, lambda later: _stands_out(later, indent - 1))
+        return _end_of_block(lines, number, indent - 1)
     return number if stripped.startswith('#') or _COLON_SECTION.fullmatch(line) else 0
 
 
@@ -326,13 +218,13 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip())
 
 
-def _stands_out(line: str, indent: int) -> bool:
-    """Whether a line ends a block whose lines are indented deeper than `indent`."""
-    return bool(line.strip()) and _indent(line) <= indent
+def _end_of_block(lines: list[str], number: int, indent: int) -> int:
+    """Index of the first line at or after `number` that is indented by at most `indent`."""
+    return _next(lines, number, lambda line: line.strip() and _indent(line) <= indent)
 
 
-def _next(lines: list[str], number: int, test) -> int:
-    """The number of the first line from `number` on that passes the test, or how many there are."""
+def _next(lines: list[str], number: int, test: Callable[[str], object]) -> int:
+    """Index of the first line at or after `number` that passes a test; len(lines) if none does."""
     while number < len(lines) and not test(lines[number]):
         number += 1
     return number

@@ -1,0 +1,263 @@
+"""Writing a tokenized corpus (see `data.corpus`) shard by shard, in bounded memory."""
+
+import contextlib
+import dataclasses
+import datetime
+import fcntl
+import importlib.metadata
+import json
+import os
+import pathlib
+import platform
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data import datasheet, tokenizers
+from bert_jax.data.corpus import ARRAYS, FORMAT, SPLITS, sha256, token_dtype
+from bert_jax.errors import UserError
+
+SHARD_TOKENS = 2**27
+
+
+@dataclasses.dataclass(frozen=True)
+class TokenizedDocuments:
+    """Tokenized documents that are to be written to a shard.
+
+    Attributes:
+        tokens: uint16 or uint32 [tokens], ids without special tokens.
+        sentence_lengths: int64 [sentences], tokens in each sentence, at least 1.
+        document_lengths: int64 [documents], sentences in each document, at least 1.
+    """
+
+    tokens: np.ndarray
+    sentence_lengths: np.ndarray
+    document_lengths: np.ndarray
+
+    def select(self, chosen: np.ndarray) -> 'TokenizedDocuments':
+        """Returns the documents for which `chosen` (bool [documents]) is true."""
+        sentences = np.repeat(chosen, self.document_lengths)
+        tokens = np.repeat(sentences, self.sentence_lengths)
+        return TokenizedDocuments(
+            self.tokens[tokens],
+            self.sentence_lengths[sentences],
+            self.document_lengths[chosen],
+        )
+
+
+class CorpusWriter:
+    """Writes a corpus into an existing, empty folder."""
+
+    def __init__(
+        self,
+        directory: pathlib.Path,
+        tokenizer: tokenizers.Tokenizer,
+        languages: Sequence[str],
+        shard_tokens: int = SHARD_TOKENS,
+    ):
+        """Opens the writer.
+
+        Args:
+            directory: The folder.
+            tokenizer: The tokenizer of the corpus.
+            languages: ISO 639 code of each source.
+            shard_tokens: A shard is closed once it holds this many tokens.
+        """
+        self._directory = directory
+        self._tokenizer = tokenizer
+        self._languages = languages
+        self._shard_tokens = shard_tokens
+        self._dtype = token_dtype(tokenizer.vocab_size)
+        self._open: dict[str, _ShardWriter] = {}
+        self._shards: dict[str, list[dict[str, Any]]] = {name: [] for name in SPLITS}
+        self._unigram = {name: np.zeros(tokenizer.vocab_size, np.int64) for name in SPLITS}
+        for name in SPLITS:
+            (directory / name).mkdir()
+
+    def append(self, split: str, source: int, documents: TokenizedDocuments) -> None:
+        """Adds documents of the source with this index to a split."""
+        if not len(documents.document_lengths):
+            return
+        shard = self._open.get(split)
+        if shard and shard.source != source:
+            self._close(split)
+        if split not in self._open:
+            name = f'{len(self._shards[split]):05d}'
+            self._open[split] = _ShardWriter(self._directory / split, name, source, self._dtype)
+        self._open[split].append(documents)
+        self._unigram[split] += np.bincount(documents.tokens, minlength=self._tokenizer.vocab_size)
+        if self._open[split].tokens >= self._shard_tokens:
+            self._close(split)
+
+    def has_documents(self, split: str) -> bool:
+        """Whether documents were added to a split."""
+        return split in self._open or bool(self._shards[split])
+
+    def _close(self, split: str) -> None:
+        shard = self._open.pop(split)
+        entry = shard.close() | {'language': self._languages[shard.source]}
+        self._shards[split].append(entry)
+
+    def close(self) -> None:
+        """Closes the open files of a corpus that will not be finished."""
+        for shard in self._open.values():
+            shard.abandon()
+
+    def finish(self, made_from: dict[str, Any], sources: list[dict[str, Any]]) -> dict[str, Any]:
+        """Closes all files and writes tokenizer.json, DATASHEET.md and, last, manifest.json.
+
+        Args:
+            made_from: See `corpus.settings`.
+            sources: Dictionaries with the keys spec, language, license and report.
+
+        Returns:
+            The manifest.
+        """
+        for split in list(self._open):
+            self._close(split)
+        for split in SPLITS:
+            np.save(self._directory / split / 'unigram.npy', self._unigram[split])
+        self._tokenizer.save(self._directory)
+        manifest = {
+            'format': FORMAT,
+            'created': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
+            'made_from': made_from,
+            'tokenizer': {
+                'kind': self._tokenizer.kind,
+                'spec': made_from['tokenizer'],
+                'fingerprint': self._tokenizer.fingerprint,
+                'vocab_size': self._tokenizer.vocab_size,
+                'lowercase': self._tokenizer.lowercase,
+            },
+            'sources': sources,
+            'splits': {
+                name: {key: sum(s[key] for s in shards) for key in reversed(ARRAYS)}
+                | {'unknown_tokens': int(self._unigram[name][self._tokenizer.unk_id])}
+                | {'shards': shards}
+                for name, shards in self._shards.items()
+            },
+            'versions': {
+                'python': platform.python_version(),
+                'numpy': np.__version__,
+                'tokenizers': importlib.metadata.version('tokenizers'),
+                'sentencepiece': importlib.metadata.version('sentencepiece'),
+            },
+            'files': {
+                path.relative_to(self._directory).as_posix(): {
+                    'bytes': path.stat().st_size,
+                    'sha256': sha256(path),
+                }
+                for path in sorted(self._directory.rglob('*'))
+                if path.is_file()
+            },
+        }
+        text = datasheet.render(manifest, self._tokenizer)
+        (self._directory / 'DATASHEET.md').write_text(text, encoding='utf-8')
+        (self._directory / 'manifest.json').write_text(
+            json.dumps(manifest, indent=1, ensure_ascii=False) + '\n', encoding='utf-8'
+        )
+        return manifest
+
+
+class _ShardWriter:
+    """The three files of a shard while it is written."""
+
+    def __init__(self, folder: pathlib.Path, name: str, source: int, dtype: np.dtype):
+        self.source = source
+        self.tokens = 0
+        self._name = name
+        dtypes = {'tokens': dtype, 'sentences': np.dtype(np.int64), 'documents': np.dtype(np.int64)}
+        self._files = {a: _ArrayFile(folder / f'{name}.{a}.npy', dtypes[a]) for a in ARRAYS}
+        self._sentences = 0
+        self._documents = 0
+        self._files['sentences'].append(np.zeros(1, np.int64))
+        self._files['documents'].append(np.zeros(1, np.int64))
+
+    def append(self, documents: TokenizedDocuments) -> None:
+        self._files['tokens'].append(documents.tokens)
+        self._files['sentences'].append(self.tokens + np.cumsum(documents.sentence_lengths))
+        self._files['documents'].append(self._sentences + np.cumsum(documents.document_lengths))
+        self.tokens += len(documents.tokens)
+        self._sentences += len(documents.sentence_lengths)
+        self._documents += len(documents.document_lengths)
+
+    def close(self) -> dict[str, Any]:
+        for file in self._files.values():
+            file.close()
+        return {
+            'name': self._name,
+            'source': self.source,
+            'documents': self._documents,
+            'sentences': self._sentences,
+            'tokens': self.tokens,
+        }
+
+    def abandon(self) -> None:
+        for file in self._files.values():
+            file.file.close()
+
+
+class _ArrayFile:
+    """A one-dimensional .npy file whose length is filled in when it is closed."""
+
+    def __init__(self, path: pathlib.Path, dtype: np.dtype):
+        self._dtype = dtype
+        self._length = 0
+        self.file = open(path, 'wb')  # noqa: SIM115  closed by close()
+        self._header_size = self._write_header()
+
+    def append(self, values: np.ndarray) -> None:
+        self.file.write(values.astype(self._dtype, copy=False).data)
+        self._length += len(values)
+
+    def close(self) -> None:
+        self.file.seek(0)
+        # NumPy pads the header so that any length of the first axis fits.
+        assert self._write_header() == self._header_size
+        self.file.close()
+
+    def _write_header(self) -> int:
+        header = np.lib.format.header_data_from_array_1_0(np.empty(0, self._dtype))
+        np.lib.format.write_array_header_1_0(self.file, header | {'shape': (self._length,)})
+        return self.file.tell()
+
+
+@contextlib.contextmanager
+def new_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Creates a folder atomically: yields `output`.partial, which is renamed on success.
+
+    The partial folder is empty and locked against other processes. It is removed if the block
+    fails; what a killed process left in it is removed first.
+    """
+    partial = output.with_name(output.name + '.partial')
+    partial.mkdir(parents=True, exist_ok=True)
+    lock = os.open(partial, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise UserError(f'another run is preparing {output}: wait until it is done') from None
+        try:
+            for path in partial.iterdir():
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+            yield partial
+            for path in [*partial.rglob('*'), partial]:
+                _flush(path)
+            os.rename(partial, output)
+            _flush(output.parent)
+        except BaseException:
+            shutil.rmtree(partial, ignore_errors=True)
+            raise
+    finally:
+        os.close(lock)
+
+
+def _flush(path: pathlib.Path) -> None:
+    """Flushes a file or a folder's list of files to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

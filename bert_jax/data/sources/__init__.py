@@ -1,0 +1,69 @@
+"""Text sources: `open_source(spec)` opens 'NAME:LOCATION;option=value;…' as a document stream.
+
+To add a source, write a subclass of `base.Source` in a file of its own and add it to `SOURCES`.
+"""
+
+import textwrap
+
+from bert_jax import errors
+from bert_jax.data.sources.base import Document, Option, Source
+from bert_jax.data.sources.docstrings import DocstringSource
+from bert_jax.data.sources.files import JsonLinesSource, TextSource
+from bert_jax.data.sources.tfds import TfdsSource
+
+__all__ = ['SOURCES', 'Document', 'Option', 'Source', 'describe_sources', 'open_source']
+
+SOURCES: dict[str, type[Source]] = {
+    'docstrings': DocstringSource,
+    'text': TextSource,
+    'jsonl': JsonLinesSource,
+    'tfds': TfdsSource,
+}
+
+
+def open_source(spec: str) -> Source:
+    """Opens a source, for example 'text:books/*.txt;language=en'.
+
+    Option values are taken literally, spaces included. Neither they nor the location can contain
+    a semicolon.
+
+    Raises:
+        UserError: The source or an option is unknown, or nothing is found at the location.
+    """
+    head, *settings = spec.split(';')
+    name, _, location = head.strip().partition(':')
+    if name not in SOURCES:
+        raise errors.unknown('source', name, SOURCES)
+    kind = SOURCES[name]
+    if kind.location and not location:
+        raise errors.UserError(f'source {spec!r} names no {kind.location}: {usage(name)}')
+    if location and not kind.location:
+        raise errors.UserError(f'source {spec!r}: {name} takes options only, not {location!r}')
+    options = {key: option.default for key, option in kind.options.items()}
+    for setting in settings:
+        key, equals, value = setting.partition('=')
+        key = key.strip()
+        if key not in options:
+            raise errors.unknown(f'option of source {name}', key, options)
+        if not equals:
+            raise errors.UserError(f'source {spec!r}: option {key} has no value: {key}=…')
+        options[key] = value
+    return kind(spec, location, options)
+
+
+def usage(name: str) -> str:
+    """Returns the form of a source's spec without options, such as 'text:GLOB'."""
+    location = SOURCES[name].location
+    return f'{name}:{location}' if location else name
+
+
+def describe_sources() -> str:
+    """Returns a help text with every source and its options, one per line."""
+    lines = []
+    for name, kind in SOURCES.items():
+        lines.append(f'  {usage(name)}: {kind.description}')
+        for key, option in kind.options.items():
+            default = f' (default: {option.default})' if option.default else ''
+            text = f'{key}=…: {option.help}{default}'
+            lines += textwrap.wrap(text, 96, initial_indent=' ' * 6, subsequent_indent=' ' * 10)
+    return '\n'.join(lines)

@@ -1,0 +1,170 @@
+"""The source of English prose in the docstrings of installed Python packages."""
+
+import ast
+import collections
+import os
+import re
+import sysconfig
+import warnings
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from bert_jax import errors
+from bert_jax.data.sources.base import Document, Option, Source
+from bert_jax.data.sources.docstring_prose import extract_prose
+
+_MIN_SENTENCES = 3  # in a document
+_SKIPPED_FOLDERS = {'site-packages', 'dist-packages', 'test', 'tests', 'testing', 'idle_test'}
+_WORD = re.compile(r"[A-Za-z']+")
+
+
+class DocstringSource(Source):
+    """The English docstrings of the installed Python packages and the standard library.
+
+    Each module and each class with enough prose is a document. Files are parsed, never imported.
+    The few MB of text are kept in memory after the first pass.
+    """
+
+    location = ''
+    description = 'English docstrings of the installed Python packages and the standard library'
+    options = {
+        'language': Option('en', 'ISO 639 code of the language'),
+        'license': Option(
+            'those of the installed packages (BSD, MIT, Apache-2.0, PSF and similar)',
+            'license of the texts, recorded in the datasheet',
+        ),
+        'packages': Option('', 'only these top-level packages, separated by commas'),
+    }
+
+    def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
+        super().__init__(spec, where, settings)
+        packages = {name.strip() for name in settings['packages'].split(',') if name.strip()}
+        self.files = python_files(packages)
+        missing = packages - {file.package for file in self.files}
+        if missing:
+            raise errors.UserError(f'source {spec!r}: not installed: {", ".join(sorted(missing))}')
+        self._cached: tuple[list[Document], collections.Counter[str]] | None = None
+
+    def read(self) -> Iterator[Document]:
+        if self._cached is None:
+            documents: list[Document] = []
+            counts: collections.Counter[str] = collections.Counter()
+            for document in read_documents(self.files, counts):
+                documents.append(document)
+                yield document
+            self._cached = documents, counts
+        else:
+            yield from self._cached[0]
+        self.report.update(self._cached[1])
+
+
+class PythonFile(NamedTuple):
+    """A source file, its dotted module name and its top-level package."""
+
+    path: str
+    module: str
+    package: str
+
+
+def python_files(packages: set[str]) -> list[PythonFile]:
+    """Lists the .py files of the standard library and site-packages, without tests, in order.
+
+    Args:
+        packages: Top-level packages or modules to list; all if empty.
+    """
+    paths = sysconfig.get_paths()
+    files = []
+    for root in dict.fromkeys(paths[kind] for kind in ('stdlib', 'purelib', 'platlib')):
+        for folder, folders, names in os.walk(root):
+            folders[:] = sorted(set(folders) - _SKIPPED_FOLDERS)
+            if folder == root and packages:
+                folders[:] = [name for name in folders if name in packages]
+            for name in sorted(names):
+                if name.endswith('.py') and not name.startswith('test_') and '_test.' not in name:
+                    path = os.path.join(folder, name)
+                    module = os.path.relpath(path, root)[:-3].replace(os.sep, '.')
+                    files.append(PythonFile(path, module, module.partition('.')[0]))
+    return [file for file in files if not packages or file.package in packages]
+
+
+def read_documents(files: list[PythonFile], counts: collections.Counter[str]) -> Iterator[Document]:
+    """Yields a document for each module and class that has enough prose.
+
+    A paragraph is a duplicate if more than half of its text occurred before.
+
+    Args:
+        files: Files to read, in order.
+        counts: Updated with the numbers of files and docstrings, and of everything left out.
+    """
+    seen_strings: set[str] = set()
+    seen_sentences: set[str] = set()
+    for file in files:
+        for name, strings in _docstrings(file, counts):
+            new = [string for string in strings if string not in seen_strings]
+            seen_strings.update(new)
+            paragraphs = [paragraph for string in new for paragraph in extract_prose(string)]
+            kept = [part for part in paragraphs if not _is_duplicate(part, seen_sentences)]
+            counts['docstrings'] += len(strings)
+            counts['duplicate_docstrings'] += len(strings) - len(new)
+            counts['duplicate_paragraphs'] += len(paragraphs) - len(kept)
+            if sum(map(len, kept)) >= _MIN_SENTENCES:
+                yield Document('\n\n'.join(map(' '.join, kept)), name)
+            elif kept:
+                counts['short_documents'] += 1
+            elif paragraphs or len(new) < len(strings):
+                counts['duplicate_documents'] += 1
+            elif strings:
+                counts['documents_without_prose'] += 1
+
+
+def _is_duplicate(sentences: list[str], seen: set[str]) -> bool:
+    """Whether more than half of a paragraph's text is in `seen`; adds its sentences to `seen`."""
+    num_duplicate = 0
+    for sentence in sentences:
+        key = ''.join(_WORD.findall(sentence)).lower()
+        num_duplicate += len(sentence) * (key in seen)
+        seen.add(key)
+    return 2 * num_duplicate > sum(map(len, sentences))
+
+
+def _docstrings(
+    file: PythonFile, counts: collections.Counter[str]
+) -> Iterator[tuple[str, list[str]]]:
+    """Yields (name, docstrings) of a module with its functions and of each class."""
+    try:
+        with open(file.path, 'rb') as source:
+            code = source.read()
+    except OSError:
+        counts['unreadable_files'] += 1
+        return
+    if b'"""' not in code and b"'''" not in code:
+        return
+    tree = _parse(code)
+    if tree is None:
+        counts['unparsable_files'] += 1
+        return
+    counts['files'] += 1
+    stack: list[tuple[ast.Module | ast.ClassDef, str]] = [
+        (tree, file.module.removesuffix('.__init__'))
+    ]
+    while stack:
+        node, name = stack.pop()
+        strings = [ast.get_docstring(node)]
+        classes = []
+        for child in node.body:
+            if isinstance(child, ast.ClassDef):
+                classes.append((child, f'{name}.{child.name}'))
+            elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+                strings.append(ast.get_docstring(child))
+        stack += reversed(classes)
+        yield name, [string for string in strings if string]
+
+
+def _parse(code: bytes) -> ast.Module | None:
+    """The syntax tree of a module, or None if it cannot be parsed."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
