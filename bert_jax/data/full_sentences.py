@@ -13,7 +13,7 @@ class FullSentences(TextExamples):
 
     Which sentences a row has is fixed, as in RoBERTa; epochs differ in the order of the rows. A
     sentence that is longer than a row is cut into rows. No row spans two shards of the corpus.
-    MemoryEstimate 8 bytes of memory a row, and while it starts about 60 bytes a sentence of one shard.
+    Uses 8 bytes of memory a row, and while it starts about 60 bytes a sentence of one shard.
     """
 
     def __init__(

@@ -69,7 +69,7 @@ class Mixture(Examples):
     Example n is the k-th one of its language; language and k follow from (seed, n). In every BLOCK
     examples from a multiple of it on each language has its share, rounded down or up, in an order
     drawn for each block; in BLOCK · BLOCKS examples the counts are those of `largest_remainder`.
-    Then the pattern of languages comes again (not the examples). MemoryEstimate 5 MB of memory for it.
+    Then the pattern of languages comes again (not the examples). Uses 5 MB of memory.
 
     Attributes:
       shares: language → q_i, with p_i by examples in an epoch.

@@ -24,7 +24,7 @@ class PackedRows(Examples):
 
     Rows are at most 11/9 of the fewest possible, and 4 more (Johnson et al. 1974), but for the
     limit of max_examples = sequence_length // 8 examples in a row, which keeps shapes fixed; see
-    `statistics` for the padding that is left. MemoryEstimate 8 bytes of memory an example.
+    `statistics` for the padding that is left. Uses 8 bytes of memory an example.
 
     Attributes:
       num_examples: rows of an epoch.

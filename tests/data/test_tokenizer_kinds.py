@@ -254,7 +254,7 @@ def test_sentences_are_encoded_as_in_running_text():
     plain = tokenizers.Tokenizer(json.dumps(byte_bpe.settings(trained['vocab'], trained['merges'])))
     assert not tokens_of(plain, 'dogs sat')[0].startswith('Ġ')
     assert plain.sentence_prefix == ' '
-    block = workers.encode(['The dogs sat. The cat sat.'], plain)
+    block = workers.tokenize_block(['The dogs sat. The cat sat.'], plain)
     whole = plain.encode_ids([' The dogs sat. The cat sat.'])[0]
     np.testing.assert_array_equal(block.documents.tokens, whole)
     assert len(block.documents.sentence_lengths) == 2

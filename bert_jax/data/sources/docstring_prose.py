@@ -148,7 +148,7 @@ def _is_known(title: str) -> bool:
 def _entries(lines: list[str], underlined: bool) -> Iterator[list[str]]:
     """Yields the description of each entry of a parameter list, as lines without the name."""
     base = min((_indent(line) for line in lines if line.strip()), default=0)
-    block = []
+    block: list[str] = []
     for line in [*lines, '']:
         starts = line.strip() and _indent(line) <= base
         if starts or not line.strip() or _ITEM.match(line):
