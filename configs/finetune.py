@@ -2,9 +2,9 @@
 
     python -m bert_jax.main --config=configs/finetune.py:mnli --config.init_from=WEIGHTS
 
-A benchmark or a sample by name (bert_jax/data/labeled/catalog.py: TASKS), or for your own files
-a kind of task (bert_jax/tasks/problems/__init__.py); 'file' is classification. The keys are those of
-configs/base.py with the ones below for its `data`, `stages`, `objectives` and what belongs to them.
+The name is that of a benchmark or a sample (configs/finetune_tasks.py) or, for your own files, a
+kind of problem (bert_jax/tasks/problems/__init__.py); 'file' is classification. The keys are those
+of configs/base.py, with `data`, `stages`, `objectives` and their options replaced as below.
 """
 
 import copy
@@ -12,11 +12,12 @@ import copy
 from ml_collections import ConfigDict
 from ml_collections.config_dict import placeholder
 
-from bert_jax.data.labeled import catalog
+from bert_jax.data.labeled import loader
 from bert_jax.errors import unknown
 from bert_jax.evaluation import glue
 from bert_jax.tasks.problems import PROBLEMS
 from configs import base
+from configs.finetune_tasks import TASKS
 
 _OWN_FILES = dict(data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, max_length=128))
 
@@ -34,7 +35,7 @@ def get_config(task: str = 'file') -> ConfigDict:
         dict(
             tokenizer='',  # without init_from: a file, or 'train:wordpiece:2000' of the texts
             reading_threads=1,
-            **copy.deepcopy(catalog.DATA),
+            **copy.deepcopy(loader.DEFAULTS),
         )
     )
     config.data.update(named['data'])
@@ -67,9 +68,9 @@ def get_config(task: str = 'file') -> ConfigDict:
 
 
 def _named(task: str) -> dict:
-    if task in catalog.TASKS:
-        return catalog.TASKS[task]
+    if task in TASKS:
+        return TASKS[task]
     kind = 'classification' if task == 'file' else task
     if kind not in PROBLEMS:
-        raise unknown('task', task, [*catalog.TASKS, 'file', *PROBLEMS])
+        raise unknown('task', task, [*TASKS, 'file', *PROBLEMS])
     return dict(kind=kind, **_OWN_FILES)

@@ -1,30 +1,178 @@
-"""Published benchmarks through TensorFlow Datasets: a line each in BENCHMARKS."""
+"""Published benchmarks, read through TensorFlow Datasets: one entry of BENCHMARKS for each."""
 
-from collections.abc import Callable
-from typing import NamedTuple
+import math
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 from bert_jax.data import tensorflow_import
-from bert_jax.data.labeled import records
-from bert_jax.data.labeled.examples import is_labeled
-from bert_jax.data.labeled.report import Report
-from bert_jax.data.labeled.splitting import Grouped
-from bert_jax.data.labeled.tabular import BadRow
+from bert_jax.data.labeled import tag_schemes, word_spans
+from bert_jax.data.labeled.examples import (
+    Example,
+    Mark,
+    MarkedExample,
+    MultipleChoiceExample,
+    QuestionExample,
+    TaggedExample,
+    TextExample,
+    is_labeled,
+)
+from bert_jax.data.labeled.questions import checked_answer
+from bert_jax.data.labeled.records import InvalidRecord, ReadingReport
+from bert_jax.data.labeled.splitting import GroupedExample
 from bert_jax.errors import UserError, unknown
+from bert_jax.types import Config
+
+Fields = dict[str, Any]  # of a record; classes by name, None for TFDS's label −1
+# From the fields of a record, its default id and data.language to its examples.
+BuildExamples = Callable[[Fields, str, str], list[Example]]
 
 
 class Benchmark(NamedTuple):
-    """A data set: what kind of task it is, where its splits are, how its records become examples.
+    """A published data set. Its metrics are in evaluation/glue.py.
 
-    splits: train, dev, test → (TFDS name, split); '{language}' in a name is data.language.
-    examples: function of a record (with class labels as names, None where TFDS has −1), its id and
-        data.language.
-
-    What it is scored by is in evaluation/glue.py.
+    Attributes:
+        kind: the kind of problem.
+        splits: train, dev, test → TFDS name and split; '{language}' is replaced by data.language.
+        build: builds the examples of a record.
     """
 
     kind: str
     splits: dict[str, tuple[str, str]]
-    examples: Callable
+    build: BuildExamples
+
+
+def _example_id(fields: Fields, default_id: str) -> str:
+    index = fields.get('idx')
+    if isinstance(index, dict):
+        return '-'.join(str(number) for number in index.values())
+    return default_id if index is None else str(index)
+
+
+def _with_class(*columns: str) -> BuildExamples:
+    """One or two texts with a class."""
+
+    def build(fields: Fields, default_id: str, language: str) -> list[Example]:
+        texts = tuple(fields[column] for column in columns)
+        return [TextExample(_example_id(fields, default_id), texts, fields['label'])]
+
+    return build
+
+
+def _with_score(*columns: str) -> BuildExamples:
+    """Two texts with a score; in GLUE −1 stands for an unknown score."""
+
+    def build(fields: Fields, default_id: str, language: str) -> list[Example]:
+        texts = tuple(fields[column] for column in columns)
+        score = float(fields['label'])
+        if not math.isfinite(score):
+            raise InvalidRecord(f'the score is {score}')
+        label = score if score >= 0 else None
+        return [TextExample(_example_id(fields, default_id), texts, label)]
+
+    return build
+
+
+def _tagged(column: str, scheme: str) -> BuildExamples:
+    """Words with tags. The text is the stated one, or the joined words if they differ from it."""
+
+    def build(fields: Fields, default_id: str, language: str) -> list[Example]:
+        words = fields['tokens']
+        if not words:
+            raise InvalidRecord('no words')
+        text = fields.get('text') or ''
+        offsets = word_spans.locate_words(words, text)
+        if offsets is None:
+            text, offsets = word_spans.join_words(words)
+        tags, _ = tag_schemes.convert_tags(fields[column], scheme, 'bio')
+        return [TaggedExample(fields.get('idx') or default_id, text, offsets, tags)]
+
+    return build
+
+
+def _xnli(fields: Fields, default_id: str, language: str) -> list[Example]:
+    """A record of XNLI has all languages; the train split is MNLI, which is English only."""
+    premise, hypothesis = fields['premise'], fields['hypothesis']
+    if isinstance(premise, dict):
+        languages = list(hypothesis['language'])
+        if language not in premise or language not in languages:
+            raise InvalidRecord(
+                f'no text for data.language={language!r}; the languages are '
+                f'{", ".join(sorted(premise))}'
+            )
+        premise = premise[language]
+        hypothesis = hypothesis['translation'][languages.index(language)]
+    return [TextExample(_example_id(fields, default_id), (premise, hypothesis), fields['label'])]
+
+
+def _copa(fields: Fields, default_id: str, language: str) -> list[Example]:
+    """The premise is followed by a question for its cause or effect."""
+    question = {'cause': 'What was the cause?', 'effect': 'What happened as a result?'}
+    premise = f'{fields["premise"]} {question[fields["question"]]}'
+    choices = fields['choice1'], fields['choice2']
+    label = None if fields['label'] is None else ('choice1', 'choice2').index(fields['label'])
+    return [MultipleChoiceExample(_example_id(fields, default_id), premise, choices, label)]
+
+
+def _multirc(fields: Fields, default_id: str, language: str) -> list[Example]:
+    """Whether one answer is correct; the id is paragraph-question-answer."""
+    index = fields['idx']
+    example_id = f'{index["paragraph"]}-{index["question"]}-{index["answer"]}'
+    answered = f'{fields["question"]} {fields["answer"]}'
+    return [TextExample(example_id, (fields['paragraph'], answered), fields['label'])]
+
+
+def _record(fields: Fields, default_id: str, language: str) -> list[Example]:
+    """ReCoRD: the entity that fills the blank of the query; every stated answer is correct."""
+    index = fields['idx']
+    passage = fields['passage'].replace('\n@highlight\n', ' ')
+    entities, answers = fields['entities'], set(fields['answers'])
+    correct = [number for number, entity in enumerate(entities) if entity in answers]
+    if answers and not correct:
+        raise InvalidRecord(f'none of the answers {sorted(answers)} is an entity of the passage')
+    return [
+        MultipleChoiceExample(
+            f'{index["passage"]}-{index["query"]}',
+            passage,
+            tuple(fields['query'].replace('@placeholder', entity) for entity in entities),
+            correct[0] if correct else None,
+            tuple(correct[1:]),
+            tuple(entities),
+        )
+    ]
+
+
+def _wic(fields: Fields, default_id: str, language: str) -> list[Example]:
+    """A word in two contexts, with offsets of characters."""
+    texts = fields['sentence1'], fields['sentence2']
+    marks = []
+    for number, text in enumerate(texts):
+        start, end = fields[f'start{number + 1}'], fields[f'end{number + 1}']
+        word_spans.check_span(text, start, end)
+        marks.append(Mark(number, start, end))
+    example_id = _example_id(fields, default_id)
+    return [MarkedExample(example_id, texts, tuple(marks), fields['label'])]
+
+
+def _wsc(fields: Fields, default_id: str, language: str) -> list[Example]:
+    """A name and a pronoun, both given by their text and the index of their first word."""
+    text = fields['text']
+    words = word_spans.split_at_whitespace(text)
+    marks = []
+    for span in ('span1', 'span2'):
+        stated, first = fields[f'{span}_text'], fields[f'{span}_index']
+        last = min(first + len(stated.split()), len(words))
+        start, end = word_spans.words_to_characters(words, first, last)
+        marks.append(Mark(0, *word_spans.narrow_to(text, start, end, stated)))
+    example_id = _example_id(fields, default_id)
+    return [MarkedExample(example_id, (text,), tuple(marks), fields['label'])]
+
+
+def _squad(fields: Fields, default_id: str, language: str) -> list[Example]:
+    """A question; one without an answer has empty lists."""
+    context, answers = fields['context'], fields['answers']
+    pairs = zip(answers['text'], answers['answer_start'], strict=True)
+    checked = tuple(checked_answer(text, start, context) for text, start in pairs)
+    return [QuestionExample(fields['id'], fields['question'], context, checked)]
 
 
 def _splits(name: str, dev: str = 'validation', test: str = 'test') -> dict[str, tuple[str, str]]:
@@ -32,142 +180,138 @@ def _splits(name: str, dev: str = 'validation', test: str = 'test') -> dict[str,
     return {split: place for split, place in splits.items() if place[1]}
 
 
-def _texts(name: str, *columns: str) -> Benchmark:
-    return Benchmark('classification', _splits(name), records.texts(*columns))
+def _classification(name: str, *columns: str) -> Benchmark:
+    return Benchmark('classification', _splits(name), _with_class(*columns))
 
 
 _PAIR = ('sentence1', 'sentence2')
 _NLI = ('premise', 'hypothesis')
-_MNLI = Benchmark(
-    'classification',
-    _splits('glue/mnli', 'validation_matched', 'test_matched'),
-    records.texts(*_NLI),
-)
+_MNLI_SPLITS = _splits('glue/mnli', 'validation_matched', 'test_matched')
+_MISMATCHED_SPLITS = _splits('glue/mnli', 'validation_mismatched', 'test_mismatched')
+_XNLI_SPLITS = _splits('xnli') | {'train': ('glue/mnli', 'train')}
+_UD_SPLITS = _splits('universal_dependencies/{language}', 'dev')
 
 BENCHMARKS: dict[str, Benchmark] = {
     # GLUE (Wang et al. 2019a)
-    'cola': _texts('glue/cola', 'sentence'),
-    'sst2': _texts('glue/sst2', 'sentence'),
-    'mrpc': _texts('glue/mrpc', *_PAIR),
-    'stsb': Benchmark('regression', _splits('glue/stsb'), records.scored(*_PAIR)),
-    'qqp': _texts('glue/qqp', 'question1', 'question2'),
-    'mnli': _MNLI,
-    'mnli_mismatched': _MNLI._replace(
-        splits=_splits('glue/mnli', 'validation_mismatched', 'test_mismatched')
-    ),
-    'qnli': _texts('glue/qnli', 'question', 'sentence'),
-    'rte': _texts('glue/rte', *_PAIR),
-    'wnli': _texts('glue/wnli', *_PAIR),
+    'cola': _classification('glue/cola', 'sentence'),
+    'sst2': _classification('glue/sst2', 'sentence'),
+    'mrpc': _classification('glue/mrpc', *_PAIR),
+    'stsb': Benchmark('regression', _splits('glue/stsb'), _with_score(*_PAIR)),
+    'qqp': _classification('glue/qqp', 'question1', 'question2'),
+    'mnli': Benchmark('classification', _MNLI_SPLITS, _with_class(*_NLI)),
+    'mnli_mismatched': Benchmark('classification', _MISMATCHED_SPLITS, _with_class(*_NLI)),
+    'qnli': _classification('glue/qnli', 'question', 'sentence'),
+    'rte': _classification('glue/rte', *_PAIR),
+    'wnli': _classification('glue/wnli', *_PAIR),
     # SuperGLUE (Wang et al. 2019b)
-    'boolq': _texts('super_glue/boolq', 'question', 'passage'),
-    'cb': _texts('super_glue/cb', *_NLI),
-    'copa': Benchmark('multiple_choice', _splits('super_glue/copa'), records.copa),
-    'multirc': Benchmark('classification', _splits('super_glue/multirc'), records.multirc),
-    'record': Benchmark('multiple_choice', _splits('super_glue/record'), records.cloze),
-    'superglue_rte': _texts('super_glue/rte', *_NLI),
-    'wic': Benchmark('word_in_context', _splits('super_glue/wic'), records.wic),
-    'wsc': Benchmark('coreference', _splits('super_glue/wsc.fixed'), records.wsc),
-    # SQuAD (Rajpurkar et al. 2016, 2018); its test sets are not public
-    'squad1': Benchmark('question_answering', _splits('squad/v1.1', test=''), records.question),
-    'squad2': Benchmark('question_answering', _splits('squad/v2.0', test=''), records.question),
-    # Sequence labeling
-    'conll2003': Benchmark(
-        'tagging', _splits('conll2003/conll2003', 'dev'), records.tagged('ner', 'bio')
-    ),
-    'ud_pos': Benchmark(
-        'tagging',
-        _splits('universal_dependencies/{language}', 'dev'),
-        records.tagged('upos', 'none'),
-    ),
-    # Trained in English, read in data.language (Conneau et al. 2018)
-    'xnli': Benchmark(
-        'classification',
-        {
-            'train': ('glue/mnli', 'train'),
-            'dev': ('xnli', 'validation'),
-            'test': ('xnli', 'test'),
-        },
-        records.translated,
-    ),
+    'boolq': _classification('super_glue/boolq', 'question', 'passage'),
+    'cb': _classification('super_glue/cb', *_NLI),
+    'copa': Benchmark('multiple_choice', _splits('super_glue/copa'), _copa),
+    'multirc': Benchmark('classification', _splits('super_glue/multirc'), _multirc),
+    'record': Benchmark('multiple_choice', _splits('super_glue/record'), _record),
+    'superglue_rte': _classification('super_glue/rte', *_NLI),
+    'wic': Benchmark('word_in_context', _splits('super_glue/wic'), _wic),
+    'wsc': Benchmark('coreference', _splits('super_glue/wsc.fixed'), _wsc),
+    # SQuAD (Rajpurkar et al. 2016, 2018), whose test sets are not public
+    'squad1': Benchmark('question_answering', _splits('squad/v1.1', test=''), _squad),
+    'squad2': Benchmark('question_answering', _splits('squad/v2.0', test=''), _squad),
+    # Tagging: Tjong Kim Sang and De Meulder 2003, Universal Dependencies
+    'conll2003': Benchmark('tagging', _splits('conll2003/conll2003', 'dev'), _tagged('ner', 'bio')),
+    'ud_pos': Benchmark('tagging', _UD_SPLITS, _tagged('upos', 'none')),
+    # Trained in English, evaluated in data.language (Conneau et al. 2018)
+    'xnli': Benchmark('classification', _XNLI_SPLITS, _xnli),
 }
 
 _ADVICE = (
-    'set data.data_dir to a folder that holds it, or data.download=True to fetch it (which needs '
-    'the network); your own copy as a file: configs/finetune.py:file'
+    'set data.data_dir to the folder that contains it, or data.download=True to download it; to '
+    'read your own copy from files, use configs/finetune.py:file'
 )
 
 
-def read(data, kind: str, report: Report) -> dict[str, list[Grouped]]:
-    """The splits of the benchmark data.dataset.
+def read(data: Config, kind: str, report: ReadingReport) -> dict[str, list[GroupedExample]]:
+    """Reads the splits of the benchmark `data.dataset`.
+
+    Args:
+        data: the config's `data`.
+        kind: the kind of problem of the run.
+        report: gets the counts of unusable records.
 
     Raises:
-        UserError: unknown, of another kind, not on disk, or more unusable records than allowed.
+        UserError: the benchmark is unknown, of another kind or not on disk, or has more unusable
+            records than allowed.
     """
     if data.dataset not in BENCHMARKS:
         raise unknown('data.dataset', data.dataset, BENCHMARKS)
     if data.train or data.dev or data.test:
-        raise UserError('data.dataset and files in data.train, dev or test: set one of the two')
+        raise UserError(
+            f'data.dataset is {data.dataset!r}, but data.train, dev or test name files; set one of '
+            'the two'
+        )
     benchmark = BENCHMARKS[data.dataset]
     if kind != benchmark.kind:
-        raise UserError(f'data.dataset {data.dataset!r} is {benchmark.kind}, not {kind}')
-    splits = {'train': [], 'dev': [], 'test': []}
+        raise UserError(
+            f'data.dataset={data.dataset!r} is a {benchmark.kind} problem, not {kind}; use '
+            f'configs/finetune.py:{data.dataset}'
+        )
+    splits: dict[str, list[GroupedExample]] = {'train': [], 'dev': [], 'test': []}
     for split, (name, part) in benchmark.splits.items():
-        builder = _open(name.format(language=data.language), data)
+        name = name.format(language=data.language)
+        asker = f'data.dataset={data.dataset!r}'
+        builder = tensorflow_import.open_builder(name, data.data_dir, data.download, asker, _ADVICE)
         splits[split] = _read_split(builder, part, split, benchmark, data, report)
     return splits
 
 
-def _open(name: str, data):
-    what = f'data.dataset={data.dataset!r}'
-    return tensorflow_import.open_tfds_builder(name, data.data_dir, data.download, what, _ADVICE)
-
-
-def _read_split(builder, part: str, split: str, benchmark: Benchmark, data, report: Report):
+def _read_split(
+    builder: Any, part: str, split: str, benchmark: Benchmark, data: Config, report: ReadingReport
+) -> list[GroupedExample]:
+    """The examples of a split of a TFDS builder."""
     if part not in builder.info.splits:
         raise unknown(f'split of {builder.info.full_name}', part, builder.info.splits)
-    own = Report()
-    found, seen = [], 0
-    for seen, record in enumerate(_records(builder, part), start=1):
-        name = f'{split}-{seen}'
+    own = ReadingReport()
+    found: list[GroupedExample] = []
+    count = 0
+    for count, fields in enumerate(_records(builder, part), start=1):
+        default_id = f'{split}-{count}'
         try:
-            made = benchmark.examples(record, name, data.language)
-            if split != 'test' and not all(map(is_labeled, made)):
-                raise BadRow('no label')
-        except BadRow as error:
-            own.note('misplaced' if error.misplaced else 'malformed', f'{name}: {error}')
+            examples = benchmark.build(fields, default_id, data.language)
+            if split != 'test' and not all(map(is_labeled, examples)):
+                raise InvalidRecord('no label')
+        except InvalidRecord as error:
+            reason = 'misplaced' if error.misplaced else 'malformed'
+            own.add(reason, f'{data.dataset} {default_id}: {error}')
             continue
-        if data.group and data.group not in record:
-            raise unknown('data.group', data.group, record)
-        group = str(record[data.group]) if data.group else ''
-        found += [Grouped(example, group) for example in made]
-    own.check('malformed', data.malformed_fraction, seen, 'malformed_fraction')
-    own.check('misplaced', data.misplaced_fraction, seen, 'misplaced_fraction')
+        if data.group and data.group not in fields:
+            raise unknown('data.group', data.group, fields)
+        group = str(fields[data.group]) if data.group else ''
+        found += [GroupedExample(example, group) for example in examples]
+    own.check_shares(count, data)
     report.merge(own)
     return found
 
 
-def _records(builder, part: str):
-    """The records of a split in the order of its files, texts as str and classes by name."""
+def _records(builder: Any, part: str) -> Iterator[Fields]:
+    """The records of a split in the order of its files."""
     tfds = tensorflow_import.tensorflow_datasets()
-    records_read = builder.as_dataset(
+    dataset = builder.as_dataset(
         split=part,
         shuffle_files=False,
         read_config=tfds.ReadConfig(interleave_cycle_length=1),
     )
-    for record in tfds.as_numpy(records_read):
-        yield _plain(record, builder.info.features)
+    for record in tfds.as_numpy(dataset):
+        yield _to_python(record, builder.info.features)
 
 
-def _plain(value, feature):
-    """What a feature of TFDS says as str, int, float, list, dict; an unknown class as None."""
+def _to_python(value: Any, feature: Any) -> Any:
+    """A value of TFDS as str, int, float, list or dict; classes by name, None if unknown."""
     if isinstance(value, dict):
-        inner = getattr(feature, 'feature', feature)
-        return {key: _plain(found, inner[key]) for key, found in value.items()}
+        inner: Mapping = getattr(feature, 'feature', feature)
+        return {key: _to_python(item, inner[key]) for key, item in value.items()}
     if isinstance(value, bytes):
         return value.decode('utf-8', 'replace')
     if getattr(value, 'ndim', 0):
         inner = getattr(feature, 'feature', feature)
-        return [_plain(one, inner) for one in value.tolist()]
+        return [_to_python(item, inner) for item in value.tolist()]
     names = getattr(feature, 'names', None)
     if names is None:
         return value.item() if hasattr(value, 'item') else value

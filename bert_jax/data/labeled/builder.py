@@ -1,101 +1,132 @@
-"""What every way of making examples from rows shares: labels, texts, numbers, the config's keys."""
+"""The parts of building examples that all kinds of problems share: ids, texts, labels, numbers."""
 
+import collections
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from bert_jax.data.labeled import tag_schemes
-from bert_jax.data.labeled import word_spans as word_places
-from bert_jax.data.labeled.tabular import BadRow, Row
+from bert_jax.data.labeled import tag_schemes, word_spans
+from bert_jax.data.labeled.records import InvalidRecord, Row, SkippedRecord
 from bert_jax.errors import UserError
+from bert_jax.types import Config
 
 
-class Skipped(BadRow):
-    """A row left out on purpose: its label is one of data.skip_labels."""
+class ExampleBuilder:
+    """Reads the fields of examples from rows, as the config says.
 
-
-class Maker:
-    """Makes examples of a kind from rows.
-
-    Args:
+    Attributes:
         data: the config's `data`.
-        counts: Counter of what was changed on the way.
-        labeled: False where the label may be missing, as in a test file.
-        contexts: of questions, by the value of their column, if they are in a file of their own.
+        columns: its `columns`.
+        counts: what was repaired or ignored, by name; updated while building.
+        labeled: False if labels may be missing, as in a test file.
+        contexts: id → text, for questions whose context is in `data.contexts`.
+        new_labels: label in the file → label of the example.
     """
 
-    def __init__(self, data, counts, labeled: bool, contexts: Mapping[str, str]):
+    def __init__(
+        self,
+        data: Config,
+        counts: collections.Counter[str],
+        labeled: bool,
+        contexts: Mapping[str, str],
+    ):
         self.data, self.columns = data, data.columns
         self.counts, self.labeled, self.contexts = counts, labeled, contexts
-        self.renamed = dict(pair.split('=', 1) for pair in data.rename_labels if '=' in pair)
-        if len(self.renamed) < len(data.rename_labels):
-            raise UserError(f"data.rename_labels {data.rename_labels}: write ('old=new', …)")
-        if data.units not in ('', 'characters', 'words'):
-            raise UserError(f"data.units is {data.units!r}: none of '', 'characters', 'words'")
-        if data.ends not in ('exclusive', 'inclusive'):
-            raise UserError(f'data.ends is {data.ends!r}: none of exclusive, inclusive')
+        self.new_labels = dict(pair.split('=', 1) for pair in data.rename_labels if '=' in pair)
+        if len(self.new_labels) < len(data.rename_labels):
+            raise UserError(
+                f"data.rename_labels is {data.rename_labels}; set it to pairs ('old=new', …)"
+            )
+        _check_option('units', data.units, ('', 'characters', 'words'))
+        _check_option('ends', data.ends, ('exclusive', 'inclusive'))
 
-    def name(self, row: Row, default: str) -> str:
+    def example_id(self, row: Row, default: str) -> str:
         return row.text(self.columns.id) if self.columns.id else default
 
-    def has(self, row: Row, column: str) -> bool:
-        """Whether the row has a label to be read; raises BadRow if it should have one."""
+    def has_label(self, row: Row, column: str) -> bool:
+        """Whether the row has the label column.
+
+        Raises:
+            InvalidRecord: `columns` names none, but the examples have to be labeled.
+        """
         if column and (self.labeled or column in row):
             return True
         if self.labeled:
-            raise BadRow('no label: data.columns names no column for it')
+            raise InvalidRecord('no label column; set data.columns.label')
         return False
 
     def label(self, row: Row, column: str) -> str | None:
-        """The class in a column; raises Skipped for one of data.skip_labels."""
-        if not self.has(row, column):
+        """The class in a column, renamed; None if it is unknown.
+
+        Raises:
+            SkippedRecord: the class is in `data.skip_labels`.
+            InvalidRecord: an empty class, but the examples have to be labeled.
+        """
+        if not self.has_label(row, column):
             return None
         label = row.text(column).strip()
         if label in self.data.skip_labels:
-            raise Skipped(f'label {label!r}')
+            raise SkippedRecord(f'label {label!r}')
         if not label and not self.labeled:
             return None
         if not label:
-            raise BadRow("an empty label; data.skip_labels=('',) leaves such rows out")
-        return self.renamed.get(label, label)
+            raise InvalidRecord(
+                f"column {column!r} has an empty label; data.skip_labels=('',) skips such rows"
+            )
+        return self.new_labels.get(label, label)
 
     def texts(self, row: Row) -> tuple[str, ...]:
+        """The texts of `columns.text` and `columns.text2`."""
         names = [name for name in (self.columns.text, self.columns.text2) if name]
-        texts = tuple(word_places.text_of(row[name])[0] for name in names)
+        texts = tuple(word_spans.parse_text(row[name])[0] for name in names)
         for name, text in zip(names, texts, strict=True):
             if not text.strip():
-                raise BadRow(f'an empty text in column {name!r}')
+                raise InvalidRecord(f'column {name!r} has an empty text')
         return texts
 
-    def in_words(self, words) -> bool:
-        """Whether offsets count words: said by data.units, or by a text that came as words."""
+    def offsets_count_words(self, words: word_spans.WordOffsets | None) -> bool:
+        """Whether offsets count words: set by `data.units`, else if the text is a list of words."""
         return self.data.units == 'words' or (not self.data.units and words is not None)
 
-    def in_scheme(self, tags: list[str]) -> tuple[str, ...]:
-        tags = [self.renamed.get(tag, tag) for tag in tags]
-        tags, repaired = tag_schemes.converted(tags, self.data.scheme, self.data.tags_as)
-        self.counts['repaired_tags'] += repaired
-        return tags
+    def end(self, value: int) -> int:
+        """An exclusive end from an end of the file (`data.ends`)."""
+        return value + (self.data.ends == 'inclusive')
+
+    def tags(self, tags: Sequence[str]) -> tuple[str, ...]:
+        """Tags, renamed and converted from `data.scheme` to `data.tags_as`."""
+        renamed = [self.new_labels.get(tag, tag) for tag in tags]
+        converted, violations = tag_schemes.convert_tags(
+            renamed, self.data.scheme, self.data.tags_as
+        )
+        self.counts['repaired_tags'] += violations
+        return converted
 
 
-def number_of(text: str) -> float:
+def parse_float(text: str) -> float:
     try:
         number = float(text)
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        raise BadRow(f'{text!r} is not a number')
+        raise InvalidRecord(f'{text!r} is not a finite number')
     return number
 
 
-def whole_number(value) -> int:
+def parse_int(value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise BadRow(f'{value!r} is not a whole number') from None
+        raise InvalidRecord(f'{value!r} is not an integer') from None
 
 
-def list_of(value, column: str) -> list:
+def require_list(value: Any, column: str) -> list:
     if not isinstance(value, list):
-        raise BadRow(f'column {column!r} holds {json.dumps(value)[:40]}, not a list')
+        raise InvalidRecord(f'column {column!r} is {json.dumps(value)[:40]}, not a list')
     return value
+
+
+def _check_option(key: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        listed = ', '.join(map(repr, allowed))
+        raise UserError(f'data.{key} is {value!r}; set it to one of {listed}')

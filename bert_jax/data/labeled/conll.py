@@ -1,144 +1,176 @@
-"""Sentences as columns, a word a line and a blank line between: CoNLL and CoNLL-U."""
+"""Reads CoNLL and CoNLL-U: a word per line with columns, and a blank line after each sentence."""
 
 import itertools
 import os
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
-from bert_jax.data import text_files
-from bert_jax.data.labeled import tabular, tag_schemes
-from bert_jax.data.labeled import word_spans as word_places
+from bert_jax.data.labeled import tag_schemes, word_spans
+from bert_jax.data.labeled.builder import ExampleBuilder
 from bert_jax.data.labeled.examples import Span, SpansExample, TaggedExample
-from bert_jax.data.labeled.tabular import BadRow, MissingColumn, Row, Unit
+from bert_jax.data.labeled.records import InvalidRecord, MissingColumn, Record, Row, make_record
+from bert_jax.data.labeled.tabular import numbered_lines
+from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
+from bert_jax.types import Config
 
-Lines = list[tuple[int, str]]
+Sentence = list[tuple[int, str]]  # numbered lines
 
 _CONLLU = ('id', 'form', 'lemma', 'upos', 'xpos', 'feats', 'head', 'deprel', 'deps', 'misc')
 _NEW_DOCUMENT = re.compile(r'# *newdoc\b')
 _WORD_ID = re.compile(r'\d+|\d+-\d+|\d+\.\d+')
 
 
-def sentences(path: str, data) -> Iterator[Unit]:
-    """Sentences, lists of numbered lines, in a list of their own or, with data.documents, in one
-    for all between two -DOCSTART- lines (in CoNLL-U: '# newdoc' lines)."""
-    document, number_of_documents = [], 0
-    for sentence, starts in _blocks(path, data.encoding):
-        if document and (starts or not data.documents):
-            yield _unit(path, document, number_of_documents)
+def read_sentences(path: str, data: Config) -> Iterator[Record]:
+    """Sentences, or documents with `data.documents`; the content is a list of sentences.
+
+    Documents start at -DOCSTART- lines, in CoNLL-U at '# newdoc' lines.
+    """
+    document: list[Sentence] = []
+    num_documents = 0
+    for sentence, starts_document in _sentences(path, data):
+        if document and (starts_document or not data.documents):
+            yield _record(path, document, num_documents)
             document = []
-        number_of_documents += starts
+        num_documents += starts_document
         if sentence:
             document.append(sentence)
     if document:
-        yield _unit(path, document, number_of_documents)
+        yield _record(path, document, num_documents)
 
 
-def _blocks(path: str, encoding: str) -> Iterator[tuple[Lines, bool]]:
-    """The numbered lines of each sentence, and whether a document starts with it."""
-    block: Lines = []
-    starts = False
-    for number, line in enumerate(text_files.read_lines(path, encoding), start=1):
-        mark = line.startswith('-DOCSTART-')
-        if line.strip() and not mark:
-            starts |= bool(_NEW_DOCUMENT.match(line))
-            block.append((number, line))
-        elif block:
-            yield block, starts
-            block, starts = [], False
-        starts |= mark
-    if block:
-        yield block, starts
+def _sentences(path: str, data: Config) -> Iterator[tuple[Sentence, bool]]:
+    """Each sentence, and whether a document starts with it."""
+    sentence: Sentence = []
+    starts_document = False
+    for number, line in numbered_lines(path, data):
+        is_mark = line.startswith('-DOCSTART-')
+        if line.strip() and not is_mark:
+            starts_document |= bool(_NEW_DOCUMENT.match(line))
+            sentence.append((number, line))
+        elif sentence:
+            yield sentence, starts_document
+            sentence, starts_document = [], False
+        starts_document |= is_mark
+    if sentence:
+        yield sentence, starts_document
 
 
-def _unit(path: str, document: list[Lines], number_of_documents: int) -> Unit:
-    number = document[0][0][0]
-    name = f'{os.path.basename(path)}:{number}'
-    groups = {'document': f'{path}#{number_of_documents}'}
-    for line_number, line in itertools.chain(*document):
-        found = tabular.unit(path, line_number, line)
-        if isinstance(found.content, BadRow):
-            return found._replace(name=name)
-    return Unit(f'{path}:{number}', name, document, groups)
+def _record(path: str, document: list[Sentence], num_documents: int) -> Record:
+    first_line = document[0][0][0]
+    default_id = f'{os.path.basename(path)}:{first_line}'
+    for number, line in itertools.chain(*document):
+        record = make_record(path, number, line)
+        if isinstance(record.content, InvalidRecord):
+            return record._replace(default_id=default_id)
+    groups = {'document': f'{path}#{num_documents}'}
+    return Record(f'{path}:{first_line}', default_id, document, groups)
 
 
-def tagged(document: list[Lines], name: str, maker) -> list[TaggedExample]:
-    """An example of CoNLL columns: the words with a space between, the tags in data.tags_as."""
-    forms, tags = [], []
+def build_tagging(
+    document: list[Sentence], default_id: str, builder: ExampleBuilder
+) -> list[TaggedExample]:
+    """Words joined by spaces, with the tags of `columns.tag` converted to `data.tags_as`."""
+    words: list[str] = []
+    tags: list[str] = []
+    labeled = True
     for sentence in document:
-        found, written = _columns(sentence, maker)
-        forms += found
-        tags += [None] if written is None else maker.in_scheme(written)
-    if not forms:
-        raise BadRow('no word')
-    text, words = word_places.joined(forms)
-    return [TaggedExample(name, text, words, None if None in tags else tuple(tags))]
+        found, stated = _columns(sentence, builder)
+        words += found
+        labeled &= stated is not None
+        tags += builder.tags(stated or ())
+    if not words:
+        raise InvalidRecord('no words')
+    text, offsets = word_spans.join_words(words)
+    return [TaggedExample(default_id, text, offsets, tuple(tags) if labeled else None)]
 
 
-def spans(document: list[Lines], name: str, maker) -> list[SpansExample]:
-    """The same with the spans that the tags describe."""
-    if maker.data.scheme == 'none':
-        raise UserError("data.scheme 'none' describes no spans: none of bio, iob1, bioes")
-    (example,) = tagged(document, name, maker)
-    found = None
+def build_spans(
+    document: list[Sentence], default_id: str, builder: ExampleBuilder
+) -> list[SpansExample]:
+    """The spans described by the tags of `columns.tag`."""
+    if builder.data.scheme == 'none':
+        raise UserError("data.scheme='none' describes no spans; set it to bio, iob1 or bioes")
+    (example,) = build_tagging(document, default_id, builder)
+    spans = None
     if example.tags is not None:
-        bounds, _ = tag_schemes.spans(example.tags, maker.data.tags_as)
-        found = tuple(
-            Span(*word_places.between(example.words, start, end), label)
-            for start, end, label in bounds
+        in_words, _ = tag_schemes.tags_to_spans(example.tags, builder.data.tags_as)
+        spans = tuple(
+            Span(*word_spans.words_to_characters(example.words, start, end), label)
+            for start, end, label in in_words
         )
-    return [SpansExample(name, example.text, example.words, found)]
+    return [SpansExample(default_id, example.text, example.words, spans)]
 
 
-def _columns(sentence: Lines, maker) -> tuple[list[str], list[str] | None]:
-    """The words and the tags of a sentence. A line of blanks and the tag O (such lines are left of
-    signs that a conversion lost) is left out and counted."""
-    forms, tags = [], []
+def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], list[str] | None]:
+    """The words and tags of a sentence; no tags if a word has none.
+
+    Lines with an empty word and tag O, left by conversions that lost a character, are skipped and
+    counted.
+    """
+    data, columns = builder.data, builder.columns
+    words: list[str] = []
+    tags: list[str] = []
     for _, line in sentence:
-        if maker.data.comment and line.startswith(maker.data.comment):
+        if data.comment and line.startswith(data.comment):
             continue
-        fields = line.split(maker.data.separator or ('\t' if '\t' in line else None))
+        fields = line.split(data.separator or ('\t' if '\t' in line else None))
         row = Row({str(number): field.strip() for number, field in enumerate(fields)})
-        word, tag = row[maker.columns.word], None
-        if maker.has(row, maker.columns.tag) and len(fields) > 1:
-            tag = row[maker.columns.tag]
-        elif maker.labeled:
-            raise BadRow(f'one column only: {line[:40]!r}')
+        word, tag = row[columns.word], None
+        if builder.has_label(row, columns.tag) and len(fields) > 1:
+            tag = row[columns.tag]
+        elif builder.labeled:
+            raise InvalidRecord(f'only one column in {line[:40]!r}; set data.separator')
         if not word and tag == 'O':
-            maker.counts['lines_without_a_word'] += 1
+            builder.counts['lines_without_a_word'] += 1
             continue
         if not word:
-            raise BadRow('a line without a word')
-        forms.append(word)
-        tags.append(tag)
-    return forms, None if None in tags else tags
+            raise InvalidRecord('a line has an empty word')
+        words.append(word)
+        if tag is not None:
+            tags.append(tag)
+    return words, tags if len(tags) == len(words) else None
 
 
-def conllu(document: list[Lines], name: str, maker) -> list[TaggedExample]:
-    """An example of CoNLL-U: the text of '# text =' and in it the words, with the column named by
-    data.columns.tag (upos, xpos, feats.Number, …) as tags.
+class _Token(NamedTuple):
+    """A token of CoNLL-U as it is written in the text."""
 
-    A multiword token that is written as its words are ("don't" of "do", "n't") is these words; any
-    other ("du" of "de", "le") is one word with their tags joined by '+'. Empty nodes are left out.
+    form: str
+    tag: str | None
+    space_after: bool
+
+
+def build_conllu_tagging(
+    document: list[Sentence], default_id: str, builder: ExampleBuilder
+) -> list[TaggedExample]:
+    """The text of '# text =' with a column (upos, xpos, feats.Number, …) as tags of its words.
+
+    A multiword token is split if it is written like its words ("don't": "do", "n't"). Otherwise
+    ("du": "de", "le") it is one word, and its tag joins theirs with '+'. Empty nodes are ignored.
     """
-    texts, places, tags = '', [], []
+    text = ''
+    offsets: list[tuple[int, int]] = []
+    tags: list[str | None] = []
     for sentence in document:
-        stated, surface = _surface(sentence, maker)
-        text, found = _placed(stated, surface, maker.counts)
-        offset = len(texts) + bool(texts)
-        texts = f'{texts} {text}' if texts else text
-        places += [(start + offset, end + offset) for start, end in found]
-        tags += [tag for _, tag, _ in surface]
-    if not places:
-        raise BadRow('no word')
-    known = maker.columns.tag and None not in tags
-    tags = tuple(maker.renamed.get(tag, tag) for tag in tags) if known else None
-    return [TaggedExample(_stated_id(document, maker) or name, texts, tuple(places), tags)]
+        stated, tokens = _tokens(sentence, builder)
+        sentence_text, found = _align(stated, tokens, builder.counts)
+        shift = len(text) + bool(text)
+        text = f'{text} {sentence_text}' if text else sentence_text
+        offsets += [(start + shift, end + shift) for start, end in found]
+        tags += [token.tag for token in tokens]
+    if not offsets:
+        raise InvalidRecord('no words')
+    known = [builder.new_labels.get(tag, tag) for tag in tags if tag is not None]
+    complete = builder.columns.tag and len(known) == len(tags)
+    example_id = _stated_id(document, builder.data) or default_id
+    return [TaggedExample(example_id, text, tuple(offsets), tuple(known) if complete else None)]
 
 
-def _stated_id(document: list[Lines], maker) -> str | None:
-    """The id that the first comments state, of the document or of the sentence."""
-    wanted = '# newdoc id' if maker.data.documents else '# sent_id'
+def _stated_id(document: list[Sentence], data: Config) -> str | None:
+    """The id in the comments of the first sentence, of the document or of the sentence."""
+    wanted = '# newdoc id' if data.documents else '# sent_id'
     for _, line in document[0]:
         key, _, value = line.partition('=')
         if key.strip() == wanted and value.strip():
@@ -146,11 +178,11 @@ def _stated_id(document: list[Lines], maker) -> str | None:
     return None
 
 
-def _surface(sentence: Lines, maker) -> tuple[str | None, list[tuple[str, str | None, bool]]]:
-    """The stated text, and of each word as it stands there: form, tag, whether a space follows."""
-    stated, found = None, []
-    multiword: tuple[str, int, bool] | None = None
-    parts: list[tuple[str, str | None]] = []
+def _tokens(sentence: Sentence, builder: ExampleBuilder) -> tuple[str | None, list[_Token]]:
+    """The text of '# text =' if there is one, and the tokens."""
+    stated, tokens = None, []
+    multiword: _Token | None = None
+    last_id, parts = 0, []  # of the multiword token
     for _, line in sentence:
         if line.startswith('#'):
             key, _, value = line.partition('=')
@@ -158,53 +190,62 @@ def _surface(sentence: Lines, maker) -> tuple[str | None, list[tuple[str, str | 
             continue
         fields = line.split('\t')
         if len(fields) != len(_CONLLU) or not _WORD_ID.fullmatch(fields[0]):
-            raise BadRow(f'{len(fields)} columns, not the 10 of CoNLL-U, or a wrong id')
+            raise InvalidRecord(
+                f'not CoNLL-U: {len(fields)} columns instead of 10, or invalid id {fields[0]!r}'
+            )
         row = dict(zip(_CONLLU, fields, strict=True))
-        spaced = 'SpaceAfter=No' not in row['misc'].split('|')
+        space_after = 'SpaceAfter=No' not in row['misc'].split('|')
         if '.' in row['id']:
-            maker.counts['empty_nodes'] += 1
+            builder.counts['empty_nodes'] += 1
         elif '-' in row['id']:
-            multiword = row['form'], int(row['id'].partition('-')[2]), spaced
+            multiword = _Token(row['form'], None, space_after)
+            last_id = int(row['id'].partition('-')[2])
         elif multiword:
-            parts.append((row['form'], _tag(row, maker)))
-            if int(row['id']) == multiword[1]:
-                found += _words_of(multiword, parts, maker.counts)
+            parts.append(_Token(row['form'], _tag(row, builder.columns.tag), False))
+            if int(row['id']) == last_id:
+                tokens += _split_multiword(multiword, parts, builder.counts)
                 multiword, parts = None, []
         else:
-            found.append((row['form'], _tag(row, maker), spaced))
+            tokens.append(_Token(row['form'], _tag(row, builder.columns.tag), space_after))
     if multiword:
-        raise BadRow(f'the words of {multiword[0]!r} are not all there')
-    return stated, found
+        raise InvalidRecord(f'words of the multiword token {multiword.form!r} are missing')
+    return stated, tokens
 
 
-def _words_of(multiword, parts, counts) -> list[tuple[str, str | None, bool]]:
-    form, _, spaced = multiword
-    if ''.join(part for part, _ in parts) == form:
-        return [(part, tag, False) for part, tag in parts[:-1]] + [(*parts[-1], spaced)]
+def _split_multiword(multiword: _Token, parts: list[_Token], counts: Counter[str]) -> list[_Token]:
+    if ''.join(part.form for part in parts) == multiword.form:
+        return [*parts[:-1], parts[-1]._replace(space_after=multiword.space_after)]
     counts['multiword_tokens_kept_whole'] += 1
-    tags = [tag for _, tag in parts]
-    return [(form, None if None in tags else '+'.join(tags), spaced)]
+    tags = [part.tag for part in parts if part.tag is not None]
+    return [multiword._replace(tag='+'.join(tags) if len(tags) == len(parts) else None)]
 
 
-def _tag(row: dict[str, str], maker) -> str | None:
-    """The value of a column, or of a key in a column of key=value pairs ('_' where it has none)."""
-    if not maker.columns.tag:
+def _tag(row: dict[str, str], tag_column: str) -> str | None:
+    """The value of a column, or of 'column.key' in key=value pairs; '_' without the key."""
+    if not tag_column:
         return None
-    column, _, key = maker.columns.tag.partition('.')
+    column, _, key = tag_column.partition('.')
     if column not in row:
         raise MissingColumn(column, _CONLLU)
     if not key:
         return row[column]
-    pairs = dict(pair.partition('=')[::2] for pair in row[column].split('|'))
-    return pairs.get(key, '_')
+    for pair in row[column].split('|'):
+        name, _, value = pair.partition('=')
+        if name == key:
+            return value
+    return '_'
 
 
-def _placed(stated: str | None, surface, counts) -> tuple[str, word_places.Places]:
-    """The text and the places of the words in it; where '# text' is missing or says something else
-    it is made of the words."""
-    forms = [form for form, _, _ in surface]
-    places = None if stated is None else word_places.located(forms, stated)
-    if places is not None:
-        return stated, places
+def _align(
+    stated: str | None, tokens: Sequence[_Token], counts: Counter[str]
+) -> tuple[str, WordOffsets]:
+    """The text and the offsets of its words.
+
+    The text is made from the words if '# text =' is missing or has other words.
+    """
+    forms = [token.form for token in tokens]
+    offsets = None if stated is None else word_spans.locate_words(forms, stated)
+    if stated is not None and offsets is not None:
+        return stated, offsets
     counts['texts_made_of_words'] += 1
-    return word_places.joined(forms, [spaced for _, _, spaced in surface])
+    return word_spans.join_words(forms, [token.space_after for token in tokens])

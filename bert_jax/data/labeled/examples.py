@@ -1,6 +1,7 @@
-"""What an example of each kind of task is, whatever file it came from.
+"""Labeled examples of every kind of problem, whatever format they were read from.
 
-All offsets are of characters, end exclusive. What is None is not known: raw text to predict on.
+All offsets count characters, and ends are exclusive. A label of None is unknown, as in text to
+predict on.
 """
 
 import collections
@@ -15,25 +16,30 @@ class TextExample(NamedTuple):
     label: str | float | None
 
 
-class ChoiceExample(NamedTuple):
-    """A premise and what may follow it or fill it; `label` is the index of the right choice, and
-    `also_right` are others that score as right. `entities`: what each choice puts into a blank, if
-    it is scored by those words (ReCoRD)."""
+class MultipleChoiceExample(NamedTuple):
+    """A premise and the choices that may follow it or fill its blank.
+
+    Attributes:
+        label: index of the correct choice.
+        also_correct: indices of other choices that are scored as correct.
+        entities: the text that each choice puts into the blank, for problems scored by these texts
+            (ReCoRD).
+    """
 
     id: str
     premise: str
     choices: tuple[str, ...]
     label: int | None
-    also_right: tuple[int, ...] = ()
+    also_correct: tuple[int, ...] = ()
     entities: tuple[str, ...] = ()
 
-    def right(self) -> tuple[int, ...]:
-        """The indices of all right choices; () if they are not known."""
-        return () if self.label is None else (self.label, *self.also_right)
+    def correct(self) -> tuple[int, ...]:
+        """The indices of all correct choices; () if they are unknown."""
+        return () if self.label is None else (self.label, *self.also_correct)
 
 
 class TaggedExample(NamedTuple):
-    """A text whose words, given by their places, have a tag each."""
+    """A text with the offsets of its words and a tag for each word."""
 
     id: str
     text: str
@@ -42,13 +48,15 @@ class TaggedExample(NamedTuple):
 
 
 class Span(NamedTuple):
+    """A labeled range of characters."""
+
     start: int
     end: int
     label: str
 
 
 class SpansExample(NamedTuple):
-    """A text with labeled spans that begin and end with words; they may nest and overlap."""
+    """A text with labeled spans that start and end at word boundaries; spans may overlap."""
 
     id: str
     text: str
@@ -57,7 +65,7 @@ class SpansExample(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """A place in text number `text` of an example."""
+    """A range of characters in the text with index `text` of an example."""
 
     text: int
     start: int
@@ -65,8 +73,11 @@ class Mark(NamedTuple):
 
 
 class MarkedExample(NamedTuple):
-    """What holds between two marked places: in one text (a relation, a pronoun and a name) or in a
-    text each (a word in two contexts)."""
+    """Two marked ranges and the class of their relation.
+
+    Both are in one text (a relation, a pronoun and a name) or each in its own text (a word in two
+    contexts).
+    """
 
     id: str
     texts: tuple[str, ...]
@@ -75,14 +86,14 @@ class MarkedExample(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """A stretch of the context, and where it starts."""
+    """An answer and the offset in the context at which it starts."""
 
     text: str
     start: int
 
 
 class QuestionExample(NamedTuple):
-    """A question on a context; `answers` are the accepted ones, () if there is none in it."""
+    """A question about a context with its accepted answers; () if the context has no answer."""
 
     id: str
     question: str
@@ -91,29 +102,34 @@ class QuestionExample(NamedTuple):
 
 
 Example = (
-    TextExample | ChoiceExample | TaggedExample | SpansExample | MarkedExample | QuestionExample
+    TextExample
+    | MultipleChoiceExample
+    | TaggedExample
+    | SpansExample
+    | MarkedExample
+    | QuestionExample
 )
 
 
 def is_labeled(example: Example) -> bool:
-    """Whether what is to be predicted is known of an example."""
+    """Whether the label, tags, spans or answers of an example are known."""
     names = ('label', 'tags', 'spans', 'answers')
     return any(getattr(example, name, None) is not None for name in names)
 
 
+def texts_of(example: Example) -> list[str]:
+    """All texts of an example that get tokenized."""
+    texts: list[str] = []
+    for name in ('text', 'texts', 'premise', 'choices', 'question', 'context'):
+        value = getattr(example, name, ())
+        texts += [value] if isinstance(value, str) else value
+    return texts
+
+
 class Splits(NamedTuple):
-    """What `read` found; `report` counts what was read, skipped and malformed."""
+    """The examples of a data set; `report` counts the records read, skipped and malformed."""
 
     train: list[Example]
     dev: list[Example]
     test: list[Example]
-    report: collections.Counter
-
-
-def texts_of(example: Example) -> list[str]:
-    """All of an example that a tokenizer has to read."""
-    found = []
-    for name in ('text', 'texts', 'premise', 'choices', 'question', 'context'):
-        value = getattr(example, name, ())
-        found += [value] if isinstance(value, str) else value
-    return found
+    report: collections.Counter[str]

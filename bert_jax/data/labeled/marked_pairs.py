@@ -1,93 +1,115 @@
-"""Two marked places in one or two texts, from rows: relations, words in context, coreference."""
+"""Builds examples with two marked ranges from rows: relations, words in context, coreference."""
 
 import re
 
-from bert_jax.data.labeled import word_spans as word_places
-from bert_jax.data.labeled.builder import Maker, whole_number
+from bert_jax.data.labeled import word_spans
+from bert_jax.data.labeled.builder import ExampleBuilder, parse_int
 from bert_jax.data.labeled.examples import Mark, MarkedExample
-from bert_jax.data.labeled.tabular import BadRow, Row
+from bert_jax.data.labeled.records import InvalidRecord, Row
+from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
 
 
-def marked(row: Row, name: str, maker: Maker) -> list[MarkedExample]:
-    """One example, or with data.columns.candidate_labels one for each mark after the first."""
-    texts, marks = _texts_and_marks(maker, row)
-    name = maker.name(row, name)
-    candidates = tuple(maker.columns.candidate_labels)
+def build_marked_pairs(row: Row, default_id: str, builder: ExampleBuilder) -> list[MarkedExample]:
+    """One example, or one for each of `columns.candidate_labels`.
+
+    With candidate labels the first mark is paired with each of the other marks.
+    """
+    texts, marks = _texts_and_marks(builder, row)
+    example_id = builder.example_id(row, default_id)
+    candidates = tuple(builder.columns.candidate_labels)
     if not candidates:
         if len(marks) != 2:
-            raise UserError(f'data.columns.marks names {len(marks)} places, not two')
-        return [MarkedExample(name, texts, marks, maker.label(row, maker.columns.label))]
+            raise UserError(f'data.columns.marks has {len(marks)} ranges; set it to two')
+        label = builder.label(row, builder.columns.label)
+        return [MarkedExample(example_id, texts, marks, label)]
     if len(marks) != 1 + len(candidates):
         raise UserError(
-            f'data.columns.marks names {len(marks)} places for {len(candidates)} '
-            'candidate_labels: the first is paired with each of the rest'
+            f'data.columns.marks has {len(marks)} ranges for {len(candidates)} columns in '
+            'candidate_labels; it needs one more range than there are candidate labels'
         )
     return [
-        MarkedExample(f'{name}-{column}', texts, (marks[0], mark), maker.label(row, column))
+        MarkedExample(f'{example_id}-{column}', texts, (marks[0], mark), builder.label(row, column))
         for column, mark in zip(candidates, marks[1:], strict=True)
     ]
 
 
-def _texts_and_marks(maker: Maker, row: Row) -> tuple[tuple[str, ...], tuple[Mark, ...]]:
-    columns = [column for column in (maker.columns.text, maker.columns.text2) if column]
-    texts, words = zip(*(word_places.text_of(row[column]) for column in columns), strict=True)
-    if maker.data.inline_marks:
-        return _unmarked(texts, tuple(maker.data.inline_marks))
+def _texts_and_marks(builder: ExampleBuilder, row: Row) -> tuple[tuple[str, ...], tuple[Mark, ...]]:
+    columns = [column for column in (builder.columns.text, builder.columns.text2) if column]
+    parsed = [word_spans.parse_text(row[column]) for column in columns]
+    texts = tuple(text for text, _ in parsed)
+    if builder.data.inline_marks:
+        return _parse_inline_marks(texts, tuple(builder.data.inline_marks))
     marks = []
-    for number, where in enumerate(maker.columns.marks):
+    for number, columns_of_mark in enumerate(builder.columns.marks):
         text = number if len(texts) == 2 else 0
         if text >= len(texts):
-            raise UserError('data.columns.marks: with text2, one place in each text')
-        marks.append(Mark(text, *_mark(maker, row, where, texts[text], words[text])))
-    return tuple(texts), tuple(marks)
+            raise UserError(
+                'data.columns.marks has more than two ranges; with text2, set one for each text'
+            )
+        marks.append(Mark(text, *_range(builder, row, columns_of_mark, *parsed[text])))
+    return texts, tuple(marks)
 
 
-def _mark(maker: Maker, row: Row, where: str, text: str, words) -> tuple[int, int]:
-    """The characters that 'START:END' or 'START+TEXT', names of columns, describe."""
-    start_column, sign, other = re.match(r'([^:+]*)([:+]?)(.*)', where).groups()
-    if not sign:
-        raise UserError(f"data.columns.marks: write 'START:END' or 'START+TEXT', not {where!r}")
-    in_words = maker.in_words(words)
-    start = whole_number(row[start_column])
+def _range(
+    builder: ExampleBuilder, row: Row, columns: str, text: str, words: WordOffsets | None
+) -> tuple[int, int]:
+    """The characters described by columns 'START:END' or 'START+TEXT'."""
+    match = re.fullmatch(r'([^:+]*)([:+])(.*)', columns, re.DOTALL)
+    if not match:
+        raise UserError(
+            f"data.columns.marks has {columns!r}; write 'START:END' or 'START+TEXT' with the names "
+            'of the columns'
+        )
+    start_column, separator, other = match.groups()
+    in_words = builder.offsets_count_words(words)
+    start = parse_int(row[start_column])
     if in_words and words is None:
-        words = tuple(found.span() for found in re.finditer(r'\S+', text))
-    stated = row.text(other) if sign == '+' else None
+        words = word_spans.split_at_whitespace(text)
+    stated = row.text(other) if separator == '+' else None
     if stated is None:
-        end = whole_number(row[other]) + (maker.data.ends == 'inclusive')
+        end = builder.end(parse_int(row[other]))
     else:
         end = start + len(stated.split() if in_words else stated)
-    if in_words:
-        start, end = word_places.between(words, start, end)
-        return word_places.narrowed(text, start, end, stated)
-    word_places.check_span(text, start, end)
+    if in_words and words is not None:
+        start, end = word_spans.words_to_characters(words, start, end)
+        return word_spans.narrow_to(text, start, end, stated)
+    word_spans.check_span(text, start, end)
     if stated is not None and text[start:end] != stated:
-        raise BadRow(f'{stated!r} is not at {start}, where {text[start:end]!r} is', True)
+        raise InvalidRecord(
+            f'the text at {start} is {text[start:end]!r}, not {stated!r}', misplaced=True
+        )
     return start, end
 
 
-def _unmarked(texts, signs) -> tuple[tuple[str, ...], tuple[Mark, ...]]:
-    """Texts without the signs around marked places, such as '<e1>', '</e1>', and these places. A
-    sign that stands for several ends, as in '*', '*', '*', '*', is each of them in turn."""
-    if len(signs) % 2:
-        raise UserError(f'data.inline_marks {signs}: one sign before and one behind each place')
-    waiting = {sign: [end for end, other in enumerate(signs) if other == sign] for sign in signs}
-    pattern = re.compile('|'.join(map(re.escape, sorted(waiting, key=len, reverse=True))))
-    ends: dict[int, tuple[int, int]] = {}
+def _parse_inline_marks(
+    texts: tuple[str, ...], tags: tuple[str, ...]
+) -> tuple[tuple[str, ...], tuple[Mark, ...]]:
+    """The texts without the tags that enclose ranges, such as '<e1>', '</e1>', and the ranges.
+
+    A tag that is listed several times, as in ('*', '*', '*', '*'), takes these roles in order of
+    occurrence.
+    """
+    if len(tags) % 2:
+        raise UserError(f'data.inline_marks is {tags}; set an opening and a closing tag per range')
+    pending = {tag: [role for role, other in enumerate(tags) if other == tag] for tag in tags}
+    pattern = re.compile('|'.join(map(re.escape, sorted(pending, key=len, reverse=True))))
+    ends: dict[int, tuple[int, int]] = {}  # role (index in tags) → text, offset
     plain = []
     for number, text in enumerate(texts):
         kept, behind = '', 0
-        for found in pattern.finditer(text):
-            kept += text[behind : found.start()]
-            behind = found.end()
-            if not waiting[found[0]]:
-                raise BadRow(f'{found[0]!r} once too often', misplaced=True)
-            ends[waiting[found[0]].pop(0)] = number, len(kept)
+        for match in pattern.finditer(text):
+            kept += text[behind : match.start()]
+            behind = match.end()
+            if not pending[match[0]]:
+                raise InvalidRecord(f'the text has too many {match[0]!r}', misplaced=True)
+            ends[pending[match[0]].pop(0)] = number, len(kept)
         plain.append(kept + text[behind:])
     marks = []
-    for start in range(0, len(signs), 2):
-        (text, first), (same, last) = ends.get(start, (-1, 0)), ends.get(start + 1, (-1, 0))
-        if text < 0 or text != same or first >= last:
-            raise BadRow(f'nothing between {signs[start]!r} and {signs[start + 1]!r}', True)
-        marks.append(Mark(text, first, last))
+    for role in range(0, len(tags), 2):
+        index, first = ends.get(role, (-1, 0))
+        end_index, last = ends.get(role + 1, (-1, 0))
+        if index < 0 or index != end_index or first >= last:
+            raise InvalidRecord(f'no text between {tags[role]!r} and {tags[role + 1]!r}', True)
+        marks.append(Mark(index, first, last))
     return tuple(plain), tuple(marks)

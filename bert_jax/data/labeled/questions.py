@@ -1,86 +1,144 @@
-"""Questions on a context and where their answers are, from rows."""
+"""Builds questions about a context from rows and from SQuAD's JSON (versions 1.1 and 2.0)."""
 
 import json
+import os
 import re
+from collections.abc import Iterator
+from typing import Any
 
-from bert_jax.data.labeled import word_spans as word_places
-from bert_jax.data.labeled.builder import Maker, whole_number
+from bert_jax.data import text_files
+from bert_jax.data.labeled import word_spans
+from bert_jax.data.labeled.builder import ExampleBuilder, parse_int
 from bert_jax.data.labeled.examples import Answer, QuestionExample
-from bert_jax.data.labeled.tabular import BadRow, Row
+from bert_jax.data.labeled.records import InvalidRecord, Record, Row, check_text
 from bert_jax.errors import UserError
+from bert_jax.types import Config
 
 _WORD_NUMBERS = re.compile(r'(?:\d+:)?(\d+(?: \d+)*)')
 
 
-def question(row: Row, name: str, maker: Maker) -> list[QuestionExample]:
-    context = row.text(maker.columns.context)
-    if maker.contexts:
-        if context not in maker.contexts:
-            raise BadRow(f'context {context!r} is not in data.contexts')
-        context = maker.contexts[context]
-    question = row.text(maker.columns.question)
+def build_question(row: Row, default_id: str, builder: ExampleBuilder) -> list[QuestionExample]:
+    """A question from a row; its answers are texts, with or without offsets, or word numbers."""
+    columns = builder.columns
+    context = row.text(columns.context)
+    if builder.contexts:
+        if context not in builder.contexts:
+            raise InvalidRecord(f'context {context!r} is not in the file data.contexts')
+        context = builder.contexts[context]
+    question = row.text(columns.question)
     if not question.strip() or not context.strip():
-        raise BadRow('an empty question or context')
-    columns = tuple(maker.columns.answers)
-    answers = None
-    if columns and maker.has(row, columns[0]):
-        starts = tuple(maker.columns.answer_starts)
-        if starts and len(starts) != len(columns):
-            raise UserError('data.columns.answer_starts: one for each of answers, or none')
-        answers = []
-        for number, column in enumerate(columns):
-            start = row[starts[number]] if starts else None
-            answers += _answers(maker, row[column], start, context)
-        answers = tuple(answers)
-    return [QuestionExample(maker.name(row, name), question, context, answers)]
+        raise InvalidRecord('the question or the context is empty')
+    answer_columns = tuple(columns.answers)
+    answers: tuple[Answer, ...] | None = None
+    if answer_columns and builder.has_label(row, answer_columns[0]):
+        starts = tuple(columns.answer_starts) or (None,) * len(answer_columns)
+        if len(starts) != len(answer_columns):
+            raise UserError(
+                f'data.columns.answer_starts has {len(starts)} columns for '
+                f'{len(answer_columns)} in answers; set as many, or none'
+            )
+        answers = tuple(
+            answer
+            for column, start in zip(answer_columns, starts, strict=True)
+            for answer in _answers(builder, row[column], start and row[start], context)
+        )
+    return [QuestionExample(builder.example_id(row, default_id), question, context, answers)]
 
 
-def _answers(maker: Maker, value, start, context: str) -> list[Answer]:
+def _answers(builder: ExampleBuilder, value: Any, start: Any, context: str) -> Iterator[Answer]:
     texts = value if isinstance(value, list) else [value]
     starts = start if isinstance(start, list) else [start] * len(texts)
     if len(starts) != len(texts):
-        raise BadRow(f'{len(texts)} answers, {len(starts)} starts')
-    found = []
+        raise InvalidRecord(f'{len(texts)} answers, but {len(starts)} starts')
     for text, first in zip(texts, starts, strict=True):
         if isinstance(text, str) and not text.strip():
             continue  # no answer
-        if maker.data.units == 'words':
-            found.append(_answer_of_words(maker, text, context))
+        if builder.data.units == 'words':
+            yield _answer_from_words(builder, text, context)
         else:
-            found.append(_answer_of_text(maker, text, first, context))
-    return found
+            yield _answer_from_text(builder, text, first, context)
 
 
-def _answer_of_text(maker: Maker, text, start, context: str) -> Answer:
+def _answer_from_text(builder: ExampleBuilder, text: Any, start: Any, context: str) -> Answer:
     if not isinstance(text, str):
-        raise BadRow(f'an answer that is no text: {json.dumps(text)[:40]}')
+        raise InvalidRecord(f'answer {json.dumps(text)[:40]} is not a string')
     if start is not None and start != '':
-        return checked_answer(text, whole_number(start), context)
+        return checked_answer(text, parse_int(start), context)
     start = context.find(text)
     if start < 0:
-        raise BadRow(f'answer {text[:40]!r} is not in the context', misplaced=True)
-    maker.counts['answers_found_several_times'] += context.count(text) > 1
+        raise InvalidRecord(f'answer {text[:40]!r} is not in the context', misplaced=True)
+    builder.counts['answers_found_several_times'] += context.count(text) > 1
     return Answer(text, start)
 
 
-def _answer_of_words(maker: Maker, numbers, context: str) -> Answer:
-    """The stretch from the first to the last of these words, separated by white space."""
+def _answer_from_words(builder: ExampleBuilder, numbers: Any, context: str) -> Answer:
+    """From the first to the last of the numbered words, which whitespace separates."""
     match = _WORD_NUMBERS.fullmatch(str(numbers).strip())
     if not match:
-        raise BadRow(f'answer {str(numbers)[:40]!r} is no list of numbers of words')
+        raise InvalidRecord(f'answer {str(numbers)[:40]!r} is not a list of word numbers')
     chosen = sorted({int(number) for number in match[1].split()})
-    maker.counts['answers_with_gaps'] += chosen[-1] - chosen[0] >= len(chosen)
-    places = tuple(found.span() for found in re.finditer(r'\S+', context))
-    start, end = word_places.between(places, chosen[0], chosen[-1] + 1)
+    builder.counts['answers_with_gaps'] += chosen[-1] - chosen[0] >= len(chosen)
+    words = word_spans.split_at_whitespace(context)
+    start, end = word_spans.words_to_characters(words, chosen[0], chosen[-1] + 1)
     return Answer(context[start:end], start)
 
 
 def checked_answer(text: str, start: int, context: str) -> Answer:
-    """An answer that is where it says. Raises BadRow if it is not."""
-    there = context[start : start + len(text)] if start >= 0 else ''
-    if not text or there != text:
-        raise BadRow(
-            f'answer {text[:40]!r} is not in the context at {start}, where {there[:40]!r} is',
+    """The answer. Raises InvalidRecord if the context does not have it at `start`."""
+    found = context[start : start + len(text)] if start >= 0 else ''
+    if not text or found != text:
+        raise InvalidRecord(
+            f'the context at {start} is {found[:40]!r}, not the answer {text[:40]!r}',
             misplaced=True,
         )
     return Answer(text, start)
+
+
+def read_squad(path: str, data: Config) -> Iterator[Record]:
+    """The questions of a file in the format of SQuAD; the content is (context, question object).
+
+    Raises:
+        UserError: the file is not in this format.
+    """
+    text = text_files.read_text(path, data.encoding)
+    try:
+        questions = [
+            (article.get('title', ''), paragraph['context'], question)
+            for article in json.loads(text)['data']
+            for paragraph in article['paragraphs']
+            for question in paragraph['qas']
+        ]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise UserError(
+            f'{path} is not in the format of SQuAD (data, paragraphs, context, qas): {error!r}; '
+            'set data.format'
+        ) from None
+    for number, (title, context, question) in enumerate(questions, start=1):
+        name = str(question.get('id') or f'{os.path.basename(path)}:{number}')
+        groups = {'context': str(context), 'title': str(title)}
+        yield Record(f'{path}: question {name}', name, (context, question), groups)
+
+
+def build_squad_question(
+    content: tuple[Any, dict], default_id: str, builder: ExampleBuilder
+) -> list[QuestionExample]:
+    """A question from the records of `read_squad`."""
+    context, question = content
+    asked = question.get('question', '')
+    for text in (context, asked):
+        if not isinstance(text, str) or not text.strip():
+            raise InvalidRecord('the question or the context is empty')
+        check_text(text)
+    stated = question.get('answers')
+    if stated is None and builder.labeled and not question.get('is_impossible'):
+        raise InvalidRecord("the question has no 'answers'")
+    if question.get('is_impossible'):
+        stated = []
+    if stated is None:
+        return [QuestionExample(default_id, asked, context, None)]
+    try:
+        pairs = [(answer['text'], answer['answer_start']) for answer in stated]
+    except (KeyError, TypeError):
+        raise InvalidRecord("an answer lacks 'text' or 'answer_start'") from None
+    answers = tuple(checked_answer(text, start, context) for text, start in pairs)
+    return [QuestionExample(default_id, asked, context, answers)]

@@ -1,147 +1,162 @@
-"""From the records of published data sets, as TensorFlow Datasets has them, to examples."""
+"""The records of a file (rows, sentences, questions) and a report of those that were unusable."""
 
-import math
-import re
-from collections.abc import Callable
+import collections
+import json
+import os
+from collections.abc import Iterable
+from typing import Any, NamedTuple
 
-from bert_jax.data.labeled import tag_schemes
-from bert_jax.data.labeled import word_spans as word_places
-from bert_jax.data.labeled.examples import (
-    ChoiceExample,
-    Mark,
-    MarkedExample,
-    QuestionExample,
-    TaggedExample,
-    TextExample,
-)
-from bert_jax.data.labeled.questions import checked_answer
-from bert_jax.data.labeled.tabular import BadRow
+from bert_jax.data import text_files
+from bert_jax.errors import UserError
+from bert_jax.types import Config
 
-_BLANK = '@placeholder'  # of ReCoRD
+_MAX_PLACES = 3
 
 
-def _id(record: dict, name: str) -> str:
-    index = record.get('idx')
-    if isinstance(index, dict):
-        return '-'.join(str(number) for number in index.values())
-    return name if index is None else str(index)
+class InvalidRecord(Exception):
+    """A record that cannot become an example.
+
+    Attributes:
+        misplaced: the record is readable, but its offsets do not fit its text.
+    """
+
+    def __init__(self, reason: str, misplaced: bool = False):
+        super().__init__(reason)
+        self.misplaced = misplaced
 
 
-def texts(*columns: str) -> Callable:
-    """One or two texts and a class."""
-
-    def examples(record, name, language):
-        found = tuple(record[column] for column in columns)
-        return [TextExample(_id(record, name), found, record['label'])]
-
-    return examples
+class SkippedRecord(InvalidRecord):
+    """A record left out on purpose: its label is in `data.skip_labels`."""
 
 
-def scored(*columns: str) -> Callable:
-    """Two texts and a score; GLUE writes −1 where it is not known."""
+class MissingColumn(InvalidRecord):
+    """A record without a column of this name."""
 
-    def examples(record, name, language):
-        found = tuple(record[column] for column in columns)
-        score = float(record['label'])
-        if not math.isfinite(score):
-            raise BadRow(f'score {score}')
-        return [TextExample(_id(record, name), found, score if score >= 0 else None)]
-
-    return examples
+    def __init__(self, name: str, known: Iterable):
+        self.name, self.known = name, ', '.join(map(str, known))
+        super().__init__(f'no column {name!r}; the columns are {self.known}')
 
 
-def translated(record, name, language) -> list[TextExample]:
-    """XNLI: texts in all languages in one record; the English records of MNLI as they are."""
-    premise, hypothesis = record['premise'], record['hypothesis']
-    if isinstance(premise, dict):
-        spoken = list(hypothesis['language'])
-        if language not in premise or language not in spoken:
-            raise BadRow(f'no text in {language!r}; there are: {", ".join(sorted(premise))}')
-        premise = premise[language]
-        hypothesis = hypothesis['translation'][spoken.index(language)]
-    return [TextExample(_id(record, name), (premise, hypothesis), record['label'])]
+class Record(NamedTuple):
+    """The content of one or several examples.
+
+    Attributes:
+        place: 'file:line', for messages.
+        default_id: a short form of the place, the id of examples that have none.
+        content: a `Row`, or what the reader of the format yields; an `InvalidRecord` if unusable.
+        groups: possible values of `data.group` → group of this record. A `Row` uses its columns.
+    """
+
+    place: str
+    default_id: str
+    content: Any
+    groups: dict[str, str] = {}
 
 
-def copa(record, name, language) -> list[ChoiceExample]:
-    """The question (cause or effect) follows the premise, as words."""
-    asked = {'cause': 'What was the cause?', 'effect': 'What happened as a result?'}
-    premise = f'{record["premise"]} {asked[record["question"]]}'
-    choices = record['choice1'], record['choice2']
-    label = None if record['label'] is None else ('choice1', 'choice2').index(record['label'])
-    return [ChoiceExample(_id(record, name), premise, choices, label)]
+def check_text(text: str) -> None:
+    """Raises InvalidRecord for undecodable bytes and for halves of surrogate pairs.
 
-
-def multirc(record, name, language) -> list[TextExample]:
-    """Whether an answer is right, each for itself; its id is paragraph-question-answer."""
-    index = record['idx']
-    name = f'{index["paragraph"]}-{index["question"]}-{index["answer"]}'
-    answered = f'{record["question"]} {record["answer"]}'
-    return [TextExample(name, (record['paragraph'], answered), record['label'])]
-
-
-def cloze(record, name, language) -> list[ChoiceExample]:
-    """ReCoRD: which of the entities fills the blank of the query; all answers among them count."""
-    index = record['idx']
-    passage = record['passage'].replace('\n@highlight\n', ' ')
-    entities, answers = record['entities'], set(record['answers'])
-    right = [number for number, entity in enumerate(entities) if entity in answers]
-    if answers and not right:
-        raise BadRow(f'none of the answers {sorted(answers)} is an entity of the passage')
-    return [
-        ChoiceExample(
-            f'{index["passage"]}-{index["query"]}',
-            passage,
-            tuple(record['query'].replace(_BLANK, entity) for entity in entities),
-            right[0] if right else None,
-            tuple(right[1:]),
-            tuple(entities),
+    Undecodable bytes are read as lone surrogates; JSON can contain them as escapes.
+    """
+    if text_files.has_surrogates(text):
+        raise InvalidRecord(
+            'the text cannot be decoded; set data.encoding to the encoding of the file'
         )
-    ]
 
 
-def wic(record, name, language) -> list[MarkedExample]:
-    """A word in two contexts."""
-    found = record['sentence1'], record['sentence2']
-    marks = []
-    for number, text in enumerate(found):
-        start, end = record[f'start{number + 1}'], record[f'end{number + 1}']
-        word_places.check_span(text, start, end)
-        marks.append(Mark(number, start, end))
-    return [MarkedExample(_id(record, name), found, tuple(marks), record['label'])]
+def make_record(path: str, line_number: int, content: Any) -> Record:
+    """The record of a line; a string is checked by `check_text`."""
+    try:
+        if isinstance(content, str):
+            check_text(content)
+    except InvalidRecord as error:
+        content = error
+    return Record(f'{path}:{line_number}', f'{os.path.basename(path)}:{line_number}', content)
 
 
-def wsc(record, name, language) -> list[MarkedExample]:
-    """A name and a pronoun, given by the number of their first word and by their texts."""
-    text = record['text']
-    words = tuple(found.span() for found in re.finditer(r'\S+', text))
-    marks = []
-    for span in ('span1', 'span2'):
-        stated, first = record[f'{span}_text'], record[f'{span}_index']
-        start, end = word_places.between(words, first, min(first + len(stated.split()), len(words)))
-        marks.append(Mark(0, *word_places.narrowed(text, start, end, stated)))
-    return [MarkedExample(_id(record, name), (text,), tuple(marks), record['label'])]
+class Row:
+    """Values by column name.
+
+    A column can also be given by its index as a string, negative from the end; 'a.b' is key b of
+    the JSON object in column a.
+    """
+
+    def __init__(self, values: dict[str, Any]):
+        self.values = values
+
+    def __contains__(self, name: str) -> bool:
+        try:
+            self[name]
+        except MissingColumn:
+            return False
+        return True
+
+    def __getitem__(self, name: str) -> Any:
+        if name in self.values:
+            return self.values[name]
+        if name.removeprefix('-').isdigit() and -len(self.values) <= int(name) < len(self.values):
+            return list(self.values.values())[int(name)]
+        head, dot, rest = name.partition('.')
+        if dot and isinstance(self.values.get(head), dict):
+            return Row(self.values[head])[rest]
+        raise MissingColumn(name, self.values)
+
+    def text(self, name: str) -> str:
+        """A value as a string; numbers and booleans are written as JSON.
+
+        Raises:
+            InvalidRecord: a list, object, null or undecodable text.
+        """
+        value = self[name]
+        if isinstance(value, str):
+            check_text(value)
+            return value
+        if isinstance(value, bool | int | float):
+            return json.dumps(value)
+        raise InvalidRecord(f'column {name!r} is {json.dumps(value)[:40]}, not a string')
 
 
-def question(record, name, language) -> list[QuestionExample]:
-    """SQuAD. (Questions without an answer have empty lists.)"""
-    context, answers = record['context'], record['answers']
-    found = zip(answers['text'], answers['answer_start'], strict=True)
-    checked = tuple(checked_answer(text, start, context) for text, start in found)
-    return [QuestionExample(record['id'], record['question'], context, checked)]
+class ReadingReport(collections.Counter[str]):
+    """Counts of what happened to the records, by reason.
 
+    Attributes:
+        places: reason → the first few places where it happened.
+    """
 
-def tagged(column: str, scheme: str) -> Callable:
-    """Words with tags; the text is theirs with a space between, unless it is stated."""
+    def __init__(self) -> None:
+        super().__init__()
+        self.places: dict[str, list[str]] = collections.defaultdict(list)
 
-    def examples(record, name, language):
-        words = record['tokens']
-        if not words:
-            raise BadRow('no word')
-        text = record.get('text')
-        places = text and word_places.located(words, text)
-        if not places:
-            text, places = word_places.joined(words)
-        tags, _ = tag_schemes.converted(record[column], scheme, 'bio')
-        return [TaggedExample(record.get('idx') or name, text, places, tags)]
+    def add(self, reason: str, place: str) -> None:
+        """Counts a record at this place."""
+        self[reason] += 1
+        if len(self.places[reason]) < _MAX_PLACES:
+            self.places[reason].append(place)
 
-    return examples
+    def merge(self, other: 'ReadingReport') -> None:
+        """Adds the counts and places of another report."""
+        self.update(other)
+        for reason, places in other.places.items():
+            self.places[reason] = (self.places[reason] + places)[:_MAX_PLACES]
+
+    def check_shares(self, records: int, data: Config) -> None:
+        """Raises UserError if more records were unusable than the config's `data` allows."""
+        for reason in ('malformed', 'misplaced'):
+            limit = data[f'{reason}_fraction']
+            if self[reason] > limit * records:
+                raise UserError(
+                    f'{self[reason]} of {records} records are {reason}: '
+                    f'{"; ".join(self.places[reason])} (raise data.{reason}_fraction={limit:g} to '
+                    'leave out more)'
+                )
+
+    def lines(self) -> list[str]:
+        """One line for the log for each reason."""
+        lines = []
+        for reason, count in sorted(self.items()):
+            places = '; '.join(self.places.get(reason, ()))
+            more = '; …' if count > _MAX_PLACES else ''
+            if count:
+                shown = f' ({places}{more})' if places else ''
+                lines.append(f'{reason.replace("_", " ")}: {count:,}{shown}')
+        return lines

@@ -1,4 +1,4 @@
-"""A part of the examples set aside, the same for the same seed, without cutting a group in two."""
+"""Splits off dev and test examples, reproducibly and without separating the examples of a group."""
 
 import hashlib
 from typing import NamedTuple
@@ -6,34 +6,37 @@ from typing import NamedTuple
 from bert_jax.data.labeled.examples import Example
 
 
-class Grouped(NamedTuple):
-    """An example and what it shares with those that must stay on its side; '' = with none."""
+class GroupedExample(NamedTuple):
+    """An example and the name of the group that must stay in one split; '' for no group."""
 
     example: Example
     group: str
 
 
-def set_aside(
-    found: list[Grouped], fraction: float, seed: int
-) -> tuple[list[Grouped], list[Grouped]]:
-    """(the rest, about this fraction), each in the order it came; exactly, if there are no groups.
+def split_off(
+    examples: list[GroupedExample], fraction: float, seed: int
+) -> tuple[list[GroupedExample], list[GroupedExample]]:
+    """Splits off a fraction of the examples, exactly if there are no groups.
 
-    Groups are taken in an order of their hashed names (examples without: numbers) until the
-    fraction is reached as nearly as can be.
+    Groups are drawn in the order of their hashed names (examples without a group: indices) until
+    the fraction is reached as closely as possible.
+
+    Returns:
+        The remaining examples and those split off, both in their original order.
     """
-    keys = [group or f'#{number}' for number, (_, group) in enumerate(found)]
+    keys = [example.group or f'#{number}' for number, example in enumerate(examples)]
     sizes: dict[str, int] = {}
     for key in keys:
         sizes[key] = sizes.get(key, 0) + 1
-    wanted, taken, count = round(fraction * len(found)), set(), 0
+    target, drawn, count = round(fraction * len(examples)), set(), 0
     for key in sorted(sizes, key=lambda key: _hash(seed, key)):
-        if abs(count + sizes[key] - wanted) < abs(count - wanted):
-            taken.add(key)
+        if abs(count + sizes[key] - target) < abs(count - target):
+            drawn.add(key)
             count += sizes[key]
-        if count >= wanted:
+        if count >= target:
             break
-    rest = [one for one, key in zip(found, keys, strict=True) if key not in taken]
-    return rest, [one for one, key in zip(found, keys, strict=True) if key in taken]
+    rest = [example for example, key in zip(examples, keys, strict=True) if key not in drawn]
+    return rest, [example for example, key in zip(examples, keys, strict=True) if key in drawn]
 
 
 def _hash(seed: int, key: str) -> bytes:

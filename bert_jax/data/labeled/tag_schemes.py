@@ -1,43 +1,52 @@
-"""Schemes of writing spans as a tag a word: IOB1, BIO (also IOB2), BIOES (also BILOU)."""
+"""Conversion between spans and tags, one per word: IOB1, BIO (= IOB2), BIOES (= BILOU)."""
+
+from collections.abc import Sequence
 
 from bert_jax.errors import UserError, unknown
 
 _PREFIXES = {'bio': 'BI', 'iob1': 'BI', 'bioes': 'BIESLU'}
 SCHEMES = (*_PREFIXES, 'none')
 
+WordSpan = tuple[int, int, str]  # first word, last word + 1, label
 
-def spans(tags: list[str], scheme: str) -> tuple[list[tuple[int, int, str]], int]:
-    """(first word, last + 1, label) of the spans that tags describe, and how many tags had no place
-    in the scheme: they begin a span of their own, as in conlleval.
+
+def tags_to_spans(tags: Sequence[str], scheme: str) -> tuple[list[WordSpan], int]:
+    """The spans that tags describe.
+
+    A tag that violates the scheme starts a span of its own, as in conlleval.
+
+    Returns:
+        (first word, last word + 1, label) of each span, and the number of violations.
 
     Raises:
-        UserError: a tag that is not of the scheme.
+        UserError: a prefix that the scheme does not have.
     """
-    found, repaired = [], 0
-    before, open_label = 'O', None
+    spans: list[WordSpan] = []
+    violations = 0
+    previous, open_label = 'O', None
     for number, tag in enumerate(tags):
         prefix, label = _parse(tag, scheme)
-        goes_on = label is not None and label == open_label and prefix in 'IEL'
-        if goes_on:
-            start, _, _ = found.pop()
-            found.append((start, number + 1, label))
+        continues = label is not None and label == open_label and prefix in 'IEL'
+        if continues and label is not None:
+            start, _, _ = spans.pop()
+            spans.append((start, number + 1, label))
         elif label is not None:
-            found.append((number, number + 1, label))
-            repaired += scheme != 'iob1' and prefix in 'IEL'
-        # What was left open by B or I where the scheme says how a span ends.
-        repaired += scheme == 'bioes' and before in 'BI' and not goes_on
-        before = prefix
+            spans.append((number, number + 1, label))
+            violations += scheme != 'iob1' and prefix in 'IEL'
+        # BIOES marks the last word, so B or I must not be the end of a span.
+        violations += scheme == 'bioes' and previous in 'BI' and not continues
+        previous = prefix
         open_label = None if prefix in 'OESLU' else label
-    repaired += scheme == 'bioes' and before in 'BI'
-    return found, repaired
+    violations += scheme == 'bioes' and previous in 'BI'
+    return spans, violations
 
 
-def write(found: list[tuple[int, int, str]], num_words: int, scheme: str) -> tuple[str, ...]:
-    """The tags of spans that do not overlap, in 'bio' or 'bioes'."""
+def spans_to_tags(spans: Sequence[WordSpan], num_words: int, scheme: str) -> tuple[str, ...]:
+    """The tags of spans that do not overlap, in scheme 'bio' or 'bioes'."""
     if scheme not in ('bio', 'bioes'):
         raise unknown('data.tags_as', scheme, ('bio', 'bioes'))
     tags = ['O'] * num_words
-    for start, end, label in found:
+    for start, end, label in spans:
         tags[start:end] = [f'I-{label}'] * (end - start)
         tags[start] = f'B-{label}'
         if scheme == 'bioes':
@@ -45,18 +54,21 @@ def write(found: list[tuple[int, int, str]], num_words: int, scheme: str) -> tup
     return tuple(tags)
 
 
-def converted(tags: list[str], scheme: str, written: str) -> tuple[tuple[str, ...], int]:
-    """Tags of one scheme in another, and how many had to be repaired; scheme 'none': as they are.
+def convert_tags(tags: Sequence[str], scheme: str, target: str) -> tuple[tuple[str, ...], int]:
+    """Converts tags to the scheme `target`; with scheme 'none' they stay as they are.
+
+    Returns:
+        The tags and the number of violations that were repaired.
 
     Raises:
-        UserError: an unknown scheme, a tag that is not of the scheme.
+        UserError: an unknown scheme, or a prefix that the scheme does not have.
     """
     if scheme not in SCHEMES:
         raise unknown('data.scheme', scheme, SCHEMES)
     if scheme == 'none':
         return tuple(tags), 0
-    found, repaired = spans(tags, scheme)
-    return write(found, len(tags), written), repaired
+    spans, violations = tags_to_spans(tags, scheme)
+    return spans_to_tags(spans, len(tags), target), violations
 
 
 def _parse(tag: str, scheme: str) -> tuple[str, str | None]:
@@ -64,9 +76,9 @@ def _parse(tag: str, scheme: str) -> tuple[str, str | None]:
         return 'O', None
     prefix, dash, label = tag.partition('-')
     if not dash or not label or len(prefix) != 1 or prefix not in _PREFIXES[scheme]:
+        known = ', '.join(f'{prefix}-' for prefix in _PREFIXES[scheme])
         raise UserError(
-            f'unknown prefix of tag {tag!r}: data.scheme {scheme!r} knows O and '
-            f'{", ".join(f"{known}-" for known in _PREFIXES[scheme])}; '
-            "data.scheme='none' takes tags as they are"
+            f'tag {tag!r} is not valid in data.scheme={scheme!r}, which has O and {known}; set '
+            "data.scheme, or 'none' to use the tags as they are"
         )
     return prefix, label

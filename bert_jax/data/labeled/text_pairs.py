@@ -1,50 +1,56 @@
-"""Texts with a class, a score, or choices, from rows."""
+"""Builds examples of one or two texts with a class, a score or choices from rows."""
 
-from bert_jax.data.labeled import word_spans as word_places
-from bert_jax.data.labeled.builder import Maker, number_of
-from bert_jax.data.labeled.examples import ChoiceExample, TextExample
-from bert_jax.data.labeled.tabular import BadRow, Row
+from bert_jax.data.labeled import word_spans
+from bert_jax.data.labeled.builder import ExampleBuilder, parse_float
+from bert_jax.data.labeled.examples import MultipleChoiceExample, TextExample
+from bert_jax.data.labeled.records import InvalidRecord, Row
 from bert_jax.errors import UserError
 
 
-def classification(row: Row, name: str, maker: Maker) -> list[TextExample]:
-    label = maker.label(row, maker.columns.label)
-    return [TextExample(maker.name(row, name), maker.texts(row), label)]
+def build_classification(row: Row, default_id: str, builder: ExampleBuilder) -> list[TextExample]:
+    label = builder.label(row, builder.columns.label)
+    return [TextExample(builder.example_id(row, default_id), builder.texts(row), label)]
 
 
-def regression(row: Row, name: str, maker: Maker) -> list[TextExample]:
-    label = maker.label(row, maker.columns.label)
-    score = None if label is None else number_of(label)
-    return [TextExample(maker.name(row, name), maker.texts(row), score)]
+def build_regression(row: Row, default_id: str, builder: ExampleBuilder) -> list[TextExample]:
+    label = builder.label(row, builder.columns.label)
+    score = None if label is None else parse_float(label)
+    return [TextExample(builder.example_id(row, default_id), builder.texts(row), score)]
 
 
-def choice(row: Row, name: str, maker: Maker) -> list[ChoiceExample]:
-    """The label is the number of the right choice (from data.first_choice), or the name of its
-    column, or the choice itself."""
-    columns = tuple(maker.columns.choices)
+def build_multiple_choice(
+    row: Row, default_id: str, builder: ExampleBuilder
+) -> list[MultipleChoiceExample]:
+    """The label is an index from `data.first_choice`, the name of a column or the choice itself."""
+    columns = tuple(builder.columns.choices)
     if not columns:
-        raise UserError('data.columns.choices names no column')
+        raise UserError('data.columns.choices is empty; set it to the columns of the choices')
     choices = tuple(row[column] for column in columns)
     if len(columns) == 1 and isinstance(choices[0], list):
         choices, columns = tuple(choices[0]), ()
     if not all(isinstance(choice, str) and choice.strip() for choice in choices):
-        raise BadRow('a choice that is no text')
-    label = maker.label(row, maker.columns.label)
+        raise InvalidRecord('a choice is empty or not a string')
+    label = builder.label(row, builder.columns.label)
     return [
-        ChoiceExample(
-            maker.name(row, name),
-            word_places.text_of(row[maker.columns.text])[0],
+        MultipleChoiceExample(
+            builder.example_id(row, default_id),
+            word_spans.parse_text(row[builder.columns.text])[0],
             choices,
-            None if label is None else _chosen(maker, label, choices, columns),
+            None if label is None else _choice_index(builder, label, choices, columns),
         )
     ]
 
 
-def _chosen(maker: Maker, label: str, choices: tuple[str, ...], columns: tuple[str, ...]) -> int:
+def _choice_index(
+    builder: ExampleBuilder, label: str, choices: tuple[str, ...], columns: tuple[str, ...]
+) -> int:
     for names in (columns, choices):
         if label in names:
             return names.index(label)
-    number = int(number_of(label)) - maker.data.first_choice
-    if not 0 <= number < len(choices):
-        raise BadRow(f'choice {label} of {len(choices)}, counted from {maker.data.first_choice}')
-    return number
+    first = builder.data.first_choice
+    index = int(parse_float(label)) - first
+    if not 0 <= index < len(choices):
+        raise InvalidRecord(
+            f'choice {label} of {len(choices)} choices, counted from data.first_choice={first}'
+        )
+    return index

@@ -1,60 +1,67 @@
-"""Lists of words with tags or spans, from JSON lines."""
+"""Builds examples of words with tags or spans from rows that contain lists."""
 
 import json
+from typing import Any
 
-from bert_jax.data.labeled import word_spans as word_places
-from bert_jax.data.labeled.builder import Maker, list_of, whole_number
+from bert_jax.data.labeled import word_spans
+from bert_jax.data.labeled.builder import ExampleBuilder, parse_int, require_list
 from bert_jax.data.labeled.examples import Span, SpansExample, TaggedExample
-from bert_jax.data.labeled.tabular import BadRow, Row
+from bert_jax.data.labeled.records import InvalidRecord, Row
+from bert_jax.data.labeled.word_spans import WordOffsets
 
 
-def tagging(row: Row, name: str, maker: Maker) -> list[TaggedExample]:
-    text, words = word_places.text_of(row[maker.columns.tokens])
+def build_tagging(row: Row, default_id: str, builder: ExampleBuilder) -> list[TaggedExample]:
+    columns = builder.columns
+    text, words = word_spans.parse_text(row[columns.tokens])
     if words is None:
-        raise BadRow(f'column {maker.columns.tokens!r} holds no list of words')
-    tags = _tags(maker, row, len(words)) if maker.has(row, maker.columns.tags) else None
-    return [TaggedExample(maker.name(row, name), text, words, tags)]
+        raise InvalidRecord(f'column {columns.tokens!r} is not a list of words')
+    tags = _tags(builder, row, len(words)) if builder.has_label(row, columns.tags) else None
+    return [TaggedExample(builder.example_id(row, default_id), text, words, tags)]
 
 
-def _tags(maker: Maker, row: Row, num_words: int) -> tuple[str, ...]:
-    tags = row[maker.columns.tags]
+def _tags(builder: ExampleBuilder, row: Row, num_words: int) -> tuple[str, ...]:
+    tags = row[builder.columns.tags]
     if not isinstance(tags, list) or len(tags) != num_words:
-        raise BadRow(f'column {maker.columns.tags!r} holds no list of {num_words} tags')
-    return maker.in_scheme([str(tag) for tag in tags])
+        raise InvalidRecord(f'column {builder.columns.tags!r} is not a list of {num_words} tags')
+    return builder.tags([str(tag) for tag in tags])
 
 
-def spans(row: Row, name: str, maker: Maker) -> list[SpansExample]:
-    """From words and spans of them, or from a text and spans of its characters."""
-    column = maker.columns.tokens if maker.columns.tokens in row else maker.columns.text
-    text, words = word_places.text_of(row[column])
-    in_words = maker.in_words(words)
-    words = word_places.split(text) if words is None else words
+def build_spans(row: Row, default_id: str, builder: ExampleBuilder) -> list[SpansExample]:
+    """From words and spans of words, or from a text and spans of characters."""
+    columns = builder.columns
+    column = columns.tokens if columns.tokens in row else columns.text
+    text, words = word_spans.parse_text(row[column])
+    in_words = builder.offsets_count_words(words)
+    words = word_spans.split_words(text) if words is None else words
     if not words:
-        raise BadRow(f'an empty text in column {column!r}')
-    spans = None
-    if maker.has(row, maker.columns.spans):
-        spans = []
-        for found in list_of(row[maker.columns.spans], maker.columns.spans):
-            span = _span(maker, found, text, words, in_words)
-            if span not in spans:
-                spans.append(span)
-            else:
-                maker.counts['repeated_spans'] += 1
-        spans = tuple(spans)
-    return [SpansExample(maker.name(row, name), text, words, spans)]
+        raise InvalidRecord(f'column {column!r} has an empty text')
+    spans: dict[Span, None] | None = None  # an ordered set
+    if builder.has_label(row, columns.spans):
+        spans = {}
+        for value in require_list(row[columns.spans], columns.spans):
+            span = _span(builder, value, text, words, in_words)
+            builder.counts['repeated_spans'] += span in spans
+            spans[span] = None
+    example_id = builder.example_id(row, default_id)
+    return [SpansExample(example_id, text, words, None if spans is None else tuple(spans))]
 
 
-def _span(maker: Maker, found, text: str, words, in_words: bool) -> Span:
-    if isinstance(found, dict):
-        names = (maker.columns.span_start, maker.columns.span_end, maker.columns.span_label)
-        found = [Row(found)[name] for name in names]
-    start, end, label = [*list_of(found, maker.columns.spans), None, None, None][:3]
+def _span(
+    builder: ExampleBuilder, value: Any, text: str, words: WordOffsets, in_words: bool
+) -> Span:
+    columns = builder.columns
+    if isinstance(value, dict):
+        names = (columns.span_start, columns.span_end, columns.span_label)
+        value = [Row(value)[name] for name in names]
+    start, end, label = [*require_list(value, columns.spans), None, None, None][:3]
     if not isinstance(label, str):
-        raise BadRow(f'{json.dumps(found)[:60]} is not start, end, label of a span')
-    start, end = whole_number(start), whole_number(end) + (maker.data.ends == 'inclusive')
+        raise InvalidRecord(f'span {json.dumps(value)[:60]} is not [start, end, label]')
+    start, end = parse_int(start), builder.end(parse_int(end))
     if in_words:
-        start, end = word_places.between(words, start, end)
-    word_places.check_span(text, start, end)
-    if not any(place[0] == start for place in words) or all(place[1] != end for place in words):
-        raise BadRow(f'span {start}:{end} does not begin and end with words', misplaced=True)
-    return Span(start, end, maker.renamed.get(label, label))
+        start, end = word_spans.words_to_characters(words, start, end)
+    word_spans.check_span(text, start, end)
+    if not any(word[0] == start for word in words) or all(word[1] != end for word in words):
+        raise InvalidRecord(
+            f'span {start}:{end} does not start and end at word boundaries', misplaced=True
+        )
+    return Span(start, end, builder.new_labels.get(label, label))

@@ -1,34 +1,33 @@
-"""Words of a text by their places: building a text from words, finding words in a text."""
+"""Words as ranges of characters: joining words to a text, locating and splitting words."""
 
 import re
 import unicodedata
+from typing import Any
 
-from bert_jax.data.labeled.tabular import BadRow, check_text
+from bert_jax.data.labeled.records import InvalidRecord, check_text
 
 _IDEOGRAPHS = '\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af'
 _WORD = re.compile(rf'[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+|[^\w\s]')
-_MARKS = ('Mn', 'Mc', 'Me', 'Cf', 'Cc')  # accents, joiners, variants, controls
-_JOINER = '\u200d'  # of emoji, too
+_ZERO_WIDTH = ('Mn', 'Mc', 'Me', 'Cf', 'Cc')  # accents, joiners, variation selectors, controls
+_JOINER = '\u200d'  # also joins emoji
 
-Places = tuple[tuple[int, int], ...]
+WordOffsets = tuple[tuple[int, int], ...]  # start and end of each word
 
 
-def joined(words: list[str], spaces: list[bool] | None = None) -> tuple[str, Places]:
-    """A text made of words, each but the last followed by a space (if its `spaces` says so), and
-    the places of the words in it."""
-    text, places = '', []
+def join_words(words: list[str], space_after: list[bool] | None = None) -> tuple[str, WordOffsets]:
+    """Joins words by spaces, or by a space only after words whose `space_after` is True."""
+    text, offsets = '', []
     for number, word in enumerate(words):
-        places.append((len(text), len(text) + len(word)))
+        offsets.append((len(text), len(text) + len(word)))
         text += word
-        if number + 1 < len(words) and (spaces is None or spaces[number]):
+        if number + 1 < len(words) and (space_after is None or space_after[number]):
             text += ' '
-    return text, tuple(places)
+    return text, tuple(offsets)
 
 
-def located(words: list[str], text: str) -> Places | None:
-    """The places of words that follow each other in a text with nothing but white space between;
-    None if they do not."""
-    places, end = [], 0
+def locate_words(words: list[str], text: str) -> WordOffsets | None:
+    """The offsets of words in a text that consists of them and whitespace; None for other texts."""
+    offsets, end = [], 0
     for word in words:
         start = end
         while start < len(text) and text[start].isspace():
@@ -36,63 +35,71 @@ def located(words: list[str], text: str) -> Places | None:
         if not text.startswith(word, start):
             return None
         end = start + len(word)
-        places.append((start, end))
-    return tuple(places) if not text[end:].strip() else None
+        offsets.append((start, end))
+    return tuple(offsets) if not text[end:].strip() else None
 
 
-def split(text: str) -> Places:
-    """The places of the words of plain text: runs of letters and digits, single ideographs, single
-    other characters. Accents and what else has no width belong to the word they stand in or after.
+def split_words(text: str) -> WordOffsets:
+    """Splits plain text into runs of letters and digits, single ideographs and single symbols.
+
+    Accents and other zero-width characters belong to the word before them or around them.
     """
-    places: list[tuple[int, int]] = []
-    for start, end in (found.span() for found in _WORD.finditer(text)):
-        if places and places[-1][1] == start and _goes_on(text, places[-1][0], start):
-            start, _ = places.pop()
-        places.append((start, end))
-    return tuple(places)
+    offsets: list[tuple[int, int]] = []
+    for start, end in (match.span() for match in _WORD.finditer(text)):
+        if offsets and offsets[-1][1] == start and _continues(text, offsets[-1][0], start):
+            start, _ = offsets.pop()
+        offsets.append((start, end))
+    return tuple(offsets)
 
 
-def _goes_on(text: str, start: int, place: int) -> bool:
-    """Whether the word that begins at `start` goes on at `place`."""
-    if unicodedata.category(text[place]) in _MARKS:
+def split_at_whitespace(text: str) -> WordOffsets:
+    """The offsets of the stretches between whitespace."""
+    return tuple(match.span() for match in re.finditer(r'\S+', text))
+
+
+def _continues(text: str, start: int, offset: int) -> bool:
+    """Whether the word that starts at `start` continues at `offset`."""
+    if unicodedata.category(text[offset]) in _ZERO_WIDTH:
         return True
-    joined_here = unicodedata.category(text[place - 1]) in _MARKS
-    letters = text[start].isalnum() and text[place].isalnum()
-    return text[place - 1] == _JOINER or (joined_here and letters)
+    after_zero_width = unicodedata.category(text[offset - 1]) in _ZERO_WIDTH
+    both_alphanumeric = text[start].isalnum() and text[offset].isalnum()
+    return text[offset - 1] == _JOINER or (after_zero_width and both_alphanumeric)
 
 
-def text_of(value) -> tuple[str, Places | None]:
-    """The text in a column and, where it came as a list of words, their places; else None."""
+def parse_text(value: Any) -> tuple[str, WordOffsets | None]:
+    """The text of a column, and the offsets of its words if the value is a list of words."""
     if isinstance(value, str):
         check_text(value)
         return value, None
     if isinstance(value, list) and all(isinstance(word, str) and word.strip() for word in value):
         check_text(' '.join(value))
-        return joined(value)
-    raise BadRow('neither a text nor a list of words')
+        return join_words(value)
+    raise InvalidRecord('the value is neither a string nor a list of words')
 
 
-def between(places: Places, first: int, last: int) -> tuple[int, int]:
-    """The characters from word `first` to before word `last`. Raises BadRow if there are none."""
-    if not 0 <= first < last <= len(places):
-        raise BadRow(
-            f'words {first} to {last} of a sentence of {len(places)} words', misplaced=True
+def words_to_characters(words: WordOffsets, first: int, last: int) -> tuple[int, int]:
+    """The characters from word `first` up to, not including, word `last`."""
+    if not 0 <= first < last <= len(words):
+        raise InvalidRecord(
+            f'words {first} to {last} are not in a sentence of {len(words)} words', misplaced=True
         )
-    return places[first][0], places[last - 1][1]
+    return words[first][0], words[last - 1][1]
 
 
-def check_span(text: str, start: int, end: int):
-    """Raises BadRow if characters start … end − 1 are not all in the text."""
+def check_span(text: str, start: int, end: int) -> None:
+    """Raises InvalidRecord if the span is empty or not inside the text."""
     if not 0 <= start < end <= len(text):
-        raise BadRow(
-            f'span {start}:{end} outside the sentence of {len(text)} characters', misplaced=True
+        raise InvalidRecord(
+            f'span {start}:{end} is not inside the text of {len(text)} characters', misplaced=True
         )
 
 
-def narrowed(text: str, start: int, end: int, stated: str | None) -> tuple[int, int]:
-    """The place of `stated` within words start … end, which may have punctuation around it; all of
-    them if it is not found there."""
+def narrow_to(text: str, start: int, end: int, stated: str | None) -> tuple[int, int]:
+    """The span of `stated` inside start:end, without punctuation around it.
+
+    Returns start:end if `stated` is not found there.
+    """
     inside = text[start:end].find(stated) if stated else -1
-    if inside < 0:
+    if not stated or inside < 0:
         return start, end
     return start + inside, start + inside + len(stated)

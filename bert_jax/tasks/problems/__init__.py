@@ -16,7 +16,6 @@ from bert_jax.data.labeled import (
     loader,
     marked_pairs,
     questions,
-    squad,
     text_pairs,
     word_lists,
 )
@@ -37,7 +36,7 @@ class ProblemKind:
         decoding, scoring, and how raw input becomes examples and predictions become records.
       predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
       settings: the keys of `config.problem` with their defaults. `labels` is always one of them.
-      readers: `data.format` → the function that turns one unit of such a file (a row, a sentence)
+      readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
         into examples. A format that is not there cannot hold this kind of problem.
     """
 
@@ -71,7 +70,7 @@ def read(data: ConfigDict, kind: str) -> Splits:
 _ROWS = ('csv', 'tsv', 'jsonl', 'json')
 _TEXTS = (*_ROWS, 'lines', 'files')
 _LISTS = ('jsonl', 'json')
-_MARKED_READERS = dict.fromkeys(_ROWS, marked_pairs.marked)
+_MARKED_READERS = dict.fromkeys(_ROWS, marked_pairs.build_marked_pairs)
 
 # The comments below document the keys of `config.problem`.
 _LABELS = dict(
@@ -98,7 +97,7 @@ PROBLEMS: dict[str, ProblemKind] = {
         implementation='bert_jax.tasks.problems.classification:Classification',
         predict_task='classify',
         settings=_CLASSES,
-        readers=dict.fromkeys(_TEXTS, text_pairs.classification),
+        readers=dict.fromkeys(_TEXTS, text_pairs.build_classification),
     ),
     'regression': ProblemKind(
         implementation='bert_jax.tasks.problems.classification:Regression',
@@ -107,13 +106,13 @@ PROBLEMS: dict[str, ProblemKind] = {
         | dict(
             metrics=('pearson', 'spearman'),  # also 'rmse'
         ),
-        readers=dict.fromkeys(_TEXTS, text_pairs.regression),
+        readers=dict.fromkeys(_TEXTS, text_pairs.build_regression),
     ),
     'multiple_choice': ProblemKind(
         implementation='bert_jax.tasks.problems.classification:MultipleChoice',
         predict_task='classify',
         settings=_LABELS,
-        readers=dict.fromkeys(_ROWS, text_pairs.choice),
+        readers=dict.fromkeys(_ROWS, text_pairs.build_multiple_choice),
     ),
     'relation': ProblemKind(
         implementation='bert_jax.tasks.problems.relations:Relations',
@@ -146,8 +145,8 @@ PROBLEMS: dict[str, ProblemKind] = {
             crf=False,  # True: a linear-chain CRF over words; only legal BIO or BIOES sequences
             crf_rate=20.0,  # learning rate of the CRF, as a multiple of that of the encoder
         ),
-        readers=dict.fromkeys(_LISTS, word_lists.tagging)
-        | {'conll': conll.tagged, 'conllu': conll.conllu},
+        readers=dict.fromkeys(_LISTS, word_lists.build_tagging)
+        | {'conll': conll.build_tagging, 'conllu': conll.build_conllu_tagging},
     ),
     'spans': ProblemKind(
         implementation='bert_jax.tasks.problems.spans:SpanLabeling',
@@ -162,7 +161,7 @@ PROBLEMS: dict[str, ProblemKind] = {
             width=150,  # hidden size of the layers that score spans
             class_weights='none',  # 'balanced': ∝ 1 / frequency; "no label" is a class too
         ),
-        readers=dict.fromkeys(_LISTS, word_lists.spans) | {'conll': conll.spans},
+        readers=dict.fromkeys(_LISTS, word_lists.build_spans) | {'conll': conll.build_spans},
     ),
     'question_answering': ProblemKind(
         implementation='bert_jax.tasks.problems.question_answering:QuestionAnswering',
@@ -175,6 +174,7 @@ PROBLEMS: dict[str, ProblemKind] = {
             n_best=20,  # candidate starts and ends of each window, and answers returned
             no_answer=False,  # True: some questions have no answer (SQuAD 2.0)
         ),
-        readers=dict.fromkeys(_ROWS, questions.question) | {'squad': squad.example},
+        readers=dict.fromkeys(_ROWS, questions.build_question)
+        | {'squad': questions.build_squad_question},
     ),
 }

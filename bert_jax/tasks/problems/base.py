@@ -161,16 +161,16 @@ def require_texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
     return (require(given, name, 'text'), *(given[key] for key in ('text2',) if key in given))
 
 
-def require_words(given: Mapping[str, Any], name: str) -> tuple[str, word_spans.Places]:
+def require_words(given: Mapping[str, Any], name: str) -> tuple[str, word_spans.WordOffsets]:
     """Return a text and the (start, end) characters of its words.
 
     They come from 'words', a list of strings, or else from 'text', which is split into runs of
     letters and digits and single other characters (data/labeled/word_spans.py).
     """
     if 'words' in given:
-        return word_spans.joined(given['words'])
+        return word_spans.join_words(given['words'])
     text = require(given, name, 'text')
-    return text, word_spans.split(text)
+    return text, word_spans.split_words(text)
 
 
 def label_ids(labels: Sequence[str]) -> dict[str, int]:

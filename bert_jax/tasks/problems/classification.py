@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.averages import weighted_sum
 from bert_jax.data import finetune_batches
-from bert_jax.data.labeled.examples import ChoiceExample, TextExample
+from bert_jax.data.labeled.examples import MultipleChoiceExample, TextExample
 from bert_jax.data.special_token_layout import shorten
 from bert_jax.evaluation import glue, scores
 from bert_jax.evaluation.scores import Scores
@@ -185,13 +185,13 @@ class MultipleChoice(_TextProblem):
     def parse_input(self, name, given):
         """From 'premise' and 'choices'."""
         choices = tuple(require(given, name, 'choices'))
-        return ChoiceExample(name, require(given, name, 'premise'), choices, None)
+        return MultipleChoiceExample(name, require(given, name, 'premise'), choices, None)
 
-    def encode(self, example: ChoiceExample):
+    def encode(self, example: MultipleChoiceExample):
         sequences = [
             self._sequence(
                 (example.premise, choice),
-                {'place': np.int32(number), 'right': np.float32(number in example.right())},
+                {'place': np.int32(number), 'right': np.float32(number in example.correct())},
             )
             for number, choice in enumerate(example.choices)
         ]
@@ -228,10 +228,10 @@ class MultipleChoice(_TextProblem):
     def score(self, examples, predictions) -> Scores:
         """Accuracy; of ReCoRD first what it is scored by."""
         best = [int(np.argmax(prediction)) for prediction in predictions]
-        right = [choice in own.right() for own, choice in zip(examples, best, strict=True)]
+        right = [choice in own.correct() for own, choice in zip(examples, best, strict=True)]
         found = {'accuracy': float(np.mean(right))}
         if all(example.entities for example in examples):
-            golds = [[own.entities[choice] for choice in own.right()] for own in examples]
+            golds = [[own.entities[choice] for choice in own.correct()] for own in examples]
             guesses = [own.entities[choice] for own, choice in zip(examples, best, strict=True)]
             found = glue.record(golds, guesses) | found
         return Scores(found, {})

@@ -5,13 +5,13 @@ import typing
 
 from ml_collections import ConfigDict
 
-from bert_jax.data.labeled import catalog
+from bert_jax.data.labeled.loader import DEFAULTS
 from bert_jax.tasks import problems
 
 
 def config(columns=None, **settings) -> ConfigDict:
     """The defaults with these keys set; a key that does not exist is an error."""
-    data = ConfigDict(copy.deepcopy(catalog.DATA)).lock()
+    data = ConfigDict(copy.deepcopy(DEFAULTS)).lock()
     data.update(settings)
     data.columns.update(columns or {})
     return data

@@ -7,14 +7,14 @@ from bert_jax.data import tensorflow_import
 from bert_jax.data.labeled.benchmarks import BENCHMARKS
 from bert_jax.data.labeled.examples import (
     Answer,
-    ChoiceExample,
     Mark,
     MarkedExample,
+    MultipleChoiceExample,
     QuestionExample,
     TaggedExample,
     TextExample,
 )
-from bert_jax.data.labeled.tabular import BadRow
+from bert_jax.data.labeled.records import InvalidRecord
 from bert_jax.errors import UserError
 from tests.data.labeled.reading import example_type, read
 
@@ -47,7 +47,7 @@ RECORDS = {
     'copa': (
         {'premise': 'P.', 'choice1': 'A', 'choice2': 'B', 'question': 'effect', 'idx': 3}
         | {'label': 'choice2'},
-        ChoiceExample('3', 'P. What happened as a result?', ('A', 'B'), 1),
+        MultipleChoiceExample('3', 'P. What happened as a result?', ('A', 'B'), 1),
     ),
     'multirc': (
         {'paragraph': 'P', 'question': 'Q?', 'answer': 'A', 'label': 'False'}
@@ -57,7 +57,7 @@ RECORDS = {
     'record': (
         {'passage': 'P\n@highlight\nQ', 'query': 'To @placeholder.', 'entities': ['A', 'B', 'C']}
         | {'answers': ['C', 'B'], 'idx': {'passage': 1, 'query': 2}},
-        ChoiceExample('1-2', 'P Q', ('To A.', 'To B.', 'To C.'), 1, (2,), ('A', 'B', 'C')),
+        MultipleChoiceExample('1-2', 'P Q', ('To A.', 'To B.', 'To C.'), 1, (2,), ('A', 'B', 'C')),
     ),
     'wic': (
         {'word': 'a', 'sentence1': 'a b', 'sentence2': 'c a', 'start1': 0, 'end1': 1}
@@ -98,36 +98,40 @@ RECORDS = {
 @pytest.mark.parametrize('name', sorted(BENCHMARKS))
 def test_record(name):
     record, example = RECORDS[name]
-    assert BENCHMARKS[name].examples(record, 'n', 'de') == [example]
+    assert BENCHMARKS[name].build(record, 'n', 'de') == [example]
     assert isinstance(example, example_type(BENCHMARKS[name].kind))
 
 
 @pytest.mark.parametrize(
     ('name', 'change', 'message'),
     [
-        ('stsb', {'label': float('nan')}, 'score nan'),
+        ('stsb', {'label': float('nan')}, 'the score is nan'),
         ('record', {'answers': ['D']}, r"none of the answers \['D'\] is an entity"),
-        ('wic', {'end2': 9}, 'span 2:9 outside the sentence of 3 characters'),
-        ('wsc', {'span1_index': 40}, 'words 40 to .* of a sentence of 10 words'),
-        ('squad1', {'context': 'In Leeds'}, "answer 'York' is not in the context at 3"),
-        ('xnli', {'premise': {'fr': 'Oui'}}, "no text in 'de'; there are: fr"),
-        ('conll2003', {'tokens': []}, 'no word'),
+        ('wic', {'end2': 9}, 'span 2:9 is not inside the text of 3 characters'),
+        ('wsc', {'span1_index': 40}, 'words 40 to 10 are not in a sentence of 10 words'),
+        ('squad1', {'context': 'In Leeds'}, "the context at 3 is 'Leed', not the answer 'York'"),
+        (
+            'xnli',
+            {'premise': {'fr': 'Oui'}},
+            "no text for data.language='de'; the languages are fr",
+        ),
+        ('conll2003', {'tokens': []}, 'no words'),
     ],
 )
 def test_records_that_are_no_examples(name, change, message):
-    with pytest.raises(BadRow, match=message):
-        BENCHMARKS[name].examples(RECORDS[name][0] | change, 'n', 'de')
+    with pytest.raises(InvalidRecord, match=message):
+        BENCHMARKS[name].build(RECORDS[name][0] | change, 'n', 'de')
 
 
 def test_labels_that_are_not_known():
     record = RECORDS['stsb'][0] | {'label': -1.0}
-    assert BENCHMARKS['stsb'].examples(record, 'n', '')[0].label is None
+    assert BENCHMARKS['stsb'].build(record, 'n', '')[0].label is None
     record = RECORDS['record'][0] | {'answers': []}
-    assert BENCHMARKS['record'].examples(record, 'n', '')[0].label is None
+    assert BENCHMARKS['record'].build(record, 'n', '')[0].label is None
     record = RECORDS['copa'][0] | {'label': None}
-    assert BENCHMARKS['copa'].examples(record, 'n', '')[0].label is None
+    assert BENCHMARKS['copa'].build(record, 'n', '')[0].label is None
     words = RECORDS['ud_pos'][0] | {'text': 'Something else'}
-    assert BENCHMARKS['ud_pos'].examples(words, 'n', '')[0].text == 'Go !'
+    assert BENCHMARKS['ud_pos'].build(words, 'n', '')[0].text == 'Go !'
 
 
 @pytest.fixture(scope='module')
@@ -224,7 +228,9 @@ def test_languages_on_disk(folder):
     splits = read('classification', dataset='xnli', data_dir=folder, language='de')
     assert splits.train == [TextExample('3', ('P', 'H'), 'neutral')]
     assert splits.dev == [TextExample('dev-1', ('Ja', 'Nein'), 'contradiction')]
-    with pytest.raises(UserError, match=r"1 of 1 rows malformed: dev-1: no text in 'sw'"):
+    with pytest.raises(
+        UserError, match=r"1 of 1 records are malformed: xnli dev-1: no text for data.language='sw'"
+    ):
         read('classification', dataset='xnli', data_dir=folder, language='sw')
 
 
@@ -239,7 +245,9 @@ def test_data_sets_that_are_not_there(folder, tmp_path, monkeypatch):
     assert '\n' not in message
     with pytest.raises(UserError, match=r"unknown data.dataset 'sst3'; known: boolq, cb, "):
         read('classification', dataset='sst3')
-    with pytest.raises(UserError, match=r"'squad1' is question_answering, not classification"):
+    with pytest.raises(
+        UserError, match=r"'squad1' is a question_answering problem, not classification"
+    ):
         read('classification', dataset='squad1')
     with pytest.raises(UserError, match='set one of the two'):
         read('classification', dataset='sst2', train=('a.tsv',))

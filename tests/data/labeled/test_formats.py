@@ -5,12 +5,12 @@ import json
 
 import pytest
 
-from bert_jax.data.labeled import examples, loader, report
+from bert_jax.data.labeled import examples, loader, records
 from bert_jax.data.labeled.examples import (
     Answer,
-    ChoiceExample,
     Mark,
     MarkedExample,
+    MultipleChoiceExample,
     QuestionExample,
     Span,
     TaggedExample,
@@ -76,14 +76,15 @@ def test_latin_1_gzip_and_several_files(tmp_path):
 def test_wrong_encoding_is_counted(tmp_path):
     path = write(tmp_path / 'a.tsv', 'text\tlabel', 'café\t1', 'tea\t2', encoding='latin-1')
     with pytest.raises(
-        UserError, match=r'1 of 2 rows malformed: .*a.tsv:2: characters .*data.encoding'
+        UserError,
+        match='1 of 2 records are malformed: .*a.tsv:2: the text cannot .* set data.encoding',
     ):
         read('classification', train=path)
 
 
 def test_half_a_surrogate_pair_is_counted(tmp_path):
     path = write(tmp_path / 'a.jsonl', '{"text": "\\ud83d", "label": "x"}')
-    with pytest.raises(UserError, match='a.jsonl:1: characters that are none'):
+    with pytest.raises(UserError, match='a.jsonl:1: the text cannot be decoded'):
         read('classification', train=path, format='jsonl')
 
 
@@ -102,12 +103,14 @@ def test_json_list_with_words_and_marks(tmp_path):
     (tmp_path / 'a.json').write_text(json.dumps([record, 'x', record]))
     columns = {'text': 'token', 'label': 'relation', 'marks': ('s:t', 'o:p')}
     settings = dict(train=(f'{tmp_path}/a.json',), format='json', ends='inclusive')
-    with pytest.raises(UserError, match='1 of 3 rows malformed: .*a.json:2: no JSON object'):
+    with pytest.raises(
+        UserError, match='1 of 3 records are malformed: .*a.json:2: not a JSON object'
+    ):
         read('relation', columns, **settings)
     found = everything('relation', columns, malformed_fraction=0.5, **settings)
     marks = (Mark(0, 0, 2), Mark(0, 8, 14))
     assert found[0] == MarkedExample('a.json:1', ('Al runs Ox Ltd',), marks, 'r')
-    for text, message in (('{', 'a.json is no JSON'), ('{}', 'a.json holds no JSON list')):
+    for text, message in (('{', 'a.json is not valid JSON'), ('{}', 'a.json is not a JSON list')):
         (tmp_path / 'a.json').write_text(text)
         with pytest.raises(UserError, match=message):
             read('relation', columns, **settings)
@@ -142,10 +145,12 @@ def test_scores_and_empty_scores(tmp_path):
     assert sorted(one.label for one in splits.train + splits.dev) == [1.5, 3.0]
     assert splits.report['skipped_by_label'] == 1
     assert f'skipped by label: 1 ({path[0]}:2)' in splits.report.lines()
-    with pytest.raises(UserError, match=r'a.tsv:2: an empty label; data.skip_labels'):
+    with pytest.raises(
+        UserError, match=r"a.tsv:2: column '0' has an empty label; data.skip_labels"
+    ):
         read('regression', columns, train=path, header=False)
     path = write(tmp_path / 'b.tsv', 'nan\ta\tb', 'high\ta\tb')
-    with pytest.raises(UserError, match=r"2 of 2 .*'nan' is not a number.*'high' is not a number"):
+    with pytest.raises(UserError, match=r"2 of 2 .*'nan' is not a finite number.*'high' is not"):
         read('regression', columns, train=path, header=False)
 
 
@@ -165,7 +170,9 @@ def test_choice(tmp_path, columns, record, first, label):
     found = everything(
         'multiple_choice', {'choices': columns}, train=path, format='jsonl', first_choice=first
     )
-    assert found[0] == ChoiceExample('a.jsonl:1', 'How many?', ('one', 'two', 'three'), label)
+    assert found[0] == MultipleChoiceExample(
+        'a.jsonl:1', 'How many?', ('one', 'two', 'three'), label
+    )
 
 
 # Marked places
@@ -215,7 +222,9 @@ def test_words_of_a_plain_text_by_number_and_text(tmp_path):
 def test_candidates_become_examples_of_their_own(tmp_path):
     path = write(tmp_path / 'a.tsv', 'text\tp\ta\tb\tA\tB', 'I met her\t0\t6\t2\tF\tT', '')
     columns = {'marks': ('p+x', 'a:b')}
-    with pytest.raises(UserError, match="no column 'x'; there are: text, p, a, b, A, B"):
+    with pytest.raises(
+        UserError, match="data.columns.marks names column 'x', but .*a.tsv has columns text, p"
+    ):
         read('coreference', columns, train=path)
     record = {'text': 'Al met Bo and he left', 'p': 14, 'q': 16, 'a': 0, 'b': 2, 'c': 7, 'd': 9}
     path = rows(tmp_path / 'a.jsonl', *[record | {'A': 'T', 'B': 'F'}] * 4)
@@ -232,29 +241,29 @@ def test_candidates_become_examples_of_their_own(tmp_path):
 @pytest.mark.parametrize(
     ('text', 'message'),
     [
-        ('<a>one</a> <a>two</a> <b>three</b>', "'<a>' once too often"),
-        ('<a>one</a> two', "nothing between '<b>' and '</b>'"),
-        ('<a></a><b>two</b>', "nothing between '<a>' and '</a>'"),
-        ('</a>one<a> <b>two</b>', "nothing between '<a>' and '</a>'"),
+        ('<a>one</a> <a>two</a> <b>three</b>', "the text has too many '<a>'"),
+        ('<a>one</a> two', "no text between '<b>' and '</b>'"),
+        ('<a></a><b>two</b>', "no text between '<a>' and '</a>'"),
+        ('</a>one<a> <b>two</b>', "no text between '<a>' and '</a>'"),
     ],
 )
 def test_wrong_signs_in_the_text(tmp_path, text, message):
     path = write(tmp_path / 'a.tsv', 'text\tlabel', f'{text}\tx')
-    with pytest.raises(UserError, match=f'1 of 1 rows misplaced: .*a.tsv:2: {message}'):
+    with pytest.raises(UserError, match=f'1 of 1 records are misplaced: .*a.tsv:2: {message}'):
         read('relation', train=path, inline_marks=('<a>', '</a>', '<b>', '</b>'))
 
 
 @pytest.mark.parametrize(
     ('record', 'message'),
     [
-        ({'a': 0, 'b': 99}, 'span 0:99 outside the sentence of 4 characters'),
-        ({'a': 2, 'b': 2}, 'span 2:2 outside'),
-        ({'a': -1, 'b': 2}, 'span -1:2 outside'),
+        ({'a': 0, 'b': 99}, 'span 0:99 is not inside the text of 4 characters'),
+        ({'a': 2, 'b': 2}, 'span 2:2 is not inside'),
+        ({'a': -1, 'b': 2}, 'span -1:2 is not inside'),
     ],
 )
 def test_marks_outside_the_text(tmp_path, record, message):
     path = rows(tmp_path / 'a.jsonl', record | {'text': 'Text', 'label': 'x'})
-    with pytest.raises(UserError, match=f'1 of 1 rows misplaced: .*a.jsonl:1: {message}'):
+    with pytest.raises(UserError, match=f'1 of 1 records are misplaced: .*a.jsonl:1: {message}'):
         read('relation', {'marks': ('a:b', 'a:b')}, train=path, format='jsonl')
 
 
@@ -307,7 +316,9 @@ def test_conll_repairs_comments_and_spans(tmp_path):
 @pytest.mark.parametrize('tag', ['S-PER', 'PER', 'b-PER', 'B-', '-'])
 def test_tags_that_are_not_of_the_scheme(tmp_path, tag):
     path = write(tmp_path / 'a.conll', 'a O', '', 'b O', f'c {tag}')
-    with pytest.raises(UserError, match=rf"a.conll:3: unknown prefix of tag '{tag}'.*scheme 'bio'"):
+    with pytest.raises(
+        UserError, match=rf"a.conll:3: tag '{tag}' is not valid in data.scheme='bio'"
+    ):
         read('tagging', train=path, format='conll')
 
 
@@ -316,7 +327,7 @@ def test_test_file_without_tags(tmp_path):
     test = write(tmp_path / 'b.conll', 'a', 'b', '')
     splits = read('tagging', train=train, dev=train, test=test, format='conll')
     assert splits.test == [TaggedExample('b.conll:1', 'a b', ((0, 1), (2, 3)), None)]
-    with pytest.raises(UserError, match=r"b.conll:1: one column only: 'a'"):
+    with pytest.raises(UserError, match=r"b.conll:1: only one column in 'a'"):
         read('tagging', train=test, format='conll')
 
 
@@ -359,7 +370,10 @@ def test_conllu(tmp_path):
         assert splits.report[name] == 1
     found = everything('tagging', {'tag': 'feats.Number'}, **settings)
     assert found[0].tags == ('Sing', '_', '_', '_+_', 'Sing', '_')
-    with pytest.raises(UserError, match=r"no column 'pos'; there are: id, form, lemma, upos"):
+    with pytest.raises(
+        UserError,
+        match=r"data.columns.tag names column 'pos', but .* has columns id, form, lemma, upos",
+    ):
         read('tagging', {'tag': 'pos'}, **settings)
 
 
@@ -407,16 +421,16 @@ def test_spans_of_words_and_of_characters(tmp_path):
 @pytest.mark.parametrize(
     ('span', 'message'),
     [
-        ([1, 3, 'X'], 'misplaced: .*words 1 to 3 of a sentence of 2 words'),
-        ([1, 1, 'X'], 'misplaced: .*words 1 to 1 of'),
-        ([0, 1], 'malformed: .*is not start, end, label of a span'),
-        (['x', 1, 'X'], "malformed: .*'x' is not a whole number"),
+        ([1, 3, 'X'], 'misplaced: .*words 1 to 3 are not in a sentence of 2 words'),
+        ([1, 1, 'X'], 'misplaced: .*words 1 to 1 are'),
+        ([0, 1], r'malformed: .*span \[0, 1\] is not \[start, end, label\]'),
+        (['x', 1, 'X'], "malformed: .*'x' is not an integer"),
     ],
 )
 def test_spans_that_do_not_fit(tmp_path, span, message):
     good = {'tokens': ['a', 'b'], 'spans': []}
     path = rows(tmp_path / 'a.jsonl', good, good, good | {'spans': [span]}, good)
-    with pytest.raises(UserError, match=f'1 of 4 rows {message}'):
+    with pytest.raises(UserError, match=f'1 of 4 records are {message}'):
         read('spans', train=path, format='jsonl')
     splits = read(
         'spans',
@@ -432,7 +446,7 @@ def test_spans_that_do_not_fit(tmp_path, span, message):
 
 def test_characters_within_a_word(tmp_path):
     path = rows(tmp_path / 'a.jsonl', {'text': 'Parisian', 'spans': [[0, 5, 'LOC']]})
-    with pytest.raises(UserError, match='span 0:5 does not begin and end with words'):
+    with pytest.raises(UserError, match='span 0:5 does not start and end at word boundaries'):
         read('spans', train=path, format='jsonl')
 
 
@@ -458,14 +472,14 @@ def test_squad(tmp_path):
     raw = squad(tmp_path / 'b.json', {'id': 'd', 'question': 'Who?'})
     splits = read('question_answering', train=path, dev=path, test=raw, format='squad')
     assert [one.answers for one in splits.test] == [None]
-    with pytest.raises(UserError, match='question d: no answers'):
+    with pytest.raises(UserError, match="question d: the question has no 'answers'"):
         read('question_answering', train=raw, format='squad')
 
 
 def test_answer_that_is_not_in_the_context(tmp_path):
     answer = {'text': 'Leeds', 'answer_start': 16}
     path = squad(tmp_path / 'a.json', {'id': 'a', 'question': 'Where?', 'answers': [answer]})
-    message = "question a: answer 'Leeds' is not in the context at 16, where 'York ' is"
+    message = "question a: the context at 16 is 'York ', not the answer 'Leeds'"
     with pytest.raises(UserError, match=message):
         read('question_answering', train=path, format='squad')
     path = rows(tmp_path / 'a.jsonl', {'question': 'Where?', 'context': 'York', 'answers': 'Rome'})
@@ -512,10 +526,12 @@ def test_answers_as_words_of_contexts_elsewhere(tmp_path):
     assert found[1].answers == (Answer('Ann', 0), Answer('Ann was born', 0))
     assert splits.report['answers_with_gaps'] == 1
     path = write(tmp_path / 'a.tsv', 's1\tWhere?\t9\t7:3 4')
-    with pytest.raises(UserError, match='misplaced: .*words 9 to 10 of a sentence of 6 words'):
+    with pytest.raises(
+        UserError, match='misplaced: .*words 9 to 10 are not in a sentence of 6 words'
+    ):
         read('question_answering', columns, train=path, **settings)
     path = write(tmp_path / 'a.tsv', 's3\tWhere?\t9\t7:3 4')
-    with pytest.raises(UserError, match="context 's3' is not in data.contexts"):
+    with pytest.raises(UserError, match="context 's3' is not in the file data.contexts"):
         read('question_answering', columns, train=path, **settings)
 
 
@@ -527,9 +543,9 @@ def test_malformed_rows_are_counted_and_named(tmp_path):
     with pytest.raises(UserError) as caught:
         read('classification', train=path)
     assert str(caught.value) == (
-        f'3 of 199 rows malformed: {path[0]}:198: 1 columns, not 2; {path[0]}:199: 3 columns, '
-        f"not 2; {path[0]}:200: an empty text in column 'text' (data.malformed_fraction=0.01 is "
-        'the share that may be left out)'
+        f'3 of 199 records are malformed: {path[0]}:198: 1 columns instead of 2; {path[0]}:199: '
+        f"3 columns instead of 2; {path[0]}:200: column 'text' has an empty text "
+        '(raise data.malformed_fraction=0.01 to leave out more)'
     )
     splits = read('classification', train=path, malformed_fraction=0.02)
     assert splits.report['malformed'] == 3
@@ -553,7 +569,9 @@ def test_seeded_fractions(tmp_path):
     assert len(few.train) == 7
     assert few.dev == splits.dev
     assert set(few.train) < set(splits.train)
-    with pytest.raises(UserError, match=r"no column 'topic'; there are: text, label"):
+    with pytest.raises(
+        UserError, match=r"data.group names column 'topic', but .* has columns text, label"
+    ):
         read('classification', group='topic', **settings)
 
 
@@ -572,35 +590,57 @@ def test_dev_and_test_files(tmp_path):
 def test_text_to_predict_on(tmp_path):
     path = write(tmp_path / 'a.tsv', 'text', 'a', 'b')
     data, readers = config({'label': ''}), PROBLEMS['classification'].readers
-    found = loader.read_files(path, data, 'classification', readers, report.Report(), labeled=False)
+    found = loader.read_files(
+        path, data, 'classification', readers, records.ReadingReport(), labeled=False
+    )
     assert [one.example.label for one in found] == [None, None]
-    with pytest.raises(UserError, match='no label: data.columns names no column for it'):
+    with pytest.raises(UserError, match='no label column; set data.columns.label'):
         read('classification', {'label': ''}, train=path)
 
 
 @pytest.mark.parametrize(
     ('kind', 'columns', 'settings', 'message'),
     [
-        ('classification', {'label': 'class'}, {}, "no column 'class'; there are: text, label"),
-        ('classification', {'text2': 'b'}, {}, "a.tsv: no column 'b'; there are: text, label"),
+        (
+            'classification',
+            {'label': 'class'},
+            {},
+            "data.columns.label names column 'class', but .*a.tsv has columns text, label",
+        ),
+        (
+            'classification',
+            {'text2': 'b'},
+            {},
+            "data.columns.text2 names column 'b', but .*a.tsv has columns text, label",
+        ),
         ('classification', {}, {'dev_fraction': 0.0}, 'the dev split is empty'),
         ('classification', {}, {'train': ('{}/*.csv',)}, 'no file matches .*csv'),
-        ('classification', {}, {'train': ()}, 'no data: set data.train to files, or data.dataset'),
+        ('classification', {}, {'train': ()}, 'set data.train to files or data.dataset'),
         ('classification', {}, {'train': ('{}/empty.tsv',)}, 'the train split is empty'),
         ('classification', {}, {'format': 'xml'}, "unknown data.format 'xml'; known: conll, "),
-        ('classification', {}, {'format': 'conll'}, "'conll' holds no classification; formats"),
+        (
+            'classification',
+            {},
+            {'format': 'conll'},
+            "'conll' cannot hold classification examples; set it to one of csv",
+        ),
         ('classification', {}, {'encoding': 'utf-9'}, "unknown data.encoding 'utf-9'"),
-        ('classification', {}, {'quotes': 'maybe'}, 'none of auto, yes, no'),
-        ('classification', {}, {'ends': 'open'}, 'none of exclusive, inclusive'),
-        ('classification', {}, {'units': 'bytes'}, "none of '', 'characters', 'words'"),
-        ('classification', {}, {'rename_labels': ('a',)}, "write \\('old=new', …\\)"),
+        ('classification', {}, {'quotes': 'maybe'}, 'set it to auto, yes or no'),
+        ('classification', {}, {'ends': 'open'}, "set it to one of 'exclusive', 'inclusive'"),
+        ('classification', {}, {'units': 'bytes'}, "set it to one of '', 'characters', 'words'"),
+        ('classification', {}, {'rename_labels': ('a',)}, "set it to pairs \\('old=new', …\\)"),
         ('sorting', {}, {}, "unknown kind of problem 'sorting'; known: classification, "),
-        ('multiple_choice', {}, {}, 'data.columns.choices names no column'),
-        ('relation', {}, {}, 'data.columns.marks names 0 places, not two'),
-        ('relation', {'marks': ('a', 'b')}, {}, "write 'START:END' or 'START\\+TEXT', not 'a'"),
-        ('classification', {}, {'train': ('{}/twice.tsv',)}, 'two columns of one name in'),
+        ('multiple_choice', {}, {}, 'data.columns.choices is empty'),
+        ('relation', {}, {}, 'data.columns.marks has 0 ranges; set it to two'),
+        (
+            'relation',
+            {'marks': ('a', 'b')},
+            {},
+            "marks has 'a'; write 'START:END' or 'START\\+TEXT'",
+        ),
+        ('classification', {}, {'train': ('{}/twice.tsv',)}, 'two columns have the same name'),
     ],
-)  # fmt: skip
+)
 def test_mistakes(tmp_path, kind, columns, settings, message):
     write(tmp_path / 'a.tsv', 'text\tlabel', *['t\ta'] * 5)
     write(tmp_path / 'empty.tsv', 'text\tlabel')

@@ -6,40 +6,41 @@ import os
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.data.labeled import benchmarks, catalog, loader, tabular
+from bert_jax.data.labeled import benchmarks, loader, tabular
 from bert_jax.tasks.problems import PROBLEMS
+from configs.finetune_tasks import TASKS
 from tests.data.labeled.reading import example_type, read
 
-SAMPLES = sorted(name for name in catalog.TASKS if name.startswith('sample_'))
+SAMPLES = sorted(name for name in TASKS if name.startswith('sample_'))
 
 
 def test_folder_and_table_agree():
-    files = {catalog.TASKS[name]['data']['train'][0] for name in SAMPLES}
+    files = {TASKS[name]['data']['train'][0] for name in SAMPLES}
     assert {
         f'sample:{name}' for name in os.listdir(tabular.SAMPLES) if name != 'README.md'
     } == files
-    assert {catalog.TASKS[name]['kind'] for name in SAMPLES} == set(PROBLEMS)
+    assert {TASKS[name]['kind'] for name in SAMPLES} == set(PROBLEMS)
 
 
 def test_every_benchmark_has_a_recipe():
-    others = {name for name in catalog.TASKS if name not in SAMPLES}
+    others = {name for name in TASKS if name not in SAMPLES}
     assert others == set(benchmarks.BENCHMARKS)
     for name in others:
-        assert catalog.TASKS[name]['kind'] == benchmarks.BENCHMARKS[name].kind
-        assert catalog.TASKS[name]['data']['dataset'] == name
+        assert TASKS[name]['kind'] == benchmarks.BENCHMARKS[name].kind
+        assert TASKS[name]['data']['dataset'] == name
 
 
-@pytest.mark.parametrize('name', sorted(catalog.TASKS))
+@pytest.mark.parametrize('name', sorted(TASKS))
 def test_data_of_a_task_has_known_keys_only(name):
-    data = ConfigDict(copy.deepcopy(catalog.DATA)).lock()
-    data.update(catalog.TASKS[name]['data'])  # raises for another key or type
+    data = ConfigDict(copy.deepcopy(loader.DEFAULTS)).lock()
+    data.update(TASKS[name]['data'])  # raises for another key or type
     keys = {'batch_size', 'learning_rate', 'epochs', 'max_length'}
-    assert set(catalog.TASKS[name]['recipe']) == keys
+    assert set(TASKS[name]['recipe']) == keys
 
 
 @pytest.mark.parametrize('name', SAMPLES)
 def test_sample(name):
-    task = catalog.TASKS[name]
+    task = TASKS[name]
     splits = read(task['kind'], **task['data'])
     assert len(splits.train) >= 24
     assert len(splits.dev) >= 8
@@ -57,7 +58,7 @@ def test_sample(name):
 
 
 def test_nested_spans_in_the_sample():
-    task = catalog.TASKS['sample_spans']
+    task = TASKS['sample_spans']
     splits = read(task['kind'], **task['data'])
     assert any(
         a != b and b.start <= a.start and a.end <= b.end

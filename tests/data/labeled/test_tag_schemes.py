@@ -28,9 +28,9 @@ def all_spans(num_words):
 def test_round_trip_of_every_set_of_spans(scheme):
     for num_words in range(1, 6):
         for found in all_spans(num_words):
-            written = tag_schemes.write(found, num_words, scheme)
+            written = tag_schemes.spans_to_tags(found, num_words, scheme)
             assert len(written) == num_words
-            assert tag_schemes.spans(written, scheme) == (found, 0)
+            assert tag_schemes.tags_to_spans(written, scheme) == (found, 0)
 
 
 @pytest.mark.parametrize(
@@ -45,7 +45,7 @@ def test_round_trip_of_every_set_of_spans(scheme):
     ],
 )
 def test_legal_tags(written, scheme, bio):
-    assert tag_schemes.converted(written.split(), scheme, 'bio') == (tuple(bio.split()), 0)
+    assert tag_schemes.convert_tags(written.split(), scheme, 'bio') == (tuple(bio.split()), 0)
 
 
 @pytest.mark.parametrize(
@@ -59,7 +59,7 @@ def test_legal_tags(written, scheme, bio):
     ],
 )
 def test_repairs(written, scheme, bio, repaired):
-    found, count = tag_schemes.converted(written.split(), scheme, 'bio')
+    found, count = tag_schemes.convert_tags(written.split(), scheme, 'bio')
     assert found == tuple(bio.split())
     assert count >= repaired
 
@@ -68,12 +68,12 @@ def test_as_seqeval():
     sequence_labeling = pytest.importorskip('seqeval.metrics.sequence_labeling')
     for written in itertools.product(('O', 'B-X', 'I-X', 'B-Y', 'I-Y'), repeat=4):
         expected = sequence_labeling.get_entities(list(written))
-        found, _ = tag_schemes.spans(written, 'bio')
+        found, _ = tag_schemes.tags_to_spans(written, 'bio')
         assert [(label, start, end - 1) for start, end, label in found] == expected
 
 
 def test_unknown_schemes():
     with pytest.raises(UserError, match="unknown data.scheme 'iob2'; known: bio, bioes, iob1"):
-        tag_schemes.converted(['O'], 'iob2', 'bio')
+        tag_schemes.convert_tags(['O'], 'iob2', 'bio')
     with pytest.raises(UserError, match="unknown data.tags_as 'iob1'; known: bio, bioes"):
-        tag_schemes.converted(['O'], 'bio', 'iob1')
+        tag_schemes.convert_tags(['O'], 'bio', 'iob1')

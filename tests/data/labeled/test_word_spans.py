@@ -19,12 +19,12 @@ from tests.parity.odd_strings import ODD
     ],
 )
 def test_split(text, expected):
-    assert [text[start:end] for start, end in word_spans.split(text)] == expected.split()
+    assert [text[start:end] for start, end in word_spans.split_words(text)] == expected.split()
 
 
 def test_words_follow_each_other_and_leave_out_spaces_alone():
     for text in ODD.values():
-        found = word_spans.split(text)
+        found = word_spans.split_words(text)
         rest, place = '', 0
         for start, end in found:
             assert place <= start < end

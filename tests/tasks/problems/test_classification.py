@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bert_jax.averages import mean
-from bert_jax.data.labeled.examples import ChoiceExample, TextExample
+from bert_jax.data.labeled.examples import MultipleChoiceExample, TextExample
 from bert_jax.errors import UserError
 from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems.classification import Classification, MultipleChoice, Regression
@@ -128,7 +128,7 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
         premise, *choices = (' '.join(own) for own in texts(4, 10 + i, most=1))
         label = None if i == 3 else rng.randrange(3)
         also = ((label + 1) % 3,) if i == 5 else ()
-        examples.append(ChoiceExample(f'{i}', premise, tuple(choices), label, also))
+        examples.append(MultipleChoiceExample(f'{i}', premise, tuple(choices), label, also))
     problem, model = make(MultipleChoice, ())
     params = large_params(model, EncodedExamples.of(problem, examples), scale=25.0)
     parts, terms = answers(model, params, examples, rows=1, length=160)
@@ -138,7 +138,7 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
     assert shares.std() > 0.05
     np.testing.assert_allclose(decoded, shares, atol=1e-5)
     gained = [
-        sum(own[i] for i in (e.label, *e.also_right))
+        sum(own[i] for i in (e.label, *e.also_correct))
         for e, own in zip(examples, shares, strict=True)
         if e.label is not None
     ]
@@ -150,7 +150,7 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
 
 def test_record_is_scored_by_the_words_of_the_chosen_entity():
     entities = ('New York', 'the York', 'Hull')
-    own = ChoiceExample('1-2', 'P', ('a', 'b', 'c'), 0, (2,), entities)
+    own = MultipleChoiceExample('1-2', 'P', ('a', 'b', 'c'), 0, (2,), entities)
     problem, _ = make(MultipleChoice, ())
     wrong, right = [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]
     # Without the article 'York' shares one word of two with 'New York': F1 2/3.

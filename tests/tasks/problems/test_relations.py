@@ -10,8 +10,8 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.data import tokenizers
-from bert_jax.data.labeled.catalog import DATA
 from bert_jax.data.labeled.examples import Mark, MarkedExample
+from bert_jax.data.labeled.loader import DEFAULTS
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
 from bert_jax.tasks import problems
@@ -193,7 +193,7 @@ def test_marks_are_learned():
 
 @pytest.mark.skipif(not GAP.exists(), reason='needs BERT_JAX_TEST_DATA')
 def test_ambiguous_pronouns_of_gap_are_read_and_marked():
-    data = ConfigDict(DATA)
+    data = ConfigDict(DEFAULTS)
     data.update(dict(train=(str(GAP / 'gap-development.tsv'),), group='ID'))
     data.columns.update(
         dict(

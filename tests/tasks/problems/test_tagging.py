@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data import tokenizers
 from bert_jax.data.finetune_batches import Items, Shape, evaluation_batches, unpacked
-from bert_jax.data.labeled import word_spans as words_lib
+from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import TaggedExample
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
@@ -287,7 +287,7 @@ def test_a_model_says_the_same_of_packed_and_of_single_sequences():
     rng, words = np.random.default_rng(4), TEXT.split()
     examples = []
     for number in range(12):
-        text, places = words_lib.joined([str(rng.choice(words)) for _ in range(1 + number)])
+        text, places = word_spans.join_words([str(rng.choice(words)) for _ in range(1 + number)])
         examples.append(TaggedExample(f'{number}', text, places, random_tags(1 + number, rng)))
     settings = SETTINGS | {'labels': LABELS, 'crf': True, 'decode_pieces': 'mean'}
     problem, model = make(Tagging, **settings)

@@ -53,7 +53,7 @@ def flat(example):
         if span.start >= covered:
             found.append((starts.index(span.start), ends.index(span.end) + 1, span.label))
             covered = span.end
-    tags = tag_schemes.write(found, len(starts), 'bio')
+    tags = tag_schemes.spans_to_tags(found, len(starts), 'bio')
     return TaggedExample(example.id, example.text, example.words, tags)
 
 

@@ -1,0 +1,93 @@
+"""Named fine-tuning tasks: their data and the published hyperparameters.
+
+configs/finetune.py:NAME uses them.
+"""
+
+# Devlin et al. 2019, section 4.1 and appendix A.3: batch size 16 or 32, learning rate 2e-5 to 5e-5,
+# 2 to 4 epochs, warmup over a tenth of the steps. The values for GLUE are those of Hugging Face's
+# former Flax example (32, 2e-5, 3 epochs; 5 for MRPC and WNLI).
+_GLUE = dict(batch_size=32, learning_rate=2e-5, epochs=3, max_length=128)
+_SMALL = _GLUE | dict(epochs=5)
+_LONG = dict(batch_size=16, learning_rate=2e-5, epochs=3, max_length=512)
+# As in BERT's released code: batch size 12, 3e-5, 2 epochs, windows of 384 tokens with a stride of
+# 128. The paper has 32, 5e-5, 3 epochs (section 4.2), and 48, 5e-5, 2 for SQuAD 2.0 (section 4.3).
+_SQUAD = dict(batch_size=12, learning_rate=3e-5, epochs=2, max_length=384)
+_UNANSWERABLE = dict(problem=dict(no_answer=True))
+_TAGGING = dict(batch_size=32, learning_rate=5e-5, epochs=4, max_length=128)
+# A few dozen examples: enough epochs to see that the model learns.
+_SAMPLE = dict(batch_size=8, learning_rate=1e-4, epochs=20, max_length=64)
+
+
+def _benchmark(name: str, kind: str, recipe: dict, **data) -> dict:
+    return dict(kind=kind, data=dict(dataset=name, **data), recipe=recipe)
+
+
+def _sample(kind: str, file: str, format: str, columns=None, **data) -> dict:
+    found = dict(train=(f'sample:{file}',), dev_fraction=0.25, format=format, **data)
+    return dict(kind=kind, data=found | dict(columns=columns or {}), recipe=_SAMPLE)
+
+
+# name → kind of problem, hyperparameters, and the keys of `data` and `problem` that differ from the
+# defaults
+TASKS: dict[str, dict] = {
+    'cola': _benchmark('cola', 'classification', _GLUE),
+    'sst2': _benchmark('sst2', 'classification', _GLUE),
+    'mrpc': _benchmark('mrpc', 'classification', _SMALL),
+    'stsb': _benchmark('stsb', 'regression', _GLUE),
+    'qqp': _benchmark('qqp', 'classification', _GLUE),
+    'mnli': _benchmark('mnli', 'classification', _GLUE),
+    'mnli_mismatched': _benchmark('mnli_mismatched', 'classification', _GLUE),
+    'qnli': _benchmark('qnli', 'classification', _GLUE),
+    'rte': _benchmark('rte', 'classification', _GLUE),
+    'wnli': _benchmark('wnli', 'classification', _SMALL),
+    'boolq': _benchmark('boolq', 'classification', _LONG),
+    'cb': _benchmark('cb', 'classification', _SMALL | dict(max_length=256)),
+    'copa': _benchmark('copa', 'multiple_choice', _SMALL | dict(batch_size=16)),
+    'multirc': _benchmark('multirc', 'classification', _LONG),
+    'record': _benchmark('record', 'multiple_choice', _LONG | dict(batch_size=8, epochs=2)),
+    'superglue_rte': _benchmark('superglue_rte', 'classification', _GLUE | dict(max_length=256)),
+    'wic': _benchmark('wic', 'word_in_context', _GLUE),
+    'wsc': _benchmark('wsc', 'coreference', _SMALL | dict(batch_size=16)),
+    'squad1': _benchmark('squad1', 'question_answering', _SQUAD),
+    'squad2': _benchmark('squad2', 'question_answering', _SQUAD) | _UNANSWERABLE,
+    'conll2003': _benchmark('conll2003', 'tagging', _TAGGING),
+    'ud_pos': _benchmark('ud_pos', 'tagging', _TAGGING, language='en_ewt'),
+    'xnli': _benchmark('xnli', 'classification', _GLUE),
+    'sample_sentiment': _sample('classification', 'sentiment.tsv', 'tsv'),
+    'sample_pairs': _sample(
+        'classification', 'pairs.csv', 'csv', dict(text='premise', text2='hypothesis')
+    ),
+    'sample_similarity': _sample(
+        'regression', 'similarity.tsv', 'tsv', dict(text='first', text2='second', label='score')
+    ),
+    'sample_choice': _sample(
+        'multiple_choice',
+        'choice.jsonl',
+        'jsonl',
+        dict(text='premise', choices=('choice1', 'choice2')),
+    ),
+    'sample_entities': _sample('tagging', 'entities.conll', 'conll'),
+    'sample_pos': _sample('tagging', 'pos.conllu', 'conllu', dict(tag='upos'), scheme='none'),
+    'sample_spans': _sample('spans', 'spans.jsonl', 'jsonl'),
+    'sample_relation': _sample(
+        'relation', 'relation.tsv', 'tsv', inline_marks=('<e1>', '</e1>', '<e2>', '</e2>')
+    ),
+    'sample_wic': _sample(
+        'word_in_context',
+        'wic.jsonl',
+        'jsonl',
+        dict(text='sentence1', text2='sentence2', marks=('start1:end1', 'start2:end2')),
+    ),
+    'sample_coreference': _sample(
+        'coreference',
+        'coreference.tsv',
+        'tsv',
+        dict(
+            marks=('pronoun_offset+pronoun', 'a_offset+a', 'b_offset+b'),
+            candidate_labels=('a_coref', 'b_coref'),
+        ),
+    )
+    | dict(problem=dict(metrics=('f1',), positive='TRUE', exclusive=True)),
+    'sample_questions': _sample('question_answering', 'questions.json', 'squad', group='context')
+    | _UNANSWERABLE,
+}
