@@ -257,7 +257,9 @@ def read(data: Config, kind: str, report: ReadingReport) -> dict[str, list[Group
     for split, (name, part) in benchmark.splits.items():
         name = name.format(language=data.language)
         asker = f'data.dataset={data.dataset!r}'
-        builder = tensorflow_import.open_builder(name, data.data_dir, data.download, asker, _ADVICE)
+        builder = tensorflow_import.open_tfds_builder(
+            name, data.data_dir, data.download, asker, _ADVICE
+        )
         splits[split] = _read_split(builder, part, split, benchmark, data, report)
     return splits
 
