@@ -73,7 +73,7 @@ def run(config, place: tuple | None = None) -> dict | None:
     """Trains what a config asks for, once or for several seeds and rates; returns the results, or
     None where it only shows a batch.
 
-    place: of one of several processes, how it finds the others (training/multihost.py:Place).
+    place: arguments of training/multihost.py:joined, if this is one of several processes.
     """
     from bert_jax.training import runtime
 
@@ -83,7 +83,7 @@ def run(config, place: tuple | None = None) -> dict | None:
     from bert_jax.tasks import sweep
     from bert_jax.training import multihost
 
-    with multihost.joined(multihost.Place(*place)) if place else contextlib.nullcontext():
+    with multihost.joined(*place) if place else contextlib.nullcontext():
         if sweep.is_wanted(config):
             return sweep.run(config, train, writes=jax.process_index() == 0)
         return train(config)

@@ -1,25 +1,21 @@
-"""Several processes, on one host each or not, as one run: how they start, agree, and stop together.
+"""Coordination of the processes of a multi-host run: joining, agreement, and ending together.
 
-Beside what JAX does between them, host 0 (process 0) keeps a line to every other one. Over it host
-0 passes on what it alone found out or did, and whoever stops says so. The system closes a dead
-process' line at once, and a host that hangs or was cut off falls silent, so the others stop with a
-message instead of waiting in a collective for ever.
+All of it goes through JAX's coordination service, which process 0 ("host 0") hosts. JAX itself ends
+a process when the service reports that another process is dead or when host 0 is gone. This module
+adds what JAX does not do: the error that ends one process is published, so that every process
+prints it and exits with the same status instead of waiting in a collective.
 """
 
 import contextlib
-import ctypes
+import itertools
 import json
 import os
-import queue
-import secrets
-import signal
-import socket
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
 
 import jax
 import numpy as np
@@ -29,96 +25,112 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
 
-RESTART = 75  # exit status: saved or lost nothing, run the same command again (EX_TEMPFAIL)
-BEAT = 5.0  # seconds between signs of life
-SILENCE = 40.0  # seconds without one until a host counts as dead
-JOINING = 240.0  # seconds until all must have come
-PATIENCE = 5.0  # seconds in which a death must be noticed that made a collective fail
+RESTART = 75  # exit status (EX_TEMPFAIL): everything is saved, rerun the same command to resume
+JOIN_TIMEOUT = 240  # seconds until all processes must have joined
 
+# Seconds without a heartbeat after which JAX declares a process dead and ends all others. The
+# service checks about twice per timeout, so that a dead host ends the run within 90 s; JAX's
+# default of 100 s would not keep that below two minutes. The heartbeats come from a C++ thread:
+# long compilations and a busy interpreter do not delay them, only a network outage or a paused
+# machine does.
+HEARTBEAT_TIMEOUT = 60
+# Seconds that processes wait for each other when all of them exit at the same time anyway.
+EXIT_TIMEOUT = 10
 
-class Place(NamedTuple):
-    """Where a process finds the others; what is None comes from the environment."""
-
-    coordinator: str | None = None  # HOST:PORT of process 0
-    num_processes: int | None = None
-    process_id: int | None = None
+_POLL_INTERVAL = 1.0  # seconds between looks for the error of another process
+_WAIT_SLICE = 5000  # milliseconds of one blocking call; Python handles signals between the calls
+_ERROR_KEY = 'bert_jax/error'
 
 
 @contextlib.contextmanager
-def joined(place: Place):
+def joined(
+    coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
+) -> Iterator[None]:
     """Joins the processes of a run for the duration of the block.
 
-    If the block raises, here or elsewhere, every process prints why and ends: with status 2 after
-    a UserError, RESTART if a process died, 1 otherwise. Raises UserError if they do not find each
-    other.
+    If the block raises in any process, every process prints the error and exits: with status 2
+    after a UserError, with 1 otherwise. If a process dies, JAX aborts the others (see
+    HEARTBEAT_TIMEOUT).
+
+    Args:
+      coordinator: HOST:PORT of process 0. All arguments default to what the environment says
+        (TPU pod, Slurm, Open MPI).
+      num_processes: number of processes of the run.
+      process_id: index of this process.
+
+    Raises:
+      UserError: the processes cannot find each other.
     """
-    global _link
-    _initialize(place)
-    _link = _connect()
-    _delay_aborts()
+    _initialize(coordinator, num_processes, process_id)
+    done = threading.Event()
+    watcher = threading.Thread(target=_watch_for_error, args=(done,), daemon=True)
+    watcher.start()
     try:
         yield
-    except SystemExit:
+        _leave(done, watcher)
+    except SystemExit:  # on all processes, after they agreed on it
+        _leave(done, watcher)
         raise
     except UserError as error:
-        _link.end(str(error), 2)
+        _end(2, str(error))
     except BaseException as error:
-        time.sleep(PATIENCE)
         traceback.print_exc()
-        _link.end(f'{type(error).__name__}: {" ".join(str(error).split())[:300]}', 1)
-    finally:
-        _link.leave()
-        _link = None
-        jax.distributed.shutdown()
+        _end(1, f'{type(error).__name__}: {" ".join(str(error).split())[:300]}')
 
 
 def run_on_host0(function: Callable[[], Any]) -> Any:
-    """What `function` returns on host 0, where alone it is called; JSON-able. The others wait, for
-    hours if need be. An error there ends them all.
+    """Calls `function` on host 0 only and returns its JSON-serializable result on every host.
+
+    The other hosts wait for as long as the call takes, hours if necessary. All hosts must call this
+    in the same order. An exception in `function` ends the run on all hosts.
     """
-    if _link is None:
+    if not jax.distributed.is_initialized():
         return function()
-    if jax.process_index():
-        return json.loads(_link.inbox.get())
-    value = json.dumps(function())
-    _link.send(f'value {value}')
-    return json.loads(value)
-
-
-def barrier():
-    """Returns once all hosts are here, however long that takes; collectives wait half a minute."""
-    if _link is None:
-        return
-    if jax.process_index():
-        _link.send('here')
+    key = f'bert_jax/result/{next(_call_numbers)}'
+    if jax.process_index() == 0:
+        result = json.dumps(function())
+        _client().key_value_set(key, result)
     else:
-        _link.await_all()
-    run_on_host0(lambda: None)
+        result = _wait_for(key)
+    return json.loads(result)
 
 
-def check_same(what: str, value: str):
-    """Raises UserError if a host has another value than host 0."""
-    first = run_on_host0(lambda: value)
-    if value != first:
+def barrier() -> None:
+    """Waits until all hosts are here, without a time limit (collectives time out)."""
+    if not jax.distributed.is_initialized():
+        return
+    key = f'bert_jax/barrier/{next(_call_numbers)}'
+    _client().key_value_set(f'{key}/{jax.process_index()}', 'reached')
+    run_on_host0(lambda: [_wait_for(f'{key}/{host}') for host in range(jax.process_count())])
+
+
+def check_same(what: str, value: str) -> None:
+    """Raises UserError on every host whose `value` differs from that of host 0."""
+    if value != run_on_host0(lambda: value):
         raise UserError(
-            f'host {jax.process_index()} has another {what} than host 0: start all with the same '
-            'command, on folders that all of them see'
+            f'the {what} of host {jax.process_index()} differs from that of host 0: start all '
+            'hosts with the same command, on storage that all of them share'
         )
 
 
 def largest(number: int) -> jax.Array:
-    """The largest of the hosts' numbers, int32, on its way: all must call it at the same point."""
+    """Computes the maximum of `number` over all hosts, as an int32 scalar.
+
+    This is a collective on the current mesh: all hosts must call it at the same point. The result
+    may still be in flight when the function returns.
+    """
     mesh = jax.sharding.get_mesh()
-    one_a_device = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
+    one_per_device = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
     numbers = jax.make_array_from_callback(
-        (mesh.size,), one_a_device, lambda index: np.full(mesh.size, number, np.int32)[index]
+        (mesh.size,), one_per_device, lambda index: np.full(mesh.size, number, np.int32)[index]
     )
     return _max(numbers)
 
 
-def fetch(tree):
-    """A tree of global arrays with which this host can compute alone; all hosts must ask for it at
-    the same point.
+def fetch(tree: Any) -> Any:
+    """Gathers a tree of global arrays, so that every host can compute with it alone.
+
+    This is a collective: all hosts must call it at the same point.
     """
     if jax.process_count() == 1:
         return tree
@@ -126,156 +138,99 @@ def fetch(tree):
 
 
 _max = jax.jit(lambda numbers: numbers.max())
-_link: '_Link | None' = None
+_call_numbers = itertools.count()  # the same on all hosts: names the keys of their common calls
+_exit_lock = threading.Lock()  # held by the first thread that ends this process
 
 
-def _initialize(place: Place):
-    # JAX' own answer to SIGTERM would take the place of the loop's.
+def _client() -> Any:
+    """The client of JAX's coordination service.
+
+    Private in JAX 0.10, where `multihost_utils` offers only collectives between devices: those time
+    out after 30 s on CPU and block a host that has to stop.
+    """
+    return distributed.global_state.client
+
+
+def _initialize(
+    coordinator: str | None, num_processes: int | None, process_id: int | None
+) -> None:
+    # JAX's own handler of SIGTERM would replace that of the training loop.
     jax.config.update('jax_enable_preemption_service', False)
-    place = Place(
-        *(given if given is not None else env for given, env in zip(place, _mpi(), strict=True))
+    # Open MPI 5 sets these variables, but no longer those that JAX recognizes it by.
+    size, rank = (os.environ.get(f'OMPI_COMM_WORLD_{name}') for name in ('SIZE', 'RANK'))
+    if num_processes is None and size:
+        num_processes = int(size)
+    if process_id is None and rank:
+        process_id = int(rank)
+    # If a process is missing, JAX aborts with a C++ stack trace after 300 s.
+    address = f' at {coordinator}' if coordinator else ''
+    message = (
+        f'not all processes of the run joined{address} within {JOIN_TIMEOUT} s; check that all of '
+        'them were started and can reach process 0, then start all of them again'
     )
-    # Where one does not come, JAX aborts with a stack trace after 300 s.
-    alarm = threading.Timer(JOINING, _give_up, args=(place,))
+    alarm = threading.Timer(JOIN_TIMEOUT, _exit, (RESTART, message))
     alarm.start()
     try:
-        jax.distributed.initialize(*place)
+        jax.distributed.initialize(
+            coordinator,
+            num_processes,
+            process_id,
+            heartbeat_timeout_seconds=HEARTBEAT_TIMEOUT,
+            shutdown_timeout_seconds=HEARTBEAT_TIMEOUT,
+        )
     except (RuntimeError, TypeError, ValueError) as error:
         raise UserError(
             f'the processes of the run did not find each other ({" ".join(str(error).split())}); '
-            'start them by TPU, Slurm or mpirun with --distributed, or give each '
+            'start them with --distributed on a TPU pod, under Slurm or mpirun, or give each '
             '--coordinator=HOST:PORT --num_processes=N --process_id=I'
         ) from error
     finally:
         alarm.cancel()
+    jax.devices()  # the hosts exchange their lists of devices now, while all of them are here
 
 
-def _give_up(place: Place):
-    where = f' at {place.coordinator}' if place.coordinator else ''
-    print(
-        f'error: not all processes of the run have met{where} within {JOINING:.0f} s; see whether '
-        'all were started and reach process 0, then start all again',
-        file=sys.stderr,
-        flush=True,
-    )
-    os._exit(RESTART)
-
-
-def _mpi() -> Place:
-    """Open MPI 5 sets these, but no longer what JAX knows Open MPI by."""
-    size, rank = (os.environ.get(f'OMPI_COMM_WORLD_{name}') for name in ('SIZE', 'RANK'))
-    return Place(None, size and int(size), rank and int(rank))
-
-
-def _connect() -> '_Link':
-    """Host 0 listens; the others learn where, and a secret, through their devices."""
-    process, count = jax.process_index(), jax.process_count()
-    server = None
-    if process == 0:
-        server = socket.create_server(
-            ('', 0),
-            family=socket.AF_INET6 if socket.has_dualstack_ipv6() else socket.AF_INET,
-            dualstack_ipv6=socket.has_dualstack_ipv6(),
-            backlog=count,
-        )
-    port = server.getsockname()[1] if server else 0
-    numbers = np.array([port, secrets.randbits(31)], np.int32)
-    port, secret = map(int, multihost_utils.broadcast_one_to_all(numbers))
-    if server:
-        with server:
-            return _Link(_accept(server, count - 1, str(secret)))
-    host = distributed.global_state.coordinator_address.rpartition(':')[0].strip('[]')
-    connection = socket.create_connection((host, port), timeout=SILENCE)
-    connection.sendall(f'{secret} {process} {socket.gethostname()}\n'.encode())
-    return _Link({f'host 0 ({host})': (connection, connection.makefile())})
-
-
-def _accept(server: socket.socket, number: int, secret: str) -> dict[str, tuple]:
-    """The connections of so many processes, each with the file to read it by, by their names."""
-    connections = {}
-    server.settimeout(SILENCE)
-    while len(connections) < number:
-        connection, _ = server.accept()
-        connection.settimeout(SILENCE)
-        lines = connection.makefile()
-        hello = lines.readline().split()
-        if len(hello) == 3 and hello[0] == secret:
-            connections[f'host {hello[1]} ({hello[2]})'] = connection, lines
-    return connections
-
-
-def _delay_aborts():
-    """JAX aborts who loses the coordinator, at once and from a thread without Python. Where Python
-    is busy in another thread, the one that listens to host 0 comes too late to say why, unless an
-    abort sleeps first. The handler must be C; it sleeps as many seconds as the signal's number, 6.
-    """
-    libc = ctypes.CDLL(None)
-    libc.signal(int(signal.SIGABRT), libc.sleep)
-
-
-class _Link:
-    """One process' lines: host 0 has one to each other, each other one has one to host 0."""
-
-    def __init__(self, connections: dict[str, tuple]):
-        self.inbox = queue.Queue()  # what host 0 passed on
-        self._here = threading.Semaphore(0)  # how many have come to a meeting
-        self._connections = connections
-        self._sending, self._ending = threading.Lock(), threading.Lock()
-        for name, (_, lines) in connections.items():
-            threading.Thread(target=self._listen, args=(name, lines), daemon=True).start()
-        threading.Thread(target=self._beat, daemon=True).start()
-
-    def send(self, line: str):
-        """Sends one line to all at the other ends; who cannot be reached is found by listening."""
-        with self._sending:
-            for connection, _ in self._connections.values():
-                with contextlib.suppress(OSError):
-                    connection.sendall(f'{line}\n'.encode())
-
-    def await_all(self):
-        """Returns once each at the other ends has said that it is here."""
-        for _ in self._connections:
-            self._here.acquire()
-
-    def end(self, reason: str, status: int, by_other: bool = False):
-        """Ends this process, and all others, saying why. Does not return: nothing here may wait for
-        a process that is gone.
-        """
-        with self._ending:
-            message = reason if by_other else f'host {jax.process_index()} stopped: {reason}'
-            self.send(f'stop {status} {message}')
-            print(f'\nerror: {reason}', file=sys.stderr, flush=True)
-            sys.stdout.flush()
-            if jax.process_index() == 0:
-                time.sleep(1)  # for the others to read it: a line closed at once may lose it
-            os._exit(status)
-
-    def leave(self):
-        """Says that this process ends well."""
-        self.send('bye')
-
-    def _beat(self):
-        while True:
-            time.sleep(BEAT)
-            self.send('alive')
-
-    def _listen(self, name: str, lines):
-        why = 'died'
+def _wait_for(key: str) -> str:
+    """Waits for a key of the service, without a time limit."""
+    while True:
         try:
-            with contextlib.suppress(ConnectionError):  # as good as closed
-                for line in lines:
-                    kind, _, rest = line.rstrip('\n').partition(' ')
-                    if kind == 'value':
-                        self.inbox.put(rest)
-                    elif kind == 'here':
-                        self._here.release()
-                    elif kind == 'stop':
-                        status, _, message = rest.partition(' ')
-                        self.end(message, int(status), by_other=True)
-                    elif kind == 'bye':
-                        why = None
-        except TimeoutError:
-            why = f'has been silent for {SILENCE:.0f} s'
-        if why:
-            message = f'{name} {why}; start all again, to go on from the last checkpoint'
-            self.end(message, RESTART, by_other=True)
+            return _client().blocking_key_value_get(key, _WAIT_SLICE)
+        except jax.errors.JaxRuntimeError as error:
+            if 'DEADLINE_EXCEEDED' not in str(error):
+                raise
+
+
+def _watch_for_error(done: threading.Event) -> None:
+    """Ends this process once another one has published an error. Runs in a thread until `done`."""
+    while not done.wait(_POLL_INTERVAL):
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # the key does not exist
+            status, message = json.loads(_client().key_value_try_get(_ERROR_KEY))
+            _end(status, message, is_own=False)
+
+
+def _end(status: int, message: str, is_own: bool = True) -> NoReturn:
+    """Publishes the error if it is this process' own, and exits together with the others."""
+    with _exit_lock:
+        if is_own:
+            error = json.dumps([status, f'host {jax.process_index()} stopped: {message}'])
+            with contextlib.suppress(jax.errors.JaxRuntimeError):  # another process was faster
+                _client().key_value_set(_ERROR_KEY, error)
+        with contextlib.suppress(jax.errors.JaxRuntimeError):  # a process does not answer
+            _client().wait_at_barrier(_ERROR_KEY, EXIT_TIMEOUT * 1000)
+        if jax.process_index() == 0:
+            time.sleep(1)  # JAX aborts processes that still run when host 0 and the service end
+        _exit(status, message)
+
+
+def _exit(status: int, message: str) -> NoReturn:
+    """Exits at once: cleaning up could wait for a process that is gone."""
+    print(f'\nerror: {message}', file=sys.stderr, flush=True)
+    sys.stdout.flush()
+    os._exit(status)
+
+
+def _leave(done: threading.Event, watcher: threading.Thread) -> None:
+    """Leaves the run together with all other processes, one of which may still be writing."""
+    barrier()
+    done.set()
+    watcher.join()
+    jax.distributed.shutdown()
