@@ -1,31 +1,35 @@
-"""The digests of the files of a folder: that they are complete, and still as they were written."""
+"""SHA-256 digests of the files in a folder, which show that it is complete and unchanged."""
 
 import hashlib
 import os
 import pathlib
 import re
-from typing import BinaryIO
-
-from bert_jax.training import page_cache
 
 NAME = 'manifest.sha256'
 
 
-def write(folder: pathlib.Path):
-    """Writes the digests of all other files, when each of them is safely on the disk; none of them
-    stays in the page cache.
-    """
+def write(folder: pathlib.Path) -> None:
+    """Writes the manifest of all other files, after each of them is safely on disk."""
     lines = []
     for name in sorted(_files(folder)):
         sync(folder / name)
-        with page_cache.ReadOnce(folder / name) as file:
-            lines.append(f'{_digest(file)}  {name}\n')
+        lines.append(f'{_digest(folder / name)}  {name}\n')
+    for path in [folder, *folder.rglob('*/')]:
+        sync(path)
     (folder / NAME).write_text(''.join(lines), encoding='utf-8')
     sync(folder / NAME)
 
 
 def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | None:
-    """What is wrong with a folder, naming the file; None if all (or `files`) are as written."""
+    """Compares a folder with its manifest.
+
+    Args:
+      folder: folder with a manifest.
+      files: names of the files to check; by default all of them.
+
+    Returns:
+      What is wrong, with the name of the file, or None if everything is as it was written.
+    """
     try:
         digests, present = _read(folder), _files(folder)
         for name in files or sorted(digests.keys() | present):
@@ -33,18 +37,17 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
                 return f'{name} is missing'
             if name not in digests:
                 return f'{name} is not in {NAME}'
-            with open(folder / name, 'rb') as file:  # soon read again, to be restored
-                if _digest(file) != digests[name]:
-                    return f'{name} is not as {NAME} says'
+            if _digest(folder / name) != digests[name]:
+                return f'{name} does not match its digest in {NAME}'
     except OSError as error:
         return f'{error.filename} cannot be read: {error.strerror}'
     except ValueError:
-        return f'{NAME} is not as it was written'
+        return f'{NAME} is malformed'
     return None
 
 
-def sync(path: pathlib.Path):
-    """Returns when a file, or the names in a folder, are on the disk."""
+def sync(path: pathlib.Path) -> None:
+    """Returns when the content of a file, or the entries of a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -53,19 +56,23 @@ def sync(path: pathlib.Path):
 
 
 def _read(folder: pathlib.Path) -> dict[str, str]:
-    """File name → digest. Raises ValueError if a line is not of that form."""
+    """Returns file name → digest. Raises ValueError for a malformed line."""
+    digests = {}
     text = (folder / NAME).read_text(encoding='utf-8', errors='replace')
-    lines = [re.fullmatch('([0-9a-f]{64})  (.+)\n', line) for line in text.splitlines(True)]
-    if not all(lines):
-        raise ValueError
-    return {line[2]: line[1] for line in lines}
+    for line in text.splitlines(keepends=True):
+        fields = re.fullmatch('([0-9a-f]{64})  (.+)\n', line)
+        if not fields:
+            raise ValueError(line)
+        digests[fields[2]] = fields[1]
+    return digests
 
 
 def _files(folder: pathlib.Path) -> set[str]:
-    """Paths of all files but the manifest, relative to the folder."""
-    files = (f.relative_to(folder).as_posix() for f in folder.rglob('*') if not f.is_dir())
+    """Paths of all files except the manifest, relative to the folder."""
+    files = (path.relative_to(folder).as_posix() for path in folder.rglob('*') if path.is_file())
     return set(files) - {NAME}
 
 
-def _digest(file: BinaryIO) -> str:
-    return hashlib.file_digest(file, 'sha256').hexdigest()
+def _digest(path: pathlib.Path) -> str:
+    with open(path, 'rb') as file:
+        return hashlib.file_digest(file, 'sha256').hexdigest()

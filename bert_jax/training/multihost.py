@@ -151,9 +151,7 @@ def _client() -> Any:
     return distributed.global_state.client
 
 
-def _initialize(
-    coordinator: str | None, num_processes: int | None, process_id: int | None
-) -> None:
+def _initialize(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
     # JAX's own handler of SIGTERM would replace that of the training loop.
     jax.config.update('jax_enable_preemption_service', False)
     # Open MPI 5 sets these variables, but no longer those that JAX recognizes it by.

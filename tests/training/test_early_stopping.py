@@ -158,7 +158,7 @@ def test_a_best_checkpoint_that_is_damaged_is_named(finished, tmp_path):
     assert checkpoints.load(copy / 'checkpoints' / str(results['steps'])).step == results['steps']
     said = again(copy)
     assert said.returncode == 1
-    assert f'the best checkpoint, {best}, is damaged or gone' in said.stderr
+    assert f'the best checkpoint, {best}, is damaged or missing' in said.stderr
 
 
 @pytest.mark.parametrize(

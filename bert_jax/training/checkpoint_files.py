@@ -1,0 +1,198 @@
+"""The files of a checkpoint: where they are, whether they are undamaged, and what they hold.
+
+A checkpoint is the folder DIRECTORY/STEP/ with
+
+- `arrays/`: the arrays, as Orbax stores them;
+- `arrays.json`: array name → dtype and shape;
+- `metadata.json`: what the caller stored beside them;
+- `manifest.sha256`: the digest of every other file, in the format of `sha256sum -c`.
+"""
+
+import functools
+import json
+import logging
+import pathlib
+import re
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from bert_jax.errors import UserError
+from bert_jax.training import checksums
+
+# Heads whose parameters older checkpoints name differently: name → older name.
+_OLDER_HEADS = {
+    'sequence_classification': 'sequence',
+    'token_classification': 'token',
+    'question_answering': 'span',
+    'multiple_choice': 'choice',
+}
+
+
+@functools.cache
+def orbax() -> Any:
+    """Imports Orbax on first use, which takes 0.3 s, and hides its log: it raises its errors."""
+    import orbax.checkpoint
+
+    logging.getLogger('absl').addFilter(lambda record: 'orbax' not in record.pathname)
+    return orbax.checkpoint
+
+
+def steps(directory: pathlib.Path) -> list[int]:
+    """Steps of all checkpoints in a folder, newest first, damaged ones included."""
+    if not directory.is_dir():
+        return []
+    return sorted((int(f.name) for f in directory.iterdir() if f.name.isdigit()), reverse=True)
+
+
+def first_undamaged(
+    directory: pathlib.Path,
+    candidates: Iterable[int],
+    damaged: set[int],
+    files: list[str] | None = None,
+) -> int | None:
+    """Verifies checkpoints in the given order until one is undamaged.
+
+    Args:
+      directory: folder of the checkpoints.
+      candidates: their steps.
+      damaged: steps already known to be damaged, which are skipped; damage found here is reported
+        on stderr and added.
+      files: names of the files to verify; by default all of them.
+
+    Returns:
+      The step of the first undamaged checkpoint, or None.
+    """
+    for step in candidates:
+        if step in damaged:
+            continue
+        damage = checksums.find_damage(directory / str(step), files)
+        if damage is None:
+            return step
+        damaged.add(step)
+        print(
+            f'warning: skipping damaged checkpoint {directory / str(step)}: {damage}',
+            file=sys.stderr,
+        )
+    return None
+
+
+def find(path: pathlib.Path) -> pathlib.Path:
+    """Returns the verified checkpoint that a path stands for.
+
+    Args:
+      path: a checkpoint, or a folder of checkpoints or of a run, whose best checkpoint is taken or,
+        if it has none, the newest undamaged one.
+
+    Raises:
+      UserError: there is no checkpoint, or none that can be used.
+    """
+    if (path / checksums.NAME).exists():
+        damage = checksums.find_damage(path)
+        if damage:
+            raise UserError(f'checkpoint {path} is damaged: {damage}')
+        return path
+    for directory in (path, path / 'checkpoints'):
+        if steps(directory):
+            return directory / str(_best_or_newest(directory))
+    raise UserError(f'there is no checkpoint in {path}')
+
+
+def _best_or_newest(directory: pathlib.Path) -> int:
+    newest = first_undamaged(directory, steps(directory), set())
+    if newest is None:
+        raise all_damaged(directory)
+    best = best_step(read_metadata(directory / str(newest)))
+    if best is None or best == newest:
+        return newest
+    if first_undamaged(directory, [best], set()) is None:
+        raise unusable(directory, best)
+    return best
+
+
+def best_step(metadata: dict) -> int | None:
+    """Step of the best checkpoint so far, according to the metadata of a later one."""
+    return metadata.get('best', {}).get('step')
+
+
+def all_damaged(directory: pathlib.Path) -> UserError:
+    """The error for a folder in which no checkpoint can be used."""
+    found = ', '.join(map(str, steps(directory)))
+    return UserError(
+        f'all checkpoints in {directory} are damaged: {found}; restore a copy of one, or remove '
+        'them to start from scratch'
+    )
+
+
+def unusable(directory: pathlib.Path, step: int) -> UserError:
+    """The error for one requested checkpoint that is damaged or missing."""
+    others = ', '.join(str(other) for other in steps(directory) if other != step)
+    return UserError(
+        f'the best checkpoint, {directory / str(step)}, is damaged or missing; restore a copy, or '
+        f'name one of the others in {directory}: {others or "none"}'
+    )
+
+
+def describe(arrays: dict[str, Any]) -> dict[str, str]:
+    """Dtype and shape of every array, such as 'float32[768, 3072]'."""
+    return {name: f'{array.dtype}{list(array.shape)}' for name, array in arrays.items()}
+
+
+def read_description(folder: pathlib.Path) -> dict[str, str]:
+    """Reads `describe` of the arrays in a checkpoint, under their current names."""
+    return {_current_name(name): text for name, text in _read_json(folder / 'arrays.json').items()}
+
+
+def read_metadata(folder: pathlib.Path) -> dict:
+    """Reads what the caller stored with a checkpoint."""
+    return _read_json(folder / 'metadata.json')
+
+
+def read_arrays(
+    folder: pathlib.Path, wanted: dict[str, Any], restore_args: Callable[[Any], Any]
+) -> dict[str, Any]:
+    """Reads arrays of a checkpoint.
+
+    Args:
+      folder: the checkpoint.
+      wanted: array name → what describes it to `restore_args`.
+      restore_args: makes the Orbax RestoreArgs of one array from its value in `wanted`.
+
+    Returns:
+      array name → array, in the order of `wanted`.
+    """
+    stored = {_current_name(name): name for name in _read_json(folder / 'arrays.json')}
+    args = orbax().args.PyTreeRestore(
+        item={stored[name]: leaf for name, leaf in wanted.items()},
+        restore_args={stored[name]: restore_args(leaf) for name, leaf in wanted.items()},
+        partial_restore=True,
+    )
+    with orbax().PyTreeCheckpointer() as reader:
+        arrays = reader.restore(folder / 'arrays', args=args)
+    return {name: arrays[stored[name]] for name in wanted}
+
+
+def check_arrays(folder: pathlib.Path, wanted: dict[str, str]) -> None:
+    """Raises UserError if the arrays of a checkpoint do not match a description of others."""
+    stored = read_description(folder)
+    differences = [
+        f'{name} is {stored.get(name, "missing")} there and {wanted.get(name, "missing")} here'
+        for name in {**wanted, **stored}  # parameters before the optimizer's, as in the state
+        if stored.get(name) != wanted.get(name)
+    ]
+    if differences:
+        raise UserError(
+            f'checkpoint {folder} belongs to another model or optimizer: '
+            f'{"; ".join(differences[:3])} ({len(differences)} differences in total)'
+        )
+
+
+def _current_name(stored: str) -> str:
+    """The name under which an array of this stored name is saved today."""
+    for name, older in _OLDER_HEADS.items():
+        stored = re.sub(rf'(^|/){older}/head/', rf'\1{name}/head/', stored)
+    return stored
+
+
+def _read_json(path: pathlib.Path) -> dict:
+    return json.loads(path.read_text(encoding='utf-8'))

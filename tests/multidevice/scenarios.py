@@ -1,0 +1,94 @@
+"""What one of two processes does in a test of training/multihost.py.
+
+python -m tests.multidevice.scenarios SCENARIO PORT PROCESS_ID FOLDER
+"""
+
+import os
+import signal
+import sys
+import time
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from bert_jax.errors import UserError, exit_cleanly
+from bert_jax.training import multihost
+from bert_jax.training.checkpoints import Checkpoints
+
+
+def agree(folder):
+    """Calls everything that hosts do together."""
+    host = jax.process_index()
+    time.sleep(host)
+    multihost.barrier()
+    assert multihost.run_on_host0(lambda: [host, 'x']) == [0, 'x']
+    multihost.check_same('value', 'the same')
+    mesh = jax.make_mesh((4,), ('fsdp',), (AxisType.Auto,))
+    sharding = NamedSharding(mesh, PartitionSpec('fsdp'))
+    value = np.arange(32, dtype=np.float32).reshape(8, 4)
+    array = jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+    with jax.set_mesh(mesh):
+        assert int(multihost.largest(5 * host)) == 5
+    np.testing.assert_array_equal(multihost.fetch({'x': array})['x'], value)
+    made = Checkpoints(folder, 1)
+    for step in (1, 2):
+        made.save(step, {'x': array}, {'step': step})
+    made.wait()
+    restored = made.restore({'x': jax.ShapeDtypeStruct((8, 4), np.float32, sharding=sharding)})
+    for shard in restored.state['x'].addressable_shards:
+        np.testing.assert_array_equal(shard.data, value[shard.index])
+    assert restored.step == restored.metadata['step'] == 2
+    made.close()
+    time.sleep(2 * (1 - host))  # host 0 is the last to leave
+
+
+def user_error_on_host_0(folder):
+    """Host 0 fails while host 1 waits in a collective for it."""
+    if jax.process_index() == 0:
+        time.sleep(1)
+        raise UserError('the disk is full')
+    with jax.set_mesh(jax.make_mesh((4,), ('data',), (AxisType.Auto,))):
+        int(multihost.largest(1))
+
+
+def exception_on_host_1(folder):
+    """Host 1 fails while host 0 works and host 1 would wait for it."""
+    if jax.process_index() == 1:
+        raise ZeroDivisionError('a bug')
+    multihost.run_on_host0(lambda: time.sleep(60))
+
+
+def different_values(folder):
+    multihost.check_same('config', f'that of {jax.process_index()}')
+
+
+def host_0_is_killed(folder):
+    """Host 0 dies while the only thread of Python on host 1 that gets a turn sorts."""
+    numbers = [7919 * i % 1000003 for i in range(4_000_000)]
+    multihost.barrier()
+    if jax.process_index() == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
+    while True:
+        sorted(numbers)
+
+
+def host_1_hangs(folder):
+    """Host 1 is suspended, and host 0 waits for its result of hours of work."""
+    multihost.barrier()
+    if jax.process_index() == 1:
+        os.kill(os.getpid(), signal.SIGSTOP)
+    multihost.barrier()
+
+
+@exit_cleanly
+def main(scenario, port, process_id, folder):
+    # So that the tests need not wait: the service finds out within 1.5 × the timeout.
+    multihost.HEARTBEAT_TIMEOUT = 8
+    multihost.JOIN_TIMEOUT = 60 if scenario != 'missing' else 3
+    with multihost.joined(f'localhost:{port}', 2, int(process_id)):
+        globals()[scenario](folder)
+
+
+if __name__ == '__main__':
+    main(*sys.argv[1:])

@@ -1,0 +1,169 @@
+"""Damaged checkpoints are reported and skipped; checkpoints load without training."""
+
+import random
+import shutil
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.training import checkpoints, checksums
+from bert_jax.training.checkpoints import Checkpoints
+from tests.training.checkpoint_states import (
+    METADATA,
+    abstract,
+    assert_bitwise_equal,
+    make_state,
+    save_all,
+)
+
+ALL_KINDS_OF_FILES = (
+    'arrays/_METADATA',
+    'arrays/_CHECKPOINT_METADATA',
+    'arrays/_sharding',
+    'arrays/manifest.ocdbt',
+    'arrays/d/*',
+    'arrays/ocdbt.process_0/manifest.ocdbt',
+    'arrays/ocdbt.process_0/d/*',
+    'arrays/array_metadatas/*',
+    'arrays.json',
+    'metadata.json',
+    checksums.NAME,
+)
+
+
+def flip_a_bit(path, rng):
+    data = bytearray(path.read_bytes())
+    data[rng.randrange(len(data))] ^= 1 << rng.randrange(8)
+    path.write_bytes(data)
+
+
+def truncate(path, rng):
+    path.write_bytes(path.read_bytes()[: rng.randrange(path.stat().st_size)])
+
+
+def zero(path, rng):
+    path.write_bytes(bytes(path.stat().st_size))
+
+
+def remove(path, rng):
+    path.unlink()
+
+
+@pytest.fixture(scope='module')
+def two_checkpoints(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('checkpoints')
+    save_all(folder, [10, 20])
+    return folder
+
+
+@pytest.fixture
+def directory(two_checkpoints, tmp_path):
+    """A copy with checkpoints 10 and 20, which a test may change."""
+    return shutil.copytree(two_checkpoints, tmp_path / 'copy')
+
+
+@pytest.mark.parametrize('damage', [flip_a_bit, truncate, zero, remove])
+def test_damage_to_any_file_is_reported_and_the_previous_checkpoint_is_used(
+    two_checkpoints, tmp_path, capsys, damage
+):
+    rng = random.Random(0)
+    for pattern in ALL_KINDS_OF_FILES:
+        directory = shutil.copytree(two_checkpoints, tmp_path / 'copy')
+        file = max((directory / '20').glob(pattern), key=lambda path: path.stat().st_size)
+        damage(file, rng)
+        restored = Checkpoints(directory, 2).restore(abstract(make_state()))
+        assert restored.step == 10
+        assert_bitwise_equal(restored.state, make_state(10))
+        stderr = capsys.readouterr().err
+        assert stderr.count('\n') == 1
+        assert f'skipping damaged checkpoint {directory}/20: ' in stderr
+        # With a damaged manifest another file may appear to be damaged.
+        assert file.name in stderr or file.name == checksums.NAME
+        shutil.rmtree(directory)
+
+
+def test_if_all_checkpoints_are_damaged_the_run_does_not_start_from_scratch(directory):
+    for step in (10, 20):
+        (directory / str(step) / 'arrays' / '_METADATA').unlink()
+    with pytest.raises(UserError, match='all checkpoints in .* are damaged: 20, 10'):
+        Checkpoints(directory, 2).restore(abstract(make_state()))
+
+
+def test_damaged_metadata_is_skipped_like_damaged_arrays(directory, capsys):
+    (directory / '20' / 'metadata.json').write_text('{}')
+    made = Checkpoints(directory, 2)
+    assert made.metadata()['step'] == 10
+    assert made.restore(abstract(make_state())).step == 10
+    assert capsys.readouterr().err.count('\n') == 1
+
+
+def test_a_damaged_checkpoint_is_removed_and_not_counted(directory):
+    (directory / '20' / 'arrays' / '_METADATA').unlink()
+    made = Checkpoints(directory, 2)
+    made.restore(abstract(make_state()))
+    made.save(15, make_state(15), {})
+    made.close()
+    assert made.steps() == [15, 10]
+
+
+def test_a_damaged_checkpoint_can_be_saved_again(directory):
+    (directory / '20' / 'arrays' / '_METADATA').unlink()
+    made = Checkpoints(directory, 2)
+    made.restore(abstract(make_state()))
+    made.save(20, make_state(20), METADATA)
+    assert made.restore(abstract(make_state())).step == 20
+    made.close()
+
+
+@pytest.mark.parametrize(
+    ('change', 'message'),
+    [
+        (
+            lambda s: make_state(hidden_size=4),
+            r'params/embeddings/tokens is float32\[16, 8\] there and float32\[16, 4\] here.*total',
+        ),
+        (
+            lambda s: s._replace(params={k: v for k, v in s.params.items() if k != 'head'}),
+            r'params/head/bias is float16\[8\] there and missing here',
+        ),
+        (
+            lambda s: s._replace(step=jnp.zeros((), jnp.float32)),
+            r'step is int32\[\] there and float32\[\] here',
+        ),
+    ],
+)
+def test_a_different_model_is_an_error_that_names_the_arrays(two_checkpoints, change, message):
+    with pytest.raises(UserError, match=message):
+        Checkpoints(two_checkpoints, 9).restore(abstract(change(make_state())))
+
+
+def test_load_accepts_a_checkpoint_a_folder_of_checkpoints_or_a_run(tmp_path, two_checkpoints):
+    directory = shutil.copytree(two_checkpoints, tmp_path / 'checkpoints')
+    params = make_state().params
+    for path, step in [(directory / '10', 10), (directory, 20), (tmp_path, 20)]:
+        loaded = checkpoints.load(path, 'params')
+        assert loaded.step == step
+        assert loaded.metadata == METADATA | {'step': step}
+        assert_bitwise_equal(loaded.state['params'], params)
+        assert isinstance(loaded.state['params']['head']['bias'], np.ndarray)
+        assert set(loaded.state) == {'params'}
+    assert set(checkpoints.load(tmp_path).state) == {'step', 'params', 'opt_state'}
+    assert list(checkpoints.load(tmp_path, 'params/head').state['params']) == ['head']
+
+
+def test_load_changes_nothing(directory):
+    (directory / '30.unfinished').mkdir()
+    checkpoints.load(directory)
+    assert (directory / '30.unfinished').exists()
+
+
+def test_load_reports_what_is_wrong(tmp_path, directory):
+    with pytest.raises(UserError, match='no checkpoint in'):
+        checkpoints.load(tmp_path)
+    with pytest.raises(UserError, match=r"no arrays below 'param'"):
+        checkpoints.load(directory, 'param')
+    (directory / '10' / 'arrays.json').write_text('{}')
+    with pytest.raises(UserError, match=r'10 is damaged: arrays\.json does not match'):
+        checkpoints.load(directory / '10')
