@@ -1,24 +1,34 @@
-"""A trained model → a folder that transformers opens.
+"""Exports a trained model to a folder that transformers opens with from_pretrained.
 
     python -m bert_jax.export --model=runs/tiny --output=exported/tiny
 
---model is a run's folder, one of its checkpoints, or a folder of published weights. Of a run with
-rtd the discriminator is exported, with --generator the generator.
+--model is the folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with the
+bert_model.ckpt of google-research/bert. --output must not exist yet. A run with the objective rtd
+has two models: the discriminator is exported by default, the generator with --generator.
 """
 
 import argparse
 
 from bert_jax import errors
 
+_DESCRIPTION = """\
+Export a trained model to a folder that transformers opens with from_pretrained: config.json,
+model.safetensors, the tokenizer, and a model card. The folder is read back and must compute the
+same logits before it gets its name."""
 
-def export(model: str, output: str, generator: bool = False):
-    """Writes the model at one path to another, and says what it wrote.
 
-    generator: that of a checkpoint of replaced-token detection, and not the discriminator.
+def export(model: str, output: str, generator: bool = False) -> None:
+    """Exports a model and prints what was written.
 
-    Raises UserError for a model that cannot be read or a folder that is there already.
+    Args:
+        model: path of a run, a checkpoint or a folder with a published model.
+        output: folder to create.
+        generator: export the generator of replaced-token detection instead of the discriminator.
+
+    Raises:
+        UserError: the model cannot be read, or `output` exists.
     """
-    from bert_jax.interop import card, huggingface, loading
+    from bert_jax.interop import huggingface, loading
 
     if generator:
         loaded = loading.load_checkpoint(model, generator=True)
@@ -26,27 +36,34 @@ def export(model: str, output: str, generator: bool = False):
         loaded = loading.load_any(model)
     huggingface.save(loaded, output)
     heads = ', '.join(loaded.heads) or 'no head'
-    print(f'{output}: {card.num_parameters(loaded):,} parameters, {heads}; logits compared')
-    for name in loaded.fresh:
-        print(f'  {name} was in no file and is as initialized')
-    for name in huggingface.left_out(loaded):
-        print(f'  {name} is left out: no head uses it')
-    for name in loaded.others:
-        reason = 'no published model has such a part'
+    print(f'{output}: {huggingface.num_parameters(loaded):,} parameters, {heads}; logits compared')
+    for name in loaded.newly_initialized:
+        print(f'  {name} was in no file and is newly initialized')
+    for name in huggingface.omitted_parameters(loaded):
+        print(f'  {name} is dropped: no head uses it')
+    for name in loaded.other_parts:
+        reason = 'Hugging Face has no class with such a part'
         if name == 'generator':
-            reason = 'a model of its own, exported with --generator'
-        print(f'  {name} is left out: {reason}')
+            reason = 'export it separately with --generator'
+        print(f'  {name} is dropped: {reason}')
 
 
 @errors.exit_cleanly
-def main():
-    parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.export',
-        description='A trained model → a folder that transformers opens.',
+def main() -> None:
+    parser = argparse.ArgumentParser(prog='python -m bert_jax.export', description=_DESCRIPTION)
+    add = parser.add_argument
+    add(
+        '--model',
+        required=True,
+        help='folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
+        'bert_config.json and bert_model.ckpt',
     )
-    parser.add_argument('--model', required=True, help='folder of a run, checkpoint or weights')
-    parser.add_argument('--output', required=True, help='folder to make')
-    parser.add_argument('--generator', action='store_true', help='instead of the discriminator')
+    add('--output', required=True, help='folder to create; must not exist yet')
+    add(
+        '--generator',
+        action='store_true',
+        help='for a run with the objective rtd: export the generator instead of the discriminator',
+    )
     flags = parser.parse_args()
     export(flags.model, flags.output, flags.generator)
 

@@ -1,6 +1,6 @@
 """Writes docs/configs.md from the comments of configs/base.py and the fine-tuning configs.
 
-    python docs/generate.py
+python docs/generate.py
 """
 
 import ast
@@ -91,7 +91,11 @@ def page() -> str:
     parts, single = [HEADER], []
     for name, said, lines in sections(ROOT / 'configs/base.py'):
         if name:
-            parts.append(f'## `{name}`\n\n{said[:1].upper() + said[1:]}\n\n{table(lines)}'.replace('\n\n\n\n', '\n\n'))
+            parts.append(
+                f'## `{name}`\n\n{said[:1].upper() + said[1:]}\n\n{table(lines)}'.replace(
+                    '\n\n\n\n', '\n\n'
+                )
+            )
         else:
             single += lines
     return '\n'.join([parts[0], f'## The run\n\n{table(single)}', *parts[1:]])

@@ -1,70 +1,138 @@
-"""A README for a trained model: what it is, what it was trained on, how well it did."""
+"""Model cards: the README of a pretraining run and of an exported model."""
 
 import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bert_jax.data.corpus import Corpus
+from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.models.architecture import Architecture
+from bert_jax.types import Config
+
+_BIASES = 'The model reproduces the statements of its training text, including errors and biases.'
 
 
-def write(config, architecture, corpus, results: dict, examples: str) -> str:
-    """The Markdown of the card: figures of the run, its config, the corpus' datasheet, cloze
-    examples.
+def pretrained(
+    config: Config,
+    architecture: Architecture,
+    corpus: Corpus,
+    results: Mapping[str, Any],
+    examples: str,
+) -> str:
+    """The card of a pretraining run, in Markdown.
+
+    Args:
+        results: what the training loop returns.
+        examples: cloze examples, in Markdown; may be empty.
     """
-    held_out = '\n'.join(f'| {name} | {value:.4g} |' for name, value in results['held_out'].items())
-    stages = '; '.join(
-        f'{steps:,} steps of {batch} × {length}'
-        for steps, batch, length in zip(
-            config.stages.steps,
-            config.stages.batch_size,
-            config.stages.sequence_length,
-            strict=True,
-        )
-    )
-    objectives = ' + '.join(
-        f'{weight:g} × {name}' for name, weight in config.objectives.items() if weight
-    )
+    keys = ('steps', 'batch_size', 'sequence_length')
+    stages = zip(*(config.stages[key] for key in keys), strict=True)
+    facts = {
+        'parameters': f'{results["parameters"]:,}',
+        'objective': ' + '.join(
+            f'{weight:g} × {name}' for name, weight in config.objectives.items() if weight
+        ),
+        'initialized from': config.init_from or 'random values',
+        'training': '; '.join(
+            f'{steps:,} steps of {batch} × {length}' for steps, batch, length in stages
+        ),
+        'tokens': f'{results["tokens"]:,} in {results["train_seconds"]:,.0f} s on '
+        f'{results["devices"]}',
+        'optimizer': config.optimizer.name,
+        'learning rate': f'{config.schedule.learning_rate:g} ({config.schedule.name})',
+        'skipped steps': results['skipped_steps'],
+    }
     datasheet = (corpus.directory / 'DATASHEET.md').read_text(encoding='utf-8')
-    return f"""# {config.model.architecture}, {architecture.num_layers} × {architecture.hidden_size}
-
+    held_out = {name: f'{value:.4g}' for name, value in results['held_out'].items()}
+    return f"""{_title(config.model.architecture, architecture)}
 A bidirectional encoder pretrained with bert_jax.
 
-| | |
-|---|---|
-| parameters | {results['parameters']:,} |
-| objective | {objectives} |
-| initialized from | {config.init_from or 'random values'} |
-| training | {stages} |
-| tokens | {results['tokens']:,} in {results['train_seconds']:,.0f} s on {results['devices']} |
-| optimizer | {config.optimizer.name} |
-| learning rate | {config.schedule.learning_rate:g} ({config.schedule.name}) |
-| skipped steps | {results['skipped_steps']} |
+{_table(facts)}
+## Held-out metrics
 
-## Held-out figures
+Measured on documents that were not used for training. `unigram_entropy` is the loss of guessing by
+frequency alone; `…_majority` is the accuracy of always giving the most frequent answer.
 
-Documents never trained on. `unigram_entropy` is the loss of guessing by frequency alone;
-`…_majority` the accuracy of always giving the most frequent answer.
-
-| | |
-|---|---|
-{held_out}
-
+{_table(held_out)}
 ![loss](loss.png)
 
 ## Limits
 
-The model repeats what its text says, with its errors and its biases. It was not tested for any use
-beyond the figures above.
+{_BIASES} It was not evaluated for any use beyond the metrics above.
 
 ## Cloze examples (held-out; bold where the first guess is right)
 
 {examples}
-{_one_level_down(datasheet)}
+{_lower_headings(datasheet)}
 ## Config
 
-```json
-{json.dumps(config.to_dict(), indent=2)}
+{_json_block(config.to_dict())}"""
+
+
+def exported(
+    *,
+    family: str,
+    published_class: str,
+    architecture: Architecture,
+    num_parameters: int,
+    heads: Sequence[str],
+    labels: Sequence[str],
+    tokenizer: Tokenizer | None,
+    metadata: Mapping[str, Any],
+) -> str:
+    """The card of a model in a Hugging Face folder, in Markdown.
+
+    Args:
+        published_class: the class of transformers with the encoder and all heads.
+        metadata: of the checkpoint that was exported; empty if there was none.
+    """
+    case = 'lowercased' if tokenizer is not None and tokenizer.lowercase else 'cased'
+    facts = {
+        'parameters': f'{num_parameters:,}',
+        'heads': ', '.join(heads) or 'none',
+        'tokenizer': f'{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {case}'
+        if tokenizer is not None
+        else 'none',
+        'labels': ', '.join(labels) or 'none',
+    } | {name: value for name, value in vars(architecture).items() if value is not None}
+    told = {name: value for name, value in metadata.items() if name != 'tokenizer'}
+    training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{_json_block(told)}'
+    return f"""---
+library_name: transformers
+tags: [{family}]
+---
+
+{_title(family, architecture)}
+A bidirectional encoder exported by bert_jax, with the weights and heads of `{published_class}`.
+
+```python
+import transformers
+model = transformers.{published_class}.from_pretrained("PATH")
+tokenizer = transformers.AutoTokenizer.from_pretrained("PATH")
 ```
-"""
+
+{_table(facts)}
+After export the folder was read back; it computes the same logits as the original model.
+
+## Limits
+
+{_BIASES}
+{training if told else ''}"""
 
 
-def _one_level_down(markdown: str) -> str:
-    return ''.join(
-        '#' + line if line.startswith('#') else line for line in markdown.splitlines(keepends=True)
-    )
+def _title(name: str | None, architecture: Architecture) -> str:
+    return f'# {name}, {architecture.num_layers} × {architecture.hidden_size}\n'
+
+
+def _table(rows: Mapping[str, Any]) -> str:
+    lines = [f'| {name} | {value} |\n' for name, value in rows.items()]
+    return '| | |\n|---|---|\n' + ''.join(lines)
+
+
+def _json_block(value: Mapping[str, Any]) -> str:
+    return f'```json\n{json.dumps(value, indent=2, ensure_ascii=False)}\n```\n'
+
+
+def _lower_headings(markdown: str) -> str:
+    lines = markdown.splitlines(keepends=True)
+    return ''.join('#' + line if line.startswith('#') else line for line in lines)

@@ -214,7 +214,7 @@ def _encode(architecture, compute, params, batch, **more):
 
 def _is_causal(model: Pretrained) -> bool:
     """Whether it was trained to see nothing to the right, and has to be used so."""
-    return model.about.get('config', {}).get('objectives', {}).get('clm', 0) > 0
+    return model.metadata.get('config', {}).get('objectives', {}).get('clm', 0) > 0
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))

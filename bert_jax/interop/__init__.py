@@ -1,1 +1,1 @@
-"""Trading weights with others: published checkpoints in and out, strictly."""
+"""Import and export of published models: weights, configs and tokenizers, checked strictly."""

@@ -1,27 +1,29 @@
-"""Folders as transformers writes and opens them: config.json, weights, tokenizer."""
+"""Hugging Face folders: config.json, weights, tokenizer; as transformers reads and writes them."""
 
-import collections
 import dataclasses
-import fnmatch
 import json
 import pathlib
 import shutil
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from absl import logging
 
 from bert_jax import tree_paths
+from bert_jax.data import tokenizers
+from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
-from bert_jax.interop import card, families, pretrained, state_dict_map, tokenizer_files, weights
-from bert_jax.interop import labels as class_names
-from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import HEADS, Pretrained
+from bert_jax.evaluation import model_card
+from bert_jax.interop import conversion, families, pretrained, state_dict_map, weights
+from bert_jax.interop.pretrained import LABEL_HEADS, Pretrained
+from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
 
-_LOGITS_TOLERANCE = 1e-6  # of the largest logit, between two runs of the same program
+_LOGITS_TOLERANCE = 1e-6  # relative to the largest logit, between two runs of the same program
+_SPARE_ROWS = 1023  # of an embedding padded to a multiple of 1024
+_SPECIAL_TOKENS = ('pad', 'unk', 'cls', 'sep', 'mask')
 
 
 def load(
@@ -30,94 +32,75 @@ def load(
     """Reads a local folder.
 
     Args:
-      heads: heads the model must have besides those in the folder.
-      allow_missing: patterns (re.search) of our parameter names, such as '^mlm/'; where a weight
-        for one is missing, the parameter comes from the initialization and is named in `fresh`.
+        heads: heads the model must have besides those in the folder.
+        allow_missing: regular expressions (re.search) for the names of our parameters, such as
+            '^mlm/', that may be newly initialized if the folder lacks them.
 
-    Raises UserError for an unknown model_type or a config value whose mathematics we lack, a
-    weight left over, missing, of another shape, NaN or infinite, a damaged file, and a tokenizer
-    that cannot be the model's.
+    Raises:
+        UserError: an unknown model_type, a config value whose computation is not supported, a
+            weight that is left over, missing, of another shape or not finite, a damaged file, or a
+            tokenizer of another model.
     """
     folder = pathlib.Path(path)
-    config = _read_json(folder / 'config.json')
+    config = _read_config(folder / 'config.json')
     try:
         family = families.by_model_type(str(config.get('model_type')))
         architecture = family.read_config(config)
-        labels = class_names.read(config)
+        labels = _read_labels(config)
     except UserError as error:
         raise UserError(f'{folder / "config.json"}: {error}') from None
-    published = next(iter(config.get('architectures') or ()), None)
-    found = weights.read(folder)
-    if not architecture.pooler and _has(family, found, 'encoder/pooler'):
+    published = next(iter(config.get('architectures') or ()), '')
+    state = weights.read(folder)
+    if not architecture.pooler and conversion.has_weight(family, state, 'encoder/pooler'):
         architecture = dataclasses.replace(architecture, pooler=True)
-    if architecture.positions == 'none' and _has(family, found, 'encoder/embeddings/position'):
+    position = 'encoder/embeddings/position'
+    if architecture.positions == 'none' and conversion.has_weight(family, state, position):
         architecture = dataclasses.replace(architecture, mask_decoder=True)
-    tokenizer = tokenizer_files.load(folder, architecture)
+    tokenizer = load_tokenizer(folder, architecture)
     if published in family.without_pooler:
         allow_missing = (*allow_missing, '^encoder/pooler/')
     heads = {*heads, *family.classes.get(published, ())}
-    params, fresh = from_weights(
-        family, architecture, found, folder, heads, allow_missing, len(labels)
+    params, new = conversion.from_state_dict(
+        family, architecture, state, folder, heads, allow_missing, len(labels)
     )
-    if not (config.get('id2label') or set(pretrained.WITH_LABELS) & params.keys()):
+    if not (config.get('id2label') or set(LABEL_HEADS) & params.keys()):
         labels = ()
-    return Pretrained(family.model_type, architecture, params, tokenizer, labels, fresh)
+    return Pretrained(family.model_type, architecture, params, tokenizer, labels, new)
 
 
-def from_weights(
-    family: Family,
-    architecture: Architecture,
-    found: dict[str, np.ndarray],
-    where: pathlib.Path,
-    heads: Iterable[str] = (),
-    allow_missing: Iterable[str] = (),
-    num_labels: int = 2,
-) -> tuple[dict, tuple[str, ...]]:
-    """Our parameters from a state dict of the family, and the names of the fresh ones; the checks
-    are those of `load`. Heads that have a weight for themselves in `found` are added to `heads`."""
-    every = state_dict_map.places(
-        family.table, architecture, _possible(family, architecture), num_labels
-    )
-    found = {family.todays_name(name): array for name, array in found.items()}
-    if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
-        found = {_with_prefix(family, name, every): array for name, array in found.items()}
-    found = _without_repetitions(family, found, where)
-    found = _without_contained(family, found, where)
-    heads = _heads(every, found, heads)
-    places = {ours: place for ours, place in every.items() if _head(ours) in (*heads, None)}
+def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenizer | None:
+    """Reads the tokenizer of a folder; None if it has none.
 
-    missing = [ours for ours, place in places.items() if place.name not in found]
-    left_over = sorted(found.keys() - {place.name for place in places.values()})
-    if left_over:
-        lacking = [places[ours].name for ours in missing]
-        also = f' (and lacks {pretrained.some(lacking)})' if lacking else ''
+    Raises:
+        UserError: the tokenizer cannot belong to the model: its vocabulary is larger, or smaller by
+            more than embeddings are padded for speed, or its padding token differs.
+    """
+    if not tokenizers.holds_one(folder):
+        return None
+    tokenizer = tokenizers.load(str(folder))
+    size, rows = tokenizer.vocab_size, architecture.vocab_size
+    if size > rows or rows - size > max(_SPARE_ROWS, rows // 100):
         raise UserError(
-            f'{where}: a {family.model_type} model with {", ".join(heads) or "no head"} has no '
-            f'place for the weights {pretrained.some(left_over)}{also}'
+            f'{folder}: the tokenizer has {size} tokens, but the model has embeddings for {rows} '
+            '(vocab_size): it is not the tokenizer of this model'
         )
-    described = {ours: f'{places[ours].name} ({ours})' for ours in missing}
-    pretrained.check_missing(described, tuple(allow_missing), where)
-    weights.check_values(found, where)
-    for place in places.values():
-        if place.name in found and found[place.name].shape != place.shape:
-            raise UserError(
-                f'{where}: {place.name} is {list(found[place.name].shape)}, but by the config '
-                f'{list(place.shape)}'
-            )
-    params = state_dict_map.to_ours(places, found)
-    return pretrained.fill(params, architecture, heads, num_labels)
+    _check_padding(architecture, tokenizer, folder)
+    return tokenizer
 
 
-def save(model: Pretrained, path: str | pathlib.Path):
-    """Writes a folder that transformers opens with from_pretrained, with all heads.
+def save(model: Pretrained, path: str | pathlib.Path) -> None:
+    """Writes a folder that transformers opens with from_pretrained, including all heads.
 
-    It is written under another name, read back, and put in place when the model in it gives the
-    same logits. Raises UserError if `path` exists, the model is of no published family or class,
-    holds values that are not finite, or the logits differ.
+    The folder is written under a temporary name, read back, and renamed if the model in it computes
+    the same logits.
+
+    Raises:
+        UserError: `path` exists, the model has no published family or class, holds values that are
+            not finite, or its logits differ.
     """
     path = pathlib.Path(path)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f'{path} is there already; choose another folder or remove it')
+        raise UserError(f'{path} already exists; choose another folder or remove it')
     partial = path.with_name(path.name + '.partial')
     try:
         shutil.rmtree(partial, ignore_errors=True)
@@ -131,44 +114,137 @@ def save(model: Pretrained, path: str | pathlib.Path):
         shutil.rmtree(partial, ignore_errors=True)
 
 
-def left_out(model: Pretrained) -> tuple[str, ...]:
-    """Names of the parameters that the published class with the model's heads has no place for:
-    the pooler, where no head uses it."""
+def omitted_parameters(model: Pretrained) -> tuple[str, ...]:
+    """Names of the parameters for which the published class with the model's heads has no place.
+
+    This is the pooler, if no head uses it.
+    """
     family = families.by_model_type(model.family)
     if family.class_of(model.heads) not in family.without_pooler:
         return ()
     return tuple(n for n in tree_paths.flatten(model.params) if n.startswith('encoder/pooler/'))
 
 
-def _write(model: Pretrained, folder: pathlib.Path):
+def num_parameters(model: Pretrained) -> int:
+    """Number of parameters as published: without the padding rows of the vocabulary."""
+    num_labels = pretrained.num_labels(model.params)
+    boxed = pretrained.abstract(model.architecture, model.heads, num_labels)
+    return parameters.num_parameters(boxed, model.architecture)
+
+
+def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pathlib.Path) -> None:
+    """Writes tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt."""
+    has_types = architecture.type_vocab_size > 1
+    if has_types:
+        tokenizer = tokenizer.with_token_types()
+    tokenizer.save(folder)
+    settings = {
+        f'{name}_token': tokenizer.vocab[getattr(tokenizer, f'{name}_id')]
+        for name in _SPECIAL_TOKENS
+    } | {
+        'do_lower_case': tokenizer.lowercase,
+        'tokenizer_class': 'PreTrainedTokenizerFast',  # reads everything from tokenizer.json
+        'model_max_length': architecture.max_length,
+        'model_input_names': [
+            'input_ids',
+            *(['token_type_ids'] if has_types else []),
+            'attention_mask',
+        ],
+    }
+    (folder / 'tokenizer_config.json').write_text(_json(settings), encoding='utf-8')
+    if tokenizer.kind == 'wordpiece' and all(t and '\n' not in t for t in tokenizer.vocab):
+        text = ''.join(f'{token}\n' for token in tokenizer.vocab)
+        (folder / 'vocab.txt').write_text(text, encoding='utf-8')
+
+
+def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
+    # Published code with such positions counts the tokens whose id is not that of padding.
+    first = architecture.first_position
+    if architecture.positions == 'counted' and tokenizer.pad_id != first - 1:
+        raise UserError(
+            f'{folder}: the padding token has the id {tokenizer.pad_id} in the tokenizer, but the '
+            f"model's positions are counted for the id {first - 1} (pad_token_id)"
+        )
+
+
+def _read_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
+    """Label names; LABEL_0 … if the config has none (two labels by default).
+
+    Raises:
+        UserError: id2label, label2id and num_labels disagree.
+    """
+    by_id = {int(number): label for number, label in (config.get('id2label') or {}).items()}
+    number = config.get('num_labels', len(by_id) or 2)
+    by_id = by_id or {index: f'LABEL_{index}' for index in range(number)}
+    if sorted(by_id) != list(range(len(by_id))):
+        raise UserError(f'id2label has the ids {sorted(by_id)}, expected 0, 1, 2, …')
+    if number != len(by_id):
+        raise UserError(f'num_labels is {number}, but id2label has {len(by_id)} classes')
+    ids = config.get('label2id')
+    if ids and ids != {label: number for number, label in by_id.items()}:
+        raise UserError('id2label and label2id disagree')
+    return tuple(by_id[number] for number in range(len(by_id)))
+
+
+def _label_config(model: Pretrained) -> dict[str, Any]:
+    """The keys of a config that name the classes."""
+    labels, number = model.labels, pretrained.num_labels(model.params)
+    has_labels = bool(set(LABEL_HEADS) & model.params.keys())
+    if not labels and not has_labels:
+        return {}
+    labels = labels or tuple(f'LABEL_{number}' for number in range(number))
+    has_two_classes = bool({'question_answering', 'sop'} & model.params.keys())
+    if len(labels) != number and (has_labels or has_two_classes):
+        raise UserError(f'the model has {number} classes, but {len(labels)} labels')
+    return {
+        'id2label': dict(enumerate(labels)),
+        'label2id': {label: number for number, label in enumerate(labels)},
+    }
+
+
+def _write(model: Pretrained, folder: pathlib.Path) -> None:
     family, architecture = families.by_model_type(model.family), model.architecture
     published = family.class_of(model.heads)
     has_pooler = 'encoder/pooler' in family.table and published not in family.without_pooler
     if has_pooler and not architecture.pooler:
-        raise UserError(f'a {published} has a pooler, which this model lacks')
-    config = {'architectures': [published], 'model_type': family.model_type, 'dtype': 'float32'}
-    config |= family.write_config(architecture) | class_names.write(model)
+        raise UserError(f'{published} has a pooler, but this model has none')
+    config: dict[str, Any] = {
+        'architectures': [published],
+        'model_type': family.model_type,
+        'dtype': 'float32',
+    }
+    config |= family.write_config(architecture) | _label_config(model)
     if model.tokenizer is not None:
-        tokenizer_files.check_padding(architecture, model.tokenizer, folder)
+        _check_padding(architecture, model.tokenizer, folder)
         config |= {name: getattr(model.tokenizer, role) for name, role in family.token_keys.items()}
-        tokenizer_files.write(model.tokenizer, architecture, folder)
+        write_tokenizer(model.tokenizer, architecture, folder)
     elif 'pad_token_id' not in config:
         config['pad_token_id'] = None
     (folder / 'config.json').write_text(_json(config), encoding='utf-8')
 
     num_labels = pretrained.num_labels(model.params)
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
-    for ours in left_out(model):
+    for ours in omitted_parameters(model):
         del places[ours]
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
     prefix = family.prefix if not model.heads else ''
     state = {name.removeprefix(prefix): array for name, array in state.items()}
     weights.write(folder / weights.SAFETENSORS, state)
-    (folder / 'README.md').write_text(card.write(model, published), encoding='utf-8')
+    card = model_card.exported(
+        family=family.model_type,
+        published_class=published,
+        architecture=architecture,
+        num_parameters=num_parameters(model),
+        heads=model.heads,
+        labels=model.labels,
+        tokenizer=model.tokenizer,
+        metadata=model.metadata,
+    )
+    (folder / 'README.md').write_text(card, encoding='utf-8')
 
 
-def _compare(live: Pretrained, written: Pretrained):
-    """Raises UserError unless both give the same logits for a batch of arbitrary tokens."""
+def _compare(live: Pretrained, written: Pretrained) -> None:
+    """Raises UserError unless both compute the same logits for a batch of arbitrary tokens."""
     architecture = live.architecture
     rng = np.random.default_rng(0)
     length = min(16, architecture.max_length)
@@ -191,7 +267,7 @@ def _compare(live: Pretrained, written: Pretrained):
     )
     for name, values in ours.items():
         if not np.isfinite(values).all():
-            raise UserError(f'the model cannot be saved: its {name} are not finite')
+            raise UserError(f'not saved: {name} of the model has NaN or infinite values')
         difference = np.abs(values - theirs[name]).max()
         if difference > _LOGITS_TOLERANCE * max(1, np.abs(values).max()):
             raise UserError(
@@ -199,75 +275,17 @@ def _compare(live: Pretrained, written: Pretrained):
             )
 
 
-def _with_prefix(family: Family, name: str, places: dict[str, state_dict_map.Place]) -> str:
-    full = family.prefix + name
-    known = {place.name for place in places.values()} | {*family.buffers, *family.duplicates}
-    return full if full in known else name
-
-
-def _without_repetitions(family: Family, found: dict, where: pathlib.Path) -> dict:
-    """`found` without buffers and second copies, which must hold what they should."""
-    found = dict(found)
-    for name in list(found):
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in family.buffers):
-            array = found.pop(name)
-            if not (array == np.arange(array.shape[-1])).all():
-                raise UserError(f'{where}: {name} is not 0, 1, 2, …')
-    for copy, original in family.duplicates.items():
-        if copy in found:
-            array = found.pop(copy)
-            if not np.array_equal(array, found.setdefault(original, array)):
-                raise UserError(f'{where}: {copy} differs from {original}, to which it is tied')
-    return found
-
-
-def _without_contained(family: Family, found: dict, where: pathlib.Path) -> dict:
-    passed_over = sorted(found.keys() & family.contained)
-    if passed_over:
-        logging.warning('%s: passed over, not used: %s', where, ', '.join(passed_over))
-    return {name: array for name, array in found.items() if name not in passed_over}
-
-
-def _head(ours: str) -> str | None:
-    part = ours.partition('/')[0]
-    return part if part in HEADS else None
-
-
-def _possible(family: Family, architecture: Architecture) -> tuple[str, ...]:
-    """The heads the architecture can have: some need a pooler."""
-    lacking = set() if architecture.pooler else set(pretrained.OF_POOLER)
-    if lacking and architecture.pooling == 'pooler':
-        lacking |= {'sequence_classification', 'multiple_choice'}
-    return tuple(name for name in family.heads if name not in lacking)
-
-
-def _heads(
-    places: dict[str, state_dict_map.Place], found: dict[str, np.ndarray], asked: Iterable[str]
-) -> tuple[str, ...]:
-    """The heads asked for and those with a weight in `found` that no other head could have."""
-    owners = collections.defaultdict(set)
-    for ours, place in places.items():
-        owners[place.name].add(_head(ours))
-    own = {next(iter(owners[name])) for name in found if len(owners[name]) == 1}
-    return tuple(name for name in HEADS if name in {*asked, *own})
-
-
-def _has(family: Family, found: dict[str, np.ndarray], ours: str) -> bool:
-    weight = f'{family.table.get(ours, "")}.weight'.replace('.weight.weight', '.weight')
-    return weight in found or weight.removeprefix(family.prefix) in found
-
-
-def _read_json(path: pathlib.Path) -> dict:
+def _read_config(path: pathlib.Path) -> dict[str, Any]:
     try:
         value = json.loads(path.read_text(encoding='utf-8'))
     except OSError as error:
         raise UserError(f'{path}: {error.strerror}') from error
     except ValueError as error:
-        raise UserError(f'{path} is no JSON: {error}') from error
+        raise UserError(f'{path} is not valid JSON: {error}') from error
     if not isinstance(value, dict):
-        raise UserError(f'{path} is no config: not a JSON object')
+        raise UserError(f'{path} is not a model config: expected a JSON object')
     return value
 
 
-def _json(value: dict) -> str:
+def _json(value: dict[str, Any]) -> str:
     return json.dumps(value, indent=2, ensure_ascii=False) + '\n'

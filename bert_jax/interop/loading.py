@@ -1,36 +1,51 @@
-"""One function for every kind of model that can be had from a path."""
+"""Loads a model from a path: a run, a checkpoint, a Hugging Face folder or an original BERT folder."""
 
+import json
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 import numpy as np
 
 from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
-from bert_jax.interop import bert_tf1, huggingface, pretrained, replaced_tokens
+from bert_jax.interop import conversion, families, huggingface, pretrained, weights
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
+from bert_jax.objectives.generator import SHARED, Generation, generator_architecture
 from bert_jax.training import checkpoints
+from bert_jax.types import Params
+
+_TF1_CONFIG, _TF1_CHECKPOINT = 'bert_config.json', 'bert_model.ckpt'
 
 
 def load_any(
     path: str | pathlib.Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
 ) -> Pretrained:
-    """The model at a path: a run's folder, one of its checkpoints, a Hugging Face folder or a
-    folder with google-research/bert's bert_model.ckpt.
+    """Loads the model at a path.
 
-    heads, allow_missing: see `huggingface.load`. Raises UserError if there is none, or for what is
-    wrong with it.
+    Args:
+        path: a run's folder, one of its checkpoints, a Hugging Face folder, or a folder with the
+            bert_model.ckpt of google-research/bert.
+        heads, allow_missing: see `huggingface.load`.
+
+    Raises:
+        UserError: there is no model at the path, or it is damaged or not supported.
     """
     folder = pathlib.Path(path)
     if not folder.is_dir():
-        raise UserError(f'{folder} is no folder of a model')
-    if _is_hugging_face(folder):
+        raise UserError(f'{folder} is not a folder of a model')
+    # The folder of a run has a config.json too, next to its checkpoints.
+    has_checkpoints = (folder / 'checkpoints').is_dir()
+    if (folder / 'config.json').is_file() and not has_checkpoints:
         return huggingface.load(folder, heads, allow_missing)
-    if (folder / bert_tf1.CONFIG).is_file():
-        return bert_tf1.load(folder, heads, allow_missing)
+    if (folder / _TF1_CONFIG).is_file():
+        return _load_tf1(folder, heads, allow_missing)
+    runs = sorted(checkpoint.parent.name for checkpoint in folder.glob('*/checkpoints'))
+    if runs and not has_checkpoints:
+        raise UserError(f'{folder} holds several runs; choose one of them: {", ".join(runs)}')
     return load_checkpoint(folder, heads, allow_missing)
 
 
@@ -40,22 +55,21 @@ def load_checkpoint(
     allow_missing: Iterable[str] = (),
     generator: bool = False,
 ) -> Pretrained:
-    """The model of a checkpoint of our own, or of the newest good one of a run.
+    """Loads a checkpoint of bert_jax, or the best one of a run (the newest if none is best).
 
-    heads, allow_missing: see `huggingface.load`. generator: that of replaced-token detection, and
-    not the discriminator.
+    Args:
+        heads, allow_missing: see `huggingface.load`.
+        generator: load the generator of replaced-token detection instead of the discriminator.
     """
     restored = checkpoints.load(path, 'params')
     metadata = restored.metadata
-    tokenizer = Tokenizer.from_json(metadata['tokenizer'])
     architecture = architecture_from(metadata['architecture'])
     params = dict(restored.state['params'])
     if generator:
-        sizes = metadata['config']['rtd']
-        architecture, params = replaced_tokens.generator(architecture, sizes, params)
-    others = sorted(params.keys() - {'encoder', *HEADS})
-    params = replaced_tokens.discriminator(params)
-    params = {part: leaves for part, leaves in params.items() if part not in others}
+        architecture, params = _generator(architecture, metadata['config']['rtd'], params)
+    other_parts = {part: params[part] for part in sorted(params.keys() - {'encoder', *HEADS})}
+    params = _discriminator(params)
+    params = {part: leaves for part, leaves in params.items() if part not in other_parts}
     if 'layers' in params['encoder']:
         params['encoder'] = unstack_layers(params['encoder'])
 
@@ -66,33 +80,81 @@ def load_checkpoint(
     expected = tree_paths.flatten(boxed, pretrained.is_boxed)
     left_over = sorted(found.keys() - expected.keys())
     if left_over:
-        raise UserError(f'{path}: there is no place for {pretrained.some(left_over)}')
+        raise UserError(f'{path}: no place for {pretrained.enumerate_names(left_over)}')
     missing = {name: name for name in expected if name not in found}
     pretrained.check_missing(missing, allow_missing, path)
-    params, fresh = pretrained.fill(found, architecture, heads, num_labels)
-    about = {'step': restored.step, **metadata}
+    params, new = pretrained.fill(found, architecture, heads, num_labels)
     return Pretrained(
         metadata['family'],
         architecture,
         params,
-        tokenizer,
+        Tokenizer.from_json(metadata['tokenizer']),
         tuple(metadata.get('labels', ())),
-        fresh,
-        tuple(others),
-        about,
+        newly_initialized=new,
+        other_parts=other_parts,
+        metadata={'step': restored.step, **metadata},
     )
 
 
-def architecture_from(fields: dict) -> Architecture:
-    """From what a checkpoint's metadata say; JSON has no tuples."""
-    return Architecture(
-        **{
-            name: tuple(value) if isinstance(value, list) else value
-            for name, value in fields.items()
-        }
+def architecture_from(fields: Mapping[str, Any]) -> Architecture:
+    """The architecture in a checkpoint's metadata; JSON turns tuples into lists."""
+    values: Any = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
+    }
+    return Architecture(**values)
+
+
+def _load_tf1(
+    folder: pathlib.Path, heads: Iterable[str], allow_missing: Iterable[str]
+) -> Pretrained:
+    """Loads a folder of google-research/bert: bert_config.json, bert_model.ckpt.*, vocab.txt.
+
+    'gelu' is read as the exact GELU, as transformers runs these weights.
+    """
+    family = families.by_model_type('bert')
+    try:
+        config = json.loads((folder / _TF1_CONFIG).read_text(encoding='utf-8'))
+        architecture = family.read_config(config)
+    except (ValueError, UserError) as error:
+        raise UserError(f'{folder / _TF1_CONFIG}: {error}') from None
+    tokenizer = huggingface.load_tokenizer(folder, architecture)
+    params, new = conversion.from_state_dict(
+        family,
+        architecture,
+        weights.read_tf1(folder / _TF1_CHECKPOINT),
+        folder,
+        heads,
+        allow_missing,
     )
+    return Pretrained('bert', architecture, params, tokenizer, newly_initialized=new)
 
 
-def _is_hugging_face(folder: pathlib.Path) -> bool:
-    """A run's folder has a config.json too, and its checkpoints beside it."""
-    return (folder / 'config.json').is_file() and not (folder / 'checkpoints').is_dir()
+def _discriminator(params: Params) -> dict[str, Any]:
+    """Parameters without the generator, with the token embeddings that the discriminator reads.
+
+    With disentangled sharing these are the generator's plus a learned difference.
+    """
+    kept = {part: leaves for part, leaves in params.items() if part != 'generator'}
+    delta = params.get('generator', {}).get('delta')
+    if delta is None:
+        return kept
+    embeddings = params['encoder']['embeddings']
+    embeddings = embeddings | {'token': embeddings['token'] + delta}
+    return kept | {'encoder': params['encoder'] | {'embeddings': embeddings}}
+
+
+def _generator(
+    architecture: Architecture, generation: Mapping[str, Any], params: Params
+) -> tuple[Architecture, dict[str, Any]]:
+    """Architecture and parameters of the generator, an encoder with the head `mlm`.
+
+    Args:
+        generation: `rtd` of the run's config.
+    """
+    if 'generator' not in params:
+        raise UserError('the checkpoint has no generator: the model was not trained with rtd')
+    own = params['generator']
+    shared = {name: p for name, p in params['encoder']['embeddings'].items() if name in SHARED}
+    encoder = own['encoder'] | {'embeddings': own['encoder'].get('embeddings', {}) | shared}
+    smaller = generator_architecture(architecture, Generation(**generation))
+    return smaller, {'encoder': encoder, 'mlm': {'head': own['head']}}

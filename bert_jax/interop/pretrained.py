@@ -1,9 +1,10 @@
-"""A model with everything that is needed to use it: what is loaded, saved and traded."""
+"""A pretrained model in memory: architecture, parameters, heads, tokenizer, labels."""
 
 import dataclasses
 import functools
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -24,36 +25,65 @@ from bert_jax.models.heads import (
     SpanHead,
     TokenClassificationHead,
 )
+from bert_jax.types import Array, Key, Params
+
+
+class HeadType(NamedTuple):
+    """A kind of head.
+
+    Attributes:
+        module: makes the module from (architecture, compute) and, with `has_labels`, num_labels.
+        inputs: the module's arguments, from the encoder's output, the padding mask [B, T] and the
+            token embeddings [V, D].
+        has_labels: whether its number of classes is chosen by the user.
+        needs_pooler: whether it reads the pooled state.
+    """
+
+    module: Callable[..., nn.Module]
+    inputs: Callable[[EncoderOutput, Array, Array], tuple]
+    has_labels: bool = False
+    needs_pooler: bool = False
+
+
+def _pooled(encoded: EncoderOutput, mask_BT: Array, table_VD: Array) -> tuple:
+    return (encoded.pooled_BD,)
+
+
+def _whole(encoded: EncoderOutput, mask_BT: Array, table_VD: Array) -> tuple:
+    return encoded, mask_BT
+
 
 HEADS = {
-    'mlm': MaskedLanguageModelHead,
-    'nsp': NextSentenceHead,
-    'sop': NextSentenceHead,
-    'rtd': ReplacedTokenHead,
-    'sequence_classification': SequenceClassificationHead,
-    'token_classification': TokenClassificationHead,
-    'question_answering': SpanHead,
-    'multiple_choice': MultipleChoiceHead,
+    'mlm': HeadType(
+        MaskedLanguageModelHead, lambda encoded, _, table_VD: (encoded.decoded_BTD, table_VD)
+    ),
+    'nsp': HeadType(NextSentenceHead, _pooled, needs_pooler=True),
+    'sop': HeadType(NextSentenceHead, _pooled, needs_pooler=True),
+    'rtd': HeadType(ReplacedTokenHead, lambda encoded, *_: (encoded.hidden_BTD,)),
+    'sequence_classification': HeadType(SequenceClassificationHead, _whole, has_labels=True),
+    'token_classification': HeadType(TokenClassificationHead, _whole, has_labels=True),
+    'question_answering': HeadType(SpanHead, _whole),
+    'multiple_choice': HeadType(MultipleChoiceHead, _whole),
 }
-WITH_LABELS = (
-    'sequence_classification',
-    'token_classification',
-)  # heads whose number of classes is a choice
-OF_POOLER = ('nsp', 'sop')  # heads that need one
+LABEL_HEADS = tuple(name for name, head in HEADS.items() if head.has_labels)
+POOLER_HEADS = tuple(name for name, head in HEADS.items() if head.needs_pooler)
 
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """A model as it lies on the disk or is about to.
+    """A model as it was loaded or is about to be saved.
 
-    family: one of `interop.families.FAMILIES`; None for an architecture that nobody published.
-    params: fp32 NumPy arrays, named as in `tasks.pretraining.PretrainingModel`, layers not
-        stacked: 'encoder', and a part for every head, by its name in HEADS.
-    tokenizer: None where the folder had none.
-    labels: names of the classes in the order of their ids, where the model has classes.
-    fresh: names of the parameters that were in no file and come from the initialization.
-    others: parts of a checkpoint that are neither the encoder nor of HEADS, and so not here.
-    about: what a checkpoint of ours says of its training (its metadata), else empty.
+    Attributes:
+        family: key of `interop.families.FAMILIES`; None for an architecture without a published
+            family.
+        params: float32 NumPy arrays with unstacked layers: 'encoder', and one part for each head,
+            named as in HEADS.
+        tokenizer: None if the folder has none.
+        labels: class names in the order of their ids, if the model has classes.
+        newly_initialized: names of the parameters that no file contains.
+        other_parts: parameters of a checkpoint that belong neither to the encoder nor to HEADS, by
+            part.
+        metadata: `step` and the metadata of a checkpoint of bert_jax; else empty.
     """
 
     family: str | None
@@ -61,61 +91,39 @@ class Pretrained:
     params: dict
     tokenizer: Tokenizer | None = None
     labels: tuple[str, ...] = ()
-    fresh: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
-    about: dict = dataclasses.field(default_factory=dict)
+    newly_initialized: tuple[str, ...] = ()
+    other_parts: dict = dataclasses.field(default_factory=dict)
+    metadata: dict = dataclasses.field(default_factory=dict)
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """The heads it has, in the order of HEADS."""
+        """Names of the model's heads, in the order of HEADS."""
         return tuple(name for name in HEADS if name in self.params)
 
 
-def num_labels(params: dict) -> int:
-    """How many classes the heads of WITH_LABELS have; 2 where there is none of them."""
-    for name in WITH_LABELS:
+def num_labels(params: Params) -> int:
+    """Number of classes of the classification heads; 2 if there is no such head."""
+    for name in LABEL_HEADS:
         if name in params:
             return len(params[name]['head']['output']['bias'])
     return 2
 
 
-def make_head(name: str, architecture: Architecture, compute: Compute, num_labels: int):
-    """The module of a head of HEADS."""
-    options = {'num_labels': num_labels} if name in WITH_LABELS else {}
-    return HEADS[name](architecture, compute, **options)
-
-
-def head_inputs(name: str, encoded: EncoderOutput, attention_mask_BT, table_VD) -> tuple:
-    """What the head of this name is called with."""
-    if name == 'mlm':
-        return encoded.decoded_BTD, table_VD
-    if name in OF_POOLER:
-        return (encoded.pooled_BD,)
-    if name == 'rtd':
-        return (encoded.hidden_BTD,)
-    return encoded, attention_mask_BT
-
-
 def init(
-    architecture: Architecture, heads: Iterable[str], key: jax.Array, num_labels: int = 2
-) -> dict:
-    """Parameters of an encoder with heads, with their logical axis names."""
+    architecture: Architecture, heads: Iterable[str], key: Key, num_labels: int = 2
+) -> dict[str, Any]:
+    """Parameters of an encoder with heads, boxed with their logical axis names."""
     keys = dict(zip(('encoder', *HEADS), jax.random.split(key, 1 + len(HEADS)), strict=True))
     encoder = Encoder(architecture, Compute())
     ids_BT = jnp.zeros((1, 1), jnp.int32)
     encoded, variables = encoder.init_with_output(keys['encoder'], ids_BT, ids_BT + 1)
     params = {'encoder': variables['params']}
-    table_VD = encoder.apply(nn.unbox(variables), method=Encoder.embedding_table)
+    table_VD: Any = encoder.apply(nn.unbox(variables), method=Encoder.embedding_table)
     for name in heads:
-        head = make_head(name, architecture, Compute(), num_labels)
-        inputs = head_inputs(name, encoded, ids_BT + 1, table_VD)
+        head = _make_head(name, architecture, Compute(), num_labels)
+        inputs = HEADS[name].inputs(encoded, ids_BT + 1, table_VD)
         params[name] = {'head': head.init(keys[name], *inputs)['params']}
     return params
-
-
-def abstract(architecture: Architecture, heads: Iterable[str], num_labels: int = 2) -> dict:
-    """Shapes of `init` without computing anything."""
-    return _abstract(architecture, tuple(heads), num_labels)
 
 
 @functools.cache
@@ -123,84 +131,109 @@ def _abstract(architecture: Architecture, heads: tuple[str, ...], num_labels: in
     return jax.eval_shape(lambda: init(architecture, heads, jax.random.key(0), num_labels))
 
 
+def abstract(
+    architecture: Architecture, heads: Iterable[str], num_labels: int = 2
+) -> dict[str, Any]:
+    """Shapes and axis names of `init`, without computing anything."""
+    return _abstract(architecture, tuple(heads), num_labels)
+
+
 def fill(
-    found: dict[str, np.ndarray],
+    found: Mapping[str, np.ndarray],
     architecture: Architecture,
     heads: Iterable[str],
     num_labels: int = 2,
-) -> tuple[dict, tuple[str, ...]]:
-    """The tree of all parameters, those not in `found` (by '/'-joined name) from the
-    initialization, and the names of these."""
+) -> tuple[dict[str, Any], tuple[str, ...]]:
+    """Completes parameters with newly initialized ones.
+
+    Args:
+        found: known parameters, by '/'-joined name.
+
+    Returns:
+        The tree of all parameters, and the names of the newly initialized ones.
+    """
     heads = tuple(heads)
     boxed = abstract(architecture, heads, num_labels)
     names = tree_paths.flatten(boxed, is_boxed)
-    fresh = tuple(name for name in names if name not in found)
-    if fresh:
+    missing = tuple(name for name in names if name not in found)
+    arrays = dict(found)
+    if missing:
 
-        def make():
+        def make() -> dict[str, Any]:
             return nn.unbox(init(architecture, heads, jax.random.key(0), num_labels))
 
         initial = tree_paths.flatten(jax.jit(make)())
-        found = found | {name: np.asarray(initial[name]) for name in fresh}
+        arrays |= {name: np.asarray(initial[name]) for name in missing}
     structure = jax.tree.structure(boxed, is_leaf=is_boxed)
-    return jax.tree.unflatten(structure, [found[name] for name in names]), fresh
+    return jax.tree.unflatten(structure, [arrays[name] for name in names]), missing
 
 
-def check_missing(missing: Mapping[str, str], allowed: Iterable[str], where):
-    """Raises UserError for a missing parameter (name → how to call it) that matches no pattern."""
-    allowed = tuple(allowed)
+def is_boxed(leaf: Any) -> bool:
+    """Whether a leaf of `abstract` carries its logical axis names."""
+    return isinstance(leaf, nn.meta.AxisMetadata)
+
+
+def check_missing(missing: Mapping[str, str], allowed: Iterable[str], source: Any) -> None:
+    """Raises UserError unless every missing parameter may be newly initialized.
+
+    Args:
+        missing: parameter name → its description for the error message.
+        allowed: regular expressions (re.search) for the names of parameters that may be missing.
+        source: where the parameters were looked for.
+    """
+    patterns = tuple(allowed)
     refused = [
-        told for name, told in missing.items() if not any(re.search(p, name) for p in allowed)
+        description
+        for name, description in missing.items()
+        if not any(re.search(pattern, name) for pattern in patterns)
     ]
     if refused:
-        raise UserError(f'{where} lacks the weights {some(refused)}')
+        raise UserError(f'{source} lacks the weights {enumerate_names(refused)}')
 
 
-def some(names: Iterable[str], most: int = 3) -> str:
-    """The first few names, and how many more there are."""
+def enumerate_names(names: Iterable[str], limit: int = 3) -> str:
+    """The first names, and how many more there are."""
     names = list(names)
-    more = f' and {len(names) - most} more' if len(names) > most else ''
-    return ', '.join(names[:most]) + more
+    more = f' and {len(names) - limit} more' if len(names) > limit else ''
+    return ', '.join(names[:limit]) + more
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
 def outputs(
     architecture: Architecture,
     compute: Compute,
-    params: dict,
-    input_ids_BT: jax.Array,
-    attention_mask_BT: jax.Array,
-    token_type_ids_BT: jax.Array | None = None,
+    params: Params,
+    input_ids_BT: Array,
+    attention_mask_BT: Array,
+    token_type_ids_BT: Array | None = None,
 ) -> dict[str, jax.Array]:
     """Everything a model computes.
 
-    all_hidden [L + 1, B, T, D] and the logits of its heads, fp32: mlm_logits [B, T, vocab_size],
-    nsp_logits and sop_logits [B, 2], rtd_logits [B, T], sequence_classification_logits [B, C],
-    token_classification_logits [B, T, C], question_answering_logits [B, T, 2],
-    multiple_choice_logits [B].
+    Returns:
+        `all_hidden` [L + 1, B, T, D] and, for each head NAME, `NAME_logits`, float32:
+        mlm [B, T, vocab_size]; nsp and sop [B, 2]; rtd [B, T]; sequence_classification [B, C];
+        token_classification [B, T, C]; question_answering [B, T, 2]; multiple_choice [B].
     """
     encoder = Encoder(architecture, compute)
     variables = {'params': params['encoder']}
-    encoded = encoder.apply(
+    encoded: Any = encoder.apply(
         variables, input_ids_BT, attention_mask_BT, token_type_ids_BT, all_hidden=True
     )
-    table_VD = encoder.apply(variables, method=Encoder.embedding_table)
-    computed = {'all_hidden': encoded.all_hidden_LBTD}
-    for name in params:
-        if name in HEADS:
-            head = make_head(name, architecture, compute, num_labels(params))
-            inputs = head_inputs(name, encoded, attention_mask_BT, table_VD)
-            logits = head.apply({'params': params[name]['head']}, *inputs)
-            computed[f'{name}_logits'] = logits
+    table_VD: Any = encoder.apply(variables, method=Encoder.embedding_table)
+    computed: dict[str, Any] = {'all_hidden': encoded.all_hidden_LBTD}
+    for name in (name for name in params if name in HEADS):
+        head = _make_head(name, architecture, compute, num_labels(params))
+        inputs = HEADS[name].inputs(encoded, attention_mask_BT, table_VD)
+        computed[f'{name}_logits'] = head.apply({'params': params[name]['head']}, *inputs)
     if 'mlm' in params:
         computed['mlm_logits'] = computed['mlm_logits'][..., : architecture.vocab_size]
     return computed
 
 
 def mlm_logits(
-    architecture: Architecture, compute: Compute, params: dict, hidden_BPD: jax.Array
-) -> jax.Array:
-    """fp32 [B, P, padded_vocab_size] of chosen states of the last layer."""
+    architecture: Architecture, compute: Compute, params: Params, hidden_BPD: jax.Array
+) -> Any:
+    """Logits of masked-token prediction for selected final states, float32 [B, P, padded V]."""
     table_VD = Encoder(architecture, compute).apply(
         {'params': params['encoder']}, method=Encoder.embedding_table
     )
@@ -208,6 +241,8 @@ def mlm_logits(
     return head.apply({'params': params['mlm']['head']}, hidden_BPD, table_VD)
 
 
-def is_boxed(leaf) -> bool:
-    """Whether a leaf of `abstract` carries its logical axis names."""
-    return isinstance(leaf, nn.meta.AxisMetadata)
+def _make_head(
+    name: str, architecture: Architecture, compute: Compute, num_labels: int
+) -> nn.Module:
+    options = {'num_labels': num_labels} if name in LABEL_HEADS else {}
+    return HEADS[name].module(architecture, compute, **options)

@@ -1,4 +1,4 @@
-"""Between our parameter names and layouts and those of PyTorch's state dicts."""
+"""Our parameters' names and layouts ↔ those of PyTorch state dicts."""
 
 import collections
 import dataclasses
@@ -7,6 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 
 import numpy as np
+from flax.core.meta import Partitioned
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
@@ -18,16 +19,18 @@ _LEAVES = {'kernel': 'weight', 'bias': 'bias', 'scale': 'weight'}
 
 @dataclasses.dataclass(frozen=True)
 class Place:
-    """Where one of our parameters is found in a state dict, and in which form.
+    """Name and layout of one of our parameters in a state dict.
 
-    name: its name there.
-    shape: its shape there.
-    published: our parameter's shape, without the padding rows of the vocabulary.
-    padding: for each of our dimensions, the rows to add.
-    is_kernel: ours is [inputs, outputs] (either may be several dimensions), theirs
-        [outputs, inputs].
-    part, parts: ours is the part-th of so many equal ones along their first dimension.
-    groups: that dimension has so many groups, each with its own parts.
+    Attributes:
+        name: its name in the state dict.
+        shape: shape of the array in the state dict.
+        published: shape of our parameter without the padding rows of the vocabulary.
+        padding: rows to add at the end of each of our dimensions.
+        is_kernel: whether ours is [inputs, outputs] (each possibly several dimensions) and theirs
+            is [outputs, inputs].
+        part, parts: ours is the part-th of `parts` equal slices of theirs along its first
+            dimension.
+        groups: number of groups of that dimension; each group has its own slices.
     """
 
     name: str
@@ -40,7 +43,7 @@ class Place:
     groups: int = 1
 
     def to_ours(self, array: np.ndarray) -> np.ndarray:
-        """An array of a state dict as our parameter, fp32."""
+        """Converts an array of a state dict to our parameter, float32."""
         array = np.asarray(array, np.float32)
         rest = array.shape[1:]
         array = array.reshape(self.groups, self.parts, -1, *rest)[:, self.part].reshape(-1, *rest)
@@ -48,7 +51,7 @@ class Place:
         return np.ascontiguousarray(np.pad(array, [(0, rows) for rows in self.padding]))
 
     def to_theirs(self, array: np.ndarray) -> np.ndarray:
-        """Our parameter as a state dict has it (if `parts` is 1, else its part of that), fp32."""
+        """Converts our parameter to its slice of an array of a state dict, float32."""
         array = np.asarray(array, np.float32)[tuple(slice(size) for size in self.published)]
         shape = (self.shape[0] // self.parts, *self.shape[1:])
         array = array.reshape(shape[::-1]).T if self.is_kernel else array.reshape(shape)
@@ -60,28 +63,32 @@ def places(
 ) -> dict[str, Place]:
     """The place of every parameter of an architecture with heads, by our name.
 
-    table: our module or parameter → theirs, '#' for the number of a layer, 'name|i/n' for the i-th
-    of n equal parts ('i/n by head': of each head's). Raises UserError if a parameter is not in it.
+    Args:
+        table: our module or parameter → theirs. '#' stands for the number of a layer; 'name|i/n'
+            for slice i of n equal ones, 'name|i/n by head' for slice i of n in each head.
+
+    Raises:
+        UserError: a parameter is not in the table.
     """
     abstract = pretrained.abstract(architecture, heads, num_labels)
     boxed = tree_paths.flatten(abstract, pretrained.is_boxed)
     return {ours: _place(table, ours, box, architecture) for ours, box in boxed.items()}
 
 
-def to_ours(places: Mapping[str, Place], found: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Our parameters by name, as far as the state dict `found` has them."""
+def to_ours(places: Mapping[str, Place], state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Our parameters by name, for all places that the state dict has."""
     return {
-        ours: place.to_ours(found[place.name])
+        ours: place.to_ours(state[place.name])
         for ours, place in places.items()
-        if place.name in found
+        if place.name in state
     }
 
 
 def to_theirs(
     places: Mapping[str, Place], params: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
-    """A state dict of the parameters that are in `places`."""
-    parts = collections.defaultdict(dict)
+    """The state dict of our parameters at `places`."""
+    parts: dict[str, dict[int, np.ndarray]] = collections.defaultdict(dict)
     for ours, place in places.items():
         array = place.to_theirs(params[ours])
         array = array.reshape(place.groups, -1, *array.shape[1:])
@@ -92,14 +99,16 @@ def to_theirs(
     return {name: array.reshape(-1, *array.shape[2:]) for name, array in joined.items()}
 
 
-def _place(table, ours: str, box, architecture: Architecture) -> Place:
+def _place(
+    table: Mapping[str, str], ours: str, box: Partitioned, architecture: Architecture
+) -> Place:
     names, full = box.names, box.value.shape
     published = tuple(
         architecture.vocab_size if name == 'vocab' else size
         for name, size in zip(names, full, strict=True)
     )
     is_kernel = ours.endswith('/kernel')
-    if is_kernel and names[0] is None:  # of a convolution: positions first with us, last there
+    if is_kernel and names[0] is None:  # of a convolution: positions are first here, last there
         shape = published[::-1]
     elif is_kernel:
         num_inputs = 2 if names[:2] == ('heads', 'head_dim') else 1

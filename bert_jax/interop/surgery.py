@@ -1,5 +1,4 @@
-"""Fitting pretrained parameters to another vocabulary, another length and other heads, to go on
-training from them."""
+"""Fits pretrained parameters to another vocabulary, sequence length and set of heads."""
 
 import dataclasses
 from collections.abc import Iterable
@@ -13,8 +12,8 @@ from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 
-_FREE = ('hidden_dropout', 'attention_dropout', 'initializer_range')  # fit any parameters
-_BY_RESULT = ('max_relative_positions',)  # None stands for a number
+_INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range')  # of parameter shapes
+_RESOLVED = ('max_relative_positions',)  # compared by the value that None stands for
 _FITTED = ('vocab_size', 'max_position_embeddings')
 _EMBEDDING, _POSITIONS, _BIAS = (
     'encoder/embeddings/token',
@@ -30,46 +29,51 @@ def fit(
     heads: Iterable[str],
     positions: str = 'tile',
 ) -> tuple[Pretrained, list[str]]:
-    """The model with another architecture's vocabulary size and positions, another tokenizer and
-    exactly these heads, and a line for everything that was changed or left out.
+    """Fits a model to another vocabulary, number of positions and exactly the given heads.
 
-    A token of the new vocabulary keeps its embedding where the old one has it, and else gets the
-    mean of its pieces in the old vocabulary. More positions: 'tile' repeats the old ones,
-    'interpolate' stretches them. New heads come from the initialization and are named in `fresh`,
-    as is what was fresh before.
+    A token that the old vocabulary has keeps its embedding; another gets the mean of its subwords
+    in the old vocabulary. New heads are newly initialized.
 
-    Raises UserError if the architectures differ in anything else, naming it.
+    Args:
+        positions: how to make more positions: 'tile' repeats the old ones, 'interpolate' stretches
+            them.
+
+    Returns:
+        The model, and a line for everything that was changed or dropped.
+
+    Raises:
+        UserError: the architectures differ in anything else.
     """
     _check_same(model.architecture, architecture)
     params = {
-        name: _cut(leaf, name, model.architecture.vocab_size)
+        name: _without_padding(leaf, name, model.architecture.vocab_size)
         for name, leaf in tree_paths.flatten(model.params).items()
     }
     heads = tuple(name for name in HEADS if name in set(heads))
-    said = []
+    lines = []
     for name in list(params):
         part = name.partition('/')[0]
         if part in HEADS and part not in heads:
             del params[name]
-            said.append(f'{name} is left out: no objective uses it')
+            lines.append(f'{name} is dropped: no objective uses it')
     if tokenizer.fingerprint != (model.tokenizer and model.tokenizer.fingerprint):
-        said += _fit_vocabulary(params, model.tokenizer, tokenizer)
-    said += _fit_positions(params, architecture, positions)
+        lines += _fit_vocabulary(params, model.tokenizer, tokenizer)
+    lines += _fit_positions(params, architecture, positions)
     for name in (_EMBEDDING, _BIAS):
         if name in params:
             rows = params[name][: architecture.vocab_size]
             padding = architecture.padded_vocab_size - len(rows)
             params[name] = np.pad(rows, [(0, padding)] + [(0, 0)] * (rows.ndim - 1))
-    tree, fresh = pretrained.fill(params, architecture, heads)
-    fresh = (*fresh, *(name for name in model.fresh if name in params))
-    return Pretrained(model.family, architecture, tree, tokenizer, model.labels, fresh), said
+    tree, new = pretrained.fill(params, architecture, heads)
+    new = (*new, *(name for name in model.newly_initialized if name in params))
+    return Pretrained(model.family, architecture, tree, tokenizer, model.labels, new), lines
 
 
-def _check_same(old: Architecture, new: Architecture):
+def _check_same(old: Architecture, new: Architecture) -> None:
     differences = [
         f'{field.name} is {getattr(old, field.name)} there and {getattr(new, field.name)} here'
         for field in dataclasses.fields(Architecture)
-        if field.name not in (*_FREE, *_FITTED, *_BY_RESULT)
+        if field.name not in (*_INDEPENDENT, *_FITTED, *_RESOLVED)
         and getattr(old, field.name) != getattr(new, field.name)
     ]
     if new.attention == 'disentangled' and old.max_distance != new.max_distance:
@@ -77,45 +81,52 @@ def _check_same(old: Architecture, new: Architecture):
             f'max_relative_positions is {old.max_distance} there and {new.max_distance} here'
         )
     if differences:
-        raise UserError(f'the weights are of another architecture: {"; ".join(differences)}')
+        raise UserError(f'the weights have another architecture: {"; ".join(differences)}')
 
 
-def _fit_vocabulary(params: dict, old: Tokenizer | None, new: Tokenizer) -> list[str]:
+def _fit_vocabulary(
+    params: dict[str, np.ndarray], old: Tokenizer | None, new: Tokenizer
+) -> list[str]:
     if old is None:
-        raise UserError('the weights come without a tokenizer, so their tokens cannot be matched')
+        raise UserError('the weights have no tokenizer, so their tokens cannot be matched')
     if old.kind != new.kind:
-        raise UserError(f'the weights are of a {old.kind} tokenizer, the corpus of a {new.kind}')
-    pieces = [old.pieces(token) for token in new.vocab]
+        raise UserError(
+            f'the weights have a {old.kind} tokenizer, but the corpus has a {new.kind} tokenizer'
+        )
+    subwords = [old.pieces(token) for token in new.vocab]
     for old_id, new_id in zip(old.special_ids, new.special_ids, strict=True):
-        pieces[new_id] = [old_id]  # the same part, whatever its name
+        subwords[new_id] = [old_id]  # the same role, whatever its name
     for name in (_EMBEDDING, _BIAS):
         if name in params:
             average = params[name][: old.vocab_size].mean(0)
             params[name] = np.stack(
-                [params[name][own].mean(0) if own else average for own in pieces]
+                [params[name][own].mean(0) if own else average for own in subwords]
             ).astype(np.float32)
-    kept = sum(len(own) == 1 for own in pieces)
-    without = sum(not own for own in pieces)
+    kept = sum(len(own) == 1 for own in subwords)
+    without = sum(not own for own in subwords)
     return [
         f'vocabulary: {kept:,} tokens keep their embedding, {new.vocab_size - kept - without:,} '
-        f'get the mean of their old pieces, {without:,} the mean of all'
+        f'get the mean of their old subwords, {without:,} the mean of all'
     ]
 
 
-def _fit_positions(params: dict, architecture: Architecture, how: str) -> list[str]:
-    if how not in _MORE_POSITIONS:
-        raise unknown('way to make more positions', how, _MORE_POSITIONS)
+def _fit_positions(
+    params: dict[str, np.ndarray], architecture: Architecture, method: str
+) -> list[str]:
+    if method not in _MORE_POSITIONS:
+        raise unknown('init_positions', method, _MORE_POSITIONS)
     if _POSITIONS not in params:
         return []
     first, number = architecture.first_position, architecture.max_length
     unused, old = np.split(params[_POSITIONS], [first])
     if number == len(old):
         return []
-    new, told = old[:number], f'positions: the first {number} of {len(old)}'
+    new, line = old[:number], f'positions: the first {number} of {len(old)}'
     if number > len(old):
-        new, told = _MORE_POSITIONS[how](old, number), f'positions: {len(old)} → {number} ({how})'
+        new = _MORE_POSITIONS[method](old, number)
+        line = f'positions: {len(old)} → {number} ({method})'
     params[_POSITIONS] = np.concatenate([unused, new])
-    return [told]
+    return [line]
 
 
 def _tile(old_TD: np.ndarray, number: int) -> np.ndarray:
@@ -132,5 +143,5 @@ def _interpolate(old_TD: np.ndarray, number: int) -> np.ndarray:
 _MORE_POSITIONS = {'tile': _tile, 'interpolate': _interpolate}
 
 
-def _cut(leaf: np.ndarray, name: str, vocab_size: int) -> np.ndarray:
+def _without_padding(leaf: np.ndarray, name: str, vocab_size: int) -> np.ndarray:
     return leaf[:vocab_size] if name in (_EMBEDDING, _BIAS) else leaf

@@ -73,8 +73,8 @@ def begin(config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterabl
     if config.compute.scan_layers:
         tree = tree | {'encoder': stack_layers(tree['encoder'])}
     params = tree_paths.flatten(tree)
-    for fresh in fitted.fresh:
-        params.pop(fresh, None)
+    for name in fitted.newly_initialized:
+        params.pop(name, None)
     if config.transfer.reinit_layers:
         lines.append(_begin_afresh(params, config.transfer.reinit_layers))
     return Start(model.family, architecture, params, lines)

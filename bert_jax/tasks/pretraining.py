@@ -219,7 +219,7 @@ class Pretraining:
             )
             (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             print(examples)
-        card = model_card.write(self.config, self.architecture, self.corpus, results, examples)
+        card = model_card.pretrained(self.config, self.architecture, self.corpus, results, examples)
         (workdir / 'README.md').write_text(card, encoding='utf-8')
 
     def references(self) -> dict[str, float]:

@@ -120,7 +120,7 @@ class MaskedLoss:
     segments: the same examples and masks for every model of one corpus and shape."""
 
     def __init__(self, model: Pretrained):
-        config = ConfigDict(model.about['config'])
+        config = ConfigDict(model.metadata['config'])
         config.data.segments = 'single'
         config.masking.rate, config.masking.scheme = 0.15, 'tokens'
         config.masking.mask, config.masking.random = 0.8, 0.1

@@ -146,7 +146,10 @@ def test_a_pooler_that_no_head_uses(tmp_path):
     assert loaded.architecture.pooler
     np.testing.assert_array_equal(loaded.params['encoder']['pooler']['kernel'], kernel)
     huggingface.save(loaded, tmp_path / 'out')
-    assert huggingface.left_out(loaded) == ('encoder/pooler/bias', 'encoder/pooler/kernel')
+    assert huggingface.omitted_parameters(loaded) == (
+        'encoder/pooler/bias',
+        'encoder/pooler/kernel',
+    )
     published.assert_same_bits(huggingface.load(tmp_path / 'out').params, without.params)
 
     bare = dataclasses.replace(without, params={'encoder': without.params['encoder']})

@@ -124,7 +124,7 @@ def test_new_heads_only_where_allowed(tmp_path):
         huggingface.load(path, heads=('mlm',))
     loaded = huggingface.load(path, heads=('mlm',), allow_missing=('^mlm/',))
     assert loaded.heads == ('mlm',)
-    assert set(loaded.fresh) == {
+    assert set(loaded.newly_initialized) == {
         name for name in tree_paths.flatten(loaded.params) if name.startswith('mlm/')
     }
     kernel = loaded.params['mlm']['head']['transform']['kernel']

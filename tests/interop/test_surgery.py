@@ -107,7 +107,7 @@ def test_a_new_head_is_fresh(tmp_path):
     bare = huggingface.load(published.folder(tmp_path / 'bert', 'BertModel'))
     fitted, said = surgery.fit(bare, bare.architecture, bare.tokenizer, ('nsp',))
     assert said == []
-    assert set(fitted.fresh) == {'nsp/head/dense/bias', 'nsp/head/dense/kernel'}
+    assert set(fitted.newly_initialized) == {'nsp/head/dense/bias', 'nsp/head/dense/kernel'}
 
 
 def test_another_architecture_is_refused(model):

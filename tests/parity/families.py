@@ -10,7 +10,7 @@ import numpy as np
 import torch
 import transformers
 
-from bert_jax.interop import huggingface, state_dict_map
+from bert_jax.interop import conversion, state_dict_map
 from bert_jax.interop.families import FAMILIES
 from bert_jax.models.architecture import Architecture
 from tests.interop import published
@@ -186,7 +186,7 @@ def convert(case: Case, models: Mapping[str, torch.nn.Module]) -> tuple[Architec
         poolers = dict.fromkeys(models, False)
     for name in sorted(models, key=poolers.get):  # the encoder with the pooler is the last to stay
         state = {key: value.detach().numpy().copy() for key, value in untied(models[name]).items()}
-        own, fresh = huggingface.from_weights(
+        own, fresh = conversion.from_state_dict(
             family,
             dataclasses.replace(architecture, pooler=poolers[name]),
             state,
@@ -208,7 +208,7 @@ def convert_gradients(
     for name, model in models.items():
         places = state_dict_map.places(family.table, architecture, case.classes[name], LABELS)
         state = {
-            family.todays_name(key): value.grad.numpy()
+            family.current_name(key): value.grad.numpy()
             for key, value in untied(model).items()
             if value.grad is not None
         }

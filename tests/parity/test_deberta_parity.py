@@ -16,7 +16,7 @@ import transformers
 from transformers.models.deberta_v2.modeling_deberta_v2 import make_log_bucket_position
 
 from bert_jax import tree_paths
-from bert_jax.interop import huggingface, pretrained, state_dict_map
+from bert_jax.interop import conversion, pretrained, state_dict_map
 from bert_jax.interop.families import FAMILIES
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
@@ -74,11 +74,11 @@ def convert(case, model):
     architecture = dataclasses.replace(architecture, mask_decoder=True)
 
     def named(values):
-        state = {family.todays_name(name): value for name, value in values.items()}
+        state = {family.current_name(name): value for name, value in values.items()}
         return state | {POSITIONS: state.pop('decoder_positions')}
 
     state = named({name: value.detach().numpy().copy() for name, value in untied(model).items()})
-    params, fresh = huggingface.from_weights(family, architecture, state, case, ('mlm',))
+    params, fresh = conversion.from_state_dict(family, architecture, state, case, ('mlm',))
     assert not fresh
 
     def gradients():

@@ -64,7 +64,7 @@ def test_sentence_vectors(folder, sentences):
 @pytest.mark.slow
 def test_in_and_out_again(folder, tmp_path):
     model = huggingface.load(folder)
-    assert (model.heads, model.fresh) == ((), ())
+    assert (model.heads, model.newly_initialized) == ((), ())
     huggingface.save(model, tmp_path / 'out')
     again = huggingface.load(tmp_path / 'out')
     assert again.tokenizer.fingerprint == model.tokenizer.fingerprint

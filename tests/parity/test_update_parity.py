@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 import torch
 
-from bert_jax.interop import huggingface
+from bert_jax.interop import conversion
 from bert_jax.interop.families import FAMILIES
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.masking import Masked
@@ -91,7 +91,7 @@ def test_an_update_equals_torch(length, hidden_act):
 
     def tree():
         state = {name: value.detach().numpy().copy() for name, value in model.named_parameters()}
-        return huggingface.from_weights(FAMILIES['bert'], architecture, state, 'torch')[0]
+        return conversion.from_state_dict(FAMILIES['bert'], architecture, state, 'torch')[0]
 
     task = GivenMasks(architecture)
     optimizer = optimizers.build(OPTIMIZER, lambda step: RATE)

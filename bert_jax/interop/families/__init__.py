@@ -1,4 +1,4 @@
-"""The published families by model_type. A new one is one file here and one line in FAMILIES."""
+"""Published model families by model_type; a new one is a file here and a line in FAMILIES."""
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop.families import (
@@ -26,16 +26,18 @@ FAMILIES: dict[str, Family] = {
 
 
 def by_model_type(model_type: str | None) -> Family:
-    """Raises UserError for one we do not know, and for none."""
+    """The family of a model_type. Raises UserError if it is unknown or None."""
     if model_type is None:
-        raise UserError('the model is of no published family, so it cannot be traded')
+        raise UserError(
+            'the architecture belongs to no published family, so the model cannot be exported'
+        )
     if model_type not in FAMILIES:
         raise unknown('model_type', str(model_type), FAMILIES)
     return FAMILIES[model_type]
 
 
 def of_architecture(name: str) -> str | None:
-    """The model_type of the family of one of our architectures; None if it is of no family."""
+    """The model_type of the family of one of our architectures; None if it has no family."""
     for model_type, family in FAMILIES.items():
         if name in family.architectures:
             return model_type

@@ -24,7 +24,7 @@ FAMILY = Family(
     fixed={
         'num_hidden_groups': 1,
         'inner_group_num': 1,
-        # of the original code
+        # Keys of the original code.
         'down_scale_factor': 1,
         'gap_size': 0,
         'net_structure_type': 0,

@@ -7,7 +7,7 @@ FAMILY = Family(
     model_type='bert',
     architectures=(*bert.BUILDERS, *spanbert.BUILDERS),
     keys=BERT_KEYS,
-    # Of the Chinese and multilingual models, which have the usual pooler all the same.
+    # In configs of the Chinese and multilingual models, which have the usual pooler.
     harmless=frozenset(
         {
             'directionality',

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, BERT_KEYS, Family, Key, bert_like
@@ -30,8 +31,8 @@ _READ_OF_V2 = frozenset(
 )
 
 
-def _complete(architecture: Architecture, config: Mapping) -> Architecture:
-    """With what is known of positions."""
+def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+    """Adds the description of positions."""
     widths = {
         'attention_head_size': architecture.head_size,
         'embedding_size': architecture.hidden_size,
@@ -39,7 +40,7 @@ def _complete(architecture: Architecture, config: Mapping) -> Architecture:
     }
     for name, width in widths.items():
         if config.get(name, width) != width:
-            raise UserError(f'{name} is {config[name]!r}; only {width} can be computed')
+            raise UserError(f'{name} is {config[name]!r}; only {width} is supported')
     absolute = config.get('position_biased_input', True)
     architecture = dataclasses.replace(architecture, positions='learned' if absolute else 'none')
     terms = config.get('pos_att_type') or []
@@ -48,8 +49,8 @@ def _complete(architecture: Architecture, config: Mapping) -> Architecture:
     relative = config.get('relative_attention', False)
     if bool(terms) != relative or set(terms) - set(_TERMS):
         raise UserError(
-            f'pos_att_type is {config.get("pos_att_type")!r}; with relative_attention it must be '
-            'c2p, p2c or both, without it none'
+            f'pos_att_type is {config.get("pos_att_type")!r}; it must be c2p, p2c or both with '
+            'relative_attention, and empty without'
         )
     if not relative:
         return dataclasses.replace(architecture, attention='plain', position_terms=None)
@@ -60,8 +61,8 @@ def _complete(architecture: Architecture, config: Mapping) -> Architecture:
     )
 
 
-def _complete_v2(architecture: Architecture, config: Mapping) -> Architecture:
-    """With the buckets and projections of distances, and the convolution."""
+def _complete_v2(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+    """Adds the buckets and projections of distances, and the convolution."""
     norm = config.get('norm_rel_ebd', 'none')
     if norm not in ('none', 'layer_norm'):
         raise UserError(f'norm_rel_ebd is {norm!r}; known: none, layer_norm')
@@ -83,15 +84,15 @@ def _complete_v2(architecture: Architecture, config: Mapping) -> Architecture:
     )
 
 
-def _positive(config: Mapping, name: str) -> int | None:
-    """None where the key is absent or has one of the values, 0 or below, that mean absence."""
+def _positive(config: Mapping[str, Any], name: str) -> int | None:
+    """A positive value; None if the key is absent, 0 or negative, which all mean "none"."""
     value = config.get(name, -1)
     if type(value) is not int:
-        raise UserError(f'{name} is {value!r}, which is no int')
+        raise UserError(f'{name} is {value!r}, expected int')
     return value if value > 0 else None
 
 
-def _more_keys(architecture: Architecture) -> dict:
+def _more_keys(architecture: Architecture) -> dict[str, Any]:
     theirs = {ours: theirs for theirs, ours in _TERMS.items()}
     return {
         'relative_attention': architecture.attention == 'disentangled',
@@ -102,7 +103,7 @@ def _more_keys(architecture: Architecture) -> dict:
     }
 
 
-def _more_keys_of_v2(architecture: Architecture) -> dict:
+def _more_keys_of_v2(architecture: Architecture) -> dict[str, Any]:
     activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     return _more_keys(architecture) | {
         'position_buckets': architecture.position_buckets or -1,
@@ -160,11 +161,11 @@ V1 = Family(
     fixed={'pooler_dropout': 0, 'talking_head': False},
     harmless=_READ_BY_COMPLETE
     | {
-        'legacy',  # two names of one head
+        'legacy',  # chooses between two names of the same head
         'padding_idx',
         'relative_attention',
     },
-    # One kernel gives query, key and value, head by head.
+    # One kernel holds query, key and value of each head.
     table=_table(
         {
             'query/kernel': 'in_proj.weight|0/3 by head',
@@ -219,9 +220,9 @@ V2 = dataclasses.replace(
     ),
     classes={f'DebertaV2{name}': heads for name, heads in _CLASSES.items()}
     | {'DebertaV2ForMultipleChoice': ('multiple_choice',)},
-    beside={'DebertaV2ForMaskedLM': ('rtd',)},
-    # The differences from a generator's embeddings; `weight` is already the sum.
-    contained=(
+    optional_heads={'DebertaV2ForMaskedLM': ('rtd',)},
+    # Differences from the generator's embeddings; `weight` already contains them.
+    training_only=(
         'deberta.embeddings.position_embeddings._weight',
         'deberta.embeddings.word_embeddings._weight',
     ),

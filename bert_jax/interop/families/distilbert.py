@@ -20,7 +20,7 @@ FAMILY = Family(
         'seq_classif_dropout': Key('classifier_dropout', 0.2),
     },
     fixed={'tie_weights_': True},
-    # The sinusoids are a first value of weights that the files hold.
+    # Sinusoids only initialize the position embeddings, which the files contain.
     harmless=frozenset({'qa_dropout', 'sinusoidal_pos_embds'}),
     table=bert_like(
         'distilbert',

@@ -1,11 +1,13 @@
 """ELECTRA, discriminators and generators, as transformers writes it (modeling_electra.py)."""
 
+from typing import Any
+
 from bert_jax.interop.families.family import BERT_KEYS, Family, Key, bert_like
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architectures import electra
 
 
-def _more_keys(architecture: Architecture) -> dict:
+def _more_keys(architecture: Architecture) -> dict[str, Any]:
     return {'embedding_size': architecture.embedding_width}
 
 

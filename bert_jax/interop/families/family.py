@@ -1,7 +1,8 @@
-"""What has to be known of a family of published models to read and write them."""
+"""Description of a published model family: its config keys, weight names and classes."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
@@ -18,9 +19,10 @@ ACTIVATIONS = {
     'swish': 'silu',
     'tanh': 'tanh',
 }
-# Keys of any family that change nothing of what an encoder computes: names, ids of tokens, how
-# results are returned, how text would be generated, and what older versions wrote.
-_HARMLESS = """
+# Config keys of any family that do not change what an encoder computes: names, token ids, output
+# options, settings of text generation, and keys of older versions.
+_HARMLESS = frozenset(
+    """
 _name_or_path architectures dtype id2label label2id model_type name_or_path num_labels
 _num_labels finetuning_task gradient_checkpointing problem_type task_specific_params
 tokenizer_class torch_dtype torchscript transformers_version use_bfloat16 use_cache
@@ -33,8 +35,9 @@ encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_bos_token_i
 forced_eos_token_id length_penalty max_length min_length no_repeat_ngram_size num_beam_groups
 num_beams num_return_sequences output_scores remove_invalid_values repetition_penalty
 suppress_tokens temperature top_k top_p typical_p
-"""
-FIXED = {
+""".split()
+)
+_FIXED: dict[str, object] = {
     'add_cross_attention': False,
     'cross_attention_hidden_size': None,
     'is_decoder': False,
@@ -48,14 +51,18 @@ FIXED = {
 
 @dataclasses.dataclass(frozen=True)
 class Key:
-    """A key of a config.json: our field, the value where it is absent, and how values translate.
+    """A key of a config.json.
 
-    values: theirs → ours; the first that gives one of ours is written. Empty: as they are.
+    Attributes:
+        field: field of Architecture.
+        default: value of an absent key.
+        values: translation of values, theirs → ours; empty if they are the same. If several
+            of theirs give one of ours, the first is written.
     """
 
     field: str
     default: object
-    values: Mapping[object, object] = dataclasses.field(default_factory=dict)
+    values: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
 
 
 BERT_KEYS = {
@@ -75,11 +82,11 @@ BERT_KEYS = {
 }
 
 
-def _as_read(architecture: Architecture, config: Mapping) -> Architecture:
+def _as_read(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
     return architecture
 
 
-def _nothing_more(architecture: Architecture) -> dict:
+def _no_keys(architecture: Architecture) -> dict[str, Any]:
     return {}
 
 
@@ -87,99 +94,106 @@ def _nothing_more(architecture: Architecture) -> dict:
 class Family:
     """One value of `model_type` in a config.json.
 
-    architectures: names of our architectures that are of this family; the first is the one that
-        `keys` give the sizes of.
-    keys: of the config → our sizes.
-    table: our parameter names → theirs (see `naming.places`).
-    prefix: of the encoder's weights in a model with heads; a bare encoder's lack it.
-    classes: published class → the heads whose weights it has.
-    beside: published class → heads whose weights its files may hold too, which it passes over.
-    without_pooler: those of the classes that have no pooler.
-    fixed: keys of which only one value can be computed → that value, beside those of FIXED.
-    harmless: keys that change nothing we compute, beside those of _HARMLESS.
-    complete: makes of the architecture that `keys` give, and the config, the whole one.
-    more_keys: keys for an architecture that `keys` do not give, which `complete` or a size reads.
-    token_keys: keys with ids of tokens → the attribute of the tokenizer that has them.
-    old_names: ends of names in files of early versions → today's.
-    duplicates: weights that some files hold twice → the weight they must equal.
-    contained: weights that only tell how others came to be: passed over, and said.
-    buffers: names of constants that some files hold: positions 0, 1, …
+    Attributes:
+        architectures: names of our architectures in this family; `keys` refers to the first one.
+        keys: config key → field of Architecture.
+        table: our parameter names → theirs (see `state_dict_map.places`).
+        prefix: prefix of the encoder's weights in a model with heads; absent in a bare encoder.
+        classes: published class → its heads.
+        optional_heads: published class → heads that its files may contain but the class ignores.
+        without_pooler: the classes that have no pooler.
+        fixed: keys with only one supported value → that value; in addition to _FIXED.
+        harmless: keys that do not change what the encoder computes; in addition to _HARMLESS.
+        complete: (architecture from `keys`, config) → the complete architecture.
+        more_keys: architecture → config values that `keys` does not give.
+        token_keys: config keys with token ids → attribute of the tokenizer.
+        old_names: ends of weight names in early versions → current ends.
+        duplicates: weights that some files contain twice → the weight they must equal.
+        training_only: weights that only training needs; skipped with a log line.
+        buffers: patterns (fnmatch) of constants 0, 1, … in some files.
     """
 
     model_type: str
     architectures: tuple[str, ...]
-    keys: Mapping[str, Key]
+    keys: dict[str, Key]
     table: Mapping[str, str]
     prefix: str
     classes: Mapping[str, tuple[str, ...]]
-    beside: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    optional_heads: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
     without_pooler: tuple[str, ...] = ()
     fixed: Mapping[str, object] = dataclasses.field(default_factory=dict)
     harmless: frozenset[str] = frozenset()
-    complete: Callable[[Architecture, Mapping], Architecture] = _as_read
-    more_keys: Callable[[Architecture], dict] = _nothing_more
+    complete: Callable[[Architecture, Mapping[str, Any]], Architecture] = _as_read
+    more_keys: Callable[[Architecture], dict[str, Any]] = _no_keys
     token_keys: Mapping[str, str] = dataclasses.field(
         default_factory=lambda: {'pad_token_id': 'pad_id'}
     )
     old_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     duplicates: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    contained: tuple[str, ...] = ()
+    training_only: tuple[str, ...] = ()
     buffers: tuple[str, ...] = ()
 
     @property
     def heads(self) -> tuple[str, ...]:
         """All heads that a model of the family can have."""
-        tuples = (*self.classes.values(), *self.beside.values())
+        tuples = (*self.classes.values(), *self.optional_heads.values())
         return tuple(dict.fromkeys(head for heads in tuples for head in heads))
 
-    def todays_name(self, name: str) -> str:
-        """The name of a weight as the latest version writes it."""
+    def current_name(self, name: str) -> str:
+        """The name of a weight in the latest version."""
         for old, new in self.old_names.items():
             if name.endswith(old):
                 return name.removesuffix(old) + new
         return name
 
-    def class_of(self, heads: tuple[str, ...]) -> str:
-        """The class whose weights are an encoder with exactly these heads."""
-        for name, its_heads in self.classes.items():
-            beside = self.beside.get(name, ())
-            if its_heads == heads or (its_heads and set(heads) == {*its_heads, *beside}):
+    def class_of(self, heads: Sequence[str]) -> str:
+        """The class that consists of an encoder with exactly these heads."""
+        for name, own in self.classes.items():
+            optional = self.optional_heads.get(name, ())
+            if own == tuple(heads) or (own and set(heads) == {*own, *optional}):
                 return name
-        raise UserError(f'no published {self.model_type} model has just the heads {heads}')
+        raise UserError(
+            f'transformers has no {self.model_type} class with exactly the heads '
+            f'{", ".join(heads) or "none"}'
+        )
 
-    def read_config(self, config: Mapping) -> Architecture:
-        """Raises UserError for a key we do not know and a value we cannot compute."""
+    def read_config(self, config: Mapping[str, Any]) -> Architecture:
+        """The architecture of a config.
+
+        Raises:
+            UserError: an unknown key, or a value that is not supported.
+        """
         self._check_keys(config)
         fields = {key.field: _read(config, name, key) for name, key in self.keys.items()}
         return self.complete(architectures.build(self.architectures[0], **fields), config)
 
-    def write_config(self, architecture: Architecture) -> dict:
+    def write_config(self, architecture: Architecture) -> dict[str, Any]:
         """The inverse of `read_config`. Raises UserError if there is none."""
         config = self.more_keys(architecture)
         for name, key in self.keys.items():
             if name not in config:
                 config[name] = _write(getattr(architecture, key.field), key)
         read = self.read_config(config)
-        # Of these the class and the weights speak.
-        told = {name: getattr(architecture, name) for name in ('pooler', 'mask_decoder')}
-        if dataclasses.replace(read, **told) != architecture:
+        # These two are expressed by the class and the weights.
+        implied = {name: getattr(architecture, name) for name in ('pooler', 'mask_decoder')}
+        if dataclasses.replace(read, **implied) != architecture:
             raise UserError(f'a {self.model_type} config cannot express {architecture}')
         return config
 
-    def _check_keys(self, config: Mapping):
-        for name, value in (FIXED | dict(self.fixed)).items():
+    def _check_keys(self, config: Mapping[str, Any]) -> None:
+        fixed = _FIXED | dict(self.fixed)
+        for name, value in fixed.items():
             if name in config and config[name] != value:
-                raise UserError(f'{name} is {config[name]!r}; only {value!r} can be computed')
-        known = {*_HARMLESS.split(), *self.harmless, *FIXED, *self.fixed, *self.keys}
-        unknown = sorted(config.keys() - known)
+                raise UserError(f'{name} is {config[name]!r}; only {value!r} is supported')
+        unknown = sorted(config.keys() - {*_HARMLESS, *self.harmless, *fixed, *self.keys})
         if unknown:
             raise UserError(
-                f'{", ".join(unknown)}: not known for a {self.model_type} model; it may change '
-                'what is computed. If not, remove it'
+                f'{", ".join(unknown)}: unknown for a {self.model_type} model and might change what '
+                'is computed; if it does not, remove it from the config'
             )
 
 
-def _read(config: Mapping, name: str, key: Key):
+def _read(config: Mapping[str, Any], name: str, key: Key) -> Any:
     """The value of one of our fields."""
     value = config.get(name, key.default)
     if key.values:
@@ -187,25 +201,26 @@ def _read(config: Mapping, name: str, key: Key):
             known = ', '.join(map(str, key.values))
             raise UserError(f'{name} is {value!r}; known: {known}')
         return key.values[value]
-    if isinstance(key.default, int):
-        kind = int
-    else:
-        kind = float
-        value = float(value) if type(value) is int else value
+    kind = int if isinstance(key.default, int) else float
+    if kind is float and type(value) is int:
+        value = float(value)
     if type(value) is not kind and not (value is None and key.default is None):
-        raise UserError(f'{name} is {value!r}, which is no {kind.__name__}')
+        raise UserError(f'{name} is {value!r}, expected {kind.__name__}')
     return value
 
 
-def _write(value, key: Key):
-    """The inverse of `_read`; a value without translation stays, to be refused when read."""
+def _write(value: Any, key: Key) -> Any:
+    """The inverse of `_read`; a value without translation is kept, and rejected when read back."""
     return next((theirs for theirs, ours in key.values.items() if ours == value), value)
 
 
 def bert_like(prefix: str, layer: str, names: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The embeddings and layers that most families have inherited from BERT.
+    """The table of embeddings and layers that most families inherit from BERT.
 
-    layer: the name of a layer; names: what is called otherwise in it.
+    Args:
+        prefix: prefix of the embeddings.
+        layer: name of a layer, with '#' for its number.
+        names: parts of a layer with other names than BERT's.
     """
     embeddings = {
         'token': 'word_embeddings.weight',

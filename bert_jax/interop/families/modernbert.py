@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.interop.families.family import ACTIVATIONS, Family, Key
@@ -10,7 +11,7 @@ from bert_jax.models.architectures import modernbert
 
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
-_WINDOW, _GLOBAL_EVERY = 128, 3  # where a config does not say
+_WINDOW, _GLOBAL_EVERY = 128, 3  # defaults
 _READ_BY_COMPLETE = (
     'global_attn_every_n_layers',
     'global_rope_theta',
@@ -22,20 +23,22 @@ _READ_BY_COMPLETE = (
 )
 
 
-def _complete(architecture: Architecture, config: Mapping) -> Architecture:
-    """With the layers' windows and rotations: named one by one in today's configs, by a rule in
-    earlier ones."""
+def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+    """Adds the attention windows and RoPE frequencies of the layers.
+
+    Current configs list the layers; older ones give a rule (global_attn_every_n_layers).
+    """
     every = config.get('global_attn_every_n_layers', _GLOBAL_EVERY)
     layers = config.get('layer_types') or [
         _LOCAL if number % every else _GLOBAL for number in range(architecture.num_layers)
     ]
     unknown = set(layers) - {_GLOBAL, _LOCAL}
     if unknown or len(layers) != architecture.num_layers:
-        raise UserError(f'layer_types is {layers!r}; known: {_GLOBAL}, {_LOCAL}, one per layer')
+        raise UserError(f'layer_types is {layers!r}; it needs one of {_GLOBAL}, {_LOCAL} per layer')
     window = config.get('local_attention', _WINDOW) // 2
     thetas = {kind: _theta(config, kind) for kind in _THETAS}
     if config.get('mlp_dropout', 0.0) != architecture.hidden_dropout:
-        raise UserError('mlp_dropout and embedding_dropout differ; they are one rate here')
+        raise UserError('mlp_dropout and embedding_dropout differ; only equal rates are supported')
     return dataclasses.replace(
         architecture,
         attention_windows=tuple(None if kind == _GLOBAL else window for kind in layers),
@@ -44,16 +47,18 @@ def _complete(architecture: Architecture, config: Mapping) -> Architecture:
     )
 
 
-def _theta(config: Mapping, kind: str) -> float:
+def _theta(config: Mapping[str, Any], kind: str) -> float:
     old_key, default = _THETAS[kind]
     rope = dict((config.get('rope_parameters') or {}).get(kind) or {})
     theta = rope.pop('rope_theta', config.get(old_key, default))
     if rope.pop('rope_type', 'default') != 'default' or rope or not isinstance(theta, int | float):
-        raise UserError(f'rope_parameters of {kind}: only rope_type default with a rope_theta')
+        raise UserError(
+            f'rope_parameters.{kind}: only rope_type default with a rope_theta is supported'
+        )
     return float(theta)
 
 
-def _more_keys(architecture: Architecture) -> dict:
+def _more_keys(architecture: Architecture) -> dict[str, Any]:
     windows, thetas = architecture.attention_windows, architecture.rope_thetas
     if windows is None or thetas is None:
         return {}
@@ -106,7 +111,7 @@ FAMILY = Family(
         'mlp_bias': False,
         'norm_bias': False,
         'rope_scaling': None,
-        'sparse_prediction': False,  # would leave out logits
+        'sparse_prediction': False,  # would drop logits
     },
     harmless=frozenset(_READ_BY_COMPLETE)
     | {

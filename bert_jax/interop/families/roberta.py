@@ -1,6 +1,7 @@
 """RoBERTa and XLM-R as transformers writes them (modeling_roberta.py, modeling_xlm_roberta.py)."""
 
 import dataclasses
+from typing import Any
 
 from bert_jax.interop.families.family import BERT_KEYS, Family, Key, bert_like
 from bert_jax.models.architecture import Architecture
@@ -15,14 +16,14 @@ _CLASSES = {
 }
 
 
-def _more_keys(architecture: Architecture) -> dict:
+def _more_keys(architecture: Architecture) -> dict[str, Any]:
     return {'pad_token_id': architecture.first_position - 1}
 
 
 ROBERTA = Family(
     model_type='roberta',
     architectures=('roberta', 'roberta_base', 'roberta_large'),
-    # Positions are counted on from the id of padding.
+    # Position ids start after the id of the padding token.
     keys=BERT_KEYS
     | {'vocab_size': Key('vocab_size', 50265), 'pad_token_id': Key('pad_token_id', 1)},
     more_keys=_more_keys,

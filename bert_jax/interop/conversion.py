@@ -1,0 +1,133 @@
+"""State dicts of published models → our parameters, with every weight accounted for."""
+
+import collections
+import fnmatch
+import pathlib
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from absl import logging
+
+from bert_jax.errors import UserError
+from bert_jax.interop import pretrained, state_dict_map, weights
+from bert_jax.interop.families.family import Family
+from bert_jax.interop.pretrained import HEADS
+from bert_jax.interop.state_dict_map import Place
+from bert_jax.models.architecture import Architecture
+
+
+def from_state_dict(
+    family: Family,
+    architecture: Architecture,
+    state: Mapping[str, np.ndarray],
+    source: str | pathlib.Path,
+    heads: Iterable[str] = (),
+    allow_missing: Iterable[str] = (),
+    num_labels: int = 2,
+) -> tuple[dict, tuple[str, ...]]:
+    """Converts a state dict of a family.
+
+    Args:
+        source: where the state dict comes from, for messages.
+        heads: heads that the model must have, besides those that `state` has weights for.
+        allow_missing: regular expressions (re.search) for the names of our parameters, such as
+            '^mlm/', that may be newly initialized.
+
+    Returns:
+        The parameters, and the names of the newly initialized ones.
+
+    Raises:
+        UserError: a weight without a place, or missing, or of another shape, or not finite.
+    """
+    possible = _possible_heads(family, architecture)
+    every = state_dict_map.places(family.table, architecture, possible, num_labels)
+    found = {family.current_name(name): array for name, array in state.items()}
+    if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
+        found = {_with_prefix(family, name, every): array for name, array in found.items()}
+    found = _without_training_weights(family, found, source)
+    found = _without_duplicates(family, found, source)
+    heads = _heads(every, found, heads)
+    places = {ours: place for ours, place in every.items() if _head(ours) in (*heads, None)}
+
+    missing = [ours for ours, place in places.items() if place.name not in found]
+    left_over = sorted(found.keys() - {place.name for place in places.values()})
+    if left_over:
+        lacking = pretrained.enumerate_names(places[ours].name for ours in missing)
+        raise UserError(
+            f'{source}: a {family.model_type} model with {", ".join(heads) or "no head"} has no '
+            f'place for the weights {pretrained.enumerate_names(left_over)}'
+            + (f' (and lacks {lacking})' if missing else '')
+        )
+    described = {ours: f'{places[ours].name} ({ours})' for ours in missing}
+    pretrained.check_missing(described, allow_missing, source)
+    weights.check_values(found, source)
+    for place in places.values():
+        if place.name in found and found[place.name].shape != place.shape:
+            raise UserError(
+                f'{source}: {place.name} has the shape {list(found[place.name].shape)}, but the '
+                f'config implies {list(place.shape)}'
+            )
+    params = state_dict_map.to_ours(places, found)
+    return pretrained.fill(params, architecture, heads, num_labels)
+
+
+def has_weight(family: Family, state: Mapping[str, np.ndarray], ours: str) -> bool:
+    """Whether a state dict has the weight of one of our modules or parameters."""
+    weight = f'{family.table.get(ours, "")}.weight'.replace('.weight.weight', '.weight')
+    return weight in state or weight.removeprefix(family.prefix) in state
+
+
+def _with_prefix(family: Family, name: str, places: Mapping[str, Place]) -> str:
+    full = family.prefix + name
+    known = {place.name for place in places.values()} | {*family.buffers, *family.duplicates}
+    return full if full in known else name
+
+
+def _without_duplicates(
+    family: Family, state: Mapping[str, np.ndarray], source: str | pathlib.Path
+) -> dict[str, np.ndarray]:
+    """`state` without position buffers and tied copies, after checking their values."""
+    state = dict(state)
+    for name in list(state):
+        if any(fnmatch.fnmatchcase(name, pattern) for pattern in family.buffers):
+            array = state.pop(name)
+            if not (array == np.arange(array.shape[-1])).all():
+                raise UserError(f'{source}: {name} is not 0, 1, 2, …')
+    for copy, original in family.duplicates.items():
+        if copy in state:
+            array = state.pop(copy)
+            if not np.array_equal(array, state.setdefault(original, array)):
+                raise UserError(f'{source}: {copy} differs from {original}, to which it is tied')
+    return state
+
+
+def _without_training_weights(
+    family: Family, state: Mapping[str, np.ndarray], source: str | pathlib.Path
+) -> dict[str, np.ndarray]:
+    skipped = [name for name in family.training_only if name in state]
+    if skipped:
+        logging.warning('%s: skipped training-only weights: %s', source, ', '.join(skipped))
+    return {name: array for name, array in state.items() if name not in skipped}
+
+
+def _head(ours: str) -> str | None:
+    part = ours.partition('/')[0]
+    return part if part in HEADS else None
+
+
+def _possible_heads(family: Family, architecture: Architecture) -> tuple[str, ...]:
+    excluded = set() if architecture.pooler else set(pretrained.POOLER_HEADS)
+    if excluded and architecture.pooling == 'pooler':
+        excluded |= {'sequence_classification', 'multiple_choice'}
+    return tuple(name for name in family.heads if name not in excluded)
+
+
+def _heads(
+    places: Mapping[str, Place], state: Mapping[str, np.ndarray], requested: Iterable[str]
+) -> tuple[str, ...]:
+    """The requested heads and those with a weight in `state` that no other head can have."""
+    owners = collections.defaultdict(set)
+    for ours, place in places.items():
+        owners[place.name].add(_head(ours))
+    own = {next(iter(owners[name])) for name in state if len(owners[name]) == 1}
+    return tuple(name for name in HEADS if name in {*requested, *own})
