@@ -128,7 +128,7 @@ def test_both_models_of_replaced_token_detection(tmp_path):
     first = export(f'--model={run}', f'--output={tmp_path}/discriminator')
     second = export(f'--model={run}', f'--output={tmp_path}/generator', '--generator')
     assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert 'generator is left out' in first.stdout
+    assert 'generator is dropped' in first.stdout
     folders = {name: huggingface.load(tmp_path / name) for name in ('discriminator', 'generator')}
     assert [model.heads for model in folders.values()] == [('rtd',), ('mlm',)]
     for name, kind in [
@@ -150,7 +150,8 @@ def test_both_models_of_replaced_token_detection(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ('model', 'word'), [('/none', 'is no folder of a model'), ('empty', 'there is no checkpoint')]
+    ('model', 'word'),
+    [('/none', 'is not a folder of a model'), ('empty', 'there is no checkpoint')],
 )
 def test_a_mistake_is_one_line(model, word, tmp_path):
     (tmp_path / 'empty').mkdir()

@@ -67,7 +67,7 @@ def test_stacked_layers_another_vocabulary_more_positions_and_fewer_heads(folder
     )
     assert 'positions: 32 → 40 (tile)' in stderr
     assert 'tokens keep their embedding' in stderr
-    assert 'nsp/head/dense/kernel is left out' in stderr
+    assert 'nsp/head/dense/kernel is dropped' in stderr
     before, after = parameters(folder / 'run'), parameters(folder / 'other')
     name = 'encoder/layers_0/attention/query/kernel'
     np.testing.assert_allclose(after[name], before[name], rtol=0, atol=1e-20)
@@ -108,7 +108,7 @@ def test_the_last_layer_and_the_pooler_begin_afresh(folder):
     [
         (('--config.model.hidden_size=48',), 'hidden_size is 32 there and 48 here'),
         (('--config.model.architecture=roberta_base',), 'is a bert model'),
-        (('--config.init_from=/nowhere',), '/nowhere is no folder of a model'),
+        (('--config.init_from=/nowhere',), '/nowhere is not a folder of a model'),
         (('--config.init_positions=repeat',), 'tile'),
     ],
 )

@@ -93,7 +93,7 @@ def test_embed_and_pseudo_likelihood(folder, tmp_path):
 
 # Arguments (over good ones) → what the line must say.
 MISTAKES = {
-    'no model': (['--model=/none'], 'is no folder of a model'),
+    'no model': (['--model=/none'], 'is not a folder of a model'),
     'no input': (['--input=/none'], '/none: No such file'),
     'no output': (['--output=/none/x.npz'], '/none/x.npz cannot be written'),
     'empty input': (['--input=/dev/null'], 'has no line'),

@@ -70,7 +70,9 @@ def test_as_microsoft_publishes_v3(tmp_path, caplog):
     published.edit(tmp_path / 'in', complete)
     loaded = huggingface.load(tmp_path / 'in')
     assert loaded.heads == ('mlm', 'rtd')
-    assert 'passed over, not used: deberta.embeddings.word_embeddings._weight' in caplog.text
+    assert (
+        'skipped training-only weights: deberta.embeddings.word_embeddings._weight' in caplog.text
+    )
     assert loaded.architecture == dataclasses.replace(without.architecture, mask_decoder=True)
     np.testing.assert_array_equal(loaded.params['encoder']['embeddings']['position'], position)
     computed, before = published.ours(loaded), published.ours(without)
@@ -143,15 +145,18 @@ def test_position_vectors_with_maps_of_their_own(tmp_path):
     ('change', 'message'),
     [
         ({'pos_att_type': 'c2p|p2p'}, "pos_att_type is 'c2p|p2p'; .* must be c2p, p2c or both"),
-        ({'pos_att_type': None}, 'pos_att_type is None; with relative_attention it must be'),
-        ({'relative_attention': False}, 'pos_att_type is .* without it none'),
-        ({'attention_head_size': 3}, 'attention_head_size is 3; only 5 can be computed'),
-        ({'embedding_size': 12}, 'embedding_size is 12; only 20 can be computed'),
+        (
+            {'pos_att_type': None},
+            'pos_att_type is None; it must be c2p, p2c or both with relative_attention',
+        ),
+        ({'relative_attention': False}, 'pos_att_type is .* empty without'),
+        ({'attention_head_size': 3}, 'attention_head_size is 3; only 5 is supported'),
+        ({'embedding_size': 12}, 'embedding_size is 12; only 20 is supported'),
         ({'norm_rel_ebd': 'batch_norm'}, "norm_rel_ebd is 'batch_norm'; known: none, layer_norm"),
-        ({'conv_groups': 2}, 'conv_groups is 2; only 1 can be computed'),
+        ({'conv_groups': 2}, 'conv_groups is 2; only 1 is supported'),
         ({'conv_act': 'mish'}, "conv_act is 'mish'; known: gelu"),
-        ({'position_buckets': 1.5}, 'position_buckets is 1.5, which is no int'),
-        ({'pooler_dropout': 0.1}, 'pooler_dropout is 0.1; only 0 can be computed'),
+        ({'position_buckets': 1.5}, 'position_buckets is 1.5, expected int'),
+        ({'pooler_dropout': 0.1}, 'pooler_dropout is 0.1; only 0 is supported'),
     ],
 )
 def test_what_cannot_be_computed_is_named(change, message):

@@ -48,10 +48,10 @@ DAMAGED = {
         put('bert.encoder.layer.2.output.dense.bias', np.ones(20, 'f4')),
         'layer.2.output.dense.bias',
     ),
-    'NaN': (spoil, 'cls.predictions.bias holds NaN'),
+    'NaN': (spoil, 'cls.predictions.bias contains NaN'),
     'shape': (
         put(TOKEN, np.ones((130, 20), 'f4')),
-        r'\[130, 20\], but by the config \[131, 20\]',
+        r'\[130, 20\], but the config implies \[131, 20\]',
     ),
     'integers': (put(QUERY, np.ones((20, 20), np.int8)), 'is int8'),
     'positions': (
@@ -106,7 +106,7 @@ def test_a_config_we_cannot_compute_is_refused(name, copy):
 
 def test_a_config_that_is_none_or_missing(copy):
     (copy / 'config.json').write_text('{')
-    with pytest.raises(UserError, match='config.json is no JSON'):
+    with pytest.raises(UserError, match='config.json is not valid JSON'):
         huggingface.load(copy)
     (copy / 'config.json').unlink()
     with pytest.raises(UserError, match='config.json: No such file'):
@@ -131,7 +131,9 @@ def test_a_vocabulary_of_another_model(tmp_path):
 
 def test_counted_positions_go_with_the_padding_of_the_tokenizer(tmp_path):
     path = published.folder(tmp_path / 'in', 'RobertaForMaskedLM', pad_token_id=1)
-    with pytest.raises(UserError, match='padding has the id 0 in the tokenizer.*for the id 1'):
+    with pytest.raises(
+        UserError, match='padding token has the id 0 in the tokenizer.*for the id 1'
+    ):
         huggingface.load(path)
     path = published.folder(tmp_path / 'fit', 'RobertaForMaskedLM', pad_token_id=0)
     loaded = huggingface.load(path)

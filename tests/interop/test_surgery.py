@@ -38,11 +38,11 @@ def test_another_vocabulary(model, tmp_path):
     architecture = dataclasses.replace(model.architecture, vocab_size=len(new), hidden_dropout=0.0)
     fitted, said = surgery.fit(model, architecture, tokenizer, ('mlm',))
     assert said[-1] == (
-        'vocabulary: 8 tokens keep their embedding, 2 get the mean of their old pieces, '
+        'vocabulary: 8 tokens keep their embedding, 2 get the mean of their old subwords, '
         '1 the mean of all'
     )
-    assert [line for line in said if 'left out' in line] == [
-        f'nsp/head/dense/{leaf} is left out: no objective uses it' for leaf in ('bias', 'kernel')
+    assert [line for line in said if 'dropped' in line] == [
+        f'nsp/head/dense/{leaf} is dropped: no objective uses it' for leaf in ('bias', 'kernel')
     ]
     before = model.params['encoder']['embeddings']['token']
     after = fitted.params['encoder']['embeddings']['token']

@@ -7,7 +7,7 @@ import pytest
 import transformers
 
 from bert_jax.data import sentence_pairs, tokenizers
-from bert_jax.interop import tokenizer_files
+from bert_jax.interop import huggingface
 
 TEXT = 'The cat sat on the mats. The dogs sat with them, naïve! Cafés in Москва. ' * 20
 SPECS = ('wordpiece:120', 'bytebpe:300', 'unigram:60', 'sentencepiece-bpe:60')
@@ -24,8 +24,8 @@ def exported(tokenizer, folder, type_vocab_size):
         max_length=77, type_vocab_size=type_vocab_size, vocab_size=300, positions='learned',
         first_position=0,
     )  # fmt: skip
-    tokenizer_files.write(tokenizer, sizes, folder)
-    read = tokenizer_files.load(folder, sizes)
+    huggingface.write_tokenizer(tokenizer, sizes, folder)
+    read = huggingface.load_tokenizer(folder, sizes)
     return transformers.AutoTokenizer.from_pretrained(folder), read
 
 

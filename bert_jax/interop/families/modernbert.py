@@ -34,7 +34,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
     ]
     unknown = set(layers) - {_GLOBAL, _LOCAL}
     if unknown or len(layers) != architecture.num_layers:
-        raise UserError(f'layer_types is {layers!r}; it needs one of {_GLOBAL}, {_LOCAL} per layer')
+        raise UserError(f'layer_types is {layers!r}; expected {_GLOBAL} or {_LOCAL} for each layer')
     window = config.get('local_attention', _WINDOW) // 2
     thetas = {kind: _theta(config, kind) for kind in _THETAS}
     if config.get('mlp_dropout', 0.0) != architecture.hidden_dropout:
