@@ -1,10 +1,19 @@
-"""Fine-tuning; what follows the colon is the task.
+"""Fine-tune a pretrained model on labeled examples: BERT's published hyperparameters.
 
     python -m bert_jax.main --config=configs/finetune.py:mnli --config.init_from=WEIGHTS
 
-The name is that of a benchmark or a sample (configs/finetune_tasks.py) or, for your own files, a
-kind of problem (bert_jax/tasks/problems/__init__.py); 'file' is classification. The keys are those
-of configs/base.py, with `data`, `stages`, `objectives` and their options replaced as below.
+WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colon is one of
+
+- a benchmark or a sample of configs/finetune_tasks.py: its data and its hyperparameters;
+- for your own files, a kind of problem: classification ('file' is the same), regression,
+  multiple_choice, relation, word_in_context, coreference, tagging, spans, question_answering.
+
+    python -m bert_jax.main --config=configs/finetune.py:file --config.init_from=WEIGHTS \\
+        --config.data.train="('reviews.tsv',)" \\
+        --config.data.columns.text=review --config.data.columns.label=stars
+
+Keys that are not set here are those of configs/base.py. `data` is documented in
+bert_jax/data/labeled/loader.py (DEFAULTS), `problem` in bert_jax/tasks/problems/__init__.py.
 """
 
 import copy
@@ -19,22 +28,26 @@ from bert_jax.tasks.problems import PROBLEMS
 from configs import base
 from configs.finetune_tasks import TASKS
 
+_PRETRAINING_ONLY = ('data', 'stages', 'objectives', 'masking', 'sbo', 'rtd', 'editing')
 _OWN_FILES = dict(data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, max_length=128))
 
 
 def get_config(task: str = 'file') -> ConfigDict:
-    named = _named(task)
+    """Return the config of a named task, or of a kind of problem on your own files."""
+    named = _find(task)
     kind, recipe = named['kind'], named['recipe']
     config = base.get_config().unlock()
-    for key in ('data', 'stages', 'objectives', 'masking', 'sbo', 'rtd', 'editing'):
+    for key in _PRETRAINING_ONLY:
         del config[key]
     config.task = kind
     config.workdir = f'runs/{task}'
-    config.model.architecture = placeholder(str)  # None: that of the weights
+    config.model.architecture = placeholder(str)  # unset: the architecture of init_from
     config.data = ConfigDict(
         dict(
-            tokenizer='',  # without init_from: a file, or 'train:wordpiece:2000' of the texts
-            reading_threads=1,
+            # Without init_from: a tokenizer file, or 'train:wordpiece:2000' to train one on the
+            # train split. With init_from: '' (the tokenizer of the weights).
+            tokenizer='',
+            reading_threads=1,  # that build batches ahead of the training step
             **copy.deepcopy(loader.DEFAULTS),
         )
     )
@@ -47,11 +60,11 @@ def get_config(task: str = 'file') -> ConfigDict:
         config.problem.update({'positive': known.positive} if known.positive else {})
     config.training = ConfigDict(
         dict(
-            epochs=float(recipe['epochs']),
-            steps=0,  # instead of epochs, which then is 0
-            batch_size=recipe['batch_size'],  # examples, or windows of long ones
-            accumulation=1,  # micro-batches a step
-            max_length=recipe['max_length'],  # tokens of a sequence, special ones included
+            epochs=float(recipe['epochs']),  # passes over the train split; 0 if `steps` is set
+            steps=0,  # training steps; 0 if `epochs` is set
+            batch_size=recipe['batch_size'],  # examples per step; for long texts, windows
+            accumulation=1,  # micro-batches per step: less memory, same result
+            max_length=recipe['max_length'],  # tokens per sequence, special tokens included
         )
     )
     config.optimizer.name = 'adamw'
@@ -59,15 +72,28 @@ def get_config(task: str = 'file') -> ConfigDict:
     config.schedule.learning_rate = recipe['learning_rate']
     config.schedule.warmup_steps = 0
     config.schedule.warmup_fraction = 0.1
-    # On the dev split, once an epoch; `best` and `patience` as in configs/base.py.
-    config.evaluation = ConfigDict(dict(every_steps=0, best='', patience=0))
+    config.evaluation = ConfigDict(
+        dict(  # on the dev split
+            every_steps=0,  # 0: once per epoch
+            # A metric such as 'accuracy', or '' for none: the checkpoint with the best value is
+            # kept, and the run ends with its parameters.
+            best='',
+            patience=0,  # stop after this many evaluations without a better value; 0: never
+        )
+    )
     config.compute.dtype = 'float32'
-    config.checkpoint = ConfigDict(dict(every_steps=0, keep=1))
+    config.checkpoint = ConfigDict(
+        dict(
+            every_steps=0,  # 0: only at the end, at signals and with evaluation.best
+            keep=1,  # newest checkpoints on disk
+        )
+    )
     config.logging.every_steps = 20
     return config.lock()
 
 
-def _named(task: str) -> dict:
+def _find(task: str) -> dict:
+    """Return the kind, data and recipe of a task. Raises UserError for an unknown one."""
     if task in TASKS:
         return TASKS[task]
     kind = 'classification' if task == 'file' else task

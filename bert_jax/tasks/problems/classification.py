@@ -1,23 +1,32 @@
-"""One answer for a text or a pair of texts: its class, a number, or the best of several choices."""
+"""Problems with one answer for each text: a class, a number, or the best of several choices."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
+from ml_collections import ConfigDict
 
-from bert_jax.averages import weighted_sum
+from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data import finetune_batches
-from bert_jax.data.labeled.examples import MultipleChoiceExample, TextExample
+from bert_jax.data.finetune_batches import Item
+from bert_jax.data.labeled.examples import MarkedExample, MultipleChoiceExample, TextExample
 from bert_jax.data.special_token_layout import shorten
 from bert_jax.evaluation import glue, scores
 from bert_jax.evaluation.scores import Scores
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
 from bert_jax.objectives.packed import encoder_arguments
 from bert_jax.tasks.problems.base import (
+    ExampleOutputs,
+    Heads,
     HostOutputs,
+    Outputs,
     Problem,
     check_labels,
     class_weights,
@@ -25,103 +34,73 @@ from bert_jax.tasks.problems.base import (
     require,
     require_texts,
 )
+from bert_jax.types import Array, Batch
 
-_NONE = -1e9  # a logit of what is not there; finite, for the gradient's sake
+_ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN
 
-
-class _TextProblem(Problem):
-    """What problems with one answer a sequence share: how texts become sequences."""
-
-    def _sequence(self, texts: Sequence[str], values: dict) -> finetune_batches.Sequence:
-        ids = self.tokenizer.encode_batch(list(texts)).ids
-        room = self.framing.room(len(ids))
-        if sum(map(len, ids)) > room:
-            self.counts['texts_cut_to_training_max_length'] += 1
-            ids = shorten(ids, room)
-        framed = self.framing.frame(*ids)
-        return finetune_batches.Sequence(framed.ids, framed.token_type_ids, {}, values)
-
-    def parse_input(self, name, given):
-        """From 'text', and 'text2' where texts come in pairs."""
-        return TextExample(name, require_texts(given, name), None)
-
-    def apply_heads(self, heads, encoded, batch, dropout_seeds_R):
-        """logits fp32 [R, S, C], or [R, S] of choices."""
-        (head,) = heads.values()
-        rows = encoder_arguments(batch)
-        return {'logits': head(encoded, batch['attention_mask'], dropout_seeds_R, **rows)}
+Probabilities = dict[str, float]  # label → probability
+LabeledT = TypeVar('LabeledT', bound=TextExample | MarkedExample)
 
 
-class Classification(_TextProblem):
-    """The class of a text or of a pair.
+class SingleLabelProblem(Problem[LabeledT, Probabilities]):
+    """One class for each example, learned by cross-entropy; subclasses encode the example.
 
-    settings: label_smoothing ε: targets (1 − ε) one-hot + ε / C; class_weights: see
-    problem.class_weights; metrics, positive, negative: see evaluation/scores.py, with
-    'exact_match' over the examples of the same id up to its last '-'.
+    Its settings are those of kind 'classification' in tasks/problems/__init__.py. The metric
+    'exact_match' groups examples whose ids agree up to the last '-' (MultiRC).
     """
 
     weights = {'classification': 1.0}
-    pretrained_heads = ('sequence_classification',)
 
     @classmethod
-    def collect_labels(cls, examples, settings) -> tuple[str, ...]:
-        return tuple(sorted({example.label for example in examples}))
+    def collect_labels(cls, train: Sequence[LabeledT], settings: ConfigDict) -> tuple[str, ...]:
+        return tuple(sorted({str(example.label) for example in train}))
 
-    def prepare(self, train):
-        """The weight of each class."""
+    def prepare(self, train: Sequence[LabeledT]) -> None:
         counts = Counter(example.label for example in train)
         counts_C = [counts[label] for label in self.labels]
         self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
 
-    def encode(self, example: TextExample):
-        return [(self._sequence(example.texts, {'label': self.label_number(example)}),)]
-
-    def label_number(self, example) -> np.int32:
-        """The number of an example's class, + 1; 0 where there is none."""
+    def label_id(self, example: LabeledT) -> np.int32:
+        """Return the number of an example's class + 1, or 0 if it is unknown."""
         if example.label is None:
             return np.int32(0)
-        check_labels({example.label: f'example {example.id}'}, self.labels)
-        return np.int32(label_ids(self.labels)[example.label] + 1)
+        label = str(example.label)
+        check_labels({label: f'example {example.id}'}, self.labels)
+        return np.int32(label_ids(self.labels)[label] + 1)
 
-    def make_heads(self, architecture, compute):
-        number = len(self.labels)
-        head = partial(SequenceClassificationHead, architecture, compute, num_labels=number)
-        return {'sequence_classification': head}
-
-    def terms(self, outputs, batch):
-        """classification: −Σ target · log p with the class weights; accuracy."""
+    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+        """Return 'classification', smoothed and weighted cross-entropy, and 'accuracy'."""
         label_RS, logits_RSC = batch['label'] - 1, outputs['logits']
         smoothing, number = self.settings.label_smoothing, len(self.labels)
         target_RSC = jax.nn.one_hot(label_RS, number) * (1 - smoothing) + smoothing / number
         loss_RS = -jnp.sum(target_RSC * jax.nn.log_softmax(logits_RSC), axis=-1)
-        known_RS = label_RS >= 0
-        weight_RS = jnp.asarray(self._class_weights_C)[jnp.maximum(label_RS, 0)] * known_RS
-        right_RS = logits_RSC.argmax(-1) == label_RS
+        is_known_RS = label_RS >= 0
+        weight_RS = jnp.asarray(self._class_weights_C)[jnp.maximum(label_RS, 0)] * is_known_RS
+        is_correct_RS = logits_RSC.argmax(-1) == label_RS
         return {
             'classification': weighted_sum(loss_RS, weight_RS),
-            'accuracy': weighted_sum(right_RS, known_RS),
+            'accuracy': weighted_sum(is_correct_RS, is_known_RS),
         }
 
-    def host_outputs(self, outputs, batch):
+    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
         return HostOutputs({'probabilities': jax.nn.softmax(outputs['logits'])}, {})
 
-    def decode(self, example, parts) -> dict[str, float]:
-        """The probability of every class."""
-        ((own,),) = parts
-        return dict(zip(self.labels, own['probabilities'].tolist(), strict=True))
+    def decode(self, example: LabeledT, parts: ExampleOutputs) -> Probabilities:
+        """Return the probability of every class."""
+        ((part,),) = parts
+        return dict(zip(self.labels, part['probabilities'].tolist(), strict=True))
 
-    def score(self, examples, predictions) -> Scores:
-        gold = [example.label for example in examples]
-        guesses = [_best(prediction) for prediction in predictions]
-        own = self.settings
-        classes = (own.positive or None, own.negative or None)
-        groups = None
-        if 'exact_match' in own.metrics:
+    def score(self, examples: Sequence[LabeledT], predictions: Sequence[Probabilities]) -> Scores:
+        gold = [str(example.label) for example in examples]
+        guesses = [_most_probable(prediction) for prediction in predictions]
+        settings, groups = self.settings, None
+        if 'exact_match' in settings.metrics:
             groups = [example.id.rpartition('-')[0] for example in examples]
-        return scores.classification(gold, guesses, self.labels, own.metrics, *classes, groups)
+        classes = (settings.positive or None, settings.negative or None)
+        return scores.classification(gold, guesses, self.labels, settings.metrics, *classes, groups)
 
-    def to_record(self, example, prediction) -> dict:
-        best = _best(prediction)
+    def to_record(self, example: LabeledT, prediction: Probabilities) -> dict[str, Any]:
+        best = _most_probable(prediction)
         return {
             'id': example.id,
             'texts': list(example.texts),
@@ -131,42 +110,79 @@ class Classification(_TextProblem):
         }
 
 
-class Regression(_TextProblem):
-    """A number for a text or a pair, learned by squared error. Numbers are used as they are."""
+class Classification(SingleLabelProblem[TextExample]):
+    """The class of a text or of a pair of texts."""
+
+    pretrained_heads = ('sequence_classification',)
+
+    def parse_input(self, name: str, given: Mapping[str, Any]) -> TextExample:
+        return TextExample(name, require_texts(given, name), None)
+
+    def encode(self, example: TextExample) -> list[Item]:
+        return [(_encode_texts(self, example.texts, {'label': self.label_id(example)}),)]
+
+    def make_heads(
+        self, architecture: Architecture, compute: Compute
+    ) -> dict[str, Callable[..., nn.Module]]:
+        number = len(self.labels)
+        head = partial(SequenceClassificationHead, architecture, compute, num_labels=number)
+        return {'sequence_classification': head}
+
+    def apply_heads(
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+    ) -> Outputs:
+        """Return 'logits', fp32 [R, S, C]."""
+        return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
+
+
+class Regression(Problem[TextExample, float]):
+    """A number for a text or a pair of texts, learned by squared error, not normalized."""
 
     weights = {'regression': 1.0}
     pretrained_heads = ('sequence_classification',)
 
     @classmethod
-    def collect_labels(cls, examples, settings) -> tuple[str, ...]:
+    def collect_labels(cls, train: Sequence[TextExample], settings: ConfigDict) -> tuple[str, ...]:
         return ('score',)
 
-    def encode(self, example: TextExample):
-        known = example.label is not None
-        values = {'target': np.float32(example.label if known else 0), 'known': np.float32(known)}
-        return [(self._sequence(example.texts, values),)]
+    def parse_input(self, name: str, given: Mapping[str, Any]) -> TextExample:
+        return TextExample(name, require_texts(given, name), None)
 
-    def make_heads(self, architecture, compute):
+    def encode(self, example: TextExample) -> list[Item]:
+        is_known = example.label is not None
+        target = np.float32(example.label if is_known else 0)
+        values = {'target': target, 'known': np.float32(is_known)}
+        return [(_encode_texts(self, example.texts, values),)]
+
+    def make_heads(
+        self, architecture: Architecture, compute: Compute
+    ) -> dict[str, Callable[..., nn.Module]]:
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=1)
         return {'sequence_classification': head}
 
-    def terms(self, outputs, batch):
-        """regression: the squared error."""
+    def apply_heads(
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+    ) -> Outputs:
+        """Return 'logits', fp32 [R, S, 1]."""
+        return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+        """Return 'regression', the squared error."""
         error_RS = outputs['logits'][..., 0] - batch['target']
         return {'regression': weighted_sum(jnp.square(error_RS), batch['known'])}
 
-    def host_outputs(self, outputs, batch):
+    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
         return HostOutputs({'score': outputs['logits'][..., 0]}, {})
 
-    def decode(self, example, parts) -> float:
-        ((own,),) = parts
-        return float(own['score'])
+    def decode(self, example: TextExample, parts: ExampleOutputs) -> float:
+        ((part,),) = parts
+        return float(part['score'])
 
-    def score(self, examples, predictions) -> Scores:
-        gold = [example.label for example in examples]
+    def score(self, examples: Sequence[TextExample], predictions: Sequence[float]) -> Scores:
+        gold = [float(example.label) for example in examples]  # type: ignore[arg-type]  # labeled
         return scores.regression(gold, predictions, self.settings.metrics)
 
-    def to_record(self, example, prediction) -> dict:
+    def to_record(self, example: TextExample, prediction: float) -> dict[str, Any]:
         return {
             'id': example.id,
             'texts': list(example.texts),
@@ -175,68 +191,82 @@ class Regression(_TextProblem):
         }
 
 
-class MultipleChoice(_TextProblem):
-    """Which of several continuations is right: one sequence for each, a softmax over them
-    (SWAG in Devlin et al. 2019, section 4.4)."""
+class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
+    """Which of several choices is correct: one sequence for each, a softmax over their scores.
+
+    SWAG in Devlin et al. 2019, section 4.4. All choices of an example are in one row.
+    """
 
     weights = {'multiple_choice': 1.0}
     pretrained_heads = ('multiple_choice',)
 
-    def parse_input(self, name, given):
-        """From 'premise' and 'choices'."""
+    def parse_input(self, name: str, given: Mapping[str, Any]) -> MultipleChoiceExample:
+        """Read 'premise' and 'choices'."""
         choices = tuple(require(given, name, 'choices'))
         return MultipleChoiceExample(name, require(given, name, 'premise'), choices, None)
 
-    def encode(self, example: MultipleChoiceExample):
+    def encode(self, example: MultipleChoiceExample) -> list[Item]:
         sequences = [
-            self._sequence(
+            _encode_texts(
+                self,
                 (example.premise, choice),
-                {'place': np.int32(number), 'right': np.float32(number in example.correct())},
+                {'place': np.int32(number), 'correct': np.float32(number in example.correct())},
             )
             for number, choice in enumerate(example.choices)
         ]
         return [tuple(sequences)]
 
-    def make_heads(self, architecture, compute):
+    def make_heads(
+        self, architecture: Architecture, compute: Compute
+    ) -> dict[str, Callable[..., nn.Module]]:
         return {'multiple_choice': partial(MultipleChoiceHead, architecture, compute)}
 
-    def terms(self, outputs, batch):
-        """multiple_choice: −log of what the right ones get together; accuracy."""
-        log_RS, present_RS = _log_shares(outputs['logits'], batch)
-        first_RS = present_RS & (batch['place'] == 0)
-        same_RSS = _same_question(batch)
-        right_RS = batch['right'] > 0
-        log_right_RS = jnp.where(right_RS, log_RS, _NONE)
-        gained_RS = _log_sum(log_right_RS, same_RSS)
-        known_RS = first_RS & jnp.any(same_RSS & right_RS[:, None, :], axis=-1)
-        best_RS = jnp.max(jnp.where(same_RSS, log_RS[:, None, :], _NONE), axis=-1)
-        best_right_RS = jnp.max(jnp.where(same_RSS, log_right_RS[:, None, :], _NONE), axis=-1)
-        loss_RS = jnp.where(known_RS, -gained_RS, 0)
+    def apply_heads(
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+    ) -> Outputs:
+        """Return 'logits', fp32 [R, S]."""
+        return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+        """Return 'multiple_choice', −log of the total probability of correct choices, and 'accuracy'."""
+        log_p_RS, is_present_RS = _log_probabilities(outputs['logits'], batch)
+        is_first_RS = is_present_RS & (batch['place'] == 0)
+        same_RSS = _same_example(batch)
+        is_correct_RS = batch['correct'] > 0
+        log_p_correct_RS = jnp.where(is_correct_RS, log_p_RS, _ABSENT)
+        # Counted once for each example, in the slot of its first choice.
+        is_known_RS = is_first_RS & jnp.any(same_RSS & is_correct_RS[:, None, :], axis=-1)
+        loss_RS = jnp.where(is_known_RS, -_log_sum(log_p_correct_RS, same_RSS), 0)
+        best_RS = _max(log_p_RS, same_RSS)
+        best_correct_RS = _max(log_p_correct_RS, same_RSS)
         return {
-            'multiple_choice': weighted_sum(loss_RS, known_RS),
-            'accuracy': weighted_sum(best_right_RS >= best_RS, known_RS),
+            'multiple_choice': weighted_sum(loss_RS, is_known_RS),
+            'accuracy': weighted_sum(best_correct_RS >= best_RS, is_known_RS),
         }
 
-    def host_outputs(self, outputs, batch):
-        return HostOutputs({'probability': jnp.exp(_log_shares(outputs['logits'], batch)[0])}, {})
+    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
+        log_p_RS, _ = _log_probabilities(outputs['logits'], batch)
+        return HostOutputs({'probability': jnp.exp(log_p_RS)}, {})
 
-    def decode(self, example, parts) -> list[float]:
-        """The probability of every choice."""
-        (own,) = parts
-        return [float(part['probability']) for part in own]
+    def decode(self, example: MultipleChoiceExample, parts: ExampleOutputs) -> list[float]:
+        """Return the probability of every choice."""
+        (choices,) = parts
+        return [float(part['probability']) for part in choices]
 
-    def score(self, examples, predictions) -> Scores:
-        """Accuracy; of ReCoRD first what it is scored by."""
+    def score(
+        self, examples: Sequence[MultipleChoiceExample], predictions: Sequence[list[float]]
+    ) -> Scores:
+        """Return the accuracy; for ReCoRD, before it, F1 and exact match of the chosen entity."""
         best = [int(np.argmax(prediction)) for prediction in predictions]
-        right = [choice in own.correct() for own, choice in zip(examples, best, strict=True)]
-        found = {'accuracy': float(np.mean(right))}
+        is_correct = [choice in one.correct() for one, choice in zip(examples, best, strict=True)]
+        found = {'accuracy': float(np.mean(is_correct))}
         if all(example.entities for example in examples):
-            golds = [[own.entities[choice] for choice in own.correct()] for own in examples]
-            guesses = [own.entities[choice] for own, choice in zip(examples, best, strict=True)]
+            golds = [[one.entities[choice] for choice in one.correct()] for one in examples]
+            guesses = [one.entities[choice] for one, choice in zip(examples, best, strict=True)]
             found = glue.record(golds, guesses) | found
         return Scores(found, {})
 
-    def to_record(self, example, prediction) -> dict:
+    def to_record(self, example: MultipleChoiceExample, prediction: list[float]) -> dict[str, Any]:
         best = int(np.argmax(prediction))
         return {
             'id': example.id,
@@ -248,25 +278,52 @@ class MultipleChoice(_TextProblem):
         }
 
 
-def _best(probabilities: dict[str, float]) -> str:
-    return max(probabilities, key=probabilities.get)
+def _encode_texts(
+    problem: Problem[Any, Any], texts: Sequence[str], values: dict[str, Any]
+) -> finetune_batches.Sequence:
+    """Tokenize one or two texts into one sequence, truncated to training.max_length."""
+    ids = problem.tokenizer.encode_batch(list(texts)).ids
+    room = problem.framing.room(len(ids))
+    if sum(map(len, ids)) > room:
+        problem.counts['texts truncated to training.max_length'] += 1
+        ids = shorten(ids, room)
+    framed = problem.framing.frame(*ids)
+    return finetune_batches.Sequence(framed.ids, framed.token_type_ids, {}, values)
 
 
-def _same_question(batch) -> jax.Array:
-    """bool [R, S, S]: whether two slots are choices of one question."""
-    present_RS = batch['first_positions'] >= 0
-    question_RS = jnp.cumsum(present_RS & (batch['place'] == 0), axis=-1)
-    same_RSS = question_RS[:, :, None] == question_RS[:, None, :]
-    return same_RSS & present_RS[:, :, None] & present_RS[:, None, :]
+def _sequence_logits(
+    heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+) -> Outputs:
+    """Apply the only head to every sequence of the rows."""
+    (head,) = heads.values()
+    rows = encoder_arguments(batch)
+    return {'logits': head(encoded, batch['attention_mask'], dropout_seeds_R, **rows)}
 
 
-def _log_shares(logits_RS, batch) -> tuple[jax.Array, jax.Array]:
-    """Log probabilities [R, S] among the choices of a question, and which slots have one."""
-    present_RS = batch['first_positions'] >= 0
-    total_RS = _log_sum(logits_RS, _same_question(batch))
-    return jnp.where(present_RS, logits_RS - total_RS, 0), present_RS
+def _most_probable(probabilities: Probabilities) -> str:
+    return max(probabilities, key=lambda label: probabilities[label])
 
 
-def _log_sum(values_RS, same_RSS) -> jax.Array:
-    """log Σ exp over the slots of the same question, [R, S]."""
-    return jax.nn.logsumexp(jnp.where(same_RSS, values_RS[:, None, :], _NONE), axis=-1)
+def _same_example(batch: Batch) -> jax.Array:
+    """Bool [R, S, S]: whether two slots hold choices of the same example."""
+    is_present_RS = batch['first_positions'] >= 0
+    example_RS = jnp.cumsum(is_present_RS & (batch['place'] == 0), axis=-1)
+    same_RSS = example_RS[:, :, None] == example_RS[:, None, :]
+    return same_RSS & is_present_RS[:, :, None] & is_present_RS[:, None, :]
+
+
+def _log_probabilities(logits_RS: jax.Array, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    """Log softmax over the choices of each example, fp32 [R, S], and which slots are filled."""
+    is_present_RS = batch['first_positions'] >= 0
+    total_RS = _log_sum(logits_RS, _same_example(batch))
+    return jnp.where(is_present_RS, logits_RS - total_RS, 0), jnp.asarray(is_present_RS)
+
+
+def _log_sum(values_RS: jax.Array, same_RSS: jax.Array) -> jax.Array:
+    """Log-sum-exp over the slots of the same example, [R, S]."""
+    return jax.nn.logsumexp(jnp.where(same_RSS, values_RS[:, None, :], _ABSENT), axis=-1)
+
+
+def _max(values_RS: jax.Array, same_RSS: jax.Array) -> jax.Array:
+    """Maximum over the slots of the same example, [R, S]."""
+    return jnp.max(jnp.where(same_RSS, values_RS[:, None, :], _ABSENT), axis=-1)

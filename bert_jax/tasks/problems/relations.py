@@ -1,118 +1,129 @@
-"""What holds between two marked places: relations, a word in two contexts, coreference."""
+"""Classes of pairs of marked places: relations, a word in two contexts, coreference."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
+from flax import linen as nn
+from ml_collections import ConfigDict
 
 from bert_jax.data import finetune_batches
+from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled.examples import Mark, MarkedExample
+from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
 from bert_jax.objectives.packed import encoder_arguments
-from bert_jax.tasks.problems.base import require, require_texts
-from bert_jax.tasks.problems.classification import Classification
+from bert_jax.tasks.problems.base import Heads, Outputs, require, require_texts
+from bert_jax.tasks.problems.classification import Probabilities, SingleLabelProblem
+from bert_jax.types import Array, Batch
 
-_BITS = (FIRST, SECOND)
 
+class Relations(SingleLabelProblem[MarkedExample]):
+    """The class of two marked places in one text, or in one of two texts each.
 
-class Relations(Classification):
-    """The class of two marked places, in one text or in one each of two.
-
-    settings: those of Classification, and exclusive: examples of the same texts and first mark (a
-    pronoun and each of its candidates) are alternatives: at most one is `positive`, the most
-    probable. GAP (Webster et al. 2018, arXiv 1810.05201) is scored by the F1 of TRUE over all
-    pairs: metrics=('f1',), positive='TRUE'.
-
-    Of texts that are too long the tokens nearest to the marks are kept.
+    Long texts keep the tokens nearest to the marks. With the setting `exclusive`, examples with
+    the same texts and the same first mark (a pronoun and its candidates) are alternatives: at most
+    the most probable one is `positive`. GAP (Webster et al. 2018, arXiv 1810.05201) is scored by
+    the F1 of TRUE over all pairs: metrics=('f1',), positive='TRUE'.
     """
 
-    pretrained_heads = ()
-
-    def __init__(self, settings, framing, labels):
+    def __init__(self, settings: ConfigDict, framing: Framing, labels: Sequence[str]) -> None:
         super().__init__(settings, framing, labels)
         if settings.exclusive and (len(self.labels) != 2 or settings.positive not in self.labels):
             raise UserError(
-                'problem.exclusive needs two labels, one of which is problem.positive, not '
-                f'{settings.positive!r} of {", ".join(self.labels)}'
+                'problem.exclusive needs two labels, one of which is problem.positive; it is '
+                f'{settings.positive!r}, and the labels are {", ".join(self.labels)}'
             )
 
-    def parse_input(self, name, given):
-        """From 'text' and 'marks', two of [start, end] in characters; with 'text2', the second mark
-        is there."""
+    def parse_input(self, name: str, given: Mapping[str, Any]) -> MarkedExample:
+        """Read 'text' and 'marks', two [start, end] in characters; with 'text2' the second mark
+        is in that text."""
         texts = require_texts(given, name)
         marks = require(given, name, 'marks')
         try:
             (start, end), (start2, end2) = marks
             places = Mark(0, int(start), int(end)), Mark(len(texts) - 1, int(start2), int(end2))
         except (TypeError, ValueError):
-            raise UserError(f'{name}: marks are two pairs [start, end], not {marks}') from None
+            raise UserError(
+                f"{name}: 'marks' must be two pairs [start, end], not {marks}"
+            ) from None
         return MarkedExample(name, texts, places, None)
 
-    def encode(self, example: MarkedExample):
-        _check(example)
+    def encode(self, example: MarkedExample) -> list[Item]:
+        _check_marks(example)
         encoded = self.tokenizer.encode_batch(list(example.texts))
-        bits = [
-            _bits(offsets, [mark if mark.text == number else None for mark in example.marks])
+        flags = [
+            _mark_flags(offsets, [mark if mark.text == number else None for mark in example.marks])
             for number, offsets in enumerate(encoded.offsets)
         ]
-        kept = self._kept(bits)
-        framed = self.framing.frame(*_taken(encoded.ids, kept))
+        kept = self._kept_tokens(flags)
+        ids = [own[places] for own, places in zip(encoded.ids, kept, strict=True)]
+        framed = self.framing.frame(*ids)
         marks_N = np.zeros(len(framed.ids), np.int32)
-        for start, own in zip(framed.starts, _taken(bits, kept), strict=True):
-            marks_N[start : start + len(own)] = own
-        for bit in _BITS:
-            self.counts['marks_without_a_token'] += not (marks_N & bit).any()
-        tokens, values = {'marks': marks_N}, {'label': self.label_number(example)}
+        for start, own, places in zip(framed.starts, flags, kept, strict=True):
+            marks_N[start : start + len(places)] = own[places]
+        for flag in (FIRST, SECOND):
+            self.counts['marks without a token'] += not (marks_N & flag).any()
+        tokens, values = {'marks': marks_N}, {'label': self.label_id(example)}
         return [(finetune_batches.Sequence(framed.ids, framed.token_type_ids, tokens, values),)]
 
-    def _kept(self, bits: list[np.ndarray]) -> list[np.ndarray]:
-        """int64 indices of the tokens of each text that there is room for."""
-        room = self.framing.room(len(bits))
-        kept = nearest([own > 0 for own in bits], room)
-        self.counts['texts_cut_around_their_marks'] += sum(map(len, bits)) > room
-        self.counts['texts_cut_between_their_marks'] += any(
-            (np.diff(own) > 1).any() for own in kept
+    def _kept_tokens(self, flags: list[np.ndarray]) -> list[np.ndarray]:
+        """Indices, int64, of the tokens of each text that fit into a sequence."""
+        room = self.framing.room(len(flags))
+        kept = nearest([own > 0 for own in flags], room)
+        self.counts['texts truncated around their marks'] += sum(map(len, flags)) > room
+        self.counts['texts with tokens removed between their marks'] += any(
+            (np.diff(places) > 1).any() for places in kept
         )
-        self.counts['marks_cut'] += any(
-            len(own_kept) < len(own) and np.delete(own, own_kept).any()
-            for own, own_kept in zip(bits, kept, strict=True)
+        self.counts['truncated marks'] += any(
+            len(places) < len(own) and np.delete(own, places).any()
+            for own, places in zip(flags, kept, strict=True)
         )
         return kept
 
-    def make_heads(self, architecture, compute):
+    def make_heads(
+        self, architecture: Architecture, compute: Compute
+    ) -> dict[str, Callable[..., nn.Module]]:
         number = len(self.labels)
         return {'relation': partial(MarkedPairHead, architecture, compute, num_labels=number)}
 
-    def apply_heads(self, heads, encoded, batch, dropout_seeds_R):
-        """logits fp32 [R, S, C]."""
+    def apply_heads(
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+    ) -> Outputs:
+        """Return 'logits', fp32 [R, S, C]."""
         rows = encoder_arguments(batch)
         return {'logits': heads['relation'](encoded, batch['marks'], dropout_seeds_R, **rows)}
 
-    def postprocess(self, examples, predictions):
-        """With `exclusive`, of alternatives only the most probable stays positive."""
+    def postprocess(
+        self, examples: Sequence[MarkedExample], predictions: Sequence[Probabilities]
+    ) -> Sequence[Probabilities]:
+        """With `exclusive`, keep only the most probable of alternatives positive."""
         if not self.settings.exclusive:
             return predictions
         positive = self.settings.positive
         (negative,) = set(self.labels) - {positive}
-        groups, settled = collections.defaultdict(list), list(predictions)
+        groups, revised = collections.defaultdict(list), list(predictions)
         for number, example in enumerate(examples):
             groups[example.texts, example.marks[0]].append(number)
         for group in groups.values():
             best = max(group, key=lambda number: predictions[number][positive])
             for number in group:
                 if number != best:
-                    settled[number] = _less_than_half(predictions[number], positive, negative)
-        return settled
+                    revised[number] = _as_negative(predictions[number], positive, negative)
+        return revised
 
-    def to_record(self, example, prediction) -> dict:
+    def to_record(self, example: MarkedExample, prediction: Probabilities) -> dict[str, Any]:
         marks = [
             {
                 'text': mark.text,
                 'start': mark.start,
                 'end': mark.end,
-                'marked': _marked(example, mark),
+                'marked': example.texts[mark.text][mark.start : mark.end],
             }
             for mark in example.marks
         ]
@@ -120,16 +131,22 @@ class Relations(Classification):
 
 
 def nearest(is_marked: Sequence[np.ndarray], room: int) -> list[np.ndarray]:
-    """Indices, ascending, of the `room` tokens of one or two texts that are nearest to a marked
-    token of their own text, of equal ones the first; those of a text without any come last.
+    """Choose the `room` tokens of one or two texts that are nearest to a marked token.
 
-    is_marked: bool [n] of each text.
+    Distances are within a text; ties go to the first token, and the tokens of a text without a
+    mark come last.
+
+    Args:
+      is_marked: for each text, bool [n].
+      room: number of tokens to keep.
+    Returns:
+      For each text the kept indices, int64, ascending.
     """
     distances = []
     for marked_N in is_marked:
         places = np.flatnonzero(marked_N)
-        away_NM = np.abs(np.arange(len(marked_N))[:, None] - places)
-        distances.append(away_NM.min(1, initial=np.iinfo(np.int64).max))
+        distance_NM = np.abs(np.arange(len(marked_N))[:, None] - places)
+        distances.append(distance_NM.min(1, initial=np.iinfo(np.int64).max))
     order = np.argsort(np.concatenate(distances), kind='stable')[:room]
     ends = np.cumsum([len(marked_N) for marked_N in is_marked])
     return [
@@ -138,37 +155,29 @@ def nearest(is_marked: Sequence[np.ndarray], room: int) -> list[np.ndarray]:
     ]
 
 
-def _bits(offsets: np.ndarray, marks: Sequence[Mark | None]) -> np.ndarray:
-    """int32 [n]: the marks each token has characters of."""
-    bits_N = np.zeros(len(offsets), np.int32)
-    for bit, mark in zip(_BITS, marks, strict=True):
+def _mark_flags(offsets: np.ndarray, marks: Sequence[Mark | None]) -> np.ndarray:
+    """Bit flags, int32 [n], of the marks that each token shares a character with."""
+    flags_N = np.zeros(len(offsets), np.int32)
+    for flag, mark in zip((FIRST, SECOND), marks, strict=True):
         if mark is not None:
-            bits_N |= bit * ((offsets[:, 0] < mark.end) & (offsets[:, 1] > mark.start))
-    return bits_N
+            flags_N |= flag * ((offsets[:, 0] < mark.end) & (offsets[:, 1] > mark.start))
+    return flags_N
 
 
-def _taken(arrays: Sequence[np.ndarray], kept: Sequence[np.ndarray]) -> list[np.ndarray]:
-    return [array[own] for array, own in zip(arrays, kept, strict=True)]
-
-
-def _marked(example: MarkedExample, mark: Mark) -> str:
-    return example.texts[mark.text][mark.start : mark.end]
-
-
-def _check(example: MarkedExample):
+def _check_marks(example: MarkedExample) -> None:
     where = f'example {example.id}'
     if len(example.marks) != 2:
-        raise UserError(f'{where} has {len(example.marks)} marks, must have two')
+        raise UserError(f'{where} has {len(example.marks)} marks; it must have two')
     for mark in example.marks:
-        there = 0 <= mark.text < len(example.texts)
-        if not there or not 0 <= mark.start < mark.end <= len(example.texts[mark.text]):
+        has_text = 0 <= mark.text < len(example.texts)
+        if not has_text or not 0 <= mark.start < mark.end <= len(example.texts[mark.text]):
             raise UserError(
                 f'{where}: the mark {mark.start}:{mark.end} is outside text {mark.text}, or empty'
             )
 
 
-def _less_than_half(prediction: dict, positive: str, negative: str) -> dict:
-    """A prediction that is not positive: given that another is, this one cannot be."""
+def _as_negative(prediction: Probabilities, positive: str, negative: str) -> Probabilities:
+    """Make sure that `negative` is predicted: an alternative is more probably positive."""
     if prediction[positive] < prediction[negative]:
         return prediction
     return {label: float(label == negative) for label in prediction}
