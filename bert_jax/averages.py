@@ -9,6 +9,8 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from bert_jax.types import Array
+
 
 class Term(NamedTuple):
     """Float32 scalars: `sum` over `count` things such as masked tokens or sentence pairs."""
@@ -20,9 +22,9 @@ class Term(NamedTuple):
 Terms = dict[str, Term]
 
 
-def weighted_sum(values_X: jax.Array, weights_X: jax.Array) -> Term:
+def weighted_sum(values_X: Array, weights_X: Array) -> Term:
     """Σ values · weights and Σ weights, in float32."""
-    weights_X = weights_X.astype(jnp.float32)
+    weights_X = jnp.asarray(weights_X, jnp.float32)
     return Term(jnp.sum(values_X.astype(jnp.float32) * weights_X), jnp.sum(weights_X))
 
 

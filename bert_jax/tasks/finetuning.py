@@ -131,7 +131,7 @@ class FineTuning:
         ]
         lines += self.splits.report.lines()
         counts = self.problem.counts.items()
-        return lines + [f'{number:,} {name.replace("_", " ")}' for name, number in counts if number]
+        return lines + [f'{number:,} {name}' for name, number in counts if number]
 
     def check(self, metadata: dict):
         """Raises UserError if a checkpoint is of another task, tokenizer or classes."""

@@ -4,6 +4,8 @@ import math
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from ml_collections import ConfigDict
+
 from bert_jax.data import tensorflow_import
 from bert_jax.data.labeled import tag_schemes, word_spans
 from bert_jax.data.labeled.examples import (
@@ -20,7 +22,6 @@ from bert_jax.data.labeled.questions import checked_answer
 from bert_jax.data.labeled.records import InvalidRecord, ReadingReport
 from bert_jax.data.labeled.splitting import GroupedExample
 from bert_jax.errors import UserError, unknown
-from bert_jax.types import Config
 
 Fields = dict[str, Any]  # of a record; classes by name, None for TFDS's label −1
 # From the fields of a record, its default id and data.language to its examples.
@@ -228,7 +229,7 @@ _ADVICE = (
 )
 
 
-def read(data: Config, kind: str, report: ReadingReport) -> dict[str, list[GroupedExample]]:
+def read(data: ConfigDict, kind: str, report: ReadingReport) -> dict[str, list[GroupedExample]]:
     """Reads the splits of the benchmark `data.dataset`.
 
     Args:
@@ -265,7 +266,12 @@ def read(data: Config, kind: str, report: ReadingReport) -> dict[str, list[Group
 
 
 def _read_split(
-    builder: Any, part: str, split: str, benchmark: Benchmark, data: Config, report: ReadingReport
+    builder: Any,
+    part: str,
+    split: str,
+    benchmark: Benchmark,
+    data: ConfigDict,
+    report: ReadingReport,
 ) -> list[GroupedExample]:
     """The examples of a split of a TFDS builder."""
     if part not in builder.info.splits:

@@ -6,10 +6,11 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from bert_jax.data.labeled import tag_schemes, word_spans
 from bert_jax.data.labeled.records import InvalidRecord, Row, SkippedRecord
 from bert_jax.errors import UserError
-from bert_jax.types import Config
 
 
 class ExampleBuilder:
@@ -26,7 +27,7 @@ class ExampleBuilder:
 
     def __init__(
         self,
-        data: Config,
+        data: ConfigDict,
         counts: collections.Counter[str],
         labeled: bool,
         contexts: Mapping[str, str],

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from ml_collections import ConfigDict
+
 from bert_jax.data.labeled import tag_schemes, word_spans
 from bert_jax.data.labeled.builder import ExampleBuilder
 from bert_jax.data.labeled.examples import Span, SpansExample, TaggedExample
@@ -14,7 +16,6 @@ from bert_jax.data.labeled.records import InvalidRecord, MissingColumn, Record, 
 from bert_jax.data.labeled.tabular import numbered_lines
 from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
-from bert_jax.types import Config
 
 Sentence = list[tuple[int, str]]  # numbered lines
 
@@ -23,7 +24,7 @@ _NEW_DOCUMENT = re.compile(r'# *newdoc\b')
 _WORD_ID = re.compile(r'\d+|\d+-\d+|\d+\.\d+')
 
 
-def read_sentences(path: str, data: Config) -> Iterator[Record]:
+def read_sentences(path: str, data: ConfigDict) -> Iterator[Record]:
     """Sentences, or documents with `data.documents`; the content is a list of sentences.
 
     Documents start at -DOCSTART- lines, in CoNLL-U at '# newdoc' lines.
@@ -41,7 +42,7 @@ def read_sentences(path: str, data: Config) -> Iterator[Record]:
         yield _record(path, document, num_documents)
 
 
-def _sentences(path: str, data: Config) -> Iterator[tuple[Sentence, bool]]:
+def _sentences(path: str, data: ConfigDict) -> Iterator[tuple[Sentence, bool]]:
     """Each sentence, and whether a document starts with it."""
     sentence: Sentence = []
     starts_document = False
@@ -168,7 +169,7 @@ def build_conllu_tagging(
     return [TaggedExample(example_id, text, tuple(offsets), tuple(known) if complete else None)]
 
 
-def _stated_id(document: list[Sentence], data: Config) -> str | None:
+def _stated_id(document: list[Sentence], data: ConfigDict) -> str | None:
     """The id in the comments of the first sentence, of the document or of the sentence."""
     wanted = '# newdoc id' if data.documents else '# sent_id'
     for _, line in document[0]:

@@ -6,8 +6,10 @@ examples depends on the kind of problem: see `readers` in tasks/problems/__init_
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
+
+from ml_collections import ConfigDict
 
 from bert_jax.data import text_files
 from bert_jax.data.labeled import benchmarks, conll, questions, tabular
@@ -23,12 +25,11 @@ from bert_jax.data.labeled.records import (
 )
 from bert_jax.data.labeled.splitting import GroupedExample, split_off
 from bert_jax.errors import UserError, unknown
-from bert_jax.types import Config
 
 # From the content of a record, its default id and the builder to its examples.
-Reader = Callable[[Any, str, ExampleBuilder], list[Example]]
+Reader = Callable[[Any, str, ExampleBuilder], Sequence[Example]]
 
-FORMATS: dict[str, Callable[[str, Config], Iterator[Record]]] = {
+FORMATS: dict[str, Callable[[str, ConfigDict], Iterator[Record]]] = {
     'csv': tabular.read_table,
     'tsv': tabular.read_table,
     'jsonl': tabular.read_json_lines,
@@ -104,7 +105,7 @@ DEFAULTS: dict[str, Any] = dict(
 )
 
 
-def read(data: Config, kind: str, readers: Mapping[str, Reader]) -> Splits:
+def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
     """Reads the examples that the config's `data` describes; see DEFAULTS for its keys.
 
     Without dev files `data.dev_fraction` of the train examples becomes the dev split, and likewise
@@ -152,7 +153,7 @@ def read(data: Config, kind: str, readers: Mapping[str, Reader]) -> Splits:
 
 def read_files(
     patterns: tuple[str, ...],
-    data: Config,
+    data: ConfigDict,
     kind: str,
     readers: Mapping[str, Reader],
     report: ReadingReport,
@@ -200,7 +201,7 @@ def read_files(
 
 @contextlib.contextmanager
 def _count_unusable(
-    report: ReadingReport, record: Record, data: Config, path: str, first: bool
+    report: ReadingReport, record: Record, data: ConfigDict, path: str, first: bool
 ) -> Iterator[None]:
     """Counts a record that is unusable; a mistake in the config raises UserError instead."""
     try:
@@ -220,7 +221,7 @@ def _count_unusable(
         raise UserError(f'{record.place}: {error}') from None
 
 
-def _config_key(column: str, data: Config) -> str:
+def _config_key(column: str, data: ConfigDict) -> str:
     """The config keys whose value names this column."""
     values = {f'data.columns.{key}': value for key, value in data.columns.items()}
     values['data.group'] = data.group
@@ -243,7 +244,7 @@ def _group(record: Record, name: str) -> str:
     return record.groups[name]
 
 
-def _contexts(data: Config, report: ReadingReport) -> dict[str, str]:
+def _contexts(data: ConfigDict, report: ReadingReport) -> dict[str, str]:
     """id → text of the file `data.contexts`."""
     contexts = {}
     for path in tabular.expand_globs((data.contexts,)):

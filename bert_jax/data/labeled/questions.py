@@ -6,13 +6,14 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.builder import ExampleBuilder, parse_int
 from bert_jax.data.labeled.examples import Answer, QuestionExample
 from bert_jax.data.labeled.records import InvalidRecord, Record, Row, check_text
 from bert_jax.errors import UserError
-from bert_jax.types import Config
 
 _WORD_NUMBERS = re.compile(r'(?:\d+:)?(\d+(?: \d+)*)')
 
@@ -94,7 +95,7 @@ def checked_answer(text: str, start: int, context: str) -> Answer:
     return Answer(text, start)
 
 
-def read_squad(path: str, data: Config) -> Iterator[Record]:
+def read_squad(path: str, data: ConfigDict) -> Iterator[Record]:
     """The questions of a file in the format of SQuAD; the content is (context, question object).
 
     Raises:

@@ -6,9 +6,10 @@ import os
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+from ml_collections import ConfigDict
+
 from bert_jax.data import text_files
 from bert_jax.errors import UserError
-from bert_jax.types import Config
 
 _MAX_PLACES = 3
 
@@ -139,7 +140,7 @@ class ReadingReport(collections.Counter[str]):
         for reason, places in other.places.items():
             self.places[reason] = (self.places[reason] + places)[:_MAX_PLACES]
 
-    def check_shares(self, records: int, data: Config) -> None:
+    def check_shares(self, records: int, data: ConfigDict) -> None:
         """Raises UserError if more records were unusable than the config's `data` allows."""
         for reason in ('malformed', 'misplaced'):
             limit = data[f'{reason}_fraction']

@@ -6,10 +6,11 @@ import pathlib
 from collections.abc import Iterator
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from bert_jax.data import text_files
 from bert_jax.data.labeled.records import InvalidRecord, Record, Row, make_record
 from bert_jax.errors import UserError, unknown
-from bert_jax.types import Config
 
 SAMPLES = pathlib.Path(__file__).parent.parent / 'samples'
 
@@ -39,12 +40,12 @@ def expand_globs(patterns: tuple[str, ...]) -> list[str]:
     return paths
 
 
-def numbered_lines(path: str, data: Config) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: str, data: ConfigDict) -> Iterator[tuple[int, str]]:
     """The lines of a file, numbered from 1, without their ends."""
     return enumerate(text_files.read_lines(path, data.encoding), start=1)
 
 
-def read_table(path: str, data: Config) -> Iterator[Record]:
+def read_table(path: str, data: ConfigDict) -> Iterator[Record]:
     """The rows of a CSV or TSV file."""
     header = None
     for number, fields in _fields(path, data):
@@ -72,7 +73,7 @@ def read_table(path: str, data: Config) -> Iterator[Record]:
         yield record
 
 
-def _fields(path: str, data: Config) -> Iterator[tuple[int, list[str] | InvalidRecord]]:
+def _fields(path: str, data: ConfigDict) -> Iterator[tuple[int, list[str] | InvalidRecord]]:
     """The fields of each row with the number of its last line."""
     separator = data.separator or {'csv': ',', 'tsv': '\t'}[data.format]
     if data.quotes not in ('auto', 'yes', 'no'):
@@ -95,7 +96,7 @@ def _fields(path: str, data: Config) -> Iterator[tuple[int, list[str] | InvalidR
             yield reader.line_num, fields
 
 
-def read_json_lines(path: str, data: Config) -> Iterator[Record]:
+def read_json_lines(path: str, data: ConfigDict) -> Iterator[Record]:
     """The JSON objects of a file, one per line."""
     for number, line in numbered_lines(path, data):
         if not line.strip():
@@ -110,7 +111,7 @@ def read_json_lines(path: str, data: Config) -> Iterator[Record]:
         yield record
 
 
-def read_json_list(path: str, data: Config) -> Iterator[Record]:
+def read_json_list(path: str, data: ConfigDict) -> Iterator[Record]:
     """The objects of a JSON list; places have the number of the object, from 1, as line number."""
     try:
         objects = json.loads(text_files.read_text(path, data.encoding))
@@ -126,7 +127,7 @@ def _json_row(value: Any) -> Row | InvalidRecord:
     return Row(value) if isinstance(value, dict) else InvalidRecord('not a JSON object')
 
 
-def read_text_lines(path: str, data: Config) -> Iterator[Record]:
+def read_text_lines(path: str, data: ConfigDict) -> Iterator[Record]:
     """The lines of a file as texts with the class of the file."""
     label = _label(path, data.label_from)
     for number, line in numbered_lines(path, data):
@@ -134,7 +135,7 @@ def read_text_lines(path: str, data: Config) -> Iterator[Record]:
             yield _text_record(path, number, line, label)
 
 
-def read_whole_text(path: str, data: Config) -> Iterator[Record]:
+def read_whole_text(path: str, data: ConfigDict) -> Iterator[Record]:
     """The file as one text with its class."""
     text, label = text_files.read_text(path, data.encoding), _label(path, data.label_from)
     default_id = '/'.join(pathlib.Path(path).parts[-2:])

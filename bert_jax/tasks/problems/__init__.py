@@ -6,7 +6,7 @@ Importing this module is cheap: the file with the model code of a problem is imp
 
 import dataclasses
 import importlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
@@ -67,10 +67,14 @@ def read(data: ConfigDict, kind: str) -> Splits:
     return loader.read(data, kind, find(kind).readers)
 
 
+def _readers(formats: Sequence[str], reader: Reader, **others: Reader) -> dict[str, Reader]:
+    """Use one reader for several formats, and others by format."""
+    return dict.fromkeys(formats, reader) | others
+
+
 _ROWS = ('csv', 'tsv', 'jsonl', 'json')
 _TEXTS = (*_ROWS, 'lines', 'files')
 _LISTS = ('jsonl', 'json')
-_MARKED_READERS = dict.fromkeys(_ROWS, marked_pairs.build_marked_pairs)
 
 # The comments below document the keys of `config.problem`.
 _LABELS = dict(
@@ -97,40 +101,37 @@ PROBLEMS: dict[str, ProblemKind] = {
         implementation='bert_jax.tasks.problems.classification:Classification',
         predict_task='classify',
         settings=_CLASSES,
-        readers=dict.fromkeys(_TEXTS, text_pairs.build_classification),
+        readers=_readers(_TEXTS, text_pairs.build_classification),
     ),
     'regression': ProblemKind(
         implementation='bert_jax.tasks.problems.classification:Regression',
         predict_task='classify',
-        settings=_LABELS
-        | dict(
-            metrics=('pearson', 'spearman'),  # also 'rmse'
-        ),
-        readers=dict.fromkeys(_TEXTS, text_pairs.build_regression),
+        settings=_LABELS | dict(metrics=('pearson', 'spearman')),  # also 'rmse'
+        readers=_readers(_TEXTS, text_pairs.build_regression),
     ),
     'multiple_choice': ProblemKind(
         implementation='bert_jax.tasks.problems.classification:MultipleChoice',
         predict_task='classify',
         settings=_LABELS,
-        readers=dict.fromkeys(_ROWS, text_pairs.build_multiple_choice),
+        readers=_readers(_ROWS, text_pairs.build_multiple_choice),
     ),
     'relation': ProblemKind(
         implementation='bert_jax.tasks.problems.relations:Relations',
         predict_task='classify',
         settings=_MARKED,
-        readers=_MARKED_READERS,
+        readers=_readers(_ROWS, marked_pairs.build_marked_pairs),
     ),
     'word_in_context': ProblemKind(
         implementation='bert_jax.tasks.problems.relations:Relations',
         predict_task='classify',
         settings=_MARKED,
-        readers=_MARKED_READERS,
+        readers=_readers(_ROWS, marked_pairs.build_marked_pairs),
     ),
     'coreference': ProblemKind(
         implementation='bert_jax.tasks.problems.relations:Relations',
         predict_task='classify',
         settings=_MARKED,
-        readers=_MARKED_READERS,
+        readers=_readers(_ROWS, marked_pairs.build_marked_pairs),
     ),
     'tagging': ProblemKind(
         implementation='bert_jax.tasks.problems.tagging:Tagging',
@@ -145,8 +146,12 @@ PROBLEMS: dict[str, ProblemKind] = {
             crf=False,  # True: a linear-chain CRF over words; only legal BIO or BIOES sequences
             crf_rate=20.0,  # learning rate of the CRF, as a multiple of that of the encoder
         ),
-        readers=dict.fromkeys(_LISTS, word_lists.build_tagging)
-        | {'conll': conll.build_tagging, 'conllu': conll.build_conllu_tagging},
+        readers=_readers(
+            _LISTS,
+            word_lists.build_tagging,
+            conll=conll.build_tagging,
+            conllu=conll.build_conllu_tagging,
+        ),
     ),
     'spans': ProblemKind(
         implementation='bert_jax.tasks.problems.spans:SpanLabeling',
@@ -161,7 +166,7 @@ PROBLEMS: dict[str, ProblemKind] = {
             width=150,  # hidden size of the layers that score spans
             class_weights='none',  # 'balanced': ∝ 1 / frequency; "no label" is a class too
         ),
-        readers=dict.fromkeys(_LISTS, word_lists.build_spans) | {'conll': conll.build_spans},
+        readers=_readers(_LISTS, word_lists.build_spans, conll=conll.build_spans),
     ),
     'question_answering': ProblemKind(
         implementation='bert_jax.tasks.problems.question_answering:QuestionAnswering',
@@ -174,7 +179,6 @@ PROBLEMS: dict[str, ProblemKind] = {
             n_best=20,  # candidate starts and ends of each window, and answers returned
             no_answer=False,  # True: some questions have no answer (SQuAD 2.0)
         ),
-        readers=dict.fromkeys(_ROWS, questions.build_question)
-        | {'squad': questions.build_squad_question},
+        readers=_readers(_ROWS, questions.build_question, squad=questions.build_squad_question),
     ),
 }

@@ -228,7 +228,7 @@ class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
         return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
 
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:
-        """Return 'multiple_choice', −log of the total probability of correct choices, and 'accuracy'."""
+        """Return 'multiple_choice', −log p of all correct choices together, and 'accuracy'."""
         log_p_RS, is_present_RS = _log_probabilities(outputs['logits'], batch)
         is_first_RS = is_present_RS & (batch['place'] == 0)
         same_RSS = _same_example(batch)

@@ -49,9 +49,7 @@ class Relations(SingleLabelProblem[MarkedExample]):
             (start, end), (start2, end2) = marks
             places = Mark(0, int(start), int(end)), Mark(len(texts) - 1, int(start2), int(end2))
         except (TypeError, ValueError):
-            raise UserError(
-                f"{name}: 'marks' must be two pairs [start, end], not {marks}"
-            ) from None
+            raise UserError(f"{name}: 'marks' is {marks}; give two pairs [start, end]") from None
         return MarkedExample(name, texts, places, None)
 
     def encode(self, example: MarkedExample) -> list[Item]:

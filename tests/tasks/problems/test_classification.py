@@ -98,7 +98,7 @@ def test_long_texts_are_cut_and_counted():
     problem, _ = make(Classification, LABELS, max_length=16, **SETTINGS)
     ((sequence,),) = problem.encode(TextExample('1', (TEXT, TEXT), None))
     assert len(sequence.ids) == 16
-    assert problem.counts == {'texts_cut_to_training_max_length': 1}
+    assert problem.counts == {'texts truncated to training.max_length': 1}
 
 
 def test_regression_is_the_squared_error():

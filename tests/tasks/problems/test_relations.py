@@ -102,11 +102,11 @@ def test_long_texts_keep_their_marks():
         assert len(sequence.ids) == 32
         assert sorted(sequence.tokens['marks'])[-2:] == [1, 2]
         assert sequence.values['label'] == 0
-        assert problem.counts['texts_cut_between_their_marks'] == between
-    assert problem.counts['texts_cut_around_their_marks'] == 2
-    assert problem.counts['marks_cut'] == 0
+        assert problem.counts['texts with tokens removed between their marks'] == between
+    assert problem.counts['texts truncated around their marks'] == 2
+    assert problem.counts['truncated marks'] == 0
     problem.encode(far._replace(marks=(Mark(0, 0, 100), Mark(0, 100, 101))))
-    assert problem.counts['marks_cut'] == problem.counts['marks_without_a_token'] == 1
+    assert problem.counts['truncated marks'] == problem.counts['marks without a token'] == 1
     two = MarkedExample('two', (text, 'a ' * 5), (Mark(0, 90, 91), Mark(1, 2, 3)), None)
     (((sequence,),),) = [problem.encode(two)]
     assert len(sequence.ids) == 32
@@ -114,7 +114,7 @@ def test_long_texts_keep_their_marks():
     assert sequence.token_type_ids[marked > 0].tolist() == [0, 1]
     assert marked[marked > 0].tolist() == [1, 2]
     problem.encode(two._replace(texts=('a', 'a\x00a'), marks=(Mark(0, 0, 1), Mark(1, 1, 2))))
-    assert problem.counts['marks_without_a_token'] == 2
+    assert problem.counts['marks without a token'] == 2
 
 
 def test_alternatives_are_not_both_chosen():
@@ -161,7 +161,7 @@ def test_mistakes_of_users():
         with pytest.raises(UserError, match='line 1: key '):
             problem.parse_input('line 1', given)
     for marks in ([[0, 1]], [0, 1], 3, [['a', 1], [0, 1]], [[0, 1], [0, 1, 2]]):
-        with pytest.raises(UserError, match='line 1: marks are two pairs'):
+        with pytest.raises(UserError, match="line 1: 'marks' is .*; give two pairs"):
             problem.parse_input('line 1', {'text': 'a', 'marks': marks})
     one = problem.parse_input('line 1', {'text': 'the cat', 'marks': [[0, 3], [4, 7]]})
     for mark in (Mark(0, 4, 8), Mark(0, 4, 4), Mark(1, 0, 1)):
@@ -212,7 +212,7 @@ def test_ambiguous_pronouns_of_gap_are_read_and_marked():
     problem = make(max_length=512, exclusive=True, positive='TRUE')
     for one in examples[:200]:
         problem.encode(one)
-    assert problem.counts['marks_without_a_token'] == problem.counts['marks_cut'] == 0
+    assert problem.counts['marks without a token'] == problem.counts['truncated marks'] == 0
     # What the data say never needs to be settled.
     gold = [{label: float(label == one.label) for label in problem.labels} for one in examples]
     assert problem.postprocess(examples, gold) == gold
