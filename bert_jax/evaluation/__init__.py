@@ -1,1 +1,1 @@
-"""Metrics and reports."""
+"""Metrics, reports and comparisons of runs."""

@@ -1,28 +1,109 @@
-"""Several runs of several variants in one picture."""
+"""Compares runs: mean ± standard deviation, bootstrap intervals and a plot."""
 
 import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax.data import sampling
+
+LEVEL = 0.95  # of the intervals
+RESAMPLES = 1000
+_SEED = 0  # fixed, so that the same values give the same interval
+_RUNS, _EXAMPLES = 300, 301  # purposes of random draws
 
 
-def plot(path: pathlib.Path, found: dict[str, dict[str, dict]], columns: dict[str, str]):
-    """One panel a measure: a dot for every run, a bar at the mean.
+class Summary(NamedTuple):
+    """Statistics of one metric over several runs.
 
-    found: variant → measure → 'mean' and 'values'; columns: measure → its title.
+    Attributes:
+        mean: the sample mean.
+        sd: the sample standard deviation (n − 1); 0 for one run.
+        low: lower end of the bootstrap interval of the mean.
+        high: upper end.
+        count: number of runs.
+    """
+
+    mean: float
+    sd: float
+    low: float
+    high: float
+    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls
+
+    def __str__(self) -> str:
+        return f'{self.mean:.4f} ± {self.sd:.4f}'
+
+
+def summarize(values: Sequence[float]) -> Summary:
+    """Summarizes the values of one metric, one for each run."""
+    values_S = np.asarray(values, np.float64)
+    low, high = bootstrap_interval(lambda run, examples: values_S[run], len(values_S))
+    sd = float(values_S.std(ddof=1)) if len(values_S) > 1 else 0.0
+    return Summary(float(values_S.mean()), sd, low, high, len(values_S))
+
+
+def bootstrap_interval(
+    metric: Callable[[int, np.ndarray], float], num_runs: int, num_examples: int = 0
+) -> tuple[float, float]:
+    """The percentile bootstrap interval of the mean of a metric over runs.
+
+    Resamples the runs and, if there are any, the examples. All runs get the same examples, since
+    they were scored on the same.
+
+    Args:
+        metric: from the index of a run and the indices of examples, int64 [num_examples], to the
+            metric of this run on these examples.
+        num_runs: number of runs.
+        num_examples: number of examples; 0 to resample only runs.
+
+    Source: Efron and Tibshirani 1993, chapter 13.
+    """
+    means = []
+    for resample in range(RESAMPLES):
+        run_S = _draw(num_runs, resample, _RUNS)
+        example_N = _draw(num_examples, resample, _EXAMPLES)
+        runs, counts = np.unique(run_S, return_counts=True)
+        means.append(np.average([metric(int(run), example_N) for run in runs], weights=counts))
+    tail = (1 - LEVEL) / 2
+    low, high = np.quantile(means, [tail, 1 - tail])
+    return float(low), float(high)
+
+
+def _draw(number: int, resample: int, purpose: int) -> np.ndarray:
+    """int64 [number], each in [0, number)."""
+    key = sampling.key(_SEED, resample, purpose)
+    (bits_N,) = sampling.random_bits(key, np.arange(number), 1)
+    return sampling.integers(bits_N, number)
+
+
+def plot_runs(
+    path: pathlib.Path,
+    results: Mapping[str, Mapping[str, Mapping[str, Any]]],
+    titles: Mapping[str, str],
+) -> None:
+    """Plots one panel for each metric, with a dot for each run and a bar at the mean.
+
+    Args:
+        path: the image file.
+        results: variant → metric → 'mean' and 'values' (of the runs).
+        titles: metric → title of its panel.
     """
     import matplotlib
 
     matplotlib.use('Agg')
     import matplotlib.pyplot as plt
 
-    names = list(found)
-    height = 1.2 + 0.32 * len(names)
-    size = (3.6 * len(columns), height)
-    figure, axes = plt.subplots(1, len(columns), figsize=size, sharey=True, squeeze=False)
-    for axis, (column, title) in zip(axes[0], columns.items(), strict=True):
+    names = list(results)
+    size = (3.6 * len(titles), 1.2 + 0.32 * len(names))
+    figure, axes = plt.subplots(1, len(titles), figsize=size, sharey=True, squeeze=False)
+    for axis, (metric, title) in zip(axes[0], titles.items(), strict=True):
         for row, name in enumerate(names):
-            if column in found[name]:
-                own = found[name][column]
-                axis.plot(own['values'], [row] * len(own['values']), 'o', color='C0', alpha=0.6)
-                axis.plot(own['mean'], row, '|', color='black', markersize=16)
+            if metric in results[name]:
+                result = results[name][metric]
+                values = result['values']
+                axis.plot(values, [row] * len(values), 'o', color='C0', alpha=0.6)
+                axis.plot(result['mean'], row, '|', color='black', markersize=16)
         axis.set_xlabel(title)
         axis.grid(alpha=0.3)
         axis.set_yticks(range(len(names)), names)

@@ -1,4 +1,4 @@
-"""Entities of tag sequences, and strict F1 of labeled spans: flat, nested, any number a text."""
+"""Entities in tag sequences, and precision, recall and F1 of labeled spans."""
 
 import collections
 from collections.abc import Collection, Sequence
@@ -10,7 +10,7 @@ OUTSIDE = 'O'
 
 
 class Entity(NamedTuple):
-    """Words start … end − 1 are a `label`."""
+    """An entity of words start … end − 1."""
 
     start: int
     end: int
@@ -18,8 +18,15 @@ class Entity(NamedTuple):
 
 
 class SpanScores(NamedTuple):
-    """precision, recall, f1 of all spans together; macro_f1: mean over labels; rows: by label
-    (precision, recall, f1, gold spans, predicted spans), sorted by label."""
+    """Scores of labeled spans.
+
+    Attributes:
+        precision: over all spans, as recall and f1.
+        recall: see precision.
+        f1: see precision.
+        macro_f1: mean F1 over labels.
+        rows: label → (precision, recall, F1, gold spans, predicted spans), sorted by label.
+    """
 
     precision: float
     recall: float
@@ -28,43 +35,59 @@ class SpanScores(NamedTuple):
     rows: dict[str, tuple[float, float, float, int, int]]
 
 
-def entities(tags: Sequence[str]) -> list[Entity]:
-    """The entities of B-, I-, E-, S- and O tags, by the rules of conlleval (CoNLL-2000), which read
-    BIO, IOB1 and BIOES alike.
+def entities_from_tags(tags: Sequence[str]) -> list[Entity]:
+    """The entities that tags in BIO, IOB1 or BIOES describe.
 
-    An entity goes on where I or E follows B or I of the same label; everything else but O starts
-    one. So no tag sequence is refused: an I that nothing precedes starts an entity.
+    Follows conlleval (CoNLL-2000): I or E continues an entity after B or I of the same label, every
+    other tag except O starts one. So every tag sequence is valid.
     """
-    found, before = [], ('', '')
+    entities: list[Entity] = []
+    previous = ('', '')
     for number, tag in enumerate(tags):
-        kind, _, label = tag.partition('-')
-        if kind != OUTSIDE:
-            goes_on = kind in ('I', 'E') and before in (('B', label), ('I', label))
-            start = found.pop().start if goes_on else number
-            found.append(Entity(start, number + 1, label))
-        before = kind, label
-    return found
+        prefix, _, label = tag.partition('-')
+        if prefix != OUTSIDE:
+            continues = prefix in ('I', 'E') and previous in (('B', label), ('I', label))
+            start = entities.pop().start if continues else number
+            entities.append(Entity(start, number + 1, label))
+        previous = prefix, label
+    return entities
 
 
-def score(gold: Sequence[Collection], guesses: Sequence[Collection]) -> SpanScores:
-    """Of the spans of each text, (start, end, label), in both: a span counts if all three agree.
+def score_spans(
+    gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]
+) -> SpanScores:
+    """Scores predicted spans (start, end, label), which are correct if all three are.
 
-    A span named twice counts once. Figures whose denominator is 0 are 0.
+    Duplicate spans count once. Ratios with denominator 0 are 0.
+
+    Args:
+        gold: the gold spans of each text, which may overlap.
+        guesses: the predicted spans of each text.
     """
-    right, wanted, given = collections.Counter(), collections.Counter(), collections.Counter()
-    for own, guessed in zip(gold, guesses, strict=True):
-        own, guessed = ({tuple(span) for span in spans} for spans in (own, guessed))
-        wanted.update(label for _, _, label in own)
-        given.update(label for _, _, label in guessed)
-        right.update(label for _, _, label in own & guessed)
+    correct: collections.Counter[str] = collections.Counter()
+    expected: collections.Counter[str] = collections.Counter()
+    predicted: collections.Counter[str] = collections.Counter()
+    for gold_spans, guessed_spans in zip(gold, guesses, strict=True):
+        gold_set, guessed_set = {tuple(s) for s in gold_spans}, {tuple(s) for s in guessed_spans}
+        expected.update(label for _, _, label in gold_set)
+        predicted.update(label for _, _, label in guessed_set)
+        correct.update(label for _, _, label in gold_set & guessed_set)
     rows = {
-        label: (*_figures(right[label], wanted[label], given[label]), wanted[label], given[label])
-        for label in sorted(wanted | given)
+        label: (
+            *_precision_recall_f1(correct[label], expected[label], predicted[label]),
+            expected[label],
+            predicted[label],
+        )
+        for label in sorted(expected | predicted)
     }
     macro_f1 = float(np.mean([row[2] for row in rows.values()])) if rows else 0.0
-    return SpanScores(*_figures(right.total(), wanted.total(), given.total()), macro_f1, rows)
+    overall = _precision_recall_f1(correct.total(), expected.total(), predicted.total())
+    return SpanScores(*overall, macro_f1, rows)
 
 
-def _figures(right: int, wanted: int, given: int) -> tuple[float, float, float]:
-    """Precision, recall, F1."""
-    return right / max(given, 1), right / max(wanted, 1), 2 * right / max(wanted + given, 1)
+def _precision_recall_f1(correct: int, expected: int, predicted: int) -> tuple[float, float, float]:
+    return (
+        correct / max(predicted, 1),
+        correct / max(expected, 1),
+        2 * correct / max(expected + predicted, 1),
+    )

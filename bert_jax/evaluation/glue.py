@@ -1,10 +1,9 @@
-"""The figures of GLUE and SuperGLUE, and the averages of their leaderboards.
+"""Scores of GLUE and SuperGLUE, the averages of their leaderboards, and submission files.
 
     python -m bert_jax.evaluation.glue --suite=glue --without=wnli runs/cola runs/sst2 …
 
-Wang et al. 2019 (GLUE, section 3 and table 1; SuperGLUE, section 3 and table 1): where a task has
-several figures, or MNLI its two test sets, their mean is the task's score; the average is the mean
-over tasks.
+The score of a task is the mean of its metrics, and of both test sets for MNLI; the average is the
+mean over tasks (Wang et al. 2019, GLUE and SuperGLUE: section 3 and table 1 of both).
 """
 
 import argparse
@@ -17,10 +16,17 @@ from bert_jax.errors import UserError, exit_cleanly, unknown
 from bert_jax.evaluation import squad, tables
 from bert_jax.evaluation.scores import MEAN, Table, main_first
 
+Results = Mapping[str, Mapping[str, float]]  # test set → metric → value
+
 
 class Task(NamedTuple):
-    """metrics: the figures that count. positive: the class whose F1 is 'f1', as TFDS names it.
-    sets: the test sets, where there are several."""
+    """A task of a suite.
+
+    Attributes:
+        metrics: the main metrics.
+        positive: the class whose F1 is 'f1', as TFDS names it.
+        sets: names of the test sets, if there are several.
+    """
 
     metrics: tuple[str, ...] = ('accuracy',)
     positive: str | None = None
@@ -48,88 +54,171 @@ SUPER_GLUE = {
     'wic': Task(),
     'wsc': Task(),
 }
-
-
 SUITES = {'glue': GLUE, 'super_glue': SUPER_GLUE}
 
 
-def task_score(task: Task, results: Mapping[str, Mapping[str, float]], name: str) -> float:
-    """The score of a task by the figures of its test sets. Raises UserError for what is missing."""
-    found = []
-    for part in task.sets or (name,):
-        if part not in results:
-            raise UserError(f'no result for {part}')
-        missing = [metric for metric in task.metrics if metric not in results[part]]
+def task_score(task: Task, results: Results, name: str) -> float:
+    """The score of the task `name`. Raises UserError if a result is missing."""
+    scores = []
+    for test_set in task.sets or (name,):
+        if test_set not in results:
+            raise UserError(f'no result for {test_set}; add its run, or leave it out by --without')
+        missing = [metric for metric in task.metrics if metric not in results[test_set]]
         if missing:
-            raise UserError(f'the result for {part} lacks {", ".join(missing)}')
-        found.append(sum(results[part][metric] for metric in task.metrics) / len(task.metrics))
-    return sum(found) / len(found)
+            raise UserError(
+                f'the result for {test_set} lacks {", ".join(missing)}; set problem.metrics of the '
+                'run'
+            )
+        scores.append(sum(results[test_set][metric] for metric in task.metrics) / len(task.metrics))
+    return sum(scores) / len(scores)
 
 
-def average(
-    tasks: Mapping[str, Task],
-    results: Mapping[str, Mapping[str, float]],
-    without: Collection[str] = (),
-) -> float:
-    """The average over GLUE or SUPER_GLUE, which needs all tasks but those left out by name (as
-    Devlin et al. 2019 leave out wnli).
+def average(tasks: Mapping[str, Task], results: Results, without: Collection[str] = ()) -> float:
+    """The average over the tasks of a suite.
 
-    results: figures by test set: 'cola' …; for mnli there are two, 'mnli' and 'mnli_mismatched'.
-    Raises UserError for a missing result, and for one that no task asks for.
+    Args:
+        tasks: GLUE or SUPER_GLUE.
+        results: metrics by test set, 'cola', …; MNLI has two, 'mnli' and 'mnli_mismatched'.
+        without: tasks to leave out, such as 'wnli' in Devlin et al. 2019.
+
+    Raises:
+        UserError: a missing result, or one that belongs to no task.
     """
     for name in without:
         if name not in tasks:
             raise unknown('task', name, tasks)
-    known = {part for name, task in tasks.items() for part in task.sets or (name,)}
+    known = {test_set for name, task in tasks.items() for test_set in task.sets or (name,)}
     for name in results:
         if name not in known:
             raise unknown('task', name, known)
-    found = [task_score(task, results, name) for name, task in tasks.items() if name not in without]
-    return sum(found) / len(found)
+    scores = [
+        task_score(task, results, name) for name, task in tasks.items() if name not in without
+    ]
+    return sum(scores) / len(scores)
 
 
-def record(golds: Sequence[Sequence[str]], guesses: Sequence[str]) -> dict[str, float]:
-    """F1 and exact match of ReCoRD, those of SQuAD 1.1 (Zhang et al. 2018, section 5)."""
+def score_record(golds: Sequence[Sequence[str]], guesses: Sequence[str]) -> dict[str, float]:
+    """F1 and exact match of ReCoRD, as in SQuAD 1.1 (Zhang et al. 2018, section 5)."""
     return main_first(squad.score(golds, guesses), SUPER_GLUE['record'].metrics)
 
 
-def read(runs: Sequence[str]) -> dict[str, dict[str, float]]:
-    """The figures on the dev split of runs in folders that have the names of their test sets."""
-    found = {}
+def read_results(runs: Sequence[str | pathlib.Path]) -> dict[str, dict[str, float]]:
+    """The dev metrics of runs whose folders are named after their test sets."""
+    results = {}
     for run in map(pathlib.Path, runs):
         path = run / 'dev' / 'metrics.json'
         if not path.is_file():
-            raise UserError(f'{path} is not there: {run} is no finished fine-tuning run')
-        found[run.name] = json.loads(path.read_text(encoding='utf-8'))['metrics']
-    return found
+            raise UserError(f'{path} does not exist; {run} is not a finished fine-tuning run')
+        results[run.name] = json.loads(path.read_text(encoding='utf-8'))['metrics']
+    return results
 
 
-def as_markdown(
-    tasks: Mapping[str, Task],
-    results: Mapping[str, Mapping[str, float]],
-    without: Collection[str] = (),
+def average_table(
+    tasks: Mapping[str, Task], results: Results, without: Collection[str] = ()
 ) -> str:
-    """A table of the score of each task and of their average; raises as `average` does."""
+    """A Markdown table of the score of each task and their average; raises as `average` does."""
     mean = average(tasks, results, without)
-    kept = {name: task for name, task in tasks.items() if name not in without}
     rows = [
         (name, ', '.join((*task.sets, *task.metrics)), task_score(task, results, name))
-        for name, task in kept.items()
+        for name, task in tasks.items()
+        if name not in without
     ]
     return tables.markdown_table(Table(('task', 'mean of', MEAN), [*rows, ('average', '', mean)]))
 
 
+class Submission(NamedTuple):
+    """A file that gluebenchmark.com accepts.
+
+    Attributes:
+        file: its name.
+        labels: class → what the file contains; empty for scores.
+    """
+
+    file: str
+    labels: dict[str, str]
+
+
+def _names(*labels: str) -> dict[str, str]:
+    return {label: label for label in labels}
+
+
+def _numbers(*labels: str) -> dict[str, str]:
+    return {label: str(number) for number, label in enumerate(labels)}
+
+
+_NLI = _names('entailment', 'neutral', 'contradiction')
+_RTE = _names('entailment', 'not_entailment')
+
+# Named as in data/labeled/benchmarks.py; 'ax' is the diagnostic set, for a model of mnli.
+SUBMISSIONS: dict[str, Submission] = {
+    'cola': Submission('CoLA.tsv', _numbers('unacceptable', 'acceptable')),
+    'sst2': Submission('SST-2.tsv', _numbers('negative', 'positive')),
+    'mrpc': Submission('MRPC.tsv', _numbers('not_equivalent', 'equivalent')),
+    'stsb': Submission('STS-B.tsv', {}),
+    'qqp': Submission('QQP.tsv', _numbers('not_duplicate', 'duplicate')),
+    'mnli': Submission('MNLI-m.tsv', _NLI),
+    'mnli_mismatched': Submission('MNLI-mm.tsv', _NLI),
+    'qnli': Submission('QNLI.tsv', _RTE),
+    'rte': Submission('RTE.tsv', _RTE),
+    'wnli': Submission('WNLI.tsv', _numbers('not_entailment', 'entailment')),
+    'ax': Submission('AX.tsv', _NLI),
+}
+
+
+def write_submission(
+    task: str, predictions: Mapping[str, str | float], folder: str | pathlib.Path
+) -> pathlib.Path:
+    """Writes the submission file of a task of GLUE: a header, then index and prediction.
+
+    Args:
+        task: a key of SUBMISSIONS.
+        predictions: id → class, for the test examples, whose ids are 0, 1, …; for stsb the score,
+            which is clipped to [0, 5].
+        folder: created if it does not exist.
+
+    Returns:
+        The path of the file.
+
+    Raises:
+        UserError: an unknown task or class, or a missing index.
+    """
+    if task not in SUBMISSIONS:
+        raise unknown('task of GLUE', task, SUBMISSIONS)
+    file, labels = SUBMISSIONS[task]
+    lines = ['index\tprediction']
+    for index in range(len(predictions)):
+        if str(index) not in predictions:
+            raise UserError(
+                f'{file}: none of the {len(predictions)} predictions has id {index}; the ids must '
+                'be the indices of the test split'
+            )
+        lines.append(f'{index}\t{_format_prediction(predictions[str(index)], labels)}')
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / file
+    path.write_text('\n'.join(lines) + '\n')
+    return path
+
+
+def _format_prediction(prediction: str | float, labels: dict[str, str]) -> str:
+    if not labels:
+        return f'{min(5.0, max(0.0, float(prediction))):.3f}'
+    if prediction not in labels:
+        raise unknown('class', str(prediction), labels)
+    return labels[str(prediction)]
+
+
 @exit_cleanly
-def main():
+def main() -> None:
     parser = argparse.ArgumentParser(
         prog='python -m bert_jax.evaluation.glue',
-        description='The average over the tasks of a suite, from the dev splits of runs.',
+        description='Average the dev scores of runs over the tasks of a suite.',
     )
     parser.add_argument('--suite', choices=SUITES, default='glue')
-    parser.add_argument('--without', action='append', default=[], help='a task left out')
-    parser.add_argument('runs', nargs='+', help='folders of runs, named as their tasks')
+    parser.add_argument('--without', action='append', default=[], help='task to leave out')
+    parser.add_argument('runs', nargs='+', help='folders of runs, named after their tasks')
     flags = parser.parse_args()
-    print(as_markdown(SUITES[flags.suite], read(flags.runs), flags.without))
+    print(average_table(SUITES[flags.suite], read_results(flags.runs), flags.without))
 
 
 if __name__ == '__main__':

@@ -1,11 +1,11 @@
-"""Classes and numbers, predicted beside gold: confusion, accuracy, F1, correlations.
+"""Metrics of predicted classes and numbers: confusion matrix, accuracy, F1, correlations.
 
-Where nothing can be divided (no example, a class nobody named, a constant prediction) the figure is
-0, so that every run has one and the worst gets the worst.
+Where a ratio is undefined (no examples, a class that never occurs, constant predictions), the
+metric is 0, so that every run has a value.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,7 +13,14 @@ from bert_jax.errors import UserError
 
 
 class PerClass(NamedTuple):
-    """precision, recall, f1: float64 [C]; support: int64 [C] gold examples of each class."""
+    """Metrics of each class.
+
+    Attributes:
+        precision: float64 [C].
+        recall: float64 [C].
+        f1: float64 [C].
+        support: gold examples, int64 [C].
+    """
 
     precision: np.ndarray
     recall: np.ndarray
@@ -21,21 +28,29 @@ class PerClass(NamedTuple):
     support: np.ndarray
 
 
-def confusion(gold: Sequence, guesses: Sequence, labels: Sequence) -> np.ndarray:
-    """int64 [C, C]: how many examples of a class (row) were given which (column), in the order of
-    `labels`. Raises UserError for a class that is none of them."""
-    number = {label: index for index, label in enumerate(labels)}
-    unknown = sorted({str(label) for label in (*gold, *guesses) if label not in number})
+def confusion(gold: Sequence[str], guesses: Sequence[str], labels: Sequence[str]) -> np.ndarray:
+    """The number of examples of each gold class (row) predicted as each class (column).
+
+    Returns:
+        int64 [C, C], in the order of `labels`.
+
+    Raises:
+        UserError: a class that is not in `labels`.
+    """
+    index = {label: number for number, label in enumerate(labels)}
+    unknown = sorted({str(label) for label in (*gold, *guesses) if label not in index})
     if unknown:
-        raise UserError(f'no such class: {", ".join(unknown[:5])}')
+        raise UserError(
+            f'unknown class {", ".join(unknown[:5])}; the classes are {", ".join(labels)}'
+        )
     counts_CC = np.zeros((len(labels), len(labels)), np.int64)
     for right, guess in zip(gold, guesses, strict=True):
-        counts_CC[number[right], number[guess]] += 1
+        counts_CC[index[right], index[guess]] += 1
     return counts_CC
 
 
 def accuracy(counts_CC: np.ndarray) -> float:
-    """The share on the diagonal of a confusion matrix."""
+    """The accuracy of a confusion matrix."""
     return float(_divide(np.trace(counts_CC), counts_CC.sum()))
 
 
@@ -51,23 +66,28 @@ def per_class(counts_CC: np.ndarray) -> PerClass:
 
 
 def f1_macro(counts_CC: np.ndarray) -> float:
-    """The mean F1 of the classes that occur, as gold or as a guess."""
+    """The mean F1 of the classes that are gold or predicted at least once."""
     occurs_C = (counts_CC.sum(0) + counts_CC.sum(1)) > 0
     return float(per_class(counts_CC).f1[occurs_C].mean()) if occurs_C.any() else 0.0
 
 
 def f1_micro(counts_CC: np.ndarray, without: Sequence[int] = ()) -> float:
-    """F1 of the decisions for any class but those of the numbers `without`, which stand for
-    'none of them', as in relation extraction; with none left out this is the accuracy."""
+    """F1 over all classes except the indices in `without`.
+
+    In relation extraction the excluded class means "no relation". Without exclusions it is the
+    accuracy.
+    """
     counted_C = ~np.isin(np.arange(len(counts_CC)), without)
     right = np.diagonal(counts_CC)[counted_C].sum()
-    named = counts_CC.sum(1)[counted_C].sum() + counts_CC.sum(0)[counted_C].sum()
-    return float(_divide(2 * right, named))
+    total = counts_CC.sum(1)[counted_C].sum() + counts_CC.sum(0)[counted_C].sum()
+    return float(_divide(2 * right, total))
 
 
 def matthews(counts_CC: np.ndarray) -> float:
-    """The correlation coefficient of Matthews (1975) for any number of classes (Gorodkin 2004,
-    R_K)."""
+    """The correlation coefficient of Matthews (1975), for any number of classes.
+
+    Source: Gorodkin 2004, R_K.
+    """
     counts_CC = counts_CC.astype(np.float64)
     gold_C, guessed_C, total = counts_CC.sum(1), counts_CC.sum(0), counts_CC.sum()
     product = np.trace(counts_CC) * total - gold_C @ guessed_C
@@ -76,34 +96,34 @@ def matthews(counts_CC: np.ndarray) -> float:
 
 
 def pearson(gold: Sequence[float], guesses: Sequence[float]) -> float:
-    """The linear correlation of two series of numbers."""
-    x_N, y_N = (_centered(values) for values in (gold, guesses))
+    """Pearson's correlation coefficient."""
+    x_N, y_N = (_standardize(values) for values in (gold, guesses))
     if len(x_N) != len(y_N):
-        raise ValueError(f'{len(x_N)} gold numbers, {len(y_N)} predicted')
+        raise ValueError(f'{len(x_N)} gold numbers, but {len(y_N)} predictions')
     return float(np.clip(x_N @ y_N, -1, 1)) if len(x_N) else 0.0
 
 
 def spearman(gold: Sequence[float], guesses: Sequence[float]) -> float:
-    """The linear correlation of ranks; equal numbers share the mean of theirs."""
+    """Spearman's rank correlation coefficient; ties share their mean rank."""
     return pearson(_ranks(gold), _ranks(guesses))
 
 
-def _centered(values: Sequence[float]) -> np.ndarray:
-    """Less the mean, scaled to length 1; zeros for a constant series."""
+def _standardize(values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Subtracts the mean and scales to norm 1; zeros for a constant series."""
     x_N = np.asarray(values, np.float64)
     if not len(x_N) or x_N.min() == x_N.max():
         return np.zeros(len(x_N))
     x_N = x_N - x_N.mean()
-    x_N = x_N / np.abs(x_N).max()  # squares of very small or large numbers are still numbers
+    x_N = x_N / np.abs(x_N).max()  # keeps squares of very small or large numbers finite
     return x_N / np.linalg.norm(x_N)
 
 
-def _ranks(values: Sequence[float]) -> np.ndarray:
+def _ranks(values: Sequence[float]) -> Any:
     _, group_N, count_G = np.unique(
         np.asarray(values, np.float64), return_inverse=True, return_counts=True
     )
     return (np.cumsum(count_G) - (count_G - 1) / 2)[group_N]
 
 
-def _divide(numerator, denominator):
+def _divide(numerator: Any, denominator: Any) -> np.ndarray:
     return np.where(denominator > 0, numerator / np.maximum(denominator, 1), 0.0)

@@ -1,35 +1,38 @@
-"""What predictions are worth: figures, the main one first, and the tables beside them."""
+"""Scores of predictions: metrics by name, the main one first, and tables for a report."""
 
-from collections.abc import Collection, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import entities, metrics
 
-MEAN = 'score'  # the name of the mean of several main figures
-
-
-class Scores(NamedTuple):
-    """metrics: figures by name, the main one first; tables: by title, Table or Confusion."""
-
-    metrics: dict[str, float]
-    tables: dict[str, Any]
+MEAN = 'score'  # name of the mean of several main metrics
 
 
 class Table(NamedTuple):
-    """Rows of cells, which are strings and numbers."""
+    """Rows of strings and numbers."""
 
     columns: tuple[str, ...]
     rows: list[tuple]
 
 
 class Confusion(NamedTuple):
-    """counts: [C][C] ints, how many examples of a class (row) were given which (column)."""
+    """The number of examples of each gold class (row) predicted as each class (column)."""
 
     labels: tuple[str, ...]
     counts: list[list[int]]
+
+
+Tables: TypeAlias = Mapping[str, Table | Confusion]  # by title
+
+
+class Scores(NamedTuple):
+    """Metrics by name, the main one first, and tables by title."""
+
+    metrics: dict[str, float]
+    tables: Tables
 
 
 def classification(
@@ -41,15 +44,23 @@ def classification(
     negative: str | None = None,
     groups: Sequence[str] | None = None,
 ) -> Scores:
-    """One class an example: 'accuracy', 'f1_macro', 'matthews'; where asked for 'f1', 'f1_micro',
-    'exact_match'.
+    """Scores one predicted class for each example.
 
-    main: names of the figures that count; of several the mean comes first, as 'score'.
-    positive: the class whose F1 is 'f1'. negative: the class that stands for 'none of the others';
-        'f1_micro' is that of the others.
-    groups: that of each example; 'exact_match' is the share of those without an error (MultiRC:
-        the answers to a question; Khashabi et al. 2018, section 4).
-    Raises UserError for a class that `labels` lack.
+    Args:
+        gold: the gold classes.
+        guesses: the predicted classes.
+        labels: all classes.
+        main: names of the main metrics. Several are preceded by their mean, 'score'.
+        positive: adds 'f1', the F1 of this class.
+        negative: adds 'f1_micro', the F1 over all classes but this one.
+        groups: adds 'exact_match', the share of groups without an error; a group for each example.
+            In MultiRC the answers to a question are a group (Khashabi et al. 2018, section 4).
+
+    Returns:
+        'accuracy', 'f1_macro', 'matthews' and the metrics above.
+
+    Raises:
+        UserError: a class that is not in `labels`, or an unknown main metric.
     """
     counts_CC = metrics.confusion(gold, guesses, labels)
     classes = metrics.per_class(counts_CC)
@@ -59,15 +70,15 @@ def classification(
         'matthews': metrics.matthews(counts_CC),
     }
     if positive is not None:
-        found['f1'] = float(classes.f1[_number(positive, labels)])
+        found['f1'] = float(classes.f1[_index('positive', positive, labels)])
     if negative is not None:
-        found['f1_micro'] = metrics.f1_micro(counts_CC, [_number(negative, labels)])
+        found['f1_micro'] = metrics.f1_micro(counts_CC, [_index('negative', negative, labels)])
     if groups is not None:
         judged = zip(groups, gold, guesses, strict=True)
         wrong = {group for group, right, guess in judged if right != guess}
         found['exact_match'] = 1 - len(wrong) / max(len(set(groups)), 1)
     columns = [array.tolist() for array in classes]
-    tables = {
+    tables: Tables = {
         'Classes': Table(
             ('class', 'precision', 'recall', 'f1', 'examples'),
             list(zip(labels, *columns, strict=True)),
@@ -82,7 +93,7 @@ def regression(
     guesses: Sequence[float],
     main: Sequence[str] = ('pearson', 'spearman'),
 ) -> Scores:
-    """A number an example: 'pearson', 'spearman', and 'rmse', the root mean squared error."""
+    """Scores one number for each example: 'pearson', 'spearman' and 'rmse'."""
     errors_N = np.asarray(guesses, np.float64) - np.asarray(gold, np.float64)
     found = {
         'pearson': metrics.pearson(gold, guesses),
@@ -92,26 +103,31 @@ def regression(
     return Scores(main_first(found, main), {})
 
 
-def spans(gold: Sequence[Collection], guesses: Sequence[Collection]) -> Scores:
-    """Labeled spans (start, end, label) of each text, entities or nested ones: strict 'f1',
-    'precision', 'recall', 'f1_macro' over the labels."""
-    found = entities.score(gold, guesses)
+def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]) -> Scores:
+    """Scores labeled spans (start, end, label): 'f1', 'precision', 'recall', 'f1_macro'.
+
+    See `entities.score_spans`.
+    """
+    found = entities.score_spans(gold, guesses)
     table = Table(
         ('label', 'precision', 'recall', 'f1', 'gold', 'predicted'),
         [(label, *row) for label, row in found.rows.items()],
     )
-    figures = {
+    named = {
         'f1': found.f1,
         'precision': found.precision,
         'recall': found.recall,
         'f1_macro': found.macro_f1,
     }
-    return Scores(figures, {'Labels': table})
+    return Scores(named, {'Labels': table})
 
 
 def main_first(found: dict[str, float], main: Sequence[str]) -> dict[str, float]:
-    """The figures with the main ones first; before several of them their mean. Raises UserError for
-    a name that is none of them."""
+    """Moves the main metrics to the front, preceded by their mean if there are several.
+
+    Raises:
+        UserError: a main metric that is not in `found`.
+    """
     for name in main:
         if name not in found:
             raise unknown('metric', name, found)
@@ -119,7 +135,9 @@ def main_first(found: dict[str, float], main: Sequence[str]) -> dict[str, float]
     return mean | {name: found[name] for name in main} | found
 
 
-def _number(label: str, labels: Sequence[str]) -> int:
+def _index(key: str, label: str, labels: Sequence[str]) -> int:
     if label not in labels:
-        raise UserError(f'the metric is about {label!r}, which is no class: {", ".join(labels)}')
+        raise UserError(
+            f'problem.{key} is {label!r}; set it to one of the classes {", ".join(labels)}'
+        )
     return labels.index(label)

@@ -1,5 +1,7 @@
-"""Exact match and F1 of answers in words, by the rules of SQuAD's evaluation scripts
-(evaluate-v1.1.py; evaluate-v2.0.py with `unanswerable`)."""
+"""Exact match and F1 of answers, as in the evaluation scripts of SQuAD.
+
+With `unanswerable` the rules are those of evaluate-v2.0.py, otherwise of evaluate-v1.1.py.
+"""
 
 import collections
 import re
@@ -14,29 +16,33 @@ _PUNCTUATION = str.maketrans('', '', string.punctuation)
 
 
 class Threshold(NamedTuple):
-    """best: the highest mean score, in [0, 1], reached by leaving questions unanswered whose
-    no-answer score is above `threshold`."""
+    """A threshold on no-answer scores, above which questions are left unanswered.
+
+    Attributes:
+        best: the highest mean of the metric, in [0, 1].
+        threshold: the threshold that reaches it.
+    """
 
     best: float
     threshold: float
 
 
-def normalized(answer: str) -> str:
-    """Lower case, without ASCII punctuation, the words a, an, the, and superfluous spaces."""
+def normalize(answer: str) -> str:
+    """Lowercases and removes ASCII punctuation, the words a, an, the and extra whitespace."""
     return ' '.join(_ARTICLES.sub(' ', answer.lower().translate(_PUNCTUATION)).split())
 
 
 def exact_match(gold: str, guess: str) -> float:
-    """1 if both are the same once normalized."""
-    return float(normalized(gold) == normalized(guess))
+    """1.0 if the normalized answers are equal, else 0.0."""
+    return float(normalize(gold) == normalize(guess))
 
 
 def f1(gold: str, guess: str, unanswerable: bool = False) -> float:
-    """F1 of the words of both, a word as often as it is there.
+    """F1 of the normalized words as multisets.
 
-    Where either has no word left: 0 in version 1.1; in 2.0 (`unanswerable`) 1 if both have none.
+    If either answer has no words, it is 0; with `unanswerable` it is 1 if both have none.
     """
-    gold_words, words = normalized(gold).split(), normalized(guess).split()
+    gold_words, words = normalize(gold).split(), normalize(guess).split()
     if unanswerable and not (gold_words and words):
         return float(gold_words == words)
     same = (collections.Counter(gold_words) & collections.Counter(words)).total()
@@ -46,13 +52,16 @@ def f1(gold: str, guess: str, unanswerable: bool = False) -> float:
 def best_over_golds(
     golds: Sequence[str], guess: str, unanswerable: bool = False
 ) -> tuple[float, float]:
-    """Exact match and F1 with the gold answer each is highest for.
+    """The highest exact match and the highest F1 over the gold answers.
 
-    golds: none for a question without an answer; in version 2.0 the ones of which normalizing
-        leaves nothing do not count. guess: '' for no answer.
+    Args:
+        golds: the gold answers; none for a question without an answer. With `unanswerable`, answers
+            that are empty after normalization are ignored.
+        guess: the predicted answer; '' for no answer.
+        unanswerable: whether questions may have no answer.
     """
     if unanswerable:
-        golds = [gold for gold in golds if normalized(gold)] or ['']
+        golds = [gold for gold in golds if normalize(gold)] or ['']
     return (
         max((exact_match(gold, guess) for gold in golds), default=0.0),
         max((f1(gold, guess, unanswerable) for gold in golds), default=0.0),
@@ -62,16 +71,18 @@ def best_over_golds(
 def score(
     golds: Sequence[Sequence[str]], guesses: Sequence[str], unanswerable: bool = False
 ) -> dict[str, float]:
-    """Means over questions, in [0, 1]: 'f1' and 'exact_match'; with `unanswerable` also those of
-    questions that have an answer ('has_answer_f1' …) and that have none ('no_answer_f1' …)."""
-    figures_N2 = np.array(
-        [best_over_golds(*pair, unanswerable) for pair in zip(golds, guesses, strict=True)]
-    ).reshape(-1, 2)
-    metrics = _means('', figures_N2)
+    """Mean 'f1' and 'exact_match' over questions, in [0, 1].
+
+    With `unanswerable` also those of questions with an answer ('has_answer_f1', …) and without
+    ('no_answer_f1', …).
+    """
+    pairs = [best_over_golds(*pair, unanswerable) for pair in zip(golds, guesses, strict=True)]
+    values_N2 = np.array(pairs).reshape(-1, 2)  # exact match, F1
+    metrics = _means('', values_N2)
     if unanswerable:
         answerable_N = np.array([bool(own) for own in golds], bool)
-        metrics |= _means('has_answer_', figures_N2[answerable_N])
-        metrics |= _means('no_answer_', figures_N2[~answerable_N])
+        metrics |= _means('has_answer_', values_N2[answerable_N])
+        metrics |= _means('no_answer_', values_N2[~answerable_N])
     return metrics
 
 
@@ -81,15 +92,22 @@ def best_threshold(
     no_answer_scores: Sequence[float],
     metric: str = 'f1',
 ) -> Threshold:
-    """The threshold of no-answer scores that is best for a metric, 'f1' or 'exact_match'.
+    """The threshold of no-answer scores that is best for a metric.
 
-    guesses: the best answer of every question, as if all had one (find_best_thresh of
-    evaluate-v2.0.py: starts from leaving all unanswered with threshold 0, then answers question
-    by question, the surest first, and keeps the first best point).
+    Starts with no question answered and threshold 0, then answers the questions in the order of
+    their no-answer scores, lowest first, and keeps the first best point.
+
+    Args:
+        golds: the gold answers of each question; none for a question without an answer.
+        guesses: the best answer to each question, as if all had one.
+        no_answer_scores: one for each question.
+        metric: 'f1' or 'exact_match'.
+
+    Source: find_best_thresh of evaluate-v2.0.py.
     """
     column = ('exact_match', 'f1').index(metric)
-    current = best = sum(not own for own in golds)
-    threshold = 0.0
+    current: float = sum(not own for own in golds)
+    best, threshold = current, 0.0
     for number in np.argsort(np.asarray(no_answer_scores), kind='stable').tolist():
         if golds[number]:
             current += best_over_golds(golds[number], guesses[number], True)[column]
@@ -100,9 +118,9 @@ def best_threshold(
     return Threshold(best / max(len(golds), 1), threshold)
 
 
-def _means(prefix: str, figures_N2: np.ndarray) -> dict[str, float]:
-    """F1 and exact match; none for no questions."""
-    if not len(figures_N2):
+def _means(prefix: str, values_N2: np.ndarray) -> dict[str, float]:
+    """Mean F1 and exact match; empty without questions."""
+    if not len(values_N2):
         return {}
-    exact, f1_mean = figures_N2.mean(0).tolist()
+    exact, f1_mean = values_N2.mean(0).tolist()
     return {f'{prefix}f1': f1_mean, f'{prefix}exact_match': exact}

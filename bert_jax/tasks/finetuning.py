@@ -16,7 +16,7 @@ from bert_jax.data.finetune_batches import TrainBatches, evaluation_slots, row_l
 from bert_jax.data.labeled.examples import is_labeled, texts_of
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
-from bert_jax.evaluation import submission, tables
+from bert_jax.evaluation import glue, tables
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
@@ -210,11 +210,11 @@ class FineTuning:
         folder.mkdir(parents=True, exist_ok=True)
         write_lines(folder / 'predictions.jsonl', records)
         if split in self.scores:
-            tables.save(self.scores[split], folder, f'{self.config.task}, {split}')
+            tables.save_scores(self.scores[split], folder, f'{self.config.task}, {split}')
         dataset = self.config.data.dataset
-        if split == 'test' and dataset in submission.SUBMISSIONS:
+        if split == 'test' and dataset in glue.SUBMISSIONS:
             predicted = {record['id']: record['predicted'] for record in records}
-            submission.write_submission(dataset, predicted, folder)
+            glue.write_submission(dataset, predicted, folder)
 
     def references(self) -> dict[str, float]:
         """No lines for the picture."""

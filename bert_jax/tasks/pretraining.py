@@ -8,7 +8,8 @@ import numpy as np
 
 from bert_jax import averages
 from bert_jax.errors import UserError
-from bert_jax.evaluation import baselines, cloze, model_card
+from bert_jax.evaluation import model_card
+from bert_jax.evaluation import pretraining as evaluation
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives import OBJECTIVES, corruption
 from bert_jax.objectives.edits import EDITS, Editing
@@ -157,7 +158,7 @@ class Pretraining:
         languages also the losses of each, 'mlm_loss/cy', over an equal share of the examples."""
         held_out, number = self.corpus.split('held_out'), self.config.evaluation.examples
         means = self._held_out_means(params, self.held_out_source(stage), number)
-        metrics = baselines.beside(means, held_out.unigram_counts)
+        metrics = evaluation.add_baselines(means, held_out.unigram_counts)
         if len(held_out.languages) > 1:
             share = number // len(held_out.languages)
             for language in held_out.languages:
@@ -214,9 +215,9 @@ class Pretraining:
         examples = ''
         fills_gaps = 'mlm' in self.model.objectives and self.corruption.form == 'masked'
         if fills_gaps and self.config.evaluation.cloze_examples:
-            examples = cloze.as_markdown(
-                cloze.examples(self, params, self.config.evaluation.cloze_examples)
-            )
+            filled = self.cloze(params, self.config.evaluation.cloze_examples)
+            tokenizer = self.corpus.tokenizer
+            examples = evaluation.cloze_markdown(evaluation.cloze_examples(tokenizer, *filled))
             (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             print(examples)
         card = model_card.pretrained(self.config, self.architecture, self.corpus, results, examples)
@@ -224,7 +225,7 @@ class Pretraining:
 
     def references(self) -> dict[str, float]:
         """Lines for the picture: the loss of guessing by frequency."""
-        entropy = baselines.entropy(self.corpus.split('held_out').unigram_counts)
+        entropy = evaluation.unigram_entropy(self.corpus.split('held_out').unigram_counts)
         return {'unigram entropy of the held-out text': entropy}
 
 

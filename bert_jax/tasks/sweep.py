@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bert_jax.errors import UserError
-from bert_jax.evaluation import comparison, statistics
+from bert_jax.evaluation import comparison
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 from bert_jax.training import multihost, workdir
@@ -92,7 +92,7 @@ def compare(config, results: dict[Run, dict]) -> dict:
 
 
 def _summary(values: list[float]) -> dict:
-    return statistics.summary(values)._asdict() | {'values': values}
+    return comparison.summarize(values)._asdict() | {'values': values}
 
 
 def write(folder: pathlib.Path, found: dict):
@@ -101,7 +101,7 @@ def write(folder: pathlib.Path, found: dict):
     (folder / 'table.md').write_text(table(found), encoding='utf-8')
     metric = found['metric']
     by_rate = {f'{rate["learning_rate"]:g}': rate['metrics'] for rate in found['rates']}
-    comparison.plot(folder / 'plot.png', by_rate, {metric: metric})
+    comparison.plot_runs(folder / 'plot.png', by_rate, {metric: metric})
     print(table(found))
     print(f'sweep in {folder}: results.json, table.md, plot.png')
 
@@ -111,7 +111,7 @@ def table(found: dict) -> str:
     interval; the best rate is marked."""
     main = found['metric']
     others = [name for name in found['rates'][0]['metrics'] if name != main]
-    interval = f'{statistics.LEVEL:.0%} interval of the mean'
+    interval = f'{comparison.LEVEL:.0%} interval of the mean'
     rows = []
     for rate in found['rates']:
         metrics = rate['metrics']

@@ -11,7 +11,7 @@ import json
 import pathlib
 
 from bert_jax.errors import exit_cleanly, unknown
-from bert_jax.evaluation import comparison, statistics
+from bert_jax.evaluation import comparison
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 from bert_jax.tasks import problems
@@ -86,7 +86,7 @@ def summaries(found: dict[str, dict[str, Found]]) -> dict[str, dict[str, dict]]:
     """'task, side' → 'metric', 'seconds' → summary over the seeds."""
     return {
         f'{name}, {side}': {
-            measure: statistics.summary(values)._asdict() | {'values': values}
+            measure: comparison.summarize(values)._asdict() | {'values': values}
             for measure, values in own.items()
             if values
         }
@@ -128,7 +128,7 @@ def write(folder: pathlib.Path, settings: dict, found: dict[str, dict[str, Found
     write_json(folder / 'results.json', {'settings': settings, 'figures': figures})
     (folder / 'table.md').write_text(table(figures, list(found)), encoding='utf-8')
     titles = {'metric': 'metric on dev', 'seconds': 'seconds per epoch'}
-    comparison.plot(folder / 'plot.png', figures, titles)
+    comparison.plot_runs(folder / 'plot.png', figures, titles)
     print(table(figures, list(found)))
 
 

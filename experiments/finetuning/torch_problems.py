@@ -120,7 +120,7 @@ class Tags(_Words):
     def score(self, examples, decoded):
         gold = [example.tags for example in examples]
         if self.has_entities:
-            found = [list(map(entities.entities, tags)) for tags in (gold, decoded)]
+            found = [list(map(entities.entities_from_tags, tags)) for tags in (gold, decoded)]
             return scores.spans(*found).metrics
         flat = [list(itertools.chain.from_iterable(tags)) for tags in (gold, decoded)]
         return scores.classification(*flat, [*self.labels, entities.OUTSIDE]).metrics

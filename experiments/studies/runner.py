@@ -135,7 +135,7 @@ def write(
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / 'results.json', {'settings': _settings(options), 'variants': found})
     (folder / 'table.md').write_text(table(found, columns), encoding='utf-8')
-    comparison.plot(
+    comparison.plot_runs(
         folder / 'plot.png', found, {name: columns[name] for name in plotted or columns}
     )
     print(table(found, columns))

@@ -19,14 +19,15 @@ SENTENCES = st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), ma
 def test_entities_of_any_tags(pairs):
     for tags in map(list, zip(*pairs, strict=True)):
         wanted = [(start, end + 1, label) for label, start, end in get_entities(tags)]
-        assert entities.entities(tags) == wanted
+        assert entities.entities_from_tags(tags) == wanted
 
 
 @given(st.lists(SENTENCES.filter(len), min_size=1, max_size=4))
 def test_scores(sentences):
     gold, guesses = ([[pair[side] for pair in own] for own in sentences] for side in (0, 1))
-    found = entities.score(
-        [entities.entities(tags) for tags in gold], [entities.entities(tags) for tags in guesses]
+    found = entities.score_spans(
+        [entities.entities_from_tags(tags) for tags in gold],
+        [entities.entities_from_tags(tags) for tags in guesses],
     )
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
@@ -57,12 +58,12 @@ def test_scores(sentences):
     ],
 )
 def test_rules(tags, wanted):
-    assert entities.entities(tags.split()) == wanted
+    assert entities.entities_from_tags(tags.split()) == wanted
 
 
 def test_nested_spans_are_compared_as_sets():
     gold = [{(0, 5, 'X'), (1, 3, 'Y'), (1, 3, 'X')}, set()]
-    found = entities.score(gold, [[(0, 5, 'X'), (1, 3, 'Y'), (1, 3, 'Y'), (2, 3, 'X')], []])
+    found = entities.score_spans(gold, [[(0, 5, 'X'), (1, 3, 'Y'), (1, 3, 'Y'), (2, 3, 'X')], []])
     assert found[:3] == pytest.approx((2 / 3, 2 / 3, 2 / 3))
     assert found.rows == {'X': (0.5, 0.5, 0.5, 2, 2), 'Y': (1.0, 1.0, 1.0, 1, 1)}
-    assert entities.score([[]], [[]]) == (0.0, 0.0, 0.0, 0.0, {})
+    assert entities.score_spans([[]], [[]]) == (0.0, 0.0, 0.0, 0.0, {})

@@ -26,13 +26,15 @@ def test_the_main_figures_come_first():
     assert numbers['score'] == pytest.approx((numbers['pearson'] + 1) / 2)
     with pytest.raises(UserError, match="unknown metric 'f1'; known: accuracy"):
         scores.classification(GOLD, GUESSES, 'yn?', ('f1',))
-    with pytest.raises(UserError, match="'maybe', which is no class: y, n"):
+    with pytest.raises(
+        UserError, match="problem.positive is 'maybe'; set it to one of the classes y, n"
+    ):
         scores.classification(GOLD, GUESSES, ('y', 'n', '?'), positive='maybe')
 
 
 def test_report_on_disk(tmp_path):
     found = scores.classification(GOLD, GUESSES, ('y', 'n', '?'))
-    tables.save(found, tmp_path / 'new', 'A | task')
+    tables.save_scores(found, tmp_path / 'new', 'A | task')
     saved = json.loads((tmp_path / 'new' / 'metrics.json').read_text())
     assert saved['metrics'] == found.metrics
     assert saved['tables']['Confusion']['counts'] == [[1, 1, 0], [0, 2, 0], [0, 0, 1]]
@@ -47,13 +49,13 @@ def test_many_classes_stay_readable(tmp_path):
     labels = [f'class_{number}_$' for number in range(60)]
     gold, guesses = [*labels, 'class_7_$'], [*labels, 'class_50_$']
     found = scores.classification(gold, guesses, labels)
-    report = tables.as_markdown(found, 'many')
+    report = tables.report_markdown(found, 'many')
     assert '| class_7_$ | class_50_$ | 1 |' in report
     assert '| class_8_$ |  | ' not in report
     assert max(map(len, report.splitlines())) < 100
-    tables.save(found, tmp_path, 'many')
+    tables.save_scores(found, tmp_path, 'many')
     small = scores.classification(gold[:3], gold[:3], labels[:3])
-    tables.save(small, tmp_path / 'small', 'few')
+    tables.save_scores(small, tmp_path / 'small', 'few')
     height, width = matplotlib.image.imread(tmp_path / 'confusion.png').shape[:2]
     assert 1000 < height < 2000
     assert 1000 < width < 2000
@@ -109,7 +111,7 @@ def test_average_of_super_glue():
     task = glue.SUPER_GLUE['multirc']
     multirc = scores.classification(*judged, task.metrics, positive='yes', groups='aabb')
     results['multirc'] = multirc.metrics
-    results['record'] = glue.record([('the cat', 'dog'), ('fish',)], ['cat', 'a fish tank'])
+    results['record'] = glue.score_record([('the cat', 'dog'), ('fish',)], ['cat', 'a fish tank'])
     assert list(results['multirc'].items())[:4] == [
         ('score', pytest.approx((0.8 + 0.5) / 2)),
         ('f1', pytest.approx(0.8)),
@@ -126,12 +128,12 @@ def test_average_of_super_glue():
 def test_average_of_runs(tmp_path):
     results = glue_results()
     for name, figures in results.items():
-        tables.save(scores.Scores(figures, {}), tmp_path / name / 'dev', name)
-    found = glue.read([tmp_path / name for name in results])
+        tables.save_scores(scores.Scores(figures, {}), tmp_path / name / 'dev', name)
+    found = glue.read_results([tmp_path / name for name in results])
     assert found == results
-    lines = glue.as_markdown(glue.GLUE, found, ['wnli']).splitlines()
+    lines = glue.average_table(glue.GLUE, found, ['wnli']).splitlines()
     assert '| mnli | mnli, mnli_mismatched, accuracy | 6.5000 |' in lines
     assert lines[-1] == f'| average |  | {glue.average(glue.GLUE, results, ["wnli"]):.4f} |'
     assert len(lines) == 2 + 8 + 1
-    with pytest.raises(UserError, match='metrics.json is not there'):
-        glue.read([tmp_path / 'none'])
+    with pytest.raises(UserError, match='metrics.json does not exist'):
+        glue.read_results([tmp_path / 'none'])

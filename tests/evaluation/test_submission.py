@@ -4,7 +4,7 @@ import pytest
 
 from bert_jax.data.labeled.benchmarks import BENCHMARKS
 from bert_jax.errors import UserError
-from bert_jax.evaluation import glue, submission
+from bert_jax.evaluation import glue
 
 
 @pytest.mark.parametrize(
@@ -26,7 +26,7 @@ from bert_jax.evaluation import glue, submission
 def test_submission(tmp_path, task, predictions, file, lines):
     by_id = {str(index): prediction for index, prediction in enumerate(predictions)}
     backwards = dict(reversed(by_id.items()))
-    path = submission.write_submission(task, backwards, tmp_path / 'out')
+    path = glue.write_submission(task, backwards, tmp_path / 'out')
     assert path == tmp_path / 'out' / file
     assert path.read_text() == '\n'.join(['index\tprediction', *lines, ''])
 
@@ -34,14 +34,14 @@ def test_submission(tmp_path, task, predictions, file, lines):
 def test_tasks_agree_with_those_that_are_read_and_scored():
     parts = {part for name, task in glue.GLUE.items() for part in task.sets or (name,)}
     parts = {'mnli' if part == 'mnli_matched' else part for part in parts}
-    assert set(submission.SUBMISSIONS) == parts | {'ax'}
+    assert set(glue.SUBMISSIONS) == parts | {'ax'}
     assert parts <= set(BENCHMARKS)
 
 
 def test_mistakes(tmp_path):
     with pytest.raises(UserError, match=r"unknown task of GLUE 'boolq'; known: ax, cola"):
-        submission.write_submission('boolq', {}, tmp_path)
+        glue.write_submission('boolq', {}, tmp_path)
     with pytest.raises(UserError, match=r"unknown class 'good'; known: negative, positive"):
-        submission.write_submission('sst2', {'0': 'good'}, tmp_path)
-    with pytest.raises(UserError, match=r'RTE.tsv: no prediction with id 1, though there are 2'):
-        submission.write_submission('rte', {'0': 'entailment', '2': 'entailment'}, tmp_path)
+        glue.write_submission('sst2', {'0': 'good'}, tmp_path)
+    with pytest.raises(UserError, match='RTE.tsv: none of the 2 predictions has id 1'):
+        glue.write_submission('rte', {'0': 'entailment', '2': 'entailment'}, tmp_path)

@@ -263,7 +263,7 @@ class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
         if all(example.entities for example in examples):
             golds = [[one.entities[choice] for choice in one.correct()] for one in examples]
             guesses = [one.entities[choice] for one, choice in zip(examples, best, strict=True)]
-            found = glue.record(golds, guesses) | found
+            found = glue.score_record(golds, guesses) | found
         return Scores(found, {})
 
     def to_record(self, example: MultipleChoiceExample, prediction: list[float]) -> dict[str, Any]:

@@ -220,7 +220,9 @@ class Tagging(Problem):
         of_tags = scores.classification(*flat, self.labels)
         if not self.has_entities:
             return of_tags
-        found = scores.spans(*([entities.entities(t) for t in tags] for tags in (gold, guesses)))
+        found = scores.spans(
+            *([entities.entities_from_tags(t) for t in tags] for tags in (gold, guesses))
+        )
         return found._replace(metrics=found.metrics | {'accuracy': of_tags.metrics['accuracy']})
 
     def to_record(self, example, prediction) -> dict:
@@ -244,7 +246,7 @@ class Tagging(Problem):
 
     def _entities(self, example, prediction) -> list[dict]:
         found = []
-        for first, last, label in entities.entities(prediction['tags']):
+        for first, last, label in entities.entities_from_tags(prediction['tags']):
             start, end = example.words[first][0], example.words[last - 1][1]
             share = min(prediction['probabilities'][first:last])
             found.append(

@@ -239,7 +239,7 @@ def test_data_sets_that_are_not_there(folder, tmp_path, monkeypatch):
     with pytest.raises(UserError) as caught:
         read('classification', dataset='sst2', data_dir=str(tmp_path))
     message = str(caught.value)
-    assert message.startswith(f"data.dataset='sst2': glue/sst2 is in none of {tmp_path}, ")
+    assert message.startswith(f"data.dataset='sst2': glue/sst2 was not found in {tmp_path}, ")
     assert 'data.download=True' in message
     assert 'configs/finetune.py:file' in message
     assert '\n' not in message

@@ -257,7 +257,7 @@ def test_answers_against_brute_force():
 
 def test_questions_without_answer():
     # An answer of articles alone is as good as none by the rules of version 2.0.
-    chosen = [own for own in QUESTIONS if squad.normalized(own.answers[0].text)][:20]
+    chosen = [own for own in QUESTIONS if squad.normalize(own.answers[0].text)][:20]
     examples = [*(own._replace(answers=()) for own in chosen[:10]), *chosen[10:]]
     task = problem(length=48, no_answer=True)
 

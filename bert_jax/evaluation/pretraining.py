@@ -1,0 +1,90 @@
+"""Held-out metrics of pretraining beside trivial baselines, and cloze examples."""
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bert_jax.types import Array, Batch
+
+if TYPE_CHECKING:
+    from bert_jax.data.tokenizers import Tokenizer
+    from bert_jax.objectives.masking import Masked
+
+
+def unigram_entropy(counts_V: np.ndarray) -> float:
+    """The entropy in nats of the distribution of token counts: −Σ p ln p."""
+    p = counts_V[counts_V > 0] / counts_V.sum()
+    return float(-(p * np.log(p)).sum())
+
+
+def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, float]:
+    """Adds perplexities, and the baselines that a model without context reaches.
+
+    Args:
+        means: held-out means by name, such as 'mlm_loss'.
+        counts_V: how often each token occurs in the held-out text.
+
+    Returns:
+        `means` with '…_perplexity', 'unigram_entropy' (the loss of predicting the frequencies) and
+        '…_majority' (the accuracy of predicting the most frequent token or class).
+    """
+    metrics = dict(means)
+    for name in ('mlm', 'clm'):
+        if f'{name}_loss' in means:
+            metrics |= {
+                f'{name}_perplexity': math.exp(min(means[f'{name}_loss'], 700)),
+                'unigram_entropy': unigram_entropy(counts_V),
+                f'{name}_majority': float(counts_V.max() / counts_V.sum()),
+            }
+    for name, share in means.items():
+        objective, _, kind = name.rpartition('_')
+        if kind in ('negatives', 'share'):  # the share of one of two classes
+            metrics[f'{objective}_majority'] = max(share, 1 - share)
+    return metrics
+
+
+def cloze_examples(
+    tokenizer: 'Tokenizer', masked: 'Masked', batch: Batch, probabilities_BPV: Array, top: int = 5
+) -> list[dict[str, Any]]:
+    """The most probable tokens for every mask of masked examples.
+
+    Args:
+        tokenizer: decodes the ids.
+        masked: the masked input ids, and the positions and labels of the masks.
+        batch: the examples, for their 'attention_mask'.
+        probabilities_BPV: predicted distribution at each masked position.
+        top: number of tokens for each mask.
+
+    Returns:
+        For each example {'text': the text with [MASK], 'answers': [{'gold': token, 'guesses':
+        [(token, probability), …]}, …]}.
+    """
+    examples = []
+    for row in range(len(masked.input_ids)):
+        is_token_T = np.asarray(batch['attention_mask'][row]) > 0
+        ids = np.asarray(masked.input_ids[row])[is_token_T].tolist()
+        slots = np.flatnonzero(masked.weights[row])
+        slots = slots[np.argsort(masked.positions[row][slots])]
+        answers = []
+        for slot in slots:
+            best = np.argsort(-probabilities_BPV[row, slot])[:top]
+            guesses = [(tokenizer.vocab[i], float(probabilities_BPV[row, slot, i])) for i in best]
+            answers.append({'gold': tokenizer.vocab[masked.labels[row, slot]], 'guesses': guesses})
+        examples.append({'text': tokenizer.decode(ids), 'answers': answers})
+    return examples
+
+
+def cloze_markdown(examples: list[dict[str, Any]]) -> str:
+    """Formats cloze examples as Markdown, with correct predictions in bold."""
+    lines = []
+    for example in examples:
+        lines += [f'> {example["text"]}', '']
+        for answer in example['answers']:
+            guesses = ', '.join(
+                f'**`{token}`** {p:.2f}' if token == answer['gold'] else f'`{token}` {p:.2f}'
+                for token, p in answer['guesses']
+            )
+            lines.append(f'- `{answer["gold"]}`: {guesses}')
+        lines.append('')
+    return '\n'.join(lines)
