@@ -7,7 +7,7 @@ import jax
 import numpy as np
 
 Array: TypeAlias = jax.Array | np.ndarray
-Batch: TypeAlias = Mapping[str, Array]  # name → array whose first axis is the example or row
+Batch: TypeAlias = Mapping[str, Any]  # name → Array whose first axis is the example or row
 Params: TypeAlias = Mapping[str, Any]  # nested dictionaries of float32 arrays
 Key: TypeAlias = jax.Array  # a typed PRNG key, jax.random.key
 Config: TypeAlias = Any  # ml_collections.ConfigDict, which is untyped

@@ -94,7 +94,6 @@ def get_config() -> ConfigDict:
             scheme='tokens',  # 'whole_words', 'spans' (SpanBERT), 'ngrams' (ALBERT)
             span_p=0.2,  # of the geometric distribution of span lengths
             longest_span=10,  # words
-            last_span='cut',  # where the rate is reached; 'whole' needs more max_predictions
             longest_ngram=3,  # words
         )
     )

@@ -61,7 +61,6 @@ PUBLISHED = {
         'masking.scheme': 'spans',
         'masking.span_p': 0.2,
         'masking.longest_span': 10,
-        'masking.last_span': 'cut',
         'masking.replacement': 'unigram',
         'sbo.position_size': 200,
         'objectives.sbo': 1.0,

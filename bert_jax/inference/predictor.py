@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax import objectives
 from bert_jax.data import sliding_windows
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference.batching import Row, run
@@ -214,7 +215,7 @@ def _encode(architecture, compute, params, batch, **more):
 
 def _is_causal(model: Pretrained) -> bool:
     """Whether it was trained to see nothing to the right, and has to be used so."""
-    return model.metadata.get('config', {}).get('objectives', {}).get('clm', 0) > 0
+    return objectives.is_causal(model.metadata.get('config', {}).get('objectives', {}))
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))

@@ -14,7 +14,7 @@ from bert_jax.interop import conversion, families, huggingface, pretrained, weig
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
-from bert_jax.objectives.generator import SHARED, Generation, generator_architecture
+from bert_jax.objectives.generator import SHARED, GeneratorOptions, generator_architecture
 from bert_jax.training import checkpoints
 from bert_jax.types import Params
 
@@ -156,5 +156,5 @@ def _generator(
     own = params['generator']
     shared = {name: p for name, p in params['encoder']['embeddings'].items() if name in SHARED}
     encoder = own['encoder'] | {'embeddings': own['encoder'].get('embeddings', {}) | shared}
-    smaller = generator_architecture(architecture, Generation(**generation))
+    smaller = generator_architecture(architecture, GeneratorOptions(**generation))
     return smaller, {'encoder': encoder, 'mlm': {'head': own['head']}}

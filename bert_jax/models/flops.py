@@ -4,25 +4,31 @@ from bert_jax.models.architecture import Architecture
 
 
 def training_flops_per_token(
-    architecture: Architecture, sequence_length: int, num_predictions: int
+    architecture: Architecture, sequence_length: int, vocabulary_products: int
 ) -> float:
-    """Operations of the matrix products of forward and backward pass, per position of the batch.
+    """Counts the operations of the matrix products of a training step, per position of the batch.
 
     F = 3 · [Σ_layers (8 D² + 2 M D F + 4 T' D + 2 N R D) + (P / T) (2 D E + 2 E V)
              + 2 E D if E ≠ D + 2 W D² with a convolution]
 
-    with layers, hidden size D, feed-forward size F of M matrices (2, gated 3), sequence length T,
-    of which T' are attended to, P predictions per sequence, embeddings of width E and vocabulary V
-    (the published one). A multiplication with its addition counts as two, the backward pass as
-    twice the forward pass; recomputation, embeddings and the pooler do not count. T' is T, or
-    the width of the layer's window where that is less: masked products are not counted as work.
-    With disentangled attention contents meet R distances in N terms. A convolution sees W
-    positions; a mask decoder runs two layers more.
+    with hidden size D, M feed-forward matrices of width F (2, or 3 if gated), sequence length T, T'
+    visible positions (T, or the width of the layer's attention window if that is smaller), P
+    projections onto the vocabulary per sequence, embedding width E and vocabulary size V (without
+    padding rows). With disentangled attention, contents are multiplied by R relative positions in N
+    terms. A convolution covers W positions. A mask decoder adds two layers.
+
+    A multiplication and its addition count as two operations, and the backward pass as twice the
+    forward pass. Not counted: masked products, recomputation, embedding lookups and the pooler.
+
+    Args:
+        architecture: Sizes of the encoder.
+        sequence_length: Tokens per sequence.
+        vocabulary_products: States per sequence that are projected onto the vocabulary.
     """
     size, width = architecture.hidden_size, architecture.embedding_width
     matrices = {'dense': 2, 'gated': 3}[architecture.feedforward]
     windows = architecture.attention_windows or (None,) * architecture.num_layers
-    attended = sum(
+    visible = sum(
         sequence_length if window is None else min(sequence_length, 2 * window + 1)
         for window in windows
     )
@@ -33,8 +39,8 @@ def training_flops_per_token(
     prediction = 2 * size * width + 2 * width * architecture.vocab_size
     projection = 2 * width * size if architecture.embedding_size is not None else 0
     convolution = 2 * (architecture.convolution_width or 0) * size**2
-    share = num_predictions / sequence_length
-    layers = architecture.num_layers * layer + 4 * attended * size
+    share = vocabulary_products / sequence_length
+    layers = architecture.num_layers * layer + 4 * visible * size
     if architecture.mask_decoder:
         layers += 2 * (layer + 4 * sequence_length * size)
     return 3 * (layers + share * prediction + projection + convolution)

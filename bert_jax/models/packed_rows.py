@@ -1,9 +1,19 @@
-"""Finding and taking chosen positions in a batch of sequences."""
+"""Rows that hold several sequences (data/packing.py), and chosen positions in them."""
+
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.models.linear import product
+from bert_jax.types import Batch
+
+_PACKED_KEYS = {'segment_ids_BT': 'segment_ids', 'first_positions_BS': 'first_positions'}
+
+
+def encoder_arguments(batch: Batch) -> dict[str, Any]:
+    """Returns the encoder's arguments for packed rows; empty for batches that are not packed."""
+    return {argument: batch[key] for argument, key in _PACKED_KEYS.items() if key in batch}
 
 
 def gather_positions(hidden_BTD: jax.Array, positions_BP: jax.Array) -> jax.Array:

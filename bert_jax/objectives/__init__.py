@@ -1,25 +1,28 @@
-"""What an encoder is pretrained on: one file an objective, one line each in this table.
+"""Pretraining objectives: what an encoder learns from unlabeled text.
 
-An objective is a Linen module, called with an Encoded batch, that returns its terms. It declares:
-    needs: keys that batches must have.
-    forms: in which forms of the text it can be trained (forms.py).
-    losses: the terms that its weight is for, if not its name + '_loss' alone.
-    beside: objectives it cannot be without.
-    schemes: the masking schemes it needs, if not any will do.
+OBJECTIVES is the only place that knows objectives by name. An objective is a subclass of
+`Objective` (base.py) and a line in this table. Its weight in the loss is
+`config.objectives.<name>`.
 """
 
+from collections.abc import Mapping, Sequence
+
+from bert_jax.errors import UserError, unknown
+from bert_jax.objectives.base import Objective
 from bert_jax.objectives.clm import CausalLanguageModel
-from bert_jax.objectives.deletion import DeletionDetection
-from bert_jax.objectives.insertion import InsertionDetection
+from bert_jax.objectives.corruption import Corruption
+from bert_jax.objectives.edit_detection import (
+    DeletionDetection,
+    InsertionDetection,
+    PermutationDetection,
+    SubstitutionDetection,
+)
 from bert_jax.objectives.mlm import MaskedLanguageModel
-from bert_jax.objectives.nsp import NextSentencePrediction
-from bert_jax.objectives.permutation import PermutationDetection
+from bert_jax.objectives.nsp import NextSentencePrediction, SentenceOrderPrediction
 from bert_jax.objectives.rtd import ReplacedTokenDetection
 from bert_jax.objectives.sbo import SpanBoundaryObjective
-from bert_jax.objectives.sop import SentenceOrderPrediction
-from bert_jax.objectives.substitution import SubstitutionDetection
 
-OBJECTIVES = {
+OBJECTIVES: dict[str, type[Objective]] = {
     'mlm': MaskedLanguageModel,
     'nsp': NextSentencePrediction,
     'sop': SentenceOrderPrediction,
@@ -31,3 +34,72 @@ OBJECTIVES = {
     'insertion': InsertionDetection,
     'substitution': SubstitutionDetection,
 }
+
+
+def enabled(weights: Mapping[str, float]) -> tuple[str, ...]:
+    """Returns the objectives with a weight above 0, in the order of OBJECTIVES.
+
+    Raises:
+        UserError: For an unknown objective, an invalid weight, or if no weight is above 0.
+    """
+    for name, weight in weights.items():
+        if name not in OBJECTIVES:
+            raise unknown('objective', name, OBJECTIVES)
+        if not 0 <= weight < float('inf'):
+            raise UserError(f'objectives.{name} is {weight}; set it to a number of at least 0')
+    names = tuple(name for name in OBJECTIVES if weights.get(name, 0) > 0)
+    if not names:
+        raise UserError('objectives: none has a weight above 0; enable at least one')
+    return names
+
+
+def loss_weights(weights: Mapping[str, float]) -> dict[str, float]:
+    """Maps each loss term of the enabled objectives to its weight in the training loss."""
+    return {
+        term: weights[name]
+        for name in enabled(weights)
+        for term in OBJECTIVES[name].loss_terms or (f'{name}_loss',)
+    }
+
+
+def is_causal(weights: Mapping[str, float]) -> bool:
+    """Whether a model trained with these weights never saw tokens to the right of a position."""
+    return any(
+        weight > 0 and name in OBJECTIVES and OBJECTIVES[name].is_causal
+        for name, weight in weights.items()
+    )
+
+
+def common_corruption(names: Sequence[str], masking_scheme: str) -> type[Corruption]:
+    """Returns the corruption that all these objectives can be trained on.
+
+    Raises:
+        UserError: If there is none, or if an objective's companion or masking scheme is missing.
+    """
+    kinds = {name: OBJECTIVES[name] for name in names}
+    for name, kind in kinds.items():
+        for companion in kind.companions:
+            if companion not in kinds:
+                raise UserError(
+                    f'objective {name!r} needs {companion!r} too; set objectives.{companion} '
+                    'above 0'
+                )
+        if kind.masking_schemes is not None and masking_scheme not in kind.masking_schemes:
+            schemes = ' or '.join(map(repr, kind.masking_schemes))
+            raise UserError(
+                f'objective {name!r} needs masking.scheme {schemes}, not {masking_scheme!r}'
+            )
+    first, *others = kinds.values()
+    for corruption in first.corruptions:
+        if all(corruption in kind.corruptions for kind in others):
+            if len({kind.is_causal for kind in kinds.values()}) > 1:
+                raise UserError(f'objectives: {", ".join(names)} mix causal and bidirectional ones')
+            return corruption
+    needs = '; '.join(
+        f'{name}: {" or ".join(corruption.label for corruption in kind.corruptions)}'
+        for name, kind in kinds.items()
+    )
+    raise UserError(
+        f'objectives: these need different input corruptions ({needs}); enable only objectives '
+        'that share one'
+    )

@@ -1,20 +1,101 @@
-"""What every objective is given: the clean batch, what the encoder saw of it, and its states."""
+"""The interface of a pretraining objective."""
 
-from typing import NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import flax.linen as nn
 import jax
 
-from bert_jax.objectives.edits import Edited
-from bert_jax.objectives.generator import Replaced
-from bert_jax.objectives.masking import Masked
+from bert_jax.averages import Terms
+from bert_jax.errors import UserError
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.objectives.corruption import Corruption
+from bert_jax.objectives.generator import Generator
+from bert_jax.types import Batch, Config
 
 
-class Encoded(NamedTuple):
-    """One encoded batch."""
+class EncodedBatch(NamedTuple):
+    """A batch and the encoder's states for it, which every objective reads.
 
-    batch: dict[str, jax.Array]  # the clean batch as read
-    corrupted: Masked | Replaced | Edited
-    hidden: jax.Array  # compute dtype [B, T, D] last layer
-    decoded: jax.Array  # compute dtype [B, T, D] to predict tokens from (EncoderOutput)
-    pooled: jax.Array | None  # compute dtype [B, D], of packed rows [B, S, D]
-    embedding_table: jax.Array  # float32 [V, D] to tie a decoder to
+    Attributes:
+        batch: The clean batch.
+        corrupted: The corrupted batch that was encoded. Its type is that of the run's corruption:
+            `Masked`, `Replaced` or `Edited` in this package.
+        hidden: States of the last layer, [B, T, D] in the compute dtype.
+        decoded: States to predict tokens from, [B, T, D] in the compute dtype. Equal to `hidden`
+            unless the architecture has a mask decoder.
+        pooled: Pooled states, [B, D], or [B, S, D] for packed rows; None without a pooler.
+        embedding_table: Token embeddings that a decoder may be tied to, float32 [V, E].
+    """
+
+    batch: Batch
+    corrupted: Any
+    hidden: jax.Array
+    decoded: jax.Array
+    pooled: jax.Array | None
+    embedding_table: jax.Array
+
+
+class Objective(nn.Module):
+    """A pretraining objective: its heads, its loss terms and what it requires of a run.
+
+    To add one, write a subclass and enter it in OBJECTIVES (objectives/__init__.py). The class
+    attributes below are all that the rest of the library knows about it. Heads are created in
+    `setup`; their parameters are stored under the name of the objective in the table.
+
+    Attributes:
+        architecture: The encoder's architecture.
+        compute: Precision and kernels.
+        options: What `read_options` returned.
+        corruptions: Corruptions that the objective can be trained on, preferred ones first.
+        options_type: Dataclass of the objective's options, built from `config.<name>`; None if it
+            has no options.
+        is_causal: Whether positions must not attend to positions on their right.
+        batch_keys: Arrays that the batches must have besides ids, attention mask and token types.
+        loss_terms: Terms that the objective's weight applies to; by default `<name>_loss`.
+        companions: Objectives that must be enabled as well.
+        masking_schemes: Values of `masking.scheme` that it supports; None for all.
+        fills_masks: Whether `logits(encoded)` gives predictions for masked tokens.
+        generator: Class of the model that completes the corruption, if it needs one. That model
+            is trained by the objectives in its `trained_by`, which then have no head of their own.
+    """
+
+    architecture: Architecture
+    compute: Compute
+    options: Any = None
+
+    corruptions: ClassVar[tuple[type[Corruption], ...]] = ()
+    options_type: ClassVar[type | None] = None
+    is_causal: ClassVar[bool] = False
+    batch_keys: ClassVar[tuple[str, ...]] = ()
+    loss_terms: ClassVar[tuple[str, ...]] = ()
+    companions: ClassVar[tuple[str, ...]] = ()
+    masking_schemes: ClassVar[tuple[str, ...] | None] = None
+    fills_masks: ClassVar[bool] = False
+    generator: ClassVar[type[Generator] | None] = None
+
+    def __call__(self, encoded: EncodedBatch) -> Terms:
+        """Computes the objective's loss and metrics for one batch."""
+        raise NotImplementedError
+
+    @classmethod
+    def read_options(cls, name: str, config: Config) -> Any:
+        """Builds the options from the config of a run.
+
+        Raises:
+            UserError: If `config.<name>` is missing or holds an invalid value.
+        """
+        if cls.options_type is None:
+            return None
+        if name not in config:
+            raise UserError(f'objective {name!r} has options, but the config has no block {name!r}')
+        return cls.options_type(**config[name].to_dict())
+
+    @staticmethod
+    def vocabulary_products(sequence_length: int, num_predictions: int) -> int:
+        """Returns how many states per sequence are multiplied by the vocabulary's embeddings.
+
+        Args:
+            sequence_length: Tokens per sequence.
+            num_predictions: Maximum number of masked tokens per sequence.
+        """
+        return 0

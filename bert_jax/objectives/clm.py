@@ -1,41 +1,56 @@
-"""Causal language modeling: say which token comes next, seeing none of those to the right.
+"""Causal language modeling: predict each token from the tokens to its left.
 
 The row "LTR & No NSP" of BERT's ablation (Devlin et al. 2019, section 5.1).
 """
 
-import flax.linen as nn
+import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms
-from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import MaskedLanguageModelHead
-from bert_jax.objectives.base import Encoded
+from bert_jax.objectives.base import EncodedBatch, Objective
+from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.masking import Masked, Masking, is_special
 from bert_jax.objectives.mlm import prediction_terms
+from bert_jax.types import Batch, Key
 
 
-class CausalLanguageModel(nn.Module):
-    """Cross-entropy of each token but the special ones, from the states up to the one before."""
+class CausalText(Corruption):
+    """The clean text, with the next token as the target of every position but the last."""
 
-    architecture: Architecture
-    compute: Compute
+    label = 'causal'
 
-    needs = ('input_ids',)
-    forms = ('causal',)
+    def __call__(self, keys_B: Key, batch: Batch) -> Masked:
+        """Returns the clean batch with its targets; nothing is random."""
+        return next_tokens(self.masking, batch['input_ids'], batch['attention_mask'])
 
-    def setup(self):
+
+class CausalLanguageModel(Objective):
+    """Cross-entropy of every token that is not special, given the tokens before it."""
+
+    corruptions = (CausalText,)
+    is_causal = True
+
+    def setup(self) -> None:
         self.head = MaskedLanguageModelHead(self.architecture, self.compute)
 
-    def __call__(self, encoded: Encoded) -> Terms:
-        """Terms `clm_loss` (nats a token) and `clm_accuracy`."""
-        target = encoded.corrupted
+    def __call__(self, encoded: EncodedBatch) -> Terms:
+        """Returns the terms `clm_loss` (nats per token) and `clm_accuracy`."""
+        targets = encoded.corrupted
         logits_BPV = self.head(encoded.hidden[:, :-1], encoded.embedding_table)
-        return prediction_terms('clm', logits_BPV, target.labels, target.weights)
+        return prediction_terms('clm', logits_BPV, targets.labels, targets.weights)
+
+    @staticmethod
+    def vocabulary_products(sequence_length: int, num_predictions: int) -> int:
+        """Every position but the last predicts a token."""
+        return sequence_length - 1
 
 
-def next_tokens(masking: Masking, input_ids_BT, attention_mask_BT) -> Masked:
-    """The clean text, with its next token for every position but the last; weight 0 where that is
-    special or padding."""
+def next_tokens(masking: Masking, input_ids_BT: jax.Array, attention_mask_BT: jax.Array) -> Masked:
+    """Pairs every position but the last with the token after it.
+
+    The weight is 0 where that token is special or padding.
+    """
     labels_BP = input_ids_BT[:, 1:]
     positions_BP = jnp.broadcast_to(jnp.arange(labels_BP.shape[1]), labels_BP.shape)
     counts_BP = (attention_mask_BT[:, 1:] > 0) & ~is_special(labels_BP, masking)

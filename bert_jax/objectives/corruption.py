@@ -1,113 +1,80 @@
-"""The form in which the encoder is shown the text, which all objectives of a run share.
+"""What a corruption is: a change to the text that the encoder has to undo or detect.
 
-masked     chosen tokens are hidden (masking.py)
-replaced   and filled by a generator (replacing.py)
-causal     as it is, but nothing is seen of what is to the right (clm.py)
-edited     tokens and sentences are moved, left out, put in (editing.py)
+The corruptions of this package, each a subclass of `Corruption`:
+
+    MaskedText    chosen tokens are hidden (masking.py)
+    ReplacedText  chosen tokens are hidden and a generator fills them in (generator.py)
+    CausalText    nothing is hidden; the next token is predicted from those to its left (clm.py)
+    EditedText    sentences and tokens are moved, deleted, inserted or substituted (edits.py)
+
+All objectives of a run share one corruption, because the encoder reads each batch once.
 """
 
-from dataclasses import dataclass
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
 import jax
 
-from bert_jax.errors import UserError, unknown
-from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.clm import next_tokens
-from bert_jax.objectives.edits import Edited, Editing
-from bert_jax.objectives.generator import Drafted
-from bert_jax.objectives.masking import Masked, Masking, mask_tokens
+from bert_jax.types import Batch, Key
 
-_SAMPLES = 1  # a purpose beside masking of an example's key
+if TYPE_CHECKING:
+    from bert_jax.objectives.masking import Masking
 
 
-@dataclass(frozen=True, eq=False)
+class EncoderInputs(NamedTuple):
+    """The arrays that the encoder reads, int32 [B, T] each."""
+
+    input_ids: jax.Array
+    attention_mask: jax.Array
+    token_type_ids: jax.Array
+
+
+class Corrupted(Protocol):
+    """A corrupted batch: a pytree of arrays, such as a NamedTuple, with these methods."""
+
+    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
+        """Returns what the encoder reads instead of the clean `batch`."""
+        ...
+
+    def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
+        """Returns the prediction targets of one row in readable form, for `debug.batch`."""
+        ...
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Corruption:
-    """From a clean batch to what the objectives train on, one key an example.
+    """Turns a clean batch into a corrupted batch, inside the jitted training step.
 
-    num_predictions: masked tokens at most, by sequence length.
+    Attributes:
+        masking: Special tokens, and how tokens are chosen and replaced.
+        num_predictions: Sequence length → maximum number of masked tokens per sequence.
+        pad_id: Id of the padding token.
+        options: Options of the enabled objectives, by name.
+        label: Short name of the corruption for error messages.
+        allows_packing: Whether a row may hold several examples (`data.pack`).
     """
 
-    form: str
-    masking: Masking
-    editing: Editing
-    num_predictions: dict[int, int]
+    masking: 'Masking'
+    num_predictions: Mapping[int, int]
+    pad_id: int
+    options: Mapping[str, Any]
 
-    def __call__(self, keys_B, batch) -> Masked | Drafted | Edited:
-        return FORMS[self.form](self, keys_B, batch)
+    label: ClassVar[str]
+    allows_packing: ClassVar[bool] = True
 
-    def masked(self, keys_B, batch) -> Masked:
-        """Tokens hidden by the scheme."""
-        ids_BT, mask_BT = batch['input_ids'], batch['attention_mask']
-        return mask_tokens(
-            self.masking, keys_B, ids_BT, mask_BT, self.num_predictions[ids_BT.shape[1]]
-        )
+    def __post_init__(self) -> None:
+        """Subclasses check their options here and raise UserError for invalid ones."""
 
-    def drafted(self, keys_B, batch) -> Drafted:
-        """Tokens hidden by the scheme, and the seeds of what a generator puts in their place."""
-        sample_keys_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, _SAMPLES)
-        return Drafted(self.masked(keys_B, batch), jax.vmap(jax.random.bits)(sample_keys_B))
+    def __call__(self, keys_B: Key, batch: Batch) -> Corrupted:
+        """Corrupts a batch.
 
-    def causal(self, keys_B, batch) -> Masked:
-        """Nothing hidden; every next token to be predicted."""
-        return next_tokens(self.masking, batch['input_ids'], batch['attention_mask'])
+        Args:
+            keys_B: One PRNG key per example. The result for an example must depend on its key and
+                its own arrays alone, so that it is the same on any mesh.
+            batch: Arrays whose first axis is the example (or packed row).
 
-    def edited(self, keys_B, batch) -> Edited:
-        """All edits that are to be found."""
-        return self.editing(keys_B, batch)
-
-
-FORMS = {
-    'masked': Corruption.masked,
-    'replaced': Corruption.drafted,
-    'causal': Corruption.causal,
-    'edited': Corruption.edited,
-}
-
-
-def with_weight(weights) -> tuple[str, ...]:
-    """The names of the objectives with a weight, in the order of the table. Raises UserError for an
-    unknown name, a negative weight, or none above 0."""
-    for name, weight in weights.items():
-        if name not in OBJECTIVES:
-            raise unknown('objective', name, OBJECTIVES)
-        if not 0 <= weight < float('inf'):
-            raise UserError(
-                f'objectives.{name} is {weight}; a weight must be a number of at least 0'
-            )
-    names = tuple(name for name in OBJECTIVES if weights.get(name, 0) > 0)
-    if not names:
-        raise UserError('objectives: none has a weight above 0')
-    return names
-
-
-def common_form(names, masking_scheme: str) -> str:
-    """The form that suits all these objectives. Raises UserError where there is none, where one
-    lacks another that it needs, or the masking scheme it needs."""
-    for name in names:
-        objective = OBJECTIVES[name]
-        for other in getattr(objective, 'beside', ()):
-            if other not in names:
-                raise UserError(f'objective {name!r} needs {other!r} too, with a weight above 0')
-        schemes = getattr(objective, 'schemes', (masking_scheme,))
-        if masking_scheme not in schemes:
-            raise UserError(
-                f'objective {name!r} needs masking.scheme {" or ".join(map(repr, schemes))}, not '
-                f'{masking_scheme!r}'
-            )
-    for form in FORMS:
-        if all(form in OBJECTIVES[name].forms for name in names):
-            return form
-    wanted = '; '.join(f'{name}: {" or ".join(OBJECTIVES[name].forms)}' for name in names)
-    raise UserError(
-        f'objectives: one encoder pass cannot show the text in all these forms ({wanted}); give '
-        'those of one form a weight'
-    )
-
-
-def loss_weights(weights) -> dict[str, float]:
-    """Term → weight of the training loss."""
-    return {
-        term: weights[name]
-        for name in with_weight(weights)
-        for term in getattr(OBJECTIVES[name], 'losses', (f'{name}_loss',))
-    }
+        Returns:
+            The corrupted batch. Shapes depend on the shapes of `batch` alone.
+        """
+        raise NotImplementedError

@@ -1,76 +1,102 @@
-"""Edits of a text that an encoder with one output a position can learn to find: sentences out of
-order, deleted, inserted and substituted tokens.
+"""Edits of a text that a token classifier can learn to detect.
 
-Every edit sees one example, marks what it did where it can be seen afterwards, and carries the
-marks of the edits before it along; so they combine, in the order of EDITS. The original text cannot
-be written out by such an encoder, which answers for the tokens it is given: it says whether each is
-in its place, and what was deleted after it.
+Sentences are permuted; tokens are deleted, inserted and substituted. Each edit works on one example
+and labels the positions of the edited text where it can be detected. It moves the labels of the
+edits before it along with their tokens, so edits combine, in the order of EDITS.
 """
 
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax.errors import UserError
-from bert_jax.objectives.masking import Masking, is_special, random_ids
+from bert_jax.objectives.corruption import Corruption, EncoderInputs
+from bert_jax.objectives.masking import is_special, random_ids
+from bert_jax.types import Batch, Key
 
-NOT_ASKED = -1  # mark of a position that is not asked about
+UNLABELED = -1  # label of a position without a prediction
 
 
 class Edited(NamedTuple):
-    """An edited batch, or one example of it. The marks of each edit are NOT_ASKED at padding and 0
-    where nothing was done."""
+    """An edited batch, or one example of it.
 
-    input_ids: jax.Array  # int32 [B, T]
-    attention_mask: jax.Array  # int32 [B, T]
-    token_type_ids: jax.Array  # int32 [B, T]
-    marks: dict[str, jax.Array]  # int32 [B, T] by the name of the edit
-
-
-@dataclass(frozen=True, eq=False)
-class Editing:
-    """Which edits, and how much: shares of the tokens, of permutation the share of the examples.
-
-    masking tells which tokens are special and how random tokens are drawn.
+    Attributes:
+        input_ids: int32 [B, T].
+        attention_mask: int32 [B, T].
+        token_type_ids: int32 [B, T].
+        labels: Name of the edit → int32 [B, T]: UNLABELED at padding and where nothing is
+            predicted, 0 where the text is unchanged.
     """
 
-    rates: dict[str, float]  # by name of EDITS, of those in use
-    masking: Masking
-    pad_id: int
+    input_ids: jax.Array
+    attention_mask: jax.Array
+    token_type_ids: jax.Array
+    labels: dict[str, jax.Array]
 
-    def __post_init__(self):
-        for name, rate in self.rates.items():
+    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
+        """Returns the edited arrays."""
+        return EncoderInputs(self.input_ids, self.attention_mask, self.token_type_ids)
+
+    def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
+        """Returns the labels of each edit at the tokens that are not padding."""
+        real_T = self.attention_mask[row] > 0
+        return {name: labels_BT[row][real_T].tolist() for name, labels_BT in self.labels.items()}
+
+
+class EditedText(Corruption):
+    """The text with the edits of all enabled objectives.
+
+    `options[name]` is the rate of an edit: the share of tokens, for `permutation` of examples.
+    """
+
+    label = 'edited'
+    allows_packing = False  # edits would move tokens from one example of a row into another
+
+    def __post_init__(self) -> None:
+        for name in self.names:
+            rate = self.options[name]
             if not 0 < rate < 1:
                 raise UserError(f'editing.{name} is {rate}; it must lie between 0 and 1')
 
-    def __call__(self, keys_B, batch) -> Edited:
-        """The batch with all edits in use made to it; input_ids, attention_mask, token_type_ids
-        and, for permutation, sentence_start of the batch are read."""
-        return jax.vmap(self._one)(keys_B, batch)
+    @property
+    def names(self) -> list[str]:
+        """The enabled edits, in the order in which they are applied."""
+        return [name for name in EDITS if name in self.options]
 
-    def _one(self, key, row) -> Edited:
-        edited = Edited(row['input_ids'], row['attention_mask'], row['token_type_ids'], {})
+    def __call__(self, keys_B: Key, batch: Batch) -> Edited:
+        """Applies the edits.
+
+        Reads `input_ids`, `attention_mask`, `token_type_ids` and, for the permutation of sentences,
+        `sentence_start` (1 at the first token of each sentence).
+        """
+        return jax.vmap(self._edit_example)(keys_B, batch)
+
+    def _edit_example(self, key: Key, example: Batch) -> Edited:
+        edited = Edited(
+            example['input_ids'], example['attention_mask'], example['token_type_ids'], labels={}
+        )
         for number, (name, edit) in enumerate(EDITS.items()):
-            if name in self.rates:
+            if name in self.options:
                 edit_key = jax.random.fold_in(key, number)
-                edited = edit(edit_key, edited, self.rates[name], self, row)
+                edited = edit(edit_key, edited, self.options[name], self, example)
         return edited
 
 
-def permute(key, edited: Edited, rate: float, settings: Editing, row) -> Edited:
-    """With probability `rate` puts the sentences of each segment into random order.
+def permute(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
+    """With probability `rate`, puts the sentences of each segment into random order.
 
-    Marked is the first token of each sentence: 1 if it does not follow the sentence it follows in
-    the text, 0 if it does; of the first of a segment, if it is not the first in the text.
+    Labels the first token of each sentence: 0 if the sentence before it precedes it in the original
+    text as well, else 1. For the first sentence of a segment: 0 if it is the first one in the
+    original text, else 1.
     """
     whether_key, order_key = jax.random.split(key)
     special_T = is_special(edited.input_ids, settings.masking) | (edited.attention_mask == 0)
     after_special_T = jnp.pad(special_T[:-1], (1, 0), constant_values=True)
-    starts_T = ~special_T & ((row['sentence_start'] > 0) | after_special_T)
+    starts_T = ~special_T & ((example['sentence_start'] > 0) | after_special_T)
     sentence_T = jnp.cumsum(starts_T)
-    segment_T = 2 * jnp.cumsum(special_T) - special_T  # special tokens are segments of their own
+    segment_T = 2 * jnp.cumsum(special_T) - special_T  # every special token is a segment
     priority_T = jax.random.uniform(order_key, special_T.shape)[sentence_T]
     priority_T = jnp.where(jax.random.bernoulli(whether_key, rate), priority_T, sentence_T)
     source_T = jnp.lexsort((jnp.arange(len(special_T)), priority_T, segment_T))
@@ -78,77 +104,81 @@ def permute(key, edited: Edited, rate: float, settings: Editing, row) -> Edited:
     first_T = jax.ops.segment_min(sentence_T + special_T, segment_T, 2 * len(special_T))
     before_T = jnp.pad(moved_T[:-1], (1, 0))
     expected_T = jnp.where(after_special_T, first_T[segment_T], before_T + 1)
-    marks_T = jnp.where(starts_T[source_T], moved_T != expected_T, NOT_ASKED)
-    return _take(edited, source_T)._replace(marks={'permutation': marks_T.astype(jnp.int32)})
+    labels_T = jnp.where(starts_T[source_T], moved_T != expected_T, UNLABELED)
+    return _with_labels(_take(edited, source_T), 'permutation', labels_T)
 
 
-def delete(key, edited: Edited, rate: float, settings: Editing, row) -> Edited:
+def delete(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
     """Deletes a share `rate` of the tokens that are not special and closes the gaps.
 
-    Marked is every token that is left: 1 + the id of the first deleted after it, 0 if none was.
+    Labels every remaining token: 1 + the id of the first token deleted after it, or 0 if none was.
     """
     ids_T = edited.input_ids
     real_T = edited.attention_mask > 0
-    goes_T = _some(key, rate, real_T & ~is_special(ids_T, settings.masking))
-    next_T = jnp.where(goes_T, 1 + ids_T, 0)
-    marks_T = jnp.where(real_T, jnp.pad(next_T[1:], (0, 1)), NOT_ASKED)
-    edited = _mark(edited, 'deletion', marks_T)
-    source_T = jnp.argsort(goes_T | ~real_T, stable=True)
-    is_left_T = jnp.arange(len(ids_T)) < jnp.sum(real_T & ~goes_T)
-    return _blank(_take(edited, source_T), is_left_T, settings.pad_id)
+    is_deleted_T = _choose(key, rate, real_T & ~is_special(ids_T, settings.masking))
+    next_T = jnp.where(is_deleted_T, 1 + ids_T, 0)
+    labels_T = jnp.where(real_T, jnp.pad(next_T[1:], (0, 1)), UNLABELED)
+    edited = _with_labels(edited, 'deletion', labels_T)
+    source_T = jnp.argsort(is_deleted_T | ~real_T, stable=True)
+    is_left_T = jnp.arange(len(ids_T)) < jnp.sum(real_T & ~is_deleted_T)
+    return _pad(_take(edited, source_T), is_left_T, settings.pad_id)
 
 
-def insert(key, edited: Edited, rate: float, settings: Editing, row) -> Edited:
-    """Puts random tokens after a share `rate` of the tokens, but not after the last. What does not
-    fit into the row any more is cut from its end, in front of the last token.
+def insert(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
+    """Inserts random tokens after a share `rate` of the tokens, never after the last token.
 
-    Marked is every token: 1 if it was inserted. Earlier edits do not ask about such tokens.
+    Tokens that no longer fit into the row are cut off before the last token, usually [SEP]. Labels
+    every token: 1 if it was inserted, else 0. Earlier edits have no label at inserted tokens.
     """
     where_key, id_key = jax.random.split(key)
     length = len(edited.input_ids)
     t_T = jnp.arange(length)
     num_real = jnp.sum(edited.attention_mask)
-    before_T = _some(where_key, rate, t_T + 1 < num_real)
+    before_T = _choose(where_key, rate, t_T + 1 < num_real)
     place_T = t_T + jnp.cumsum(before_T) - before_T
     source_T = jnp.zeros(length, jnp.int32).at[place_T].set(t_T, mode='drop')
     is_new_T = jnp.zeros(length, bool).at[place_T + 1].max(before_T, mode='drop')
     is_cut = num_real + jnp.sum(before_T) > length
     source_T = source_T.at[-1].set(jnp.where(is_cut, num_real - 1, source_T[-1]))
     is_new_T = is_new_T.at[-1].set(is_new_T[-1] & ~is_cut)
-    # An inserted token has the type of the one before it.
+    # An inserted token gets the type of the token before it.
     source_T = jnp.where(is_new_T, jnp.roll(source_T, 1), source_T)
     edited = _take(edited, source_T)
     is_real_T = t_T < num_real + jnp.sum(before_T)
-    edited = _blank(edited, is_real_T, settings.pad_id)
+    edited = _pad(edited, is_real_T, settings.pad_id)
     ids_T = random_ids(id_key, (length,), settings.masking)
-    marks = {
-        name: jnp.where(is_new_T, NOT_ASKED, marks_T) for name, marks_T in edited.marks.items()
+    labels = {
+        name: jnp.where(is_new_T, UNLABELED, labels_T) for name, labels_T in edited.labels.items()
     }
     edited = edited._replace(
         input_ids=jnp.where(is_new_T, ids_T, edited.input_ids),
         attention_mask=is_real_T.astype(jnp.int32),
-        marks=marks,
+        labels=labels,
     )
-    return _mark(edited, 'insertion', jnp.where(is_real_T, is_new_T, NOT_ASKED))
+    return _with_labels(edited, 'insertion', jnp.where(is_real_T, is_new_T, UNLABELED))
 
 
-def substitute(key, edited: Edited, rate: float, settings: Editing, row) -> Edited:
-    """Replaces a share `rate` of the tokens that are not special by random ones.
+def substitute(
+    key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch
+) -> Edited:
+    """Replaces a share `rate` of the tokens that are not special by random tokens.
 
-    Marked is every token: 1 if it is another one now. Inserted tokens stay.
+    Labels every token: 1 if it differs from the original, else 0. Inserted tokens are kept.
     """
     where_key, id_key = jax.random.split(key)
     ids_T, real_T = edited.input_ids, edited.attention_mask > 0
     can_choose_T = real_T & ~is_special(ids_T, settings.masking)
-    if 'insertion' in edited.marks:
-        can_choose_T &= edited.marks['insertion'] == 0
+    if 'insertion' in edited.labels:
+        can_choose_T &= edited.labels['insertion'] == 0
     new_T = random_ids(id_key, ids_T.shape, settings.masking)
-    new_T = jnp.where(_some(where_key, rate, can_choose_T), new_T, ids_T)
-    marks_T = jnp.where(real_T, new_T != ids_T, NOT_ASKED)
-    return _mark(edited._replace(input_ids=new_T), 'substitution', marks_T)
+    new_T = jnp.where(_choose(where_key, rate, can_choose_T), new_T, ids_T)
+    labels_T = jnp.where(real_T, new_T != ids_T, UNLABELED)
+    return _with_labels(edited._replace(input_ids=new_T), 'substitution', labels_T)
 
 
-EDITS = {
+Edit: TypeAlias = Callable[[Key, Edited, float, EditedText, Batch], Edited]
+
+EDITS: dict[str, Edit] = {  # The index is folded into an example's key: append new edits.
     'permutation': permute,
     'deletion': delete,
     'insertion': insert,
@@ -156,24 +186,28 @@ EDITS = {
 }
 
 
-def _some(key, rate: float, among_T):
-    return among_T & jax.random.bernoulli(key, rate, among_T.shape)
+def _choose(key: Key, rate: float, candidates_T: jax.Array) -> jax.Array:
+    """Chooses each candidate with probability `rate`."""
+    return candidates_T & jax.random.bernoulli(key, rate, candidates_T.shape)
 
 
-def _mark(edited: Edited, name: str, marks_T) -> Edited:
-    return edited._replace(marks=edited.marks | {name: marks_T.astype(jnp.int32)})
+def _with_labels(edited: Edited, name: str, labels_T: jax.Array) -> Edited:
+    return edited._replace(labels=edited.labels | {name: labels_T.astype(jnp.int32)})
 
 
-def _take(edited: Edited, source_T) -> Edited:
-    """Every array with its entries taken from these positions."""
+def _take(edited: Edited, source_T: jax.Array) -> Edited:
+    """Moves every entry from its source position, in all arrays."""
     return jax.tree.map(lambda leaf_T: leaf_T[source_T], edited)
 
 
-def _blank(edited: Edited, is_real_T, pad_id: int) -> Edited:
-    """Everything behind the real tokens as padding is."""
+def _pad(edited: Edited, is_real_T: jax.Array, pad_id: int) -> Edited:
+    """Turns the positions behind the real tokens into padding."""
     return Edited(
         jnp.where(is_real_T, edited.input_ids, pad_id),
         jnp.where(is_real_T, edited.attention_mask, 0),
         jnp.where(is_real_T, edited.token_type_ids, 0),
-        {name: jnp.where(is_real_T, m_T, NOT_ASKED) for name, m_T in edited.marks.items()},
+        {
+            name: jnp.where(is_real_T, labels_T, UNLABELED)
+            for name, labels_T in edited.labels.items()
+        },
     )

@@ -1,55 +1,103 @@
-"""Tokens replaced by what a small masked language model finds plausible (ELECTRA, Clark et al.
-2020, arXiv 2003.10555, section 2)."""
+"""Replaces tokens by samples of a small masked language model, the generator.
+
+Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555), section 2.
+"""
 
 import dataclasses
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from flax.core import unfreeze
 
-from bert_jax.averages import Terms
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import fold, random_bits
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
-from bert_jax.models.packed_rows import gather_positions
-from bert_jax.objectives.masking import Masked
-from bert_jax.objectives.packed import encoder_arguments
+from bert_jax.models.packed_rows import encoder_arguments, gather_positions
+from bert_jax.objectives.corruption import Corruption, EncoderInputs
+from bert_jax.objectives.masking import Masked, mask_tokens
+from bert_jax.types import Batch, Key
 
 SHARING = ('tied', 'disentangled')
-SHARED = ('token', 'position', 'type', 'norm')  # parts of Embeddings
-_DROPOUT = 2**31 - 1  # the generator's place among the uses of the seeds
+SHARED = ('token', 'position', 'type', 'norm')  # embeddings that both models use
+_SAMPLES = 1  # folded into an example's key for the seed of its samples
+_DROPOUT = 2**31 - 1  # dropout site of the generator
 
 
 class Drafted(NamedTuple):
-    """A masked batch whose masks a generator is to fill."""
+    """A masked batch before the generator has filled it in.
+
+    Attributes:
+        masked: The masked batch.
+        seeds: uint32 [B], seeds of the generator's samples.
+    """
 
     masked: Masked
-    seeds: jax.Array  # uint32 [B] of the samples
+    seeds: jax.Array
+
+    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
+        """Returns what the generator reads: the masked text."""
+        return self.masked.encoder_inputs(batch)
+
+    def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
+        """Returns what the generator predicts."""
+        return self.masked.describe_row(row, vocab)
 
 
 class Replaced(NamedTuple):
-    """A batch with the generator's samples in place of the masks."""
+    """A batch with the generator's samples in place of the masked tokens.
 
-    input_ids: jax.Array  # int32 [B, T]
-    is_replaced: jax.Array  # bool [B, T] where it differs from the original
-    terms: Terms  # of the generator's own training
+    Attributes:
+        input_ids: int32 [B, T].
+        is_replaced: bool [B, T], where `input_ids` differs from the original text.
+        masked: The batch that the generator read.
+        generator_logits: float32 [B, P, V], the generator's predictions of the masked tokens.
+    """
+
+    input_ids: jax.Array
+    is_replaced: jax.Array
+    masked: Masked
+    generator_logits: jax.Array
+
+    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
+        """Returns the batch with the sampled ids."""
+        return EncoderInputs(self.input_ids, batch['attention_mask'], batch['token_type_ids'])
 
 
-@dataclass(frozen=True)
-class Generation:
-    """How tokens are replaced.
+class ReplacedText(Corruption):
+    """The text with some tokens replaced by a generator.
 
-    generator_width: of the encoder's features, heads and intermediate size; generator_depth: of its
-    layers.
-    sharing: 'tied': the embeddings are trained by both losses (ELECTRA). 'disentangled': by the
-    generator's alone, and the discriminator's tokens are stop_gradient(E) + delta (DeBERTaV3, He et
-    al. 2021, arXiv 2111.09543, section 3.2); other embeddings are trained by both.
-    temperature: of sampling; 0 takes the likeliest token.
+    The corruption itself only masks tokens and draws seeds: the generator has parameters, so it
+    runs as a part of the model (objectives/model.py).
+    """
+
+    label = 'replaced'
+
+    def __call__(self, keys_B: Key, batch: Batch) -> Drafted:
+        """Masks a batch and draws the seeds of the samples."""
+        ids_BT, mask_BT = batch['input_ids'], batch['attention_mask']
+        num_predictions = self.num_predictions[ids_BT.shape[1]]
+        masked = mask_tokens(self.masking, keys_B, ids_BT, mask_BT, num_predictions)
+        sample_keys_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, _SAMPLES)
+        return Drafted(masked, jax.vmap(jax.random.bits)(sample_keys_B))
+
+
+@dataclasses.dataclass(frozen=True)
+class GeneratorOptions:
+    """Size of the generator and what it shares with the discriminator; `config.rtd`.
+
+    Attributes:
+        generator_width: Factor on the encoder's hidden size, heads and intermediate size.
+        generator_depth: Factor on the encoder's number of layers.
+        sharing: 'tied': both losses train the embeddings (ELECTRA). 'disentangled': only the
+            generator's loss trains the token embeddings E, and the discriminator reads
+            stop_gradient(E) + delta (DeBERTaV3, He et al. 2021, arXiv 2111.09543, section 3.2);
+            both losses train the other embeddings.
+        temperature: Of sampling; 0 takes the most likely token.
     """
 
     generator_width: float
@@ -57,7 +105,7 @@ class Generation:
     sharing: str
     temperature: float
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ('generator_width', 'generator_depth'):
             share = getattr(self, name)
             if not 0 < share <= 1:
@@ -68,10 +116,13 @@ class Generation:
             raise UserError(f'rtd.temperature is {self.temperature}; it must be at least 0')
 
 
-def generator_architecture(architecture: Architecture, generation: Generation) -> Architecture:
-    """A smaller encoder of the same kind, its embeddings as wide as the discriminator's. Raises
-    UserError for a mask decoder that would have to add wider positions to its states."""
-    width, depth = generation.generator_width, generation.generator_depth
+def generator_architecture(architecture: Architecture, options: GeneratorOptions) -> Architecture:
+    """Returns a smaller architecture of the same kind, with embeddings of the same width.
+
+    Raises:
+        UserError: If a mask decoder would add positions that are wider than the hidden states.
+    """
+    width, depth = options.generator_width, options.generator_depth
     heads = max(1, round(architecture.num_heads * width))
     size = heads * max(2, 2 * round(architecture.hidden_size * width / heads / 2))
     layers = max(1, round(architecture.num_layers * depth))
@@ -82,8 +133,8 @@ def generator_architecture(architecture: Architecture, generation: Generation) -
     embedding_width = architecture.embedding_width
     if architecture.mask_decoder and size != embedding_width:
         raise UserError(
-            f'rtd.generator_width {width}: with mask_decoder the generator must be as wide as its '
-            'embeddings'
+            f'rtd.generator_width is {width}, which makes the generator {size} wide, but with '
+            f'model.mask_decoder it must be as wide as its embeddings ({embedding_width})'
         )
     return dataclasses.replace(
         architecture,
@@ -98,71 +149,100 @@ def generator_architecture(architecture: Architecture, generation: Generation) -
 
 
 class Generator(nn.Module):
-    """A small masked language model that reads and writes with the discriminator's embeddings.
+    """A small masked language model that shares the discriminator's embeddings.
 
-    Parameters: encoder (without what is shared), head and, where the embeddings are disentangled,
-    delta [padded_vocab_size, embedding width], at first 0.
+    Parameters: `encoder` (without the shared embeddings), `head` and, with disentangled sharing,
+    `delta` [padded_vocab_size, embedding width], initially 0.
+
+    Attributes:
+        architecture: The discriminator's architecture.
+        compute: Precision and kernels.
+        options: Size and sharing.
+        trained_by: Objectives that train the generator.
     """
 
-    architecture: Architecture  # of the discriminator
+    architecture: Architecture
     compute: Compute
-    generation: Generation
+    options: GeneratorOptions
 
-    def setup(self):
-        self.smaller = generator_architecture(self.architecture, self.generation)
+    trained_by: ClassVar[tuple[str, ...]] = ('mlm',)
+
+    def setup(self) -> None:
+        self.smaller = generator_architecture(self.architecture, self.options)
         self.encoder = self.param('encoder', self._init_encoder)
         self.head = MaskedLanguageModelHead(self.smaller, self.compute)
-        if self.generation.sharing == 'disentangled':
+        if self.options.sharing == 'disentangled':
             self.delta = self.param(
                 'delta',
                 nn.with_logical_partitioning(nn.initializers.zeros, ('vocab', 'embed')),
                 (self.architecture.padded_vocab_size, self.architecture.embedding_width),
             )
 
-    def _bare_encoder(self) -> Encoder:
-        """Of no parent: its parameters are given to it, some of them the discriminator's."""
+    def __call__(
+        self,
+        batch: Batch,
+        drafted: Drafted,
+        embeddings: dict[str, Any],
+        dropout_seeds_B: jax.Array | None,
+    ) -> tuple[Replaced, dict[str, Any]]:
+        """Fills in a masked batch.
+
+        Args:
+            batch: The clean batch.
+            drafted: The masked batch with the seeds of the samples.
+            embeddings: The discriminator's parameters of that name.
+            dropout_seeds_B: uint32, one per example; None for evaluation.
+
+        Returns:
+            The filled-in batch, and the embeddings to read it with.
+        """
+        logits_BPV = self._logits(batch, drafted.masked, embeddings, dropout_seeds_B)
+        samples_BP = gumbel_samples(
+            jax.lax.stop_gradient(logits_BPV), self.options.temperature, drafted.seeds
+        )
+        replaced = put_samples(drafted.masked, samples_BP, batch['input_ids'])
+        if self.options.sharing == 'disentangled':
+            token_VE = jax.lax.stop_gradient(embeddings['token']) + self.delta
+            embeddings = embeddings | {'token': token_VE}
+        return Replaced(*replaced, drafted.masked, logits_BPV), embeddings
+
+    def _unbound_encoder(self) -> Encoder:
+        """An encoder without a parent: some of its parameters are the discriminator's."""
         return Encoder(self.smaller, self.compute, parent=None)
 
-    def _init_encoder(self, key):
+    def _init_encoder(self, key: Key) -> dict[str, Any]:
         ids = jnp.zeros((1, 1), jnp.int32)
-        params = self._bare_encoder().init(key, ids, ids + 1)['params']
+        params = self._unbound_encoder().init(key, ids, ids + 1)['params']
         own = {name: p for name, p in params['embeddings'].items() if name not in SHARED}
         return params | {'embeddings': own}
 
-    def logits(self, batch, masked: Masked, embeddings: dict, dropout_seeds_B) -> jax.Array:
-        """float32 [B, P, V] at the masked positions. embeddings: the discriminator's parameters of
-        this name."""
+    def _logits(
+        self,
+        batch: Batch,
+        masked: Masked,
+        embeddings: dict[str, Any],
+        dropout_seeds_B: jax.Array | None,
+    ) -> jax.Array:
+        """Returns the logits at the masked positions, float32 [B, P, V]."""
         shared = {name: p for name, p in embeddings.items() if name in SHARED}
         own = unfreeze(self.encoder)
         params = own | {'embeddings': own['embeddings'] | shared}
-        output = self._bare_encoder().apply(
+        output: Any = self._unbound_encoder().apply(
             {'params': params},
-            masked.input_ids,
-            batch['attention_mask'],
-            batch['token_type_ids'],
+            *masked.encoder_inputs(batch),
             fold(dropout_seeds_B, _DROPOUT),
             **encoder_arguments(batch),
         )
         decoded_BPD = gather_positions(output.decoded_BTD, masked.positions)
         return self.head(decoded_BPD, embeddings['token'])
 
-    def samples(self, logits_BPV, seeds_B) -> jax.Array:
-        """int32 [B, P] tokens drawn from softmax(logits / temperature), without gradient."""
-        logits_BPV = jax.lax.stop_gradient(logits_BPV)
-        return gumbel_samples(logits_BPV, self.generation.temperature, seeds_B)
 
-    def discriminator_embeddings(self, embeddings: dict) -> dict:
-        """The embeddings' parameters that the discriminator reads with."""
-        if self.generation.sharing == 'tied':
-            return embeddings
-        return embeddings | {'token': jax.lax.stop_gradient(embeddings['token']) + self.delta}
+def gumbel_samples(logits_BPV: jax.Array, temperature: float, seeds_B: jax.Array) -> jax.Array:
+    """Draws tokens from softmax(logits / temperature), int32 [B, P].
 
-
-def gumbel_samples(logits_BPV, temperature: float, seeds_B) -> jax.Array:
-    """argmax(logits + temperature · G), G standard Gumbel draws that hang on an example's seed, the
-    slot and the token alone; that is a draw from softmax(logits / temperature).
-
-    The best is found by comparison: XLA's argmax is several times slower on CPUs.
+    Takes argmax(logits + temperature · G) with standard Gumbel draws G that depend on the example's
+    seed, the slot and the token alone. Finds the maximum by comparison, because XLA's argmax is
+    several times slower on CPU.
     """
     bits_BPV = random_bits(logits_BPV.shape, seeds_B)
     uniform_BPV = ((bits_BPV >> 9).astype(jnp.float32) + 0.5) * 2.0**-23  # 0 < u < 1, exact
@@ -172,17 +252,20 @@ def gumbel_samples(logits_BPV, temperature: float, seeds_B) -> jax.Array:
     return jnp.max(jnp.where(is_best_BPV, ids_BPV, 0), axis=-1)
 
 
-def put_samples(masked: Masked, samples_BP, original_ids_BT) -> tuple[jax.Array, jax.Array]:
-    """(ids with the samples in place of the predicted tokens, where these differ from the
-    originals): a sample that is the original counts as original.
+def put_samples(
+    masked: Masked, samples_BP: jax.Array, original_ids_BT: jax.Array
+) -> tuple[jax.Array, jax.Array]:
+    """Puts the samples in place of the predicted tokens.
 
-    A token chosen for prediction but left in place by the masking is replaced as well, as in
-    google-research/electra run_pretraining.py, get_fake_data.
+    Tokens that the masking chose but kept are replaced as well, as in google-research/electra
+    run_pretraining.py, get_fake_data.
+
+    Returns:
+        The ids, int32 [B, T], and where they differ from the original, bool [B, T]: a sample equal
+        to the original token counts as original.
     """
-
-    def one(ids_T, positions_P, new_P):
-        return ids_T.at[positions_P].set(new_P)
-
     new_BP = jnp.where(masked.weights > 0, samples_BP, masked.labels)
-    ids_BT = jax.vmap(one)(original_ids_BT, masked.positions, new_BP)
+    ids_BT = jax.vmap(lambda ids_T, positions_P, new_P: ids_T.at[positions_P].set(new_P))(
+        original_ids_BT, masked.positions, new_BP
+    )
     return ids_BT, ids_BT != original_ids_BT

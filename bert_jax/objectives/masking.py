@@ -1,11 +1,11 @@
-"""Which tokens are hidden, and what stands in their place: inside the jitted step, one example at a
-time.
+"""Masking: hides chosen tokens of a text.
 
-Every function here sees one example ([T] arrays) and its own key, and is mapped over the batch, so
-that an example's masks depend on nothing but (seed, step, its index): not on the mesh, the hosts or
-the micro-batch.
+Every function works on one example (arrays [T]) with its own PRNG key and is mapped over the batch.
+The masks of an example therefore depend on (seed, step, index of the example) alone: not on the
+mesh, the number of hosts or the number of micro-batches.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,46 +14,84 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.objectives.masking_schemes import SCHEMES, Row
+from bert_jax.objectives.corruption import Corruption, EncoderInputs
+from bert_jax.objectives.masking_schemes import SCHEMES, TokenRow
+from bert_jax.types import Batch, Key
 
 REPLACEMENTS = ('uniform', 'unigram')
-LAST_SPANS = ('cut', 'whole')
 
 
 class Masked(NamedTuple):
-    """A corrupted batch. Fillers in the P prediction slots have weight 0."""
+    """A masked batch. Unused slots of the P predictions have weight 0.
 
-    input_ids: jax.Array  # int32 [B, T] with the chosen tokens replaced
-    positions: jax.Array  # int32 [B, P] distinct positions in a row
-    labels: jax.Array  # int32 [B, P] the original ids at these positions
-    weights: jax.Array  # float32 [B, P] 1 = predicted, 0 = filler
+    Attributes:
+        input_ids: int32 [B, T], with the chosen tokens replaced.
+        positions: int32 [B, P], distinct positions within a row.
+        labels: int32 [B, P], the original ids at these positions.
+        weights: float32 [B, P], 1 for a prediction, 0 for an unused slot.
+    """
+
+    input_ids: jax.Array
+    positions: jax.Array
+    labels: jax.Array
+    weights: jax.Array
+
+    def encoder_inputs(self, batch: Batch) -> EncoderInputs:
+        """Returns the batch with the masked ids."""
+        return EncoderInputs(self.input_ids, batch['attention_mask'], batch['token_type_ids'])
+
+    def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
+        """Returns the predicted positions from left to right, and the tokens to predict."""
+        slots = np.flatnonzero(self.weights[row])
+        slots = slots[np.argsort(self.positions[row][slots])]
+        return {
+            'masked_positions': self.positions[row][slots].tolist(),
+            'labels': [vocab[i] for i in self.labels[row][slots]],
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class Masking:
     """How tokens are chosen and replaced (BERT, section 3.1; create_pretraining_data.py).
 
-    Of the chosen tokens a share `mask` becomes [MASK], a share `random` a random id, the rest
-    stays. The random id is drawn uniformly from the whole vocabulary (the original code) or by its
-    frequency in the corpus (the textbook). Raises UserError for values out of range, and for words
-    in a vocabulary that does not mark them.
+    Of the chosen tokens a share `mask` becomes [MASK], a share `random` becomes a random token, and
+    the rest is kept.
+
+    Attributes:
+        rate: Share of the tokens to choose; the scheme defines which tokens count.
+        mask: Share of the chosen tokens that become [MASK].
+        random: Share of the chosen tokens that become a random token.
+        replacement: Distribution of random tokens: 'uniform' over the vocabulary (the original
+            code) or 'unigram', by frequency in the corpus.
+        mask_id: Id of [MASK].
+        special_ids: Ids that are never chosen.
+        unigram_counts: int64 [V], frequencies in the corpus.
+        scheme: A name in SCHEMES (masking_schemes.py).
+        span_p: Parameter p of the geometric distribution of span lengths.
+        longest_span: Maximum length of a span in words.
+        longest_ngram: Maximum length of an n-gram in words.
+        is_word_start: bool [V], whether a token starts a word; None if the vocabulary does not
+            tell.
+
+    Raises:
+        UserError: For values out of range, and for a scheme that needs words if the vocabulary does
+            not mark them.
     """
 
     rate: float
     mask: float
     random: float
-    replacement: str  # one of REPLACEMENTS
+    replacement: str
     mask_id: int
     special_ids: tuple[int, ...]
-    unigram_counts: np.ndarray  # int64 [V]
-    scheme: str = 'tokens'  # one of SCHEMES
-    span_p: float = 0.2  # of the geometric distribution of span lengths
-    longest_span: int = 10  # words
-    last_span: str = 'cut'  # one of LAST_SPANS, see schemes.choose_spans
-    longest_ngram: int = 3  # words
-    is_word_start: np.ndarray | None = None  # bool [V]
+    unigram_counts: np.ndarray
+    scheme: str = 'tokens'
+    span_p: float = 0.2
+    longest_span: int = 10
+    longest_ngram: int = 3
+    is_word_start: np.ndarray | None = None
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         for name in ('rate', 'span_p'):
             if not 0 < getattr(self, name) < 1:
                 raise UserError(
@@ -61,79 +99,97 @@ class Masking:
                 )
         if self.mask < 0 or self.random < 0 or self.mask + self.random > 1:
             raise UserError(
-                f'masking.mask {self.mask} and masking.random {self.random} must be at least 0 '
-                'and together at most 1'
+                f'masking.mask is {self.mask} and masking.random is {self.random}; both must be at '
+                'least 0 and their sum at most 1'
             )
         for name in ('longest_span', 'longest_ngram'):
             if getattr(self, name) < 1:
                 raise UserError(f'masking.{name} is {getattr(self, name)}; it must be at least 1')
-        for name, known in (
-            ('replacement', REPLACEMENTS),
-            ('scheme', SCHEMES),
-            ('last_span', LAST_SPANS),
-        ):
+        for name, known in (('replacement', REPLACEMENTS), ('scheme', SCHEMES)):
             if getattr(self, name) not in known:
                 raise unknown(f'masking.{name}', getattr(self, name), known)
-        if SCHEMES[self.scheme].by_words and not np.any(self.is_word_start):
+        if SCHEMES[self.scheme].needs_words and not np.any(self.is_word_start):
             raise UserError(
-                f'masking.scheme {self.scheme!r} goes by words, but the vocabulary does not mark '
-                'where they start'
+                f'masking.scheme {self.scheme!r} chooses words, but the vocabulary does not mark '
+                "where words start; use masking.scheme='tokens' or another tokenizer"
             )
 
 
+class MaskedText(Corruption):
+    """The text with the tokens hidden that the masking scheme chooses."""
+
+    label = 'masked'
+
+    def __call__(self, keys_B: Key, batch: Batch) -> Masked:
+        """Masks a batch."""
+        ids_BT, mask_BT = batch['input_ids'], batch['attention_mask']
+        num_predictions = self.num_predictions[ids_BT.shape[1]]
+        return mask_tokens(self.masking, keys_B, ids_BT, mask_BT, num_predictions)
+
+
 def mask_tokens(
-    masking: Masking, keys_B, input_ids_BT, attention_mask_BT, num_predictions: int
+    masking: Masking,
+    keys_B: Key,
+    input_ids_BT: jax.Array,
+    attention_mask_BT: jax.Array,
+    num_predictions: int,
 ) -> Masked:
-    """Chooses by the scheme, hides and remembers at most `num_predictions` tokens an example."""
+    """Chooses at most `num_predictions` tokens per example and replaces them."""
     scheme = SCHEMES[masking.scheme]
 
-    def one(key, input_ids_T, attention_mask_T):
+    def mask_example(key: Key, input_ids_T: jax.Array, attention_mask_T: jax.Array) -> Masked:
         choice_key, replace_key = jax.random.split(key)
         can_choose_T = (attention_mask_T > 0) & ~is_special(input_ids_T, masking)
-        row = Row(input_ids_T, attention_mask_T, can_choose_T)
-        positions_P, count = scheme.choose(choice_key, row, masking, num_predictions)
-        weights_P = (jnp.arange(num_predictions) < count).astype(jnp.float32)
-        return replace(replace_key, input_ids_T, positions_P, weights_P, masking)
+        row = TokenRow(input_ids_T, attention_mask_T, can_choose_T)
+        positions_P, number = scheme.choose(choice_key, row, masking, num_predictions)
+        weights_P = (jnp.arange(num_predictions) < number).astype(jnp.float32)
+        return _replace_chosen(replace_key, input_ids_T, positions_P, weights_P, masking)
 
-    return Masked(*jax.vmap(one)(keys_B, input_ids_BT, attention_mask_BT))
+    return jax.vmap(mask_example)(keys_B, input_ids_BT, attention_mask_BT)
 
 
-def is_special(input_ids, masking: Masking):
-    """Whether ids are special tokens, [UNK] and [PAD] among them."""
+def is_special(input_ids: jax.Array, masking: Masking) -> jax.Array:
+    """Whether ids are special tokens, [UNK] and [PAD] included."""
     return jnp.isin(input_ids, jnp.array(masking.special_ids))
 
 
-def replace(key, input_ids_T, positions_P, weights_P, masking: Masking):
-    """(corrupted ids [T], positions [P], labels [P], weights [P])."""
-    fate_key, id_key = jax.random.split(key)
+def _replace_chosen(
+    key: Key, input_ids_T: jax.Array, positions_P: jax.Array, weights_P: jax.Array, masking: Masking
+) -> Masked:
+    """Puts [MASK] or a random token at the chosen positions, or keeps the token."""
+    draw_key, id_key = jax.random.split(key)
     labels_P = input_ids_T[positions_P]
-    fate_P = replacement_draws(fate_key, len(input_ids_T), positions_P, weights_P, masking)
+    draws_P = _replacement_draws(draw_key, len(input_ids_T), positions_P, weights_P, masking)
     random_P = random_ids(id_key, positions_P.shape, masking)
     new_P = jnp.where(
-        fate_P < masking.mask,
+        draws_P < masking.mask,
         masking.mask_id,
-        jnp.where(fate_P < masking.mask + masking.random, random_P, labels_P),
+        jnp.where(draws_P < masking.mask + masking.random, random_P, labels_P),
     )
     new_P = jnp.where(weights_P > 0, new_P, labels_P)
-    return input_ids_T.at[positions_P].set(new_P), positions_P, labels_P, weights_P
+    return Masked(input_ids_T.at[positions_P].set(new_P), positions_P, labels_P, weights_P)
 
 
-def replacement_draws(key, length: int, positions_P, weights_P, masking: Masking):
-    """Uniform draws [P]; the same one for adjacent chosen tokens if the scheme says so."""
-    if not SCHEMES[masking.scheme].one_fate:
+def _replacement_draws(
+    key: Key, length: int, positions_P: jax.Array, weights_P: jax.Array, masking: Masking
+) -> jax.Array:
+    """Uniform draws [P], shared by adjacent chosen tokens if the scheme says so."""
+    if not SCHEMES[masking.scheme].shares_draws:
         return jax.random.uniform(key, positions_P.shape)
-    left_T, _ = outer_neighbors(chosen(positions_P, weights_P, length))
+    left_T, _ = outer_neighbors(chosen_tokens(positions_P, weights_P, length))
     return jax.random.uniform(key, (length,))[left_T[positions_P] + 1]
 
 
-def chosen(positions_P, weights_P, length: int):
-    """bool [T]: which tokens are predicted."""
+def chosen_tokens(positions_P: jax.Array, weights_P: jax.Array, length: int) -> jax.Array:
+    """Which tokens are predicted, bool [T]."""
     return jnp.zeros(length, bool).at[positions_P].max(weights_P > 0)
 
 
-def outer_neighbors(chosen_T):
-    """int32 [T], [T]: the nearest token before, and after, that is not chosen (−1 and T where there
-    is none). Inside a run of chosen tokens these are the run's two outer boundaries.
+def outer_neighbors(chosen_T: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """The nearest positions before and after each position that are not chosen, int32 [T] each.
+
+    Inside a run of chosen tokens these are the two boundaries of the run. −1 and T where there is
+    no such position.
     """
     length = len(chosen_T)
     t_T = jnp.arange(length)
@@ -142,14 +198,11 @@ def outer_neighbors(chosen_T):
     return left_T, right_T
 
 
-def random_ids(key, shape, masking: Masking):
-    """Ids drawn uniformly over the vocabulary, or by inversion of the cumulative unigram
-    frequencies.
-    """
+def random_ids(key: Key, shape: tuple[int, ...], masking: Masking) -> jax.Array:
+    """Draws token ids from the distribution `masking.replacement`."""
     if masking.replacement == 'uniform':
         return jax.random.randint(key, shape, 0, len(masking.unigram_counts))
     cumulative_V = np.cumsum(masking.unigram_counts) / masking.unigram_counts.sum()
     draw = jax.random.uniform(key, shape)
-    return jnp.searchsorted(jnp.asarray(cumulative_V, jnp.float32), draw, side='right').astype(
-        jnp.int32
-    )
+    ids = jnp.searchsorted(jnp.asarray(cumulative_V, jnp.float32), draw, side='right')
+    return ids.astype(jnp.int32)

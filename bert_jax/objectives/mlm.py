@@ -1,53 +1,60 @@
-"""Masked language modeling (BERT, section 3.1): say which tokens were hidden."""
+"""Masked language modeling: predict the tokens that were hidden (BERT, section 3.1)."""
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Term, Terms, weighted_sum
-from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.packed_rows import gather_positions
-from bert_jax.objectives.base import Encoded
-from bert_jax.objectives.masking import Masked
+from bert_jax.objectives.base import EncodedBatch, Objective
+from bert_jax.objectives.generator import ReplacedText
+from bert_jax.objectives.masking import Masked, MaskedText
 
 
-class MaskedLanguageModel(nn.Module):
-    """Cross-entropy of the hidden tokens, gathered before the projection onto the vocabulary.
+class MaskedLanguageModel(Objective):
+    """Cross-entropy of the hidden tokens.
 
-    In text with replaced tokens it is the generator that is trained so, not the encoder.
+    States are gathered at the masked positions before the projection onto the vocabulary. With
+    replaced text the objective trains the generator instead of the encoder.
     """
 
-    architecture: Architecture
-    compute: Compute
+    corruptions = (MaskedText, ReplacedText)
+    fills_masks = True
 
-    needs = ('input_ids',)
-    forms = ('masked', 'replaced')
-
-    def setup(self):
+    def setup(self) -> None:
         self.head = MaskedLanguageModelHead(self.architecture, self.compute)
 
-    def logits(self, encoded: Encoded) -> jax.Array:
-        """float32 [B, P, V] at the masked positions."""
+    def logits(self, encoded: EncodedBatch) -> jax.Array:
+        """Returns the logits at the masked positions, float32 [B, P, V]."""
         decoded_BPD = gather_positions(encoded.decoded, encoded.corrupted.positions)
         return self.head(decoded_BPD, encoded.embedding_table)
 
-    def __call__(self, encoded: Encoded) -> Terms:
-        """The terms of masked_terms."""
+    def __call__(self, encoded: EncodedBatch) -> Terms:
+        """Returns the terms of `masked_terms`."""
         mask_BT = encoded.batch['attention_mask']
         return masked_terms(self.logits(encoded), encoded.corrupted, mask_BT)
 
+    @staticmethod
+    def vocabulary_products(sequence_length: int, num_predictions: int) -> int:
+        """Only masked positions predict a token."""
+        return num_predictions
 
-def masked_terms(logits_BPV, masked: Masked, attention_mask_BT) -> Terms:
-    """Terms `mlm_loss` (nats a masked token), `mlm_accuracy`, and `mlm_rate`, the share of the real
-    tokens that is masked."""
+
+def masked_terms(logits_BPV: jax.Array, masked: Masked, attention_mask_BT: jax.Array) -> Terms:
+    """Returns the loss and metrics of predicting masked tokens.
+
+    Terms: `mlm_loss` (nats per masked token), `mlm_accuracy`, and `mlm_rate`, the masked share of
+    the tokens that are not padding.
+    """
     rate = Term(jnp.sum(masked.weights), jnp.sum(attention_mask_BT).astype(jnp.float32))
     terms = prediction_terms('mlm', logits_BPV, masked.labels, masked.weights)
     return terms | {'mlm_rate': rate}
 
 
-def prediction_terms(name: str, logits_XV, labels_X, weights_X) -> Terms:
-    """The terms `…_loss` and `…_accuracy` of predicting one of V classes."""
+def prediction_terms(
+    name: str, logits_XV: jax.Array, labels_X: jax.Array, weights_X: jax.Array
+) -> Terms:
+    """Returns the terms `<name>_loss` and `<name>_accuracy` of predicting one of V classes."""
     return {
         f'{name}_loss': weighted_sum(cross_entropy(logits_XV, labels_X), weights_X),
         f'{name}_accuracy': weighted_sum(is_best(logits_XV, labels_X), weights_X),
@@ -55,15 +62,15 @@ def prediction_terms(name: str, logits_XV, labels_X, weights_X) -> Terms:
 
 
 def cross_entropy(logits_XV: jax.Array, labels_X: jax.Array) -> jax.Array:
-    """−log softmax(logits)[label], float32 [X], in nats."""
+    """Returns −log softmax(logits)[label] in nats, float32 [X]."""
     label_logit_X = jnp.take_along_axis(logits_XV, labels_X[..., None], axis=-1)[..., 0]
     return jax.nn.logsumexp(logits_XV, axis=-1) - label_logit_X
 
 
 def is_best(logits_XV: jax.Array, labels_X: jax.Array) -> jax.Array:
-    """float32 [X]: 1 where no other logit is above the label's.
+    """Returns 1 where no other logit is above the label's, else 0; float32 [X].
 
-    Compared with the maximum instead of by argmax, which XLA runs several times slower on CPU.
+    Compares with the maximum, because XLA's argmax is several times slower on CPU.
     """
     label_logit_X = jnp.take_along_axis(logits_XV, labels_X[..., None], axis=-1)[..., 0]
     return (label_logit_X >= logits_XV.max(axis=-1)).astype(jnp.float32)

@@ -1,6 +1,8 @@
-"""An encoder with whatever its objectives need, as one module."""
+"""An encoder together with the heads of its pretraining objectives."""
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -10,108 +12,134 @@ from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import Encoder
 from bert_jax.models.flops import training_flops_per_token
+from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.base import Encoded
-from bert_jax.objectives.edits import Edited
-from bert_jax.objectives.generator import (
-    Drafted,
-    Generator,
-    Replaced,
-    generator_architecture,
-    put_samples,
-)
-from bert_jax.objectives.masking import Masked
-from bert_jax.objectives.mlm import masked_terms
-from bert_jax.objectives.packed import encoder_arguments
+from bert_jax.objectives.base import EncodedBatch
+from bert_jax.objectives.corruption import Corrupted
+from bert_jax.objectives.generator import Drafted, Generator, Replaced, generator_architecture
+from bert_jax.types import Batch
 
 
 class PretrainingModel(nn.Module):
-    """An encoder and one head an objective; parameters `encoder`, one part for each objective by
-    its name, and with `rtd` a `generator`, which then is what `mlm` trains.
+    """An encoder with the heads of its objectives.
 
-    options: of objectives by name: a Boundary for `sbo`, a Generation for `rtd`.
+    Parameters: `encoder`, one entry per head under the name of its objective, and `generator` if an
+    objective needs one.
+
+    Attributes:
+        architecture: The encoder's architecture.
+        compute: Precision and kernels.
+        objectives: Names in OBJECTIVES.
+        options: Objective → its options; objectives without options may be left out.
     """
 
     architecture: Architecture
     compute: Compute
     objectives: tuple[str, ...]
-    options: Mapping = FrozenDict()
+    options: Mapping[str, Any] = FrozenDict()
 
-    def setup(self):
+    def setup(self) -> None:
         settings = (self.architecture, self.compute)
         self.encoder = Encoder(*settings)
-        if 'rtd' in self.objectives:
-            self.generator = Generator(*settings, self.options['rtd'])
-        for name in self._trained_here():
-            options = (self.options['sbo'],) if name == 'sbo' else ()
-            setattr(self, name, OBJECTIVES[name](*settings, *options))
+        if found := self._find_generator():
+            name, kind = found
+            self.generator = kind(*settings, self.options[name])
+        for name in self.heads():
+            setattr(self, name, OBJECTIVES[name](*settings, self.options.get(name)))
 
-    def _trained_here(self) -> tuple[str, ...]:
-        """The objectives that have a head on the encoder."""
-        if 'rtd' not in self.objectives:
-            return self.objectives
-        return tuple(name for name in self.objectives if name != 'mlm')
+    @nn.nowrap
+    def _find_generator(self) -> tuple[str, type[Generator]] | None:
+        """Returns the objective that needs a generator, and the generator's class."""
+        kinds = ((name, OBJECTIVES[name].generator) for name in self.objectives)
+        return next(((name, kind) for name, kind in kinds if kind is not None), None)
 
-    def __call__(self, batch, corrupted: Masked | Drafted | Edited, dropout_seeds_B=None) -> Terms:
-        """The terms of all objectives."""
+    @nn.nowrap
+    def _training_generator(self) -> tuple[str, ...]:
+        """Returns the objectives that train the generator instead of the encoder."""
+        found = self._find_generator()
+        return found[1].trained_by if found else ()
+
+    @nn.nowrap
+    def heads(self) -> tuple[str, ...]:
+        """Returns the objectives that have a head on the encoder."""
+        others = self._training_generator()
+        return tuple(name for name in self.objectives if name not in others)
+
+    @nn.nowrap
+    def mask_filler(self) -> str | None:
+        """Returns the objective whose head predicts masked tokens, if there is one."""
+        return next((name for name in self.heads() if OBJECTIVES[name].fills_masks), None)
+
+    def __call__(
+        self, batch: Batch, corrupted: Corrupted, dropout_seeds_B: jax.Array | None = None
+    ) -> Terms:
+        """Computes the terms of all objectives.
+
+        Args:
+            batch: The clean batch.
+            corrupted: The batch after the run's corruption.
+            dropout_seeds_B: uint32, one per example (models/dropout.py); None for evaluation.
+        """
         encoded = self.encode(batch, corrupted, dropout_seeds_B)
-        terms = {}
-        for name in self._trained_here():
+        terms: Terms = {}
+        for name in self.heads():
             terms |= getattr(self, name)(encoded)
         return terms
 
-    def encode(self, batch, corrupted, dropout_seeds_B) -> Encoded:
-        """What the objectives read: the encoder's states of the corrupted text."""
-        variables = None
-        if isinstance(corrupted, Drafted):
-            corrupted, variables = self._replace(batch, corrupted, dropout_seeds_B)
-        shown = batch if not isinstance(corrupted, Edited) else corrupted._asdict()
-        arguments = (
-            corrupted.input_ids,
-            shown['attention_mask'],
-            shown['token_type_ids'],
+    def encode(
+        self, batch: Batch, corrupted: Any, dropout_seeds_B: jax.Array | None
+    ) -> EncodedBatch:
+        """Encodes the corrupted text, after the generator has completed it if there is one."""
+        encoder: Callable[..., Any] = self.encoder
+        if self._find_generator():
+            corrupted, encoder = self._generate(batch, corrupted, dropout_seeds_B)
+        output = encoder(
+            *corrupted.encoder_inputs(batch),
             dropout_seeds_B,
+            causal=any(OBJECTIVES[name].is_causal for name in self.objectives),
+            **encoder_arguments(batch),
         )
-        rows = encoder_arguments(batch)
-        if variables is None:
-            output = self.encoder(*arguments, causal='clm' in self.objectives, **rows)
-        else:
-            encoder = Encoder(self.architecture, self.compute, parent=None)
-            output = encoder.apply(variables, *arguments, **rows)
-        table_VD = self.encoder.embedding_table()
-        return Encoded(
-            batch, corrupted, output.hidden_BTD, output.decoded_BTD, output.pooled_BD, table_VD
-        )
+        states = (output.hidden_BTD, output.decoded_BTD, output.pooled_BD)
+        return EncodedBatch(batch, corrupted, *states, self.encoder.embedding_table())
 
-    def _replace(self, batch, drafted: Drafted, dropout_seeds_B):
-        """The text with a generator's samples, and the variables of the encoder to read it with."""
-        masked = drafted.masked
-        if self.is_initializing():  # so that the embeddings are there
-            self.encoder(masked.input_ids, batch['attention_mask'], batch['token_type_ids'])
+    def _generate(
+        self, batch: Batch, drafted: Drafted, dropout_seeds_B: jax.Array | None
+    ) -> tuple[Replaced, Callable[..., Any]]:
+        """Returns the text with the generator's samples, and the encoder to read it with."""
+        if self.is_initializing():  # create the embeddings, which the generator shares
+            self.encoder(*drafted.encoder_inputs(batch))
         params = unfreeze(nn.unbox(self.encoder.variables))['params']
-        embeddings = params['embeddings']
-        logits_BPV = self.generator.logits(batch, masked, embeddings, dropout_seeds_B)
-        samples_BP = self.generator.samples(logits_BPV, drafted.seeds)
-        ids_BT, is_replaced_BT = put_samples(masked, samples_BP, batch['input_ids'])
-        terms = masked_terms(logits_BPV, masked, batch['attention_mask'])
-        read_with = self.generator.discriminator_embeddings(embeddings)
-        variables = {'params': params | {'embeddings': read_with}}
-        return Replaced(ids_BT, is_replaced_BT, terms), variables
+        replaced, embeddings = self.generator(batch, drafted, params['embeddings'], dropout_seeds_B)
+        variables = {'params': params | {'embeddings': embeddings}}
+        encoder = Encoder(self.architecture, self.compute, parent=None)
+        return replaced, functools.partial(encoder.apply, variables)
 
-    def predictions(self, batch, masked: Masked) -> jax.Array:
-        """float32 [B, P, V] logits of the masked language model at the masked positions."""
-        return self.mlm.logits(self.encode(batch, masked, None))
+    def predictions(self, batch: Batch, corrupted: Corrupted) -> jax.Array:
+        """Returns the logits of the `mask_filler` at the masked positions, float32 [B, P, V]."""
+        return getattr(self, str(self.mask_filler())).logits(self.encode(batch, corrupted, None))
 
+    @nn.nowrap
+    def flops_per_token(self, sequence_length: int, num_predictions: int) -> float:
+        """Counts the operations of a training step per position of the batch (models/flops.py).
 
-def flops_per_token(model: PretrainingModel, sequence_length: int, num_predictions: int) -> float:
-    """Operations of a training step per position of the batch (flops.py): the encoder, the
-    projections onto the vocabulary, and a generator where there is one."""
-    projections = sum(name in ('mlm', 'sbo') for name in model.objectives) * num_predictions
-    if 'clm' in model.objectives:
-        projections = sequence_length - 1
-    if 'rtd' not in model.objectives:
-        return training_flops_per_token(model.architecture, sequence_length, projections)
-    generator = generator_architecture(model.architecture, model.options['rtd'])
-    return training_flops_per_token(
-        model.architecture, sequence_length, 0
-    ) + training_flops_per_token(generator, sequence_length, num_predictions)
+        Args:
+            sequence_length: Tokens per sequence.
+            num_predictions: Maximum number of masked tokens per sequence.
+
+        Returns:
+            Operations of the encoder and of the generator if there is one, both with their
+            projections onto the vocabulary.
+        """
+
+        def count(architecture: Architecture, names: tuple[str, ...]) -> float:
+            products = sum(
+                OBJECTIVES[name].vocabulary_products(sequence_length, num_predictions)
+                for name in names
+            )
+            return training_flops_per_token(architecture, sequence_length, products)
+
+        flops = count(self.architecture, self.heads())
+        if found := self._find_generator():
+            smaller = generator_architecture(self.architecture, self.options[found[0]])
+            flops += count(smaller, self._training_generator())
+        return flops

@@ -1,41 +1,59 @@
-"""Next sentence prediction (BERT, section 3.1): does segment B follow segment A in the text?"""
+"""Objectives on pairs of segments: next sentence prediction and sentence order prediction.
 
-import flax.linen as nn
+Next sentence prediction: Devlin et al. 2019, section 3.1. Sentence order prediction: Lan et al.
+2020 (ALBERT, arXiv 1909.11942), section 3.1.
+"""
+
+from typing import ClassVar
+
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms, weighted_sum
-from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import NextSentenceHead
-from bert_jax.objectives.base import Encoded
+from bert_jax.objectives.base import EncodedBatch, Objective
+from bert_jax.objectives.edits import EditedText
+from bert_jax.objectives.generator import ReplacedText
+from bert_jax.objectives.masking import MaskedText
 from bert_jax.objectives.mlm import prediction_terms
 
 
-class NextSentencePrediction(nn.Module):
-    """Cross-entropy of the two classes: 0 = true next, 1 = random."""
+class PairClassification(Objective):
+    """Cross-entropy of the class of a pair of segments, read from the pooled state.
 
-    architecture: Architecture
-    compute: Compute
+    Attributes:
+        term: Prefix of the terms.
+    """
 
-    needs = ('next_sentence_label',)
-    forms = ('masked', 'replaced', 'edited')
+    corruptions = (MaskedText, ReplacedText, EditedText)
+    term: ClassVar[str]
 
-    def setup(self):
+    def setup(self) -> None:
         self.head = NextSentenceHead(self.architecture, self.compute)
 
-    def __call__(self, encoded: Encoded) -> Terms:
-        """Terms `nsp_loss` (nats a pair), `nsp_accuracy` and `nsp_negatives`, the share of random
-        partners.
+    def __call__(self, encoded: EncodedBatch) -> Terms:
+        """Returns `<term>_loss` (nats per pair), `<term>_accuracy` and `<term>_negatives`.
+
+        `<term>_negatives` is the share of pairs of class 1. Packed rows have pairs [B, S], where
+        slots without a pair have weight 0.
         """
-        labels_B = encoded.batch['next_sentence_label']
-        return pair_terms('nsp', self.head(encoded.pooled), labels_B, encoded.batch)
+        batch = encoded.batch
+        labels_X = batch[self.batch_keys[0]]
+        weights_X = jnp.ones(labels_X.shape)
+        if 'first_positions' in batch:
+            weights_X = (batch['first_positions'] >= 0).astype(jnp.float32)
+        terms = prediction_terms(self.term, self.head(encoded.pooled), labels_X, weights_X)
+        return terms | {f'{self.term}_negatives': weighted_sum(labels_X, weights_X)}
 
 
-def pair_terms(name: str, logits_X2, labels_X, batch) -> Terms:
-    """The terms `…_loss`, `…_accuracy` and `…_negatives` of sorting pairs into two classes. X: B,
-    or in packed rows B, S, where not all places have a pair."""
-    weights_X = jnp.ones(labels_X.shape)
-    if 'first_positions' in batch:
-        weights_X = (batch['first_positions'] >= 0).astype(jnp.float32)
-    return prediction_terms(name, logits_X2, labels_X, weights_X) | {
-        f'{name}_negatives': weighted_sum(labels_X, weights_X)
-    }
+class NextSentencePrediction(PairClassification):
+    """Does segment B follow segment A in the text? 0 = it does, 1 = it is a random segment."""
+
+    term = 'nsp'
+    batch_keys = ('next_sentence_label',)
+
+
+class SentenceOrderPrediction(PairClassification):
+    """Are two neighboring segments in their original order? 0 = they are, 1 = they are swapped."""
+
+    term = 'sop'
+    batch_keys = ('sentence_order_label',)

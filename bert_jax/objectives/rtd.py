@@ -1,34 +1,40 @@
-"""Replaced token detection (ELECTRA, Clark et al. 2020, arXiv 2003.10555): which tokens are not the
-original ones but a generator's?"""
+"""Replaced token detection: find the tokens that a generator put in place of the original ones.
 
-import flax.linen as nn
+Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555).
+"""
 
 from bert_jax.averages import Terms
-from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import ReplacedTokenHead
-from bert_jax.objectives.base import Encoded
-from bert_jax.objectives.detection import detection_terms
-from bert_jax.objectives.packed import example_starts
+from bert_jax.models.packed_rows import segment_starts
+from bert_jax.objectives.base import EncodedBatch, Objective
+from bert_jax.objectives.edit_detection import detection_terms
+from bert_jax.objectives.generator import Generator, GeneratorOptions, ReplacedText
+from bert_jax.objectives.mlm import masked_terms
 
 
-class ReplacedTokenDetection(nn.Module):
-    """Binary cross-entropy over all real tokens, special ones included. The generator
-    (replacing.py) trains by masked language modeling, whose weight is that of `mlm`."""
+class ReplacedTokenDetection(Objective):
+    """Binary cross-entropy over all tokens that are not padding, special tokens included.
 
-    architecture: Architecture
-    compute: Compute
+    The generator is trained by masked language modeling with the weight of `mlm`.
+    """
 
-    needs = ('input_ids',)
-    forms = ('replaced',)
-    beside = ('mlm',)
+    corruptions = (ReplacedText,)
+    options_type = GeneratorOptions
+    companions = Generator.trained_by
+    generator = Generator
 
-    def setup(self):
+    def setup(self) -> None:
         self.head = ReplacedTokenHead(self.architecture, self.compute)
 
-    def __call__(self, encoded: Encoded) -> Terms:
-        """Terms `rtd_loss` (nats a token), `rtd_accuracy`, `rtd_share` (of replaced tokens), and
-        those of the generator's masked language model."""
-        replaced = encoded.corrupted
-        logits_BT = self.head(encoded.hidden, example_starts(encoded.batch))
-        real_BT = encoded.batch['attention_mask'] > 0
-        return replaced.terms | detection_terms('rtd', logits_BT, replaced.is_replaced, real_BT)
+    def __call__(self, encoded: EncodedBatch) -> Terms:
+        """Returns the discriminator's terms and those of the generator's masked language model.
+
+        Discriminator: `rtd_loss` (nats per token), `rtd_accuracy`, and `rtd_share`, the share of
+        replaced tokens.
+        """
+        replaced, batch = encoded.corrupted, encoded.batch
+        starts_BT = segment_starts(batch['segment_ids']) if 'segment_ids' in batch else None
+        logits_BT = self.head(encoded.hidden, starts_BT)
+        mask_BT = batch['attention_mask']
+        terms = detection_terms('rtd', logits_BT, replaced.is_replaced, mask_BT > 0)
+        return masked_terms(replaced.generator_logits, replaced.masked, mask_BT) | terms

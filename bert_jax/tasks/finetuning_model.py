@@ -11,7 +11,7 @@ from bert_jax import averages
 from bert_jax.data.finetune_batches import Items, Shape, evaluation_batches, unpacked
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import Encoder
-from bert_jax.objectives.packed import encoder_arguments
+from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
 from bert_jax.types import Array, Batch, Params
 

@@ -1,38 +1,51 @@
-"""One batch of a run, rebuilt from its number alone and decoded: what a step was trained on."""
+"""Prints one training batch of a run in readable form, rebuilt from its step number alone."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
+from bert_jax.objectives.corruption import Corrupted
+from bert_jax.training.loop import Stage
+from bert_jax.types import Batch
 
 
-def dump(task, step: int) -> Iterator[str]:
-    """The batch of step `step` (from 1, as the log counts), one line of JSON a row.
+def dump(task: Any, step: int) -> Iterator[str]:
+    """Yields one line of JSON per row of the batch of a training step.
 
-    Of pretraining each has the tokens, those the encoder is shown where they differ, the masked
-    positions with what is to be found there, and the other numbers of the row; of other tasks the
-    tokens and all fields. Raises UserError for a step the run does not have.
+    For pretraining, a row has its tokens, the tokens that the encoder is shown if they differ
+    (`shown`), the prediction targets, and the other numbers of the row. For other tasks it has its
+    tokens and all fields.
+
+    Args:
+        task: The task of the run.
+        step: Number of the step, from 1, as in the log.
+
+    Raises:
+        UserError: If the run does not have that step.
     """
     stage, number, before = find(task.stages, step)
     vocab = Tokenizer.from_json(task.metadata['tokenizer']).vocab
     if hasattr(task, 'corrupted_batch'):
         batch, corrupted = jax.device_get(task.corrupted_batch(stage, number, before))
-        rows = (
-            _corrupted_row(batch, corrupted, row, vocab) for row in range(len(batch['input_ids']))
-        )
+        rows = [_corrupted_row(batch, corrupted, row, vocab) for row in _rows(batch)]
     else:
         batch = stage.source.batch(number)
-        rows = (_row(batch, row, vocab) for row in range(len(batch['input_ids'])))
+        rows = [_row(batch, row, vocab) for row in _rows(batch)]
     for row in rows:
         yield json.dumps(row, ensure_ascii=False)
 
 
-def find(stages, step: int) -> tuple:
-    """(stage, number of the batch in its source, step from 0). Raises UserError as `dump` does."""
+def find(stages: Sequence[Stage], step: int) -> tuple[Stage, int, int]:
+    """Locates a step: its stage, the number of its batch in the stage, and its number from 0.
+
+    Raises:
+        UserError: If the run does not have that step.
+    """
     first = 0
     for stage in stages:
         if first < step <= first + stage.steps:
@@ -41,30 +54,24 @@ def find(stages, step: int) -> tuple:
     raise UserError(f'debug.batch is {step}, but the run has steps 1 to {first}')
 
 
-def _row(batch: dict, row: int, vocab) -> dict:
-    real = batch['attention_mask'][row] > 0
-    tokens = [vocab[i] for i in batch['input_ids'][row][real]]
+def _rows(batch: Batch) -> range:
+    return range(len(batch['input_ids']))
+
+
+def _row(batch: Batch, row: int, vocab: Sequence[str]) -> dict[str, Any]:
+    real_T = batch['attention_mask'][row] > 0
+    tokens = [vocab[i] for i in batch['input_ids'][row][real_T]]
     return {'tokens': tokens} | {name: array[row].tolist() for name, array in batch.items()}
 
 
-def _corrupted_row(batch: dict, corrupted, row: int, vocab) -> dict:
-    real = batch['attention_mask'][row] > 0
-
-    def tokens(ids):
-        return [vocab[i] for i in ids]
-
-    numbers = {name: array[row].tolist() for name, array in batch.items() if array[row].ndim == 0}
-    found = numbers | {'tokens': tokens(batch['input_ids'][row][real])}
-    masked = getattr(corrupted, 'masked', corrupted)  # a generator's draft begins with masks
-    marks = getattr(masked, 'marks', {})
-    shown = real if not marks else masked.attention_mask[row] > 0
-    if not np.array_equal(masked.input_ids[row][shown], batch['input_ids'][row][real]):
-        found['shown'] = tokens(masked.input_ids[row][shown])
-    if marks:
-        return found | {name: marks[name][row][shown].tolist() for name in marks}
-    asked = np.flatnonzero(masked.weights[row])
-    order = asked[np.argsort(masked.positions[row][asked])]
-    return found | {
-        'masked_positions': masked.positions[row][order].tolist(),
-        'labels': tokens(masked.labels[row][order]),
-    }
+def _corrupted_row(
+    batch: Batch, corrupted: Corrupted, row: int, vocab: Sequence[str]
+) -> dict[str, Any]:
+    shown = corrupted.encoder_inputs(batch)
+    clean_ids = batch['input_ids'][row][batch['attention_mask'][row] > 0]
+    shown_ids = shown.input_ids[row][shown.attention_mask[row] > 0]
+    found = {name: array[row].tolist() for name, array in batch.items() if array[row].ndim == 0}
+    found['tokens'] = [vocab[i] for i in clean_ids]
+    if not np.array_equal(shown_ids, clean_ids):
+        found['shown'] = [vocab[i] for i in shown_ids]
+    return found | corrupted.describe_row(row, vocab)

@@ -24,13 +24,12 @@ import numpy as np
 import sides  # which puts the repository on the path
 from flax import linen as nn
 
+from bert_jax import objectives
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives import corruption
-from bert_jax.objectives.edits import Editing
-from bert_jax.objectives.masking import Masking
+from bert_jax.objectives.masking import MaskedText, Masking
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.objectives.sbo import Boundary
+from bert_jax.objectives.sbo import SpanBoundaryOptions
 from bert_jax.training import allocator, compilation, optimizers
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
@@ -49,17 +48,17 @@ class Task:
     """The part of a task (training/loop.py) that a step needs."""
 
     def __init__(self, side: str, shape: sides.Shape, dtype: str):
-        scheme, objectives = SIDES[side]
+        scheme, weights = SIDES[side]
         vocabulary = shape.vocabulary
         architecture = architectures.build(
             'bert', num_layers=shape.layers, hidden_size=shape.size, vocab_size=vocabulary
         )
-        self.weights = corruption.loss_weights(objectives)
+        self.weights = objectives.loss_weights(weights)
         self.model = PretrainingModel(
             architecture,
             Compute(dtype),
-            corruption.with_weight(objectives),
-            {'sbo': Boundary(200, 20)},
+            objectives.enabled(weights),
+            {'sbo': SpanBoundaryOptions(200, 20)},
         )
         masking = Masking(
             rate=0.15,
@@ -72,10 +71,7 @@ class Task:
             scheme=scheme,
             is_word_start=np.arange(vocabulary) % 5 > 0,
         )
-        predictions = {shape.length: shape.predictions}
-        self.corruption = corruption.Corruption(
-            'masked', masking, Editing({}, masking, 0), predictions
-        )
+        self.corruption = MaskedText(masking, {shape.length: shape.predictions}, 0, {})
 
     def terms(self, params, batch, key, train: bool):
         keys_B = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])

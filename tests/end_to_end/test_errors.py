@@ -20,7 +20,7 @@ TYPED = {
     'unknown source': (["--config.data.sources=('web:all',)"], 'docstrings'),
     'mesh too large': (['--config.mesh.data=64'], 'does not fit 1 device'),
     'span boundaries': (['--config.objectives.sbo=1.0'], "needs masking.scheme 'spans'"),
-    'two forms': (['--config.objectives.clm=1.0'], 'one encoder pass cannot show'),
+    'two corruptions': (['--config.objectives.clm=1.0'], 'different input corruptions'),
     'negative weight': (['--config.objectives.nsp=-0.5'], 'objectives.nsp is -0.5'),
     'no number': (['--config.objectives.nsp=nan'], 'objectives.nsp is nan'),
     'rate': (['--config.masking.rate=1.0'], 'masking.rate is 1.0'),
@@ -63,19 +63,19 @@ REFUSED = {
     'dtype name': ({'compute__dtype': 'float8'}, 'bfloat16'),
     'batch and mesh': ({'stages__batch_size': (12, 8)}, 'batch size 12'),
     'accumulation': ({'stages__accumulation': (3, 1)}, 'multiple of 24'),
-    'sequence too long': ({'stages__sequence_length': (16, 33)}, '33 is longer'),
-    'stages of different number': ({'stages__steps': (30,)}, 'one entry a stage'),
+    'sequence too long': ({'stages__sequence_length': (16, 33)}, '33 exceeds'),
+    'stages of different number': ({'stages__steps': (30,)}, 'give one per stage'),
     'no steps': ({'stages__steps': (30, 0)}, 'above 0'),
     'warmup too long': ({'schedule__warmup_steps': 50}, 'warmup'),
     'nsp without pairs': ({'data__segments': 'single'}, "'nsp' needs"),
     'nsp of full sentences': (
         {'data__segments': 'full_sentences'},
-        "'nsp' needs 'next_sentence_label' .* data.segments='full_sentences' does not give",
+        "'nsp' needs 'next_sentence_label' .* data.segments='full_sentences' does not provide",
     ),
     'unknown segments': ({'data__segments': 'chapters'}, 'known: doc_sentences, full_sentences'),
     'edits of packed rows': (
         {'objectives__mlm': 0.0, 'objectives__deletion': 1.0, 'data__pack': True},
-        'data.pack does not go with nsp, deletion',
+        'data.pack is True, but .*nsp, deletion',
     ),
     'negative weight': ({'objectives__mlm': -1.0}, 'objectives.mlm'),
     'no objective': ({'objectives__mlm': 0.0, 'objectives__nsp': 0.0}, 'none has a weight'),
@@ -91,8 +91,11 @@ REFUSED = {
         {'objectives__rtd': 50.0, 'rtd__sharing': 'none'},
         'rtd.sharing .*disentangled, tied',
     ),
-    'temperature': ({'rtd__temperature': -1.0}, 'rtd.temperature'),
-    'targets of a span': ({'sbo__max_targets': 0}, 'sbo.max_targets'),
+    'temperature': ({'objectives__rtd': 50.0, 'rtd__temperature': -1.0}, 'rtd.temperature'),
+    'targets of a span': (
+        {'objectives__sbo': 1.0, 'masking__scheme': 'spans', 'sbo__max_targets': 0},
+        'sbo.max_targets',
+    ),
     'editing rate': (
         {'objectives__mlm': 0.0, 'objectives__deletion': 1.0, 'editing__deletion': 1.0},
         'editing.deletion',
@@ -150,7 +153,7 @@ def test_whole_words_need_a_vocabulary_that_marks_them(tmp_path):
     tokens = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'the', 'and', 'near', '.', *letters]
     vocab.write_text('\n'.join(tokens) + '\n')
     config = small.config(tmp_path, data__tokenizer=str(vocab), masking__scheme='whole_words')
-    with pytest.raises(UserError, match="'whole_words' goes by words, but the vocabulary does not"):
+    with pytest.raises(UserError, match="'whole_words' chooses words, but the vocabulary does not"):
         main.run(config)
 
 

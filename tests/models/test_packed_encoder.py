@@ -14,15 +14,14 @@ from bert_jax.data.packing import pack
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoder import Encoder
-from bert_jax.models.packed_rows import segment_starts
+from bert_jax.models.packed_rows import encoder_arguments, segment_starts
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.base import Encoded
+from bert_jax.objectives.base import EncodedBatch
 from bert_jax.objectives.clm import next_tokens
 from bert_jax.objectives.generator import Replaced
 from bert_jax.objectives.masking import Masked, Masking
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.objectives.packed import encoder_arguments
-from bert_jax.objectives.sbo import Boundary
+from bert_jax.objectives.sbo import SpanBoundaryOptions
 
 VOCAB, LENGTH = 60, 24
 CLS, SEP, PAD, MASK = 0, 1, 2, 3
@@ -170,7 +169,7 @@ def test_states_are_those_of_the_examples_alone_and_know_no_neighbor(name):
 
 def losses_of(name: str, **changes):
     """params, and for the examples alone and packed a function params → (loss, terms)."""
-    options = {'sbo': Boundary(position_size=4, max_targets=3)}
+    options = {'sbo': SpanBoundaryOptions(position_size=4, max_targets=3)}
     architecture = dataclasses.replace(make(name), **changes)
     model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp', 'sop', 'sbo'), options)
 
@@ -235,8 +234,10 @@ def test_replaced_tokens_are_detected_beside_the_first_state_of_their_own_exampl
     is_replaced_ET = np.random.default_rng(1).random((5, LENGTH)) < 0.3
 
     def encoded(batch, hidden, is_replaced):
-        replaced = Replaced(batch['input_ids'], is_replaced, {})
-        return Encoded(batch, replaced, hidden, hidden, None, None)
+        masked = Masked(*np.zeros((4, len(hidden), 1), np.int32))
+        logits = np.zeros((len(hidden), 1, VOCAB), np.float32)
+        replaced = Replaced(batch['input_ids'], is_replaced, masked, logits)
+        return EncodedBatch(batch, replaced, hidden, hidden, None, None)
 
     alone = encoded(examples(), hidden_ETD, is_replaced_ET)
     rows = encoded(packed(), hidden_BTD, in_rows(is_replaced_ET))

@@ -7,13 +7,13 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax import objectives
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives import corruption
-from bert_jax.objectives.edits import EDITS, Editing
-from bert_jax.objectives.generator import Generation
+from bert_jax.objectives.edits import EDITS
+from bert_jax.objectives.generator import GeneratorOptions
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.objectives.sbo import Boundary
+from bert_jax.objectives.sbo import SpanBoundaryOptions
 from bert_jax.training import optimizers, sharding
 from bert_jax.training.state import abstract_state, initial_state
 from bert_jax.training.step import make_train_step
@@ -23,7 +23,10 @@ from tests.training import synthetic
 
 RULES = base.get_config().sharding_rules
 ARCHITECTURE = dataclasses.replace(synthetic.ARCHITECTURE, num_layers=1)
-OPTIONS = {'sbo': Boundary(8, 4), 'rtd': Generation(1.0, 1.0, 'disentangled', 1.0)}
+OPTIONS = {
+    'sbo': SpanBoundaryOptions(8, 4),
+    'rtd': GeneratorOptions(1.0, 1.0, 'disentangled', 1.0),
+} | dict.fromkeys(EDITS, 0.2)
 WEIGHTS = {
     'masked': {'mlm': 1.0, 'sbo': 0.5},
     'replaced': {'mlm': 1.0, 'rtd': 5.0, 'nsp': 0.5},
@@ -37,14 +40,15 @@ class Task:
     start = synthetic.SyntheticTask.start
 
     def __init__(self, form):
-        self.weights = corruption.loss_weights(WEIGHTS[form])
-        names = corruption.with_weight(WEIGHTS[form])
-        assert corruption.common_form(names, 'spans') == form
+        self.weights = objectives.loss_weights(WEIGHTS[form])
+        names = objectives.enabled(WEIGHTS[form])
+        corruption = objectives.common_corruption(names, 'spans')
+        assert corruption.label == form
         self.model = PretrainingModel(ARCHITECTURE, Compute(), names, OPTIONS)
         settings = (0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(100, int), 'spans')
         masking = Masking(*settings, is_word_start=np.arange(100) % 3 == 0)
-        editing = Editing({name: 0.2 for name in names if name in EDITS}, masking, 0)
-        self.corruption = corruption.Corruption(form, masking, editing, {24: 5})
+        options = {name: OPTIONS[name] for name in names if name in OPTIONS}
+        self.corruption = corruption(masking, {24: 5}, 0, options)
 
     def init(self, key):
         batch = self.batch(0, size=1)

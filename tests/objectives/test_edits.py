@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.objectives.edits import EDITS, NOT_ASKED, Editing
+from bert_jax.objectives.edits import EDITS, UNLABELED, EditedText
 from bert_jax.objectives.masking import Masking
 
 CLS, SEP, PAD, MASK = 0, 1, 2, 3
@@ -39,7 +39,7 @@ def make_batch():
 
 @functools.cache
 def edit(*names, rate=0.2):
-    editing = Editing({name: rate for name in names}, MASKING, PAD)
+    editing = EditedText(MASKING, {}, PAD, {name: rate for name in names})
     keys = jax.random.split(jax.random.key(0), ROWS)
     return make_batch(), jax.device_get(jax.jit(editing)(keys, make_batch()))
 
@@ -50,10 +50,10 @@ def rows(batch, edited, number=300):
         real = edited.attention_mask[row].astype(bool)
         assert real[: real.sum()].all()
         assert (edited.input_ids[row][~real] == PAD).all()
-        for marks in edited.marks.values():
-            assert (marks[row][~real] == NOT_ASKED).all()
+        for marks in edited.labels.values():
+            assert (marks[row][~real] == UNLABELED).all()
         clean = batch['input_ids'][row][batch['attention_mask'][row] > 0]
-        marks = {name: m[row][real] for name, m in edited.marks.items()}
+        marks = {name: m[row][real] for name, m in edited.labels.items()}
         yield clean, edited.input_ids[row][real], marks
 
 
@@ -63,7 +63,7 @@ def test_substitution():
         np.testing.assert_array_equal(marks['substitution'], ids != clean)
         assert np.isin(ids[np.isin(clean, (CLS, SEP))], (CLS, SEP)).all()
     text = (batch['input_ids'] > MASK).sum()
-    assert (edited.marks['substitution'] == 1).sum() / text == pytest.approx(0.2, abs=0.01)
+    assert (edited.labels['substitution'] == 1).sum() / text == pytest.approx(0.2, abs=0.01)
 
 
 def test_deletion():
@@ -102,7 +102,7 @@ def test_insertion():
         assert len(kept) == len(clean) or len(ids) == LENGTH
         assert not is_new[0]
     assert cut > 100
-    share = (edited.marks['insertion'] == 1).sum() / edited.attention_mask.sum()
+    share = (edited.labels['insertion'] == 1).sum() / edited.attention_mask.sum()
     assert share == pytest.approx(0.2 / 1.2, abs=0.01)
 
 
@@ -117,7 +117,7 @@ def test_permutation():
         first_of = {batch['input_ids'][row][t] for t in np.flatnonzero(starts)} - {CLS, SEP, PAD}
         for t, (token, mark) in enumerate(zip(ids, marks['permutation'], strict=True)):
             if token not in first_of:
-                assert mark == NOT_ASKED
+                assert mark == UNLABELED
                 if token > MASK:
                     assert ids[t - 1] == token - 1  # sentences stay whole
             elif ids[t - 1] in (CLS, SEP):
@@ -133,20 +133,20 @@ def test_all_edits_together_keep_each_others_marks():
     batch, edited = edit(*EDITS, rate=0.2)
     _, alone = edit('permutation', 'deletion', rate=0.2)
     for row in range(300):
-        is_new = edited.marks['insertion'][row] == 1
+        is_new = edited.labels['insertion'][row] == 1
         for name in ('permutation', 'deletion'):
-            assert (edited.marks[name][row][is_new] == NOT_ASKED).all()
-            kept = edited.marks[name][row][~is_new & (edited.attention_mask[row] > 0)]
-            np.testing.assert_array_equal(kept[:-1], alone.marks[name][row][: len(kept) - 1])
-        assert (edited.marks['substitution'][row][is_new] == 0).all()
-        substituted = edited.marks['substitution'][row] == 1
+            assert (edited.labels[name][row][is_new] == UNLABELED).all()
+            kept = edited.labels[name][row][~is_new & (edited.attention_mask[row] > 0)]
+            np.testing.assert_array_equal(kept[:-1], alone.labels[name][row][: len(kept) - 1])
+        assert (edited.labels['substitution'][row][is_new] == 0).all()
+        substituted = edited.labels['substitution'][row] == 1
         assert (edited.input_ids[row][substituted] >= NEW).all()
-    assert edited.marks.keys() == EDITS.keys()
+    assert edited.labels.keys() == EDITS.keys()
 
 
 def test_an_example_is_edited_the_same_whatever_stands_beside_it():
     batch, edited = edit(*EDITS)
-    editing = Editing({name: 0.2 for name in EDITS}, MASKING, PAD)
+    editing = EditedText(MASKING, {}, PAD, {name: 0.2 for name in EDITS})
     keys = jax.random.split(jax.random.key(0), ROWS)
     part = jax.jit(editing)(keys[5:9], {name: leaf[5:9] for name, leaf in batch.items()})
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[5:9], b), edited, part)
@@ -155,4 +155,4 @@ def test_an_example_is_edited_the_same_whatever_stands_beside_it():
 @pytest.mark.parametrize('rate', [0.0, 1.0, -0.1])
 def test_rates_out_of_range_are_refused(rate):
     with pytest.raises(UserError, match='editing.insertion'):
-        Editing({'insertion': rate}, MASKING, PAD)
+        EditedText(MASKING, {}, PAD, {'insertion': rate})

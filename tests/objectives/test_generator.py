@@ -14,16 +14,16 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.generator import (
     Drafted,
-    Generation,
+    GeneratorOptions,
     generator_architecture,
     gumbel_samples,
     put_samples,
 )
 from bert_jax.objectives.masking import Masked
-from bert_jax.objectives.model import PretrainingModel, flops_per_token
+from bert_jax.objectives.model import PretrainingModel
 from tests.training import synthetic
 
-TIED = Generation(generator_width=0.5, generator_depth=0.5, sharing='tied', temperature=1.0)
+TIED = GeneratorOptions(generator_width=0.5, generator_depth=0.5, sharing='tied', temperature=1.0)
 APART = dataclasses.replace(TIED, sharing='disentangled')
 
 
@@ -143,19 +143,19 @@ def test_delta_starts_at_zero_and_the_generator_has_no_embeddings_of_its_own():
 
 def test_a_narrow_generator_cannot_add_wide_positions():
     large = architectures.build('deberta_v3_base', mask_decoder=True)
-    with pytest.raises(UserError, match='rtd.generator_width 0.25'):
-        generator_architecture(large, Generation(0.25, 0.5, 'tied', 1.0))
-    assert generator_architecture(large, Generation(1.0, 0.5, 'tied', 1.0)).num_layers == 6
+    with pytest.raises(UserError, match='rtd.generator_width is 0.25'):
+        generator_architecture(large, GeneratorOptions(0.25, 0.5, 'tied', 1.0))
+    assert generator_architecture(large, GeneratorOptions(1.0, 0.5, 'tied', 1.0)).num_layers == 6
 
 
 @pytest.mark.parametrize('name', ['electra_small', 'bert_base', 'modernbert_base', 'albert_base'])
 def test_published_sizes_shrink(name):
     large = architectures.build(name)
-    generation = Generation(0.25, 0.5, 'tied', 1.0)
+    generation = GeneratorOptions(0.25, 0.5, 'tied', 1.0)
     small = generator_architecture(large, generation)
     assert small.hidden_size == pytest.approx(large.hidden_size / 4, rel=0.05)
     assert small.num_layers == round(large.num_layers / 2)
     assert small.embedding_width == large.embedding_width
     model = PretrainingModel(large, Compute(), ('mlm', 'rtd'), {'rtd': generation})
-    alone = flops_per_token(PretrainingModel(large, Compute(), ('mlm',)), 128, 0)
-    assert alone < flops_per_token(model, 128, 20) < 1.5 * alone
+    alone = PretrainingModel(large, Compute(), ('mlm',)).flops_per_token(128, 0)
+    assert alone < model.flops_per_token(128, 20) < 1.5 * alone

@@ -11,16 +11,16 @@ from bert_jax.averages import mean
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives import OBJECTIVES
-from bert_jax.objectives.base import Encoded
+from bert_jax.objectives.base import EncodedBatch
 from bert_jax.objectives.clm import next_tokens
 from bert_jax.objectives.edits import Edited
 from bert_jax.objectives.generator import Replaced
 from bert_jax.objectives.masking import Masked, Masking
-from bert_jax.objectives.sbo import Boundary
+from bert_jax.objectives.sbo import SpanBoundaryOptions
 
 VOCAB, SIZE, LENGTH, ROWS = 40, 12, 24, 5
 CLS, SEP, PAD, MASK = 0, 1, 2, 3
-BOUNDARY = Boundary(position_size=6, max_targets=4)
+OPTIONS = SpanBoundaryOptions(position_size=6, max_targets=4)
 ARCHITECTURE = architectures.build(
     'bert',
     vocab_size=VOCAB,
@@ -76,17 +76,19 @@ def make_encoded(name):
     rng = np.random.default_rng(3)
     masking = Masking(0.15, 0.8, 0.1, 'uniform', MASK, (CLS, SEP, PAD, MASK), np.ones(VOCAB, int))
     is_replaced = rng.random((ROWS, LENGTH)) < 0.2
+    masked = make_masked(batch)
+    logits = np.zeros((*masked.labels.shape, VOCAB), np.float32)
     edited = Edited(batch['input_ids'], batch['attention_mask'], None, {name: make_marks(batch)})
     corrupted = {
-        'rtd': Replaced(batch['input_ids'], is_replaced, {}),
+        'rtd': Replaced(batch['input_ids'], is_replaced, masked, logits),
         'clm': next_tokens(masking, batch['input_ids'], batch['attention_mask']),
         'deletion': edited,
         'substitution': edited,
-    }.get(name, make_masked(batch))
+    }.get(name, masked)
     hidden, decoded = rng.normal(size=(2, ROWS, LENGTH, SIZE)).astype(np.float32)
     pooled = rng.normal(size=(ROWS, SIZE)).astype(np.float32)
     table = rng.normal(size=(ARCHITECTURE.padded_vocab_size, SIZE)).astype(np.float32)
-    return Encoded(batch, corrupted, hidden, decoded, pooled, table)
+    return EncodedBatch(batch, corrupted, hidden, decoded, pooled, table)
 
 
 # The slow versions: (encoded with torch arrays, parameters) → the loss, summed token by token.
@@ -136,7 +138,7 @@ def slow_sbo(e, p):
                 s -= 1
             while e_ + 1 in hidden:
                 e_ += 1
-            if s - 1 == 0 or e_ + 1 == length - 1 or i - s + 1 > BOUNDARY.max_targets:
+            if s - 1 == 0 or e_ + 1 == length - 1 or i - s + 1 > OPTIONS.max_targets:
                 continue
             x = torch.cat([e.hidden[row, s - 1], e.hidden[row, e_ + 1], head['place'][i - s]])
             h = norm(head['first_norm'], T.gelu(dense(head['first'], x)))
@@ -180,7 +182,7 @@ def slow_rtd(e, p):
 
 def slow_marks(name):
     def slow(e, p):
-        marks = e.corrupted.marks[name]
+        marks = e.corrupted.labels[name]
         return [
             -detect(p['head'], e.hidden[row, t])[0 if marks[row, t] > 0 else 1]
             for row in range(ROWS)
@@ -192,7 +194,7 @@ def slow_marks(name):
 
 
 def slow_deleted(e, p):
-    marks = e.corrupted.marks['deletion']
+    marks = e.corrupted.labels['deletion']
     return [
         nats(decode(p['token_head'], e.decoded[row, t], e.embedding_table), marks[row, t] - 1)
         for row in range(ROWS)
@@ -216,7 +218,7 @@ LEARNT = ('hidden', 'decoded', 'pooled', 'embedding_table')
 @pytest.mark.parametrize('name', SLOW)
 def test_loss_and_gradient_equal_the_slow_version(name):
     encoded = make_encoded(name)
-    options = (BOUNDARY,) if name == 'sbo' else ()
+    options = (OPTIONS,) if name == 'sbo' else ()
     module = OBJECTIVES[name](ARCHITECTURE, Compute(), *options)
     params = nn.unbox(jax.eval_shape(module.init, jax.random.key(0), encoded)['params'])
     rng = np.random.default_rng(4)
@@ -255,7 +257,7 @@ def test_loss_and_gradient_equal_the_slow_version(name):
 
 def test_a_span_boundary_reads_nothing_but_the_two_tokens_beside_it():
     encoded = make_encoded('sbo')
-    module = OBJECTIVES['sbo'](ARCHITECTURE, Compute(), BOUNDARY)
+    module = OBJECTIVES['sbo'](ARCHITECTURE, Compute(), OPTIONS)
     params = jax.jit(module.init)(jax.random.key(0), encoded)['params']
 
     def loss(hidden):

@@ -17,7 +17,7 @@ from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoder import EncoderOutput
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
-from bert_jax.objectives.packed import encoder_arguments
+from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import Heads, Outputs, require, require_texts
 from bert_jax.tasks.problems.classification import Probabilities, SingleLabelProblem
 from bert_jax.types import Array, Batch

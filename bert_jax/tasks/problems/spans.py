@@ -17,7 +17,7 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
-from bert_jax.objectives.packed import encoder_arguments
+from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import (
     HostOutputs,
     Problem,

@@ -10,7 +10,7 @@ from bert_jax.averages import weighted_sum
 from bert_jax.data import finetune_batches
 from bert_jax.evaluation import scores
 from bert_jax.models.heads import SequenceClassificationHead
-from bert_jax.objectives.packed import encoder_arguments
+from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems import ProblemKind
 from bert_jax.tasks.problems.base import HostOutputs, Problem, require
 

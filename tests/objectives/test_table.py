@@ -1,31 +1,24 @@
-"""Which objectives go together, and that the table is complete."""
+"""The table of objectives: which objectives can be combined, and their loss terms."""
 
-import pathlib
-
-import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from bert_jax import objectives
 from bert_jax.errors import UserError
-from bert_jax.objectives import OBJECTIVES, corruption
+from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.mlm import masked_terms
 
 
-def test_every_objective_has_a_file_and_the_names_of_its_losses():
-    files = {path.stem for path in pathlib.Path(objectives.__file__).parent.glob('*.py')}
-    assert OBJECTIVES.keys() <= files
-    weights = corruption.loss_weights(dict.fromkeys(OBJECTIVES, 2.0))
-    assert weights == dict.fromkeys(
-        [*(f'{name}_loss' for name in OBJECTIVES), 'deletion_token_loss'], 2.0
-    )
-    for objective in OBJECTIVES.values():
-        assert set(objective.forms) <= corruption.FORMS.keys()
+def test_every_objective_weights_its_own_loss_terms():
+    weights = objectives.loss_weights(dict.fromkeys(OBJECTIVES, 2.0))
+    names = [*(f'{name}_loss' for name in OBJECTIVES), 'deletion_token_loss']
+    assert weights == dict.fromkeys(names, 2.0)
 
 
 @pytest.mark.parametrize(
-    ('names', 'scheme', 'form'),
+    ('names', 'scheme', 'corruption'),
     [
         (('mlm',), 'tokens', 'masked'),
         (('nsp',), 'tokens', 'masked'),
@@ -36,8 +29,8 @@ def test_every_objective_has_a_file_and_the_names_of_its_losses():
         (('permutation', 'substitution', 'nsp'), 'tokens', 'edited'),
     ],
 )
-def test_what_goes_together(names, scheme, form):
-    assert corruption.common_form(names, scheme) == form
+def test_objectives_of_a_run_share_one_corruption(names, scheme, corruption):
+    assert objectives.common_corruption(names, scheme).label == corruption
 
 
 @pytest.mark.parametrize(
@@ -51,9 +44,9 @@ def test_what_goes_together(names, scheme, form):
         (('mlm', 'sbo'), 'ngrams', "'sbo' needs masking.scheme 'spans', not 'ngrams'"),
     ],
 )
-def test_what_does_not_is_refused_in_one_line(names, scheme, message):
+def test_incompatible_objectives_are_rejected_in_one_line(names, scheme, message):
     with pytest.raises(UserError, match=message) as caught:
-        corruption.common_form(names, scheme)
+        objectives.common_corruption(names, scheme)
     assert '\n' not in str(caught.value)
 
 
@@ -65,15 +58,21 @@ def test_what_does_not_is_refused_in_one_line(names, scheme, message):
         ({'mlm': 0.0, 'clm': 0.0}, 'none has a weight'),
     ],
 )
-def test_weights_that_make_no_sense_are_refused(weights, message):
+def test_invalid_weights_are_rejected(weights, message):
     with pytest.raises(UserError, match=message):
-        corruption.with_weight(weights)
+        objectives.enabled(weights)
+
+
+def test_only_left_to_right_models_are_causal():
+    assert objectives.is_causal({'mlm': 0.0, 'clm': 1.0})
+    assert not objectives.is_causal({'mlm': 1.0, 'nsp': 1.0, 'clm': 0.0})
+    assert not objectives.is_causal({})
 
 
 def test_the_share_of_masked_tokens_is_reported():
     slots = np.zeros((2, 3), np.int32)
     weights = np.array([[1, 1, 0], [1, 0, 0]], np.float32)
     mask = np.array([[1] * 8, [1] * 4 + [0] * 4], np.int32)
-    logits = jax.numpy.zeros((2, 3, 5))
-    rate = masked_terms(logits, Masked(slots, slots, slots, weights), mask)['mlm_rate']
+    masked = Masked(slots, slots, slots, weights)
+    rate = masked_terms(jnp.zeros((2, 3, 5)), masked, mask)['mlm_rate']
     assert (rate.sum, rate.count) == (3, 12)

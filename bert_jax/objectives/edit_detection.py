@@ -1,0 +1,121 @@
+"""Objectives that detect edits: was this token inserted, substituted, moved, or one deleted here?
+
+They generalize the replaced token detection of ELECTRA (Clark et al. 2020, section 2) to other
+changes of a text (edits.py).
+"""
+
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.averages import Terms, weighted_sum
+from bert_jax.models.heads import MaskedLanguageModelHead, ReplacedTokenHead
+from bert_jax.models.packed_rows import gather_positions
+from bert_jax.objectives.base import EncodedBatch, Objective
+from bert_jax.objectives.edits import EditedText
+from bert_jax.objectives.mlm import prediction_terms
+from bert_jax.types import Config
+
+
+def detection_terms(
+    name: str, logits_BT: jax.Array, is_changed_BT: jax.Array, weights_BT: jax.Array
+) -> Terms:
+    """Returns the loss and metrics of a binary decision per position.
+
+    Terms: `<name>_loss` (binary cross-entropy in nats), `<name>_accuracy` (threshold 0.5), and
+    `<name>_share`, the share of changed positions.
+    """
+    sign_BT = jnp.where(is_changed_BT, 1.0, -1.0)
+    return {
+        f'{name}_loss': weighted_sum(jax.nn.softplus(-sign_BT * logits_BT), weights_BT),
+        f'{name}_accuracy': weighted_sum(sign_BT * logits_BT > 0, weights_BT),
+        f'{name}_share': weighted_sum(is_changed_BT, weights_BT),
+    }
+
+
+class EditDetection(Objective):
+    """Binary cross-entropy at the positions that an edit labeled.
+
+    The options are the rate of the edit, `config.editing.<name>`.
+
+    Attributes:
+        edit: Name of the edit in EDITS.
+    """
+
+    corruptions = (EditedText,)
+    edit: ClassVar[str]
+
+    def setup(self) -> None:
+        self.head = ReplacedTokenHead(self.architecture, self.compute)
+
+    def __call__(self, encoded: EncodedBatch) -> Terms:
+        """Returns the terms of `detection_terms`, named after the edit."""
+        labels_BT = encoded.corrupted.labels[self.edit]
+        logits_BT = self.head(encoded.hidden)
+        return detection_terms(self.edit, logits_BT, labels_BT > 0, labels_BT >= 0)
+
+    @classmethod
+    def read_options(cls, name: str, config: Config) -> Any:
+        """Returns the rate of the edit."""
+        return config.editing[name]
+
+
+class PermutationDetection(EditDetection):
+    """Does this sentence follow the sentence that precedes it in the original text?
+
+    Asked at the first token of each sentence. An encoder with one output per token cannot write
+    out the original order, but the answers determine it where all of them are "yes".
+    """
+
+    edit = 'permutation'
+    batch_keys = ('sentence_start',)
+
+
+class InsertionDetection(EditDetection):
+    """Was this token inserted?"""
+
+    edit = 'insertion'
+
+
+class SubstitutionDetection(EditDetection):
+    """Is this token a random one in place of the original?
+
+    A random token that happens to be the original counts as original.
+    """
+
+    edit = 'substitution'
+
+
+class DeletionDetection(EditDetection):
+    """Was a token deleted after this one, and which?
+
+    After several deletions in a row the first deleted token is the target, because there is one
+    output to predict it from. The deleted token is predicted at the first ⌈T / 3⌉ such positions of
+    a row at most.
+    """
+
+    edit = 'deletion'
+    loss_terms = ('deletion_loss', 'deletion_token_loss')
+
+    def setup(self) -> None:
+        super().setup()
+        self.token_head = MaskedLanguageModelHead(self.architecture, self.compute)
+
+    def __call__(self, encoded: EncodedBatch) -> Terms:
+        """Adds `deletion_token_loss` (nats per predicted token) and `deletion_token_accuracy`."""
+        labels_BT = encoded.corrupted.labels[self.edit]
+        slots = self.vocabulary_products(labels_BT.shape[1], 0)
+        positions_BP = jnp.argsort(labels_BT <= 0, axis=1, stable=True)[:, :slots]
+        deleted_BP = jnp.take_along_axis(labels_BT, positions_BP, axis=1)
+        decoded_BPD = gather_positions(encoded.decoded, positions_BP)
+        logits_BPV = self.token_head(decoded_BPD, encoded.embedding_table)
+        token_BP = jnp.maximum(deleted_BP - 1, 0)
+        return super().__call__(encoded) | prediction_terms(
+            'deletion_token', logits_BPV, token_BP, deleted_BP > 0
+        )
+
+    @staticmethod
+    def vocabulary_products(sequence_length: int, num_predictions: int) -> int:
+        """One third of the positions, rounded up."""
+        return -(-sequence_length // 3)
