@@ -1,4 +1,4 @@
-"""Intervals of several runs: what they must hold, and that they are the same every time."""
+"""Summaries and bootstrap intervals of several runs."""
 
 import numpy as np
 import pytest
@@ -6,7 +6,7 @@ import pytest
 from bert_jax.evaluation import comparison
 
 
-def test_summary():
+def test_a_summary_is_reproducible_and_its_interval_contains_the_mean():
     values = [0.8, 0.9, 0.7, 0.85]
     found = comparison.summarize(values)
     assert found.mean == pytest.approx(np.mean(values))
@@ -17,8 +17,8 @@ def test_summary():
     assert comparison.summarize([0.5]) == (0.5, 0.0, 0.5, 0.5, 1)
 
 
-def test_interval_over_examples_is_the_normal_one():
-    """For means of many examples the bootstrap gives mean ± 1.96 · sd / sqrt(n)."""
+def test_the_interval_over_examples_is_the_normal_approximation():
+    """For the mean of many examples it is mean ± 1.96 · sd / sqrt(n)."""
     x_N = np.random.default_rng(0).normal(size=400)
     low, high = comparison.bootstrap_interval(lambda run, chosen: x_N[chosen].mean(), 1, len(x_N))
     half = 1.96 * x_N.std() / len(x_N) ** 0.5
@@ -26,7 +26,7 @@ def test_interval_over_examples_is_the_normal_one():
     assert high == pytest.approx(x_N.mean() + half, abs=0.2 * half)
 
 
-def test_runs_and_examples_both_widen_it():
+def test_resampling_runs_and_examples_both_widen_the_interval():
     rng = np.random.default_rng(0)
     x_SN = rng.normal(size=(4, 1)) + rng.normal(size=(1, 60))
 

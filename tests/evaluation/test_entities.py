@@ -1,11 +1,11 @@
-"""Entities against seqeval, on legal and illegal tag sequences of every scheme."""
+"""Entities and span scores, compared with seqeval on valid and invalid tags of all schemes."""
 
 import warnings
 
 import numpy as np
 import pytest
 import seqeval.metrics
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from seqeval.metrics.sequence_labeling import get_entities
 
@@ -15,15 +15,17 @@ TAGS = ['O', *(f'{kind}-{label}' for kind in 'BIES' for label in ('PER', 'LOC', 
 SENTENCES = st.lists(st.tuples(st.sampled_from(TAGS), st.sampled_from(TAGS)), max_size=12)
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(SENTENCES)
-def test_entities_of_any_tags(pairs):
+def test_entities_of_any_tags_are_those_of_seqeval(pairs):
     for tags in map(list, zip(*pairs, strict=True)):
         wanted = [(start, end + 1, label) for label, start, end in get_entities(tags)]
         assert entities.entities_from_tags(tags) == wanted
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(st.lists(SENTENCES.filter(len), min_size=1, max_size=4))
-def test_scores(sentences):
+def test_scores_are_those_of_seqeval(sentences):
     gold, guesses = ([[pair[side] for pair in own] for own in sentences] for side in (0, 1))
     found = entities.score_spans(
         [entities.entities_from_tags(tags) for tags in gold],
@@ -47,7 +49,7 @@ def test_scores(sentences):
 @pytest.mark.parametrize(
     ('tags', 'wanted'),
     [
-        # IOB1: B only where it parts two of a label
+        # IOB1 has B only between adjacent entities of a label
         ('I-A I-A B-A O I-B', [(0, 2, 'A'), (2, 3, 'A'), (4, 5, 'B')]),
         ('B-A B-A I-A', [(0, 1, 'A'), (1, 3, 'A')]),
         ('B-A I-B', [(0, 1, 'A'), (1, 2, 'B')]),
@@ -57,7 +59,7 @@ def test_scores(sentences):
         ('', []),
     ],
 )
-def test_rules(tags, wanted):
+def test_where_entities_start_and_end(tags, wanted):
     assert entities.entities_from_tags(tags.split()) == wanted
 
 

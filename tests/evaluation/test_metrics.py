@@ -1,11 +1,11 @@
-"""Against scikit-learn and scipy, on random and on degenerate series."""
+"""Metrics, compared with scikit-learn and SciPy on random and degenerate input."""
 
 import warnings
 
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as reference
 
@@ -17,15 +17,16 @@ PAIRS = st.lists(st.tuples(st.sampled_from(CLASSES), st.sampled_from(CLASSES)), 
 NUMBERS = st.floats(-1e6, 1e6) | st.integers(-3, 3).map(float)
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(PAIRS)
-def test_classes(pairs):
+def test_metrics_of_classes_are_those_of_scikit_learn(pairs):
     gold, guesses = zip(*pairs, strict=True)
     counts_CC = metrics.confusion(gold, guesses, CLASSES)
     np.testing.assert_array_equal(
         counts_CC, reference.confusion_matrix(gold, guesses, labels=list(CLASSES))
     )
-    settings = dict(labels=list(CLASSES), zero_division=0)
-    wanted = reference.precision_recall_fscore_support(gold, guesses, **settings)
+    options = dict(labels=list(CLASSES), zero_division=0)
+    wanted = reference.precision_recall_fscore_support(gold, guesses, **options)
     for found, expected in zip(metrics.per_class(counts_CC), wanted, strict=True):
         np.testing.assert_allclose(found, expected, rtol=1e-12)
     with warnings.catch_warnings():
@@ -44,7 +45,7 @@ def test_classes(pairs):
     assert metrics.f1_micro(counts_CC, [0]) == pytest.approx(some)
 
 
-def test_figures_that_cannot_be_divided_are_zero():
+def test_undefined_metrics_are_zero():
     counts_CC = metrics.confusion([], [], CLASSES)
     for function in (metrics.accuracy, metrics.f1_macro, metrics.f1_micro, metrics.matthews):
         assert function(counts_CC) == 0
@@ -58,8 +59,9 @@ def test_figures_that_cannot_be_divided_are_zero():
         assert function([], []) == 0
 
 
+@settings(deadline=None)  # a busy machine is not a failure
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=2))
-def test_correlations(pairs):
+def test_spearman_is_that_of_scipy(pairs):
     gold, guesses = (list(values) for values in zip(*pairs, strict=True))
     with warnings.catch_warnings():
         warnings.simplefilter('ignore')
@@ -69,14 +71,14 @@ def test_correlations(pairs):
 
 @pytest.mark.parametrize('scale', [1e-200, 1.0, 1e200])
 @pytest.mark.parametrize('seed', range(3))
-def test_pearson(seed, scale):
+def test_pearson_is_that_of_scipy_at_any_scale(seed, scale):
     x_N, y_N = np.random.default_rng(seed).normal(size=(2, 50)).round(1)
     wanted = scipy.stats.pearsonr(x_N, y_N).statistic
     assert metrics.pearson(scale * x_N, 3 * y_N + 7) == pytest.approx(wanted, abs=1e-12)
     assert metrics.pearson(x_N, -2 * x_N) == pytest.approx(-1)
 
 
-def test_what_cannot_be_compared():
+def test_unknown_classes_and_unequal_lengths_are_errors():
     with pytest.raises(UserError, match='unknown class z; the classes are a, b'):
         metrics.confusion('ab', 'az', 'ab')
     with pytest.raises(ValueError, match='shorter|longer'):

@@ -1,38 +1,49 @@
-"""What the tests of labeled data share: a config's `data` with some keys set, and reading it."""
+"""Helpers of the tests of labeled data: writing small files and reading them."""
 
 import copy
+import json
+import pathlib
 import typing
 
 from ml_collections import ConfigDict
 
+from bert_jax.data.labeled.examples import Example, Splits
 from bert_jax.data.labeled.loader import DEFAULTS
 from bert_jax.tasks import problems
 
 
-def config(columns=None, **settings) -> ConfigDict:
-    """The defaults with these keys set; a key that does not exist is an error."""
+def write_lines(path: pathlib.Path, *lines: str, encoding: str = 'utf-8') -> tuple[str]:
+    """Writes a file and returns the value for `data.train`."""
+    path.write_bytes('\n'.join(lines).encode(encoding))
+    return (str(path),)
+
+
+def write_json_lines(path: pathlib.Path, *records: dict) -> tuple[str]:
+    return write_lines(path, *(json.dumps(record) for record in records))
+
+
+def config(columns: dict | None = None, **settings) -> ConfigDict:
+    """The default `data` of a config with some keys set; an unknown key is an error."""
     data = ConfigDict(copy.deepcopy(DEFAULTS)).lock()
     data.update(settings)
     data.columns.update(columns or {})
     return data
 
 
-def read(kind: str, columns=None, **settings):
+def read(kind: str, columns: dict | None = None, **settings) -> Splits:
     return problems.read(config(columns, **settings), kind)
 
 
+def read_all(kind: str, columns: dict | None = None, **settings) -> list[Example]:
+    """The examples of all train files, sorted."""
+    splits = read(kind, columns, **{'dev_fraction': 0.5} | settings)
+    return sorted(splits.train + splits.dev)
+
+
 def example_type(kind: str) -> type:
-    """What the readers of a kind of problem return a list of."""
-    types = {
+    """The type of example that the readers of a kind of problem build."""
+    (only,) = {
         typing.get_args(typing.get_type_hints(reader)['return'])[0]
         for reader in problems.find(kind).readers.values()
     }
-    (only,) = types
     return only
-
-
-def everything(kind: str, columns=None, **settings) -> list:
-    """All examples of `train`, none set aside but one for dev."""
-    settings = {'dev_fraction': 0.5} | settings
-    splits = read(kind, columns, **settings)
-    return sorted(splits.train + splits.dev)

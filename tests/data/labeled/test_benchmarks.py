@@ -1,4 +1,4 @@
-"""Published data sets: their records as examples, and read from TensorFlow Datasets on disk."""
+"""Benchmarks: building examples from records, and reading TensorFlow Datasets from disk."""
 
 import numpy as np
 import pytest
@@ -96,7 +96,7 @@ RECORDS = {
 
 
 @pytest.mark.parametrize('name', sorted(BENCHMARKS))
-def test_record(name):
+def test_a_record_becomes_an_example(name):
     record, example = RECORDS[name]
     assert BENCHMARKS[name].build(record, 'n', 'de') == [example]
     assert isinstance(example, example_type(BENCHMARKS[name].kind))
@@ -118,12 +118,12 @@ def test_record(name):
         ('conll2003', {'tokens': []}, 'no words'),
     ],
 )
-def test_records_that_are_no_examples(name, change, message):
+def test_an_invalid_record_is_an_error(name, change, message):
     with pytest.raises(InvalidRecord, match=message):
         BENCHMARKS[name].build(RECORDS[name][0] | change, 'n', 'de')
 
 
-def test_labels_that_are_not_known():
+def test_unknown_labels_are_none_and_another_text_is_not_used():
     record = RECORDS['stsb'][0] | {'label': -1.0}
     assert BENCHMARKS['stsb'].build(record, 'n', '')[0].label is None
     record = RECORDS['record'][0] | {'answers': []}
@@ -136,7 +136,7 @@ def test_labels_that_are_not_known():
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """Four tiny data sets on disk, as TFDS writes them."""
+    """Five tiny data sets on disk, written by TFDS."""
     tf, tfds = tensorflow_import.tensorflow(), tensorflow_import.tensorflow_datasets()
     folder = tmp_path_factory.mktemp('tensorflow_datasets')
     features = tfds.features
@@ -199,7 +199,7 @@ def folder(tmp_path_factory):
     return str(folder)
 
 
-def test_classes_and_unknown_classes_on_disk(folder):
+def test_classes_are_names_and_unknown_ones_are_none(folder):
     splits = read('classification', dataset='mrpc', data_dir=folder)
     examples = [
         TextExample('0', ('A', 'B'), 'equivalent'),
@@ -209,14 +209,14 @@ def test_classes_and_unknown_classes_on_disk(folder):
     assert sorted(splits.test) == [one._replace(label=None) for one in examples]
 
 
-def test_questions_on_disk(folder):
+def test_questions_are_read_with_all_answers(folder):
     splits = read('question_answering', dataset='squad1', data_dir=folder)
     answers = (Answer('York', 3), Answer('In York', 0))
     assert splits.train == splits.dev == [QuestionExample('q', 'Where?', 'In York.', answers)]
     assert splits.test == []
 
 
-def test_words_on_disk(folder, monkeypatch):
+def test_words_are_read_from_the_folder_in_tfds_data_dir(folder, monkeypatch):
     monkeypatch.setenv('TFDS_DATA_DIR', folder)
     splits = read('tagging', dataset='conll2003')
     example = TaggedExample('dev-1', 'York is', ((0, 4), (5, 7)), ('B-LOC', 'O'))
@@ -224,7 +224,7 @@ def test_words_on_disk(folder, monkeypatch):
     assert splits.train == [example._replace(id='train-1')]
 
 
-def test_languages_on_disk(folder):
+def test_xnli_is_trained_in_english_and_evaluated_in_the_set_language(folder):
     splits = read('classification', dataset='xnli', data_dir=folder, language='de')
     assert splits.train == [TextExample('3', ('P', 'H'), 'neutral')]
     assert splits.dev == [TextExample('dev-1', ('Ja', 'Nein'), 'contradiction')]
@@ -234,7 +234,7 @@ def test_languages_on_disk(folder):
         read('classification', dataset='xnli', data_dir=folder, language='sw')
 
 
-def test_data_sets_that_are_not_there(folder, tmp_path, monkeypatch):
+def test_a_benchmark_that_cannot_be_read_is_an_error(folder, tmp_path, monkeypatch):
     monkeypatch.delenv('TFDS_DATA_DIR', raising=False)
     with pytest.raises(UserError) as caught:
         read('classification', dataset='sst2', data_dir=str(tmp_path))

@@ -1,4 +1,4 @@
-"""The readers on published files, with the numbers that their documentation states."""
+"""Reading published files; the expected counts are those of their documentation."""
 
 import collections
 import json
@@ -15,7 +15,7 @@ def everything(kind, columns=None, **settings):
     return splits.train + splits.dev, splits.report
 
 
-def test_sentence_polarity(real_data):
+def test_sentence_polarity_has_5331_examples_of_each_class(real_data):
     found, _ = everything(
         'classification',
         train=(f'{real_data}/sentence_polarity/rt-polarity.*',),
@@ -25,7 +25,7 @@ def test_sentence_polarity(real_data):
     assert collections.Counter(one.label for one in found) == {'pos': 5331, 'neg': 5331}
 
 
-def test_banking77(real_data):
+def test_banking77_has_10003_examples_of_all_categories(real_data):
     found, _ = everything(
         'classification',
         {'label': 'category'},
@@ -37,7 +37,7 @@ def test_banking77(real_data):
     assert {one.label for one in found} == set(categories)
 
 
-def test_med_nli(real_data):
+def test_med_nli_has_pairs_of_two_classes(real_data):
     found, _ = everything(
         'classification',
         {'text': 'sentence1', 'text2': 'sentence2', 'label': 'gold_label'},
@@ -49,7 +49,7 @@ def test_med_nli(real_data):
 
 
 @pytest.mark.parametrize(('name', 'scored'), [('question-question', 209), ('answers-forums', 375)])
-def test_sts(real_data, name, scored):
+def test_sts_scores_are_between_0_and_5(real_data, name, scored):
     path = real_data / f'sts_stackexchange/{name}.test.tsv'
     found, report = everything(
         'regression',
@@ -63,7 +63,7 @@ def test_sts(real_data, name, scored):
     assert all(0 <= one.label <= 5 for one in found)
 
 
-def test_english_web_treebank(real_data):
+def test_the_english_web_treebank_has_its_words_and_tags(real_data):
     folder = real_data / 'ud_english_ewt'
     splits = read(
         'tagging',
@@ -83,7 +83,7 @@ def test_english_web_treebank(real_data):
             assert start < end
             uncovered[start:end] = ' ' * (end - start)
         assert not ''.join(uncovered).strip()
-    # Words of the first column, without multiword tokens and empty nodes.
+    # The second column, without multiword tokens and empty nodes.
     lines = (folder / 'en_ewt-ud-dev.conllu').read_text().splitlines()
     words = [line.split('\t') for line in lines if line.split('\t')[0].isdigit()]
     found = [one.text[start:end] for one in splits.dev for start, end in one.words]
@@ -95,7 +95,7 @@ def test_english_web_treebank(real_data):
     ('files', 'without_a_word'),
     [('wnut17/*train.conll', 0), ('wnut17/*dev.conll', 0), ('broad_twitter_corpus/?.conll', 2)],
 )
-def test_named_entities(real_data, files, without_a_word):
+def test_named_entities_have_the_tags_of_the_file(real_data, files, without_a_word):
     found, report = everything('tagging', train=(f'{real_data}/{files}',), format='conll')
     expected = collections.Counter()
     for path in real_data.glob(files):
@@ -107,7 +107,7 @@ def test_named_entities(real_data, files, without_a_word):
     assert report['malformed'] == report['repaired_tags'] == 0
 
 
-def test_genia_nested(real_data):
+def test_genia_has_4714_spans_of_which_444_are_nested(real_data):
     path = real_data / 'genia_nested/dev.jsonlines'
     found, _ = everything(
         'spans',
@@ -133,7 +133,7 @@ def test_genia_nested(real_data):
         assert all(isinstance(span, Span) for span in one.spans)
 
 
-def test_qamr(real_data):
+def test_answers_of_qamr_are_in_their_contexts(real_data):
     splits = read(
         'question_answering',
         {'context': '0', 'question': '5', 'answers': ('6', '7', '8')},
@@ -147,7 +147,7 @@ def test_qamr(real_data):
     found = splits.train + splits.dev
     assert len(found) == 18_908
     assert splits.report['malformed'] == splits.report['misplaced'] == 0
-    assert splits.report['answers_with_gaps'] > 464  # of the first of three answers alone
+    assert splits.report['answers_with_gaps'] > 464  # the count for the first of the three answers
     for one in found:
         assert len(one.answers) == 3
         assert all(one.context[a.start : a.start + len(a.text)] == a.text for a in one.answers)
@@ -156,7 +156,7 @@ def test_qamr(real_data):
     assert first.context.split()[4] == first.answers[0].text
 
 
-def test_gap(real_data):
+def test_gap_keeps_both_candidates_of_a_text_in_one_split(real_data):
     splits = read(
         'coreference',
         {
@@ -171,6 +171,6 @@ def test_gap(real_data):
     found = splits.train + splits.dev
     assert len(found) == 4000
     assert collections.Counter(one.label for one in found).keys() == {'TRUE', 'FALSE'}
-    for side in (splits.train, splits.dev):  # both candidates of a text on one side
+    for side in (splits.train, splits.dev):
         pairs = collections.Counter(one.id.rpartition('-')[0].rpartition('-')[0] for one in side)
         assert set(pairs.values()) == {2}

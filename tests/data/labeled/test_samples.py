@@ -1,4 +1,4 @@
-"""The samples that ship with the project, and the table that names them."""
+"""The sample files of the project and the named tasks that use them."""
 
 import copy
 import os
@@ -14,7 +14,7 @@ from tests.data.labeled.reading import example_type, read
 SAMPLES = sorted(name for name in TASKS if name.startswith('sample_'))
 
 
-def test_folder_and_table_agree():
+def test_every_sample_file_and_every_kind_of_problem_has_a_task():
     files = {TASKS[name]['data']['train'][0] for name in SAMPLES}
     assert {
         f'sample:{name}' for name in os.listdir(tabular.SAMPLES) if name != 'README.md'
@@ -22,7 +22,7 @@ def test_folder_and_table_agree():
     assert {TASKS[name]['kind'] for name in SAMPLES} == set(PROBLEMS)
 
 
-def test_every_benchmark_has_a_recipe():
+def test_every_benchmark_has_a_task():
     others = {name for name in TASKS if name not in SAMPLES}
     assert others == set(benchmarks.BENCHMARKS)
     for name in others:
@@ -31,7 +31,7 @@ def test_every_benchmark_has_a_recipe():
 
 
 @pytest.mark.parametrize('name', sorted(TASKS))
-def test_data_of_a_task_has_known_keys_only(name):
+def test_tasks_set_only_known_keys(name):
     data = ConfigDict(copy.deepcopy(loader.DEFAULTS)).lock()
     data.update(TASKS[name]['data'])  # raises for another key or type
     keys = {'batch_size', 'learning_rate', 'epochs', 'max_length'}
@@ -39,7 +39,7 @@ def test_data_of_a_task_has_known_keys_only(name):
 
 
 @pytest.mark.parametrize('name', SAMPLES)
-def test_sample(name):
+def test_samples_are_read_without_repair_and_have_all_labels(name):
     task = TASKS[name]
     splits = read(task['kind'], **task['data'])
     assert len(splits.train) >= 24
@@ -57,7 +57,7 @@ def test_sample(name):
         assert {bool(one.answers) for one in splits.dev} == {True, False}
 
 
-def test_nested_spans_in_the_sample():
+def test_the_sample_of_spans_has_nested_ones():
     task = TASKS['sample_spans']
     splits = read(task['kind'], **task['data'])
     assert any(
@@ -68,7 +68,7 @@ def test_nested_spans_in_the_sample():
     )
 
 
-def test_every_format_of_a_kind_is_known_and_none_is_unused():
+def test_problems_read_known_formats_and_every_format_is_used():
     assert {name for kind in PROBLEMS.values() for name in kind.readers} == set(loader.FORMATS)
 
 

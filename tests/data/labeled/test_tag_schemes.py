@@ -1,4 +1,4 @@
-"""Schemes of tags against each other and, where it is installed, against seqeval."""
+"""Tag schemes, compared with each other and with seqeval."""
 
 import itertools
 
@@ -9,11 +9,10 @@ from bert_jax.errors import UserError
 
 
 def all_spans(num_words):
-    """Every set of spans that do not overlap, with labels X and Y."""
-    cuts = itertools.product(('O', 'X', 'Y', '+'), repeat=num_words)
-    for cut in cuts:
+    """Every set of disjoint spans with labels X and Y; '+' extends the span before it."""
+    for signs in itertools.product(('O', 'X', 'Y', '+'), repeat=num_words):
         found = []
-        for number, sign in enumerate(cut):
+        for number, sign in enumerate(signs):
             if sign in 'XY':
                 found.append((number, number + 1, sign))
             elif sign == '+':
@@ -25,7 +24,7 @@ def all_spans(num_words):
 
 
 @pytest.mark.parametrize('scheme', ['bio', 'bioes'])
-def test_round_trip_of_every_set_of_spans(scheme):
+def test_spans_survive_the_round_trip_through_tags(scheme):
     for num_words in range(1, 6):
         for found in all_spans(num_words):
             written = tag_schemes.spans_to_tags(found, num_words, scheme)
@@ -44,7 +43,7 @@ def test_round_trip_of_every_set_of_spans(scheme):
         ('X I-Y B-', 'none', 'X I-Y B-'),
     ],
 )
-def test_legal_tags(written, scheme, bio):
+def test_valid_tags_are_converted_without_repair(written, scheme, bio):
     assert tag_schemes.convert_tags(written.split(), scheme, 'bio') == (tuple(bio.split()), 0)
 
 
@@ -58,13 +57,13 @@ def test_legal_tags(written, scheme, bio):
         ('S-X I-X', 'bioes', 'B-X B-X', 2),
     ],
 )
-def test_repairs(written, scheme, bio, repaired):
+def test_tags_that_violate_the_scheme_are_repaired_and_counted(written, scheme, bio, repaired):
     found, count = tag_schemes.convert_tags(written.split(), scheme, 'bio')
     assert found == tuple(bio.split())
     assert count >= repaired
 
 
-def test_as_seqeval():
+def test_spans_are_those_of_seqeval():
     sequence_labeling = pytest.importorskip('seqeval.metrics.sequence_labeling')
     for written in itertools.product(('O', 'B-X', 'I-X', 'B-Y', 'I-Y'), repeat=4):
         expected = sequence_labeling.get_entities(list(written))
@@ -72,7 +71,7 @@ def test_as_seqeval():
         assert [(label, start, end - 1) for start, end, label in found] == expected
 
 
-def test_unknown_schemes():
+def test_an_unknown_scheme_is_an_error():
     with pytest.raises(UserError, match="unknown data.scheme 'iob2'; known: bio, bioes, iob1"):
         tag_schemes.convert_tags(['O'], 'iob2', 'bio')
     with pytest.raises(UserError, match="unknown data.tags_as 'iob1'; known: bio, bioes"):

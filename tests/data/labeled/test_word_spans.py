@@ -1,4 +1,4 @@
-"""Words of raw text."""
+"""Splitting raw text into words."""
 
 import pytest
 
@@ -18,11 +18,11 @@ from tests.parity.odd_strings import ODD
         (' \t\n\u3000', ''),
     ],
 )
-def test_split(text, expected):
+def test_split_words(text, expected):
     assert [text[start:end] for start, end in word_spans.split_words(text)] == expected.split()
 
 
-def test_words_follow_each_other_and_leave_out_spaces_alone():
+def test_words_are_in_order_and_only_whitespace_is_left_out():
     for text in ODD.values():
         found = word_spans.split_words(text)
         rest, place = '', 0

@@ -1,0 +1,128 @@
+"""Splits, the report of unusable records, and mistakes in the config."""
+
+import pytest
+
+from bert_jax.data.labeled import examples, loader, records
+from bert_jax.errors import UserError
+from bert_jax.tasks.problems import PROBLEMS
+from tests.data.labeled.reading import config, read, write_lines
+
+
+def test_malformed_rows_are_counted_and_reported_with_their_lines(tmp_path):
+    path = write_lines(
+        tmp_path / 'a.tsv', 'text\tlabel', *['good\ta'] * 196, 'bad', 'a\tb\tc', '\ta', ''
+    )
+    with pytest.raises(UserError) as caught:
+        read('classification', train=path)
+    assert str(caught.value) == (
+        f'3 of 199 records are malformed: {path[0]}:198: 1 columns instead of 2; {path[0]}:199: '
+        f"3 columns instead of 2; {path[0]}:200: column 'text' has an empty text "
+        '(raise data.malformed_fraction=0.01 to leave out more)'
+    )
+    splits = read('classification', train=path, malformed_fraction=0.02)
+    assert splits.report['malformed'] == 3
+    assert len(splits.train + splits.dev) == 196
+    assert any('a.tsv:198: 1 columns' in line for line in splits.report.lines())
+
+
+def test_dev_and_test_are_split_off_reproducibly_and_by_group(tmp_path):
+    path = write_lines(
+        tmp_path / 'a.tsv', 'text\tlabel', *[f'text {n}\tg{n % 10}' for n in range(100)]
+    )
+    settings = dict(train=path, dev_fraction=0.2, test_fraction=0.1)
+    splits = read('classification', **settings)
+    assert [len(split) for split in splits[:3]] == [72, 18, 10]
+    assert splits == read('classification', **settings)
+    everyone = {one.id for split in splits[:3] for one in split}
+    assert len(everyone) == 100
+    other = read('classification', split_seed=1, **settings)
+    assert {one.id for one in other.dev} != {one.id for one in splits.dev}
+    grouped = read('classification', group='label', **settings)
+    assert [len(split) for split in grouped[:3]] == [70, 20, 10]
+    few = read('classification', train_examples=7, **settings)
+    assert len(few.train) == 7
+    assert few.dev == splits.dev
+    assert set(few.train) < set(splits.train)
+    with pytest.raises(
+        UserError, match=r"data.group names column 'topic', but .* has columns text, label"
+    ):
+        read('classification', group='topic', **settings)
+
+
+def test_dev_and_test_files_are_not_split_off_train(tmp_path):
+    train = write_lines(tmp_path / 'a.tsv', 'text\tlabel', 'a\tx', 'b\ty')
+    dev = write_lines(tmp_path / 'b.tsv', 'label\ttext', 'y\tc')
+    test = write_lines(tmp_path / 'c.tsv', 'text', 'd')
+    splits = read('classification', train=train, dev=dev, test=test)
+    assert [one.texts[0] for split in splits[:3] for one in split] == ['a', 'b', 'c', 'd']
+    assert splits.test[0].label is None
+    assert not any(map(examples.is_labeled, splits.test))
+    assert all(map(examples.is_labeled, splits.train + splits.dev))
+    assert splits.report.lines() == []
+
+
+def test_text_to_predict_on_needs_no_label(tmp_path):
+    path = write_lines(tmp_path / 'a.tsv', 'text', 'a', 'b')
+    data, readers = config({'label': ''}), PROBLEMS['classification'].readers
+    found = loader.read_files(
+        path, data, 'classification', readers, records.ReadingReport(), labeled=False
+    )
+    assert [one.example.label for one in found] == [None, None]
+    with pytest.raises(UserError, match='no label column; set data.columns.label'):
+        read('classification', {'label': ''}, train=path)
+
+
+@pytest.mark.parametrize(
+    ('kind', 'columns', 'settings', 'message'),
+    [
+        (
+            'classification',
+            {'label': 'class'},
+            {},
+            "data.columns.label names column 'class', but .*a.tsv has columns text, label",
+        ),
+        (
+            'classification',
+            {'text2': 'b'},
+            {},
+            "data.columns.text2 names column 'b', but .*a.tsv has columns text, label",
+        ),
+        ('classification', {}, {'dev_fraction': 0.0}, 'the dev split is empty'),
+        ('classification', {}, {'train': ('{}/*.csv',)}, 'no file matches .*csv'),
+        ('classification', {}, {'train': ()}, 'set data.train to files or data.dataset'),
+        ('classification', {}, {'train': ('{}/empty.tsv',)}, 'the train split is empty'),
+        ('classification', {}, {'format': 'xml'}, "unknown data.format 'xml'; known: conll, "),
+        (
+            'classification',
+            {},
+            {'format': 'conll'},
+            "'conll' cannot hold classification examples; set it to one of csv",
+        ),
+        ('classification', {}, {'encoding': 'utf-9'}, "unknown data.encoding 'utf-9'"),
+        ('classification', {}, {'quotes': 'maybe'}, 'set it to auto, yes or no'),
+        ('classification', {}, {'ends': 'open'}, "set it to one of 'exclusive', 'inclusive'"),
+        ('classification', {}, {'units': 'bytes'}, "set it to one of '', 'characters', 'words'"),
+        ('classification', {}, {'rename_labels': ('a',)}, "set it to pairs \\('old=new', …\\)"),
+        ('sorting', {}, {}, "unknown kind of problem 'sorting'; known: classification, "),
+        ('multiple_choice', {}, {}, 'data.columns.choices is empty'),
+        ('relation', {}, {}, 'data.columns.marks has 0 ranges; set it to two'),
+        (
+            'relation',
+            {'marks': ('a', 'b')},
+            {},
+            "marks has 'a'; write 'START:END' or 'START\\+TEXT'",
+        ),
+        ('classification', {}, {'train': ('{}/twice.tsv',)}, 'two columns have the same name'),
+    ],
+)
+def test_a_mistake_in_the_config_is_one_line_with_the_key(
+    tmp_path, kind, columns, settings, message
+):
+    write_lines(tmp_path / 'a.tsv', 'text\tlabel', *['t\ta'] * 5)
+    write_lines(tmp_path / 'empty.tsv', 'text\tlabel')
+    write_lines(tmp_path / 'twice.tsv', 'text\ttext', 'a\tb')
+    settings = {'train': ('{}/a.tsv',)} | settings
+    settings['train'] = tuple(pattern.format(tmp_path) for pattern in settings['train'])
+    with pytest.raises(UserError, match=message) as caught:
+        read(kind, columns, **settings)
+    assert '\n' not in str(caught.value)

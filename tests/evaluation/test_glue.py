@@ -1,0 +1,117 @@
+"""Scores of GLUE and SuperGLUE, compared with values by hand, and submission files."""
+
+import pytest
+
+from bert_jax.data.labeled.benchmarks import BENCHMARKS
+from bert_jax.errors import UserError
+from bert_jax.evaluation import glue, scores, tables
+
+
+def glue_results():
+    """All values differ, so that a mean over the wrong ones is another number."""
+    figures = ['accuracy', 'f1', 'matthews', 'pearson', 'spearman', 'f1_macro', 'exact_match']
+    names = ['cola', 'sst2', 'mrpc', 'stsb', 'qqp', 'mnli', 'mnli_mismatched']
+    names += ['qnli', 'rte', 'wnli']
+    return {
+        name: {figure: 10.0**k * (n + 1) for k, figure in enumerate(figures)}
+        for n, name in enumerate(names)
+    }
+
+
+def test_the_average_of_glue_is_the_mean_over_tasks():
+    by_hand = [
+        100 * 1,  # cola: matthews
+        2,  # sst2
+        (10 * 3 + 3) / 2,  # mrpc: F1 and accuracy
+        (1000 * 4 + 10000 * 4) / 2,  # stsb: Pearson and Spearman
+        (10 * 5 + 5) / 2,  # qqp
+        (6 + 7) / 2,  # mnli: both test sets
+        8,  # qnli
+        9,  # rte
+    ]
+    results = glue_results()
+    assert glue.average(glue.GLUE, results) == pytest.approx((sum(by_hand) + 10) / 9)
+    assert glue.average(glue.GLUE, results, ('wnli',)) == pytest.approx(sum(by_hand) / 8)
+    del results['mnli_mismatched']
+    with pytest.raises(UserError, match='no result for mnli_mismatched'):
+        glue.average(glue.GLUE, results)
+    with pytest.raises(UserError, match='the result for cola lacks matthews'):
+        glue.average(glue.GLUE, results | {'cola': {'accuracy': 1}})
+    with pytest.raises(UserError, match="unknown task 'sst'"):
+        glue.average(glue.GLUE, results | {'sst': {'accuracy': 1}})
+
+
+def test_the_average_of_super_glue_is_the_mean_over_tasks():
+    accuracy = {'accuracy': 0.5}
+    results = {name: accuracy for name in ('boolq', 'copa', 'superglue_rte', 'wic', 'wsc')}
+    results['cb'] = {'f1_macro': 0.2, 'accuracy': 0.8, 'f1': 9}
+    judged = (['yes', 'no', 'no', 'yes'], ['yes', 'no', 'yes', 'yes'], ('no', 'yes'))
+    task = glue.SUPER_GLUE['multirc']
+    multirc = scores.classification(*judged, task.metrics, positive='yes', groups='aabb')
+    results['multirc'] = multirc.metrics
+    results['record'] = glue.score_record([('the cat', 'dog'), ('fish',)], ['cat', 'a fish tank'])
+    assert list(results['multirc'].items())[:4] == [
+        ('score', pytest.approx((0.8 + 0.5) / 2)),
+        ('f1', pytest.approx(0.8)),
+        ('exact_match', 0.5),
+        ('accuracy', 0.75),
+    ]
+    assert results['record'] == pytest.approx(
+        {'score': (5 / 6 + 0.5) / 2, 'f1': 5 / 6, 'exact_match': 0.5}
+    )
+    wanted = (5 * 0.5 + 0.5 + 0.65 + (5 / 6 + 0.5) / 2) / 8
+    assert glue.average(glue.SUPER_GLUE, results) == pytest.approx(wanted)
+
+
+def test_the_average_table_is_made_from_the_folders_of_runs(tmp_path):
+    results = glue_results()
+    for name, figures in results.items():
+        tables.save_scores(scores.Scores(figures, {}), tmp_path / name / 'dev', name)
+    found = glue.read_results([tmp_path / name for name in results])
+    assert found == results
+    lines = glue.average_table(glue.GLUE, found, ['wnli']).splitlines()
+    assert '| mnli | mnli, mnli_mismatched, accuracy | 6.5000 |' in lines
+    assert lines[-1] == f'| average |  | {glue.average(glue.GLUE, results, ["wnli"]):.4f} |'
+    assert len(lines) == 2 + 8 + 1
+    with pytest.raises(UserError, match='metrics.json does not exist'):
+        glue.read_results([tmp_path / 'none'])
+
+
+@pytest.mark.parametrize(
+    ('task', 'predictions', 'file', 'lines'),
+    [
+        ('mnli', ['neutral', 'entailment'], 'MNLI-m.tsv', ['0\tneutral', '1\tentailment']),
+        ('mnli_mismatched', ['contradiction'], 'MNLI-mm.tsv', ['0\tcontradiction']),
+        ('ax', ['neutral'], 'AX.tsv', ['0\tneutral']),
+        ('cola', ['unacceptable', 'acceptable'], 'CoLA.tsv', ['0\t0', '1\t1']),
+        ('sst2', ['positive'], 'SST-2.tsv', ['0\t1']),
+        ('mrpc', ['equivalent'], 'MRPC.tsv', ['0\t1']),
+        ('qqp', ['duplicate'], 'QQP.tsv', ['0\t1']),
+        ('wnli', ['entailment'], 'WNLI.tsv', ['0\t1']),
+        ('qnli', ['not_entailment'], 'QNLI.tsv', ['0\tnot_entailment']),
+        ('rte', ['entailment'], 'RTE.tsv', ['0\tentailment']),
+        ('stsb', [3.14159, -0.2, 7], 'STS-B.tsv', ['0\t3.142', '1\t0.000', '2\t5.000']),
+    ],
+)
+def test_submission_files_have_the_format_of_the_site(tmp_path, task, predictions, file, lines):
+    by_id = {str(index): prediction for index, prediction in enumerate(predictions)}
+    backwards = dict(reversed(by_id.items()))
+    path = glue.write_submission(task, backwards, tmp_path / 'out')
+    assert path == tmp_path / 'out' / file
+    assert path.read_text() == '\n'.join(['index\tprediction', *lines, ''])
+
+
+def test_submissions_cover_the_tasks_of_glue_that_can_be_read():
+    parts = {part for name, task in glue.GLUE.items() for part in task.sets or (name,)}
+    parts = {'mnli' if part == 'mnli_matched' else part for part in parts}
+    assert set(glue.SUBMISSIONS) == parts | {'ax'}
+    assert parts <= set(BENCHMARKS)
+
+
+def test_unknown_tasks_classes_and_ids_are_errors(tmp_path):
+    with pytest.raises(UserError, match=r"unknown task of GLUE 'boolq'; known: ax, cola"):
+        glue.write_submission('boolq', {}, tmp_path)
+    with pytest.raises(UserError, match=r"unknown class 'good'; known: negative, positive"):
+        glue.write_submission('sst2', {'0': 'good'}, tmp_path)
+    with pytest.raises(UserError, match='RTE.tsv: none of the 2 predictions has id 1'):
+        glue.write_submission('rte', {'0': 'entailment', '2': 'entailment'}, tmp_path)
