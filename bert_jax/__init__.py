@@ -1,1 +1,63 @@
-"""Bidirectional Transformer encoders in JAX: from text to a pretrained model."""
+"""Bidirectional Transformer encoders in JAX: pretraining, fine-tuning, inference.
+
+In a notebook:
+
+    import bert_jax
+
+    model = bert_jax.load('runs/tiny')
+    model.fill_mask(['the cat sat on the [MASK] .'])
+    model.embed(['a sentence', 'another sentence'])
+
+Importing the package is cheap: JAX is imported by `load`.
+"""
+
+import os
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bert_jax.inference.predictor import Predictor
+
+__all__ = ['load']
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    dtype: str = 'float32',
+    max_length: int | None = None,
+    overlap: float = 0.25,
+    batch_tokens: int = 1024,
+    advance: Callable[[int], object] | None = None,
+) -> 'Predictor':
+    """Loads a trained model with methods that take lists of strings.
+
+    Args:
+        path: folder of a run (of a sweep: one of its runs), one of its checkpoints, a Hugging Face
+            folder, or a folder with the bert_model.ckpt of google-research/bert.
+        dtype: 'float32' or 'bfloat16', for computation.
+        max_length: tokens of a window of a long text, special tokens included; the model's maximum
+            by default. Fine-tuned models use the length they were trained with.
+        overlap: share of a window that the next window repeats.
+        batch_tokens: tokens of a batch, padding included.
+        advance: called with the number of windows that are done, as `tqdm.update`.
+
+    Returns:
+        A `Predictor`; its `tasks` lists the methods that this model has the heads for.
+
+    Raises:
+        UserError: there is no model at the path, or it is damaged or not supported.
+    """
+    from bert_jax.inference.predictor import Predictor
+    from bert_jax.interop import loading
+
+    model = loading.load_any(os.fspath(path), allow_missing=('^encoder/pooler/',))
+    return Predictor(
+        model,
+        name=os.fspath(path),
+        dtype=dtype,
+        max_length=max_length,
+        overlap=overlap,
+        batch_tokens=batch_tokens,
+        advance=advance,
+    )

@@ -8,6 +8,7 @@ has two models: the discriminator is exported by default, the generator with --g
 """
 
 import argparse
+from collections.abc import Sequence
 
 from bert_jax import errors
 
@@ -49,7 +50,8 @@ def export(model: str, output: str, generator: bool = False) -> None:
 
 
 @errors.exit_cleanly
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; `argv` is sys.argv[1:] by default."""
     parser = argparse.ArgumentParser(prog='python -m bert_jax.export', description=_DESCRIPTION)
     add = parser.add_argument
     add(
@@ -64,9 +66,14 @@ def main() -> None:
         action='store_true',
         help='for a run with the objective rtd: export the generator instead of the discriminator',
     )
-    flags = parser.parse_args()
+    flags = parser.parse_args(argv)
     export(flags.model, flags.output, flags.generator)
 
 
-if __name__ == '__main__':
+def run_main() -> None:
+    """Entry point of the bert-jax-export command."""
     main()
+
+
+if __name__ == '__main__':
+    run_main()

@@ -1,13 +1,10 @@
-"""Texts, one a line → what a model says of them.
+"""Runs a trained model on texts: one text a line in, one JSON object a line out.
 
     python -m bert_jax.predict --model=runs/tiny --task=fill_mask --input=texts.txt --output=-
     … --task=embed --pooling=mean --input=sentences.txt --output=vectors.npz
-    … --task=pseudo_likelihood --input=sentences.txt --output=scores.jsonl
     python -m bert_jax.predict --model=runs/sst2 --task=classify --input=reviews.txt --output=-
 
---model is a run's folder, one of its checkpoints, or a folder of published weights; classify, tag,
-spans and answer need a fine-tuned run. Their input is a text a line, two texts with a tab between
-them, or a JSON object a line, such as {"question": "…", "context": "…"}.
+--help describes every task, its input and its output. `bert_jax.load` gives the same in Python.
 """
 
 import argparse
@@ -17,29 +14,60 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 import numpy as np
 
 from bert_jax import errors, progress
-from bert_jax.tasks.problems import PROBLEMS
 
-LINES_AT_A_TIME = 4096  # sorted by length together
-PRETRAINED = ('fill_mask', 'embed', 'pseudo_likelihood')
-OPTIONS = {  # those of some tasks alone: their defaults, and the tasks
-    'top': (5, ('fill_mask',)),
-    'pooling': ('mean', ('embed',)),
-    'layer': (-1, ('embed',)),
-    'max_length': (None, PRETRAINED),
-    'overlap': (0.25, PRETRAINED),
-}
+if TYPE_CHECKING:
+    from bert_jax.inference.predictor import Predictor
+
+_CHUNK = 4096  # lines that are sorted by length together
+
+_EPILOG = """\
+tasks of pretrained models (input: one text a line):
+  fill_mask          tokens for every [MASK] of a line. Needs a masked-language-model head.
+                     {"text", "masks": [[{"token", "probability"}, ...], ...]}
+  embed              vectors, as a NumPy .npz: `embeddings` [texts, D]; with --pooling=tokens
+                     [tokens, D] and `offsets` [texts + 1], the first token of each text
+  pseudo_likelihood  log probability of each token when only that token is masked, in nats
+                     {"text", "pseudo_log_likelihood", "tokens", "log_probabilities"}
+
+tasks of fine-tuned models (input: one example a line; output: the lines of dev/predictions.jsonl of
+the run, without "gold"):
+  classify   classification, regression   a text, or two texts separated by a tab, or
+                                          {"text": "...", "text2": "..."}
+             multiple_choice              {"premise": "...", "choices": ["...", ...]}
+             relation, word_in_context,   {"text": "...", "marks": [[start, end], [start, end]]},
+             coreference                  in characters; with "text2" the second mark is there
+  tag        tagging                      a text, or {"words": ["...", ...]}
+  spans      spans                        a text, or {"words": ["...", ...]}
+  answer     question_answering           {"question": "...", "context": "..."}
+
+A line that starts with { must be a JSON object. Text is split into words at spaces and punctuation.
+"""
 
 
-def fill_mask(predictor, texts: Iterable[str], file, top: int):
-    """JSON lines {"text", "masks": one a [MASK], each [{"token", "probability"}, …]}."""
+class _Task(NamedTuple):
+    """A task of the command line.
+
+    Attributes:
+        write: writes the results for lines of input to a file.
+        options: options that only some tasks have → their defaults.
+    """
+
+    write: Callable[['Predictor', Iterator[str], BinaryIO, argparse.Namespace], None]
+    options: Mapping[str, Any] = {}
+
+
+def _write_masks(
+    predictor: 'Predictor', lines: Iterator[str], file: BinaryIO, flags: argparse.Namespace
+) -> None:
     without = 0
-    for chunk in _chunks(texts):
-        for text, masks in zip(chunk, predictor.fill_mask(chunk, top), strict=True):
+    for texts in _chunks(lines):
+        for text, masks in zip(texts, predictor.fill_mask(texts, flags.top), strict=True):
             without += not masks
             guesses = [[guess._asdict() for guess in mask] for mask in masks]
             _write_line(file, {'text': text, 'masks': guesses})
@@ -47,72 +75,92 @@ def fill_mask(predictor, texts: Iterable[str], file, top: int):
         print(f'{without:,} line(s) have no [MASK]', file=sys.stderr)
 
 
-def pseudo_likelihood(predictor, texts: Iterable[str], file):
-    """JSON lines {"text", "pseudo_log_likelihood": the sum, "tokens", "log_probabilities"}."""
-    for chunk in _chunks(texts):
-        for text, scored in zip(chunk, predictor.pseudo_likelihood(chunk), strict=True):
-            values = [float(value) for value in scored.log_probabilities]
-            record = {
-                'text': text,
-                'pseudo_log_likelihood': float(sum(values)),
-                'tokens': scored.tokens,
-                'log_probabilities': values,
-            }
-            _write_line(file, record)
-
-
-def embed(predictor, texts: Iterable[str], file, pooling: str, layer: int | str):
-    """.npz with `embeddings`, fp32 [texts, D]; with pooling 'tokens' [tokens of all texts, D] and
-    `offsets` int64 [texts + 1], the first token of each text."""
-    vectors = [v for chunk in _chunks(texts) for v in predictor.embed(chunk, pooling, layer)]
-    if pooling == 'tokens':
+def _write_vectors(
+    predictor: 'Predictor', lines: Iterator[str], file: BinaryIO, flags: argparse.Namespace
+) -> None:
+    vectors = [
+        vector
+        for texts in _chunks(lines)
+        for vector in predictor.embed(texts, flags.pooling, flags.layer)
+    ]
+    if flags.pooling == 'tokens':
         offsets = np.cumsum([0, *map(len, vectors)])
         np.savez(file, embeddings=np.concatenate(vectors), offsets=offsets)
     else:
         np.savez(file, embeddings=np.stack(vectors))
 
 
-def fine_tuned(model, texts: Iterable[str], file, advance):
-    """JSON lines, as the predictions a run leaves of its dev split."""
-    for chunk in _chunks(enumerate(texts, 1)):
-        examples = [
-            model.problem.parse_input(f'line {number}', _given(number, line))
-            for number, line in chunk
-        ]
-        for record in model(examples, advance):
-            _write_line(file, {name: value for name, value in record.items() if name != 'gold'})
+def _write_likelihoods(
+    predictor: 'Predictor', lines: Iterator[str], file: BinaryIO, flags: argparse.Namespace
+) -> None:
+    for texts in _chunks(lines):
+        for text, scored in zip(texts, predictor.pseudo_likelihood(texts), strict=True):
+            record = {
+                'text': text,
+                'pseudo_log_likelihood': scored.total,
+                'tokens': scored.tokens,
+                'log_probabilities': scored.log_probabilities.tolist(),
+            }
+            _write_line(file, record)
 
 
-def _given(number: int, line: str) -> dict:
-    """What a line of input says."""
-    if not line.startswith('{'):
-        return dict(zip(('text', 'text2'), line.split('\t', 1), strict=False))
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise errors.UserError(f'line {number} begins with {{ but is no JSON: {error}') from error
+def _write_predictions(
+    predictor: 'Predictor', lines: Iterator[str], file: BinaryIO, flags: argparse.Namespace
+) -> None:
+    for chunk in _chunks(enumerate(lines, 1)):
+        inputs = [_parse_line(number, line) for number, line in chunk]
+        for record in predictor.predict(flags.task, inputs):
+            _write_line(file, record)
+
+
+_WINDOWS = {'max_length': None, 'overlap': 0.25}
+_TASKS = {
+    'fill_mask': _Task(_write_masks, {'top': 5, **_WINDOWS}),
+    'embed': _Task(_write_vectors, {'pooling': 'mean', 'layer': -1, **_WINDOWS}),
+    'pseudo_likelihood': _Task(_write_likelihoods, _WINDOWS),
+    'classify': _Task(_write_predictions),
+    'tag': _Task(_write_predictions),
+    'spans': _Task(_write_predictions),
+    'answer': _Task(_write_predictions),
+}
+
+
+def _parse_line(number: int, line: str) -> dict[str, Any]:
+    """The input on a line, for `Predictor.predict`."""
+    given: dict[str, Any] = dict(zip(('text', 'text2'), line.split('\t', 1), strict=False))
+    if line.startswith('{'):
+        try:
+            given = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise errors.UserError(
+                f'line {number} starts with {{ but is not valid JSON: {error}'
+            ) from error
+    return {**given, 'id': f'line {number}'}
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a UTF-8 file, or of stdin for '-', without their ends. Raises UserError for a
-    file that cannot be read and one without a line."""
+    """The lines of a UTF-8 file, or of stdin for '-', without line ends.
+
+    Raises:
+        UserError: the file cannot be read, is empty, or is not valid UTF-8.
+    """
     number = 0
     try:
         with contextlib.ExitStack() as stack:
             file = sys.stdin.buffer if path == '-' else stack.enter_context(open(path, 'rb'))
-            for number, line in enumerate(file, 1):  # noqa: B007  (the last number is asked for)
+            for number, line in enumerate(file, 1):  # noqa: B007  (used after the loop)
                 yield line.decode('utf-8').rstrip('\r\n')
     except UnicodeDecodeError as error:
-        raise errors.UserError(f'{path}, line {number}: no UTF-8 text ({error})') from error
+        raise errors.UserError(f'{path}, line {number}: not valid UTF-8 ({error})') from error
     except OSError as error:
         raise errors.UserError(f'{path}: {error.strerror}') from error
     if not number:
-        raise errors.UserError(f'{path} has no line')
+        raise errors.UserError(f'{path} is empty')
 
 
 @contextlib.contextmanager
-def _whole_file(path: str):
-    """A file that gets its name when all is written; stdout for '-'."""
+def _complete_file(path: str) -> Iterator[BinaryIO]:
+    """A file that gets its name once it is complete; stdout for '-'."""
     if path == '-':
         yield sys.stdout.buffer
         sys.stdout.flush()
@@ -128,112 +176,122 @@ def _whole_file(path: str):
         partial.unlink(missing_ok=True)
 
 
-def _chunks(texts: Iterable) -> Iterator[list]:
-    texts = iter(texts)
-    while chunk := list(itertools.islice(texts, LINES_AT_A_TIME)):
+def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:
+    items = iter(items)
+    while chunk := list(itertools.islice(items, _CHUNK)):
         yield chunk
 
 
-def _write_line(file, record: dict):
+def _write_line(file: BinaryIO, record: Mapping[str, Any]) -> None:
     file.write((json.dumps(record, ensure_ascii=False) + '\n').encode())
 
 
-def _flags(arguments: list[str] | None = None) -> argparse.Namespace:
+def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.predict', description='Texts → what a model says of them.'
+        prog='python -m bert_jax.predict',
+        description='Run a trained model on texts: one text a line in, one JSON object a line out.',
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add('--model', required=True, help='folder of a run, checkpoint or published weights')
-    add('--task', required=True, choices=[*PRETRAINED, *_fine_tuned_tasks()])
-    add('--input', required=True, help='one text a line, UTF-8; - for stdin')
-    add('--output', required=True, help='JSON lines (- for stdout), for embed .npz')
-    add('--top', type=int, help='fill_mask: guesses for each [MASK]; 5')
-    add('--pooling', help='embed: mean (by default), cls or tokens')
-    add('--layer', help='embed: a number (-1) or {sum,mean,concat}_last_4')
-    add('--max_length', type=int, help='tokens of a window; at most, and unless given, the model’s')
-    add('--overlap', type=float, help='of neighboring windows of a long text; 0.25')
-    add('--batch_tokens', type=int, default=1024, help='tokens of a batch, padding included')
-    add('--dtype', default='float32', help='float32 or bfloat16')
+    add(
+        '--model',
+        required=True,
+        help='folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
+        'bert_config.json and bert_model.ckpt',
+    )
+    add('--task', required=True, choices=_TASKS, metavar='TASK', help='one of the tasks below')
+    add('--input', required=True, help='UTF-8 file with one text or example a line; - for stdin')
+    add('--output', required=True, help='file to write; - for stdout; .npz for embed')
+    add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
+    add(
+        '--pooling',
+        help='embed: mean over the tokens (default), cls (the state of [CLS]), or tokens (a vector '
+        'for each)',
+    )
+    add(
+        '--layer',
+        help='embed: layer number, 0 for the embeddings, negative from the last (default -1); or '
+        'sum_last_4, mean_last_4, concat_last_4',
+    )
+    add(
+        '--max_length',
+        type=int,
+        help='pretrained models: tokens of a window of a long text (default and limit: the length '
+        'of the model)',
+    )
+    add(
+        '--overlap',
+        type=float,
+        help='pretrained models: share of a window that the next one repeats (default 0.25)',
+    )
+    add(
+        '--batch_tokens',
+        type=int,
+        default=1024,
+        help='tokens of a batch, padding included (default 1024)',
+    )
+    add('--dtype', default='float32', help='float32 (default) or bfloat16')
     flags = parser.parse_args(arguments)
-    _settle_options(flags)
+    _apply_defaults(flags)
     for name in ('top', 'batch_tokens'):
-        if getattr(flags, name) < 1:
-            raise errors.UserError(f'--{name} is {getattr(flags, name)}, must be at least 1')
+        value = getattr(flags, name)
+        if value is not None and value < 1:
+            raise errors.UserError(f'--{name} is {value}, must be at least 1')
     if flags.task == 'embed' and not flags.output.endswith('.npz'):
-        raise errors.UserError(f'--output={flags.output}: embed writes a file that ends in .npz')
+        raise errors.UserError(f'--output={flags.output}: embed writes NumPy files; end it in .npz')
     return flags
 
 
-def _fine_tuned_tasks() -> list[str]:
-    """The tasks that query fine-tuned models."""
-    return list(dict.fromkeys(kind.predict_task for kind in PROBLEMS.values()))
-
-
-def _settle_options(flags: argparse.Namespace):
-    """Puts in the defaults. Raises UserError for an option that the task does not have."""
-    for name, (default, tasks) in OPTIONS.items():
+def _apply_defaults(flags: argparse.Namespace) -> None:
+    """Fills in the defaults. Raises UserError for an option that the task does not have."""
+    options = _TASKS[flags.task].options
+    for name in dict.fromkeys(name for task in _TASKS.values() for name in task.options):
         if getattr(flags, name) is None:
-            setattr(flags, name, default)
-        elif flags.task not in tasks:
-            known = ', '.join(tasks)
-            raise errors.UserError(f'--{name} is an option of {known}, not of --task={flags.task}')
-    with contextlib.suppress(ValueError):
+            setattr(flags, name, options.get(name))
+        elif name not in options:
+            tasks = ', '.join(task for task, entry in _TASKS.items() if name in entry.options)
+            raise errors.UserError(f'--{name} is an option of {tasks}, not of --task={flags.task}')
+    with contextlib.suppress(ValueError, TypeError):
         flags.layer = int(flags.layer)
 
 
-def predict(flags: argparse.Namespace):
-    """Does what the command line says."""
+def predict(flags: argparse.Namespace) -> None:
+    """Runs a task on a file, as the parsed command line says."""
     from bert_jax.training import runtime
 
     runtime.configure()
     import jax
 
+    import bert_jax
+
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
-    if flags.task in PRETRAINED:
-        _ask_pretrained(flags)
-    else:
-        _ask_fine_tuned(flags)
-
-
-def _ask_fine_tuned(flags: argparse.Namespace):
-    from bert_jax.inference.finetuned import FineTuned
-
-    model = FineTuned(flags.model, flags.dtype, flags.batch_tokens)
-    fitting = PROBLEMS[model.task].predict_task
-    if flags.task != fitting:
-        raise errors.UserError(f'{flags.model} is a {model.task} run: use --task={fitting}')
-    with progress.bar(unit='window') as bar, _whole_file(flags.output) as file:
-        fine_tuned(model, read_lines(flags.input), file, bar.update)
-
-
-def _ask_pretrained(flags: argparse.Namespace):
-    from bert_jax.inference.predictor import Predictor
-    from bert_jax.interop import loading
-
-    model = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
+    windows = {
+        name: getattr(flags, name) for name in _WINDOWS if name in _TASKS[flags.task].options
+    }
     with progress.bar(unit='window') as bar:
-        predictor = Predictor(
-            model,
+        predictor = bert_jax.load(
+            flags.model,
             dtype=flags.dtype,
-            max_length=flags.max_length,
-            overlap=flags.overlap,
             batch_tokens=flags.batch_tokens,
             advance=bar.update,
+            **windows,
         )
-        with _whole_file(flags.output) as file:
-            texts = read_lines(flags.input)
-            if flags.task == 'fill_mask':
-                fill_mask(predictor, texts, file, flags.top)
-            elif flags.task == 'embed':
-                embed(predictor, texts, file, flags.pooling, flags.layer)
-            else:
-                pseudo_likelihood(predictor, texts, file)
+        predictor.require(flags.task)
+        with _complete_file(flags.output) as file:
+            _TASKS[flags.task].write(predictor, read_lines(flags.input), file, flags)
 
 
 @errors.exit_cleanly
-def main():
-    predict(_flags())
+def main(argv: Sequence[str] | None = None) -> None:
+    """Runs the command line; `argv` is sys.argv[1:] by default."""
+    predict(_parse(argv))
+
+
+def run_main() -> None:
+    """Entry point of the bert-jax-predict command."""
+    main()
 
 
 if __name__ == '__main__':
-    main()
+    run_main()

@@ -1,1 +1,1 @@
-"""Using a model: texts in, vectors and guesses out."""
+"""Inference: trained models on raw text."""

@@ -1,4 +1,4 @@
-"""Running a compiled function over rows of very different lengths, in few shapes."""
+"""Runs a compiled function over rows of very different lengths, in few shapes."""
 
 import concurrent.futures
 import dataclasses
@@ -8,8 +8,10 @@ from typing import Any
 import jax
 import numpy as np
 
-# Rows are padded to one of these, and beyond them to a multiple of 256: few shapes to compile, and
-# of the tokens computed for sentences one in fifteen is padding.
+from bert_jax.types import Batch
+
+# Rows are padded to one of these lengths, and beyond them to a multiple of 256: few shapes to
+# compile, and about 1/15 of the computed tokens of ordinary sentences is padding.
 LENGTHS = (
     *range(4, 32, 2),
     *range(32, 64, 4),
@@ -18,17 +20,18 @@ LENGTHS = (
     *range(256, 513, 32),
 )
 
-# Batches computed at once: on a CPU one leaves cores idle between its products (three: 1.1 to 1.2 ×
-# as fast on two cores), on an accelerator the next is ready when one is done.
-AT_ONCE = 3
+# On a CPU a single batch leaves cores idle between its matrix products (three at once are 1.1 to
+# 1.2 × as fast on two cores); on an accelerator the next batch is ready when one finishes.
+_CONCURRENT_BATCHES = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Row:
-    """One input of a model.
+class TokenizedText:
+    """One row of input.
 
-    ids: int32 [T], special tokens included.
-    extras: what a function wants beside the ids; short int arrays by name.
+    Attributes:
+        ids: int32 [T], special tokens included.
+        extras: further inputs of the function, short integer arrays by name.
     """
 
     ids: np.ndarray
@@ -36,30 +39,36 @@ class Row:
 
 
 def run(
-    function: Callable[[dict[str, np.ndarray]], Any],
-    rows: Sequence[Row],
+    function: Callable[[Batch], Any],
+    rows: Sequence[TokenizedText],
     *,
     batch_tokens: int,
     max_length: int,
     pad_id: int,
-    advance: Callable[[int], None],
+    advance: Callable[[int], object],
 ) -> list[Any]:
-    """function(batch)'s result for every row, in the order of `rows`, as NumPy.
+    """The function's result for every row, in the order of `rows`.
 
-    function takes {'input_ids', 'attention_mask': int32 [B, T], extras: int32 [B, P]}, padded with
-    pad_id, 0 and 0, and returns a pytree of arrays [B, …]. B · T is about batch_tokens, so that
-    there is one shape a length in LENGTHS and the last batch. `advance` is told how many rows are
-    done.
+    Args:
+        function: takes {'input_ids', 'attention_mask': int32 [B, T], extras: int32 [B, P]}, padded
+            with pad_id, 0 and 0, and returns a pytree of arrays [B, …].
+        batch_tokens: B · T, approximately; there is one shape for each length in LENGTHS, and
+            another for the last batch.
+        max_length: largest T.
+        advance: called with the number of rows of each finished batch.
+
+    Returns:
+        Pytrees of NumPy arrays […].
     """
-    results = [None] * len(rows)
+    results: list[Any] = [None] * len(rows)
 
-    def compute(planned):
+    def compute(planned: tuple[np.ndarray, tuple[int, int]]) -> tuple[np.ndarray, Any]:
         indices, shape = planned
         batch = _batch([rows[i] for i in indices], shape, pad_id)
         return indices, jax.device_get(function(batch))
 
     lengths = [len(row.ids) for row in rows]
-    with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+    with concurrent.futures.ThreadPoolExecutor(_CONCURRENT_BATCHES) as pool:
         for indices, result in pool.map(compute, _plan(lengths, batch_tokens, max_length)):
             leaves, structure = jax.tree.flatten(result)
             for row, index in enumerate(indices):
@@ -71,35 +80,37 @@ def run(
 def _plan(
     lengths: Sequence[int], batch_tokens: int, max_length: int
 ) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
-    """(indices, (rows, length)) of every batch, longest first: each but the last is full."""
+    """Indices and (rows, length) of every batch, longest first; all but the last are full."""
     order = np.argsort(lengths, kind='stable')[::-1]
     first = 0
     while first < len(order):
         length = min(_round_up(lengths[order[first]]), max_length)
-        indices = order[first : first + max(1, batch_tokens // length)]
         num_rows = max(1, batch_tokens // length)
+        indices = order[first : first + num_rows]
         if len(indices) < num_rows:
             num_rows = min(num_rows, _power_of_two(len(indices)))
         yield indices, (num_rows, length)
         first += len(indices)
 
 
-def _batch(rows: list[Row], shape: tuple[int, int], pad_id: int) -> dict[str, np.ndarray]:
+def _batch(
+    rows: Sequence[TokenizedText], shape: tuple[int, int], pad_id: int
+) -> dict[str, np.ndarray]:
     num_rows, length = shape
     batch = {
-        'input_ids': _padded([row.ids for row in rows], num_rows, length, pad_id),
-        'attention_mask': _padded([np.ones(len(r.ids)) for r in rows], num_rows, length, 0),
+        'input_ids': _pad([row.ids for row in rows], num_rows, length, pad_id),
+        'attention_mask': _pad([np.ones(len(r.ids)) for r in rows], num_rows, length, 0),
     }
-    batch['attention_mask'][len(rows) :, 0] = 1
+    batch['attention_mask'][len(rows) :, 0] = 1  # empty rows: attention needs a visible token
     for name in rows[0].extras:
         values = [row.extras[name] for row in rows]
-        batch[name] = _padded(values, num_rows, _power_of_two(max(map(len, values))), 0)
+        batch[name] = _pad(values, num_rows, _power_of_two(max(map(len, values))), 0)
     return batch
 
 
-def _padded(arrays: list[np.ndarray], num_rows: int, length: int, value: int) -> np.ndarray:
+def _pad(arrays: Sequence[np.ndarray], num_rows: int, length: int, value: int) -> np.ndarray:
     padded = np.full((num_rows, length), value, np.int32)
-    for row, array in zip(padded, arrays, strict=False):  # the rows after the last stay empty
+    for row, array in zip(padded, arrays, strict=False):
         row[: len(array)] = array
     return padded
 

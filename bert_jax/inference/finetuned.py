@@ -1,16 +1,15 @@
-"""A fine-tuned model and what it says of raw input, from its checkpoint alone."""
+"""Predictions of a fine-tuned model for raw input."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 from ml_collections import ConfigDict
 
 from bert_jax.data.finetune_batches import Shape, evaluation_slots, row_length
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.data.tokenizers import Tokenizer
-from bert_jax.errors import UserError
-from bert_jax.interop.loading import architecture_from
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import (
     EncodedExamples,
@@ -21,45 +20,90 @@ from bert_jax.tasks.finetuning_model import (
     to_records,
 )
 from bert_jax.tasks.problems import PROBLEMS
-from bert_jax.training import checkpoints
+from bert_jax.types import Params
 
-RENAMED = {'choice': 'multiple_choice'}  # kinds of problems in old checkpoints
+_OLDER_KINDS = {'choice': 'multiple_choice'}  # in older checkpoints
+# For models of other libraries, whose folders name their heads but not their problem.
+_KIND_OF_HEAD = {
+    'sequence_classification': 'classification',
+    'token_classification': 'tagging',
+    'question_answering': 'question_answering',
+    'multiple_choice': 'multiple_choice',
+}
+
+
+def problem_kind(model: Pretrained) -> str | None:
+    """The kind of problem (key of PROBLEMS) a model was fine-tuned on; None if it was not."""
+    if 'task' in model.metadata:
+        task = _OLDER_KINDS.get(model.metadata['task'], model.metadata['task'])
+        return task if task in PROBLEMS else None
+    for head, kind in _KIND_OF_HEAD.items():
+        if head in model.heads:
+            is_number = kind == 'classification' and len(model.labels) == 1
+            return 'regression' if is_number else kind
+    return None
 
 
 class FineTuned:
-    """Attributes:
-    task: one of PROBLEMS.
-    problem: with the labels and settings it was trained with.
+    """A fine-tuned model.
+
+    Attributes:
+        task: the method of Predictor (and --task of predict.py) that queries the model.
     """
 
-    def __init__(self, path: str, dtype: str = 'float32', batch_tokens: int = 1024):
-        """path: a run, or one of its checkpoints. Raises UserError if it was not fine-tuned."""
-        restored = checkpoints.load(path, 'params')
-        metadata = restored.metadata
-        self.task = RENAMED.get(metadata['task'], metadata['task'])
-        if self.task not in PROBLEMS:
-            raise UserError(f'{path} is a {self.task} run; this needs a fine-tuned one')
-        config = ConfigDict(metadata['config'])
-        architecture = architecture_from(metadata['architecture'])
-        tokenizer = Tokenizer.from_json(metadata['tokenizer'])
-        length = config.training.max_length
-        framing = Framing(tokenizer, length, architecture.type_vocab_size)
-        self.problem = PROBLEMS[self.task].load()(config.problem, framing, metadata['labels'])
-        self.problem.thresholds = dict(metadata['calibrated'])
-        compute = Compute(dtype, scan_layers=config.compute.scan_layers)
-        self._step = jax.jit(
-            prediction_step(FineTuningModel(architecture, compute, self.problem), with_terms=False)
-        )
-        self._params = jax.tree.map(jnp.asarray, restored.state['params'])
+    def __init__(
+        self,
+        model: Pretrained,
+        kind: str,
+        tokenizer: Tokenizer,
+        compute: Compute,
+        batch_tokens: int,
+    ) -> None:
+        """Prepares inference; settings, labels and thresholds are those of the training.
+
+        Args:
+            kind: key of PROBLEMS.
+            batch_tokens: tokens of a batch, padding included.
+        """
+        entry, architecture = PROBLEMS[kind], model.architecture
+        config = model.metadata.get('config', {})
+        length = config.get('training', {}).get('max_length', architecture.max_length)
+        settings = ConfigDict({**entry.settings, **config.get('problem', {})})
+        layout = Framing(tokenizer, length, architecture.type_vocab_size)
+        self.task = entry.predict_task
+        self._problem = entry.load()(settings, layout, model.labels)
+        self._problem.thresholds = dict(model.metadata.get('calibrated', {}))
+        module = FineTuningModel(architecture, compute, self._problem)
+        self._step = jax.jit(prediction_step(module, with_terms=False))
         self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
 
-    def __call__(self, examples: Sequence, advance: Callable[[int], None] = lambda n: None) -> list:
-        """The records (see Problem.record) of examples; `advance` is told how many windows are
-        done."""
-        encoded = EncodedExamples.of(self.problem, examples)
+    def predict(
+        self,
+        params: Params,
+        inputs: Sequence[Mapping[str, Any]],
+        advance: Callable[[int], object],
+    ) -> list[dict[str, Any]]:
+        """Predicts for JSON objects.
+
+        Args:
+            params: 'encoder' and the problem's heads.
+            inputs: see `Problem.parse_input`; 'id' is the name of an input in errors and records.
+            advance: called with the number of windows that are done.
+
+        Returns:
+            Records as in predictions.jsonl of a run, without 'gold'.
+        """
+        if not inputs:
+            return []
+        examples = [
+            self._problem.parse_input(given.get('id', f'input {number}'), given)
+            for number, given in enumerate(inputs)
+        ]
+        encoded = EncodedExamples.of(self._problem, examples)
         length = row_length(int(encoded.items.length_N.max()), self._max_length)
         shape = Shape(max(1, self._batch_tokens // length), length, 1)
         shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
-        parts, _ = predict(self._step, self._params, encoded, shape, advance)
-        predictions = decode_all(self.problem, examples, parts)
-        return to_records(self.problem, examples, predictions)
+        outputs, _ = predict(self._step, params, encoded, shape, advance)
+        predictions = decode_all(self._problem, examples, outputs)
+        records = to_records(self._problem, examples, predictions)
+        return [{name: value for name, value in own.items() if name != 'gold'} for own in records]

@@ -1,8 +1,8 @@
-"""What a pretrained encoder can say of a text: fillings of its gaps, vectors, likelihoods."""
+"""Inference with a loaded model: masked tokens, embeddings, likelihoods, fine-tuned predictions."""
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,66 +11,98 @@ import numpy as np
 from bert_jax import objectives
 from bert_jax.data import sliding_windows
 from bert_jax.errors import UserError, unknown
-from bert_jax.inference.batching import Row, run
-from bert_jax.interop.pretrained import Pretrained, mlm_logits
+from bert_jax.inference import computation, finetuned
+from bert_jax.inference.batching import TokenizedText, run
+from bert_jax.inference.computation import LAST_FOUR
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import Encoder
-from bert_jax.models.packed_rows import gather_positions
 
 POOLINGS = ('mean', 'cls', 'tokens')
-LAST_FOUR = {
-    'sum_last_4': lambda states_LBTD: states_LBTD.sum(0),
-    'mean_last_4': lambda states_LBTD: states_LBTD.mean(0),
-    'concat_last_4': lambda states_LBTD: jnp.concatenate(states_LBTD, axis=-1),
-}
+
+Words = Sequence[str]
+Record = dict[str, Any]
 
 
 class Guess(NamedTuple):
+    """A token for a [MASK], and its probability."""
+
     token: str
     probability: float
 
 
 class Likelihood(NamedTuple):
-    """Log probabilities in nats, one a token."""
+    """The tokens of a text and their log probabilities in nats, float32 [tokens]."""
 
     tokens: list[str]
     log_probabilities: np.ndarray
 
+    @property
+    def total(self) -> float:
+        """The pseudo-log-likelihood of the text, in nats."""
+        return float(sum(self.log_probabilities.tolist()))
+
 
 class Predictor:
-    """A model ready to be used; texts longer than its input are cut into overlapping windows.
+    """A loaded model; `bert_jax.load` makes one from a path.
 
-    Every method takes texts of any length, the empty one included, answers in their order, and
-    tells `advance` how many windows are done.
+    Every method takes a list of texts of any length, the empty text included, and answers in the
+    same order. Texts longer than the model's input are cut into overlapping windows.
+
+    Attributes:
+        tasks: names of the methods this model can answer; others raise UserError.
+        tokenizer: its tokenizer.
+        architecture: its sizes.
     """
 
     def __init__(
         self,
         model: Pretrained,
         *,
+        name: str = 'the model',
         dtype: str = 'float32',
         max_length: int | None = None,
         overlap: float = 0.25,
         batch_tokens: int = 1024,
-        advance: Callable[[int], None] = lambda number: None,
-    ):
-        """max_length: tokens of a window, special ones included; the model's maximum if None.
-        overlap: share of a window that its neighbor sees too. batch_tokens: of one batch,
-        padding included. Raises UserError for settings that cannot be, and without tokenizer.
+        advance: Callable[[int], object] | None = None,
+    ) -> None:
+        """Prepares inference; nothing is compiled until the first call.
+
+        Args:
+            name: how error messages call the model.
+            dtype: 'float32' or 'bfloat16', for computation.
+            max_length: tokens of a window, special tokens included; the model's maximum by default.
+                Fine-tuned tasks use the length of the training instead.
+            overlap: share of a window that the next window repeats, in [0, 1).
+            batch_tokens: tokens of a batch, padding included.
+            advance: called with the number of windows that are done.
+
+        Raises:
+            UserError: an invalid setting, or a model without a tokenizer.
         """
         longest = model.architecture.max_length
         max_length = longest if max_length is None else max_length
         if not 3 <= max_length <= longest:
-            raise UserError(f'max_length is {max_length}, must be from 3 to {longest} (the model)')
+            raise UserError(
+                f'max_length is {max_length}, must be from 3 to {longest}, the length of {name}'
+            )
         if not 0 <= overlap < 1:
             raise UserError(f'overlap is {overlap}, must be in [0, 1)')
         if model.tokenizer is None:
-            raise UserError('the model has no tokenizer (tokenizer.json or vocab.txt beside it)')
-        self.tokenizer = model.tokenizer
-        self.architecture, self.compute = model.architecture, Compute(dtype)
-        self._has_mlm = 'mlm' in model.heads
+            raise UserError(f'{name} has no tokenizer; add its tokenizer.json or vocab.txt')
+        self.tokenizer, self.architecture = model.tokenizer, model.architecture
+        self._name, self._compute = name, Compute(dtype)
+        self._advance = advance or (lambda number: None)
         self._causal = _is_causal(model)
-        self._params = jax.tree.map(jnp.asarray, model.params)
+        kind = finetuned.problem_kind(model)
+        self._finetuned = kind and finetuned.FineTuned(
+            model, kind, self.tokenizer, self._compute, batch_tokens
+        )
+        tasks = ['fill_mask', 'embed', 'pseudo_likelihood'] if 'mlm' in model.heads else ['embed']
+        if self._finetuned:
+            tasks.append(self._finetuned.task)
+        self.tasks = tuple(tasks)
+        heads = model.params | (model.other_parts if self._finetuned else {})
+        self._params = jax.tree.map(jnp.asarray, heads)
         self._size = max_length - 2
         self._overlap = min(int(overlap * self._size), self._size - 1)
         self._run = functools.partial(
@@ -78,25 +110,36 @@ class Predictor:
             batch_tokens=batch_tokens,
             max_length=max_length,
             pad_id=self.tokenizer.pad_id,
-            advance=advance,
+            advance=self._advance,
         )
 
-    def fill_mask(self, texts: Sequence[str], top: int = 5) -> list[list[list[Guess]]]:
-        """For each text, for each '[MASK]' in it, the `top` likeliest tokens."""
-        self._need_mlm('fill_mask')
+    def require(self, task: str) -> None:
+        """Raises UserError unless the model can answer a task."""
+        if task not in self.tasks:
+            raise UserError(
+                f'{self._name} has no head for {task}; it can answer {", ".join(self.tasks)}'
+            )
+
+    def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Guess]]]:
+        """For each text, for each [MASK] in it, the most probable tokens, best first."""
+        self.require('fill_mask')
+        _check_list(texts)
         rows, owners = [], []
         for owner, ids in enumerate(self.tokenizer.encode_batch(texts, special=True).ids):
             for window in self._cut(ids):
-                gaps = np.flatnonzero(ids[window.first : window.last] == self.tokenizer.mask_id)
-                if len(gaps):
-                    positions = gaps + window.first - window.start + 1
+                masks = np.flatnonzero(ids[window.first : window.last] == self.tokenizer.mask_id)
+                if len(masks):
+                    positions = masks + window.first - window.start + 1
                     rows.append(self._row(ids, window, positions=positions))
                     owners.append(owner)
-        top = min(top, self.architecture.vocab_size)
+        top_k = min(top_k, self.architecture.vocab_size)
         answers = self._run(
-            lambda batch: _guesses(self.architecture, self.compute, top, self._params, batch), rows
+            lambda batch: computation.guesses(
+                self.architecture, self._compute, top_k, self._params, batch
+            ),
+            rows,
         )
-        found = [[] for _ in texts]
+        found: list[list[list[Guess]]] = [[] for _ in texts]
         for row, owner, (probabilities_PK, ids_PK) in zip(rows, owners, answers, strict=True):
             for slot in range(len(row.extras['positions'])):
                 pairs = zip(ids_PK[slot], probabilities_PK[slot], strict=True)
@@ -106,15 +149,19 @@ class Predictor:
     def embed(
         self, texts: Sequence[str], pooling: str = 'mean', layer: int | str = -1
     ) -> list[np.ndarray]:
-        """A vector for each text, fp32 [D], or with pooling 'tokens' one a token, [T, D].
+        """A vector for each text, float32 [D], or for each of its tokens, float32 [T, D].
 
-        pooling: 'mean' over all tokens, [CLS] and [SEP] included; 'cls', the state of [CLS] (with
-        several windows their mean); 'tokens', [CLS] and [SEP] again included.
-        layer: 0 (embeddings) to L, or negative from the last; or a name in LAST_FOUR.
+        Args:
+            pooling: 'mean' over all tokens, [CLS] and [SEP] included; 'cls', the state of [CLS]
+                (averaged over windows); 'tokens', one vector for each token, [CLS] and [SEP]
+                included.
+            layer: 0 (embeddings) to the number of layers, or negative from the last; or
+                'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers.
         """
         if pooling not in POOLINGS:
             raise unknown('pooling', pooling, POOLINGS)
         self._check_layer(layer)
+        _check_list(texts)
         rows, owners = [], []
         for owner, ids in enumerate(self._encode(texts)):
             for window in self._cut(ids):
@@ -124,14 +171,14 @@ class Predictor:
                 span = np.array([0, 1] if pooling == 'cls' else [first, last])
                 rows.append(self._row(ids, window, span=span))
                 owners.append(owner)
-        function = _states if pooling == 'tokens' else _sums
+        function = computation.states if pooling == 'tokens' else computation.sums
         answers = self._run(
             lambda batch: function(
-                self.architecture, self.compute, layer, self._causal, self._params, batch
+                self.architecture, self._compute, layer, self._causal, self._params, batch
             ),
             rows,
         )
-        parts = [[] for _ in texts]
+        parts: list[list[tuple]] = [[] for _ in texts]
         for row, owner, answer in zip(rows, owners, answers, strict=True):
             parts[owner].append((answer, *row.extras['span']))
         if pooling == 'tokens':
@@ -142,14 +189,17 @@ class Predictor:
         ]
 
     def pseudo_likelihood(self, texts: Sequence[str]) -> list[Likelihood]:
-        """Each token's probability with that token alone behind [MASK] (Salazar et al. 2020,
-        section 2)."""
-        self._need_mlm('pseudo_likelihood')
+        """Log probability of each token when only that token is masked.
+
+        Salazar et al. 2020, "Masked Language Model Scoring", section 2.
+        """
+        self.require('pseudo_likelihood')
+        _check_list(texts)
         encoded = self._encode(texts)
         answers = iter(
             self._run(
-                lambda batch: _log_probability(
-                    self.architecture, self.compute, self._params, batch
+                lambda batch: computation.log_probability(
+                    self.architecture, self._compute, self._params, batch
                 ),
                 [row for ids in encoded for row in self._one_masked(ids)],
             )
@@ -162,11 +212,82 @@ class Predictor:
             for ids in encoded
         ]
 
+    def classify(self, texts: Sequence[str | Sequence[str] | Mapping[str, Any]]) -> list[Record]:
+        """The class of each text, pair of texts or marked example; a number for regression.
+
+        Args:
+            texts: strings, (text, text2) pairs, or dictionaries: {'text': …, 'text2': …};
+                {'premise': …, 'choices': […]} for multiple choice; {'text': …, 'marks':
+                [[start, end], [start, end]]}, in characters, for relations.
+
+        Returns:
+            A dictionary for each text with 'predicted' and, except for regression, 'probability'.
+        """
+        _check_list(texts)
+        return self.predict('classify', [_as_pair(text) for text in texts])
+
+    def tag(self, texts: Sequence[str | Words | Mapping[str, Any]]) -> list[Record]:
+        """The tag of every word, and the entities if tags are BIO or BIOES.
+
+        Args:
+            texts: strings, lists of words, or dictionaries {'text': …} or {'words': […]}.
+
+        Returns:
+            A dictionary for each text: 'words', a list of {'start', 'end', 'text', 'predicted',
+            'probability'}, and 'entities', a list of {'start', 'end', 'text', 'label',
+            'probability'}; offsets in characters, end exclusive.
+        """
+        _check_list(texts)
+        return self.predict('tag', [_as_words(text) for text in texts])
+
+    def spans(self, texts: Sequence[str | Words | Mapping[str, Any]]) -> list[Record]:
+        """The labeled spans of each text, which may be nested.
+
+        Args:
+            texts: as for `tag`.
+
+        Returns:
+            A dictionary for each text; 'predicted' is a list of {'start', 'end', 'text', 'label',
+            'probability'}.
+        """
+        _check_list(texts)
+        return self.predict('spans', [_as_words(text) for text in texts])
+
+    def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Record]:
+        """The answer to each question in its context.
+
+        Returns:
+            A dictionary for each question: 'answer' ('' if unanswerable), 'start', 'end' (offsets
+            in the context, in characters), 'probability', and 'n_best', a list of alternatives.
+        """
+        _check_list(questions)
+        _check_list(contexts)
+        if len(questions) != len(contexts):
+            raise UserError(
+                f'{len(questions)} questions need as many contexts, not {len(contexts)}'
+            )
+        pairs = zip(questions, contexts, strict=True)
+        return self.predict(
+            'answer', [{'question': question, 'context': context} for question, context in pairs]
+        )
+
+    def predict(self, task: str, inputs: Sequence[Mapping[str, Any]]) -> list[Record]:
+        """Answers a fine-tuned task for dictionaries; what the methods of the same names call.
+
+        Args:
+            task: 'classify', 'tag', 'spans' or 'answer'.
+            inputs: see these methods; 'id' names an input in errors and results.
+        """
+        self.require(task)
+        if not self._finetuned or task != self._finetuned.task:
+            raise UserError(f'{task} is not a task of fine-tuned models')
+        return self._finetuned.predict(self._params, inputs, self._advance)
+
     def _encode(self, texts: Sequence[str]) -> list[np.ndarray]:
         ids, lengths = self.tokenizer.encode_ids(texts)
         return np.split(ids, np.cumsum(lengths))[:-1]
 
-    def _one_masked(self, ids: np.ndarray) -> Iterator[Row]:
+    def _one_masked(self, ids: np.ndarray) -> Iterator[TokenizedText]:
         for window in self._cut(ids):
             for token in range(window.first, window.last):
                 position = token - window.start + 1
@@ -182,79 +303,49 @@ class Predictor:
     def _cut(self, ids: np.ndarray) -> list[sliding_windows.Window]:
         return sliding_windows.cut(len(ids), self._size, self._overlap)
 
-    def _row(self, ids: np.ndarray, window: sliding_windows.Window, **extras) -> Row:
+    def _row(
+        self, ids: np.ndarray, window: sliding_windows.Window, **extras: np.ndarray
+    ) -> TokenizedText:
         cls_id, sep_id = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
-        content = ids[window.start : window.stop]
-        return Row(np.concatenate([cls_id, content, sep_id]).astype(np.int32), extras)
+        row = np.concatenate([cls_id, ids[window.start : window.stop], sep_id]).astype(np.int32)
+        return TokenizedText(row, extras)
 
     def _token(self, index: int) -> str:
-        """An embedding may have more rows than the vocabulary has tokens."""
         vocab = self.tokenizer.vocab
+        # An embedding may have more rows than the vocabulary has tokens.
         return vocab[index] if index < len(vocab) else f'[{index}]'
 
-    def _need_mlm(self, task: str):
-        if not self._has_mlm:
-            raise UserError(f'{task} needs a masked-language-model head, which the model lacks')
-
-    def _check_layer(self, layer: int | str):
+    def _check_layer(self, layer: int | str) -> None:
         num_layers = self.architecture.num_layers
         if isinstance(layer, str):
             if layer not in LAST_FOUR:
                 raise unknown('layer', layer, ('a number', *LAST_FOUR))
             if num_layers < 4:
-                raise UserError(f'{layer} needs 4 layers, but the model has {num_layers}')
+                raise UserError(f'{layer} needs 4 layers, but {self._name} has {num_layers}')
         elif not -num_layers - 1 <= layer <= num_layers:
-            raise UserError(f'layer {layer} is not there: 0 (embeddings) to {num_layers}')
+            raise UserError(f'layer is {layer}, must be from 0 (embeddings) to {num_layers}')
 
 
-def _encode(architecture, compute, params, batch, **more):
-    return Encoder(architecture, compute).apply(
-        {'params': params['encoder']}, batch['input_ids'], batch['attention_mask'], **more
-    )
+def _check_list(texts: Sequence[Any]) -> None:
+    if isinstance(texts, str):
+        raise UserError(f'expected a list of texts, not the string {texts[:40]!r}; put it in [ ]')
+
+
+def _as_pair(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(text, Mapping):
+        return text
+    texts = [text] if isinstance(text, str) else text
+    if not 1 <= len(texts) <= 2:
+        raise UserError(f'expected a text or a pair of texts, not {len(texts)} texts')
+    return dict(zip(('text', 'text2'), texts, strict=False))
+
+
+def _as_words(text: str | Words | Mapping[str, Any]) -> Mapping[str, Any]:
+    if isinstance(text, Mapping):
+        return text
+    return {'text': text} if isinstance(text, str) else {'words': list(text)}
 
 
 def _is_causal(model: Pretrained) -> bool:
-    """Whether it was trained to see nothing to the right, and has to be used so."""
+    """Whether the model was trained with causal attention, and must be used so."""
     return objectives.is_causal(model.metadata.get('config', {}).get('objectives', {}))
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _states(architecture, compute, layer, causal, params, batch):
-    """fp32 [B, T, D] of a layer, or of the last four."""
-    all_hidden = layer != -1
-    output = _encode(architecture, compute, params, batch, all_hidden=all_hidden, causal=causal)
-    if not all_hidden:
-        return output.hidden_BTD.astype(jnp.float32)
-    states_LBTD = output.all_hidden_LBTD.astype(jnp.float32)
-    return LAST_FOUR[layer](states_LBTD[-4:]) if layer in LAST_FOUR else states_LBTD[layer]
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
-def _sums(architecture, compute, layer, causal, params, batch):
-    """fp32 [B, D]: the states summed over the span of each row."""
-    states_BTD = _states(architecture, compute, layer, causal, params, batch)
-    positions_T, (first_B, last_B) = jnp.arange(states_BTD.shape[1]), batch['span'].T
-    chosen_BT = (positions_T >= first_B[:, None]) & (positions_T < last_B[:, None])
-    return jnp.einsum('BTD,BT->BD', states_BTD, chosen_BT.astype(jnp.float32), precision='highest')
-
-
-def _logits(architecture, compute, params, batch):
-    """fp32 [B, P, V] at the positions of each row."""
-    decoded_BTD = _encode(architecture, compute, params, batch).decoded_BTD
-    hidden_BPD = gather_positions(decoded_BTD, batch['positions'])
-    return mlm_logits(architecture, compute, params, hidden_BPD)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def _guesses(architecture, compute, top, params, batch):
-    """Probabilities and ids of the likeliest tokens, [B, P, top] each."""
-    logits_BPV = _logits(architecture, compute, params, batch)
-    return jax.lax.top_k(jax.nn.softmax(logits_BPV), top)
-
-
-@functools.partial(jax.jit, static_argnums=(0, 1))
-def _log_probability(architecture, compute, params, batch):
-    """fp32 [B]: of the target at the position of each row."""
-    logits_BPV = _logits(architecture, compute, params, batch)
-    log_BPV = jax.nn.log_softmax(logits_BPV)
-    return jnp.take_along_axis(log_BPV, batch['targets'][:, :, None], axis=-1)[:, 0, 0]

@@ -1,4 +1,4 @@
-"""Loads a model from a path: a run, a checkpoint, a Hugging Face folder or an original BERT folder."""
+"""Loads models from runs, checkpoints, Hugging Face folders and original BERT folders."""
 
 import json
 import pathlib

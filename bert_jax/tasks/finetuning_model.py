@@ -88,7 +88,7 @@ def predict(
     params: Params,
     encoded: EncodedExamples,
     shape: Shape,
-    advance: Callable[[int], None] = lambda number: None,
+    advance: Callable[[int], object] = lambda number: None,
 ) -> tuple[list[ExampleOutputs], averages.Terms]:
     """Run a prediction step over all items.
 

@@ -96,10 +96,10 @@ MISTAKES = {
     'no model': (['--model=/none'], 'is not a folder of a model'),
     'no input': (['--input=/none'], '/none: No such file'),
     'no output': (['--output=/none/x.npz'], '/none/x.npz cannot be written'),
-    'empty input': (['--input=/dev/null'], 'has no line'),
-    'output name': (['--output=x.txt'], 'ends in .npz'),
+    'empty input': (['--input=/dev/null'], 'is empty'),
+    'output name': (['--output=x.txt'], 'end it in .npz'),
     'pooling': (['--pooling=max'], "unknown pooling 'max'; known: cls"),
-    'layer': (['--layer=7'], 'layer 7 is not there'),
+    'layer': (['--layer=7'], 'layer is 7'),
     'too long': (['--max_length=20'], 'max_length is 20'),
     'top': (['--task=fill_mask', '--top=0'], '--top is 0'),
     'no option of it': (['--top=3'], '--top is an option of fill_mask, not of --task=embed'),
@@ -127,4 +127,4 @@ def test_a_file_that_is_no_text(folder, tmp_path):
     pathlib.Path(tmp_path / 'bytes').write_bytes(b'the ship\n\xff\xfe\n')
     done = start(f'--model={folder}', '--task=fill_mask', f'--input={tmp_path}/bytes', '--output=-')
     assert done.returncode == 2
-    assert 'bytes, line 2: no UTF-8' in done.stderr
+    assert 'bytes, line 2: not valid UTF-8' in done.stderr

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from bert_jax.inference.batching import LENGTHS, Row, run
+from bert_jax.inference.batching import LENGTHS, TokenizedText, run
 
 
 def collect(lengths, batch_tokens=256, max_length=600, seen=None):
     rng = np.random.default_rng(0)
     rows = [
-        Row(rng.integers(1, 9, n), {'positions': np.arange(i % 3 + 1)})
+        TokenizedText(rng.integers(1, 9, n), {'positions': np.arange(i % 3 + 1)})
         for i, n in enumerate(lengths)
     ]
     done = []

@@ -68,7 +68,7 @@ def test_embed(ours, theirs, layer):
 
 def test_fill_mask(ours, theirs, folder):
     texts = ['the [MASK] near the [MASK] .', 'no gap', '[MASK]', '']
-    found = ours.fill_mask(texts, top=4)
+    found = ours.fill_mask(texts, top_k=4)
     assert [len(masks) for masks in found] == [2, 0, 1, 0]
     vocab = published.vocabulary()
     for text, masks, positions in zip(texts, found, ([2, 5], [], [1], []), strict=True):
@@ -111,7 +111,7 @@ def test_a_long_text_is_seen_in_windows(ours, theirs):
     )
 
     words[40] = '[MASK]'
-    guesses = ours.fill_mask([' '.join(words)], top=1)[0]
+    guesses = ours.fill_mask([' '.join(words)], top_k=1)[0]
     probabilities = theirs(' '.join(words[28:]))[1]
     assert len(guesses) == 1
     assert guesses[0][0].probability == pytest.approx(probabilities[13].max(), abs=1e-5)
@@ -144,7 +144,7 @@ def test_what_cannot_be_is_one_line(folder, ours, tmp_path):
     bare = published.folder(tmp_path / 'bare', 'BertModel', num_hidden_layers=2)
     with pytest.raises(UserError, match='needs 4 layers'):
         Predictor(huggingface.load(bare)).embed(TEXTS, layer='sum_last_4')
-    with pytest.raises(UserError, match='head, which the model lacks'):
+    with pytest.raises(UserError, match='no head for fill_mask'):
         Predictor(huggingface.load(bare)).fill_mask(TEXTS)
     (bare / 'vocab.txt').unlink()
     with pytest.raises(UserError, match='no tokenizer'):

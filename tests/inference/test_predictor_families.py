@@ -30,7 +30,7 @@ def test_fillings_and_vectors_equal_transformers(name, changes, tmp_path):
     tokenizer = transformers.BertTokenizer(str(folder / 'vocab.txt'))
     predictor = Predictor(huggingface.load(folder), batch_tokens=400)
     vectors = predictor.embed(TEXTS)
-    fillings = predictor.fill_mask(TEXTS, top=3)
+    fillings = predictor.fill_mask(TEXTS, top_k=3)
     vocab = published.vocabulary()
     for text, vector, masks in zip(TEXTS, vectors, fillings, strict=True):
         ids = torch.tensor(tokenizer(text)['input_ids'])[None]

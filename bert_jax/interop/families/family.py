@@ -21,9 +21,20 @@ ACTIVATIONS = {
 }
 # Config keys of any family that do not change what an encoder computes: names, token ids, output
 # options, settings of text generation, and keys of older versions.
-_HARMLESS = frozenset(
-    ["_name_or_path", "architectures", "dtype", "id2label", "label2id", "model_type", "name_or_path", "num_labels", "_num_labels", "finetuning_task", "gradient_checkpointing", "problem_type", "task_specific_params", "tokenizer_class", "torch_dtype", "torchscript", "transformers_version", "use_bfloat16", "use_cache", "bos_token_id", "cls_token_id", "decoder_start_token_id", "eos_token_id", "mask_token_id", "pad_token_id", "sep_token_id", "unk_token_id", "attn_implementation", "chunk_size_feed_forward", "language", "output_attentions", "output_hidden_states", "output_past", "prefix", "return_dict", "return_dict_in_generate", "tf_legacy_loss", "xla_device", "bad_words_ids", "begin_suppress_tokens", "diversity_penalty", "do_sample", "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "forced_bos_token_id", "forced_eos_token_id", "length_penalty", "max_length", "min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_scores", "remove_invalid_values", "repetition_penalty", "suppress_tokens", "temperature", "top_k", "top_p", "typical_p"]
-)
+_HARMLESS = """
+_name_or_path architectures dtype id2label label2id model_type name_or_path num_labels
+_num_labels finetuning_task gradient_checkpointing problem_type task_specific_params
+tokenizer_class torch_dtype torchscript transformers_version use_bfloat16 use_cache
+bos_token_id cls_token_id decoder_start_token_id eos_token_id mask_token_id pad_token_id
+sep_token_id unk_token_id
+attn_implementation chunk_size_feed_forward language output_attentions output_hidden_states
+output_past prefix return_dict return_dict_in_generate tf_legacy_loss xla_device
+bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping
+encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_bos_token_id
+forced_eos_token_id length_penalty max_length min_length no_repeat_ngram_size num_beam_groups
+num_beams num_return_sequences output_scores remove_invalid_values repetition_penalty
+suppress_tokens temperature top_k top_p typical_p
+"""
 _FIXED: dict[str, object] = {
     'add_cross_attention': False,
     'cross_attention_hidden_size': None,
@@ -172,11 +183,11 @@ class Family:
         for name, value in fixed.items():
             if name in config and config[name] != value:
                 raise UserError(f'{name} is {config[name]!r}; only {value!r} is supported')
-        unknown = sorted(config.keys() - {*_HARMLESS, *self.harmless, *fixed, *self.keys})
+        unknown = sorted(config.keys() - {*_HARMLESS.split(), *self.harmless, *fixed, *self.keys})
         if unknown:
             raise UserError(
-                f'{", ".join(unknown)}: unknown for a {self.model_type} model and might change what '
-                'is computed; if it does not, remove it from the config'
+                f'unknown for model_type {self.model_type}: {", ".join(unknown)}; remove keys that '
+                'do not change what the model computes'
             )
 
 
