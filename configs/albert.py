@@ -1,13 +1,20 @@
-"""ALBERT-base, version 2 (Lan et al. 2020, arXiv 1909.11942, section 4.1): one layer's parameters
-for all layers, n-grams masked, the order of two segments predicted, LAMB.
+"""ALBERT-base, version 2 (Lan et al. 2020, arXiv 1909.11942, section 4.1).
 
-python -m bert_jax.main --config=configs/albert.py
+    python -m bert_jax.main --config=configs/albert.py
+
+What you get: 12 layers that share their parameters, masked n-grams, sentence order prediction, a
+unigram vocabulary of 30,000 and LAMB; 125k steps of 4,096 sequences of 512 tokens.
+
+Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
+shapes, and trains a shrunk version for a few steps.
 """
+
+from ml_collections import ConfigDict
 
 from configs import base
 
 
-def get_config():
+def get_config() -> ConfigDict:
     config = base.get_config()
     config.workdir = 'runs/albert'
     config.data.corpus = 'corpora/wiki40b_en_unigram'

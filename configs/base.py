@@ -1,11 +1,17 @@
-"""BERT-base as published (Devlin et al. 2019; google-research/bert), and the one full list of keys.
+"""BERT-base as published (Devlin et al. 2019; google-research/bert), and the list of all keys.
 
     python -m bert_jax.main --config=configs/base.py
 
-English Wikipedia by default (wiki40b/en through TFDS); any text with
---config.data.sources="('text:/my/*.txt',)". 1M steps of 256 sequences: days on 8 GPUs or a TPU
-slice. Every key can be set on the command line: --config.stages.steps="(9000, 1000)". The other
-configs hold only what they change.
+What you get: 12 layers of width 768, masked language modeling and next sentence prediction, 1M
+steps of 256 sequences (900k at length 128, 100k at length 512), from English Wikipedia (wiki40b/en
+in TFDS). For your own text set --config.data.sources="('text:/my/*.txt',)".
+
+How long it takes: the full run has not been trained here; expect days on 8 GPUs or a TPU slice.
+Tested: hyperparameters, shapes at full size, and a few steps of a shrunk version
+(tests/test_configs.py); step time and memory on CPU (experiments/benchmarks).
+
+Every key can be set on the command line, for example --config.stages.steps="(9000, 1000)". The
+other configs contain only what they change.
 """
 
 from ml_collections import ConfigDict
@@ -14,181 +20,205 @@ from ml_collections.config_dict import placeholder
 
 def get_config() -> ConfigDict:
     config = ConfigDict()
-    config.task = 'pretraining'
-    config.seed = 0  # of parameters, data order, masks and dropout
-    config.workdir = (
-        'runs/base'  # everything the run writes; the same command goes on where it stopped
-    )
+    config.task = 'pretraining'  # configs/finetune.py sets the fine-tuning tasks
+    config.seed = 0  # of parameters, order of the data, masks and dropout
+    # Folder for everything the run writes. Rerun the same command to resume.
+    config.workdir = 'runs/base'
 
+    # Text, tokenizer, and how examples are made from documents.
     config.data = ConfigDict(
         dict(
-            # Text: 'docstrings', 'text:GLOB', 'jsonl:GLOB', 'tfds:NAME/CONFIG'; options after ';'.
+            # 'docstrings', 'text:GLOB', 'jsonl:GLOB', 'tfds:NAME/CONFIG'; options after ';'.
             sources=('tfds:wiki40b/en',),
-            corpus='corpora/wiki40b_en',  # the tokenized text; prepared when it is not there
-            tokenizer='train:wordpiece:30522',  # or the path of a vocab.txt or tokenizer.json
-            lowercase=True,
-            held_out_fraction=0.005,  # of the documents
-            language_alpha=1.0,  # shares of languages ∝ (share of the text)^alpha; XLM-R: 0.3
-            tokenizer_language_alpha=1.0,  # the same of the text that a tokenizer is trained on
-            prepare_workers=8,  # processes
-            # 'pairs' (for nsp), 'ordered_pairs' (for sop), 'single', or whole sentences as in
-            # RoBERTa: 'full_sentences' (over the ends of documents), 'doc_sentences'.
+            corpus='corpora/wiki40b_en',  # folder of the tokenized text; prepared if missing
+            # 'train:KIND:SIZE' (wordpiece, bytebpe, unigram, sentencepiece-bpe) or the path of a
+            # vocab.txt, tokenizer.json or SentencePiece model.
+            tokenizer='train:wordpiece:30522',
+            lowercase=True,  # lowercase the text
+            held_out_fraction=0.005,  # share of the documents used for evaluation only
+            language_alpha=1.0,  # language shares ∝ (share of examples)^alpha; XLM-R: 0.3
+            tokenizer_language_alpha=1.0,  # the same for the text a tokenizer is trained on
+            prepare_workers=8,  # processes that tokenize the text
+            # 'pairs' (for nsp), 'ordered_pairs' (for sop), 'single' segments, or whole sentences as
+            # in RoBERTa: 'full_sentences' (across documents), 'doc_sentences' (within documents).
             segments='pairs',
-            pack=False,  # True: several short examples in a row, each for itself
-            short_sequence_probability=0.1,
-            faithful_negatives=False,  # True: random partners as drawn by the original code
-            reading_threads=2,
+            pack=False,  # True: several short examples per row, which cannot attend to each other
+            short_sequence_probability=0.1,  # share of examples with a shorter, random length
+            faithful_negatives=False,  # True: draw random segments as the original code does
+            reading_threads=2,  # threads that assemble batches
         )
     )
+    # Unset sizes are those of the architecture or of the weights in `init_from`.
     config.model = ConfigDict(
         dict(
-            architecture='bert_base',  # or another of bert_jax/models/architectures/
-            # What is not set is as the architecture has it, or the weights of init_from.
-            hidden_size=placeholder(int),
+            architecture='bert_base',  # a name in bert_jax/models/architectures
+            hidden_size=placeholder(int),  # width of the hidden states
             num_layers=placeholder(int),
-            num_heads=placeholder(int),  # hidden_size / 64
-            intermediate_size=placeholder(int),  # 4 · hidden_size
-            embedding_size=placeholder(int),
-            max_position_embeddings=placeholder(int),
-            type_vocab_size=placeholder(int),
-            hidden_act=placeholder(str),  # 'gelu' exact, 'gelu_tanh' the original code's
+            num_heads=placeholder(int),  # default: hidden_size / 64
+            intermediate_size=placeholder(int),  # feed-forward width; default: 4 · hidden_size
+            embedding_size=placeholder(int),  # width of the embeddings if not hidden_size
+            max_position_embeddings=placeholder(int),  # longest sequence in tokens
+            type_vocab_size=placeholder(int),  # number of segment types
+            hidden_act=placeholder(str),  # 'gelu' (exact) or 'gelu_tanh' (original code)
             layer_norm_eps=placeholder(float),
-            hidden_dropout=placeholder(float),
-            attention_dropout=placeholder(float),
-            initializer_range=placeholder(float),
-            mask_decoder=placeholder(bool),  # DeBERTa's, with absolute positions, before mlm
+            hidden_dropout=placeholder(float),  # probability
+            attention_dropout=placeholder(float),  # probability
+            initializer_range=placeholder(float),  # standard deviation of initial weights
+            mask_decoder=placeholder(bool),  # DeBERTa: absolute positions before mlm only
         )
     )
-    # Weights to begin with instead of random ones: a run, a checkpoint or a Hugging Face folder.
-    # Tokens it lacks begin as the mean of their pieces.
+    # Initial weights: a run, a checkpoint or a Hugging Face folder; '' = random. Tokens missing
+    # from its vocabulary start as the mean of their subwords.
     config.init_from = ''
-    config.init_positions = 'tile'  # or 'interpolate': how it gets more positions
+    config.init_positions = 'tile'  # or 'interpolate': how to extend its position embeddings
+    # Precision, memory and kernels.
     config.compute = ConfigDict(
         dict(
             dtype='bfloat16',  # of activations and matrix products; parameters are float32
-            scan_layers=False,  # one compiled layer: compiles faster
-            remat=False,  # recompute each layer in the backward pass: less memory, more time
-            attention_kernel='xla',  # 'cudnn' (NVIDIA GPUs), 'flash' (TPUs): no attention_dropout
+            scan_layers=False,  # True: compile one layer instead of all; compiles faster
+            remat=False,  # True: recompute layers in the backward pass; less memory, more time
+            attention_kernel='xla',  # 'cudnn' (NVIDIA), 'flash' (TPU): no attention_dropout
         )
     )
+    # Weight of each objective in the loss; 0 = off.
     config.objectives = ConfigDict(
-        dict(  # weights of the loss terms; 0 = absent
-            mlm=1.0,  # masked tokens; with rtd: of its generator
-            nsp=1.0,  # next sentence; segments='pairs'
-            sop=0.0,  # sentence order; segments='ordered_pairs'
-            sbo=0.0,  # span boundaries; masking.scheme='spans'
-            rtd=0.0,  # replaced tokens, beside mlm; published: 50
-            clm=0.0,  # next token, left to right; logits for every position: much memory
-            permutation=0.0,  # sentences out of order
-            deletion=0.0,  # where tokens were deleted, and which
-            insertion=0.0,  # inserted tokens
-            substitution=0.0,  # tokens replaced at random
+        dict(
+            mlm=1.0,  # masked language modeling; with rtd it trains the generator
+            nsp=1.0,  # next sentence prediction; data.segments='pairs'
+            sop=0.0,  # sentence order prediction; data.segments='ordered_pairs'
+            sbo=0.0,  # span boundary objective; masking.scheme='spans'
+            rtd=0.0,  # replaced token detection, together with mlm; published: 50
+            clm=0.0,  # causal language modeling; needs memory for logits at every position
+            permutation=0.0,  # detect sentences out of order
+            deletion=0.0,  # detect where tokens were deleted, and predict them
+            insertion=0.0,  # detect inserted tokens
+            substitution=0.0,  # detect tokens replaced at random
         )
     )
+    # Which tokens are hidden, and by what.
     config.masking = ConfigDict(
         dict(
-            rate=0.15,  # of the real tokens
-            mask=0.8,  # of the chosen become [MASK]
-            random=0.1,  # of the chosen become a random token; the rest stays
-            replacement='uniform',  # as the original code; 'unigram': by frequency (textbook)
-            scheme='tokens',  # 'whole_words', 'spans' (SpanBERT), 'ngrams' (ALBERT)
-            span_p=0.2,  # of the geometric distribution of span lengths
+            rate=0.15,  # share of the tokens to choose
+            mask=0.8,  # share of the chosen tokens that become [MASK]
+            random=0.1,  # share of the chosen tokens that become random tokens; the rest is kept
+            replacement='uniform',  # random tokens; 'unigram': by their frequency
+            scheme='tokens',  # or 'whole_words', 'spans' (SpanBERT), 'ngrams' (ALBERT)
+            span_p=0.2,  # p of the geometric distribution of span lengths
             longest_span=10,  # words
             longest_ngram=3,  # words
         )
     )
+    # Options of the objective sbo.
     config.sbo = ConfigDict(
         dict(
-            position_size=200,  # features of the embedding of a token's place in its span
-            max_targets=20,  # tokens of a span asked for
+            position_size=200,  # width of the embedding of a token's position in its span
+            max_targets=20,  # predicted tokens per span
         )
     )
+    # Options of the objective rtd.
     config.rtd = ConfigDict(
         dict(
-            generator_width=0.25,  # of the encoder's features and heads; published: 1/4, base 1/3
-            generator_depth=1.0,  # of its layers; DeBERTa-v3: 0.5, at full width
-            sharing='tied',  # embeddings; 'disentangled': gradients apart (DeBERTa-v3)
+            generator_width=0.25,  # factor on width and heads; ELECTRA small 1/4, base 1/3
+            generator_depth=1.0,  # factor on layers; DeBERTaV3: 0.5 at full width
+            sharing='tied',  # embeddings; 'disentangled': separate gradients (DeBERTaV3)
             temperature=1.0,  # of the generator's samples
         )
     )
+    # Rates of the edits: share of the tokens; for permutation share of the examples.
     config.editing = ConfigDict(
-        dict(  # shares of the tokens; of permutation the share of the examples
+        dict(
             permutation=0.5,
             deletion=0.15,
             insertion=0.15,
             substitution=0.15,
         )
     )
+    # Training stages, one value per stage.
     config.stages = ConfigDict(
-        dict(  # one entry a stage; 90 % of the steps at length 128, 10 % at 512
+        dict(
             steps=(900_000, 100_000),
             sequence_length=(128, 512),  # tokens
-            batch_size=(256, 256),  # sequences, over all devices and accumulation steps
-            accumulation=(1, 1),  # micro-batches a step: less memory, same result
-            max_predictions=(20, 76),  # masked positions a sequence at most
+            batch_size=(256, 256),  # sequences per step, over all devices and micro-batches
+            accumulation=(1, 1),  # micro-batches per step: less memory, same result
+            max_predictions=(20, 76),  # maximum number of masked tokens per sequence
         )
     )
     config.optimizer = ConfigDict(
         dict(
-            name='bert_adam',  # no bias correction; 'adamw', 'lamb', 'stable_adamw'
+            # Adam without bias correction; or 'adamw', 'lamb', 'stable_adamw'.
+            name='bert_adam',
             beta1=0.9,
             beta2=0.999,
             eps=1e-6,
             weight_decay=0.01,
-            decay_exclude=('bias', 'norm'),  # patterns of parameter names
-            clip_norm=1.0,  # global; 0 = never
+            decay_exclude=('bias', 'norm'),  # patterns of parameters without weight decay
+            clip_norm=1.0,  # global gradient norm; 0 = off
         )
     )
     config.schedule = ConfigDict(
         dict(
-            name='bert_linear',  # 'linear', 'cosine', 'sqrt', 'constant'
-            learning_rate=1e-4,
+            name='bert_linear',  # or 'linear', 'cosine', 'sqrt', 'constant'
+            learning_rate=1e-4,  # peak
             end_learning_rate=0.0,
             warmup_steps=10_000,
-            warmup_fraction=0.0,  # of the run, in place of warmup_steps
-            decay_steps=0,  # over the last so many steps, constant before; 0: from the warmup on
+            warmup_fraction=0.0,  # share of the run, instead of warmup_steps
+            decay_steps=0,  # decay over the last steps only, constant before; 0 = after the warmup
         )
     )
+    # Which layers are trained, and at which learning rate; mostly used with init_from.
     config.transfer = ConfigDict(
-        dict(  # what is trained and how fast, counted from the heads; mostly with init_from
-            trainable='all',  # 'heads' alone, 'last:2': the heads and the last 2 layers
-            layer_decay=1.0,  # of the rate from layer to layer; ELECTRA 0.8, ULMFiT 1 / 2.6
-            faithful_layer_decay=False,  # True: twice in the last layer, as ELECTRA's code has it
-            unfreeze_every_steps=0,  # gradually: first the heads, then another layer every so many
-            unfreeze_every_fraction=0.0,  # of the run, in place of unfreeze_every_steps
-            reinit_layers=0,  # of init_from's last layers, with the pooler: begin them afresh
+        dict(
+            trainable='all',  # 'heads', or 'last:2': the heads and the last 2 layers
+            layer_decay=1.0,  # factor on the rate per layer below the heads; ELECTRA 0.8
+            faithful_layer_decay=False,  # True: applied twice to the last layer (ELECTRA's code)
+            unfreeze_every_steps=0,  # gradual unfreezing: one more layer after this many steps
+            unfreeze_every_fraction=0.0,  # share of the run, instead of unfreeze_every_steps
+            reinit_layers=0,  # last layers of init_from to reinitialize, with the pooler
         )
     )
-    config.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1))  # devices an axis; -1 = the rest
-    config.sharding_rules = (  # logical axis name → mesh axis; unnamed axes are on every device
+    # Devices per mesh axis; -1 = all remaining devices.
+    config.mesh = ConfigDict(dict(data=-1, fsdp=1, tensor=1))
+    # Logical axis name → mesh axis; axes that are not listed are replicated.
+    config.sharding_rules = (
         ('batch', ('data', 'fsdp')),
         ('vocab', 'tensor'),
         ('mlp', 'tensor'),
         ('heads', 'tensor'),
         ('embed', 'fsdp'),
     )
+    # Evaluation on held-out documents.
     config.evaluation = ConfigDict(
-        dict(  # on held-out documents
+        dict(
             every_steps=10_000,
-            examples=10_240,
-            cloze_examples=8,
-            # A metric such as 'mlm_accuracy', or '' for none: the checkpoint with the best value is
-            # kept, and the run ends with its parameters.
+            examples=10_240,  # examples per evaluation
+            cloze_examples=8,  # examples with predictions in the model card
+            # Metric that selects the checkpoint to keep and return, such as 'mlm_accuracy';
+            # '' = the last one.
             best='',
-            patience=0,  # stop after so many evaluations without a better one; 0: never
+            patience=0,  # early stopping: evaluations without improvement; 0 = off
         )
     )
-    config.checkpoint = ConfigDict(dict(every_steps=5_000, keep=3))
+    config.checkpoint = ConfigDict(
+        dict(
+            every_steps=5_000,
+            keep=3,  # number of most recent checkpoints to keep
+        )
+    )
     config.logging = ConfigDict(dict(every_steps=100))
+    # Several runs in one command, compared by evaluation.best or the first metric.
     config.sweep = ConfigDict(
-        dict(  # a run of each, compared by evaluation.best or the first metric; () = this config's
-            seeds=(),
-            learning_rates=(),
+        dict(
+            seeds=(),  # one run per seed; () = the seed of this config
+            learning_rates=(),  # one run per rate; () = the rate of this config
         )
     )
-    # A step whose loss or gradient is not finite is skipped; so is one whose gradient norm is above
-    # spike_factor times its running mean (0 = never). After so many in a row the run stops.
+    # Skip steps whose gradient norm exceeds this factor times its running mean; 0 = off. Steps
+    # with a loss or gradient that is not finite are always skipped.
     config.spike_factor = 0.0
-    config.max_skipped_in_row = 10
-    config.debug = ConfigDict(dict(batch=0))  # N: print the batch of step N, decoded, and stop
+    config.max_skipped_in_row = 10  # stop the run after this many skipped steps in a row
+    config.debug = ConfigDict(
+        dict(
+            batch=0,  # N > 0: print the decoded batch of step N and exit
+        )
+    )
     return config.lock()

@@ -1,13 +1,20 @@
-"""DeBERTaV3-base (He et al. 2021, arXiv 2111.09543, section 3 and appendix): replaced tokens
-detected by a DeBERTa whose embeddings are shared with the generator, but not the gradients.
+"""DeBERTaV3-base (He et al. 2021, arXiv 2111.09543, section 3 and appendix).
 
-python -m bert_jax.main --config=configs/deberta.py
+    python -m bert_jax.main --config=configs/deberta.py
+
+What you get: replaced token detection with disentangled attention; generator and discriminator
+share embeddings, but each loss has its own gradient. 500k steps of 8,192 sequences of 512 tokens.
+
+Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
+shapes, and trains a shrunk version for a few steps.
 """
+
+from ml_collections import ConfigDict
 
 from configs import base
 
 
-def get_config():
+def get_config() -> ConfigDict:
     config = base.get_config()
     config.workdir = 'runs/deberta'
     config.data.corpus = 'corpora/wiki40b_en_unigram128k'

@@ -1,7 +1,12 @@
-"""ELECTRA small and base as published (Clark et al. 2020, arXiv 2003.10555, table 6;
-google-research/electra): a generator fills the masks, the encoder says which tokens it replaced.
+"""ELECTRA small and base (Clark et al. 2020, arXiv 2003.10555, table 6; google-research/electra).
 
-python -m bert_jax.main --config=configs/electra.py:small
+    python -m bert_jax.main --config=configs/electra.py:small
+
+What you get: an encoder that detects which tokens a small generator has replaced. small: 1M steps
+of 128 sequences of 128 tokens; base: 766k steps of 256 sequences of 512 tokens.
+
+Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
+shapes, and trains a shrunk version for a few steps.
 """
 
 from ml_collections import ConfigDict

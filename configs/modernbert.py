@@ -1,17 +1,24 @@
-"""ModernBERT-base (Warner et al. 2024, arXiv 2412.13663, section 2 and appendix A): 30 % masking,
-StableAdamW, a constant rate that falls with 1 − √t at the end.
+"""ModernBERT-base (Warner et al. 2024, arXiv 2412.13663, section 2 and appendix A).
 
-python -m bert_jax.main --config=configs/modernbert.py
+    python -m bert_jax.main --config=configs/modernbert.py
 
-1.7 T tokens at length 1,024, then 300 B at 8,192, in steps of 4.7 M tokens. As published but for
-this: both lengths have one rate (published: 8e-4, then 3e-4) and one rotary base in the global
-layers (published: 10,000 at the first length).
+What you get: 30 % masking, StableAdamW and a constant learning rate that ends in a 1 − √t decay;
+1.7T tokens at length 1,024, then 300B at 8,192, in steps of 4.7M tokens.
+
+Differences from the publication: one learning rate for both lengths (published: 8e-4, then 3e-4),
+one rotary base in the global layers (published: 10,000 at the first length), and the text, which
+is English Wikipedia.
+
+Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
+shapes, and trains a shrunk version for a few steps.
 """
+
+from ml_collections import ConfigDict
 
 from configs import base
 
 
-def get_config():
+def get_config() -> ConfigDict:
     config = base.get_config()
     config.workdir = 'runs/modernbert'
     config.data.corpus = 'corpora/wiki40b_en_bytebpe50368'

@@ -1,13 +1,21 @@
-"""RoBERTa-base as published (Liu et al. 2019, arXiv 1907.11692, section 3 and table 9): no next
-sentence prediction, full sentences across documents, byte-level BPE, large batches.
+"""RoBERTa-base (Liu et al. 2019, arXiv 1907.11692, section 3 and table 9).
 
-python -m bert_jax.main --config=configs/roberta.py
+    python -m bert_jax.main --config=configs/roberta.py
+
+What you get: masked language modeling alone on full sentences across documents, byte-level BPE of
+50,265 tokens, 500k steps of 8,192 sequences of 512 tokens. The text is English Wikipedia; the
+published 160 GB are not included.
+
+Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
+shapes, and trains a shrunk version for a few steps.
 """
+
+from ml_collections import ConfigDict
 
 from configs import base
 
 
-def get_config():
+def get_config() -> ConfigDict:
     config = base.get_config()
     config.workdir = 'runs/roberta'
     config.data.corpus = 'corpora/wiki40b_en_bytebpe'

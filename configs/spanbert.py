@@ -1,14 +1,20 @@
-"""SpanBERT-base as published (Joshi et al. 2020, arXiv 1907.10529, section 4.2;
-facebookresearch/SpanBERT): spans masked and predicted from their borders, single segments, no next
-sentence prediction.
+"""SpanBERT-base (Joshi et al. 2020, arXiv 1907.10529, section 4.2; facebookresearch/SpanBERT).
 
-python -m bert_jax.main --config=configs/spanbert.py
+    python -m bert_jax.main --config=configs/spanbert.py
+
+What you get: masked spans, predicted by masked language modeling and from their boundaries, on
+single segments; 2.4M steps of 256 sequences of 512 tokens.
+
+Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
+shapes, and trains a shrunk version for a few steps.
 """
+
+from ml_collections import ConfigDict
 
 from configs import base
 
 
-def get_config():
+def get_config() -> ConfigDict:
     config = base.get_config()
     config.workdir = 'runs/spanbert'
     config.data.corpus = 'corpora/wiki40b_en_cased'

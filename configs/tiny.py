@@ -1,13 +1,21 @@
-"""A 2-layer BERT on the documentation of the installed Python packages: minutes on a laptop CPU,
-offline.
+"""A small BERT on the documentation of the installed Python packages, offline, on a laptop CPU.
 
-python -m bert_jax.main --config=configs/tiny.py
+    python -m bert_jax.main --config=configs/tiny.py
+
+What you get: 2 layers of width 128 with a WordPiece vocabulary of 8,000, trained with masked
+language modeling and next sentence prediction; held-out MLM loss about 4.5 nats (predicting by
+frequency: 6.25), NSP accuracy about 0.69.
+
+How long it takes: 5 min on two cores of a Xeon with AMX (training 3 min 21 s), 7 min 30 s on two
+cores of an EPYC without AMX, including the installation; 1.4 GB of memory. Not run on GPU or TPU.
 """
+
+from ml_collections import ConfigDict
 
 from configs import base
 
 
-def get_config():
+def get_config() -> ConfigDict:
     config = base.get_config()
     config.workdir = 'runs/tiny'
     config.data.sources = ('docstrings',)
@@ -21,7 +29,7 @@ def get_config():
     config.model.num_heads = 4
     config.model.intermediate_size = 512
     config.model.max_position_embeddings = 64
-    config.model.initializer_range = 0.08  # about 1 / √hidden_size: attention forms sooner
+    config.model.initializer_range = 0.08  # about 1 / √hidden_size: attention develops sooner
     config.model.hidden_dropout = 0.0
     config.model.attention_dropout = 0.0
     config.stages.steps = (1000, 2000)
@@ -30,7 +38,7 @@ def get_config():
     config.stages.accumulation = (1, 1)
     config.stages.max_predictions = (5, 10)
     config.optimizer.beta2 = 0.98
-    config.compute.dtype = 'float32'  # 'bfloat16' is about 1.4 × as fast on CPUs that have it
+    config.compute.dtype = 'float32'  # 'bfloat16' is about 1.4 times as fast on CPUs with AMX
     config.schedule.name = 'linear'
     config.schedule.learning_rate = 2e-3
     config.schedule.warmup_steps = 100

@@ -1,11 +1,18 @@
-"""XLM-R-base (Conneau et al. 2020, arXiv 1911.02116, section 3): RoBERTa on many languages, the
-small ones raised by q_i ∝ p_i^0.3.
+"""XLM-R-base (Conneau et al. 2020, arXiv 1911.02116, section 3): RoBERTa on many languages.
 
-python -m bert_jax.main --config=configs/xlmr.py
+    python -m bert_jax.main --config=configs/xlmr.py
 
-The published text is CommonCrawl in 100 languages; here the Wikipedias of wiki40b. The paper does
-not give the rate of the base model; this is RoBERTa's.
+What you get: one model of 41 languages, sampled with q ∝ p^0.3 so that small languages count more;
+a unigram vocabulary of 250,002; 1.5M steps of 8,192 sequences of 512 tokens.
+
+Differences from the publication: the text is the Wikipedias of wiki40b instead of CommonCrawl in
+100 languages, and the learning rate, which the paper does not give for base, is RoBERTa's.
+
+Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
+shapes, and trains a shrunk version for a few steps.
 """
+
+from ml_collections import ConfigDict
 
 from configs import roberta
 
@@ -18,7 +25,7 @@ LANGUAGES = [
 # fmt: on
 
 
-def get_config():
+def get_config() -> ConfigDict:
     config = roberta.get_config()
     config.workdir = 'runs/xlmr'
     config.data.sources = tuple(f'tfds:wiki40b/{code};language={code}' for code in LANGUAGES)
