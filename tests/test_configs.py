@@ -1,4 +1,4 @@
-"""Every config: by shape at its full size, and trained for a few steps when shrunk."""
+"""Every config: published values, shapes at full size, and a few steps of a shrunk version."""
 
 import jax
 import jax.numpy as jnp
@@ -28,7 +28,7 @@ CONFIGS = {
 SIZES = {'wordpiece': 120, 'bytebpe': 300, 'unigram': 90}
 
 
-# What the papers and the code named in the configs give: key → value.
+# Values from the papers and the code that the configs cite.
 PUBLISHED = {
     'base': {
         'stages.steps': (900_000, 100_000),
@@ -130,14 +130,14 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize('name', PUBLISHED)
-def test_hyperparameters_are_the_published_ones(name):
+def test_hyperparameters_are_as_published(name):
     config = CONFIGS[name][0]()
     for key, value in PUBLISHED[name].items():
         part, _, key_of_part = key.partition('.')
         assert config[part][key_of_part] == value, key
 
 
-def test_the_tokens_of_modernbert():
+def test_modernbert_trains_on_the_published_number_of_tokens():
     stages = modernbert.get_config().stages
     tokens = [
         steps * size * length
@@ -156,7 +156,7 @@ def folder(tmp_path_factory):
 
 
 def make_config(name, folder):
-    """The config on a small text of two languages, with a small vocabulary of its kind."""
+    """The config with a small text and a small vocabulary of its kind."""
     make, kind = CONFIGS[name]
     config = make()
     sources = []
@@ -176,7 +176,7 @@ def make_config(name, folder):
 
 
 def start(task):
-    """The optimizer, and a function of a key that gives the state of step 0."""
+    """Returns the optimizer, and a function from a key to the state of step 0."""
     config = task.config
     schedule = schedules.build(config.schedule, sum(config.stages.steps))
     optimizer = optimizers.build(config.optimizer, schedule)
@@ -190,10 +190,10 @@ def start(task):
 
 
 @pytest.mark.parametrize('name', CONFIGS)
-def test_a_step_at_full_size_by_shape(name, folder):
+def test_a_step_at_full_size_has_the_right_shapes(name, folder):
     config = make_config(name, folder)
     architecture = architectures.build(config.model.architecture)
-    config.compute.scan_layers = architecture.equal_layers  # one layer is traced instead of all
+    config.compute.scan_layers = architecture.equal_layers  # trace one layer instead of all
     task = Pretraining(config)
     optimizer, state = start(task)
     state = jax.eval_shape(state, jax.random.key(0))
@@ -217,7 +217,7 @@ def test_a_step_at_full_size_by_shape(name, folder):
 @pytest.mark.parametrize(
     'name', [name for name in CONFIGS if name not in ('large', 'electra:base')]
 )
-def test_a_few_steps_when_shrunk(name, folder):
+def test_the_loss_of_a_shrunk_version_falls(name, folder):
     config = make_config(name, folder)
     with config.unlocked():
         config.model.update(dict(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64))

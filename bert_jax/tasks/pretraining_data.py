@@ -1,7 +1,9 @@
-"""The text of a pretraining run: its corpus, and the examples cut from it."""
+"""The data of a pretraining run: the corpus, and the examples made from it."""
 
 import os
 import pathlib
+from collections.abc import Callable
+from typing import Any
 
 from bert_jax.data import languages
 from bert_jax.data.corpus import Corpus
@@ -12,19 +14,34 @@ from bert_jax.data.sentence_pairs import SentencePairs, SingleSegments
 from bert_jax.errors import unknown
 from bert_jax.prepare import prepare
 from bert_jax.training import multihost
+from bert_jax.types import Config
 
-SEGMENTS = {  # what examples are cut by, and options of it
-    'pairs': (SentencePairs, {}),
-    'ordered_pairs': (SentencePairs, {'swapped': True}),
-    'single': (SingleSegments, {}),
-    'full_sentences': (FullSentences, {}),
-    'doc_sentences': (FullSentences, {'within_documents': True}),
+
+def _pair_options(data: Config) -> dict[str, Any]:
+    return {
+        'short_sequence_probability': data.short_sequence_probability,
+        'faithful_negatives': data.faithful_negatives,
+        'fixed_lengths': data.pack,
+    }
+
+
+# data.segments → the source of examples, and its options from the config's `data`.
+SEGMENTS: dict[str, tuple[type[Examples], Callable[[Config], dict[str, Any]]]] = {
+    'pairs': (SentencePairs, _pair_options),
+    'ordered_pairs': (SentencePairs, lambda data: _pair_options(data) | {'swapped': True}),
+    'single': (SingleSegments, lambda data: {}),
+    'full_sentences': (FullSentences, lambda data: {}),
+    'doc_sentences': (FullSentences, lambda data: {'within_documents': True}),
 }
 
 
-def open_corpus(data) -> Corpus:
-    """The corpus the config names; prepared first, by one process, if it is not there."""
-    made_from = {
+def open_corpus(data: Config) -> Corpus:
+    """Opens the corpus of a config; host 0 prepares it first if it does not exist.
+
+    Raises:
+        UserError: If the corpus was made from another text or tokenizer than the config names.
+    """
+    settings = {
         'sources': tuple(data.sources),
         'tokenizer': data.tokenizer,
         'lowercase': data.lowercase,
@@ -32,23 +49,32 @@ def open_corpus(data) -> Corpus:
         'language_alpha': data.tokenizer_language_alpha,
     }
 
-    def prepared():
+    def prepare_if_missing() -> None:
         if not os.path.exists(data.corpus):
-            prepare(**made_from, output=data.corpus, workers=data.prepare_workers)
+            prepare(**settings, output=data.corpus, workers=data.prepare_workers)
 
-    multihost.run_on_host0(prepared)
+    multihost.run_on_host0(prepare_if_missing)
     corpus = Corpus.open(pathlib.Path(data.corpus))
-    corpus.check_settings(**made_from)
+    corpus.check_settings(**settings)
     multihost.check_same('corpus', corpus.fingerprint)
     return corpus
 
 
-def train_source(corpus: Corpus, data, shape: tuple[int, int], seed: int, **marks) -> Examples:
-    """Examples of the train split, shape (batch_size, sequence_length); those of several languages
-    in shares q_i ∝ p_i^language_alpha (data/languages.py)."""
+def train_source(
+    corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, **options: bool
+) -> Examples:
+    """Returns training examples, with the languages mixed in shares ∝ p^language_alpha.
+
+    Args:
+        corpus: The text.
+        data: The config's `data`.
+        shape: (batch size, sequence length).
+        seed: Seed of the order of the data.
+        **options: Further options of the source, such as `mark_sentences`.
+    """
     batch_size, _ = shape
     return languages.mixed(
-        lambda language, seed: source(corpus, 'train', language, data, shape, seed, **marks),
+        lambda language, seed: source(corpus, 'train', language, data, shape, seed, **options),
         corpus.split('train').languages,
         data.language_alpha,
         batch_size,
@@ -60,43 +86,41 @@ def source(
     corpus: Corpus,
     split: str,
     language: str | None,
-    data,
+    data: Config,
     shape: tuple[int, int],
     seed: int,
-    **marks,
+    **options: bool,
 ) -> Examples:
-    """Examples of a split, all languages as they come or one of them.
+    """Returns the examples of a split, of one language or (None) of all in their natural shares.
 
-    marks: further options of the source's class. Raises UserError for an unknown data.segments.
+    The other arguments are those of `train_source`.
+
+    Raises:
+        UserError: If `data.segments` is unknown.
     """
     if data.segments not in SEGMENTS:
         raise unknown('data.segments', data.segments, SEGMENTS)
     batch_size, sequence_length = shape
-    cut, options = SEGMENTS[data.segments]
-    if cut is SentencePairs:
-        options = options | {
-            'short_sequence_probability': data.short_sequence_probability,
-            'faithful_negatives': data.faithful_negatives,
-            'fixed_lengths': data.pack,
-        }
+    kind, own_options = SEGMENTS[data.segments]
     text = (corpus.split(split, language), corpus.tokenizer)
-    examples = cut(*text, sequence_length, batch_size, seed, **options, **marks)
+    make: Any = kind
+    examples = make(*text, sequence_length, batch_size, seed, **own_options(data), **options)
     return PackedRows(examples, seed) if data.pack else examples
 
 
 def describe(examples: Examples, number: int) -> list[str]:
-    """What can be said of the first `number` examples of a source: counts and languages."""
-    facts = ', '.join(
+    """Returns log lines about the first `number` examples: epochs, counts, shares of languages."""
+    counts = ', '.join(
         f'{value:,} {name.replace("_", " ")}'
         for name, value in examples.statistics().items()
         if value and name != 'documents'
     )
-    lines = [f'{number / examples.num_examples:.2g} epochs ({facts})']
+    lines = [f'{number / examples.num_examples:.2g} epochs ({counts})']
     if isinstance(examples, languages.Mixture):
         seen = examples.observed(number)
         shares = ', '.join(
             f'{name} {seen[name] / number:.2%} ({share:.2%})'
             for name, share in examples.shares.items()
         )
-        lines.append(f'languages, share of the examples (aim): {shares}')
+        lines.append(f'languages, share of the examples (target): {shares}')
     return lines

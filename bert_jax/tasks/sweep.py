@@ -1,14 +1,15 @@
-"""Several seeds and learning rates in one command: a run of each, then what they say together.
+"""Trains several seeds and learning rates in one command and compares the runs.
 
-Every run has a folder of its own in the workdir. A finished one is kept, a killed one goes on where
-it stopped.
+Every run has its own folder in the workdir. After an interruption, finished runs are kept and the
+others resume.
 """
 
 import copy
+import functools
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 from bert_jax.errors import UserError
 from bert_jax.evaluation import comparison
@@ -16,60 +17,81 @@ from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 from bert_jax.training import multihost, workdir
 from bert_jax.training.early_stopping import lower_is_better
+from bert_jax.types import Config
 
-Run = tuple[float, int]  # learning rate, seed
-
-
-def is_wanted(config) -> bool:
-    """Whether `config.sweep` asks for runs beside the one of the config itself."""
-    asked = config.sweep.seeds or config.sweep.learning_rates
-    return bool(asked) and not config.debug.batch  # a batch is shown of that one
+RunKey: TypeAlias = tuple[float, int]  # learning rate, seed
+Results: TypeAlias = dict[str, Any]  # the contents of a results.json
 
 
-def run(config, train: Callable[[Any], dict], writes: bool = True) -> dict:
-    """Trains every learning rate with every seed, and compares them by the metric of
-    `config.evaluation.best`, or the first one.
+def is_wanted(config: Config) -> bool:
+    """Whether `config.sweep` asks for several runs."""
+    values = config.sweep.seeds or config.sweep.learning_rates
+    return bool(values) and not config.debug.batch  # a batch is shown for the config itself
 
-    train: from the config of one run to its results. writes: whether this process is the one that
-    writes results.json, table.md and plot.png into the workdir. Returns what is in results.json.
-    Raises UserError for seeds and rates that cannot be, and for a folder of another config.
+
+def run(config: Config, train: Callable[[Config], Results], writes: bool = True) -> Results:
+    """Trains every learning rate with every seed and compares the results.
+
+    Runs are compared by `evaluation.best` or, if that is empty, by the first metric.
+
+    Args:
+        config: The config of the sweep.
+        train: Function from the config of one run to its results.
+        writes: Whether this process writes results.json, table.md and plot.png into the workdir.
+
+    Returns:
+        The contents of results.json, see `compare`.
+
+    Raises:
+        UserError: For invalid seeds or rates, or if the workdir belongs to another config.
     """
     folder, configs, results = pathlib.Path(config.workdir), runs(config), {}
     if (folder / 'config.json').exists():
         raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
-    for number, (key, own) in enumerate(configs.items(), start=1):
-        print(f'run {number} of {len(configs)}: {own.workdir}', flush=True)
-        results[key] = multihost.run_on_host0(lambda own=own: finished(own)) or train(own)
+    for number, (key, run_config) in enumerate(configs.items(), start=1):
+        print(f'run {number} of {len(configs)}: {run_config.workdir}', flush=True)
+        done = multihost.run_on_host0(functools.partial(finished, run_config))
+        results[key] = done or train(run_config)
     found = compare(config, results)
     if writes:
         write(folder, found)
     return found
 
 
-def runs(config) -> dict[Run, Any]:
-    """The config of every run by (learning rate, seed)."""
+def runs(config: Config) -> dict[RunKey, Config]:
+    """Returns the config of every run.
+
+    Raises:
+        UserError: For invalid or repeated seeds or rates.
+    """
     seeds, rates = tuple(config.sweep.seeds), tuple(config.sweep.learning_rates)
-    if any(not isinstance(seed, int) or seed < 0 for seed in seeds) or len({*seeds}) < len(seeds):
-        raise UserError(f'sweep.seeds is {seeds}; whole numbers that differ, such as (0, 1, 2)')
-    if not all(isinstance(rate, float) and rate > 0 for rate in rates) or len({*rates}) < len(
-        rates
+    if len(set(seeds)) < len(seeds) or not all(
+        isinstance(seed, int) and seed >= 0 for seed in seeds
     ):
-        raise UserError(f'sweep.learning_rates is {rates}; rates above 0 that differ')
-    found = {}
+        raise UserError(
+            f'sweep.seeds is {seeds}; use distinct whole numbers of at least 0, such as (0, 1, 2)'
+        )
+    if len(set(rates)) < len(rates) or not all(
+        isinstance(rate, float) and rate > 0 for rate in rates
+    ):
+        raise UserError(
+            f'sweep.learning_rates is {rates}; use distinct rates above 0, such as (2e-5, 5e-5)'
+        )
+    configs = {}
     for rate in rates or (config.schedule.learning_rate,):
         for seed in seeds or (config.seed,):
-            own = copy.deepcopy(config)
+            run_config = copy.deepcopy(config)
             name = f'rate_{rate:g}_seed_{seed}' if rates else f'seed_{seed}'
-            with own.unlocked():
-                own.sweep.update(dict(seeds=(), learning_rates=()))
-                own.schedule.learning_rate, own.seed = float(rate), seed
-                own.workdir = str(pathlib.Path(config.workdir) / name)
-            found[float(rate), seed] = own
-    return found
+            with run_config.unlocked():
+                run_config.sweep.update(dict(seeds=(), learning_rates=()))
+                run_config.schedule.learning_rate, run_config.seed = float(rate), seed
+                run_config.workdir = str(pathlib.Path(config.workdir) / name)
+            configs[float(rate), seed] = run_config
+    return configs
 
 
-def finished(config) -> dict | None:
-    """The results of a run that has been, None if there is something left to do."""
+def finished(config: Config) -> Results | None:
+    """Returns the results of a finished run, or None if it has to be trained or resumed."""
     path = pathlib.Path(config.workdir) / 'results.json'
     if not path.exists():
         return None
@@ -77,26 +99,33 @@ def finished(config) -> dict | None:
     return json.loads(path.read_text(encoding='utf-8'))
 
 
-def compare(config, results: dict[Run, dict]) -> dict:
-    """{'metric', 'best_learning_rate', 'rates': a rate each with its 'seeds' and the summary of
-    every metric}: the best rate by the mean of the metric over the seeds."""
+def compare(config: Config, results: dict[RunKey, Results]) -> Results:
+    """Summarizes the metrics of every learning rate over its seeds.
+
+    Returns:
+        {'metric': the name of the metric that is compared, 'best_learning_rate': the rate with the
+        best mean, 'rates': [{'learning_rate', 'seeds', 'metrics': name → summary}, …]}.
+    """
     metric = config.evaluation.best or next(iter(next(iter(results.values()))['held_out']))
-    rates = []
+    rates: list[dict[str, Any]] = []
     for rate in sorted({rate for rate, _ in results}):
-        own = {seed: result['held_out'] for (at, seed), result in results.items() if at == rate}
-        metrics = {name: _summary([one[name] for one in own.values()]) for name in own[min(own)]}
-        rates.append({'learning_rate': rate, 'seeds': list(own), 'metrics': metrics})
+        by_seed = {seed: found['held_out'] for (at, seed), found in results.items() if at == rate}
+        metrics = {
+            name: _summary([metrics[name] for metrics in by_seed.values()])
+            for name in by_seed[min(by_seed)]
+        }
+        rates.append({'learning_rate': rate, 'seeds': list(by_seed), 'metrics': metrics})
     sign = -1 if lower_is_better(metric) else 1
     best = max(rates, key=lambda rate: sign * rate['metrics'][metric]['mean'])
     return {'metric': metric, 'best_learning_rate': best['learning_rate'], 'rates': rates}
 
 
-def _summary(values: list[float]) -> dict:
+def _summary(values: list[float]) -> dict[str, Any]:
     return comparison.summarize(values)._asdict() | {'values': values}
 
 
-def write(folder: pathlib.Path, found: dict):
-    """results.json, table.md and plot.png."""
+def write(folder: pathlib.Path, found: Results) -> None:
+    """Writes results.json, table.md and plot.png, and prints the table."""
     workdir.write_json(folder / 'results.json', found)
     (folder / 'table.md').write_text(table(found), encoding='utf-8')
     metric = found['metric']
@@ -106,28 +135,31 @@ def write(folder: pathlib.Path, found: dict):
     print(f'sweep in {folder}: results.json, table.md, plot.png')
 
 
-def table(found: dict) -> str:
-    """Markdown: a row a learning rate, a column a metric, the one that counts first and with its
-    interval; the best rate is marked."""
+def table(found: Results) -> str:
+    """Returns a Markdown table with one row per learning rate and one column per metric.
+
+    The compared metric comes first, with its confidence interval; the best rate is marked.
+    """
     main = found['metric']
     others = [name for name in found['rates'][0]['metrics'] if name != main]
-    interval = f'{comparison.LEVEL:.0%} interval of the mean'
     rows = []
     for rate in found['rates']:
         metrics = rate['metrics']
-        mark = ' (best)' if rate['learning_rate'] == found['best_learning_rate'] else ''
+        is_best = rate['learning_rate'] == found['best_learning_rate']
+        mark = ' (best)' if is_best and len(found['rates']) > 1 else ''
         rows.append(
             (
-                f'{rate["learning_rate"]:g}{mark if len(found["rates"]) > 1 else ""}',
+                f'{rate["learning_rate"]:g}{mark}',
                 len(rate['seeds']),
-                _shown(metrics[main]),
+                _mean_and_sd(metrics[main]),
                 f'{metrics[main]["low"]:.4f} – {metrics[main]["high"]:.4f}',
-                *(_shown(metrics[name]) for name in others),
+                *(_mean_and_sd(metrics[name]) for name in others),
             )
         )
+    interval = f'{comparison.LEVEL:.0%} interval of the mean'
     columns = ('learning rate', 'seeds', main, interval, *others)
     return markdown_table(Table(columns, rows)) + '\n'
 
 
-def _shown(summary: dict) -> str:
+def _mean_and_sd(summary: dict[str, Any]) -> str:
     return f'{summary["mean"]:.4f} ± {summary["sd"]:.4f}'

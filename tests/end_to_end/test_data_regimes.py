@@ -1,4 +1,4 @@
-"""Whole sentences and packed rows through the real command line."""
+"""Full sentences and packed rows through the command line, on two devices."""
 
 import json
 import math
@@ -17,7 +17,7 @@ RUNS = {
 
 @pytest.mark.slow
 @pytest.mark.parametrize('segments', RUNS)
-def test_rows_are_packed_and_trained_on_two_devices(segments, tmp_path):
+def test_packed_and_unpacked_rows_train_on_two_devices(segments, tmp_path):
     changes = RUNS[segments] | {
         'data.segments': segments,
         'data.pack': segments != 'full_sentences',

@@ -1,5 +1,7 @@
-"""Every objective through the real command line, with languages mixed, killed half-way and started
-again: the same parameters bit by bit. All runs share one prepared corpus."""
+"""Every objective through the command line: trains on two languages and resumes bit for bit.
+
+All runs share one prepared corpus.
+"""
 
 import json
 import math
@@ -94,8 +96,7 @@ def arguments(folder, name, workdir):
 
 
 def outcome(workdir):
-    """(what results.json says of the held-out text, the arrays of the last checkpoint by name, the
-    losses by step)."""
+    """Returns the held-out metrics, the arrays of the last checkpoint by name, and all losses."""
     results = json.loads((workdir / 'results.json').read_text())
     assert results['steps'] == STEPS
     arrays = tree_paths.flatten(checkpoints.load(workdir).state)
@@ -104,7 +105,7 @@ def outcome(workdir):
     return results['held_out'], arrays, losses
 
 
-def test_every_objective_and_every_way_to_cut_examples_is_run_here():
+def test_the_runs_cover_every_objective_and_kind_of_segments():
     given = {key.removeprefix('objectives.') for keys in RUNS.values() for key in keys}
     assert set(OBJECTIVES) <= given
     assert {keys['data.segments'] for keys in RUNS.values()} == SEGMENTS.keys()
@@ -113,7 +114,7 @@ def test_every_objective_and_every_way_to_cut_examples_is_run_here():
 
 @pytest.mark.slow
 @pytest.mark.parametrize('name', RUNS)
-def test_an_objective_trains_and_resumes_bitwise(name, folder):
+def test_objectives_train_and_resume_bit_for_bit(name, folder):
     whole, killed = folder / name, folder / f'{name}_killed'
     status, stderr = small.run(folder, *arguments(folder, name, whole))
     assert status == 0, stderr

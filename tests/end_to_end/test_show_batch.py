@@ -1,4 +1,4 @@
-"""A step's number alone shows the batch it was trained on."""
+"""debug.batch prints the batch of a training step."""
 
 import json
 
@@ -23,10 +23,10 @@ def config(tmp_path):
 
 
 class Spy:
-    """A model that notes what it is shown, and learns nothing."""
+    """A model that records the ids it is given and learns nothing."""
 
     def apply(self, variables, batch, corrupted, seeds_B):
-        self.shown = np.asarray(corrupted.input_ids)
+        self.input_ids = np.asarray(corrupted.input_ids)
         term = Term(variables['params']['x'], jnp.ones(()))
         return {'mlm_loss': term, 'nsp_loss': term}
 
@@ -36,7 +36,7 @@ def rows_of(capsys) -> list[dict]:
     return [json.loads(line) for line in lines if line.startswith('{')]
 
 
-def test_the_batch_shown_is_the_one_trained_on(config, capsys):
+def test_the_printed_batch_is_the_one_the_step_trains_on(config, capsys):
     config.debug.batch = 4
     assert main.run(config) is None
     rows = rows_of(capsys)
@@ -45,10 +45,10 @@ def test_the_batch_shown_is_the_one_trained_on(config, capsys):
     task.model, params = Spy(), {'x': jnp.ones(())}
     optimizer = optimizers.build(config.optimizer, lambda step: 0.0)
     step = make_train_step(task, optimizer, 1, config.seed)
-    batch = task.stages[1].source.batch(0)  # step 4 of stages of 3 and 2 steps: 3 come before
+    batch = task.stages[1].source.batch(0)  # step 4 is the first step of the second stage
     step(TrainState(zero + 3, zero, zero, params, optimizer.init(params)), batch)
     vocab = task.corpus.tokenizer.vocab
-    for row, ids, index in zip(rows, task.model.shown, batch['example_index'], strict=True):
+    for row, ids, index in zip(rows, task.model.input_ids, batch['example_index'], strict=True):
         given = row.get('shown', row['tokens'])
         assert row['example_index'] == index
         assert given == [vocab[i] for i in ids[: len(given)]]
@@ -61,13 +61,13 @@ def test_the_batch_shown_is_the_one_trained_on(config, capsys):
 
 
 @pytest.mark.parametrize('step', [6, -1])
-def test_a_step_that_the_run_does_not_have_is_refused(config, step):
+def test_a_step_outside_the_run_is_rejected(config, step):
     config.debug.batch = step
     with pytest.raises(UserError, match=f'debug.batch is {step}, but the run has steps 1 to 5'):
         main.run(config)
 
 
-def test_edits_are_shown_with_their_marks(config, capsys):
+def test_edited_rows_are_printed_with_their_labels(config, capsys):
     config.objectives.mlm, config.objectives.nsp, config.objectives.deletion = 0.0, 0.0, 1.0
     config.debug.batch = 1
     main.run(config)

@@ -18,6 +18,6 @@ from bert_jax.models.flops import training_flops_per_token
         ('deberta_v2_xlarge', 128, 20, 4.475),
     ],
 )
-def test_published_sizes(name, length, predictions, gigaflops):
+def test_flops_of_published_sizes(name, length, predictions, gigaflops):
     flops = training_flops_per_token(architectures.build(name), length, predictions)
     assert round(flops / 1e9, 3) == gigaflops

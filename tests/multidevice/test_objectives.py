@@ -1,4 +1,4 @@
-"""Objectives train the same whatever the mesh and the number of micro-batches, dropout on."""
+"""Objectives train the same on any mesh and with any number of micro-batches, with dropout."""
 
 import dataclasses
 
@@ -35,20 +35,20 @@ WEIGHTS = {
 
 
 class Task:
-    """Objectives of one form on synthetic batches, in which every third token starts a word."""
+    """Objectives of one corruption on synthetic batches; every third token starts a word."""
 
     start = synthetic.SyntheticTask.start
 
-    def __init__(self, form):
-        self.weights = objectives.loss_weights(WEIGHTS[form])
-        names = objectives.enabled(WEIGHTS[form])
-        corruption = objectives.common_corruption(names, 'spans')
-        assert corruption.label == form
+    def __init__(self, corruption):
+        self.weights = objectives.loss_weights(WEIGHTS[corruption])
+        names = objectives.enabled(WEIGHTS[corruption])
+        kind = objectives.common_corruption(names, 'spans')
+        assert kind.label == corruption
         self.model = PretrainingModel(ARCHITECTURE, Compute(), names, OPTIONS)
         settings = (0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(100, int), 'spans')
         masking = Masking(*settings, is_word_start=np.arange(100) % 3 == 0)
         options = {name: OPTIONS[name] for name in names if name in OPTIONS}
-        self.corruption = corruption(masking, {24: 5}, 0, options)
+        self.corruption = kind(masking, {24: 5}, 0, options)
 
     def init(self, key):
         batch = self.batch(0, size=1)
@@ -66,9 +66,9 @@ class Task:
         return batch | {'sentence_start': text * (np.arange(24) % 5 == 1)}
 
 
-def run(form, sizes, accumulation):
-    """(loss and sums of the terms of 3 steps, parameters after them)."""
-    task = Task(form)
+def run(corruption, sizes, accumulation):
+    """Returns the loss and terms of 3 steps, and the parameters after them."""
+    task = Task(corruption)
     optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
     mesh = make_mesh(sizes)
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
@@ -84,16 +84,16 @@ def run(form, sizes, accumulation):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize('form', WEIGHTS)
-def test_a_cut_mesh_and_micro_batches_train_the_same(form):
-    reference, parameters = run(form, MESHES['one device'], 1)
-    records, cut_parameters = run(form, MESHES['2 × 2 × 2'], 4)
+@pytest.mark.parametrize('corruption', WEIGHTS)
+def test_training_does_not_depend_on_mesh_and_micro_batches(corruption):
+    reference, parameters = run(corruption, MESHES['one device'], 1)
+    records, sharded_parameters = run(corruption, MESHES['2 × 2 × 2'], 4)
     for ours, theirs in zip(records, reference, strict=True):
         for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)
         assert all(term.count > 0 for term in theirs[1].values())
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5),
-        cut_parameters,
+        sharded_parameters,
         parameters,
     )

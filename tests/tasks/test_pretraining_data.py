@@ -1,5 +1,4 @@
-"""Pretraining text of several languages: the same examples on any number of hosts, and the shares
-asked for, counted again from the tokens."""
+"""Pretraining data in several languages: independent of the number of hosts, in the right shares."""
 
 import random
 import re
@@ -12,7 +11,7 @@ from bert_jax.data import languages
 from bert_jax.tasks import pretraining_data
 from configs import base
 
-LETTERS = {'xa': 'abcdefgh', 'xb': 'ijklmnop', 'xc': 'qrstuvwx'}  # no letter in two languages
+LETTERS = {'xa': 'abcdefgh', 'xb': 'ijklmnop', 'xc': 'qrstuvwx'}  # disjoint alphabets
 DOCUMENTS = {'xa': 90, 'xb': 20, 'xc': 6}
 LENGTH, BATCH = 24, 48
 
@@ -44,7 +43,7 @@ def source_of(corpus, seed=3, **changes):
 
 @pytest.mark.parametrize('pack', [False, True])
 @pytest.mark.parametrize('segments', pretraining_data.SEGMENTS)
-def test_the_number_of_hosts_changes_no_example(corpus, segments, pack):
+def test_examples_do_not_depend_on_the_number_of_hosts(corpus, segments, pack):
     changes = {'segments': segments, 'pack': pack, 'language_alpha': 0.3}
     alone = source_of(corpus, **changes)
     assert isinstance(alone, languages.Mixture)
@@ -68,7 +67,7 @@ def test_the_number_of_hosts_changes_no_example(corpus, segments, pack):
 
 @pytest.mark.parametrize('alpha', [0.3, 1.0])
 @pytest.mark.parametrize('pack', [False, True])
-def test_the_shares_of_languages_counted_in_twenty_thousand_examples(corpus, pack, alpha):
+def test_languages_have_their_shares_in_twenty_thousand_examples(corpus, pack, alpha):
     source = source_of(corpus, segments='single', pack=pack, language_alpha=alpha)
     number = 20_000
     ids = source.examples(np.arange(number))['input_ids']
@@ -79,7 +78,7 @@ def test_the_shares_of_languages_counted_in_twenty_thousand_examples(corpus, pac
     language_V[list(corpus.tokenizer.special_ids)] = -1
     of_token = language_V[ids]
     language = of_token.max(1)
-    assert ((of_token == language[:, None]) | (of_token < 0)).all()  # one in every row
+    assert ((of_token == language[:, None]) | (of_token < 0)).all()  # one language per row
     counts = np.bincount(language, minlength=len(LETTERS))
     data = base.get_config().data
     data.update(segments='single', pack=pack)
@@ -93,8 +92,8 @@ def test_the_shares_of_languages_counted_in_twenty_thousand_examples(corpus, pac
     assert q.max() - q.min() > 0.2
     np.testing.assert_allclose(counts / number, q, rtol=0, atol=0.005)
     logged = pretraining_data.describe(source, number)[-1]
-    told = re.findall(r'(\w+) ([\d.]+)% \(([\d.]+)%\)', logged)
-    assert [name for name, _, _ in told] == list(LETTERS)
-    for count, aim, (_, seen, asked) in zip(counts, q, told, strict=True):
+    logged_shares = re.findall(r'(\w+) ([\d.]+)% \(([\d.]+)%\)', logged)
+    assert [name for name, _, _ in logged_shares] == list(LETTERS)
+    for count, aim, (_, seen, asked) in zip(counts, q, logged_shares, strict=True):
         assert float(seen) == pytest.approx(100 * count / number, abs=0.006)
         assert float(asked) == pytest.approx(100 * aim, abs=0.006)

@@ -1,4 +1,4 @@
-"""Several seeds and rates: which runs, what is kept, and what they say together."""
+"""Sweeps: the configs of the runs, resuming, and the comparison of the results."""
 
 import json
 import pathlib
@@ -20,23 +20,23 @@ def results(metric, value):
 
 
 class Trainer:
-    """Stands for training: keeps what is asked for, and may be killed at a run."""
+    """Stands in for training: records the configs, and may be interrupted at a run."""
 
     def __init__(self, killed_at=None):
         self.configs, self.killed_at = [], killed_at
 
-    def __call__(self, own):
+    def __call__(self, config):
         if len(self.configs) == self.killed_at:
             raise KeyboardInterrupt
-        self.configs.append(own)
-        accuracy = 0.8 + own.seed / 100 + (0.05 if own.schedule.learning_rate == 2e-5 else 0)
+        self.configs.append(config)
+        accuracy = 0.8 + config.seed / 100 + (0.05 if config.schedule.learning_rate == 2e-5 else 0)
         found = results('accuracy', accuracy)
-        workdir.claim(own.workdir, own.to_dict())
-        workdir.write_json(pathlib.Path(own.workdir) / 'results.json', found)
+        workdir.claim(config.workdir, config.to_dict())
+        workdir.write_json(pathlib.Path(config.workdir) / 'results.json', found)
         return found
 
 
-def test_one_run_a_seed_and_rate(tmp_path):
+def test_every_rate_is_trained_with_every_seed(tmp_path):
     made = config(tmp_path, sweep__seeds=(3, 5), sweep__learning_rates=(1e-5, 2e-5))
     trainer = Trainer()
     sweep.run(made, trainer)
@@ -55,7 +55,7 @@ def test_one_run_a_seed_and_rate(tmp_path):
     assert made.sweep.seeds == (3, 5)
 
 
-def test_rates_or_seeds_alone(tmp_path):
+def test_rates_and_seeds_can_be_swept_alone(tmp_path):
     seeds = sweep.runs(config(tmp_path, sweep__seeds=(0, 1)))
     assert [(key, own.workdir) for key, own in seeds.items()] == [
         ((0.03, seed), str(tmp_path / f'sweep/seed_{seed}')) for seed in (0, 1)
@@ -66,7 +66,7 @@ def test_rates_or_seeds_alone(tmp_path):
     assert not sweep.is_wanted(config(tmp_path, sweep__seeds=(0, 1), debug__batch=3))
 
 
-def test_finished_runs_are_kept(tmp_path):
+def test_finished_runs_are_not_repeated(tmp_path):
     made = config(tmp_path, sweep__seeds=(0, 1, 2))
     with pytest.raises(KeyboardInterrupt):
         sweep.run(made, Trainer(killed_at=2))
@@ -77,13 +77,13 @@ def test_finished_runs_are_kept(tmp_path):
     assert sweep.run(made, None) == found
 
 
-def test_a_finished_run_of_another_config_is_not_taken(tmp_path):
+def test_finished_runs_of_another_config_are_rejected(tmp_path):
     sweep.run(config(tmp_path, sweep__seeds=(0,)), Trainer())
     with pytest.raises(UserError, match='optimizer.beta2 was 0.999, is 0.9'):
         sweep.run(config(tmp_path, sweep__seeds=(0,), optimizer__beta2=0.9), None)
 
 
-def test_the_best_rate_is_that_of_the_best_mean(tmp_path):
+def test_the_best_rate_has_the_best_mean(tmp_path):
     made = config(tmp_path, sweep__seeds=(0, 1, 2), sweep__learning_rates=(1e-5, 2e-5))
     found = sweep.run(made, Trainer())
     assert found['metric'] == 'accuracy'
@@ -102,7 +102,7 @@ def test_the_best_rate_is_that_of_the_best_mean(tmp_path):
     assert (folder / 'plot.png').read_bytes().startswith(b'\x89PNG')
 
 
-def test_a_loss_is_best_when_low(tmp_path):
+def test_lower_losses_are_better(tmp_path):
     values = {(1e-5, 0): results('loss', 0.5), (2e-5, 0): results('loss', 0.4)}
     found = sweep.compare(config(tmp_path), values)
     assert (found['metric'], found['best_learning_rate']) == ('loss', 2e-5)
@@ -116,17 +116,17 @@ def test_a_loss_is_best_when_low(tmp_path):
         (dict(sweep__seeds=(0, 0)), r'sweep.seeds is \(0, 0\)'),
         (dict(sweep__seeds=(-1,)), r'sweep.seeds is \(-1,\)'),
         (dict(sweep__learning_rates=(1e-5, 0.0)), r'sweep.learning_rates is \(1e-05, 0.0\)'),
-        (dict(sweep__learning_rates=(1e-5, 1e-5)), 'that differ'),
-        (dict(sweep__seeds=('a',)), 'whole numbers'),
-        (dict(sweep__learning_rates=('a',)), 'rates above 0'),
+        (dict(sweep__learning_rates=(1e-5, 1e-5)), 'distinct rates'),
+        (dict(sweep__seeds=('a',)), 'distinct whole numbers'),
+        (dict(sweep__learning_rates=('a',)), 'distinct rates above 0'),
     ],
 )
-def test_what_cannot_be_swept_is_refused(changes, message, tmp_path):
+def test_invalid_sweeps_are_rejected(changes, message, tmp_path):
     with pytest.raises(UserError, match=message):
         sweep.run(config(tmp_path, **changes), None)
 
 
-def test_a_folder_of_a_single_run_is_refused(tmp_path):
+def test_the_workdir_of_a_single_run_is_rejected(tmp_path):
     made = config(tmp_path)
     workdir.claim(made.workdir, made.to_dict())
     with pytest.raises(UserError, match='holds a single run'):
