@@ -8,7 +8,7 @@ import jax.numpy as jnp
 
 from bert_jax.interop.pretrained import mlm_logits
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.types import Batch, Params
 
@@ -22,7 +22,7 @@ LAST_FOUR = {
 def _apply_encoder(
     architecture: Architecture, compute: Compute, params: Params, batch: Batch, **options: Any
 ) -> Any:
-    return Encoder(architecture, compute).apply(
+    return build_encoder(architecture, compute).apply(
         {'params': params['encoder']}, batch['input_ids'], batch['attention_mask'], **options
     )
 

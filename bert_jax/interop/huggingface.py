@@ -160,7 +160,7 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
 def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
     # Published code with such positions counts the tokens whose id is not that of padding.
     first = architecture.first_position
-    if architecture.positions == 'counted' and tokenizer.pad_id != first - 1:
+    if architecture.positions == 'offset_by_padding' and tokenizer.pad_id != first - 1:
         raise UserError(
             f'{folder}: the padding token has the id {tokenizer.pad_id} in the tokenizer, but the '
             f"model's positions are counted for the id {first - 1} (pad_token_id)"

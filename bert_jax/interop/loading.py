@@ -63,7 +63,7 @@ def load_checkpoint(
     """
     restored = checkpoints.load(path, 'params')
     metadata = restored.metadata
-    architecture = architecture_from(metadata['architecture'])
+    architecture = Architecture.from_json(metadata['architecture'])
     params = dict(restored.state['params'])
     if generator:
         architecture, params = _generator(architecture, metadata['config']['rtd'], params)
@@ -94,14 +94,6 @@ def load_checkpoint(
         other_parts=other_parts,
         metadata={'step': restored.step, **metadata},
     )
-
-
-def architecture_from(fields: Mapping[str, Any]) -> Architecture:
-    """The architecture in a checkpoint's metadata; JSON turns tuples into lists."""
-    values: Any = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()
-    }
-    return Architecture(**values)
 
 
 def _load_tf1(

@@ -15,14 +15,14 @@ from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import Encoder, EncoderOutput
+from bert_jax.models.encoders import EncoderOutput, build_encoder
 from bert_jax.models.heads import (
     MaskedLanguageModelHead,
     MultipleChoiceHead,
     NextSentenceHead,
+    QuestionAnsweringHead,
     ReplacedTokenHead,
     SequenceClassificationHead,
-    SpanHead,
     TokenClassificationHead,
 )
 from bert_jax.types import Array, Key, Params
@@ -62,7 +62,7 @@ HEADS = {
     'rtd': HeadType(ReplacedTokenHead, lambda encoded, *_: (encoded.hidden_BTD,)),
     'sequence_classification': HeadType(SequenceClassificationHead, _whole, has_labels=True),
     'token_classification': HeadType(TokenClassificationHead, _whole, has_labels=True),
-    'question_answering': HeadType(SpanHead, _whole),
+    'question_answering': HeadType(QuestionAnsweringHead, _whole),
     'multiple_choice': HeadType(MultipleChoiceHead, _whole),
 }
 LABEL_HEADS = tuple(name for name, head in HEADS.items() if head.has_labels)
@@ -114,11 +114,11 @@ def init(
 ) -> dict[str, Any]:
     """Parameters of an encoder with heads, boxed with their logical axis names."""
     keys = dict(zip(('encoder', *HEADS), jax.random.split(key, 1 + len(HEADS)), strict=True))
-    encoder = Encoder(architecture, Compute())
+    encoder = build_encoder(architecture, Compute())
     ids_BT = jnp.zeros((1, 1), jnp.int32)
     encoded, variables = encoder.init_with_output(keys['encoder'], ids_BT, ids_BT + 1)
     params = {'encoder': variables['params']}
-    table_VD: Any = encoder.apply(nn.unbox(variables), method=Encoder.embedding_table)
+    table_VD: Any = encoder.apply(nn.unbox(variables), method='embedding_table')
     for name in heads:
         head = _make_head(name, architecture, Compute(), num_labels)
         inputs = HEADS[name].inputs(encoded, ids_BT + 1, table_VD)
@@ -214,12 +214,12 @@ def outputs(
         mlm [B, T, vocab_size]; nsp and sop [B, 2]; rtd [B, T]; sequence_classification [B, C];
         token_classification [B, T, C]; question_answering [B, T, 2]; multiple_choice [B].
     """
-    encoder = Encoder(architecture, compute)
+    encoder = build_encoder(architecture, compute)
     variables = {'params': params['encoder']}
     encoded: Any = encoder.apply(
         variables, input_ids_BT, attention_mask_BT, token_type_ids_BT, all_hidden=True
     )
-    table_VD: Any = encoder.apply(variables, method=Encoder.embedding_table)
+    table_VD: Any = encoder.apply(variables, method='embedding_table')
     computed: dict[str, Any] = {'all_hidden': encoded.all_hidden_LBTD}
     for name in (name for name in params if name in HEADS):
         head = _make_head(name, architecture, compute, num_labels(params))
@@ -234,8 +234,8 @@ def mlm_logits(
     architecture: Architecture, compute: Compute, params: Params, hidden_BPD: jax.Array
 ) -> Any:
     """Logits of masked-token prediction for selected final states, float32 [B, P, padded V]."""
-    table_VD = Encoder(architecture, compute).apply(
-        {'params': params['encoder']}, method=Encoder.embedding_table
+    table_VD = build_encoder(architecture, compute).apply(
+        {'params': params['encoder']}, method='embedding_table'
     )
     head = MaskedLanguageModelHead(architecture, compute)
     return head.apply({'params': params['mlm']['head']}, hidden_BPD, table_VD)

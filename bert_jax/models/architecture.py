@@ -1,42 +1,40 @@
-"""What a model is (Architecture) and how it is computed (Compute), as plain values."""
+"""What a model computes (`Architecture`) and how it is run (`Compute`), as plain values."""
 
 import dataclasses
+import typing
+from collections.abc import Mapping
+from typing import Any, Literal
 
 import jax.numpy as jnp
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.models.activations import ACTIVATIONS
 
 VOCABULARY_MULTIPLE = 128
-_ATTENTION_KERNELS = ('xla', 'cudnn', 'flash')
-_DTYPES = {'float32': jnp.float32, 'bfloat16': jnp.bfloat16}
-CHOICES = {
-    'hidden_act': tuple(ACTIVATIONS),
-    'positions': ('learned', 'counted', 'none'),
-    'attention': ('plain', 'rotary', 'linear_bias', 'disentangled'),
-    'feedforward': ('dense', 'gated'),
-    'norm': ('layer_norm', 'rms_norm'),
-    'residual': ('post', 'pre'),
-    'convolution_act': tuple(ACTIVATIONS),
-    'prediction_act': (None, *ACTIVATIONS),
-    'pooling': ('pooler', 'first', 'mean'),
-    'classifier': ('linear', 'dense', 'dropout_dense', 'dense_norm'),
-    'classifier_act': tuple(ACTIVATIONS),
-}
 POSITION_TERMS = ('content_to_position', 'position_to_content')
 _MAY_BE_ZERO = ('type_vocab_size', 'first_position')
+_DTYPES = {'float32': jnp.dtype('float32'), 'bfloat16': jnp.dtype('bfloat16')}
+_ATTENTION_KERNELS = ('xla', 'cudnn', 'flash')
+# Values that checkpoints of earlier versions hold under other names.
+_RENAMED: dict[str, dict[str, str]] = {
+    'positions': {'counted': 'offset_by_padding'},
+    'attention': {'plain': 'standard', 'linear_bias': 'alibi'},
+}
 
 
 @dataclasses.dataclass(frozen=True)
 class Architecture:
-    """Sizes, components and constants of an encoder; the mathematics, nothing about how it is run.
+    """The mathematics of an encoder: sizes, components and constants.
 
-    vocab_size is the published one; the embedding matrix has `padded_vocab_size` rows, a multiple
-    of 128, so that it can be sharded and multiplied fast. The extra rows are zero, are never
-    trained and are not counted by `num_parameters`. type_vocab_size below 2 means that token types
-    given to the encoder change nothing; with 0 there is no table of types either.
+    `vocab_size` is the published size; the embedding matrix has `padded_vocab_size` rows, so that
+    it shards and multiplies well. The extra rows are zero, never trained, and not part of
+    `num_parameters`. With `type_vocab_size` 1 token types given to the encoder have no effect; with
+    0 there is no table of types either.
 
-    The fields with a default choose components; the defaults are BERT's.
+    Fields with a default choose components; the defaults are those of BERT. Names of components are
+    keys of the tables in models/ and are checked by `architectures.build`.
+
+    Raises:
+        UserError: sizes that do not fit together, or an invalid value.
     """
 
     vocab_size: int
@@ -51,79 +49,97 @@ class Architecture:
     hidden_dropout: float
     attention_dropout: float
     initializer_range: float
-    # Width of the embeddings where a learned projection takes them to hidden_size.
+    # The kind of encoder, a key of encoders.ENCODERS.
+    encoder: str = 'transformer'
+    # Size of the embeddings if they are projected to hidden_size.
     embedding_size: int | None = None
+    # Whether the embeddings are normalized.
     embedding_norm: bool = True
-    # Embeddings of padding are set to zero.
+    # Whether the embeddings of padding are set to zero.
     embedding_mask: bool = False
     # Position vectors added to the embeddings (embeddings.py).
-    positions: str = 'learned'
-    # The row of the first real position in the table of positions.
+    positions: Literal['learned', 'offset_by_padding', 'none'] = 'learned'
+    # Row of the position table that belongs to the first token.
     first_position: int = 0
-    # How scores depend on positions (attention.py).
-    attention: str = 'plain'
-    # With disentangled attention (disentangled.py), the parts of a score beside content-to-content,
-    # of POSITION_TERMS.
+    # How attention scores depend on positions, a key of block.ATTENTIONS.
+    attention: str = 'standard'
+    # Disentangled attention: the terms of a score besides content-to-content (POSITION_TERMS).
     position_terms: tuple[str, ...] | None = None
-    # Distances further than this are cut to it; None: max_position_embeddings.
+    # Disentangled attention: distances are clipped to this; None: max_position_embeddings.
     max_relative_positions: int | None = None
-    # Buckets of distances of either sign: half of them hold one distance each, the rest grow with
-    # its logarithm. None: one for each distance.
+    # Disentangled attention: number of distance buckets for both directions together. Half of them
+    # hold one distance each, the others grow logarithmically. None: one bucket per distance.
     position_buckets: int | None = None
-    # Vectors of distances become keys and queries by the same maps as states.
+    # Disentangled attention: distance vectors use the query and key projections of the states.
     share_position_projections: bool = False
-    # The table of distances is normalized before it is used.
+    # Disentangled attention: the table of distance vectors is normalized before use.
     relative_norm: bool = False
-    # Per layer: the largest distance that is attended to; None: any. None for all layers: any.
+    # Largest attended distance per layer; None: unlimited (for a layer, or for all of them).
     attention_windows: tuple[int | None, ...] | None = None
-    # Per layer: the base of the wavelengths of rotary attention.
+    # Base of the wavelengths of rotary attention per layer.
     rope_thetas: tuple[float, ...] | None = None
+    # A key of feedforward.FEEDFORWARDS.
     feedforward: str = 'dense'
+    # A key of normalization.NORMS.
     norm: str = 'layer_norm'
-    # 'post': the sum is normalized; 'pre': what goes into attention and feed-forward, and the end.
-    residual: str = 'post'
-    # With residual 'pre': no norm before the first attention (its input is normalized already).
+    # 'post' normalizes the residual sum; 'pre' the input of attention and feed-forward, and the
+    # final states.
+    residual: Literal['post', 'pre'] = 'post'
+    # With residual 'pre': whether the first attention normalizes its input, the embeddings.
     first_norm: bool = True
-    # Biases of products (a gated feed-forward has one at its output alone) and of layer norms.
+    # Whether projections and layer norms have biases; a gated feed-forward has one at its output.
     biases: bool = True
-    # Whether keys, of states and of positions, have biases too.
+    # Whether key projections have biases, given that projections do.
     key_bias: bool = True
-    # Kernels that add to the residual stream start smaller, by 1/√(2 num_layers).
+    # Kernels that write to the residual stream are initialized smaller, by 1/√(2 num_layers).
     scaled_output_init: bool = False
-    # One layer's parameters used num_layers times.
+    # All layers share the parameters of one.
     shared_layers: bool = False
-    # Positions that a convolution of the embeddings, added to the first layer's output, sees.
+    # Width of the convolution over the embeddings whose output is added to the first layer's.
     convolution_width: int | None = None
     convolution_act: str = 'gelu'
-    # Absolute positions enter in front of masked prediction alone (EncoderOutput.decoded_BTD).
+    # Absolute positions enter only just before masked prediction (EncoderOutput.decoded_BTD).
     mask_decoder: bool = False
-    # Whether the encoder ends in a learned map of the first state (EncoderOutput.pooled_BD).
+    # Whether the encoder has a pooler (EncoderOutput.pooled_BD).
     pooler: bool = True
-    # Of heads that predict tokens; None: hidden_act.
+    # Activation of the heads that predict tokens; None: hidden_act.
     prediction_act: str | None = None
-    # Of the head that detects replaced tokens: the first state is added to all, and normalized.
+    # Replaced-token head: the state of the first position is added to all, and normalized.
     detection_context: bool = False
-    # The vector of a sequence, and what is done to it before its classes (heads/classification.py).
-    pooling: str = 'pooler'
+    # What represents a sequence, and what precedes its logits (heads/classification.py).
+    pooling: Literal['pooler', 'first', 'mean'] = 'pooler'
+    # A key of heads.classification.CLASSIFIERS.
     classifier: str = 'linear'
     classifier_act: str = 'tanh'
     # None: hidden_dropout.
     classifier_dropout: float | None = None
 
-    def __post_init__(self):
+    @classmethod
+    def from_json(cls, fields: Mapping[str, Any]) -> 'Architecture':
+        """Rebuilds an architecture from checkpoint metadata, also of earlier versions."""
+        values: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
+            for name, value in fields.items()
+        }
+        for name, renamed in _RENAMED.items():
+            if name in values:
+                values[name] = renamed.get(values[name], values[name])
+        return cls(**values)
+
+    def __post_init__(self) -> None:
         for field in dataclasses.fields(self):
             self._check_field(field.name, field.type, getattr(self, field.name))
         if self.hidden_size % self.num_heads:
             raise UserError(
-                f'architecture: hidden_size {self.hidden_size} does not divide into '
-                f'{self.num_heads} heads (num_heads)'
+                f'architecture: hidden_size {self.hidden_size} is not divisible by num_heads '
+                f'{self.num_heads}'
             )
-        for name, known in CHOICES.items():
-            self._check_choice(name, known)
         for name in ('attention_windows', 'rope_thetas'):
             self._check_per_layer(name)
         if (self.attention == 'rotary') != (self.rope_thetas is not None):
-            raise UserError('architecture: rope_thetas go with attention rotary and with no other')
+            raise UserError(
+                'architecture: rope_thetas must be set with attention rotary, and only then'
+            )
         if self.attention == 'rotary' and self.head_size % 2:
             raise UserError(
                 f'architecture: rotary attention needs an even head size, not {self.head_size} '
@@ -131,7 +147,7 @@ class Architecture:
             )
         self._check_relative_positions()
         if self.convolution_width is not None:
-            self._check_convolution()
+            self._check_convolution(self.convolution_width)
         if self.mask_decoder and (self.positions, self.residual) != ('none', 'post'):
             raise UserError('architecture: mask_decoder needs positions none and residual post')
         for name in ('hidden_dropout', 'attention_dropout', 'classifier_dropout'):
@@ -140,27 +156,25 @@ class Architecture:
         if self.max_length < 1:
             raise UserError(
                 f'architecture: max_position_embeddings {self.max_position_embeddings} leaves no '
-                f'position after the first {self.first_position} (first_position)'
+                f'positions after the first_position {self.first_position}'
             )
 
-    def _check_field(self, name, kind, value):
-        least = 0 if name in _MAY_BE_ZERO else 1
-        if value is None and kind == int | None:
+    def _check_field(self, name: str, kind: Any, value: object) -> None:
+        if typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
+            known = ', '.join(typing.get_args(kind))
+            raise UserError(f'architecture: unknown {name} {value!r}; known: {known}')
+        if kind not in (int, int | None) or (value is None and kind == int | None):
             return
-        if kind in (int, int | None) and (not isinstance(value, int) or value < least):
+        least = 0 if name in _MAY_BE_ZERO else 1
+        if not isinstance(value, int) or value < least:
             raise UserError(f'architecture: {name} is {value!r}, must be an integer ≥ {least}')
 
-    def _check_choice(self, name, known):
-        value = getattr(self, name)
-        if value not in known:
-            names = ', '.join(map(str, known))
-            raise UserError(f'architecture: unknown {name} {value!r}; known: {names}')
-
-    def _check_relative_positions(self):
+    def _check_relative_positions(self) -> None:
         terms, buckets = self.position_terms, self.position_buckets
         if (self.attention == 'disentangled') != (terms is not None):
             raise UserError(
-                'architecture: position_terms go with attention disentangled and with no other'
+                'architecture: position_terms must be set with attention disentangled, and only '
+                'then'
             )
         if terms is not None and (not terms or set(terms) - set(POSITION_TERMS)):
             raise UserError(
@@ -169,25 +183,23 @@ class Architecture:
             )
         if buckets is None:
             return
-        # No distance that occurs may lie beyond the middle without a logarithm to place it.
+        # The logarithm must be defined for every distance beyond the buckets of a single distance.
         if buckets < 2 or self.max_length - 1 > buckets // 2 >= self.max_distance - 1:
             raise UserError(
-                f'architecture: position_buckets is {buckets}, but half of them must be at least 1 '
-                f'and less than max_relative_positions - 1 = {self.max_distance - 1}'
+                f'architecture: position_buckets is {buckets}; half of it must be at least 1 and '
+                f'less than max_relative_positions - 1 = {self.max_distance - 1}'
             )
 
-    def _check_convolution(self):
-        if self.convolution_width % 2 == 0:
-            raise UserError(
-                f'architecture: convolution_width is {self.convolution_width}, must be odd'
-            )
+    def _check_convolution(self, width: int) -> None:
+        if width % 2 == 0:
+            raise UserError(f'architecture: convolution_width is {width}, must be odd')
         if not self.embedding_mask:
             raise UserError(
-                'architecture: with convolution_width, embedding_mask must be set: padding must '
-                'not reach its neighbors'
+                'architecture: convolution_width needs embedding_mask, which keeps padding out of '
+                'the convolution'
             )
 
-    def _check_per_layer(self, name):
+    def _check_per_layer(self, name: str) -> None:
         values = getattr(self, name)
         if values is not None and len(values) != self.num_layers:
             raise UserError(
@@ -200,46 +212,47 @@ class Architecture:
 
     @property
     def padded_vocab_size(self) -> int:
+        """Rows of the embedding matrix: vocab_size rounded up to a multiple of 128."""
         return -(-self.vocab_size // VOCABULARY_MULTIPLE) * VOCABULARY_MULTIPLE
 
     @property
     def embedding_width(self) -> int:
-        """The size of a token's vector in the table of embeddings."""
+        """Size of a token embedding."""
         return self.embedding_size or self.hidden_size
 
     @property
     def max_length(self) -> int:
-        """The longest sequence that can be encoded."""
+        """The longest sequence the encoder accepts."""
         return self.max_position_embeddings - self.first_position
 
     @property
     def max_distance(self) -> int:
-        """The largest distance that is told from those beyond it."""
+        """The distance to which larger ones are clipped."""
         return self.max_relative_positions or self.max_position_embeddings
 
     @property
     def relative_span(self) -> int:
-        """Rows of the table of distances for either sign."""
+        """Rows of the distance table per direction."""
         return self.position_buckets or self.max_distance
 
     @property
     def equal_layers(self) -> bool:
-        """Whether all layers have parameters of their own, of the same names and shapes, so that
-        they can be stacked (Compute.scan_layers)."""
+        """Whether layers can be stacked: separate parameters of equal names and shapes."""
         return not self.shared_layers and self.first_norm and self.convolution_width is None
 
 
 @dataclasses.dataclass(frozen=True)
 class Compute:
-    """How a model is run; none of it changes the result beyond rounding.
+    """How a model is run; changes results only by rounding.
 
-    dtype: of activations and of the inputs of matrix products, 'float32' or 'bfloat16'.
-        Parameters, sums inside products, softmax, norms and losses are fp32 either way.
-    scan_layers: one compiled layer run in a loop over stacked parameters: shorter compilation.
-        Only for architectures with equal_layers.
-    remat: recompute each layer in the backward pass: less memory, more time.
-    attention_kernel: 'xla' computes all scores, anywhere; 'cudnn' and 'flash' keep them out of
-        memory, on NVIDIA GPUs and TPUs (models/kernels.py).
+    Attributes:
+        dtype: 'float32' or 'bfloat16', of activations and of the inputs of matrix products.
+            Parameters, sums inside products, softmax, norms and losses are fp32 either way.
+        scan_layers: run one compiled layer in a loop over stacked parameters, which compiles
+            faster. Needs an architecture with `equal_layers`.
+        remat: recompute each layer in the backward pass, which saves memory and costs time.
+        attention_kernel: 'xla' materializes all attention scores and runs anywhere; 'cudnn' (NVIDIA
+            GPUs) and 'flash' (TPUs) do not (kernels.py).
     """
 
     dtype: str = 'float32'
@@ -247,12 +260,12 @@ class Compute:
     remat: bool = False
     attention_kernel: str = 'xla'
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:
             raise unknown('dtype', self.dtype, _DTYPES)
         if self.attention_kernel not in _ATTENTION_KERNELS:
             raise unknown('attention_kernel', self.attention_kernel, _ATTENTION_KERNELS)
 
     @property
-    def activation_dtype(self):
+    def activation_dtype(self) -> jnp.dtype:
         return _DTYPES[self.dtype]

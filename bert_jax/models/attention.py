@@ -1,6 +1,6 @@
-"""Multi-head self-attention (Vaswani et al. 2017, section 3.2) and how it sees positions."""
+"""Multi-head self-attention (Vaswani et al. 2017, section 3.2) and its position encodings."""
 
-import math
+import dataclasses
 from typing import NamedTuple
 
 import jax
@@ -13,94 +13,59 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout
 from bert_jax.models.linear import Dense, output_init_range, product
 from bert_jax.models.partitioning import constrain
-
-# Finite, so that a row without any real position gives equal weights and not NaN; so large that
-# any other score vanishes beside it in fp32.
-MASKED = -1e9
+from bert_jax.models.visibility import Visibility, alibi_slopes
 
 
 class Context(NamedTuple):
-    """What all layers are given.
+    """Inputs that all layers share.
 
-    bias_B11T: fp32, to add to scores; [B, 1, T, T] where they hang on the query too.
-    group_BT: int32, positions see those of their own number; None where that is not all.
-    relative_RD, rows_TS: with disentangled attention, vectors of distances, and which of them is
-        that of query t and key s.
-    source_BTD: states that keys and values are made of; None: the same as queries.
-    segment_ids_BT, positions_BT: int32, of several sequences in a row, which one a position belongs
-        to and its place therein; None: one sequence a row.
+    Attributes:
+        visibility: which positions attend to which, before a layer's window.
+        source_BTD: states from which keys and values are computed; None: the states of the queries.
+        relative_RD: disentangled attention: vectors of distances.
+        rows_TU: disentangled attention: int32, the row of relative_RD for each query and key.
     """
 
-    bias_B11T: jax.Array
-    group_BT: jax.Array | None = None
-    relative_RD: jax.Array | None = None
-    rows_TS: jax.Array | None = None
+    visibility: Visibility
     source_BTD: jax.Array | None = None
-    segment_ids_BT: jax.Array | None = None
-    positions_BT: jax.Array | None = None
+    relative_RD: jax.Array | None = None
+    rows_TU: jax.Array | None = None
 
 
-class LayerValues(NamedTuple):
-    """What differs from layer to layer and is not learned; with a leading axis L: of all layers.
+class LayerConstants(NamedTuple):
+    """Constants that differ between layers; with a leading axis L, those of all layers.
 
-    window: the largest distance attended to, or None for any.
-    frequencies_K: fp32 [K / 2], of rotary attention.
+    Attributes:
+        window: int32, the largest attended distance; None: unlimited.
+        frequencies_J: fp32 [K / 2], of rotary attention.
     """
 
     window: jax.Array | np.ndarray | None = None
-    frequencies_K: jax.Array | np.ndarray | None = None
+    frequencies_J: jax.Array | np.ndarray | None = None
 
 
-def mask_bias(
-    attention_mask_BT: jax.Array, causal: bool = False, segment_ids_BT: jax.Array | None = None
-) -> jax.Array:
-    """fp32 [B, 1, 1, T] to add to scores: 0 where the mask is 1, MASKED where it is 0.
-
-    causal: [B, 1, T, T], MASKED too for keys to the right of the query.
-    segment_ids_BT: [B, 1, T, T], MASKED too for keys of another segment than the query's.
-    """
-    bias_B11T = jnp.where(attention_mask_BT[:, None, None, :] > 0, 0.0, MASKED)
-    if segment_ids_BT is not None:
-        same_B1TT = segment_ids_BT[:, None, :, None] == segment_ids_BT[:, None, None, :]
-        bias_B11T = jnp.where(same_B1TT, bias_B11T, MASKED)
-    if not causal:
-        return bias_B11T
-    position_T = jnp.arange(attention_mask_BT.shape[1])
-    return jnp.where(position_T <= position_T[:, None], bias_B11T, MASKED)
-
-
-def visible_groups(attention_mask_BT: jax.Array, segment_ids_BT: jax.Array | None) -> jax.Array:
-    """int32 [B, T]: what `mask_bias` says without `causal`, as the number of each position's group;
-    padding is a group of its own."""
-    real_BT = attention_mask_BT > 0
-    if segment_ids_BT is None:
-        return real_BT.astype(jnp.int32)
-    return jnp.where(real_BT, segment_ids_BT, jnp.iinfo(jnp.int32).max)
-
-
-def layer_values(architecture: Architecture) -> LayerValues:
-    """The values of all layers, leading axis L."""
-    window_L = frequencies_LK = None
+def layer_constants(architecture: Architecture) -> LayerConstants:
+    """The constants of all layers, with leading axis L."""
+    window_L = frequencies_LJ = None
     if architecture.attention_windows is not None:
-        any_distance = architecture.max_length
+        unlimited = architecture.max_length
         window_L = np.array(
-            [any_distance if w is None else w for w in architecture.attention_windows], np.int32
+            [unlimited if w is None else w for w in architecture.attention_windows], np.int32
         )
     if architecture.rope_thetas is not None:
-        exponents_K = np.arange(0, architecture.head_size, 2) / architecture.head_size
-        frequencies_LK = 1 / np.array(architecture.rope_thetas)[:, None] ** exponents_K
-        frequencies_LK = frequencies_LK.astype(np.float32)
-    return LayerValues(window_L, frequencies_LK)
+        exponents_J = np.arange(0, architecture.head_size, 2) / architecture.head_size
+        frequencies_LJ = 1 / np.array(architecture.rope_thetas)[:, None] ** exponents_J
+        frequencies_LJ = frequencies_LJ.astype(np.float32)
+    return LayerConstants(window_L, frequencies_LJ)
 
 
 class Attention(nn.Module):
-    """(x_BTD, values, context, seeds_B) → [B, T, D]: each position takes from all unmasked ones
-    within the layer's window."""
+    """softmax(Q Kᵀ / √K + bias) V, per head, and an output projection."""
 
     architecture: Architecture
     compute: Compute
 
-    def setup(self):
+    def setup(self) -> None:
         architecture = self.architecture
         self.query, self.value = self.projection(), self.projection()
         self.key = self.projection(architecture.biases and architecture.key_bias)
@@ -114,7 +79,7 @@ class Attention(nn.Module):
         )
 
     def projection(self, use_bias: bool | None = None) -> Dense:
-        """A learned map from states to what the heads compare or pass on."""
+        """A learned projection from states to heads."""
         architecture = self.architecture
         return Dense(
             'BTD,DHK->BTHK',
@@ -125,101 +90,86 @@ class Attention(nn.Module):
             use_bias=use_bias,
         )
 
-    def __call__(self, x_BTD, values: LayerValues, context: Context, seeds_B):
+    def __call__(
+        self,
+        x_BTD: jax.Array,
+        constants: LayerConstants,
+        context: Context,
+        seeds_B: jax.Array | None,
+    ) -> jax.Array:
         dtype = self.compute.activation_dtype
         source_BTD = x_BTD if context.source_BTD is None else context.source_BTD
-        pairs = (self.query, x_BTD), (self.key, source_BTD), (self.value, source_BTD)
-        query_BTHK, key_BTHK, value_BTHK = (
-            constrain(project(states_BTD), ('batch', 'length', 'heads', 'head_dim'))
-            for project, states_BTD in pairs
+        projected = (self.query(x_BTD), self.key(source_BTD), self.value(source_BTD))
+        axes = ('batch', 'length', 'heads', 'head_dim')
+        query_BTHK, key_BUHK, value_BUHK = (constrain(x_BTHK, axes) for x_BTHK in projected)
+        query_BTHK, key_BUHK = self.encode_positions(query_BTHK, key_BUHK, constants)
+        visibility = dataclasses.replace(
+            context.visibility, window=constants.window, slopes_H=self.slopes()
         )
         if self.compute.attention_kernel != 'xla':
             kernels.check_dropout(self.architecture, self.compute, seeds_B)
-            return self.output(self._by_kernel(query_BTHK, key_BTHK, value_BTHK, values, context))
-        scores_BHTS = self.scores(query_BTHK, key_BTHK, values, context, seeds_B)
-        weights_BHTS = jax.nn.softmax(scores_BHTS + _windowed(context.bias_B11T, values.window))
-        weights_BHTS = dropout(weights_BHTS, self.architecture.attention_dropout, seeds_B)
-        x_BTHK = product('BHTS,BSHK->BTHK', weights_BHTS, value_BTHK, dtype).astype(dtype)
+            kernel = self.compute.attention_kernel
+            return self.output(kernels.attend(kernel, query_BTHK, key_BUHK, value_BUHK, visibility))
+        scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
+        weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias())
+        weights_BHTU = dropout(weights_BHTU, self.architecture.attention_dropout, seeds_B)
+        x_BTHK = product('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK, dtype).astype(dtype)
         return self.output(x_BTHK)
 
-    def scores(self, query_BTHK, key_BTHK, values: LayerValues, context: Context, seeds_B):
-        """fp32 [B, H, T, S]: query · key / √K, and what is added for the positions."""
+    def scores(
+        self,
+        query_BTHK: jax.Array,
+        key_BUHK: jax.Array,
+        context: Context,
+        seeds_B: jax.Array | None,
+    ) -> jax.Array:
+        """fp32 [B, H, T, U]: scaled dot products of queries and keys."""
         dtype = self.compute.activation_dtype
-        query_BTHK, key_BTHK = self.placed(query_BTHK, key_BTHK, values)
-        scores_BHTS = product('BTHK,BSHK->BHTS', query_BTHK, key_BTHK, dtype)
-        scores_BHTS = scores_BHTS * self.architecture.head_size**-0.5
-        bias_HTS = self.position_bias(query_BTHK.shape[1])
-        return scores_BHTS if bias_HTS is None else scores_BHTS + bias_HTS
+        scores_BHTU = product('BTHK,BUHK->BHTU', query_BTHK, key_BUHK, dtype)
+        return scores_BHTU * self.architecture.head_size**-0.5
 
-    def placed(self, query_BTHK, key_BTHK, values: LayerValues):
-        """Queries and keys that know their positions."""
-        return query_BTHK, key_BTHK
+    def encode_positions(
+        self, query_BTHK: jax.Array, key_BUHK: jax.Array, constants: LayerConstants
+    ) -> tuple[jax.Array, jax.Array]:
+        """Queries and keys that depend on their positions; unchanged in standard attention."""
+        return query_BTHK, key_BUHK
 
-    def position_bias(self, length: int) -> jax.Array | None:
-        """fp32 [H, T, S] to add to scores, or nothing."""
+    def slopes(self) -> np.ndarray | None:
+        """fp32 [H] penalty on scores per unit of distance; None in standard attention."""
         return None
-
-    def _by_kernel(self, query_BTHK, key_BTHK, value_BTHK, values: LayerValues, context: Context):
-        bias_BHTS, group_BT = _windowed(context.bias_B11T, values.window), context.group_BT
-        bias_HTS = self.position_bias(query_BTHK.shape[1])
-        if bias_HTS is not None:
-            bias_BHTS = bias_BHTS + bias_HTS
-        if bias_HTS is not None or values.window is not None:
-            group_BT = None
-        return kernels.attend(
-            self.compute.attention_kernel,
-            *self.placed(query_BTHK, key_BTHK, values),
-            value_BTHK,
-            bias_BHTS,
-            group_BT,
-        )
 
 
 class RotaryAttention(Attention):
-    """Queries and keys are turned by angles proportional to their positions (RoFormer, Su et al.
-    2021, arXiv 2104.09864); features k and k + K/2 make a pair."""
+    """Rotates queries and keys by angles proportional to their positions.
 
-    def placed(self, query_BTHK, key_BTHK, values: LayerValues):
-        return tuple(_turn(x_BTHK, values.frequencies_K) for x_BTHK in (query_BTHK, key_BTHK))
+    RoFormer (Su et al. 2021, arXiv 2104.09864); features k and k + K/2 form a pair.
+    """
 
-
-class LinearBiasAttention(Attention):
-    """Scores fall linearly with the distance, to both sides alike, at a rate fixed per head
-    (ALiBi, Press et al. 2022, arXiv 2108.12409)."""
-
-    def position_bias(self, length: int):
-        slopes_H = np.array(linear_bias_slopes(self.architecture.num_heads), np.float32)
-        return -slopes_H[:, None, None] * _distance(length)
+    def encode_positions(
+        self, query_BTHK: jax.Array, key_BUHK: jax.Array, constants: LayerConstants
+    ) -> tuple[jax.Array, jax.Array]:
+        frequencies_J = constants.frequencies_J
+        assert frequencies_J is not None
+        return _rotate(query_BTHK, frequencies_J), _rotate(key_BUHK, frequencies_J)
 
 
-def linear_bias_slopes(num_heads: int) -> list[float]:
-    """2^(−8 h / H) for h = 1 … H where H is a power of two; else those of the next smaller power
-    and every second one of the next larger (the ALiBi authors' get_slopes)."""
-    power = 2 ** math.floor(math.log2(num_heads))
-    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
-    between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
-    return slopes + between[: num_heads - power]
+class AlibiAttention(Attention):
+    """Scores fall linearly with the distance in both directions, at a fixed rate per head.
+
+    ALiBi (Press et al. 2022, arXiv 2108.12409).
+    """
+
+    def slopes(self) -> np.ndarray | None:
+        return alibi_slopes(self.architecture.num_heads)
 
 
-def _windowed(bias_B11T, window):
-    """The bias with positions further away than the window masked too, [B, 1, T or 1, T]."""
-    if window is None:
-        return bias_B11T
-    return jnp.where(_distance(bias_B11T.shape[-1]) <= window, bias_B11T, MASKED)
-
-
-def _distance(length: int) -> jax.Array:
-    """int32 [T, T]: |i − j|."""
-    positions_T = jnp.arange(length)
-    return abs(positions_T[:, None] - positions_T)
-
-
-def _turn(x_BTHK, frequencies_K):
-    """Each pair of features turned by position · frequency, in fp32."""
-    angles_TK = jnp.arange(x_BTHK.shape[1])[:, None] * frequencies_K
-    cos_T1K, sin_T1K = jnp.cos(angles_TK)[:, None], jnp.sin(angles_TK)[:, None]
-    first, second = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)
-    turned = jnp.concatenate(
-        [first * cos_T1K - second * sin_T1K, second * cos_T1K + first * sin_T1K], axis=-1
+def _rotate(x_BTHK: jax.Array, frequencies_J: jax.Array | np.ndarray) -> jax.Array:
+    """Rotates each pair of features by position · frequency, in fp32."""
+    angles_TJ = jnp.arange(x_BTHK.shape[1])[:, None] * frequencies_J
+    cos_T1J, sin_T1J = jnp.cos(angles_TJ)[:, None], jnp.sin(angles_TJ)[:, None]
+    first_BTHJ, second_BTHJ = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)
+    rotated = (
+        first_BTHJ * cos_T1J - second_BTHJ * sin_T1J,
+        second_BTHJ * cos_T1J + first_BTHJ * sin_T1J,
     )
-    return turned.astype(x_BTHK.dtype)
+    return jnp.concatenate(rotated, axis=-1).astype(x_BTHK.dtype)

@@ -1,70 +1,83 @@
-"""One layer of the encoder."""
+"""A layer of the Transformer, and DeBERTa's convolution beside the first one."""
 
 from collections.abc import Callable
 
 import jax
+import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.attention import (
+    AlibiAttention,
     Attention,
     Context,
-    LayerValues,
-    LinearBiasAttention,
+    LayerConstants,
     RotaryAttention,
 )
 from bert_jax.models.disentangled import DisentangledAttention
-from bert_jax.models.dropout import dropout, fold
-from bert_jax.models.feedforward import FEEDFORWARDS
+from bert_jax.models.dropout import dropout, fold_in
+from bert_jax.models.feedforward import ACTIVATIONS, FEEDFORWARDS
+from bert_jax.models.linear import Dense
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.partitioning import constrain
 
-ATTENTIONS = {
-    'plain': Attention,
+ATTENTIONS: dict[str, type[Attention]] = {
+    'standard': Attention,
     'rotary': RotaryAttention,
-    'linear_bias': LinearBiasAttention,
+    'alibi': AlibiAttention,
     'disentangled': DisentangledAttention,
 }
 _ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT = range(3)  # dropout sites
 
 
 class Block(nn.Module):
-    """(x_BTD, values, context, seeds_B) → [B, T, D]: attention, then feed-forward, each added to
-    its input; normalized after the sum or, with residual 'pre', before the update.
+    """Attention and feed-forward, each with dropout, a residual connection and a norm.
 
-    values: what differs from layer to layer; context: what is the same for all of them.
-    seeds_B: the layer's dropout seeds, uint32, or None.
-    skip_norm: no norm before attention (residual 'pre').
+    Attributes:
+        skip_norm: omit the norm before attention (with residual 'pre').
     """
 
     architecture: Architecture
     compute: Compute
     skip_norm: bool = False
 
-    @nn.compact
-    def __call__(
-        self, x_BTD: jax.Array, values: LayerValues, context: Context, seeds_B: jax.Array | None
-    ) -> jax.Array:
+    def setup(self) -> None:
         settings = (self.architecture, self.compute)
-        attention = ATTENTIONS[self.architecture.attention](*settings, name='attention')
-        feedforward = FEEDFORWARDS[self.architecture.feedforward](*settings, name='feedforward')
-        attention_seeds_B = fold(seeds_B, _ATTENTION_WEIGHTS)
-        attention_norm = _identity
+        self.attention = ATTENTIONS[self.architecture.attention](*settings)
+        self.feedforward = FEEDFORWARDS[self.architecture.feedforward](*settings)
         if not self.skip_norm:
-            attention_norm = make_norm(*settings, name='attention_norm')
-        feedforward_norm = make_norm(*settings, name='feedforward_norm')
+            self.attention_norm = make_norm(*settings)
+        self.feedforward_norm = make_norm(*settings)
+
+    def __call__(
+        self,
+        x_BTD: jax.Array,
+        constants: LayerConstants,
+        context: Context,
+        seeds_B: jax.Array | None,
+    ) -> jax.Array:
+        """Runs the layer.
+
+        Args:
+            x_BTD: states, in the compute dtype.
+            constants: of this layer.
+            context: shared by all layers.
+            seeds_B: uint32 dropout seeds of this layer; None for evaluation.
+        """
+
+        def attend(x_BTD: jax.Array) -> jax.Array:
+            return self.attention(x_BTD, constants, context, fold_in(seeds_B, _ATTENTION_WEIGHTS))
+
+        attention_norm = (lambda x: x) if self.skip_norm else self.attention_norm
+        x_BTD = self._update(x_BTD, attend, attention_norm, fold_in(seeds_B, _ATTENTION_OUTPUT))
         x_BTD = self._update(
-            x_BTD,
-            lambda x_BTD: attention(x_BTD, values, context, attention_seeds_B),
-            attention_norm,
-            fold(seeds_B, _ATTENTION_OUTPUT),
-        )
-        x_BTD = self._update(
-            x_BTD, feedforward, feedforward_norm, fold(seeds_B, _FEEDFORWARD_OUTPUT)
+            x_BTD, self.feedforward, self.feedforward_norm, fold_in(seeds_B, _FEEDFORWARD_OUTPUT)
         )
         return constrain(x_BTD, ('batch', 'length', 'embed'))
 
-    def _update(self, x_BTD, function: Callable, norm: Callable, seeds_B):
+    def _update(
+        self, x_BTD: jax.Array, function: Callable, norm: Callable, seeds_B: jax.Array | None
+    ) -> jax.Array:
         """The residual connection around attention or feed-forward."""
         rate = self.architecture.hidden_dropout
         if self.architecture.residual == 'pre':
@@ -72,5 +85,41 @@ class Block(nn.Module):
         return norm(x_BTD + dropout(function(x_BTD), rate, seeds_B))
 
 
-def _identity(x):
-    return x
+class Convolution(nn.Module):
+    """norm(x + activation(dropout(convolution(embeddings)))), x the output of the first layer.
+
+    Padding, and positions of other segments, count as zero. The kernel is [W, D, D], neighbors from
+    left to right (ConvLayer in microsoft/DeBERTa, bert.py).
+    """
+
+    architecture: Architecture
+    compute: Compute
+
+    @nn.compact
+    def __call__(
+        self,
+        embedded_BTD: jax.Array,
+        x_BTD: jax.Array,
+        seeds_B: jax.Array | None,
+        segment_ids_BT: jax.Array | None = None,
+    ) -> jax.Array:
+        architecture, settings = self.architecture, (self.architecture, self.compute)
+        size, width = architecture.hidden_size, architecture.convolution_width
+        assert width is not None
+        embedded_BTWD = _neighbors(embedded_BTD, width)
+        if segment_ids_BT is not None:
+            same_BTW = _neighbors(segment_ids_BT, width) == segment_ids_BT[:, :, None]
+            embedded_BTWD = jnp.where(same_BTW[..., None], embedded_BTWD, 0)
+        shape, names = (width, size, size), (None, 'embed', 'features')
+        dense = Dense('BTWD,WDE->BTE', shape, names, *settings, name='dense')
+        update_BTD = dropout(dense(embedded_BTWD), architecture.hidden_dropout, seeds_B)
+        update_BTD = ACTIVATIONS[architecture.convolution_act](update_BTD)
+        return make_norm(*settings, name='norm')(x_BTD + update_BTD)
+
+
+def _neighbors(x_BTX: jax.Array, width: int) -> jax.Array:
+    """[B, T, W, …]: the values at the `width` positions around each one, 0 outside the row."""
+    length = x_BTX.shape[1]
+    around = [(0, 0), (width // 2, width // 2), *[(0, 0)] * (x_BTX.ndim - 2)]
+    padded_BTX = jnp.pad(x_BTX, around)
+    return jnp.stack([padded_BTX[:, w : w + length] for w in range(width)], axis=2)

@@ -1,4 +1,4 @@
-"""Attention that scores content and relative position apart (He et al. 2021, arXiv 2006.03654)."""
+"""Disentangled attention over content and relative positions (DeBERTa, arXiv 2006.03654)."""
 
 import jax
 import jax.numpy as jnp
@@ -6,20 +6,19 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.attention import Attention, Context, LayerValues
-from bert_jax.models.dropout import dropout, fold
+from bert_jax.models.attention import Attention, Context
+from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.linear import product, weight_init
 from bert_jax.models.normalization import make_norm
+from bert_jax.models.partitioning import param
 
 _TABLE = 1  # dropout site, beside the attention weights
 
 
 class RelativePositions(nn.Module):
-    """length → (vectors_RD, rows_TS): the vectors of the distances in a sequence of that length, in
-    the compute dtype, and which of them belongs to query t and key s, int32 [length, length].
+    """The learned vectors of relative distances, shared by all layers.
 
-    The table has 2 · relative_span rows, for distances (or buckets of them) −span … span − 1; only
-    those that occur are taken, so that R ≤ 2 · length − 1.
+    The table has 2 · relative_span rows, for distances (or buckets of distances) −span … span − 1.
     """
 
     architecture: Architecture
@@ -27,61 +26,81 @@ class RelativePositions(nn.Module):
 
     @nn.compact
     def __call__(self, length: int) -> tuple[jax.Array, np.ndarray]:
+        """Returns the vectors that occur in a sequence of this length, and where.
+
+        Returns:
+            vectors_RD in the compute dtype, R ≤ 2 · length − 1.
+            rows_TU: int32, the row of vectors_RD for each query and key.
+        """
         architecture = self.architecture
-        table_RD = self.param(
+        table_RD = param(
+            self,
             'embedding',
-            nn.with_logical_partitioning(weight_init(architecture), ('positions', 'embed')),
+            weight_init(architecture),
             (2 * architecture.relative_span, architecture.hidden_size),
+            ('positions', 'embed'),
         )
         position_T = np.arange(length)
-        rows_TS = distance_rows(architecture, position_T[:, None] - position_T)
-        first, last = rows_TS.min(), rows_TS.max()
+        rows_TU = distance_rows(architecture, position_T[:, None] - position_T)
+        first, last = rows_TU.min(), rows_TU.max()
         vectors_RD = table_RD[first : last + 1]
         if architecture.relative_norm:
             vectors_RD = make_norm(architecture, self.compute, name='norm')(vectors_RD)
-        return vectors_RD.astype(self.compute.activation_dtype), rows_TS - first
+        return vectors_RD.astype(self.compute.activation_dtype), rows_TU - first
 
 
 class DisentangledAttention(Attention):
-    """A score is (q·k + q·k' + q'·k) / √((1 + n) K): beside the product of contents one of the
-    query with the key of their distance (content to position), one of the query of their distance
-    with the key (position to content), n of them as in the architecture's position_terms.
+    """Scores (q·k + q·k' + q'·k) / √((1 + n) K) with the n position terms of the architecture.
 
-    k' and q' are maps of the same vectors in all layers, by the layer's maps for states or by maps
-    of their own. Training drops out the vectors before them, for each example its own.
+    q·k' is content to position: the query and the key of their distance. q'·k is position to
+    content: the query of their distance and the key. k' and q' project distance vectors shared by
+    all layers, either with the layer's key and query projections or with separate ones. Training
+    applies dropout to the distance vectors first, differently for each example.
     """
 
-    def setup(self):
+    def setup(self) -> None:
         super().setup()
-        architecture, terms = self.architecture, self.architecture.position_terms
+        architecture = self.architecture
+        terms = architecture.position_terms or ()
         if not architecture.share_position_projections:
             if 'content_to_position' in terms:
                 self.position_key = self.projection(architecture.biases and architecture.key_bias)
             if 'position_to_content' in terms:
                 self.position_query = self.projection()
 
-    def scores(self, query_BTHK, key_BTHK, values: LayerValues, context: Context, seeds_B):
+    def scores(
+        self,
+        query_BTHK: jax.Array,
+        key_BUHK: jax.Array,
+        context: Context,
+        seeds_B: jax.Array | None,
+    ) -> jax.Array:
         architecture, dtype = self.architecture, self.compute.activation_dtype
-        shared, terms = architecture.share_position_projections, architecture.position_terms
+        is_shared = architecture.share_position_projections
+        terms = architecture.position_terms or ()
+        vectors_RD, rows_TU = context.relative_RD, context.rows_TU
+        assert vectors_RD is not None
+        assert rows_TU is not None
         # One table for all examples, [1, R, D], unless dropout makes them differ.
-        vectors_XRD = context.relative_RD[None]
+        vectors_XRD = vectors_RD[None]
         if seeds_B is not None and architecture.hidden_dropout:
             vectors_XRD = jnp.broadcast_to(vectors_XRD, (len(seeds_B), *vectors_XRD.shape[1:]))
-            vectors_XRD = dropout(vectors_XRD, architecture.hidden_dropout, fold(seeds_B, _TABLE))
-        scores_BHTS = product('BTHK,BSHK->BHTS', query_BTHK, key_BTHK, dtype)
+            table_seeds_B = fold_in(seeds_B, _TABLE)
+            vectors_XRD = dropout(vectors_XRD, architecture.hidden_dropout, table_seeds_B)
+        scores_BHTU = product('BTHK,BUHK->BHTU', query_BTHK, key_BUHK, dtype)
         if 'content_to_position' in terms:
-            key_XRHK = (self.key if shared else self.position_key)(vectors_XRD)
+            key_XRHK = (self.key if is_shared else self.position_key)(vectors_XRD)
             scores_BHTR = _product('BTHK,BRHK->BHTR', query_BTHK, key_XRHK, dtype)
-            scores_BHTS += _pick(scores_BHTR, context.rows_TS, axis=-1)
+            scores_BHTU += _select_distances(scores_BHTR, rows_TU, axis=-1)
         if 'position_to_content' in terms:
-            query_XRHK = (self.query if shared else self.position_query)(vectors_XRD)
-            scores_BHRS = _product('BRHK,BSHK->BHRS', query_XRHK, key_BTHK, dtype)
-            scores_BHTS += _pick(scores_BHRS, context.rows_TS, axis=-2)
-        return scores_BHTS * ((1 + len(terms)) * architecture.head_size) ** -0.5
+            query_XRHK = (self.query if is_shared else self.position_query)(vectors_XRD)
+            scores_BHRU = _product('BRHK,BUHK->BHRU', query_XRHK, key_BUHK, dtype)
+            scores_BHTU += _select_distances(scores_BHRU, rows_TU, axis=-2)
+        return scores_BHTU * ((1 + len(terms)) * architecture.head_size) ** -0.5
 
 
-def _product(spec, a, b, dtype):
-    """A product of which one operand, with vectors of distances (R), may be for all examples."""
+def _product(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Array:
+    """`product`, in which an operand over distances (R) may be shared by all examples."""
     first, second, out = spec.replace('->', ',').split(',')
     if 'R' in first and len(a) == 1:
         first, a = first[1:], a[0]
@@ -90,13 +109,13 @@ def _product(spec, a, b, dtype):
     return product(f'{first},{second}->{out}', a, b, dtype)
 
 
-def _pick(scores, rows_TS, axis: int):
-    """Scores with every distance on an axis, [B, H, T, R] or [B, H, R, S], at each pair's own."""
-    return jnp.take_along_axis(scores, rows_TS[None, None], axis, mode='promise_in_bounds')
+def _select_distances(scores: jax.Array, rows_TU: jax.Array, axis: int) -> jax.Array:
+    """[B, H, T, R] or [B, H, R, U] → [B, H, T, U]: the score of each pair's own distance."""
+    return jnp.take_along_axis(scores, rows_TU[None, None], axis, mode='promise_in_bounds')
 
 
 def distance_rows(architecture: Architecture, distances: np.ndarray) -> np.ndarray:
-    """The row of the table for each signed distance (query − key), int32."""
+    """int32 row of the distance table for each signed distance (query − key)."""
     if architecture.position_buckets is not None:
         distances = log_buckets(distances, architecture.position_buckets, architecture.max_distance)
     span = architecture.relative_span
@@ -104,11 +123,11 @@ def distance_rows(architecture: Architecture, distances: np.ndarray) -> np.ndarr
 
 
 def log_buckets(distances: np.ndarray, num_buckets: int, max_distance: int) -> np.ndarray:
-    """Signed distances by bucket: up to m = num_buckets // 2 the distance d itself, beyond it
-    sign(d) · (m + ⌈(m − 1) log(|d| / m) / log((max_distance − 1) / m)⌉), int32.
+    """int32 signed buckets of signed distances.
 
-    As in da_utils.py of microsoft/DeBERTa, in float64; the bucket of max_distance − 1 is the last,
-    2m − 1.
+    A distance d of at most m = num_buckets // 2 is its own bucket; a larger one has the bucket
+    sign(d) · (m + ⌈(m − 1) log(|d| / m) / log((max_distance − 1) / m)⌉), so that max_distance − 1
+    has the last one, 2m − 1. In float64, as in microsoft/DeBERTa, da_utils.py.
     """
     middle = num_buckets // 2
     if np.abs(distances).max(initial=0) <= middle:

@@ -1,5 +1,7 @@
 """Token, position and type embeddings."""
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
@@ -9,47 +11,37 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout
 from bert_jax.models.linear import Dense, weight_init
 from bert_jax.models.normalization import make_norm
-from bert_jax.models.partitioning import constrain
+from bert_jax.models.partitioning import constrain, param
 
 
 class Embeddings(nn.Module):
-    """Token + position + type vectors, normalized, with dropout, and where they have a width of
-    their own projected: [B, T, D] in the compute dtype.
+    """Sum of token, position and type vectors, normalized, with dropout, projected to hidden_size.
 
-    `token_VD` is the matrix of token embeddings, [padded_vocab_size, embedding width] fp32, rows
-    beyond vocab_size zero. The architecture's `positions`:
-        learned: the vector of the index in the sequence, or of a given one.
-        counted: of the number of real positions up to this one, on from first_position, and all
-            padding has the row before; the same for a sequence padded left or right. Or, from
-            given indices of tokens without padding between them, the same.
-        none: no vectors; with mask_decoder there is a table of them, which is not used here.
+    Position vectors depend on the architecture's `positions`:
+        learned: the vector of the index in the sequence.
+        offset_by_padding: as in fairseq: indices count tokens only, from first_position on, and
+            padding has the row before it. Independent of whether padding is left or right.
+        none: no vectors; with `mask_decoder` there is a table, used by the decoder alone.
+
+    Attributes:
+        token_VD: fp32 [padded_vocab_size, embedding_width], rows beyond vocab_size zero.
     """
 
     architecture: Architecture
     compute: Compute
 
-    def setup(self):
+    def setup(self) -> None:
         architecture = self.architecture
         width, init = architecture.embedding_width, weight_init(architecture)
-        self.token_VD = self.param(
-            'token',
-            nn.with_logical_partitioning(
-                _zero_from_row(architecture.vocab_size, init), ('vocab', 'embed')
-            ),
-            (architecture.padded_vocab_size, width),
-        )
+        token_init = _zero_from_row(architecture.vocab_size, init)
+        token_shape = (architecture.padded_vocab_size, width)
+        self.token_VD = param(self, 'token', token_init, token_shape, ('vocab', 'embed'))
         if architecture.positions != 'none' or architecture.mask_decoder:
-            self.position_TD = self.param(
-                'position',
-                nn.with_logical_partitioning(init, ('positions', 'embed')),
-                (architecture.max_position_embeddings, width),
-            )
+            shape = (architecture.max_position_embeddings, width)
+            self.position_TD = param(self, 'position', init, shape, ('positions', 'embed'))
         if architecture.type_vocab_size:
-            self.type_SD = self.param(
-                'type',
-                nn.with_logical_partitioning(init, ('types', 'embed')),
-                (architecture.type_vocab_size, width),
-            )
+            shape = (architecture.type_vocab_size, width)
+            self.type_YD = param(self, 'type', init, shape, ('types', 'embed'))
         if architecture.embedding_norm:
             self.norm = make_norm(architecture, self.compute)
         if architecture.embedding_size is not None:
@@ -58,8 +50,25 @@ class Embeddings(nn.Module):
             self.projection = Dense('BTE,ED->BTD', shape, names, architecture, self.compute)
 
     def __call__(
-        self, input_ids_BT, attention_mask_BT, token_type_ids_BT, seeds_B, positions_BT=None
-    ):
+        self,
+        input_ids_BT: jax.Array,
+        attention_mask_BT: jax.Array,
+        token_type_ids_BT: jax.Array | None,
+        seeds_B: jax.Array | None,
+        positions_BT: jax.Array | None = None,
+    ) -> jax.Array:
+        """Returns [B, T, D] in the compute dtype.
+
+        Args:
+            input_ids_BT: int32 token ids.
+            attention_mask_BT: 1 for tokens, 0 for padding.
+            token_type_ids_BT: int32; None: type 0.
+            seeds_B: uint32 dropout seeds; None for evaluation.
+            positions_BT: int32, the index of each token in its sequence; None: one sequence a row.
+
+        Raises:
+            UserError: the sequence is longer than the architecture's max_length.
+        """
         architecture = self.architecture
         length = input_ids_BT.shape[1]
         if length > architecture.max_length:
@@ -67,16 +76,16 @@ class Embeddings(nn.Module):
                 f'sequence length {length} exceeds the {architecture.max_length} '
                 'positions of the model (max_position_embeddings)'
             )
-        # Whole rows, or the vectors would come out cut along embed and have to change hands.
+        # Gather whole rows: vectors sharded along embed would have to be exchanged.
         token_VD = constrain(self.token_VD, ('vocab', None))
         x_BTD = constrain(token_VD[input_ids_BT], ('batch', 'length', 'embed'))
         if architecture.positions == 'learned':
-            x_BTD = x_BTD + self.absolute(length, positions_BT)
-        elif architecture.positions == 'counted':
-            rows_BT = self._counted(attention_mask_BT, positions_BT)
-            x_BTD = x_BTD + self.absolute(length, rows_BT)
+            x_BTD = x_BTD + self.position_vectors(length, positions_BT)
+        elif architecture.positions == 'offset_by_padding':
+            rows_BT = self._offset_by_padding(attention_mask_BT, positions_BT)
+            x_BTD = x_BTD + self.position_vectors(length, rows_BT)
         if architecture.type_vocab_size:
-            x_BTD = x_BTD + self._types(token_type_ids_BT)
+            x_BTD = x_BTD + self._type_vectors(token_type_ids_BT)
         x_BTD = x_BTD.astype(self.compute.activation_dtype)
         if architecture.embedding_norm:
             x_BTD = self.norm(x_BTD)
@@ -87,31 +96,36 @@ class Embeddings(nn.Module):
             x_BTD = self.projection(x_BTD)
         return constrain(x_BTD, ('batch', 'length', 'embed'))
 
-    def absolute(self, length: int, rows_BT=None):
-        """[T, D], the vectors of the first positions; or [B, T, D], those of given rows."""
+    def position_vectors(self, length: int, rows_BT: jax.Array | None = None) -> jax.Array:
+        """[T, D] vectors of the first positions, or [B, T, D] vectors of the given rows."""
         if rows_BT is None:
             return self.position_TD[:length]
         position_TD = constrain(self.position_TD, ('positions', None))
         return constrain(position_TD[rows_BT], ('batch', 'length', 'embed'))
 
-    def _counted(self, attention_mask_BT, positions_BT):
-        real_BT = (attention_mask_BT > 0).astype(jnp.int32)
-        count_BT = jnp.cumsum(real_BT, axis=1) if positions_BT is None else positions_BT + 1
-        rows_BT = count_BT * real_BT + self.architecture.first_position - 1
+    def _offset_by_padding(
+        self, attention_mask_BT: jax.Array, positions_BT: jax.Array | None
+    ) -> jax.Array:
+        """int32 [B, T] rows of the position table."""
+        is_token_BT = (attention_mask_BT > 0).astype(jnp.int32)
+        count_BT = jnp.cumsum(is_token_BT, axis=1) if positions_BT is None else positions_BT + 1
+        rows_BT = count_BT * is_token_BT + self.architecture.first_position - 1
         return jnp.maximum(rows_BT, 0)
 
-    def _types(self, token_type_ids_BT):
+    def _type_vectors(self, token_type_ids_BT: jax.Array | None) -> jax.Array:
         count = self.architecture.type_vocab_size
         if token_type_ids_BT is None or count == 1:
-            return self.type_SD[0]
-        # One-hot: the gradient is a product and not a scatter into a handful of rows.
-        one_hot_BTS = jax.nn.one_hot(token_type_ids_BT, count)
-        return jnp.einsum('BTS,SD->BTD', one_hot_BTS, self.type_SD, precision='highest')
+            return self.type_YD[0]
+        # One-hot: the gradient is a product, not a scatter into a handful of rows.
+        one_hot_BTY = jax.nn.one_hot(token_type_ids_BT, count)
+        return jnp.einsum('BTY,YD->BTD', one_hot_BTY, self.type_YD, precision='highest')
 
 
-def _zero_from_row(row: int, init):
-    def padded_init(key, shape, dtype=jnp.float32):
-        values = init(key, shape, dtype)
+def _zero_from_row(row: int, init: Callable) -> Callable:
+    """`init`, with zeros from this row on."""
+
+    def padded_init(key: jax.Array, shape: tuple[int, ...], *dtype: jnp.dtype) -> jax.Array:
+        values = init(key, shape, *dtype)
         return jnp.where(jnp.arange(shape[0])[:, None] < row, values, 0)
 
     return padded_init

@@ -5,9 +5,10 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.partitioning import param
 
 
-def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array, epsilon: float) -> jax.Array:
+def layer_norm(x: jax.Array, scale: jax.Array, bias: jax.Array | int, epsilon: float) -> jax.Array:
     """Zero mean and unit (biased) variance over the last axis, in two passes and in fp32."""
     x32 = x.astype(jnp.float32)
     centered = x32 - x32.mean(-1, keepdims=True)
@@ -23,39 +24,38 @@ def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
 
 
 class LayerNorm(nn.Module):
-    """`layer_norm` (Ba et al. 2016) with learned scale and, if the architecture has biases, bias."""
+    """`layer_norm` (Ba et al. 2016) with learned scale and, if the architecture has any, bias."""
 
     architecture: Architecture
     compute: Compute
 
     @nn.compact
-    def __call__(self, x):
-        scale, bias = _scale(self, x), 0
+    def __call__(self, x: jax.Array) -> jax.Array:
+        scale = _scale(self, x)
+        bias: jax.Array | int = 0
         if self.architecture.biases:
-            init = nn.with_logical_partitioning(nn.initializers.zeros, ('norm',))
-            bias = self.param('bias', init, (x.shape[-1],))
+            bias = param(self, 'bias', nn.initializers.zeros, (x.shape[-1],), ('norm',))
         return layer_norm(x, scale, bias, self.architecture.layer_norm_eps)
 
 
 class RMSNorm(nn.Module):
-    """`rms_norm` (Zhang & Sennrich 2019) with learned scale."""
+    """`rms_norm` (Zhang & Sennrich 2019) with a learned scale."""
 
     architecture: Architecture
     compute: Compute
 
     @nn.compact
-    def __call__(self, x):
+    def __call__(self, x: jax.Array) -> jax.Array:
         return rms_norm(x, _scale(self, x), self.architecture.layer_norm_eps)
 
 
 def _scale(module: nn.Module, x: jax.Array) -> jax.Array:
-    init = nn.with_logical_partitioning(nn.initializers.ones, ('norm',))
-    return module.param('scale', init, (x.shape[-1],))
+    return param(module, 'scale', nn.initializers.ones, (x.shape[-1],), ('norm',))
 
 
-NORMS = {'layer_norm': LayerNorm, 'rms_norm': RMSNorm}
+NORMS: dict[str, type[nn.Module]] = {'layer_norm': LayerNorm, 'rms_norm': RMSNorm}
 
 
 def make_norm(architecture: Architecture, compute: Compute, name: str | None = None) -> nn.Module:
-    """The norm of the architecture's choice."""
+    """The norm that the architecture names."""
     return NORMS[architecture.norm](architecture, compute, name=name)

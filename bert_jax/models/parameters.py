@@ -1,18 +1,23 @@
-"""Counting parameters, and converting between separate and stacked layers."""
+"""Parameter counts, and conversion between separate and stacked layers."""
 
 import math
 import re
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.models.architecture import Architecture
+from bert_jax.types import Params
 
 
-def num_parameters(boxed_params, architecture: Architecture) -> int:
-    """Parameters of a tree with logical axis names (module.init or its eval_shape, not unboxed),
-    as the published models count them: without the padding rows of the vocabulary."""
+def num_parameters(boxed_params: Params, architecture: Architecture) -> int:
+    """Counts parameters as published, without the padding rows of the vocabulary.
+
+    Args:
+        boxed_params: with logical axis names, from `module.init` or its `eval_shape`.
+    """
     count = 0
     for leaf in jax.tree.leaves(boxed_params, is_leaf=lambda x: isinstance(x, nn.Partitioned)):
         count += math.prod(
@@ -22,8 +27,8 @@ def num_parameters(boxed_params, architecture: Architecture) -> int:
     return count
 
 
-def stack_layers(params: dict) -> dict:
-    """An encoder's (unboxed) parameters as its twin with scan_layers has them."""
+def stack_layers(params: Params) -> dict[str, Any]:
+    """Converts unboxed parameters of a Transformer to those of its twin with scan_layers."""
     names = sorted(
         (name for name in params if re.fullmatch(r'layers_\d+', name)),
         key=lambda name: int(name.split('_')[1]),
@@ -32,8 +37,8 @@ def stack_layers(params: dict) -> dict:
     return {name: params[name] for name in params if name not in names} | {'layers': stacked}
 
 
-def unstack_layers(params: dict) -> dict:
-    """The inverse of stack_layers."""
+def unstack_layers(params: Params) -> dict[str, Any]:
+    """The inverse of `stack_layers`."""
     stacked = params['layers']
     num_layers = len(jax.tree.leaves(stacked)[0])
     layers = {

@@ -1,25 +1,38 @@
-"""Logical axis names, by which parameters and activations are laid out over a mesh.
+"""Logical axis names, from which sharding rules lay out parameters and activations on a mesh.
 
 Parameters:  vocab, positions, types, embed, features (output of a square D × D kernel), heads,
              head_dim, mlp, labels, norm (scales and biases of norms), layers (stacked by scan).
 Activations: batch, length, embed, heads, head_dim, mlp, vocab.
 
-A table of rules, pairs (logical name, mesh axis or tuple of axes or None), turns them into mesh
-axes. Earlier rules win and a mesh axis is used once per array. So with ('batch', ('data', 'fsdp'))
-ahead of ('embed', 'fsdp') parameters are cut along embed and activations along batch, although both
-have a dimension named embed.
+Rules are pairs (logical name, mesh axis or tuple of axes or None). Earlier rules win, and each mesh
+axis is used once per array: with ('batch', ('data', 'fsdp')) before ('embed', 'fsdp') parameters
+are sharded along embed but activations along batch, although both have a dimension named embed.
 
-With flax 0.12.8 and jax 0.10.2 `nn.with_logical_constraint` works under `jax.set_mesh(mesh)`: flax
-asks for jax's abstract mesh, which set_mesh defines inside and outside jit. The rules come from
-`with nn.logical_axis_rules(rules)`, which must surround the tracing. All mesh axes must be of
-AxisType.Auto, since a constraint by PartitionSpec is refused for an Explicit axis. Without a mesh
-or without rules a constraint does nothing.
+`nn.with_logical_constraint` works under `jax.set_mesh(mesh)` (flax 0.12.8, jax 0.10.2), inside and
+outside jit. `with nn.logical_axis_rules(rules)` must surround tracing. All mesh axes must be of
+AxisType.Auto: jax rejects a constraint by PartitionSpec on an Explicit axis. Without a mesh or
+without rules a constraint has no effect.
 """
+
+from collections.abc import Callable
+from typing import Any
 
 import jax
 from flax import linen as nn
 
 
+def param(
+    module: nn.Module,
+    name: str,
+    init: Callable,
+    shape: tuple[int, ...],
+    axes: tuple[str | None, ...],
+) -> jax.Array:
+    """Declares an fp32 parameter of a module, with the logical names of its axes."""
+    boxed_init: Callable[..., Any] = nn.with_logical_partitioning(init, axes)
+    return module.param(name, boxed_init, shape)
+
+
 def constrain(x: jax.Array, names: tuple[str | None, ...]) -> jax.Array:
-    """x, laid out over the mesh in use as the rules in use say for these dimension names."""
+    """Shards x over the current mesh by the current rules for these dimension names."""
     return nn.with_logical_constraint(x, names)

@@ -14,8 +14,8 @@ from flax.core import unfreeze
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.dropout import fold, random_bits
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.dropout import fold_in, random_bits
+from bert_jax.models.encoders import Encoder, build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.packed_rows import encoder_arguments, gather_positions
 from bert_jax.objectives.corruption import Corruption, EncoderInputs
@@ -208,7 +208,7 @@ class Generator(nn.Module):
 
     def _unbound_encoder(self) -> Encoder:
         """An encoder without a parent: some of its parameters are the discriminator's."""
-        return Encoder(self.smaller, self.compute, parent=None)
+        return build_encoder(self.smaller, self.compute, parent=None)
 
     def _init_encoder(self, key: Key) -> dict[str, Any]:
         ids = jnp.zeros((1, 1), jnp.int32)
@@ -230,7 +230,7 @@ class Generator(nn.Module):
         output: Any = self._unbound_encoder().apply(
             {'params': params},
             *masked.encoder_inputs(batch),
-            fold(dropout_seeds_B, _DROPOUT),
+            fold_in(dropout_seeds_B, _DROPOUT),
             **encoder_arguments(batch),
         )
         decoded_BPD = gather_positions(output.decoded_BTD, masked.positions)

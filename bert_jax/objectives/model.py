@@ -10,7 +10,7 @@ from flax.core import FrozenDict, unfreeze
 
 from bert_jax.averages import Terms
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.objectives import OBJECTIVES
@@ -40,7 +40,7 @@ class PretrainingModel(nn.Module):
 
     def setup(self) -> None:
         settings = (self.architecture, self.compute)
-        self.encoder = Encoder(*settings)
+        self.encoder = build_encoder(*settings)
         if found := self._find_generator():
             name, kind = found
             self.generator = kind(*settings, self.options[name])
@@ -111,7 +111,7 @@ class PretrainingModel(nn.Module):
         params = unfreeze(nn.unbox(self.encoder.variables))['params']
         replaced, embeddings = self.generator(batch, drafted, params['embeddings'], dropout_seeds_B)
         variables = {'params': params | {'embeddings': embeddings}}
-        encoder = Encoder(self.architecture, self.compute, parent=None)
+        encoder = build_encoder(self.architecture, self.compute, parent=None)
         return replaced, functools.partial(encoder.apply, variables)
 
     def predictions(self, batch: Batch, corrupted: Corrupted) -> jax.Array:

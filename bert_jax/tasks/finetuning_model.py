@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax import averages
 from bert_jax.data.finetune_batches import Items, Shape, evaluation_batches, unpacked
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
 from bert_jax.types import Array, Batch, Params
@@ -34,7 +34,7 @@ class FineTuningModel(nn.Module):
           dropout_seeds_R: uint32, one for each row; None for evaluation.
         """
         ids = (batch['input_ids'], batch['attention_mask'], batch['token_type_ids'])
-        encoder = Encoder(self.architecture, self.compute, name='encoder')
+        encoder = build_encoder(self.architecture, self.compute, name='encoder')
         encoded = encoder(*ids, dropout_seeds_R, **encoder_arguments(batch))
         constructors = self.problem.make_heads(self.architecture, self.compute)
         heads = {name: _NamedHead(make, name=name) for name, make in constructors.items()}

@@ -99,6 +99,6 @@ def _begin_afresh(params: dict, number: int) -> str:
 def _for_padding(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:
     """Where positions are counted, on from the tokenizer's id of padding: by that id published code
     tells which tokens to count."""
-    if architecture.positions != 'counted':
+    if architecture.positions != 'offset_by_padding':
         return architecture
     return dataclasses.replace(architecture, first_position=tokenizer.pad_id + 1)

@@ -134,7 +134,7 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
 
     from bert_jax.averages import Term
     from bert_jax.models.architecture import Compute
-    from bert_jax.models.encoder import Encoder
+    from bert_jax.models.encoders import build_encoder
     from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
     from bert_jax.models.packed_rows import gather_positions
     from bert_jax.objectives.mlm import cross_entropy
@@ -148,7 +148,7 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
 
     class Model(nn.Module):
         def setup(self):
-            self.encoder = Encoder(architecture, compute)
+            self.encoder = build_encoder(architecture, compute)
             self.mlm = MaskedLanguageModelHead(architecture, compute)
             self.nsp = NextSentenceHead(architecture, compute)
 

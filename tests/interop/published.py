@@ -129,7 +129,7 @@ def batch(
 def batch_for(architecture, tokenizer_pad_id: int = 0):
     """The batch for one of our architectures, of the shape that `huggingface.save` compares, to
     share its compilation."""
-    counted = architecture.positions == 'counted'
+    counted = architecture.positions == 'offset_by_padding'
     return batch(
         architecture.vocab_size,
         min(16, architecture.max_length),

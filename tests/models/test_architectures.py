@@ -1,6 +1,7 @@
 """Architectures by name: sizes, published parameter counts, parameter names and axes."""
 
 import ast
+import dataclasses
 import importlib
 import json
 import pathlib
@@ -13,17 +14,14 @@ from flax import linen as nn
 
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
-from bert_jax.models.activations import ACTIVATIONS
-from bert_jax.models.architecture import CHOICES, Compute
-from bert_jax.models.block import ATTENTIONS
-from bert_jax.models.encoder import Encoder
-from bert_jax.models.feedforward import FEEDFORWARDS
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.architectures.builder import COMPONENTS
+from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import (
     MaskedLanguageModelHead,
     NextSentenceHead,
     SequenceClassificationHead,
 )
-from bert_jax.models.heads.classification import STEPS
 from bert_jax.models.normalization import NORMS
 from bert_jax.models.parameters import num_parameters, stack_layers
 
@@ -37,7 +35,7 @@ def abstract_params(module, *inputs):
 
 def encoder_params(architecture, compute=None):
     ids = jnp.zeros((1, 2), jnp.int32)
-    return abstract_params(Encoder(architecture, compute or Compute()), ids, ids)
+    return abstract_params(build_encoder(architecture, compute or Compute()), ids, ids)
 
 
 def described(params):
@@ -127,7 +125,7 @@ def test_scan_adds_one_axis_and_no_name():
 
 def test_folder_and_table_agree():
     folder = pathlib.Path(architectures.__file__).parent
-    files = {path.stem for path in folder.glob('*.py')} - {'__init__'}
+    files = {path.stem for path in folder.glob('*.py')} - {'__init__', 'builder'}
     for file in files:
         builders = getattr(architectures, file).BUILDERS
         assert builders.items() <= architectures.BUILDERS.items()
@@ -136,20 +134,33 @@ def test_folder_and_table_agree():
     )
 
 
-def test_choices_and_tables_of_components_agree():
-    assert tuple(ATTENTIONS) == CHOICES['attention']
-    assert tuple(FEEDFORWARDS) == CHOICES['feedforward']
-    assert tuple(NORMS) == CHOICES['norm']
-    assert tuple(ACTIVATIONS) == CHOICES['hidden_act']
-    assert tuple(STEPS) == CHOICES['classifier']
+def test_a_name_is_valid_if_its_table_has_it(monkeypatch):
+    for field, table in COMPONENTS.items():
+        with pytest.raises(UserError, match=f"unknown {field} 'new'; known: {', '.join(table)}$"):
+            architectures.build('bert', **{field: 'new'})
+    monkeypatch.setitem(NORMS, 'new', NORMS['rms_norm'])
+    assert architectures.build('bert', norm='new').norm == 'new'
+
+
+def test_saved_architectures_are_read_back_with_values_under_their_present_names():
+    current = architectures.build('roberta', attention='alibi')
+    saved = json.loads(json.dumps(dataclasses.asdict(current)))
+    assert Architecture.from_json(saved) == current
+    renamed = {'positions': 'counted', 'attention': 'linear_bias'}
+    del saved['encoder']  # checkpoints written before there was a choice
+    assert Architecture.from_json(saved | renamed) == current
+    standard = Architecture.from_json(saved | {'attention': 'plain'})
+    assert standard == architectures.build('roberta')
+    windows = architectures.build('modernbert')
+    assert Architecture.from_json(json.loads(json.dumps(dataclasses.asdict(windows)))) == windows
 
 
 def test_layer_code_names_no_architecture():
     folder = pathlib.Path(architectures.__file__).parent
-    families = {path.stem for path in folder.glob('*.py')} - {'__init__'}
+    families = {path.stem for path in folder.glob('*.py')} - {'__init__', 'builder'}
     names = families | architectures.BUILDERS.keys()
     files = [path for path in folder.parent.rglob('*.py') if folder not in path.parents]
-    assert {'block', 'encoder', 'classification'} <= {path.stem for path in files}
+    assert {'block', 'transformer', 'classification'} <= {path.stem for path in files}
     for path in files:
         tree = ast.parse(path.read_text())
         used = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
@@ -169,7 +180,7 @@ BUILDERS = {
             hidden_act='silu',
             embedding_norm=False,
             positions='none',
-            attention='linear_bias',
+            attention='alibi',
             feedforward='gated',
             norm='rms_norm',
             residual='pre',
@@ -199,7 +210,7 @@ def test_a_toy_architecture_is_one_file_and_one_line(monkeypatch, tmp_path):
     architecture = architectures.build('toy', num_layers=2)
     ids = np.arange(6)[None] + 3
     mask = np.ones_like(ids)
-    encoder = Encoder(architecture, Compute(scan_layers=True))
+    encoder = build_encoder(architecture, Compute(scan_layers=True))
     output, variables = encoder.init_with_output(jax.random.key(0), ids, mask)
     params = nn.unbox(variables)['params']
     assert set(params['embeddings']) == {'token'}
@@ -221,7 +232,9 @@ def test_initial_values():
     """Cut at two deviations and not rescaled (deviation .8796 · .02), padding rows zero."""
     architecture = architectures.build('bert', num_layers=1, hidden_size=64, vocab_size=1000)
     ids = jnp.zeros((1, 2), jnp.int32)
-    params = nn.unbox(Encoder(architecture, Compute()).init(jax.random.key(0), ids, ids))['params']
+    params = nn.unbox(build_encoder(architecture, Compute()).init(jax.random.key(0), ids, ids))[
+        'params'
+    ]
     token = params['embeddings']['token']
     assert token.shape == (1024, 64)
     assert not token[1000:].any()
@@ -236,10 +249,18 @@ def test_initial_values():
     [
         ('bart', {}, "unknown architecture 'bart'; known: albert, .*bert_base"),
         ('bert', {'hidden': 3}, "'hidden'; known: .*hidden_size"),
-        ('bert', {'hidden_size': 10, 'num_heads': 3}, 'hidden_size 10 does not divide into 3'),
+        (
+            'bert',
+            {'hidden_size': 10, 'num_heads': 3},
+            'hidden_size 10 is not divisible by num_heads 3',
+        ),
         ('bert', {'hidden_act': 'relu6'}, "'relu6'; known: gelu, gelu_tanh"),
         ('bert', {'num_layers': 0}, 'num_layers is 0'),
-        ('roberta', {'max_position_embeddings': 2}, 'leaves no position after the first 2'),
+        (
+            'roberta',
+            {'max_position_embeddings': 2},
+            'leaves no positions after the first_position 2',
+        ),
         ('distilbert', {'type_vocab_size': 2}, "size of architecture distilbert 'type_vocab_size'"),
         ('modernbert', {'num_heads': 256}, 'even head size, not 3'),
         ('bert', {'pooling': 'last'}, "unknown pooling 'last'; known: pooler, first, mean"),

@@ -12,9 +12,10 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.attention import Context, LayerValues
+from bert_jax.models.attention import Context, LayerConstants
 from bert_jax.models.disentangled import DisentangledAttention, distance_rows, log_buckets
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
+from bert_jax.models.visibility import Visibility
 from tests import jaxprs
 
 LENGTH = 9
@@ -38,7 +39,7 @@ def make(**sizes):
 
 
 def init(architecture):
-    encoder = Encoder(architecture, Compute())
+    encoder = build_encoder(architecture, Compute())
     ids = jnp.ones((1, 1), jnp.int32)
     return encoder, jax.jit(encoder.init)(jax.random.key(0), ids, ids)
 
@@ -116,13 +117,13 @@ def test_vectors_of_distances_are_dropped_out():
     attention = DisentangledAttention(architecture, Compute())
     rng = np.random.default_rng(0)
     x_BTD = rng.standard_normal((1, 4, 16), np.float32).repeat(2, 0)
-    rows_TS = np.arange(4)[:, None] - np.arange(4) + 3
+    rows_TU = np.arange(4)[:, None] - np.arange(4) + 3
     context = Context(
-        jnp.zeros((2, 1, 1, 4)),
+        Visibility(jnp.ones((2, 4), jnp.int32)),
         relative_RD=rng.standard_normal((7, 16), np.float32),
-        rows_TS=rows_TS,
+        rows_TU=rows_TU,
     )
-    inputs = (x_BTD, LayerValues())
+    inputs = (x_BTD, LayerConstants())
     params = attention.init(jax.random.key(0), *inputs, context, None)
     seeds = np.array([1, 2], np.uint32)
     dropped = attention.apply(params, *inputs, context, seeds)
@@ -137,7 +138,7 @@ def test_vectors_of_distances_are_dropped_out():
 def test_no_array_has_a_vector_for_every_pair():
     """The largest array, forward and backward, holds one number for a query and a distance."""
     architecture = make(max_position_embeddings=512, position_buckets=256, convolution_width=None)
-    encoder = Encoder(architecture, Compute())
+    encoder = build_encoder(architecture, Compute())
     rows, length = 2, 400
     ids = jnp.ones((rows, length), jnp.int32)
     params = nn.unbox(jax.eval_shape(encoder.init, jax.random.key(0), ids, ids))
@@ -183,12 +184,12 @@ def test_a_mesh_gives_what_one_device_gives():
     [
         (dict(position_terms=('c2p',)), r"position_terms are \('c2p',\); known: content_to_pos"),
         (dict(position_terms=()), r'position_terms are \(\); known: .* at least one'),
-        (dict(position_terms=None), 'position_terms go with attention disentangled'),
+        (dict(position_terms=None), 'position_terms must be set with attention disentangled'),
         (
             dict(position_buckets=10, max_relative_positions=6),
             'position_buckets is 10, but .* less than .* - 1 = 5',
         ),
-        (dict(position_buckets=1), 'position_buckets is 1, but half of them must be at least 1'),
+        (dict(position_buckets=1), 'position_buckets is 1, but half of it must be at least 1'),
         (dict(convolution_width=4), 'convolution_width is 4, must be odd'),
         (dict(positions='learned'), 'mask_decoder needs positions none and residual post'),
         (dict(convolution_act='relu6'), "unknown convolution_act 'relu6'"),
@@ -200,5 +201,5 @@ def test_mistakes_are_named(sizes, message):
 
 
 def test_a_convolution_needs_zero_padding():
-    with pytest.raises(UserError, match='embedding_mask must be set'):
+    with pytest.raises(UserError, match='convolution_width needs embedding_mask'):
         architectures.build('bert', convolution_width=3)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.dropout import dropout, fold
+from bert_jax.models.dropout import dropout, fold_in
 
 STREAMS, SIZE = 64, 4096
 
@@ -37,17 +37,19 @@ def test_without_seeds_or_rate_nothing_changes():
     x = jnp.arange(6.0).reshape(2, 3)
     assert dropout(x, 0.5, None) is x
     assert dropout(x, 0.0, jnp.zeros(2, jnp.uint32)) is x
-    assert fold(None, 3) is None
+    assert fold_in(None, 3) is None
 
 
 SEED_SETS = {
     'neighboring': np.arange(STREAMS),
     'one_bit_apart': np.append(0, 1 << np.arange(32)),
     'multiples': np.arange(STREAMS) * SIZE,
-    'examples_folded_alike': fold(jnp.arange(STREAMS, dtype=jnp.uint32), 3),
-    'layers_of_one_example': [fold(jnp.uint32([5]), n)[0] for n in range(STREAMS)],
+    'examples_folded_alike': fold_in(jnp.arange(STREAMS, dtype=jnp.uint32), 3),
+    'layers_of_one_example': [fold_in(jnp.uint32([5]), n)[0] for n in range(STREAMS)],
     'sites_in_layers': [
-        fold(fold(jnp.uint32([9]), layer), site)[0] for layer in range(16) for site in range(4)
+        fold_in(fold_in(jnp.uint32([9]), layer), site)[0]
+        for layer in range(16)
+        for site in range(4)
     ],
 }
 
@@ -80,7 +82,7 @@ def test_every_seed_bit_moves_half_of_the_mask():
 
 def test_fold_has_no_collisions_to_speak_of():
     seeds = jnp.arange(1000, dtype=jnp.uint32)
-    folded = np.stack([fold(seeds, number) for number in range(100)])
+    folded = np.stack([fold_in(seeds, number) for number in range(100)])
     expected = folded.size**2 / 2**33
     assert folded.size - len(np.unique(folded)) < 4 * expected + 5
 

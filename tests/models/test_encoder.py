@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import re
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +12,7 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.parameters import stack_layers, unstack_layers
 
@@ -34,18 +33,20 @@ SEEDS = np.array([1, 2, 3], np.uint32)
 
 @functools.cache
 def make_params():
-    return nn.unbox(Encoder(ARCHITECTURE, Compute()).init(jax.random.key(0), IDS, MASK))['params']
+    return nn.unbox(build_encoder(ARCHITECTURE, Compute()).init(jax.random.key(0), IDS, MASK))[
+        'params'
+    ]
 
 
 def encode(params, *inputs, compute=None, **options):
-    encoder = Encoder(ARCHITECTURE, compute or Compute())
+    encoder = build_encoder(ARCHITECTURE, compute or Compute())
     return jax.jit(functools.partial(encoder.apply, **options))({'params': params}, *inputs)
 
 
 @functools.cache
 def influence():
     """[B, T, S]: how much the state of position t changes with the embedding of position s."""
-    encoder = Encoder(ARCHITECTURE, Compute())
+    encoder = build_encoder(ARCHITECTURE, Compute())
     params = make_params()
 
     def hidden_of(position_SD, ids_T, mask_T):
@@ -122,7 +123,7 @@ def test_scan_and_remat_change_nothing(dtype):
 
     def run(compute, params):
         def loss(params):
-            output = Encoder(ARCHITECTURE, compute).apply(
+            output = build_encoder(ARCHITECTURE, compute).apply(
                 {'params': params}, IDS, MASK, IDS % 2, SEEDS
             )
             return jnp.sin(output.hidden_BTD.astype(jnp.float32)).sum(), output
@@ -147,34 +148,23 @@ def test_scan_and_remat_change_nothing(dtype):
 
 def test_equal_layers_are_traced_and_lowered_once():
     def num_products(num_layers):
-        encoder = Encoder(dataclasses.replace(ARCHITECTURE, num_layers=num_layers), Compute())
+        encoder = build_encoder(dataclasses.replace(ARCHITECTURE, num_layers=num_layers), Compute())
         params = jax.eval_shape(encoder.init, jax.random.key(0), IDS, MASK)
         return jax.jit(encoder.apply).lower(params, IDS, MASK).as_text().count('dot_general')
 
     assert num_products(2) == num_products(5) > 6
 
 
-def test_equal_layers_are_compiled_to_equal_kernels():
-    """Dropout included; XLA makes machine code once of what is the same. Much smaller states would
-    be computed again in later layers' kernels."""
-    ids = np.ones((4, 32), np.int32)
-    sizes = {'hidden_size': 32, 'intermediate_size': 64, 'max_position_embeddings': 32}
-
-    def kernels(num_layers):
-        architecture = dataclasses.replace(ARCHITECTURE, num_layers=num_layers, **sizes)
-        encoder = Encoder(architecture, Compute())
-
-        def loss(params, seeds):
-            return encoder.apply(params, ids, ids, ids, seeds).hidden_BTD.sum()
-
-        params = jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)
-        lowered = jax.jit(jax.grad(loss)).lower(params, np.arange(4, dtype=np.uint32))
-        bodies = re.findall(r'(?ms)^%fused_computation.*?^}', lowered.compile().as_text())
-        return {re.sub(r'(%|param_)[\w.\-]+|metadata=.*', '', body) for body in bodies}
-
-    few, many = kernels(3), kernels(5)
-    assert len(few) == len(many)
-    assert any('xor' in kernel for kernel in few)  # a mask's
+def test_attention_weights_are_dropped_out():
+    """With no other dropout, states still differ between seeds."""
+    architecture = dataclasses.replace(ARCHITECTURE, hidden_dropout=0.0, attention_dropout=0.5)
+    encoder = build_encoder(architecture, Compute())
+    apply = jax.jit(functools.partial(encoder.apply, {'params': make_params()}))
+    first, second, evaluated = (
+        apply(IDS, MASK, None, seeds).hidden_BTD for seeds in (SEEDS, SEEDS + 3, None)
+    )
+    assert (np.abs(first - second).max((1, 2))[:2] > 0.01).all()
+    assert (np.abs(first - evaluated).max((1, 2))[:2] > 0.01).all()
 
 
 def test_dropout_differs_by_example_and_seed_and_keeps_the_mean():

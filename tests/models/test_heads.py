@@ -10,11 +10,11 @@ from flax import linen as nn
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import (
     MultipleChoiceHead,
+    QuestionAnsweringHead,
     SequenceClassificationHead,
-    SpanHead,
     TokenClassificationHead,
 )
 
@@ -66,7 +66,7 @@ def test_parts_by_architecture(name, parts):
     for_tokens = parts if 'norm' in parts else {'output'}
     logits, params = run(TokenClassificationHead(architecture, Compute(), 5), inputs)
     assert (logits.shape, set(params)) == ((3, 4, 5), for_tokens)
-    logits, params = run(SpanHead(architecture, Compute()), inputs)
+    logits, params = run(QuestionAnsweringHead(architecture, Compute()), inputs)
     assert (logits.shape, set(params)) == ((3, 4, 2), for_tokens)
     logits, params = run(MultipleChoiceHead(architecture, Compute()), inputs)
     assert (logits.shape, set(params)) == ((3,), parts)
@@ -86,8 +86,8 @@ def test_dropout_is_at_the_rate_of_the_classifier():
         run(TokenClassificationHead(without, Compute(), 1), inputs, seeds)[0], clean
     )
     np.testing.assert_array_equal(
-        run(SpanHead(architecture, Compute()), inputs, seeds)[0],
-        run(SpanHead(architecture, Compute()), inputs)[0],
+        run(QuestionAnsweringHead(architecture, Compute()), inputs, seeds)[0],
+        run(QuestionAnsweringHead(architecture, Compute()), inputs)[0],
     )
 
 
@@ -107,7 +107,7 @@ def test_dropout_before_the_dense_map_is_a_choice():
 
 def test_a_pooler_is_needed_where_it_is_asked_for():
     head = SequenceClassificationHead(architectures.build('bert', **SIZES), Compute())
-    with pytest.raises(UserError, match='needs an architecture with a pooler'):
+    with pytest.raises(UserError, match='needs an encoder with a pooler'):
         run(head, encoded(pooled=False))
 
 

@@ -11,7 +11,7 @@ from jax.experimental.pallas import tpu
 from bert_jax.errors import UserError
 from bert_jax.models import architectures, kernels
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import Encoder, build_encoder
 from tests import jaxprs
 
 LENGTH, ROWS = 128, 2
@@ -51,7 +51,7 @@ def on_this_cpu(monkeypatch):
 
 def make(name: str, kernel: str, dtype: str = 'float32'):
     architecture = architectures.build(name, **SIZES | ENCODERS[name])
-    return Encoder(architecture, Compute(dtype, attention_kernel=kernel))
+    return build_encoder(architecture, Compute(dtype, attention_kernel=kernel))
 
 
 def states_and_gradients(encoder: Encoder, params, seen: dict):
@@ -111,7 +111,7 @@ def test_flash_forms_no_scores(on_this_cpu):
 
 
 def test_a_kernel_of_another_platform_is_refused():
-    with pytest.raises(UserError, match='is for a tpu, this is a cpu; use xla'):
+    with pytest.raises(UserError, match='runs on tpu, but this is a cpu; use xla'):
         run({'attention_kernel': 'flash'}, {})
 
 
@@ -122,14 +122,18 @@ REFUSED = {
         {'attention_dropout': 0.1},
         'attention_dropout is 0.1',
     ),
-    'distances': ({'attention_kernel': 'flash'}, {'name': 'deberta'}, 'cannot score distances'),
-    'dtype': ({'attention_kernel': 'cudnn'}, {}, 'takes bfloat16 and heads'),
+    'distances': (
+        {'attention_kernel': 'flash'},
+        {'name': 'deberta'},
+        'does not support disentangled',
+    ),
+    'dtype': ({'attention_kernel': 'cudnn'}, {}, 'needs bfloat16 and a head size'),
     'heads': (
         {'attention_kernel': 'cudnn', 'dtype': 'bfloat16'},
         {'hidden_size': 24},
         'not bfloat16 and 12',
     ),
-    'length': ({'attention_kernel': 'flash'}, {'length': 96}, 'multiple of 128 positions, not 96'),
+    'length': ({'attention_kernel': 'flash'}, {'length': 96}, 'multiples of 128, not 96'),
 }
 
 
@@ -143,6 +147,6 @@ def test_what_a_kernel_cannot_do_is_refused(on_this_cpu, case):
 def run(compute: dict, sizes: dict):
     """An encoder trained on one row, traced."""
     name, length = sizes.pop('name', 'bert'), sizes.pop('length', LENGTH)
-    encoder = Encoder(architectures.build(name, **SIZES | sizes), Compute(**compute))
+    encoder = build_encoder(architectures.build(name, **SIZES | sizes), Compute(**compute))
     ids = jnp.zeros((1, length), jnp.int32)
     jax.eval_shape(encoder.init, jax.random.key(0), ids, ids, None, jnp.zeros(1, jnp.uint32))

@@ -11,16 +11,16 @@ from bert_jax.models.packed_rows import gather_positions
 SPECS = {
     'BTD,DHK->BTHK': 'projection',
     'BTHK,HKD->BTD': 'output',
-    'BTHK,BSHK->BHTS': 'scores',
-    'BHTS,BSHK->BTHK': 'mix',
+    'BTHK,BUHK->BHTU': 'scores',
+    'BHTU,BUHK->BTHK': 'mix',
     'BPD,VD->BPV': 'vocabulary',
     'BD,DE->BE': 'pooler',
 }
 SIZES = [
-    dict(B=4, T=16, S=16, D=64, E=64, H=4, K=16, P=3, V=128),
-    dict(B=2, T=7, S=7, D=15, E=15, H=3, K=5, P=1, V=130),
-    dict(B=1, T=1, S=1, D=8, E=8, H=1, K=8, P=1, V=128),
-    dict(B=3, T=32, S=32, D=24, E=24, H=1, K=24, P=5, V=256),
+    dict(B=4, T=16, U=16, D=64, E=64, H=4, K=16, P=3, V=128),
+    dict(B=2, T=7, U=7, D=15, E=15, H=3, K=5, P=1, V=130),
+    dict(B=1, T=1, U=1, D=8, E=8, H=1, K=8, P=1, V=128),
+    dict(B=3, T=32, U=32, D=24, E=24, H=1, K=24, P=5, V=256),
 ]
 
 

@@ -13,7 +13,7 @@ from bert_jax.averages import mean
 from bert_jax.data.packing import pack
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from bert_jax.models.packed_rows import encoder_arguments, segment_starts
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.base import EncodedBatch
@@ -120,7 +120,7 @@ def masked() -> tuple[Masked, Masked]:
 @pytest.mark.parametrize('name', ARCHITECTURES)
 def test_states_are_those_of_the_examples_alone_and_know_no_neighbor(name):
     architecture = make(name)
-    encoder = Encoder(architecture, Compute())
+    encoder = build_encoder(architecture, Compute())
     alone, rows = examples(), packed()
     names = ('input_ids', 'attention_mask', 'token_type_ids')
     inputs, packed_inputs = ([batch[name] for name in names] for batch in (alone, rows))

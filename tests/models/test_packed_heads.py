@@ -11,11 +11,11 @@ from flax import linen as nn
 
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import Encoder, EncoderOutput
+from bert_jax.models.encoders import EncoderOutput, build_encoder
 from bert_jax.models.heads import (
     MultipleChoiceHead,
+    QuestionAnsweringHead,
     SequenceClassificationHead,
-    SpanHead,
     TokenClassificationHead,
 )
 from bert_jax.models.packed_rows import masked_mean, sequence_members
@@ -57,12 +57,12 @@ def batches():
 @pytest.mark.parametrize('name', ARCHITECTURES)
 def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbor(name):
     architecture = make(name)
-    encoder = Encoder(architecture, Compute())
+    encoder = build_encoder(architecture, Compute())
     heads = {
         'sequence_classification': SequenceClassificationHead(architecture, Compute(), 3),
         'multiple_choice': MultipleChoiceHead(architecture, Compute()),
         'token_classification': TokenClassificationHead(architecture, Compute(), 3),
-        'question_answering': SpanHead(architecture, Compute()),
+        'question_answering': QuestionAnsweringHead(architecture, Compute()),
     }
     (ids, mask, _), (packed_ids, packed_mask, segments) = batches()
     packed = dict(segment_ids_BT=segments, first_positions_BS=FIRST)

@@ -6,7 +6,7 @@ from flax import linen as nn
 
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.relations import MarkedPairHead
 
 # Two sequences in the first row, one in the second; marks that overlap, and none for the second

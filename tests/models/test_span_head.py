@@ -7,7 +7,7 @@ from flax import linen as nn
 
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.spans import SpanClassificationHead
 
 ARCHITECTURE = architectures.build('bert', hidden_size=8, num_heads=2, num_layers=1)

@@ -12,7 +12,7 @@ from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from bert_jax.models import architectures, kernels
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain
@@ -47,7 +47,7 @@ def test_loss_and_gradients_equal_one_device(scan_layers):
     mask = (np.arange(12) < rng.integers(1, 13, (8, 1))).astype(np.int32)
     positions = rng.integers(0, 12, (8, 3)).astype(np.int32)
     seeds = rng.integers(0, 2**32, 8, np.uint32)
-    encoder = Encoder(ARCHITECTURE, compute)
+    encoder = build_encoder(ARCHITECTURE, compute)
     head = MaskedLanguageModelHead(ARCHITECTURE, compute)
     hidden, table = jnp.zeros((1, 1, 32)), jnp.zeros((ARCHITECTURE.padded_vocab_size, 32))
     boxed = {
@@ -100,11 +100,11 @@ def test_an_attention_kernel_runs_on_every_device_for_its_rows_and_heads(monkeyp
     mask = (np.arange(128) < np.array([[128], [100], [60], [1]])).astype(np.int32)
 
     def states(params, kernel):
-        encoder = Encoder(architecture, Compute(attention_kernel=kernel))
+        encoder = build_encoder(architecture, Compute(attention_kernel=kernel))
         return jax.jit(encoder.apply)(params, ids, mask).hidden_BTD * mask[:, :, None]
 
     with tpu.force_tpu_interpret_mode(), jax.set_mesh(make_mesh()), nn.logical_axis_rules(RULES):
-        encoder = Encoder(architecture, Compute(attention_kernel='flash'))
+        encoder = build_encoder(architecture, Compute(attention_kernel='flash'))
         params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), ids[:1], mask[:1]))
         ours = np.asarray(states(params, 'flash'))
     expected = np.asarray(states(jax.device_get(params), 'xla'))

@@ -6,14 +6,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.averages import mean
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.objectives.clm import next_tokens
 from bert_jax.objectives.masking import Masking
 from bert_jax.objectives.mlm import cross_entropy
+from bert_jax.objectives.model import PretrainingModel
 
 LENGTH, VOCAB = 9, 30
 SIZES = dict(vocab_size=VOCAB, hidden_size=16, num_layers=3, num_heads=2, intermediate_size=24)
@@ -22,7 +24,9 @@ SIZES = dict(vocab_size=VOCAB, hidden_size=16, num_layers=3, num_heads=2, interm
 @pytest.mark.parametrize('name', ['bert', 'modernbert', 'mosaicbert', 'deberta_v2', 'albert'])
 def test_the_loss_of_a_position_has_no_gradient_in_later_inputs(name):
     architecture = architectures.build(name, **SIZES)
-    encoder, head = (kind(architecture, Compute()) for kind in (Encoder, MaskedLanguageModelHead))
+    encoder, head = (
+        kind(architecture, Compute()) for kind in (build_encoder, MaskedLanguageModelHead)
+    )
     ids = np.arange(3, 3 + LENGTH, dtype=np.int32)[None]  # every position a token of its own
     mask = np.ones_like(ids)
     masking = Masking(0.15, 0.8, 0.1, 'uniform', 2, (0, 1, 2), np.ones(VOCAB, int))
@@ -66,4 +70,24 @@ def test_an_architecture_that_cannot_be_causal_is_refused():
     architecture = architectures.build('deberta_v2', **SIZES, convolution_width=3)
     ids = np.ones((1, 4), np.int32)
     with pytest.raises(UserError, match='convolution'):
-        Encoder(architecture, Compute()).init(jax.random.key(0), ids, ids, causal=True)
+        build_encoder(architecture, Compute()).init(jax.random.key(0), ids, ids, causal=True)
+
+
+def test_the_causal_objective_hides_later_tokens_from_the_encoder():
+    """The last token predicts nothing; without a causal mask earlier tokens would attend to it."""
+    architecture = architectures.build('bert', **SIZES)
+    model = PretrainingModel(architecture, Compute(), ('clm',))
+    ids = np.arange(3, 3 + LENGTH, dtype=np.int32)[None]
+    batch = {'input_ids': ids, 'attention_mask': np.ones_like(ids), 'token_type_ids': 0 * ids}
+    masking = Masking(0.15, 0.8, 0.1, 'uniform', 2, (0, 1, 2), np.ones(VOCAB, int))
+    targets = next_tokens(masking, ids, batch['attention_mask'])
+
+    @jax.jit
+    def gradient(key):
+        params = nn.unbox(model.init(key, batch, targets))
+        loss = lambda params: mean(model.apply(params, batch, targets)['clm_loss'])  # noqa: E731
+        return jax.grad(loss)(params)['params']['encoder']['embeddings']['position']
+
+    largest = np.abs(gradient(jax.random.key(0))).max(axis=1)
+    assert (largest[: LENGTH - 1] > 0).all()
+    assert largest[LENGTH - 1] == 0

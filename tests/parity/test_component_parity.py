@@ -13,7 +13,7 @@ from flax import linen as nn
 
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from tests.parity.agreement import agree
 
 SIZES = dict(
@@ -133,7 +133,7 @@ def test_states_equal_a_plain_encoder(name, length, changes):
     types = rng.integers(0, 2, (2, length))
     mask = np.ones_like(ids)
     mask[1, length - length // 3 :] = 0
-    encoder = Encoder(architecture, Compute())
+    encoder = build_encoder(architecture, Compute())
     variables = nn.unbox(encoder.init(jax.random.key(0), ids, mask))
     leaves, structure = jax.tree.flatten(variables)
     leaves = [leaf + 0.2 * rng.standard_normal(leaf.shape, np.float32) for leaf in leaves]

@@ -21,7 +21,7 @@ from bert_jax.interop.families import FAMILIES
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.models.disentangled import log_buckets
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import ReplacedTokenHead
 from bert_jax.models.parameters import num_parameters, stack_layers, unstack_layers
 from tests.interop.published import randomise
@@ -254,7 +254,7 @@ def test_published_sizes(name):
     architecture = architectures.build(name)
     ids = jax.ShapeDtypeStruct((1, 2), np.int32)
     compute = Compute(scan_layers=architecture.equal_layers)
-    encoder = Encoder(architecture, compute)
+    encoder = build_encoder(architecture, compute)
     params = jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)['params']
     assert num_parameters(params, architecture) == theirs == count
     assert architecture.num_heads == config.num_attention_heads

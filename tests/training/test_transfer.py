@@ -14,7 +14,7 @@ from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.encoder import Encoder
+from bert_jax.models.encoders import build_encoder
 from bert_jax.training import optimizers, sharding, transfer
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.step import make_train_step
@@ -188,7 +188,7 @@ def test_frozen_layers_cost_no_backward_pass():
 @pytest.mark.parametrize('name', sorted(architectures.BUILDERS))
 def test_every_architecture_has_its_levels(name):
     sizes = dict(hidden_size=64, num_heads=2, num_layers=2, intermediate_size=64, vocab_size=50)
-    encoder = Encoder(architectures.build(name, **sizes), Compute())
+    encoder = build_encoder(architectures.build(name, **sizes), Compute())
     ids = jnp.zeros((1, 4), jnp.int32)
     params = sharding.unbox(jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)['params'])
     kept = tree_paths.flatten(Transfer('heads').part({'encoder': params}))

@@ -53,7 +53,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
             'relative_attention, and empty without'
         )
     if not relative:
-        return dataclasses.replace(architecture, attention='plain', position_terms=None)
+        return dataclasses.replace(architecture, attention='standard', position_terms=None)
     return dataclasses.replace(
         architecture,
         position_terms=tuple(ours for theirs, ours in _TERMS.items() if theirs in terms),

@@ -1,6 +1,7 @@
-"""The architectures by name. A new one is one file here and one line in BUILDERS."""
+"""Architectures by name. A new one is one file here and one line in BUILDERS."""
 
 import inspect
+from typing import Any
 
 from bert_jax import errors
 from bert_jax.models.architecture import Architecture
@@ -16,8 +17,9 @@ from bert_jax.models.architectures import (
     roberta,
     spanbert,
 )
+from bert_jax.models.architectures.builder import Builder
 
-BUILDERS = {
+BUILDERS: dict[str, Builder] = {
     **albert.BUILDERS,
     **bert.BUILDERS,
     **deberta.BUILDERS,
@@ -31,10 +33,11 @@ BUILDERS = {
 }
 
 
-def build(name: str, **sizes) -> Architecture:
-    """The named architecture with some of its sizes changed: build('bert_base', vocab_size=8000).
+def build(name: str, **sizes: Any) -> Architecture:
+    """Builds the named architecture with some sizes changed: build('bert_base', vocab_size=8000).
 
-    Raises UserError for an unknown name, an unknown size, or sizes that do not fit together.
+    Raises:
+        UserError: an unknown name or size, or sizes that do not fit together.
     """
     if name not in BUILDERS:
         raise errors.unknown('architecture', name, BUILDERS)

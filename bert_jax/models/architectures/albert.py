@@ -1,5 +1,7 @@
-"""ALBERT, version 2, without dropout (Lan et al. 2020, arXiv 1909.11942; google-research/albert):
-small embeddings and their projection, one layer's parameters for all layers."""
+"""ALBERT version 2, without dropout (Lan et al. 2020, arXiv 1909.11942; google-research/albert).
+
+Small projected embeddings; all layers share the parameters of one.
+"""
 
 from bert_jax.models.architectures.builder import Builder
 

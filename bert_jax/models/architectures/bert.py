@@ -1,9 +1,9 @@
 """BERT (Devlin et al. 2019, arXiv 1810.04805) and its small sizes (Turc et al., 1908.08962).
 
-As in all published sizes, num_heads is by default hidden_size / 64 and intermediate_size
-4 · hidden_size, so that the 24 small models are num_layers in {2, 4, 6, 8, 10, 12} × hidden_size in
-{128, 256, 512, 768}. hidden_act 'gelu' (exact) is what Hugging Face runs the published weights
-with; the original code has 'gelu_tanh'.
+As in all published sizes, num_heads defaults to hidden_size / 64 and intermediate_size to
+4 · hidden_size, so the 24 small models are num_layers in {2, 4, 6, 8, 10, 12} × hidden_size in
+{128, 256, 512, 768}. Hugging Face runs the published weights with hidden_act 'gelu' (exact); the
+original code uses 'gelu_tanh'.
 """
 
 from bert_jax.models.architectures.builder import Builder

@@ -1,12 +1,19 @@
-"""How the files of architectures/ say what is their own: what differs from DEFAULTS, BERT base."""
+"""`Builder`: an architecture family as its differences from BERT base."""
 
 import dataclasses
 import inspect
 from collections.abc import Callable, Mapping
+from typing import Any
 
+from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
+from bert_jax.models.block import ATTENTIONS
+from bert_jax.models.encoders import ENCODERS
+from bert_jax.models.feedforward import ACTIVATIONS, FEEDFORWARDS
+from bert_jax.models.heads.classification import CLASSIFIERS
+from bert_jax.models.normalization import NORMS
 
-DEFAULTS = dict(
+DEFAULTS: dict[str, Any] = dict(
     vocab_size=30522,
     hidden_size=768,
     num_layers=12,
@@ -20,43 +27,69 @@ DEFAULTS = dict(
     attention_dropout=0.1,
     initializer_range=0.02,
 )
+# The table that holds the valid names of each field that names a component.
+COMPONENTS: dict[str, Mapping[str, Any]] = {
+    'encoder': ENCODERS,
+    'hidden_act': ACTIVATIONS,
+    'attention': ATTENTIONS,
+    'feedforward': FEEDFORWARDS,
+    'norm': NORMS,
+    'convolution_act': ACTIVATIONS,
+    'prediction_act': ACTIVATIONS,
+    'classifier': CLASSIFIERS,
+    'classifier_act': ACTIVATIONS,
+}
 _FIELDS = {field.name: field.default for field in dataclasses.fields(Architecture)}
 
 
 class Builder:
-    """A function of sizes (keywords) that gives an Architecture.
+    """A function from sizes (keywords) to an Architecture.
 
-    sizes: what differs from DEFAULTS and from the defaults of Architecture, and sizes that only
-        this family has; all can be given other values.
-    fixed: the fields that make the family what it is.
-    derive: a function of all sizes (keywords) that gives further fields.
+    Every field of Architecture that is neither fixed nor derived is a size.
 
-    Every field of Architecture that is neither fixed nor derived is a size too.
+    Args:
+        sizes: defaults that differ from DEFAULTS and from those of Architecture, and sizes that
+            only this family has. Callers can override them.
+        fixed: fields that define the family; callers cannot override them.
+        derive: computes further fields from all sizes (keywords).
     """
 
     def __init__(
         self,
-        sizes: Mapping = {},
-        fixed: Mapping = {},
-        derive: Callable[..., dict] = lambda **sizes: {},
-    ):
+        sizes: Mapping[str, Any] = {},
+        fixed: Mapping[str, Any] = {},
+        derive: Callable[..., dict[str, Any]] = lambda **sizes: {},
+    ) -> None:
         self.sizes, self.fixed, self.derive = DEFAULTS | dict(sizes), dict(fixed), derive
         closed = {*self.fixed, *self.derive(**self.sizes)}
         known = {name: value for name, value in _FIELDS.items() if name not in closed} | self.sizes
-        # What inspect.signature finds: the names that build() knows.
+        # What inspect.signature returns: the names that build() accepts.
         self.__signature__ = inspect.Signature(
-            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=known[name])
-            for name in known
-            if name not in self.fixed
+            [
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=known[name])
+                for name in known
+                if name not in self.fixed
+            ]
         )
 
-    def resized(self, **sizes) -> 'Builder':
+    def resized(self, **sizes: Any) -> 'Builder':
         """The same family with other default sizes."""
         return Builder(self.sizes | sizes, self.fixed, self.derive)
 
-    def __call__(self, **sizes) -> Architecture:
+    def __call__(self, **sizes: Any) -> Architecture:
         sizes = self.sizes | sizes
         sizes['num_heads'] = sizes['num_heads'] or max(1, sizes['hidden_size'] // 64)
         sizes['intermediate_size'] = sizes['intermediate_size'] or 4 * sizes['hidden_size']
         fields = sizes | self.fixed | self.derive(**sizes)
-        return Architecture(**{name: fields[name] for name in fields if name in _FIELDS})
+        architecture = Architecture(**{name: fields[name] for name in fields if name in _FIELDS})
+        _check_components(architecture)
+        return architecture
+
+
+def _check_components(architecture: Architecture) -> None:
+    for field, table in COMPONENTS.items():
+        name = getattr(architecture, field)
+        is_default = name is None and _FIELDS[field] is None
+        if name not in table and not is_default:
+            known = ', '.join(table)
+            raise UserError(f'architecture: unknown {field} {name!r}; known: {known}')

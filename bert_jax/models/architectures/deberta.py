@@ -1,7 +1,7 @@
 """DeBERTa v1 (He et al. 2021, arXiv 2006.03654), v2, and v3 (arXiv 2111.09543; microsoft/DeBERTa).
 
-The published masked language models have mask_decoder=True too, which adds the table of absolute
-positions; the published sizes, like those of transformers, are without it.
+The published masked language models also have mask_decoder=True, which adds a table of absolute
+positions; published parameter counts, like those of transformers, do not include it.
 """
 
 from bert_jax.models.architecture import POSITION_TERMS

@@ -1,5 +1,4 @@
-"""DistilBERT (Sanh et al. 2019, arXiv 1910.01108): half of BERT's layers, no token types, no
-pooler."""
+"""DistilBERT (Sanh et al. 2019, arXiv 1910.01108): 6 layers, no token types, no pooler."""
 
 from bert_jax.models.architectures.builder import Builder
 

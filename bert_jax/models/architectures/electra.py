@@ -1,13 +1,13 @@
 """ELECTRA (Clark et al. 2020, arXiv 2003.10555; google-research/electra): BERT without a pooler.
 
-Embeddings of another width than hidden_size are projected. A generator has fewer features and
-heads; its embeddings, which it shares with its discriminator, keep their width.
+Embeddings are projected if their size differs from hidden_size. Generators have a smaller
+hidden_size and fewer heads; their embeddings, shared with the discriminator, keep their size.
 """
 
 from bert_jax.models.architectures.builder import Builder
 
 
-def _projection(embedding_size: int, hidden_size: int, **_) -> dict:
+def _projection(embedding_size: int, hidden_size: int, **_: object) -> dict[str, int | None]:
     return dict(embedding_size=None if embedding_size == hidden_size else embedding_size)
 
 

@@ -1,8 +1,10 @@
 """ModernBERT (Warner et al. 2024, arXiv 2412.13663; AnswerDotAI/ModernBERT).
 
-Layers 0, global_every, 2 · global_every … attend to all positions, the others to those at most
-local_window away; rotary positions have a base of their own in either.
+Layers 0, global_every, 2 · global_every … attend to all positions, the others only to positions at
+most local_window away. Both kinds have their own base of rotary wavelengths.
 """
+
+from typing import Any
 
 from bert_jax.models.architectures.builder import Builder
 
@@ -13,8 +15,8 @@ def _per_layer(
     global_every: int,
     local_theta: float,
     global_theta: float,
-    **_,
-) -> dict:
+    **_: object,
+) -> dict[str, Any]:
     is_global = [number % global_every == 0 for number in range(num_layers)]
     return dict(
         attention_windows=tuple(None if everywhere else local_window for everywhere in is_global),

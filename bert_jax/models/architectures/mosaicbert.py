@@ -1,13 +1,13 @@
-"""Like MosaicBERT (Portes et al. 2023, arXiv 2312.17482): BERT with ALiBi and a gated unit.
+"""After MosaicBERT (Portes et al. 2023, arXiv 2312.17482): BERT with ALiBi and gated feed-forward.
 
-Nothing learned depends on max_position_embeddings.
+No parameter depends on max_position_embeddings.
 """
 
 from bert_jax.models.architectures.builder import Builder
 
 MOSAICBERT = Builder(
     sizes=dict(vocab_size=30528, attention_dropout=0.0),
-    fixed=dict(positions='none', attention='linear_bias', feedforward='gated'),
+    fixed=dict(positions='none', attention='alibi', feedforward='gated'),
 )
 
 BUILDERS = {

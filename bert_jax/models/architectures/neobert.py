@@ -1,7 +1,7 @@
-"""Like NeoBERT (Le Breton et al. 2025, arXiv 2502.19587): RMSNorm, SwiGLU, rotary positions, deep.
+"""After NeoBERT (Le Breton et al. 2025, arXiv 2502.19587): RMSNorm, SwiGLU, rotary, 28 layers.
 
-The published code pairs features 2k and 2k + 1 for the rotation, this one k and k + K/2: the same
-functions, with the features of queries and keys in another order.
+The published code rotates pairs of features 2k and 2k + 1, this code pairs k and k + K/2: the same
+functions, with the features of queries and keys permuted.
 """
 
 from bert_jax.models.architectures.builder import Builder

@@ -1,9 +1,8 @@
-"""RoBERTa (Liu et al. 2019, arXiv 1907.11692; fairseq examples/roberta) and XLM-R (Conneau et al.
-2020, arXiv 1911.02116).
+"""RoBERTa (Liu et al. 2019, arXiv 1907.11692) and XLM-R (Conneau et al. 2020, arXiv 1911.02116).
 
-Real positions are counted from pad_token_id + 1, as in fairseq, so that sequences may be
-max_position_embeddings − pad_token_id − 1 long; padding is known by the attention mask. The models
-were trained without a pooler; some files have one.
+As in fairseq, the first token has position pad_token_id + 1, so sequences have at most
+max_position_embeddings − pad_token_id − 1 tokens. Padding is taken from the attention mask. The
+models were trained without a pooler, although some published files have one.
 """
 
 from bert_jax.models.architectures.builder import Builder
@@ -18,7 +17,7 @@ ROBERTA = Builder(
         pooler=False,
     ),
     fixed=dict(
-        positions='counted',
+        positions='offset_by_padding',
         prediction_act='gelu',
         pooling='first',
         classifier='dropout_dense',

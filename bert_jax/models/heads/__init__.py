@@ -1,9 +1,9 @@
-"""What is put on top of an encoder to predict something."""
+"""Heads: modules that turn encoder states into predictions."""
 
 from bert_jax.models.heads.classification import (
     MultipleChoiceHead,
+    QuestionAnsweringHead,
     SequenceClassificationHead,
-    SpanHead,
     TokenClassificationHead,
 )
 from bert_jax.models.heads.prediction import (
@@ -18,6 +18,6 @@ __all__ = [
     'NextSentenceHead',
     'ReplacedTokenHead',
     'SequenceClassificationHead',
-    'SpanHead',
+    'QuestionAnsweringHead',
     'TokenClassificationHead',
 ]

@@ -1,16 +1,15 @@
-"""Heads that are trained for a task: classes of a sequence or of its tokens, an answer's ends.
+"""Fine-tuning heads: classes of sequences or tokens, multiple choice, and answer spans.
 
-What stands for a sequence is the architecture's `pooling`:
-    pooler: what the encoder's pooler gives.
-    first: the state of the first real position.
-    mean: the mean of the states of all real positions.
-In a row of several sequences each of them has a vector of its own.
-What is done before the last product is its `classifier`, with `classifier_act` and dropout of rate
-`classifier_dropout`:
+A sequence is represented by the architecture's `pooling`:
+    pooler: the output of the encoder's pooler.
+    first: the state of its first token.
+    mean: the mean state of its tokens.
+Before the output projection come the layers of its `classifier`, with activation `classifier_act`
+and dropout of rate `classifier_dropout`:
     linear: dropout.
     dense: dense, activation, dropout (DistilBERT).
     dropout_dense: dropout, dense, activation, dropout (RoBERTa, ELECTRA).
-    dense_norm: dense, activation, norm, dropout (ModernBERT); alone of all, for tokens as well.
+    dense_norm: dense, activation, norm, dropout (ModernBERT); used for tokens, too.
 """
 
 from typing import NamedTuple
@@ -20,16 +19,16 @@ import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.errors import UserError
-from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.dropout import dropout, fold
-from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.linear import CUT, Dense
+from bert_jax.models.dropout import dropout, fold_in
+from bert_jax.models.encoders.base import EncoderOutput
+from bert_jax.models.feedforward import ACTIVATIONS
+from bert_jax.models.linear import TRUNCATED_STDDEV, Dense
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.packed_rows import gather_positions, masked_mean, sequence_members
 from bert_jax.models.partitioning import constrain
 
-STEPS = {
+CLASSIFIERS: dict[str, tuple[str, ...]] = {
     'linear': ('dropout',),
     'dense': ('dense', 'dropout'),
     'dropout_dense': ('dropout', 'dense', 'dropout'),
@@ -37,8 +36,8 @@ STEPS = {
 }
 
 
-class Rows(NamedTuple):
-    """Where sequences are in the rows of a batch; the last two are None for one a row."""
+class RowLayout(NamedTuple):
+    """Where the sequences of a batch are; the last two are None for one sequence per row."""
 
     attention_mask_BT: jax.Array
     segment_ids_BT: jax.Array | None
@@ -46,15 +45,11 @@ class Rows(NamedTuple):
 
 
 class _Head(nn.Module):
-    """(EncoderOutput, attention_mask_BT, dropout_seeds_B, …) → logits, fp32.
+    """Base class: encoder output → fp32 logits.
 
-    dropout_seeds_B: those given to the encoder, uint32; None for evaluation.
-    Kernels begin with the deviation initializer_range, as those of transformers: with the original
-    code's, a normal of that deviation cut and so of .88 of it, a few hundred steps learn less
+    Initial kernels have standard deviation initializer_range after truncation, as in transformers.
+    The original code's 0.88 · initializer_range learns more slowly in the first few hundred steps
     (experiments/finetuning).
-    segment_ids_BT, first_positions_BS: those given to the encoder, of rows of several sequences
-        (see Encoder). What is said of a sequence is then said of each, [B, S, …]; where
-        first_positions_BS is below 0, it is finite and means nothing.
     """
 
     architecture: Architecture
@@ -64,29 +59,51 @@ class _Head(nn.Module):
     def __call__(
         self,
         encoded: EncoderOutput,
-        attention_mask_BT,
-        dropout_seeds_B=None,
+        attention_mask_BT: jax.Array,
+        dropout_seeds_B: jax.Array | None = None,
         *,
-        segment_ids_BT=None,
-        first_positions_BS=None,
-    ):
-        rows = Rows(attention_mask_BT, segment_ids_BT, first_positions_BS)
-        return self.of(encoded, rows, dropout_seeds_B)
+        segment_ids_BT: jax.Array | None = None,
+        first_positions_BS: jax.Array | None = None,
+    ) -> jax.Array:
+        """Returns fp32 logits.
 
-    def _logits(self, x, num_labels: int, steps: tuple[str, ...], dropout_seeds_B):
-        """States [B, D], [B, S, D] or [B, T, D] → [B, C], [B, S, C] or [B, T, C]: the steps, then
-        a product."""
+        Args:
+            encoded: states of the batch.
+            attention_mask_BT: 1 for tokens, 0 for padding.
+            dropout_seeds_B: the encoder's, uint32; None for evaluation.
+            segment_ids_BT: the encoder's, for rows that pack several sequences.
+            first_positions_BS: the encoder's, for rows that pack several sequences. Logits of
+                sequences then are [B, S, …]; those at a negative first position are finite and
+                meaningless.
+        """
+        layout = RowLayout(attention_mask_BT, segment_ids_BT, first_positions_BS)
+        return self.logits(encoded, layout, dropout_seeds_B)
+
+    def logits(
+        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
+    ) -> jax.Array:
+        raise NotImplementedError
+
+    def _project(
+        self,
+        x: jax.Array,
+        num_labels: int,
+        layers: tuple[str, ...],
+        dropout_seeds_B: jax.Array | None,
+    ) -> jax.Array:
+        """[B, D], [B, S, D] or [B, T, D] → [B, C], [B, S, C] or [B, T, C], through the layers."""
         architecture, settings = self.architecture, (self.architecture, self.compute)
         size, rate = architecture.hidden_size, architecture.classifier_dropout
         rate = architecture.hidden_dropout if rate is None else rate
-        init_range = architecture.initializer_range / CUT
-        seeds_B = fold(dropout_seeds_B, architecture.num_layers + 1)  # fewer are the encoder's
+        init_range = architecture.initializer_range / TRUNCATED_STDDEV
+        # A site beyond those of the encoder's layers.
+        seeds_B = fold_in(dropout_seeds_B, architecture.num_layers + 1)
         letters = 'BT'[: x.ndim - 1]
         x = constrain(x, ('batch', 'length', 'embed') if x.ndim == 3 else ('batch', 'embed'))
-        for number, step in enumerate(steps):
-            if step == 'dropout':
-                x = dropout(x, rate, fold(seeds_B, number))
-            elif step == 'norm':
+        for number, layer in enumerate(layers):
+            if layer == 'dropout':
+                x = dropout(x, rate, fold_in(seeds_B, number))
+            elif layer == 'norm':
                 x = make_norm(*settings, name='norm')(x)
             else:
                 spec, names = f'{letters}D,DE->{letters}E', ('embed', 'features')
@@ -101,69 +118,80 @@ class _Head(nn.Module):
         )
         return output(x).astype(jnp.float32)
 
-    def _token_steps(self, others: tuple[str, ...]) -> tuple[str, ...]:
-        steps = STEPS[self.architecture.classifier]
-        return steps if self.architecture.classifier == 'dense_norm' else others
+    def _token_layers(self, default: tuple[str, ...]) -> tuple[str, ...]:
+        """The layers before the logits of tokens."""
+        classifier = self.architecture.classifier
+        return CLASSIFIERS[classifier] if classifier == 'dense_norm' else default
 
 
 class SequenceClassificationHead(_Head):
-    """logits_BC of the classes of each sequence; logits_BSC in packed rows."""
+    """logits_BC of each sequence's classes; logits_BSC in packed rows."""
 
     num_labels: int = 2
 
-    def of(self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B):
-        vector_BD = _pool(self.architecture, encoded, rows)
-        steps = STEPS[self.architecture.classifier]
-        return self._logits(vector_BD, self.num_labels, steps, dropout_seeds_B)
+    def logits(
+        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
+    ) -> jax.Array:
+        vector_BD = _pool(self.architecture, encoded, layout)
+        layers = CLASSIFIERS[self.architecture.classifier]
+        return self._project(vector_BD, self.num_labels, layers, dropout_seeds_B)
 
 
 class MultipleChoiceHead(_Head):
-    """logit_B, or logit_BS, of each sequence being the right one among those of its question.
+    """logit_B of each sequence being the correct choice; logit_BS in packed rows.
 
-    Through the pooler and dropout where the encoder has a pooler (so with RoBERTa too, whose
-    classes do without); else as for the classes of a sequence.
+    Reads the pooler and applies dropout if the encoder has a pooler (with RoBERTa, too, whose
+    sequence classification does not read it); otherwise as sequence classification.
     """
 
-    def of(self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B):
-        vector_BD, steps = encoded.pooled_BD, STEPS['linear']
+    def logits(
+        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
+    ) -> jax.Array:
+        vector_BD, layers = encoded.pooled_BD, CLASSIFIERS['linear']
         if vector_BD is None:
-            vector_BD = _pool(self.architecture, encoded, rows)
-            steps = STEPS[self.architecture.classifier]
-        return self._logits(vector_BD, 1, steps, dropout_seeds_B)[..., 0]
+            vector_BD = _pool(self.architecture, encoded, layout)
+            layers = CLASSIFIERS[self.architecture.classifier]
+        return self._project(vector_BD, 1, layers, dropout_seeds_B)[..., 0]
 
 
 class TokenClassificationHead(_Head):
-    """logits_BTC of the classes of each position."""
+    """logits_BTC of each position's classes."""
 
     num_labels: int = 2
 
-    def of(self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B):
-        steps = self._token_steps(STEPS['linear'])
-        return self._logits(encoded.hidden_BTD, self.num_labels, steps, dropout_seeds_B)
+    def logits(
+        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
+    ) -> jax.Array:
+        layers = self._token_layers(CLASSIFIERS['linear'])
+        return self._project(encoded.hidden_BTD, self.num_labels, layers, dropout_seeds_B)
 
 
-class SpanHead(_Head):
-    """logits_BT2 of each position being the first (0) and the last (1) of an answer; without
-    dropout, as in google-research/bert run_squad.py, but for dense_norm."""
+class QuestionAnsweringHead(_Head):
+    """logits_BT2 of each position being the first (0) or last (1) of the answer.
 
-    def of(self, encoded: EncoderOutput, rows: Rows, dropout_seeds_B):
-        return self._logits(encoded.hidden_BTD, 2, self._token_steps(()), dropout_seeds_B)
+    No dropout, as in google-research/bert run_squad.py, except with classifier dense_norm.
+    """
+
+    def logits(
+        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
+    ) -> jax.Array:
+        return self._project(encoded.hidden_BTD, 2, self._token_layers(()), dropout_seeds_B)
 
 
-def _pool(architecture: Architecture, encoded: EncoderOutput, rows: Rows) -> jax.Array:
-    """[B, D], or [B, S, D] with first positions, by the architecture's `pooling`."""
+def _pool(architecture: Architecture, encoded: EncoderOutput, layout: RowLayout) -> jax.Array:
+    """[B, D], or [B, S, D] in packed rows: the vector of each sequence."""
     if architecture.pooling == 'pooler':
         if encoded.pooled_BD is None:
-            raise UserError('pooling pooler needs an architecture with a pooler')
+            raise UserError('architecture: pooling pooler needs an encoder with a pooler')
         return encoded.pooled_BD
-    real_BT = rows.attention_mask_BT > 0
-    is_packed = rows.first_positions_BS is not None
+    is_token_BT, first_BS = layout.attention_mask_BT > 0, layout.first_positions_BS
+    is_packed = first_BS is not None
     if architecture.pooling == 'first':
-        first_BS = rows.first_positions_BS if is_packed else real_BT.argmax(1)[:, None]
+        first_BS = is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS
         vector_BSD = gather_positions(encoded.hidden_BTD, jnp.maximum(first_BS, 0))
     else:
-        member_BST = real_BT[:, None]
-        if is_packed:
-            member_BST &= sequence_members(rows.segment_ids_BT, rows.first_positions_BS)
+        member_BST = is_token_BT[:, None]
+        if first_BS is not None and layout.segment_ids_BT is not None:
+            member_BST &= sequence_members(layout.segment_ids_BT, first_BS)
         vector_BSD = masked_mean(encoded.hidden_BTD, member_BST)
     return vector_BSD if is_packed else vector_BSD[:, 0]

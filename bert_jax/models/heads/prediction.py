@@ -1,67 +1,69 @@
-"""Heads that are pretrained: what a token is, whether it is the original, and the next sentence."""
+"""Pretraining heads: masked tokens, sentence pairs, replaced tokens."""
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.errors import UserError
-from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.feedforward import ACTIVATIONS
 from bert_jax.models.linear import Dense, add_bias, product
 from bert_jax.models.normalization import make_norm
 from bert_jax.models.packed_rows import gather_positions
-from bert_jax.models.partitioning import constrain
+from bert_jax.models.partitioning import constrain, param
 
 PADDED_LOGIT = -1e9
 
 
 class MaskedLanguageModelHead(nn.Module):
-    """(hidden_BPD, embedding_VD) → logits_BPV, fp32, V = padded_vocab_size.
+    """Dense, activation, norm, then a product with the token embeddings and a bias.
 
-    Dense, activation, norm, then a product with the token embeddings and a bias of its own
-    (google-research/bert run_pretraining.py, get_masked_lm_output). Embeddings of a width of their
-    own are met by the dense map. Logits beyond vocab_size are about −10⁹: their probability and
-    every gradient through them are exactly 0.
+    google-research/bert run_pretraining.py, get_masked_lm_output. The dense layer maps to the width
+    of the embeddings. Logits beyond vocab_size are about −10⁹, so their probabilities and all
+    gradients through them are exactly 0.
     """
 
     architecture: Architecture
     compute: Compute
 
     @nn.compact
-    def __call__(self, hidden_BPD, embedding_VD):
+    def __call__(self, hidden_BPD: jax.Array, embedding_VD: jax.Array) -> jax.Array:
+        """Returns fp32 logits [B, P, padded_vocab_size]."""
         architecture, settings = self.architecture, (self.architecture, self.compute)
         activation = architecture.prediction_act or architecture.hidden_act
         shape = (architecture.hidden_size, architecture.embedding_width)
-        x_BPD = Dense('BPD,DE->BPE', shape, ('embed', 'features'), *settings, name='transform')(
+        x_BPE = Dense('BPD,DE->BPE', shape, ('embed', 'features'), *settings, name='transform')(
             constrain(hidden_BPD, ('batch', None, 'embed'))
         )
-        x_BPD = make_norm(*settings, name='norm')(ACTIVATIONS[activation](x_BPD))
-        x_BPD = constrain(x_BPD, ('batch', None, 'embed'))
-        embedding_VD = constrain(embedding_VD, ('vocab', None))
-        logits_BPV = product('BPD,VD->BPV', x_BPD, embedding_VD, self.compute.activation_dtype)
-        bias_V = self.param(
-            'bias',
-            nn.with_logical_partitioning(nn.initializers.zeros, ('vocab',)),
-            (architecture.padded_vocab_size,),
-        )
-        is_real_V = jnp.arange(architecture.padded_vocab_size) < architecture.vocab_size
-        logits_BPV = add_bias(logits_BPV, jnp.where(is_real_V, bias_V, PADDED_LOGIT))
+        x_BPE = make_norm(*settings, name='norm')(ACTIVATIONS[activation](x_BPE))
+        x_BPE = constrain(x_BPE, ('batch', None, 'embed'))
+        embedding_VE = constrain(embedding_VD, ('vocab', None))
+        logits_BPV = product('BPE,VE->BPV', x_BPE, embedding_VE, self.compute.activation_dtype)
+        num_logits = architecture.padded_vocab_size
+        bias_V = param(self, 'bias', nn.initializers.zeros, (num_logits,), ('vocab',))
+        is_token_V = jnp.arange(num_logits) < architecture.vocab_size
+        logits_BPV = add_bias(logits_BPV, jnp.where(is_token_V, bias_V, PADDED_LOGIT))
         return constrain(logits_BPV, ('batch', None, 'vocab'))
 
 
 class NextSentenceHead(nn.Module):
-    """pooled_BD → logits_B2, or [B, S, D] → [B, S, 2], fp32; class 0: the second segment follows
-    the first, 1: it does not (random; or, where the order is predicted, the two are swapped).
+    """Whether the second segment follows the first: class 0 yes, class 1 no.
 
-    Raises UserError for an encoder without a pooler.
+    Class 1 is a random segment (NSP), or the two segments swapped (SOP).
     """
 
     architecture: Architecture
     compute: Compute
 
     @nn.compact
-    def __call__(self, pooled_BD):
+    def __call__(self, pooled_BD: jax.Array | None) -> jax.Array:
+        """[B, D] → fp32 logits [B, 2], or [B, S, D] → [B, S, 2].
+
+        Raises:
+            UserError: the encoder has no pooler.
+        """
         if pooled_BD is None:
-            raise UserError('predicting the next sentence needs an architecture with a pooler')
+            raise UserError('the objectives nsp and sop need an architecture with a pooler')
         shape, names = (self.architecture.hidden_size, 2), ('embed', 'labels')
         settings = (self.architecture, self.compute)
         letters = 'BS'[: pooled_BD.ndim - 1]
@@ -72,20 +74,26 @@ class NextSentenceHead(nn.Module):
 
 
 class ReplacedTokenHead(nn.Module):
-    """hidden_BTD → logits_BT, fp32, of each token not being the original one (ELECTRA, Clark et al.
-    2020, arXiv 2003.10555): dense, activation, dense.
+    """Logits of each token having been replaced: dense, activation, dense.
 
-    With the architecture's detection_context the first state is added to every one, and the sum
-    normalized, before that (He et al. 2023, arXiv 2111.09543; LMMaskPredictionHead of
-    microsoft/DeBERTa, replaced_token_detection_model.py). first_BT: int32, where that state is for
-    each position, if there are several sequences in a row.
+    ELECTRA (Clark et al. 2020, arXiv 2003.10555). With the architecture's detection_context the
+    state of the sequence's first position is first added to every state, and the sum normalized (He
+    et al. 2023, arXiv 2111.09543; LMMaskPredictionHead in microsoft/DeBERTa,
+    replaced_token_detection_model.py).
     """
 
     architecture: Architecture
     compute: Compute
 
     @nn.compact
-    def __call__(self, hidden_BTD, first_BT=None):
+    def __call__(self, hidden_BTD: jax.Array, first_BT: jax.Array | None = None) -> jax.Array:
+        """Returns fp32 logits [B, T].
+
+        Args:
+            hidden_BTD: states of the encoder.
+            first_BT: int32, the first position of each position's sequence, in rows that pack
+                several sequences.
+        """
         size, settings = self.architecture.hidden_size, (self.architecture, self.compute)
         x_BTD = constrain(hidden_BTD, ('batch', 'length', 'embed'))
         if self.architecture.detection_context:

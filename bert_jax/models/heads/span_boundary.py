@@ -1,26 +1,27 @@
-"""Predicting tokens from the two ends of the span that hides them."""
+"""Span-boundary objective: predicts each token of a masked span from the states at its ends."""
 
+import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models.activations import ACTIVATIONS
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.feedforward import ACTIVATIONS
+from bert_jax.models.heads.prediction import MaskedLanguageModelHead
 from bert_jax.models.linear import Dense, weight_init
 from bert_jax.models.normalization import make_norm
-from bert_jax.models.partitioning import constrain
+from bert_jax.models.partitioning import constrain, param
 
 
 class SpanBoundaryHead(nn.Module):
-    """(left_BPD, right_BPD, place_BP, embedding_VD) → logits_BPV, fp32, V = padded_vocab_size.
+    """norm(gelu(W₂ norm(gelu(W₁ [left; right; p_place] + b₁)) + b₂)), then a decoder.
 
-    y = norm(gelu(W₂ norm(gelu(W₁ [left; right; p_place] + b₁)) + b₂)), then a product with the
-    token embeddings and a bias of its own (Joshi et al. 2020, arXiv 1907.10529, equations 1–2;
-    BertPairTargetPredictionHead of facebookresearch/SpanBERT). The second layer and the decoder are
-    those of a masked language model.
+    Joshi et al. 2020, arXiv 1907.10529, equations 1–2; BertPairTargetPredictionHead in
+    facebookresearch/SpanBERT. The second layer and the decoder, a product with the token embeddings
+    and a bias, are a masked-language-model head.
 
-    left, right: states of the unmasked tokens beside the span.
-    place: int32, from 0 for the span's first token to num_places − 1.
+    Attributes:
+        num_places: number of learned place vectors.
+        place_size: size of a place vector.
     """
 
     architecture: Architecture
@@ -29,18 +30,29 @@ class SpanBoundaryHead(nn.Module):
     place_size: int
 
     @nn.compact
-    def __call__(self, left_BPD, right_BPD, place_BP, embedding_VD):
+    def __call__(
+        self,
+        left_BPD: jax.Array,
+        right_BPD: jax.Array,
+        place_BP: jax.Array,
+        embedding_VD: jax.Array,
+    ) -> jax.Array:
+        """Returns fp32 logits [B, P, padded_vocab_size].
+
+        Args:
+            left_BPD: states of the unmasked tokens left of the spans.
+            right_BPD: states of the unmasked tokens right of the spans.
+            place_BP: int32 place of the token in its span, 0 … num_places − 1.
+            embedding_VD: the encoder's token embeddings.
+        """
         settings, size = (self.architecture, self.compute), self.architecture.hidden_size
-        place_RD = self.param(
-            'place',
-            nn.with_logical_partitioning(weight_init(self.architecture), ('positions', None)),
-            (self.num_places, self.place_size),
-        )
-        place_BPD = place_RD[place_BP].astype(self.compute.activation_dtype)
-        x_BPD = jnp.concatenate([left_BPD, right_BPD, place_BPD], axis=-1)
+        place_init, place_shape = weight_init(self.architecture), (self.num_places, self.place_size)
+        place_XE = param(self, 'place', place_init, place_shape, ('positions', None))
+        place_BPE = place_XE[place_BP].astype(self.compute.activation_dtype)
+        x_BPF = jnp.concatenate([left_BPD, right_BPD, place_BPE], axis=-1)
         shape = (2 * size + self.place_size, size)
-        x_BPD = Dense('BPE,ED->BPD', shape, ('features', 'embed'), *settings, name='first')(
-            constrain(x_BPD, ('batch', None, None))
+        x_BPD = Dense('BPF,FD->BPD', shape, ('features', 'embed'), *settings, name='first')(
+            constrain(x_BPF, ('batch', None, None))
         )
         activation = self.architecture.prediction_act or self.architecture.hidden_act
         x_BPD = make_norm(*settings, name='first_norm')(ACTIVATIONS[activation](x_BPD))

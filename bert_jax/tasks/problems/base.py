@@ -23,7 +23,7 @@ from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.types import Array, Batch
 
 ExampleT = TypeVar('ExampleT')  # one of data/labeled/examples.py

@@ -19,7 +19,7 @@ from bert_jax.data.special_token_layout import shorten
 from bert_jax.evaluation import glue, scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import (

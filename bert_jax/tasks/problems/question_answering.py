@@ -19,8 +19,8 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import squad
 from bert_jax.evaluation.scores import Scores, Table
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import EncoderOutput
-from bert_jax.models.heads import SpanHead
+from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.heads import QuestionAnsweringHead
 from bert_jax.tasks.problems.base import ExampleOutputs, HostOutputs, Problem, require
 
 _NEVER = -1e30  # the logit of what is no candidate
@@ -88,7 +88,9 @@ class QuestionAnswering(Problem):
         return [(own,) for own in found]
 
     def make_heads(self, architecture: Architecture, compute: Compute) -> dict[str, Callable]:
-        return {'question_answering': functools.partial(SpanHead, architecture, compute)}
+        return {
+            'question_answering': functools.partial(QuestionAnsweringHead, architecture, compute)
+        }
 
     def apply_heads(
         self, heads: dict[str, Callable], encoded: EncoderOutput, batch, dropout_seeds_R

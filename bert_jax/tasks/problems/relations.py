@@ -15,7 +15,7 @@ from bert_jax.data.labeled.examples import Mark, MarkedExample
 from bert_jax.data.special_token_layout import Framing
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoder import EncoderOutput
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import Heads, Outputs, require, require_texts

@@ -1,15 +1,15 @@
-"""GELU: values and gradients as jax.nn's, and what is kept between them."""
+"""GELU agrees with jax.nn and keeps only its input for the backward pass."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.activations import gelu
+from bert_jax.models.feedforward import gelu
 
 
 @pytest.mark.parametrize(('dtype', 'tolerance'), [('float32', 1e-6), ('bfloat16', 0.01)])
-def test_exact_gelu_and_its_gradient(dtype, tolerance):
+def test_exact_gelu_and_its_gradient_agree_with_jax(dtype, tolerance):
     x = jnp.concatenate([jnp.linspace(-6, 6, 4001), jnp.array([-1e4, -30.0, 0.0, 30.0, 1e4])])
     x = x.astype(dtype)
     ours = jax.jit(jax.vmap(jax.value_and_grad(gelu)))(x)
@@ -22,7 +22,7 @@ def test_exact_gelu_and_its_gradient(dtype, tolerance):
         assert (abs(mine.astype(jnp.float32) - theirs) <= bound).all()
 
 
-def test_gelu_keeps_its_input_alone_for_the_backward_pass():
+def test_gelu_keeps_only_its_input_for_the_backward_pass():
     x = jnp.ones((8, 32), jnp.bfloat16)
     _, backward = jax.vjp(gelu, x)
     assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(backward)] == [(x.shape, x.dtype)]

@@ -1,0 +1,70 @@
+"""Products arranged for XLA's CPU backend; other backends use jnp.einsum and +.
+
+Measured with jax 0.10.2 (experiments/benchmark/training_step.md): XLA's CPU compiler runs a product
+as written, so the order of its operands decides what is transposed, and some orders of bf16
+operands compile but fail at run time.
+"""
+
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+# Cost of transposing an element of the result, relative to an element of an operand.
+_TRANSPOSED_RESULT = 8
+
+
+def einsum(spec: str, a: jax.Array, b: jax.Array, **options: Any) -> jax.Array:
+    """jnp.einsum of two operands in the order that is fastest on CPU."""
+    inputs, out = spec.split('->')
+    spec_a, spec_b = inputs.split(',')
+    own_a = [letter for letter in out if letter in spec_a and letter not in spec_b]
+    own_b = [letter for letter in out if letter in spec_b and letter not in spec_a]
+    product_out = out
+    if spec_a[0] == spec_b[0] and spec_a[0] not in out:
+        # The gradient of a weight, summed over the batch. The first operand is transposed, and the
+        # result if it does not come out as `out`: take the cheaper order.
+        shared = ''.join(letter for letter in out if letter not in (*own_a, *own_b))
+        orders = [shared + ''.join(own) for own in (own_a + own_b, own_b + own_a)]
+        sizes = dict(zip(spec_a + spec_b, a.shape + b.shape, strict=True))
+        result_cost = _TRANSPOSED_RESULT * math.prod(sizes[letter] for letter in out)
+        cost_a, cost_b = (
+            operand.size + result_cost * (order != out)
+            for operand, order in zip((a, b), orders, strict=True)
+        )
+        swap = cost_b < cost_a
+        product_out = orders[swap]
+    else:
+        # Nothing is transposed if the first operand has the result's first own letter.
+        swap = bool(own_a and own_b) and out.index(own_b[0]) < out.index(own_a[0])
+    if swap:
+        spec_a, spec_b, a, b = spec_b, spec_a, b, a
+    result = jnp.einsum(f'{spec_a},{spec_b}->{product_out}', a, b, **options)
+    if product_out == out:
+        return result
+    # Without the barrier XLA moves the transposition back into the product, which fails in bf16.
+    return jnp.einsum(f'{product_out}->{out}', jax.lax.optimization_barrier(result))
+
+
+@jax.custom_vjp
+def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
+    """x [..., features] + bias [features]; the gradient of the bias is a product with ones.
+
+    XLA's column sums are many times slower on CPU.
+    """
+    return x + bias
+
+
+def _add_bias_forward(x: jax.Array, bias: jax.Array) -> tuple[jax.Array, jax.Array]:
+    return x + bias, bias
+
+
+def _add_bias_backward(bias: jax.Array, grad: jax.Array) -> tuple[jax.Array, jax.Array]:
+    rows = grad.reshape(-1, *bias.shape)
+    ones = jnp.ones(len(rows), grad.dtype)
+    grad_bias = jnp.tensordot(ones, rows, axes=1, preferred_element_type=jnp.float32)
+    return grad, grad_bias.astype(bias.dtype)
+
+
+add_bias.defvjp(_add_bias_forward, _add_bias_backward)

@@ -1,0 +1,74 @@
+"""The interface of encoders, the only one that objectives, heads and tasks use."""
+
+from typing import NamedTuple
+
+import jax
+from flax import linen as nn
+
+from bert_jax.models.architecture import Architecture, Compute
+
+
+class EncoderOutput(NamedTuple):
+    """The states of an encoder, in the compute dtype.
+
+    Attributes:
+        hidden_BTD: states of the last layer (normalized, with residual 'pre').
+        pooled_BD: pooled state of each row, or [B, S, D] of each sequence if the encoder was given
+            first positions; None without a pooler.
+        all_hidden_LBTD: if requested, the embeddings and the states of every layer, num_layers + 1
+            entries, the last of which is hidden_BTD.
+        decoded_BTD: states from which masked tokens are predicted; None: hidden_BTD.
+    """
+
+    hidden_BTD: jax.Array
+    pooled_BD: jax.Array | None
+    all_hidden_LBTD: jax.Array | None = None
+    decoded_BTD: jax.Array | None = None
+
+
+class Encoder(nn.Module):
+    """Base class of encoders: token ids in, states out.
+
+    Subclasses define `setup`, with an `Embeddings` module as `self.embeddings`, and `__call__`.
+    """
+
+    architecture: Architecture
+    compute: Compute
+
+    def __call__(
+        self,
+        input_ids_BT: jax.Array,
+        attention_mask_BT: jax.Array,
+        token_type_ids_BT: jax.Array | None = None,
+        dropout_seeds_B: jax.Array | None = None,
+        *,
+        all_hidden: bool = False,
+        causal: bool = False,
+        segment_ids_BT: jax.Array | None = None,
+        first_positions_BS: jax.Array | None = None,
+    ) -> EncoderOutput:
+        """Encodes a batch of token ids.
+
+        Args:
+            input_ids_BT: int32.
+            attention_mask_BT: 1 for tokens, 0 for padding.
+            token_type_ids_BT: int32; None: type 0. No effect if the architecture has fewer than
+                two types.
+            dropout_seeds_B: uint32, one per example (dropout.py); None for evaluation.
+            all_hidden: also return the states of every layer.
+            causal: positions do not attend to later ones.
+            segment_ids_BT: int32, for rows that pack several sequences, each a run of one id, as is
+                padding. Positions do not attend to other segments, and position indices restart
+                with each segment.
+            first_positions_BS: int32, the positions whose states are pooled; the pooled states of
+                negative ones are finite and meaningless.
+
+        Raises:
+            UserError: a sequence longer than architecture.max_length, or an option that this
+                encoder does not support.
+        """
+        raise NotImplementedError
+
+    def embedding_table(self) -> jax.Array:
+        """fp32 [padded_vocab_size, embedding_width] token embeddings, for tied decoders."""
+        return self.embeddings.token_VD

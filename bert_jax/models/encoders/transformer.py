@@ -1,0 +1,197 @@
+"""The Transformer encoder: embeddings, a stack of blocks, a pooler."""
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import linen as nn
+
+from bert_jax.errors import UserError
+from bert_jax.models import kernels
+from bert_jax.models.attention import Context, LayerConstants, layer_constants
+from bert_jax.models.block import Block, Convolution
+from bert_jax.models.disentangled import RelativePositions
+from bert_jax.models.dropout import fold_in
+from bert_jax.models.embeddings import Embeddings
+from bert_jax.models.encoders.base import Encoder, EncoderOutput
+from bert_jax.models.linear import Dense
+from bert_jax.models.normalization import make_norm
+from bert_jax.models.packed_rows import gather_positions, segment_starts
+from bert_jax.models.partitioning import constrain
+from bert_jax.models.visibility import Visibility
+
+_CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of layers
+
+
+class Transformer(Encoder):
+    """A bidirectional Transformer encoder (Devlin et al. 2019, section 3).
+
+    Parameters, all fp32: embeddings; layers_0 … layers_{L−1}, or one stacked `layers` with
+    compute.scan_layers (`stack_layers`), or layers_0 alone if layers share parameters; final_norm
+    with residual 'pre'; pooler, relative_positions and convolution if the architecture has them.
+
+    Raises:
+        UserError: scan_layers for layers that cannot be stacked, causal attention with a
+            convolution, or an attention kernel that cannot run this architecture here.
+    """
+
+    def setup(self) -> None:
+        settings = (self.architecture, self.compute)
+        kernels.check(*settings)
+        self.embeddings = Embeddings(*settings)
+        self.layers = self._make_layers()
+        if self.architecture.residual == 'pre':
+            self.final_norm = make_norm(*settings)
+        if self.architecture.attention == 'disentangled':
+            self.relative_positions = RelativePositions(*settings)
+        if self.architecture.convolution_width is not None:
+            self.convolution = Convolution(*settings)
+        if self.architecture.pooler:
+            size, names = self.architecture.hidden_size, ('embed', 'features')
+            self.pooler = Dense('XD,DE->XE', (size, size), names, *settings, use_bias=True)
+
+    def _make_layers(self) -> Any:
+        """The list of layers, or with scan_layers one module of all of them."""
+        architecture, settings = self.architecture, (self.architecture, self.compute)
+        layer = _Layer
+        if self.compute.remat:
+            layer = nn.remat(layer, prevent_cse=not self.compute.scan_layers)
+        if self.compute.scan_layers:
+            if not architecture.equal_layers:
+                raise UserError(
+                    'compute.scan_layers=True, but the layers of this architecture share '
+                    'parameters or differ in them, so they cannot be stacked; set scan_layers=False'
+                )
+            return nn.scan(
+                layer,
+                variable_axes={'params': 0},
+                split_rngs={'params': True},
+                in_axes=(0, nn.broadcast, 0),
+                length=architecture.num_layers,
+                metadata_params={nn.PARTITION_NAME: 'layers'},
+            )(*settings)
+        if not self.is_initializing():  # nn.jit would change the initial values
+            layer = nn.jit(layer)  # trace and lower equal layers once
+        first = layer(*settings, not architecture.first_norm)
+        others = 0 if architecture.shared_layers else architecture.num_layers - 1
+        return [first] + [layer(*settings) for _ in range(others)]
+
+    def __call__(
+        self,
+        input_ids_BT: jax.Array,
+        attention_mask_BT: jax.Array,
+        token_type_ids_BT: jax.Array | None = None,
+        dropout_seeds_B: jax.Array | None = None,
+        *,
+        all_hidden: bool = False,
+        causal: bool = False,
+        segment_ids_BT: jax.Array | None = None,
+        first_positions_BS: jax.Array | None = None,
+    ) -> EncoderOutput:
+        architecture = self.architecture
+        if causal and architecture.convolution_width is not None:
+            raise UserError(
+                'causal attention: this architecture has a convolution, which sees later tokens'
+            )
+        positions_BT = None
+        if segment_ids_BT is not None:
+            positions_BT = jnp.arange(input_ids_BT.shape[1]) - segment_starts(segment_ids_BT)
+        context = Context(Visibility(attention_mask_BT, segment_ids_BT, is_causal=causal))
+        if architecture.attention == 'disentangled':
+            relative_RD, rows_TU = self.relative_positions(input_ids_BT.shape[1])
+            context = context._replace(relative_RD=relative_RD, rows_TU=jnp.asarray(rows_TU))
+
+        embedded_BTD = self.embeddings(
+            input_ids_BT,
+            attention_mask_BT,
+            token_type_ids_BT,
+            fold_in(dropout_seeds_B, 0),
+            positions_BT,
+        )
+        x_BTD, hidden_LBTD = self._run_layers(embedded_BTD, context, dropout_seeds_B)
+        decoded_BTD = x_BTD
+        if architecture.mask_decoder:
+            before_BTD = hidden_LBTD[-2] if architecture.num_layers > 1 else embedded_BTD
+            decoded_BTD = self._decode(before_BTD, positions_BT, context, dropout_seeds_B)
+        if architecture.residual == 'pre':
+            x_BTD = decoded_BTD = self.final_norm(x_BTD)
+            hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
+        pooled_BD = self._pool(x_BTD, first_positions_BS) if architecture.pooler else None
+        all_hidden_LBTD = None
+        if all_hidden:
+            all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
+        return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD)
+
+    def _run_layers(
+        self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
+        """The last layer's states and all layers' states [L, B, T, D]."""
+        num_layers, constants_L = self.architecture.num_layers, layer_constants(self.architecture)
+        if self.compute.scan_layers:
+            seeds_LB = fold_in(seeds_B, np.arange(1, num_layers + 1)[:, None])
+            return self.layers(x_BTD, jax.tree.map(jnp.asarray, constants_L), context, seeds_LB)
+        states = []
+        for number in range(num_layers):
+            layer = self.layers[0 if self.architecture.shared_layers else number]
+            constants = jax.tree.map(lambda leaf_L, i=number: leaf_L[i], constants_L)
+            after_BTD, _ = layer(x_BTD, constants, context, fold_in(seeds_B, 1 + number))
+            if number == 0 and self.architecture.convolution_width is not None:
+                convolution_seeds_B = fold_in(seeds_B, _CONVOLUTION)
+                segment_ids_BT = context.visibility.segment_ids_BT
+                after_BTD = self.convolution(x_BTD, after_BTD, convolution_seeds_B, segment_ids_BT)
+            x_BTD = after_BTD
+            states.append(x_BTD)
+        return x_BTD, jnp.stack(states)  # not computed unless used
+
+    def _decode(
+        self,
+        before_BTD: jax.Array,
+        positions_BT: jax.Array | None,
+        context: Context,
+        seeds_B: jax.Array | None,
+    ) -> jax.Array:
+        """Runs the last layer twice with absolute positions added to the queries.
+
+        Keys and values come from the states before the last layer; so do the first queries, with
+        absolute positions added (He et al. 2021, section 3.2; EnhancedMaskDecoder in
+        microsoft/DeBERTa, masked_language_model.py).
+        """
+        context = context._replace(source_BTD=before_BTD)
+        constants = jax.tree.map(lambda leaf_L: leaf_L[-1], layer_constants(self.architecture))
+        position_TD = self.embeddings.position_vectors(before_BTD.shape[1], positions_BT)
+        x_BTD = (before_BTD + position_TD).astype(before_BTD.dtype)
+        for number in range(2):
+            layer_seeds_B = fold_in(seeds_B, _DECODER + 1 + number)
+            x_BTD, _ = self._last_layer()(x_BTD, constants, context, layer_seeds_B)
+        return x_BTD
+
+    def _last_layer(self) -> Callable:
+        if not self.compute.scan_layers:
+            return self.layers[-1]
+        stacked = nn.unbox(self.layers.variables)
+        last = jax.tree.map(lambda leaf_L: leaf_L[-1], stacked)
+        return functools.partial(_Layer(self.architecture, self.compute, parent=None).apply, last)
+
+    def _pool(self, x_BTD: jax.Array, first_positions_BS: jax.Array | None) -> jax.Array:
+        if first_positions_BS is None:
+            return jnp.tanh(self.pooler(constrain(x_BTD[:, 0], ('batch', 'embed'))))
+        x_BSD = gather_positions(x_BTD, jnp.maximum(first_positions_BS, 0))
+        x_XD = constrain(x_BSD.reshape(-1, x_BSD.shape[-1]), ('batch', 'embed'))
+        return jnp.tanh(self.pooler(x_XD)).reshape(x_BSD.shape)
+
+
+class _Layer(Block):
+    """A block in the form of a step of nn.scan: (x, constants, …) → (x, x)."""
+
+    def __call__(  # type: ignore[override]  # returns what a step of nn.scan must return
+        self,
+        x_BTD: jax.Array,
+        constants: LayerConstants,
+        context: Context,
+        seeds_B: jax.Array | None,
+    ) -> tuple[jax.Array, jax.Array]:
+        x_BTD = super().__call__(x_BTD, constants, context, seeds_B)
+        return x_BTD, x_BTD

@@ -1,0 +1,73 @@
+"""Which positions attend to which: one description, rendered by each attention kernel."""
+
+import math
+
+import flax.struct
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+# Finite, so that a row of padding gives equal weights instead of NaN; so large that any other score
+# vanishes beside it in fp32.
+MASKED = -1e9
+
+
+@flax.struct.dataclass
+class Visibility:
+    """Which keys a query attends to, and the penalty on their distance.
+
+    Attributes:
+        attention_mask_BT: int, 1 for tokens and 0 for padding. Padding is not attended to.
+        segment_ids_BT: int32; positions attend only to positions with the same segment id. None:
+            one sequence per row.
+        window: int32 scalar, the largest attended distance. None: unlimited.
+        slopes_H: fp32, subtracted from scores per unit of distance (ALiBi). None: no penalty.
+        is_causal: positions do not attend to later ones.
+    """
+
+    attention_mask_BT: jax.Array
+    segment_ids_BT: jax.Array | None = None
+    window: jax.Array | np.ndarray | None = None
+    slopes_H: jax.Array | np.ndarray | None = None
+    is_causal: bool = flax.struct.field(pytree_node=False, default=False)
+
+    def bias(self) -> jax.Array:
+        """Renders fp32 [B, 1 or H, 1 or T, U] to add to attention scores."""
+        position_T = jnp.arange(self.attention_mask_BT.shape[1])
+        distance_TU = position_T[:, None] - position_T
+        is_visible = self.attention_mask_BT[:, None, None, :] > 0
+        if self.segment_ids_BT is not None:
+            segment_BT = self.segment_ids_BT
+            is_visible = is_visible & (segment_BT[:, None, :, None] == segment_BT[:, None, None, :])
+        if self.is_causal:
+            is_visible = is_visible & (distance_TU >= 0)
+        if self.window is not None:
+            is_visible = is_visible & (abs(distance_TU) <= self.window)
+        if self.slopes_H is None:
+            return jnp.where(is_visible, 0.0, MASKED)
+        penalty_HTU = jnp.asarray(self.slopes_H)[:, None, None] * abs(distance_TU)
+        return jnp.where(is_visible, -penalty_HTU, MASKED)
+
+    def groups(self) -> jax.Array | None:
+        """Renders int32 [B, T] group ids: positions attend to exactly those of the same group.
+
+        Padding is a group of its own. None if groups cannot express this visibility.
+        """
+        if self.is_causal or self.window is not None or self.slopes_H is not None:
+            return None
+        is_token_BT = self.attention_mask_BT > 0
+        if self.segment_ids_BT is None:
+            return is_token_BT.astype(jnp.int32)
+        return jnp.where(is_token_BT, self.segment_ids_BT, jnp.iinfo(jnp.int32).max)
+
+
+def alibi_slopes(num_heads: int) -> np.ndarray:
+    """fp32 [H] slopes of ALiBi (Press et al. 2022, arXiv 2108.12409).
+
+    2^(−8 h / H) for h = 1 … H if H is a power of two; otherwise the slopes of the next smaller
+    power and every second slope of the next larger one (get_slopes of the ALiBi authors).
+    """
+    power = 2 ** math.floor(math.log2(num_heads))
+    slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]
+    between = [2 ** (-4 * h / power) for h in range(1, 2 * power + 1, 2)]
+    return np.array(slopes + between[: num_heads - power], np.float32)

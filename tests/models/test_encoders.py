@@ -1,0 +1,98 @@
+"""A new encoder is one file and one line: everything else knows encoders by their interface."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.averages import mean
+from bert_jax.errors import UserError
+from bert_jax.interop import pretrained
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.models.embeddings import Embeddings
+from bert_jax.models.encoders import ENCODERS, Encoder, EncoderOutput, Transformer, build_encoder
+from bert_jax.models.linear import Dense
+from bert_jax.objectives.masking import Masked
+from bert_jax.objectives.model import PretrainingModel
+
+
+class Toy(Encoder):
+    """Embeddings and one dense layer."""
+
+    def setup(self):
+        settings = (self.architecture, self.compute)
+        size = self.architecture.hidden_size
+        self.embeddings = Embeddings(*settings)
+        self.dense = Dense('BTD,DE->BTE', (size, size), ('embed', 'features'), *settings)
+
+    def __call__(
+        self,
+        input_ids_BT,
+        attention_mask_BT,
+        token_type_ids_BT=None,
+        dropout_seeds_B=None,
+        *,
+        all_hidden=False,
+        causal=False,
+        segment_ids_BT=None,
+        first_positions_BS=None,
+    ):
+        ids = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
+        embedded_BTD = self.embeddings(*ids, dropout_seeds_B)
+        x_BTD = jnp.tanh(self.dense(embedded_BTD))
+        all_hidden_LBTD = jnp.stack([embedded_BTD, x_BTD]) if all_hidden else None
+        return EncoderOutput(x_BTD, None, all_hidden_LBTD, decoded_BTD=x_BTD)
+
+
+IDS = np.arange(12, dtype=np.int32).reshape(2, 6)
+MASK = np.ones_like(IDS)
+
+
+@pytest.fixture
+def architecture(monkeypatch):
+    monkeypatch.setitem(ENCODERS, 'toy', Toy)
+    sizes = dict(vocab_size=20, hidden_size=8, num_layers=1, pooler=False)
+    return architectures.build('bert', encoder='toy', **sizes)
+
+
+def test_the_transformer_is_the_default():
+    encoder = build_encoder(architectures.build('bert_tiny'), Compute())
+    assert isinstance(encoder, Transformer)
+
+
+def test_an_unknown_encoder_is_an_error(architecture, monkeypatch):
+    monkeypatch.delitem(ENCODERS, 'toy')
+    with pytest.raises(UserError, match="unknown encoder 'toy'; known: transformer"):
+        build_encoder(architecture, Compute())
+
+
+def test_a_registered_encoder_encodes(architecture):
+    params = nn.unbox(pretrained.init(architecture, ('mlm',), jax.random.key(0)))
+    assert set(params['encoder']) == {'embeddings', 'dense'}
+    computed = pretrained.outputs(architecture, Compute(), params, IDS, MASK)
+    assert computed['all_hidden'].shape == (2, 2, 6, 8)
+    assert computed['mlm_logits'].shape == (2, 6, 20)
+
+
+def test_a_registered_encoder_trains(architecture):
+    model = PretrainingModel(architecture, Compute(), ('mlm',))
+    batch = {'input_ids': IDS, 'attention_mask': MASK, 'token_type_ids': 0 * IDS}
+    positions = np.tile(np.arange(6, dtype=np.int32), (2, 1))
+    masked = Masked(IDS, positions, IDS, np.ones(IDS.shape, np.float32))
+
+    @jax.jit
+    def step(params):
+        def loss(params):
+            return mean(model.apply({'params': params}, batch, masked)['mlm_loss'])
+
+        value, grads = jax.value_and_grad(loss)(params)
+        return value, jax.tree.map(lambda p, g: p - 0.5 * g, params, grads)
+
+    params = nn.unbox(model.init(jax.random.key(0), batch, masked))['params']
+    losses = []
+    for _ in range(20):
+        loss, params = step(params)
+        losses.append(float(loss))
+    assert losses[-1] < 0.9 * losses[0]

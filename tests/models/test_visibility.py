@@ -1,0 +1,64 @@
+"""Which positions attend to which: the bias and the groups describe the same pairs."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from bert_jax.models.visibility import MASKED, Visibility, alibi_slopes
+
+LENGTH = 6
+MASK = np.array([[1, 1, 1, 1, 1, 0], [0, 1, 1, 1, 1, 1]])
+SEGMENTS = np.array([[1, 1, 2, 2, 2, 0], [0, 1, 1, 1, 2, 2]], np.int32)
+QUERY, KEY = np.indices((LENGTH, LENGTH))
+SAME_SEGMENT = SEGMENTS[:, :, None] == SEGMENTS[:, None, :]
+IS_TOKEN = MASK[:, None, :] > 0
+CASES = {
+    'padding': ({}, IS_TOKEN),
+    'segments': ({'segment_ids_BT': SEGMENTS}, IS_TOKEN & SAME_SEGMENT),
+    'causal': ({'is_causal': True}, IS_TOKEN & (KEY <= QUERY)),
+    'window': ({'window': np.int32(2)}, IS_TOKEN & (abs(QUERY - KEY) <= 2)),
+    'all': (
+        {'segment_ids_BT': SEGMENTS, 'is_causal': True, 'window': np.int32(1)},
+        IS_TOKEN & SAME_SEGMENT & (KEY <= QUERY) & (abs(QUERY - KEY) <= 1),
+    ),
+}
+
+
+@pytest.mark.parametrize('case', CASES)
+def test_the_bias_is_zero_where_attention_is_allowed_and_masks_all_else(case):
+    fields, expected_BTU = CASES[case]
+    bias = np.asarray(Visibility(MASK, **fields).bias())
+    bias_BTU = np.broadcast_to(bias, (2, 1, LENGTH, LENGTH))[:, 0]
+    expected_BTU = np.broadcast_to(expected_BTU, bias_BTU.shape)
+    np.testing.assert_array_equal(bias_BTU, np.where(expected_BTU, 0, MASKED))
+
+
+def test_slopes_lower_scores_in_proportion_to_the_distance():
+    slopes = alibi_slopes(3)
+    bias = np.asarray(Visibility(MASK, slopes_H=slopes).bias())
+    expected = np.where(IS_TOKEN[:, None], -slopes[:, None, None] * abs(QUERY - KEY), MASKED)
+    np.testing.assert_allclose(bias, expected, rtol=1e-6)
+
+
+def test_slopes_are_those_published():
+    np.testing.assert_allclose(alibi_slopes(8), [2.0**-n for n in range(1, 9)])
+    between = [2**-0.5, 2**-1.5, 2**-2.5, 2**-3.5]
+    np.testing.assert_allclose(alibi_slopes(12), [2.0**-n for n in range(1, 9)] + between)
+
+
+@pytest.mark.parametrize('case', ['padding', 'segments'])
+def test_groups_allow_what_the_bias_allows(case):
+    visibility = Visibility(MASK, **CASES[case][0])
+    groups = np.asarray(visibility.groups())
+    same = groups[:, :, None] == groups[:, None, :]
+    bias = np.broadcast_to(np.asarray(visibility.bias()), (2, 1, LENGTH, LENGTH))[:, 0]
+    tokens = MASK > 0
+    np.testing.assert_array_equal(same[tokens], bias[tokens] == 0)
+
+
+@pytest.mark.parametrize(
+    'change', [{'is_causal': True}, {'window': np.int32(2)}, {'slopes_H': alibi_slopes(2)}]
+)
+def test_what_groups_cannot_express_has_none(change):
+    assert dataclasses.replace(Visibility(MASK, SEGMENTS), **change).groups() is None
