@@ -187,9 +187,9 @@ def test_a_mesh_gives_what_one_device_gives():
         (dict(position_terms=None), 'position_terms must be set with attention disentangled'),
         (
             dict(position_buckets=10, max_relative_positions=6),
-            'position_buckets is 10, but .* less than .* - 1 = 5',
+            'position_buckets is 10; .* less than .* - 1 = 5',
         ),
-        (dict(position_buckets=1), 'position_buckets is 1, but half of it must be at least 1'),
+        (dict(position_buckets=1), 'position_buckets is 1; half of it must be at least 1'),
         (dict(convolution_width=4), 'convolution_width is 4, must be odd'),
         (dict(positions='learned'), 'mask_decoder needs positions none and residual post'),
         (dict(convolution_act='relu6'), "unknown convolution_act 'relu6'"),
