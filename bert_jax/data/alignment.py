@@ -1,4 +1,4 @@
-"""Which pieces of a tokenized text belong to which of its words, by character offsets."""
+"""Words are aligned to subwords by character offset."""
 
 import itertools
 from collections.abc import Sequence
@@ -10,85 +10,98 @@ from bert_jax.data import sliding_windows
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 
-Spans = Sequence[tuple[int, int]]
-
 
 class Alignment(NamedTuple):
-    """The N pieces of a text with W words, without special tokens.
+    """The N subwords of a text with W words, without special tokens.
 
-    Every word has a piece at least, and no piece belongs to two words:
-    - A piece over parts of two words belongs to the first of them.
-    - Where a word would be left with nothing because of that ('gon' + 'na' as one piece), the text
-      is tokenized in two parts, cut after the word before it.
-    - A word of which the tokenizer leaves nothing (control characters, say) is one unknown token.
+    Every word has at least one subword, and no subword belongs to two words:
+    - A subword that covers parts of two words belongs to the first of them.
+    - If this would leave a word without subwords ('gon' + 'na' as one subword), the text is
+      tokenized in two parts, split after the word before it.
+    - A word that the tokenizer drops (control characters, for example) is one unknown token.
 
-    ids: int32 [N]. offsets: int32 [N, 2], the characters of each piece in the text, end exclusive.
-    words: int32 [N], the word of each piece, ascending, and −1 for pieces of no word.
-    first: int32 [W], the first piece of each word. count: int32 [W], how many it has.
-    num_cut, num_unseen: how many words of the second and the third kind there are.
+    Attributes:
+        ids: int32 [N].
+        offsets: int32 [N, 2], characters of each subword in the text, end exclusive.
+        words: int32 [N], the word of each subword, ascending; −1 for subwords outside words.
+        first: int32 [W], the first subword of each word.
+        count: int32 [W], the number of subwords of each word.
+        num_splits: Number of words before which the text was split (second case).
+        num_dropped: Number of words that the tokenizer drops (third case).
     """
 
     ids: np.ndarray
     offsets: np.ndarray
     words: np.ndarray
     first: np.ndarray
-    count: np.ndarray
-    num_cut: int
-    num_unseen: int
+    # NamedTuple's tuple.count is hidden on purpose.
+    count: np.ndarray  # type: ignore[assignment]
+    num_splits: int
+    num_dropped: int
 
-    def cut(self, size: int, overlap: int) -> list[sliding_windows.Window]:
-        """Windows of at most `size` pieces that cut no word, but for words of more than `size`
-        pieces. Each word is answered for by the one window in whose first … last − 1 its first
-        piece is."""
-        return sliding_windows.cut(len(self.ids), size, overlap, self.places(size))
+    def windows(self, size: int, overlap: int) -> list[sliding_windows.Window]:
+        """Returns windows of at most `size` subwords that split no word of at most `size` subwords.
 
-    def places(self, size: int) -> list[int]:
-        """Positions from 0 to N at which no word is cut, or at which a word of more than `size`
-        pieces is cut into parts of `size`."""
-        inside = (self.words[1:] == self.words[:-1]) & (self.words[1:] >= 0)
-        whole = [0, *(np.flatnonzero(~inside) + 1).tolist(), len(self.ids)]
-        parts = (range(a, b, size) for a, b in itertools.pairwise(whole))
-        return [*itertools.chain.from_iterable(parts), len(self.ids)]
+        The prediction for a word is taken from the window whose [first, last) contains the word's
+        first subword.
+        """
+        return sliding_windows.make_windows(len(self.ids), size, overlap, self.split_points(size))
 
-    def answered(self, window: sliding_windows.Window) -> range:
-        """The words a window answers for."""
+    def split_points(self, size: int) -> list[int]:
+        """Returns the indices from 0 to N at which windows may start and stop.
+
+        These are the boundaries of words, and multiples of `size` within longer words.
+        """
+        is_inside = (self.words[1:] == self.words[:-1]) & (self.words[1:] >= 0)
+        boundaries = [0, *(np.flatnonzero(~is_inside) + 1).tolist(), len(self.ids)]
+        points = (range(start, stop, size) for start, stop in itertools.pairwise(boundaries))
+        return [*itertools.chain.from_iterable(points), len(self.ids)]
+
+    def words_of(self, window: sliding_windows.Window) -> range:
+        """Returns the words whose prediction is taken from a window."""
         start, stop = np.searchsorted(self.first, [window.first, window.last])
         return range(int(start), int(stop))
 
 
-def align(tokenizer: Tokenizer, text: str, words: Spans) -> Alignment:
-    """The pieces of a text whose words are these characters, start and end (exclusive) of each.
+def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> Alignment:
+    """Tokenizes a text and aligns its words to the subwords.
 
-    Words may touch and leave characters out. Raises UserError for those that are empty, overlap
-    or lie outside the text.
+    Args:
+        tokenizer: The tokenizer.
+        text: The text.
+        words: First character and end (exclusive) of each word. Words may touch, and characters
+            may lie outside words.
+
+    Raises:
+        UserError: A word is empty, overlaps another one or lies outside the text.
     """
     words_W2 = np.array(words, np.int64).reshape(-1, 2)
     _check(text, words_W2)
-    cuts: set[int] = set()
+    splits: set[int] = set()
     while True:
-        ids, offsets = _encode(tokenizer, text, sorted(cuts))
+        ids, offsets = _encode(tokenizer, text, sorted(splits))
         owners = _owners(offsets, words_W2)
         missing = np.setdiff1d(np.arange(len(words_W2)), owners)
         covered = _covered(missing, offsets, words_W2)
-        more = {int(words_W2[word - 1, 1]) for word in covered} - cuts
+        more = {int(words_W2[word - 1, 1]) for word in covered} - splits
         if not more:
             break
-        cuts |= more
+        splits |= more
     ids, offsets, owners = _with_unknown(tokenizer.unk_id, missing, words_W2, ids, offsets, owners)
     counts = np.bincount(owners[owners >= 0], minlength=len(words_W2))
     first = np.searchsorted(np.maximum.accumulate(owners), np.arange(len(words_W2)))
     return Alignment(
-        ids,
-        offsets,
-        owners,
-        first.astype(np.int32),
-        counts.astype(np.int32),
-        len(cuts),
-        len(missing),
+        ids=ids,
+        offsets=offsets,
+        words=owners,
+        first=first.astype(np.int32),
+        count=counts.astype(np.int32),
+        num_splits=len(splits),
+        num_dropped=len(missing),
     )
 
 
-def _check(text: str, words_W2: np.ndarray):
+def _check(text: str, words_W2: np.ndarray) -> None:
     starts, ends = words_W2[:, 0], words_W2[:, 1]
     wrong = (starts >= ends) | (ends > len(text)) | (starts < 0)
     wrong[1:] |= starts[1:] < ends[:-1]
@@ -96,21 +109,21 @@ def _check(text: str, words_W2: np.ndarray):
         index = int(wrong.argmax())
         start, end = words_W2[index].tolist()
         raise UserError(
-            f'word {index} is characters {start} to {end} of a text of {len(text)}: words must '
-            f'be in order, not empty and not overlap (text: {text[:40]!r})'
+            f'word {index} is characters {start} to {end} of a text of {len(text)}, but words must '
+            f'be ordered, not empty and not overlap (text: {text[:40]!r})'
         )
 
 
-def _encode(tokenizer: Tokenizer, text: str, cuts: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and offsets of a text tokenized in parts."""
-    bounds = [0, *cuts, len(text)]
+def _encode(tokenizer: Tokenizer, text: str, splits: list[int]) -> tuple[np.ndarray, np.ndarray]:
+    """Ids and offsets of a text that is split at these characters and tokenized in parts."""
+    bounds = [0, *splits, len(text)]
     encoded = tokenizer.encode_batch([text[a:b] for a, b in itertools.pairwise(bounds)])
     offsets = [own + start for own, start in zip(encoded.offsets, bounds[:-1], strict=True)]
     return np.concatenate(encoded.ids), np.concatenate(offsets).astype(np.int32)
 
 
 def _owners(offsets: np.ndarray, words_W2: np.ndarray) -> np.ndarray:
-    """int32 [N]: the first word of which a piece has a character, −1 if there is none."""
+    """The first word that each subword overlaps, −1 if there is none: int32 [N]."""
     if not len(words_W2):
         return np.full(len(offsets), -1, np.int32)
     word = np.searchsorted(words_W2[:, 1], offsets[:, 0], side='right')
@@ -119,7 +132,7 @@ def _owners(offsets: np.ndarray, words_W2: np.ndarray) -> np.ndarray:
 
 
 def _covered(missing: np.ndarray, offsets: np.ndarray, words_W2: np.ndarray) -> list[int]:
-    """Those of the words without a piece that share one with the word before them."""
+    """The words without a subword of their own that share one with the word before."""
     return [
         word
         for word in missing.tolist()
@@ -127,12 +140,19 @@ def _covered(missing: np.ndarray, offsets: np.ndarray, words_W2: np.ndarray) -> 
     ]
 
 
-def _with_unknown(unk_id: int, missing: np.ndarray, words_W2, ids, offsets, owners):
-    """Ids, offsets and owners with an unknown token for each word without a piece."""
-    later = np.maximum.accumulate(np.maximum(owners, -1)) if len(owners) else owners
-    places = np.searchsorted(later, missing)
+def _with_unknown(
+    unk_id: int,
+    missing: np.ndarray,
+    words_W2: np.ndarray,
+    ids: np.ndarray,
+    offsets: np.ndarray,
+    owners: np.ndarray,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Ids, offsets and owners with an unknown token inserted for each word without a subword."""
+    last_owner = np.maximum.accumulate(np.maximum(owners, -1)) if len(owners) else owners
+    index = np.searchsorted(last_owner, missing)
     return (
-        np.insert(ids, places, unk_id).astype(np.int32),
-        np.insert(offsets, places, words_W2[missing], axis=0).astype(np.int32),
-        np.insert(owners, places, missing).astype(np.int32),
+        np.insert(ids, index, unk_id).astype(np.int32),
+        np.insert(offsets, index, words_W2[missing], axis=0).astype(np.int32),
+        np.insert(owners, index, missing).astype(np.int32),
     )

@@ -1,24 +1,54 @@
-"""Examples by number, in batches by step: what every source of examples answers."""
+"""Sources of examples: batches as pure functions of (seed, step)."""
+
+import abc
+from typing import Protocol
 
 import numpy as np
 
 
-class Examples:
-    """A source of examples: example number step · batch_size + row is row `row` of batch `step`,
-    and a pure function of the source's seed and this number.
+class BatchSource(Protocol):
+    """What the input pipeline needs: batches by step.
 
     Attributes:
-      batch_size: rows of a global batch.
-      num_examples: in an epoch.
+        batch_size: Rows of a global batch.
+        num_examples: Examples of an epoch.
     """
 
     batch_size: int
     num_examples: int
 
-    def batch(self, step, rows: slice | np.ndarray = slice(None)) -> dict[str, np.ndarray]:
-        """These rows of the global batch of a step; the same whoever asks, and in any order.
+    def batch(
+        self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
+    ) -> dict[str, np.ndarray]:
+        """Returns rows of the global batch of a step; see `ExampleSource.batch`."""
 
-        For an int array of steps [G] it makes G batches at once, arrays [G, B, …]: much faster.
+
+class ExampleSource(abc.ABC):
+    """A source whose example number n is a pure function of (seed, n).
+
+    Row `row` of the batch of step `step` is example number step · batch_size + row.
+
+    Attributes:
+        batch_size: Rows of a global batch.
+        num_examples: Examples of an epoch.
+    """
+
+    batch_size: int
+    num_examples: int
+
+    @abc.abstractmethod
+    def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the examples with these numbers (int64 [B]), as arrays [B, …]."""
+
+    def batch(
+        self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
+    ) -> dict[str, np.ndarray]:
+        """Returns rows of the global batch of a step; the same in any process and any order.
+
+        Args:
+            step: Number of the step. An int array [G] gives G batches as arrays [G, B, …], much
+                faster than G calls.
+            rows: Rows of the global batch.
         """
         row_B = np.arange(self.batch_size)[rows]
         number = np.multiply(step, self.batch_size)[..., None] + row_B
@@ -26,3 +56,7 @@ class Examples:
         return {
             name: array.reshape(*number.shape, *array.shape[1:]) for name, array in batch.items()
         }
+
+    def statistics(self) -> dict[str, int]:
+        """Returns counts for the log."""
+        return {}

@@ -1,47 +1,51 @@
-"""Languages in chosen shares: q_i ∝ p_i^alpha, exact in every block of examples.
+"""Mixtures of languages with the shares q_i ∝ p_i^alpha, exact in every block of examples.
 
-p_i is a language's share of the text and alpha the smoothing of XLM (Conneau and Lample 2019,
-section 3.1): 1 keeps the shares, 0 makes all alike; XLM-R used .3.
+p_i is a language's share of the text, and alpha is the exponent of XLM (Conneau and Lample 2019,
+section 3.1): 1 keeps the shares, 0 makes them equal, XLM-R used 0.3.
 """
 
 import collections
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 
 from bert_jax.data import sampling
-from bert_jax.data.example_source import Examples
+from bert_jax.data.example_source import ExampleSource
 from bert_jax.errors import UserError
 
 BLOCK = 1000  # examples in which every language has its share, rounded up or down
-BLOCKS = 1000  # after so many blocks the rounding has evened out and the counts come again
-_STRIDE = 617  # spreads the blocks that round up; no common divisor with BLOCKS
+BLOCKS = 1000  # blocks in a period, over which the rounding cancels out
+_STRIDE = 617  # spreads the blocks that round up; coprime to BLOCKS
 _PERIOD = BLOCK * BLOCKS
 
 
-def shares(amounts, alpha: float) -> np.ndarray:
-    """q_i ∝ (amount_i / Σ amounts)^alpha, float64 [L]. Raises UserError unless 0 ≤ alpha ≤ 1 and
-    every amount is above 0."""
+def shares(amounts: Sequence[int], alpha: float) -> np.ndarray:
+    """Returns q_i ∝ (amount_i / Σ amounts)^alpha, float64 [L].
+
+    Raises:
+        UserError: alpha is not between 0 and 1, or a language has no text.
+    """
     check_alpha(alpha)
     amounts_L = np.asarray(amounts, np.float64)
     if not (amounts_L > 0).all():
-        raise UserError('a language without any text cannot have a share')
+        raise UserError('a language has no text: remove its source')
     powers_L = (amounts_L / amounts_L.sum()) ** alpha
     return powers_L / powers_L.sum()
 
 
-def check_alpha(alpha: float):
+def check_alpha(alpha: float) -> None:
     """Raises UserError unless 0 ≤ alpha ≤ 1."""
     if not 0 <= alpha <= 1:
         raise UserError(
-            f'language_alpha is {alpha}; it must lie between 0 (all languages alike) and 1 (by '
-            'amount)'
+            f'language_alpha is {alpha}, but must be between 0 (equal shares) and 1 (by amount)'
         )
 
 
 def largest_remainder(shares_L: np.ndarray, total: int) -> np.ndarray:
-    """int64 [L] with sum `total`: shares · total rounded down, or up where the remainder is among
-    the largest."""
+    """Rounds shares · total to integers with the sum `total`, up for the largest remainders.
+
+    Returns int64 [L].
+    """
     exact_L = shares_L * total
     count_L = np.floor(exact_L).astype(np.int64)
     order_L = np.argsort(count_L - exact_L, kind='stable')
@@ -50,12 +54,17 @@ def largest_remainder(shares_L: np.ndarray, total: int) -> np.ndarray:
 
 
 def counts_per_block(count_L: np.ndarray) -> np.ndarray:
-    """int64 [BLOCKS, L]: rows with sum BLOCK and columns with sum count_L (of sum BLOCK · BLOCKS),
-    every entry count / BLOCKS rounded down or up.
+    """Distributes counts over blocks: every entry is count / BLOCKS, rounded down or up.
 
-    What rounding down leaves over is given out by systematic sampling: with the remainders laid
-    end to end on a line, a block gives one more to each of those that a multiple of BLOCKS, less
-    the block's offset, falls into. Each offset occurs once, so that all columns come out.
+    The remainders are distributed by systematic sampling: they are laid end to end on a line, and
+    in each block those that contain a multiple of BLOCKS, minus the block's offset, get one more.
+    Each offset occurs once, so that the columns have the right sums.
+
+    Args:
+        count_L: int64 [L] with the sum BLOCK · BLOCKS.
+
+    Returns:
+        int64 [BLOCKS, L], whose rows have the sum BLOCK and whose columns have the sums count_L.
     """
     whole_L, rest_L = np.divmod(count_L, BLOCKS)
     edge_L = np.concatenate([[0], np.cumsum(rest_L)])
@@ -63,22 +72,22 @@ def counts_per_block(count_L: np.ndarray) -> np.ndarray:
     return whole_L + np.diff((edge_L + offset_N[:, None]) // BLOCKS, axis=1)
 
 
-class Mixture(Examples):
-    """Examples of several languages, each from a source of its own, which has its own epochs.
+class Mixture(ExampleSource):
+    """Examples of several languages, each from a source and with epochs of its own.
 
-    Example n is the k-th one of its language; language and k follow from (seed, n). In every BLOCK
-    examples from a multiple of it on each language has its share, rounded down or up, in an order
-    drawn for each block; in BLOCK · BLOCKS examples the counts are those of `largest_remainder`.
-    Then the pattern of languages comes again (not the examples). Uses 5 MB of memory.
+    Example n is the k-th of its language; the language and k are functions of (seed, n). In every
+    block of BLOCK examples each language has its share, rounded down or up, in a random order; in a
+    period of BLOCK · BLOCKS examples the counts are those of `largest_remainder`. The pattern of
+    languages, not the examples, repeats after a period. Uses 5 MB of memory.
 
     Attributes:
-      shares: language → q_i, with p_i by examples in an epoch.
-      num_examples: an epoch of every language.
-
-    Raises UserError for a bad alpha and for a language that would never come.
+        batch_size: Rows of a global batch.
+        num_examples: Total of the epochs of all languages.
+        shares: Share q_i of each language; p_i is its share of the examples in an epoch.
     """
 
-    def __init__(self, sources: dict[str, Examples], alpha: float, batch_size: int, seed: int):
+    def __init__(self, sources: dict[str, ExampleSource], alpha: float, batch_size: int, seed: int):
+        """Mixes the sources of languages; raises UserError if one would never occur."""
         self.batch_size = batch_size
         self._sources = sources
         amounts = [source.num_examples for source in sources.values()]
@@ -89,28 +98,30 @@ class Mixture(Examples):
         for language, count in zip(sources, self._count_L, strict=True):
             if not count:
                 raise UserError(
-                    f'language {language!r} would have less than one in {_PERIOD:,} examples: '
-                    'lower language_alpha'
+                    f'language {language!r} would be less than one in {_PERIOD:,} examples: '
+                    'decrease language_alpha'
                 )
         self._language_N, self._rank_N = _pattern(self._count_L, seed)
 
     def language_of(self, number_B: np.ndarray) -> np.ndarray:
-        """Which language (its place in `shares`) examples are of, int64 [B]."""
+        """Returns the language of examples as an index into `shares`: int64 [B]."""
         return self._language_N[number_B % _PERIOD].astype(np.int64)
 
     def observed(self, num_examples: int) -> dict[str, int]:
-        """How many of the first examples are of each language."""
+        """Returns how many of the first `num_examples` examples each language has."""
         periods, rest = divmod(num_examples, _PERIOD)
         count_L = np.bincount(self._language_N[:rest], minlength=len(self._sources))
         return dict(zip(self.shares, (count_L + periods * self._count_L).tolist(), strict=True))
 
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
-        """The examples of these numbers, as the sources make them; example_index is the number
-        modulo 2^31."""
+        """Returns the examples with these numbers, as the sources make them.
+
+        example_index is the number modulo 2^31.
+        """
         period_B, place_B = np.divmod(number_B, _PERIOD)
         language_B = self._language_N[place_B]
         nth_B = period_B * self._count_L[language_B] + self._rank_N[place_B]
-        batch = {}
+        batch: dict[str, np.ndarray] = {}
         for language, source in enumerate(self._sources.values()):
             row_R = np.flatnonzero(language_B == language)
             if not row_R.size:
@@ -123,27 +134,35 @@ class Mixture(Examples):
         return batch
 
     def statistics(self) -> dict[str, int]:
-        """The counts of all sources together."""
-        total = collections.Counter()
+        """Returns the sums of the counts of all sources."""
+        total: collections.Counter[str] = collections.Counter()
         for source in self._sources.values():
             total.update(source.statistics())
         return dict(total)
 
 
-def mixed(
-    make: Callable[[str | None, int], Examples],
+def mix_languages(
+    make: Callable[[str | None, int], ExampleSource],
     names: Iterable[str],
     alpha: float,
     batch_size: int,
     seed: int,
-) -> Examples:
-    """A source of examples of languages in shares q_i ∝ p_i^alpha.
+) -> ExampleSource:
+    """Returns a source of examples in which languages have the shares q_i ∝ p_i^alpha.
 
-    make(language, seed) gives the source of one language, and make(None, seed), which is the
-    result if there is one language only, that of the whole text. As each language's source knows
-    its own text alone, a random next sentence is of the same language too.
+    The source of a language only knows the text of this language, so that random next sentences
+    are in the same language.
 
-    Raises UserError for a bad alpha, and what `make` raises, with the language's name.
+    Args:
+        make: make(language, seed) returns the source of one language, make(None, seed) that of
+            the whole text, which is used if there is a single language.
+        names: Languages.
+        alpha: Exponent, 0 ≤ alpha ≤ 1.
+        batch_size: Rows of a global batch.
+        seed: Seed of the mixture and of all sources.
+
+    Raises:
+        UserError: alpha is invalid, or `make` failed for a language.
     """
     check_alpha(alpha)
     names = list(names)
@@ -159,7 +178,7 @@ def mixed(
 
 
 def _pattern(count_L: np.ndarray, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """The language of each example of a period (uint16) and how many of it came before (int32)."""
+    """The language of each example in a period (uint16) and its rank in the language (int32)."""
     block_NL = counts_per_block(count_L)
     language = np.tile(np.arange(len(count_L), dtype=np.uint16), BLOCKS)
     language_NE = np.repeat(language, block_NL.ravel()).reshape(BLOCKS, BLOCK)

@@ -1,43 +1,46 @@
-"""Several short examples in one row, each for itself: the encoder keeps them apart by segment_ids.
+"""Packing several short examples into one row; they cannot attend to each other (segment_ids).
 
-The examples of an epoch are packed once, by their lengths: a histogram of lengths gives a few
-hundred patterns ('a row of 60 and 40 and 28 tokens, 917 times'), after Krell et al. 2021
-(arXiv 2107.02027). Which examples of the right lengths meet in a row, and the order of the rows,
-are drawn anew in every epoch, statelessly; each example comes exactly once.
+The examples of an epoch are packed once, by length: a histogram of lengths gives a few hundred
+patterns such as "917 rows of 60, 40 and 28 tokens" (Krell et al. 2021, arXiv 2107.02027). Which
+examples of these lengths share a row, and the order of the rows, are drawn for every epoch, as a
+pure function of the seed; every example occurs exactly once per epoch.
 """
 
 import bisect
 import collections
+from collections.abc import Iterator
 
 import numpy as np
 
 from bert_jax.data import sampling
-from bert_jax.data.example_source import Examples
-from bert_jax.data.sentence_pairs import TextExamples
+from bert_jax.data.example_source import ExampleSource
+from bert_jax.data.text_example_source import TextExampleSource
 
-_ROW_ORDER, _EXAMPLE_ORDER = 100, 101  # purposes of random draws, beside those of the source
-_LEAST = 8  # tokens an example of a full row has on average at least
+_ROW_ORDER, _EXAMPLE_ORDER = 100, 101  # random streams, distinct from those of the source
+_MIN_AVERAGE_LENGTH = 8  # tokens; bounds the number of examples in a row
 
 
-class PackedRows(Examples):
+class PackedRows(ExampleSource):
     """The examples of a source, packed best-fit decreasing into rows of its sequence length.
 
-    Rows are at most 11/9 of the fewest possible, and 4 more (Johnson et al. 1974), but for the
-    limit of max_examples = sequence_length // 8 examples in a row, which keeps shapes fixed; see
-    `statistics` for the padding that is left. Uses 8 bytes of memory an example.
+    The number of rows is at most 11/9 of the optimum plus 4 (Johnson et al. 1974), except for the
+    limit of sequence_length // 8 examples per row, which fixes the shapes. Uses 8 bytes of memory
+    per example.
 
     Attributes:
-      num_examples: rows of an epoch.
-      max_examples: S, the most examples in a row.
+        batch_size: Rows of a global batch.
+        num_examples: Rows of an epoch.
+        max_examples: S, the maximum number of examples in a row.
     """
 
-    def __init__(self, source: TextExamples, seed: int):
+    def __init__(self, source: TextExampleSource, seed: int):
         self.batch_size, sequence_length = source.batch_size, source.sequence_length
-        self.max_examples = max(1, sequence_length // _LEAST)
+        self.max_examples = max(1, sequence_length // _MIN_AVERAGE_LENGTH)
         self._source = source
-        self._keys = [sampling.key(seed, purpose) for purpose in (_ROW_ORDER, _EXAMPLE_ORDER)]
+        self._keys = [sampling.key(seed, stream) for stream in (_ROW_ORDER, _EXAMPLE_ORDER)]
         length_N = source.lengths()
-        # The chunks by length. Slot k of a length is for the k-th of its chunks, permuted.
+        # Chunks sorted by length. The patterns number the chunks of each length; which chunk has
+        # which number is permuted in every epoch.
         self._chunk_N = np.argsort(length_N, kind='stable')
         self._count_L = np.bincount(length_N, minlength=sequence_length + 1)
         self._first_L = np.cumsum(self._count_L) - self._count_L
@@ -57,21 +60,25 @@ class PackedRows(Examples):
         self._padding = self.num_examples * sequence_length - int(length_N.sum())
 
     def statistics(self) -> dict[str, int]:
-        """The source's counts, and: rows_per_epoch; padding_per_epoch, tokens, not counting those
-        that an example has less than its length (TextExamples.lengths)."""
+        """Returns the counts of the source, rows_per_epoch and padding_per_epoch.
+
+        padding_per_epoch is in tokens. It does not include the tokens by which an example is
+        shorter than `TextExampleSource.lengths` says.
+        """
         return self._source.statistics() | {
             'rows_per_epoch': self.num_examples,
             'padding_per_epoch': self._padding,
         }
 
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
-        """The rows of these numbers, B of S examples at most:
+        """Returns the rows with these numbers: B rows of at most S examples.
 
-        input_ids, token_type_ids, attention_mask int32 [B, T], as the source makes them;
-        segment_ids int32 [B, T], 1 … for the examples of a row, 0 for padding;
-        first_positions int32 [B, S], where each example begins, −1 where there is none;
-        labels of the source int32 [B, S], 0 where there is none;
-        example_index int32 [B], the row's number modulo 2^31.
+        Returns:
+            input_ids, token_type_ids, attention_mask: int32 [B, T], as the source makes them.
+            segment_ids: int32 [B, T], 1, 2, … for the examples of a row, 0 for padding.
+            first_positions: int32 [B, S], first token of each example, −1 for empty slots.
+            The labels of the source: int32 [B, S], 0 for empty slots.
+            example_index: int32 [B], number of the row modulo 2^31.
         """
         epoch_B, position_B = np.divmod(number_B, self.num_examples)
         order_B = sampling.fold(self._keys[0], epoch_B)
@@ -86,78 +93,149 @@ class PackedRows(Examples):
         order_E = sampling.fold(self._keys[1], epoch_E, length_E)
         nth_E = sampling.permute(slot_E - first_E, self._count_L[length_E], order_E)
         number_E = epoch_E * len(self._chunk_N) + slot_E
-        parts = self._source.cut(number_E, self._chunk_N[first_E + nth_E])
-        batch = pack(parts, present_BS, self._source.pad_id)
+        examples = self._source.chunk_examples(number_E, self._chunk_N[first_E + nth_E])
+        batch = pack(examples, present_BS, self._source.pad_id)
         return batch | {'example_index': (number_B % 2**31).astype(np.int32)}
 
 
 def pack(
-    parts: dict[str, np.ndarray], present_BS: np.ndarray, pad_id: int
+    examples: dict[str, np.ndarray], present_BS: np.ndarray, pad_id: int
 ) -> dict[str, np.ndarray]:
-    """Examples one after the other in rows: in row 0 as many as are present there, and so on.
+    """Packs E examples into rows, in order.
 
-    parts: as a source makes them, arrays [E, T] with the tokens in front, and labels [E]. Returns
-    what PackedRows.examples does but for example_index; those together must fit into T.
+    Args:
+        examples: As a source makes them: arrays [E, T], padded at the end, and labels [E].
+        present_BS: bool [B, S], the slots to fill, from the left; the examples of a row must fit
+            into T tokens.
+        pad_id: Token id of padding.
+
+    Returns:
+        See `PackedRows.examples`, without example_index.
     """
-    shape_BT = len(present_BS), parts['input_ids'].shape[1]
-    length_E = parts['attention_mask'].sum(axis=1)
-    length_BS = np.zeros(present_BS.shape, np.int64)
-    length_BS[present_BS] = length_E
-    first_BS = np.cumsum(length_BS, axis=1) - length_BS
-    row_E, nth_E = np.nonzero(present_BS)
-    within_N = np.arange(length_E.sum()) - np.repeat(np.cumsum(length_E) - length_E, length_E)
-    source_N = np.repeat(np.arange(len(length_E)) * shape_BT[1], length_E) + within_N
-    start_E = row_E * shape_BT[1] + first_BS[present_BS]
-    place_N = np.repeat(start_E, length_E) + within_N
-    rows = {'segment_ids': np.zeros(shape_BT, np.int32)}
-    rows['segment_ids'].ravel()[place_N] = np.repeat(nth_E + 1, length_E)
-    rows['first_positions'] = np.where(present_BS, first_BS, -1).astype(np.int32)
-    for name, array in parts.items():
+    num_rows, slots = present_BS.shape
+    length_E = examples['attention_mask'].sum(axis=1)
+    sequence_length = examples['input_ids'].shape[1]
+    start_E = np.arange(len(length_E)) * sequence_length
+    row_E = np.nonzero(present_BS)[0]
+    rows = RowPacking(row_E, start_E, length_E, (num_rows, sequence_length, slots))
+    packed = rows.indices()
+    for name, array in examples.items():
         if array.ndim == 2:
-            rows[name] = np.full(shape_BT, pad_id if name == 'input_ids' else 0, np.int32)
-            rows[name].ravel()[place_N] = array.ravel()[source_N]
+            packed[name] = rows.tokens(array.ravel(), pad_id if name == 'input_ids' else 0)
         elif name != 'example_index':
-            rows[name] = np.zeros(present_BS.shape, np.int32)
-            rows[name][present_BS] = array
-    return rows
+            packed[name] = rows.values(array)
+    return packed
 
 
-def best_fit(count_L: np.ndarray, room: int, most: int) -> dict[tuple[int, ...], int]:
-    """{lengths of a row, longest first: number of such rows} for count_L[ℓ] pieces of length ℓ.
+class RowPacking:
+    """Copies E sequences from flat arrays into rows, one after the other."""
 
-    Longest first, each piece goes to the fullest row that can take it (best-fit decreasing). Equal
-    pieces are placed together: after the first, the row it went to is still the fullest one. No row
-    gets more than `most` pieces, or more than `room` in length.
+    def __init__(
+        self,
+        row_E: np.ndarray,
+        start_E: np.ndarray,
+        length_E: np.ndarray,
+        shape: tuple[int, int, int],
+    ):
+        """Computes where each token goes.
+
+        Args:
+            row_E: Row of each sequence, ascending.
+            start_E: First token of each sequence in the flat arrays.
+            length_E: Tokens of each sequence.
+            shape: Rows R, tokens T and slots for sequences S of the result.
+        """
+        num_rows, row_length, _ = self._shape = shape
+        self._row_E = row_E
+        self._slot_E = ranges(np.bincount(row_E, minlength=num_rows))
+        total_E = np.cumsum(length_E) - length_E
+        self._first_E = total_E - total_E[np.arange(len(row_E)) - self._slot_E]
+        self._length_E = length_E
+        within_X = ranges(length_E)
+        self._source_X = np.repeat(start_E, length_E) + within_X
+        self._target_X = np.repeat(row_E * row_length + self._first_E, length_E) + within_X
+
+    def indices(self) -> dict[str, np.ndarray]:
+        """Returns segment_ids, int32 [R, T], and first_positions, int32 [R, S].
+
+        segment_ids is 1, 2, … for the sequences of a row and 0 for padding; first_positions is
+        the first token of each sequence, −1 for empty slots.
+        """
+        rows, length, slots = self._shape
+        segment_ids = np.zeros(rows * length, np.int32)
+        segment_ids[self._target_X] = np.repeat(self._slot_E + 1, self._length_E)
+        first_positions = np.full((rows, slots), -1, np.int32)
+        first_positions[self._row_E, self._slot_E] = self._first_E
+        return {
+            'segment_ids': segment_ids.reshape(rows, length),
+            'first_positions': first_positions,
+        }
+
+    def tokens(self, flat: np.ndarray, padding: int) -> np.ndarray:
+        """Copies values per token, [tokens, …], into an array [R, T, …]."""
+        rows, length, _ = self._shape
+        packed = np.full((rows * length, *flat.shape[1:]), padding, flat.dtype)
+        packed[self._target_X] = flat[self._source_X]
+        return packed.reshape(rows, length, *flat.shape[1:])
+
+    def values(self, value_E: np.ndarray) -> np.ndarray:
+        """Copies values per sequence, [E, …], into an array [R, S, …]; empty slots are 0."""
+        rows, _, slots = self._shape
+        packed = np.zeros((rows, slots, *value_E.shape[1:]), value_E.dtype)
+        packed[self._row_E, self._slot_E] = value_E
+        return packed
+
+
+def ranges(count_N: np.ndarray) -> np.ndarray:
+    """Returns 0, …, count − 1 for each count, concatenated."""
+    return np.arange(count_N.sum()) - np.repeat(np.cumsum(count_N) - count_N, count_N)
+
+
+def best_fit(
+    count_L: np.ndarray, row_length: int, max_sequences: int
+) -> dict[tuple[int, ...], int]:
+    """Packs sequences into rows by their lengths, best-fit decreasing.
+
+    Sequences are placed longest first, each in the fullest row that can take it. Sequences of
+    equal length are placed together: after the first, its row is still the fullest one.
+
+    Args:
+        count_L: Number of sequences of each length.
+        row_length: Tokens that fit into a row.
+        max_sequences: Sequences that fit into a row.
+
+    Returns:
+        Number of rows with each pattern, the lengths of a row's sequences, longest first.
     """
-    done, rows_by_left = collections.Counter(), collections.defaultdict(collections.Counter)
-    lefts = []  # the keys of rows_by_left in order
+    done: collections.Counter[tuple[int, ...]] = collections.Counter()
+    rows_by_space: dict[int, collections.Counter[tuple[int, ...]]] = {}
+    spaces: list[int] = []  # the keys of rows_by_space, ascending
     for length in np.flatnonzero(count_L)[::-1].tolist():
         number = int(count_L[length])
-        placed = []
-        for left in lefts[bisect.bisect_left(lefts, length) :]:
-            for lengths in list(rows_by_left[left]):
-                fit = min(left // length, most - len(lengths))
-                for copies, count in _shares(number, fit, rows_by_left[left][lengths]):
-                    rows_by_left[left][lengths] -= count
-                    placed.append((left - copies * length, (*lengths, *[length] * copies), count))
-                    number -= copies * count
-        fit = min(room // length, most)
-        for copies, count in _shares(number, fit, number):
-            placed.append((room - copies * length, (length,) * copies, count))
-        for left, lengths, count in placed:
-            full = len(lengths) == most or left == 0
-            (done if full else rows_by_left[left])[lengths] += count
-        rows_by_left = collections.defaultdict(
-            collections.Counter, {left: +rows for left, rows in rows_by_left.items() if +rows}
-        )
-        lefts = sorted(rows_by_left)
-    for rows in rows_by_left.values():
-        done += rows
+        placed = []  # (space left, pattern, rows)
+        for space in spaces[bisect.bisect_left(spaces, length) :]:
+            for pattern in list(rows_by_space[space]):
+                fit = min(space // length, max_sequences - len(pattern))
+                for copies, rows in _distribute(number, fit, rows_by_space[space][pattern]):
+                    rows_by_space[space][pattern] -= rows
+                    placed.append((space - copies * length, (*pattern, *[length] * copies), rows))
+                    number -= copies * rows
+        fit = min(row_length // length, max_sequences)
+        for copies, rows in _distribute(number, fit, number):
+            placed.append((row_length - copies * length, (length,) * copies, rows))
+        for space, pattern, rows in placed:
+            is_full = len(pattern) == max_sequences or space == 0
+            target = done if is_full else rows_by_space.setdefault(space, collections.Counter())
+            target[pattern] += rows
+        rows_by_space = {space: +rows for space, rows in rows_by_space.items() if +rows}
+        spaces = sorted(rows_by_space)
+    for counts in rows_by_space.values():
+        done += counts
     return dict(done)
 
 
-def _shares(number: int, fit: int, rows: int):
-    """How `number` pieces fill `rows` rows that take `fit` each: (pieces a row, rows)."""
+def _distribute(number: int, fit: int, rows: int) -> Iterator[tuple[int, int]]:
+    """Yields (sequences per row, rows) if `number` sequences fill `rows` rows of `fit` each."""
     full = min(number // fit, rows)
     if full:
         yield fit, full

@@ -1,38 +1,47 @@
-"""Batches read ahead of the training step by tf.data threads."""
+"""Input pipeline: tf.data threads make batches ahead of the training step."""
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 
 from bert_jax.data import tensorflow_import
+from bert_jax.data.example_source import BatchSource
 
-# TensorFlow keeps every Python function it ever called. So it is given a single one, and the
-# sources are found by number for as long as their pipeline lives.
-_readers = {}
+# TensorFlow never releases a Python function it has called. It is therefore given a single one,
+# which finds the reader of a pipeline by number for as long as the pipeline lives.
+_readers: dict[int, Callable[[int], list[np.ndarray]]] = {}
 _numbers = itertools.count()
 
-# A call costs about .4 ms whatever it returns, so it makes several batches.
+# A call from TensorFlow into Python takes about 0.4 ms, so each makes several batches.
 _STEPS_PER_CALL = 4
 
 
 def batches(
-    source,
+    source: BatchSource,
     start_step: int,
     stop_step: int,
     rows: slice | np.ndarray = slice(None),
     workers: int = 2,
     prefetch: int = 4,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """source.batch(step, rows) for start_step ≤ step < stop_step, in this order.
+    """Yields source.batch(step, rows) for start_step ≤ step < stop_step, in this order.
 
-    source.batch must take an int array of steps [G] as well, and then return arrays [G, B, …].
-    `workers` threads make batches and about `prefetch` are kept ready. What source.batch raises is
-    raised here, before the batches that could not be made.
+    An exception in source.batch is raised here, after the batches of the steps before it.
+
+    Args:
+        source: Source of the batches.
+        start_step: First step.
+        stop_step: End of the steps, exclusive.
+        rows: Rows of the global batch that this process needs.
+        workers: Threads that make batches.
+        prefetch: Batches to keep ready, approximately.
     """
     tf = tensorflow_import.tensorflow()
     template = source.batch(start_step, rows)
-    reader, failures = next(_numbers), {}
+    reader = next(_numbers)
+    failures: dict[int, Exception] = {}
     _readers[reader] = _reader(source, stop_step, rows, failures)
     types = [tf.as_dtype(array.dtype) for array in template.values()]
     dataset = tf.data.Dataset.range(start_step, stop_step, _STEPS_PER_CALL)
@@ -51,12 +60,17 @@ def batches(
             raise
         raise failures[min(failures)] from None
     finally:
-        del iterator  # waits for the batches being made, so that they still find their reader
+        del iterator  # waits for the batches in progress, which still need their reader
         del _readers[reader]
 
 
-def _reader(source, stop_step, rows, failures):
-    def read(step):
+def _reader(
+    source: BatchSource,
+    stop_step: int,
+    rows: slice | np.ndarray,
+    failures: dict[int, Exception],
+) -> Callable[[int], list[np.ndarray]]:
+    def read(step: int) -> list[np.ndarray]:
         steps = np.arange(step, min(step + _STEPS_PER_CALL, stop_step))
         try:
             return list(source.batch(steps, rows).values())
@@ -67,5 +81,5 @@ def _reader(source, stop_step, rows, failures):
     return read
 
 
-def _read(reader, step):
+def _read(reader: Any, step: Any) -> list[np.ndarray]:
     return _readers[int(reader)](int(step))

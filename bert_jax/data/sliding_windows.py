@@ -1,6 +1,7 @@
-"""Cutting a text that is longer than a model's input into overlapping windows."""
+"""Splitting a text that is longer than a model's input into overlapping windows."""
 
 import bisect
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -8,8 +9,11 @@ from bert_jax.errors import UserError
 
 
 class Window(NamedTuple):
-    """Tokens start … stop − 1 of a text, of which it answers for first … last − 1: those that have
-    more context in it than in its neighbors."""
+    """Tokens [start, stop) of a text.
+
+    Predictions are taken from the window for the tokens [first, last) only: those with more
+    context in this window than in its neighbors.
+    """
 
     start: int
     stop: int
@@ -17,39 +21,42 @@ class Window(NamedTuple):
     last: int
 
 
-def cut(
-    num_tokens: int, size: int, overlap: int, places: Sequence[int] | None = None
+def make_windows(
+    num_tokens: int, size: int, overlap: int, split_points: Sequence[int] | None = None
 ) -> list[Window]:
-    """Windows of at most `size` tokens that cover a text; each token is answered for by one.
+    """Covers a text with windows; every token is in [first, last) of exactly one window.
 
-    Neighbors share `overlap` tokens (0 ≤ overlap < size), the last two perhaps more: the last
-    window ends with the text, so that it is full.
-    places: where the text may be cut, ascending from 0 to num_tokens and nowhere more than `size`
-    apart (see `alignment.Alignment.places`); everywhere if None. A window then starts, stops and
-    divides its tokens with a neighbor at such places alone, so that it may be less than full and
-    share fewer tokens.
-    Raises UserError for a size below 1: nothing of a text has room.
+    Args:
+        num_tokens: Length of the text in tokens.
+        size: Maximum length of a window in tokens.
+        overlap: Tokens that neighbors share, 0 ≤ overlap < size. The last window ends with the
+            text and is full, so it may share more.
+        split_points: Ascending token indices, from 0 to num_tokens and at most `size` apart, at
+            which windows may start, stop and meet (see `alignment.Alignment.split_points`);
+            anywhere if None. Windows may then be shorter and share fewer tokens.
+
+    Raises:
+        UserError: `size` is less than 1.
     """
     if size < 1:
         raise UserError(
-            f'no token of a text has room in a sequence ({size} are left); make it longer'
+            f'the sequence length leaves {size} tokens for the text: increase max_length'
         )
-    places = range(num_tokens + 1) if places is None else places
-    spans = [_span(0, size, places)]
+    points = range(num_tokens + 1) if split_points is None else split_points
+    spans = [_longest_span(0, size, points)]
     while spans[-1][1] < num_tokens:
         stop = spans[-1][1]
-        following = places[bisect.bisect_right(places, stop)]  # a window must get beyond the last
-        start = max(following - size, stop - overlap)
-        start = places[bisect.bisect_left(places, min(start, max(num_tokens - size, 0)))]
-        spans.append(_span(start, size, places))
+        next_stop = points[bisect.bisect_right(points, stop)]  # every window must add tokens
+        start = max(next_stop - size, stop - overlap)
+        start = points[bisect.bisect_left(points, min(start, max(num_tokens - size, 0)))]
+        spans.append(_longest_span(start, size, points))
     middles = [
-        places[bisect.bisect_right(places, (right[0] + left[1]) // 2) - 1]
-        for left, right in zip(spans[:-1], spans[1:], strict=True)
+        points[bisect.bisect_right(points, (right[0] + left[1]) // 2) - 1]
+        for left, right in itertools.pairwise(spans)
     ]
-    bounds = [0, *middles, num_tokens]
-    return [Window(*span, *bounds[i : i + 2]) for i, span in enumerate(spans)]
+    bounds = itertools.pairwise([0, *middles, num_tokens])
+    return [Window(*span, *bound) for span, bound in zip(spans, bounds, strict=True)]
 
 
-def _span(start: int, size: int, places: Sequence[int]) -> tuple[int, int]:
-    """From `start` as far as a window reaches."""
-    return start, places[bisect.bisect_right(places, start + size) - 1]
+def _longest_span(start: int, size: int, points: Sequence[int]) -> tuple[int, int]:
+    return start, points[bisect.bisect_right(points, start + size) - 1]

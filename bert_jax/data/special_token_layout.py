@@ -1,4 +1,4 @@
-"""One text or two as a model wants them: between special tokens, in types."""
+"""Special tokens and token types around one text or two, in the layout a model was trained with."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -8,50 +8,65 @@ import numpy as np
 from bert_jax.data.tokenizers import Tokenizer
 
 
-class Framed(NamedTuple):
-    """ids, token_type_ids: int32 [n], special tokens included; starts: where each text begins."""
+class LaidOutSequence(NamedTuple):
+    """A sequence with its special tokens.
+
+    Attributes:
+        ids: int32 [N].
+        token_type_ids: int32 [N].
+        starts: Index of the first token of each text.
+    """
 
     ids: np.ndarray
     token_type_ids: np.ndarray
     starts: tuple[int, ...]
 
 
-class Framing:
-    """[CLS] A [SEP] and [CLS] A [SEP] B [SEP] with types 0 and 1 (BERT, ALBERT, DeBERTa), or, for
-    models without types whose text starts with <s>, <s> A </s> </s> B </s> (RoBERTa, XLM-R).
+class SpecialTokenLayout:
+    """The layout of one text or two.
+
+    [CLS] A [SEP] and [CLS] A [SEP] B [SEP] with token types 0 and 1 (BERT, ALBERT, DeBERTa); or,
+    for a model without token types whose tokenizer has <s>, <s> A </s> and <s> A </s> </s> B </s>
+    (RoBERTa, XLM-R).
 
     Attributes:
-      max_length: tokens of a sequence, special ones included.
+        tokenizer: The tokenizer of the texts.
+        max_length: Longest sequence in tokens, special tokens included.
     """
 
     def __init__(self, tokenizer: Tokenizer, max_length: int, type_vocab_size: int):
         self.tokenizer, self.max_length = tokenizer, max_length
-        self._types = type_vocab_size > 1
-        roberta = tokenizer.vocab[tokenizer.cls_id] == '<s>' and not self._types
-        self._between = (tokenizer.sep_id,) * (2 if roberta else 1)
+        self._has_types = type_vocab_size > 1
+        is_roberta = tokenizer.vocab[tokenizer.cls_id] == '<s>' and not self._has_types
+        self._num_separators = 2 if is_roberta else 1
 
-    def room(self, num_texts: int) -> int:
-        """Tokens left for the texts of a sequence."""
-        return self.max_length - 2 - (num_texts - 1) * len(self._between)
+    def max_text_tokens(self, num_texts: int) -> int:
+        """Returns the number of tokens a sequence can hold besides its special tokens."""
+        return self.max_length - 2 - (num_texts - 1) * self._num_separators
 
-    def frame(self, *parts: np.ndarray) -> Framed:
-        """The sequence of one or two texts given by their ids."""
-        ids, types, starts = [self.tokenizer.cls_id], [0], []
-        for number, part in enumerate(parts):
+    def lay_out(self, *texts: np.ndarray) -> LaidOutSequence:
+        """Returns the sequence of one text or two, given as token ids."""
+        ids: list[int] = [self.tokenizer.cls_id]
+        types = [0]
+        starts = []
+        for number, text in enumerate(texts):
             if number:
-                ids += self._between[1:]
-                types += [0] * len(self._between[1:])
+                more_separators = self._num_separators - 1
+                ids += [self.tokenizer.sep_id] * more_separators
+                types += [0] * more_separators
             starts.append(len(ids))
-            ids += [*part, self.tokenizer.sep_id]
-            types += [number if self._types else 0] * (len(part) + 1)
-        return Framed(np.array(ids, np.int32), np.array(types, np.int32), tuple(starts))
+            ids += [*text, self.tokenizer.sep_id]
+            types += [number if self._has_types else 0] * (len(text) + 1)
+        return LaidOutSequence(np.array(ids, np.int32), np.array(types, np.int32), tuple(starts))
 
 
-def shorten(parts: Sequence[np.ndarray], room: int) -> list[np.ndarray]:
-    """The parts cut at their ends, always the longest by one, until they fit together
-    (google-research/bert, run_classifier.py, _truncate_seq_pair)."""
-    lengths = [len(part) for part in parts]
-    while sum(lengths) > room:
-        longest = max(range(len(parts)), key=lambda number: (lengths[number], number))
+def truncate_longest_first(texts: Sequence[np.ndarray], max_tokens: int) -> list[np.ndarray]:
+    """Truncates texts at their ends, always the longest by one token, until they fit together.
+
+    After google-research/bert, run_classifier.py, _truncate_seq_pair.
+    """
+    lengths = [len(text) for text in texts]
+    while sum(lengths) > max_tokens:
+        longest = max(range(len(texts)), key=lambda number: (lengths[number], number))
         lengths[longest] -= 1
-    return [part[:length] for part, length in zip(parts, lengths, strict=True)]
+    return [text[:length] for text, length in zip(texts, lengths, strict=True)]

@@ -6,8 +6,8 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax.data.finetune_batches import Shape, evaluation_slots, row_length
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.finetune_batches import BatchShape, evaluation_slots, row_length
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
@@ -69,7 +69,7 @@ class FineTuned:
         config = model.metadata.get('config', {})
         length = config.get('training', {}).get('max_length', architecture.max_length)
         settings = ConfigDict({**entry.settings, **config.get('problem', {})})
-        layout = Framing(tokenizer, length, architecture.type_vocab_size)
+        layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
         self.task = entry.predict_task
         self._problem = entry.load()(settings, layout, model.labels)
         self._problem.thresholds = dict(model.metadata.get('calibrated', {}))
@@ -101,7 +101,7 @@ class FineTuned:
         ]
         encoded = EncodedExamples.of(self._problem, examples)
         length = row_length(int(encoded.items.length_N.max()), self._max_length)
-        shape = Shape(max(1, self._batch_tokens // length), length, 1)
+        shape = BatchShape(max(1, self._batch_tokens // length), length, 1)
         shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
         outputs, _ = predict(self._step, params, encoded, shape, advance)
         predictions = decode_all(self._problem, examples, outputs)

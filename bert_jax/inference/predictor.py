@@ -301,7 +301,7 @@ class Predictor:
                 yield row
 
     def _cut(self, ids: np.ndarray) -> list[sliding_windows.Window]:
-        return sliding_windows.cut(len(ids), self._size, self._overlap)
+        return sliding_windows.make_windows(len(ids), self._size, self._overlap)
 
     def _row(
         self, ids: np.ndarray, window: sliding_windows.Window, **extras: np.ndarray

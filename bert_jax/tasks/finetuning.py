@@ -14,7 +14,7 @@ from bert_jax import averages
 from bert_jax.data import tokenizers
 from bert_jax.data.finetune_batches import TrainBatches, evaluation_slots, row_length
 from bert_jax.data.labeled.examples import is_labeled, texts_of
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import glue, tables
 from bert_jax.evaluation.scores import Scores
@@ -47,8 +47,10 @@ class FineTuning:
         self.start = initialization.begin(config, model, tokenizer, parts)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
-        framing = Framing(tokenizer, self._max_length(), self.architecture.type_vocab_size)
-        self.problem = problem_class(config.problem, framing, labels)
+        layout = SpecialTokenLayout(
+            tokenizer, self._max_length(), self.architecture.type_vocab_size
+        )
+        self.problem = problem_class(config.problem, layout, labels)
         self.problem.prepare(self.splits.train)
         self.weights = self.problem.weights
         self.model = FineTuningModel(self.architecture, self.compute, self.problem)
@@ -95,7 +97,7 @@ class FineTuning:
             source=source,
             steps=steps,
             accumulation=training.accumulation,
-            tokens_per_step=max(1, round(source.tokens(steps) / steps)),
+            tokens_per_step=max(1, round(source.num_tokens(steps) / steps)),
             flops_per_step=positions * training_flops_per_token(self.architecture, length, 0),
             evaluate_every=self.config.evaluation.every_steps or per_epoch,
         )

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bert_jax import averages
-from bert_jax.data.finetune_batches import Items, Shape, evaluation_batches, unpacked
+from bert_jax.data.finetune_batches import Items, BatchShape, evaluation_batches, unpack_outputs
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.packed_rows import encoder_arguments
@@ -87,7 +87,7 @@ def predict(
     step: PredictionStep,
     params: Params,
     encoded: EncodedExamples,
-    shape: Shape,
+    shape: BatchShape,
     advance: Callable[[int], object] = lambda number: None,
 ) -> tuple[list[ExampleOutputs], averages.Terms]:
     """Run a prediction step over all items.
@@ -105,7 +105,7 @@ def predict(
         terms, host_outputs = jax.device_get(step(params, batch))
         total = averages.add(total, terms)
         for placed in places:
-            by_item[placed.item] = unpacked(batch, *host_outputs, placed)
+            by_item[placed.item] = unpack_outputs(batch, *host_outputs, placed)
         advance(len(places))
     return encoded.by_example(by_item), total
 

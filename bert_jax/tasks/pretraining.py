@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bert_jax import averages, objectives
-from bert_jax.data.example_source import Examples
+from bert_jax.data.example_source import ExampleSource
 from bert_jax.errors import UserError
 from bert_jax.evaluation import model_card
 from bert_jax.evaluation import pretraining as evaluation
@@ -111,7 +111,7 @@ class Pretraining:
         keys = {key for kind in self.objectives.values() for key in kind.batch_keys}
         return {'mark_sentences': 'sentence_start' in keys}
 
-    def _check_batch_keys(self, source: Examples) -> None:
+    def _check_batch_keys(self, source: ExampleSource) -> None:
         batch = source.batch(0, np.arange(1))
         for name, kind in self.objectives.items():
             for key in kind.batch_keys:
@@ -193,14 +193,16 @@ class Pretraining:
                 metrics |= {f'{name}/{language}': means[name] for name in self.weights}
         return metrics
 
-    def _held_out_means(self, params: Params, source: Examples, number: int) -> dict[str, float]:
+    def _held_out_means(
+        self, params: Params, source: ExampleSource, number: int
+    ) -> dict[str, float]:
         num_batches = min(number, source.num_examples) // source.batch_size
         total: averages.Terms = {}
         for batch in feed.batches(source, 0, max(1, num_batches), self.config.data.reading_threads):
             total = averages.add(total, jax.device_get(self._held_out_step(params, batch)))
         return {name: float(averages.mean(term)) for name, term in total.items()}
 
-    def held_out_source(self, stage: Stage, language: str | None = None) -> Examples:
+    def held_out_source(self, stage: Stage, language: str | None = None) -> ExampleSource:
         """Returns held-out examples in the shape of a stage, of one language or all of them."""
         batch_size = stage.source.batch_size
         return pretraining_data.source(

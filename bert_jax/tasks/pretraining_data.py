@@ -7,10 +7,11 @@ from typing import Any
 
 from bert_jax.data import languages
 from bert_jax.data.corpus import Corpus
-from bert_jax.data.example_source import Examples
+from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.full_sentences import FullSentences
 from bert_jax.data.packing import PackedRows
-from bert_jax.data.sentence_pairs import SentencePairs, SingleSegments
+from bert_jax.data.sentence_pairs import SentencePairs
+from bert_jax.data.single_segments import SingleSegments
 from bert_jax.errors import unknown
 from bert_jax.prepare import prepare
 from bert_jax.training import multihost
@@ -26,7 +27,7 @@ def _pair_options(data: Config) -> dict[str, Any]:
 
 
 # data.segments → the source of examples, and its options from the config's `data`.
-SEGMENTS: dict[str, tuple[type[Examples], Callable[[Config], dict[str, Any]]]] = {
+SEGMENTS: dict[str, tuple[type[ExampleSource], Callable[[Config], dict[str, Any]]]] = {
     'pairs': (SentencePairs, _pair_options),
     'ordered_pairs': (SentencePairs, lambda data: _pair_options(data) | {'swapped': True}),
     'single': (SingleSegments, lambda data: {}),
@@ -62,7 +63,7 @@ def open_corpus(data: Config) -> Corpus:
 
 def train_source(
     corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, **options: bool
-) -> Examples:
+) -> ExampleSource:
     """Returns training examples, with the languages mixed in shares ∝ p^language_alpha.
 
     Args:
@@ -73,7 +74,7 @@ def train_source(
         **options: Further options of the source, such as `mark_sentences`.
     """
     batch_size, _ = shape
-    return languages.mixed(
+    return languages.mix_languages(
         lambda language, seed: source(corpus, 'train', language, data, shape, seed, **options),
         corpus.split('train').languages,
         data.language_alpha,
@@ -90,7 +91,7 @@ def source(
     shape: tuple[int, int],
     seed: int,
     **options: bool,
-) -> Examples:
+) -> ExampleSource:
     """Returns the examples of a split, of one language or (None) of all in their natural shares.
 
     The other arguments are those of `train_source`.
@@ -108,7 +109,7 @@ def source(
     return PackedRows(examples, seed) if data.pack else examples
 
 
-def describe(examples: Examples, number: int) -> list[str]:
+def describe(examples: ExampleSource, number: int) -> list[str]:
     """Returns log lines about the first `number` examples: epochs, counts, shares of languages."""
     counts = ', '.join(
         f'{value:,} {name.replace("_", " ")}'

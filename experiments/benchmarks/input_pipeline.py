@@ -21,7 +21,7 @@ import types
 
 import numpy as np
 
-from bert_jax.data import corpus, pipeline, sentence_pairs
+from bert_jax.data import corpus, pipeline, sentence_pairs, single_segments
 
 ARRAYS = ('tokens', 'sentences', 'documents')
 
@@ -74,7 +74,7 @@ def pipeline_rates(source, length: int, steps: int, workers: int) -> tuple[float
 def measure(split, tokenizer, workers: int, repeats: int):
     """Prints a Markdown table."""
     kinds = {}
-    for kind in (sentence_pairs.SentencePairs, sentence_pairs.SingleSegments):
+    for kind in (sentence_pairs.SentencePairs, single_segments.SingleSegments):
         for rows, length in ((256, 128), (256, 512), (32, 128)):
             source = kind(split, tokenizer, length, rows, seed=0)
             kinds[f'{kind.__name__} {rows} × {length}'] = source, length, 2**25 // (rows * length)

@@ -50,7 +50,7 @@ def check(tokenizer, text, words):
     for (start, end), first in zip(words, found.first, strict=True):
         assert found.offsets[first, 0] < end
         assert found.offsets[first, 1] > start
-    if not found.num_cut and not found.num_unseen:
+    if not found.num_splits and not found.num_dropped:
         np.testing.assert_array_equal(found.ids, tokenizer.encode_batch([text]).ids[0])
     return found
 
@@ -58,7 +58,7 @@ def check(tokenizer, text, words):
 def test_words_of_odd_texts_at_random(tokenizer):
     cut = 0
     for seed, text in enumerate([*ODD.values(), *LINES] * 4):
-        cut += check(tokenizer, text, words_at_random(text, seed)).num_cut
+        cut += check(tokenizer, text, words_at_random(text, seed)).num_splits
     assert cut > 10
 
 
@@ -66,7 +66,7 @@ def test_words_at_spaces_need_no_cut(tokenizer):
     for text in LINES:
         words = [match.span() for match in re.finditer(r'\S+', text)]
         found = check(tokenizer, text, words)
-        assert (found.num_cut, found.num_unseen) == (0, 0)
+        assert (found.num_splits, found.num_dropped) == (0, 0)
         marks = np.flatnonzero(tokenizer.is_word_start[found.ids])
         assert set(found.first) <= set(marks)
 
@@ -80,7 +80,7 @@ def test_words_that_are_one_piece_are_tokenized_apart():
     assert found.offsets.tolist() == [[0, 2], [3, 6], [6, 8], [9, 11], [11, 13]]
     assert found.first.tolist() == [0, 1, 2, 3]
     assert found.count.tolist() == [1, 1, 1, 2]
-    assert found.num_cut == 1
+    assert found.num_splits == 1
     # Without the second word there is nothing to tell apart.
     assert check(tokenizer, 'We gonna', [(3, 6)]).ids.tolist() == [8, 5]
 
@@ -89,7 +89,7 @@ def test_a_word_of_which_nothing_is_left_is_an_unknown_token():
     tokenizer = tokenizers.train('wordpiece:100', LINES * 20, True)
     text = 'the \u200b\x01 cat\u200b\u200c'
     found = check(tokenizer, text, [(0, 3), (4, 6), (7, 10), (10, 12)])
-    assert found.num_unseen == 2
+    assert found.num_dropped == 2
     unknown = found.ids == tokenizer.unk_id
     assert found.words[unknown].tolist() == [1, 3]
     assert found.offsets[unknown].tolist() == [[4, 6], [10, 12]]
@@ -103,11 +103,11 @@ def test_windows_answer_for_every_word_once_and_cut_none_that_fits(tokenizer):
     found = alignment.align(tokenizer, text, words)
     assert found.count.max() > 9 > found.count.min()
     for size, overlap in ((9, 0), (9, 4), (9, 8), (1000, 100)):
-        cut = found.cut(size, overlap)
-        assert [word for w in cut for word in found.answered(w)] == list(range(len(words)))
+        cut = found.windows(size, overlap)
+        assert [word for w in cut for word in found.words_of(w)] == list(range(len(words)))
         for window in cut:
             assert 0 < window.stop - window.start <= size
-            for word in found.answered(window):
+            for word in found.words_of(window):
                 first, count = found.first[word], found.count[word]
                 assert window.start <= first
                 assert first + (count if count <= size else size) <= window.stop
@@ -127,4 +127,4 @@ def test_no_words_and_no_text(tokenizer):
     found = check(tokenizer, 'the cats sat', [])
     assert (found.words == -1).all()
     assert len(check(tokenizer, '', []).ids) == 0
-    assert found.cut(4, 1)[-1].stop == len(found.ids)
+    assert found.windows(4, 1)[-1].stop == len(found.ids)

@@ -49,9 +49,7 @@ def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
         changed.write_text(text)
 
     monkeypatch.setattr(beam_lib, 'tokenize_part', elsewhere)
-    with pytest.raises(
-        UserError, match='block 0 of .*more/text.txt.* differs from'
-    ):
+    with pytest.raises(UserError, match='block 0 of .*more/text.txt.* differs from'):
         prepare.prepare(sources, TOKENIZER, tmp_path / 'other', **options)
     assert not (tmp_path / 'other').exists()
 

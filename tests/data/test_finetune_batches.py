@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 
 from bert_jax.data.finetune_batches import (
+    BatchShape,
     Items,
-    Sequence,
-    Shape,
+    TokenSequence,
     TrainBatches,
     evaluation_batches,
     evaluation_slots,
     row_length,
-    unpacked,
+    unpack_outputs,
 )
 
 PAD = 9
@@ -23,7 +23,7 @@ def make(lengths, choices=1) -> Items:
     def sequence(item, number, length):
         ids = (1000 * item + 100 * number + np.arange(length)).astype(np.int32)
         fields = {'wide': np.stack([ids, -ids], axis=1)}
-        return Sequence(ids, np.full(length, number, np.int32), fields, {'label': item + 1})
+        return TokenSequence(ids, np.full(length, number, np.int32), fields, {'label': item + 1})
 
     return Items(
         [tuple(sequence(i, c, n) for c in range(choices)) for i, n in enumerate(lengths)], PAD
@@ -101,9 +101,9 @@ def test_batches_are_functions_of_the_step(lengths):
 def test_rows_are_full_and_a_multiple(lengths):
     source = TrainBatches(make(lengths), 32, 128, steps=28, seed=0, multiple=2)
     assert source.shape.rows % 2 == 0
-    filled = source.tokens(28) / (28 * source.shape.rows * 128)
+    filled = source.num_tokens(28) / (28 * source.shape.rows * 128)
     assert filled > 0.75, filled
-    assert source.tokens(28) == sum(source.batch(s)['attention_mask'].sum() for s in range(28))
+    assert source.num_tokens(28) == sum(source.batch(s)['attention_mask'].sum() for s in range(28))
 
 
 def test_choices_stay_in_one_row():
@@ -119,14 +119,14 @@ def test_choices_stay_in_one_row():
 
 def test_evaluation_answers_every_item_in_its_place(lengths):
     items = make(lengths, choices=2)
-    shape = Shape(4, 128, 2)
+    shape = BatchShape(4, 128, 2)
     shape = shape._replace(slots=evaluation_slots(items, shape))
     found = {}
     for batch, places in evaluation_batches(items, shape):
         assert batch['input_ids'].shape == (4, 128)
         slots, tokens = {'label': batch['label']}, {'ids': batch['input_ids']}
         for placed in places:
-            found[placed.item] = unpacked(batch, slots, tokens, placed)
+            found[placed.item] = unpack_outputs(batch, slots, tokens, placed)
     assert sorted(found) == list(range(300))
     for item, parts in found.items():
         assert [part['label'] for part in parts] == [item + 1] * 2

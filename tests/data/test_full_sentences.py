@@ -103,7 +103,7 @@ def test_a_batch_is_a_function_of_the_step(within):
 def test_lengths_are_exact(within):
     source = sentences(some_documents(), within=within)
     numbers = np.arange(source.num_examples)
-    mask = source.cut(numbers, numbers)['attention_mask']
+    mask = source.chunk_examples(numbers, numbers)['attention_mask']
     assert np.array_equal(source.lengths(), mask.sum(axis=1))
 
 

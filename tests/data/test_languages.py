@@ -7,15 +7,15 @@ import pytest
 from hypothesis import given, settings, strategies
 
 from bert_jax import prepare
-from bert_jax.data import languages, sentence_pairs
-from bert_jax.data.example_source import Examples
+from bert_jax.data import languages, sentence_pairs, single_segments
+from bert_jax.data.example_source import ExampleSource
 from bert_jax.errors import UserError
 
 BLOCK = languages.BLOCK
 AMOUNTS = {'gu': 7000, 'cy': 220, 'gv': 3, 'et': 2001}
 
 
-class Numbers(Examples):
+class Numbers(ExampleSource):
     """A source whose examples are their own numbers, beside the language and the seed."""
 
     def __init__(self, language: int, seed: int, num_examples: int):
@@ -31,7 +31,7 @@ class Numbers(Examples):
 
 def mixture(alpha=0.3, seed=5, batch_size=64, amounts=AMOUNTS):
     names = list(amounts)
-    return languages.mixed(
+    return languages.mix_languages(
         lambda name, seed: Numbers(names.index(name), seed, amounts[name]),
         names,
         alpha,
@@ -56,11 +56,11 @@ def test_shares():
 @pytest.mark.parametrize('alpha', [-0.1, 1.01, float('nan')])
 def test_a_bad_alpha_is_refused(alpha):
     with pytest.raises(UserError, match='language_alpha is .* between 0 .* and 1'):
-        languages.mixed(lambda name, seed: None, ['en'], alpha, 1, 0)
+        languages.mix_languages(lambda name, seed: None, ['en'], alpha, 1, 0)
 
 
 def test_a_language_without_text_is_refused():
-    with pytest.raises(UserError, match='without any text'):
+    with pytest.raises(UserError, match='has no text'):
         languages.shares([3, 0], 0.3)
 
 
@@ -140,13 +140,13 @@ def test_one_language_is_the_source_of_the_whole_text_itself():
         made.append((language, seed))
         return Numbers(0, seed, 5)
 
-    source = languages.mixed(make, ['en'], 1.0, 4, 11)
+    source = languages.mix_languages(make, ['en'], 1.0, 4, 11)
     assert type(source) is Numbers
     assert made == [(None, 11)]
 
 
 def test_a_language_that_would_never_come_is_refused():
-    with pytest.raises(UserError, match="'b' would have less than one in 1,000,000"):
+    with pytest.raises(UserError, match="'b' would be less than one in 1,000,000"):
         mixture(alpha=1, amounts={'a': 10**8, 'b': 1})
     mixture(alpha=0.3, amounts={'a': 10**8, 'b': 1})
 
@@ -168,7 +168,7 @@ def corpus(tmp_path_factory):
     )
 
 
-@pytest.mark.parametrize('kind', [sentence_pairs.SentencePairs, sentence_pairs.SingleSegments])
+@pytest.mark.parametrize('kind', [sentence_pairs.SentencePairs, single_segments.SingleSegments])
 def test_real_sources_mixed(corpus, kind):
     train = corpus.split('train')
     assert list(train.languages) == ['xa', 'xb', 'xc']
@@ -176,7 +176,7 @@ def test_real_sources_mixed(corpus, kind):
     def make(language, seed):
         return kind(corpus.split('train', language), corpus.tokenizer, 24, 50, seed)
 
-    source = languages.mixed(make, train.languages, 0.0, 50, 3)
+    source = languages.mix_languages(make, train.languages, 0.0, 50, 3)
     batch = source.batch(np.arange(40))
     language = source.language_of(batch['example_index'])
     counts = np.bincount(language.ravel(), minlength=3)
@@ -199,7 +199,7 @@ def test_the_language_is_named_if_its_source_cannot_be_made(corpus):
         return Numbers(0, seed, 5)
 
     with pytest.raises(UserError, match="language 'xc': too little"):
-        languages.mixed(make, corpus.split('train').languages, 0.3, 4, 0)
+        languages.mix_languages(make, corpus.split('train').languages, 0.3, 4, 0)
 
 
 def test_splits_by_language_are_parts_of_the_split(corpus):

@@ -10,7 +10,8 @@ from bert_jax.data import pipeline
 from bert_jax.data.full_sentences import FullSentences
 from bert_jax.data.languages import Mixture
 from bert_jax.data.packing import PackedRows, best_fit, pack
-from bert_jax.data.sentence_pairs import SentencePairs, SingleSegments
+from bert_jax.data.sentence_pairs import SentencePairs
+from bert_jax.data.single_segments import SingleSegments
 from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
 
 LENGTH, BATCH = 48, 16
@@ -132,7 +133,7 @@ def test_lengths_are_never_exceeded(kind):
     examples = source(kind, some_documents(50))
     chunks = np.arange(examples.num_examples)
     for epoch in range(4):
-        batch = examples.cut(chunks + epoch * examples.num_examples, chunks)
+        batch = examples.chunk_examples(chunks + epoch * examples.num_examples, chunks)
         assert (batch['attention_mask'].sum(axis=1) <= examples.lengths()).all()
 
 

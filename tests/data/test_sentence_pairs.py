@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bert_jax.data import sentence_pairs
+from bert_jax.data import sentence_pairs, single_segments
 from bert_jax.errors import UserError
 from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
 
@@ -36,7 +36,7 @@ def pairs(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, **
 
 def singles(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, **options):
     split = make_split(documents, num_shards)
-    return sentence_pairs.SingleSegments(
+    return single_segments.SingleSegments(
         split, Tokenizer, sequence_length, batch_size, seed=seed, **options
     )
 
@@ -143,13 +143,14 @@ class TestStateless:
                 np.save(tmp_path / f'{number}.{name}.npy', getattr(shard, name))
         script = (
             'import hashlib, sys, types, numpy as np\n'
-            'from bert_jax.data import sentence_pairs\n'
+            'from bert_jax.data.sentence_pairs import SentencePairs\n'
+            'from bert_jax.data.single_segments import SingleSegments\n'
             'names = ("tokens", "sentences", "documents")\n'
             'load = lambda n, a: np.load(f"{sys.argv[1]}/{n}.{a}.npy", mmap_mode="r")\n'
             'shard = lambda n: types.SimpleNamespace(**{a: load(n, a) for a in names})\n'
             'split = types.SimpleNamespace(shards=[shard(n) for n in range(3)])\n'
             'tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2)\n'
-            'for kind in (segments.SentencePairs, segments.SingleSegments):\n'
+            'for kind in (SentencePairs, SingleSegments):\n'
             '    batch = kind(split, tokenizer, 32, 64, seed=5).batch(12345)\n'
             '    data = b"".join(batch[name].tobytes() for name in sorted(batch))\n'
             '    print(hashlib.sha256(data).hexdigest())\n'

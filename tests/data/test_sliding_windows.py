@@ -13,7 +13,7 @@ from bert_jax.errors import UserError
 @given(st.integers(0, 300), st.integers(1, 40), st.data())
 def test_every_token_once_in_windows_that_are_full(num_tokens, size, data):
     overlap = data.draw(st.integers(0, size - 1))
-    found = sliding_windows.cut(num_tokens, size, overlap)
+    found = sliding_windows.make_windows(num_tokens, size, overlap)
     answered = [token for w in found for token in range(w.first, w.last)]
     assert answered == list(range(num_tokens))
     for window in found:
@@ -25,21 +25,21 @@ def test_every_token_once_in_windows_that_are_full(num_tokens, size, data):
 
 
 def test_a_token_belongs_to_the_window_that_shows_more_around_it():
-    first, second, third = sliding_windows.cut(20, 10, 4)
+    first, second, third = sliding_windows.make_windows(20, 10, 4)
     assert (first.start, second.start, third.start) == (0, 6, 10)
     assert (first.last, second.last) == (8, 13)
 
 
 @pytest.mark.parametrize('num_tokens', [0, 1, 10])
 def test_a_short_text_is_one_window(num_tokens):
-    assert sliding_windows.cut(num_tokens, 10, 3) == [(0, num_tokens, 0, num_tokens)]
+    assert sliding_windows.make_windows(num_tokens, 10, 3) == [(0, num_tokens, 0, num_tokens)]
 
 
 @given(st.lists(st.integers(1, 9), max_size=40), st.integers(9, 20), st.data())
 def test_windows_keep_together_what_may_not_be_cut(lengths, size, data):
     overlap = data.draw(st.integers(0, size - 1))
     places = [0, *itertools.accumulate(lengths)]
-    found = sliding_windows.cut(places[-1], size, overlap, places)
+    found = sliding_windows.make_windows(places[-1], size, overlap, places)
     answered = [token for w in found for token in range(w.first, w.last)]
     assert answered == list(range(places[-1]))
     for window in found:
@@ -53,11 +53,11 @@ def test_windows_keep_together_what_may_not_be_cut(lengths, size, data):
 
 def test_a_place_at_every_token_is_no_restriction():
     for size, overlap in ((7, 0), (7, 3), (10, 9)):
-        assert sliding_windows.cut(40, size, overlap, list(range(41))) == sliding_windows.cut(
-            40, size, overlap
-        )
+        assert sliding_windows.make_windows(
+            40, size, overlap, list(range(41))
+        ) == sliding_windows.make_windows(40, size, overlap)
 
 
 def test_no_room_is_one_clear_line():
     with pytest.raises(UserError, match='no token of a text has room'):
-        sliding_windows.cut(5, 0, 0)
+        sliding_windows.make_windows(5, 0, 0)

@@ -5,7 +5,7 @@ import pytest
 import transformers
 
 from bert_jax.data import tokenizers
-from bert_jax.data.special_token_layout import Framing, shorten
+from bert_jax.data.special_token_layout import SpecialTokenLayout, truncate_longest_first
 
 SPECIAL = {'wordpiece': ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]'], 'bytebpe': None}
 TEXT = ['the small ship and the old harbour near the sea'] * 3
@@ -23,19 +23,19 @@ TEXT = ['the small ship and the old harbour near the sea'] * 3
 def test_framed_as_published(kind, types, reference):
     spec = f'train:{kind}:{120 if kind == "wordpiece" else 300}'
     tokenizer = tokenizers.train(spec.removeprefix('train:'), iter(TEXT), True)
-    framing = Framing(tokenizer, 16, types)
+    layout = SpecialTokenLayout(tokenizer, 16, types)
     a, b = tokenizer.encode_batch(['the small ship', 'old harbour']).ids
-    framed, single = framing.frame(a, b), framing.frame(a)
-    assert framing.room(1) == 14
-    assert framing.room(2) == 16 - (len(framed.ids) - len(a) - len(b))
-    for start, ids in zip(framed.starts, (a, b), strict=True):
-        np.testing.assert_array_equal(framed.ids[start : start + len(ids)], ids)
+    laid_out, single = layout.lay_out(a, b), layout.lay_out(a)
+    assert layout.max_text_tokens(1) == 14
+    assert layout.max_text_tokens(2) == 16 - (len(laid_out.ids) - len(a) - len(b))
+    for start, ids in zip(laid_out.starts, (a, b), strict=True):
+        np.testing.assert_array_equal(laid_out.ids[start : start + len(ids)], ids)
     if reference is None:
         ends = [tokenizer.sep_id]
         expected = [tokenizer.cls_id, *a, *ends, *b, *ends]
         types_expected = [0] * (len(a) + 2) + [int(types > 1)] * (len(b) + 1)
-        assert framed.ids.tolist() == expected
-        assert framed.token_type_ids.tolist() == types_expected
+        assert laid_out.ids.tolist() == expected
+        assert laid_out.token_type_ids.tolist() == types_expected
         return
     names = [tokenizer.vocab[index] for index in tokenizer.special_ids]
     keys = ('pad_token', 'unk_token', 'cls_token', 'sep_token', 'mask_token')
@@ -43,15 +43,15 @@ def test_framed_as_published(kind, types, reference):
         tokenizer_object=tokenizer._special, **dict(zip(keys, names, strict=True))
     )
     encoded = theirs('the small ship', 'old harbour', return_token_type_ids=True)
-    assert framed.ids.tolist() == encoded['input_ids']
-    assert framed.token_type_ids.tolist() == encoded['token_type_ids']
+    assert laid_out.ids.tolist() == encoded['input_ids']
+    assert laid_out.token_type_ids.tolist() == encoded['token_type_ids']
     assert single.ids.tolist() == theirs('the small ship')['input_ids']
 
 
 @pytest.mark.parametrize('lengths', [(9, 2), (2, 9), (6, 6), (3, 2), (1, 20)])
 def test_the_longest_is_cut_first(lengths):
     parts = [np.arange(length) for length in lengths]
-    cut = shorten(parts, 7)
+    cut = truncate_longest_first(parts, 7)
     assert sum(map(len, cut)) == min(7, sum(lengths))
     for part, own in zip(parts, cut, strict=True):
         np.testing.assert_array_equal(own, part[: len(own)])

@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 import bert_jax
 from bert_jax.data import tokenizers
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, pretrained
 from bert_jax.models import architectures
@@ -57,7 +57,7 @@ def save_run(folder, kind):
         initializer_range=0.3,
     )
     settings = dict(PROBLEMS[kind].settings) | {'labels': list(labels)}
-    problem = PROBLEMS[kind].load()(ConfigDict(settings), Framing(tokenizer(), LENGTH, 2), labels)
+    problem = PROBLEMS[kind].load()(ConfigDict(settings), SpecialTokenLayout(tokenizer(), LENGTH, 2), labels)
     items = EncodedExamples.of(problem, [problem.parse_input('x', given)]).items
     batch = items.rows(np.array([0]), np.array([0]), (1, 64, 4))
     model = FineTuningModel(architecture, Compute(), problem)

@@ -10,8 +10,8 @@ from ml_collections import ConfigDict
 
 from bert_jax.averages import mean
 from bert_jax.data import tokenizers
-from bert_jax.data.finetune_batches import Shape, evaluation_slots, row_length
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.finetune_batches import BatchShape, evaluation_slots, row_length
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import (
@@ -41,15 +41,15 @@ def architecture(name: str = 'bert', **sizes):
 def make(kind, labels, max_length: int = 64, name: str = 'bert', **settings):
     """(problem, model): of a class of problems with these settings."""
     built = architecture(name)
-    framing = Framing(tokenizer(), max_length, built.type_vocab_size)
-    problem = kind(ConfigDict(settings), framing, labels)
+    layout = SpecialTokenLayout(tokenizer(), max_length, built.type_vocab_size)
+    problem = kind(ConfigDict(settings), layout, labels)
     problem.prepare([])
     return problem, FineTuningModel(built, Compute(), problem)
 
 
 def large_params(model, encoded, scale: float = 8.0):
     """Parameters as initialized, but larger, so that every part of the model counts."""
-    shape = Shape(1, row_length(int(encoded.items.length_N.max()), 512), 8)
+    shape = BatchShape(1, row_length(int(encoded.items.length_N.max()), 512), 8)
     batch, _ = next(iter(batches(encoded, shape)))
     params = nn.unbox(jax.jit(model.init)(jax.random.key(1), batch)['params'])
     return jax.tree.map(lambda leaf: leaf * scale if leaf.ndim > 1 else leaf + 0.1, params)
@@ -58,7 +58,7 @@ def large_params(model, encoded, scale: float = 8.0):
 def learned(model, examples, steps: int):
     """(ExampleOutputs of every example, losses) after some steps of Adam on all of them at once."""
     encoded = EncodedExamples.of(model.problem, examples)
-    shape = Shape(8, row_length(int(encoded.items.length_N.max()), 512), 8)
+    shape = BatchShape(8, row_length(int(encoded.items.length_N.max()), 512), 8)
     ((batch, _),) = batches(encoded, shape)
     optimizer = optax.adam(3e-3)
 
@@ -94,7 +94,7 @@ def answers(model, params, examples, rows: int = 2, length: int | None = None):
     """(ExampleOutputs of every example, terms) from packed batches."""
     encoded = EncodedExamples.of(model.problem, examples)
     length = length or row_length(int(encoded.items.length_N.max()), 512)
-    shape = Shape(rows, length, 1)
+    shape = BatchShape(rows, length, 1)
     shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
     step = jax.jit(prediction_step(model, with_terms=True))
     return predict(step, jax.tree.map(jnp.asarray, params), encoded, shape)

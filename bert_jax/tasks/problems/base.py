@@ -19,7 +19,7 @@ from ml_collections import ConfigDict
 from bert_jax.averages import Terms
 from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled import word_spans
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
@@ -58,7 +58,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
       pretrained_heads: names of its heads that published checkpoints may hold (HEADS of
         interop/pretrained.py): loaded with `init_from`, and exported.
       settings: the config's `problem`.
-      framing: how special tokens are put around one or two texts.
+      layout: how special tokens are put around one or two texts.
       labels: class names in the order of their numbers.
       counts: what was truncated or could not be used, for the log.
       thresholds: found on the dev split by `tune_thresholds`, kept in checkpoints.
@@ -67,9 +67,11 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     weights: ClassVar[Mapping[str, float]]
     pretrained_heads: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(self, settings: ConfigDict, framing: Framing, labels: Sequence[str]) -> None:
-        self.settings, self.framing, self.labels = settings, framing, tuple(labels)
-        self.tokenizer = framing.tokenizer
+    def __init__(
+        self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]
+    ) -> None:
+        self.settings, self.layout, self.labels = settings, layout, tuple(labels)
+        self.tokenizer = layout.tokenizer
         self.counts: collections.Counter[str] = collections.Counter()
         self.thresholds: dict[str, float] = {}
 

@@ -15,7 +15,7 @@ from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data import finetune_batches
 from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled.examples import MarkedExample, MultipleChoiceExample, TextExample
-from bert_jax.data.special_token_layout import shorten
+from bert_jax.data.special_token_layout import truncate_longest_first
 from bert_jax.evaluation import glue, scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
@@ -280,15 +280,15 @@ class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
 
 def _encode_texts(
     problem: Problem[Any, Any], texts: Sequence[str], values: dict[str, Any]
-) -> finetune_batches.Sequence:
+) -> finetune_batches.TokenSequence:
     """Tokenize one or two texts into one sequence, truncated to training.max_length."""
     ids = problem.tokenizer.encode_batch(list(texts)).ids
-    room = problem.framing.room(len(ids))
+    room = problem.layout.max_text_tokens(len(ids))
     if sum(map(len, ids)) > room:
         problem.counts['texts truncated to training.max_length'] += 1
-        ids = shorten(ids, room)
-    framed = problem.framing.frame(*ids)
-    return finetune_batches.Sequence(framed.ids, framed.token_type_ids, {}, values)
+        ids = truncate_longest_first(ids, room)
+    laid_out = problem.layout.lay_out(*ids)
+    return finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, {}, values)
 
 
 def _sequence_logits(

@@ -11,10 +11,9 @@ import numpy as np
 
 from bert_jax.averages import Term, Terms
 from bert_jax.data import sliding_windows
-from bert_jax.data.finetune_batches import Item
-from bert_jax.data.finetune_batches import Sequence as Tokens
+from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled.examples import QuestionExample
-from bert_jax.data.special_token_layout import Framed
+from bert_jax.data.special_token_layout import LaidOutSequence
 from bert_jax.errors import UserError
 from bert_jax.evaluation import squad
 from bert_jax.evaluation.scores import Scores, Table
@@ -33,7 +32,7 @@ class Context(NamedTuple):
 
     offsets: np.ndarray
     windows: list[sliding_windows.Window]
-    framed: list[Framed]
+    laid_out: list[LaidOutSequence]
     is_cut: bool
 
 
@@ -80,8 +79,8 @@ class QuestionAnswering(Problem):
         span = self._gold(example, context.offsets) if example.answers else None
         is_known = bool(span) or example.answers == ()
         found = [
-            _sequence(framed, window, span, is_known)
-            for window, framed in zip(context.windows, context.framed, strict=True)
+            _sequence(laid_out, window, span, is_known)
+            for window, laid_out in zip(context.windows, context.laid_out, strict=True)
         ]
         if span and all(own.tokens['answer_ends'][0].any() for own in found):
             self.counts['answers_longer_than_a_window'] += 1
@@ -194,14 +193,14 @@ class QuestionAnswering(Problem):
     def _context(self, example: QuestionExample) -> Context:
         encoded = self.tokenizer.encode_batch([example.question, example.context])
         question, context = encoded.ids
-        room = self.framing.room(2)
+        room = self.layout.max_text_tokens(2)
         question = question[: min(self.settings.question_tokens, room // 2)]
         size = room - len(question)
         overlap = max(size - self.settings.doc_stride, size // 2)
-        cut = sliding_windows.cut(len(context), size, min(overlap, size - 1))
-        framed = [self.framing.frame(question, context[own.start : own.stop]) for own in cut]
+        cut = sliding_windows.make_windows(len(context), size, min(overlap, size - 1))
+        laid_out = [self.layout.lay_out(question, context[own.start : own.stop]) for own in cut]
         offsets = _characters(example.context, encoded.offsets[1])
-        return Context(offsets, cut, framed, len(question) < len(encoded.ids[0]))
+        return Context(offsets, cut, laid_out, len(question) < len(encoded.ids[0]))
 
     def _gold(self, example: QuestionExample, offsets: np.ndarray) -> tuple[int, int] | None:
         """The first and the last piece of the first answer; None, counted, if it has no piece."""
@@ -223,10 +222,10 @@ class QuestionAnswering(Problem):
         """Every answer is taken from the one window that has the most context around it."""
         context = self._context(example)
         found = {}
-        for number, (window, framed, (part,)) in enumerate(
-            zip(context.windows, context.framed, parts, strict=True)
+        for number, (window, laid_out, (part,)) in enumerate(
+            zip(context.windows, context.laid_out, parts, strict=True)
         ):
-            starts_K, ends_K = part['positions'] - framed.starts[1] + window.start
+            starts_K, ends_K = part['positions'] - laid_out.starts[1] + window.start
             start_KK, end_KK = np.broadcast_arrays(starts_K[:, None], ends_K[None])
             score_KK = part['logits'][0][:, None] + part['logits'][1][None]
             legal_KK = (start_KK <= end_KK) & (end_KK - start_KK < self.settings.answer_tokens)
@@ -245,20 +244,23 @@ class QuestionAnswering(Problem):
 
 
 def _sequence(
-    framed: Framed, window: sliding_windows.Window, span: tuple[int, int] | None, is_known: bool
-) -> Tokens:
+    laid_out: LaidOutSequence,
+    window: sliding_windows.Window,
+    span: tuple[int, int] | None,
+    is_known: bool,
+) -> TokenSequence:
     """span: the first and the last piece of the answer in the context, None for no answer; is_known
     tells whether to learn it."""
-    ends = np.zeros((len(framed.ids), 2), np.int32)
-    is_context = np.zeros(len(framed.ids), np.int32)
-    first = framed.starts[1]
+    ends = np.zeros((len(laid_out.ids), 2), np.int32)
+    is_context = np.zeros(len(laid_out.ids), np.int32)
+    first = laid_out.starts[1]
     is_context[first : first + window.stop - window.start] = 1
     if span and window.start <= span[0] and span[1] < window.stop:
         ends[np.array(span) - window.start + first, [0, 1]] = 1
     elif is_known:
         ends[0] = 1
     tokens = {'answer_ends': ends, 'is_context': is_context}
-    return Tokens(framed.ids, framed.token_type_ids, tokens, {})
+    return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
 
 def _sequences(batch) -> jax.Array:

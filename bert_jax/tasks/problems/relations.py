@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from bert_jax.data import finetune_batches
 from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled.examples import Mark, MarkedExample
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
@@ -32,8 +32,10 @@ class Relations(SingleLabelProblem[MarkedExample]):
     the F1 of TRUE over all pairs: metrics=('f1',), positive='TRUE'.
     """
 
-    def __init__(self, settings: ConfigDict, framing: Framing, labels: Sequence[str]) -> None:
-        super().__init__(settings, framing, labels)
+    def __init__(
+        self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]
+    ) -> None:
+        super().__init__(settings, layout, labels)
         if settings.exclusive and (len(self.labels) != 2 or settings.positive not in self.labels):
             raise UserError(
                 'problem.exclusive needs two labels, one of which is problem.positive; it is '
@@ -61,18 +63,20 @@ class Relations(SingleLabelProblem[MarkedExample]):
         ]
         kept = self._kept_tokens(flags)
         ids = [own[places] for own, places in zip(encoded.ids, kept, strict=True)]
-        framed = self.framing.frame(*ids)
-        marks_N = np.zeros(len(framed.ids), np.int32)
-        for start, own, places in zip(framed.starts, flags, kept, strict=True):
+        laid_out = self.layout.lay_out(*ids)
+        marks_N = np.zeros(len(laid_out.ids), np.int32)
+        for start, own, places in zip(laid_out.starts, flags, kept, strict=True):
             marks_N[start : start + len(places)] = own[places]
         for flag in (FIRST, SECOND):
             self.counts['marks without a token'] += not (marks_N & flag).any()
         tokens, values = {'marks': marks_N}, {'label': self.label_id(example)}
-        return [(finetune_batches.Sequence(framed.ids, framed.token_type_ids, tokens, values),)]
+        return [
+            (finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, values),)
+        ]
 
     def _kept_tokens(self, flags: list[np.ndarray]) -> list[np.ndarray]:
         """Indices, int64, of the tokens of each text that fit into a sequence."""
-        room = self.framing.room(len(flags))
+        room = self.layout.max_text_tokens(len(flags))
         kept = nearest([own > 0 for own in flags], room)
         self.counts['texts truncated around their marks'] += sum(map(len, flags)) > room
         self.counts['texts with tokens removed between their marks'] += any(

@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.averages import weighted_sum
 from bert_jax.data.alignment import Alignment, align
-from bert_jax.data.finetune_batches import Sequence
+from bert_jax.data.finetune_batches import TokenSequence
 from bert_jax.data.labeled.examples import SpansExample
 from bert_jax.data.sliding_windows import Window
 from bert_jax.errors import UserError
@@ -67,14 +67,14 @@ class SpanLabeling(Problem):
 
     weights = {'spans': 1.0}
 
-    def __init__(self, settings, framing, labels):
-        super().__init__(settings, framing, labels)
+    def __init__(self, settings, layout, labels):
+        super().__init__(settings, layout, labels)
         check_choice(settings, 'summary', SUMMARIES)
         check_choice(settings, 'boundary', BOUNDARIES)
         for key in ('max_span_words', 'width'):
             if settings[key] < 1:
                 raise UserError(f'problem.{key} is {settings[key]}, must be at least 1')
-        self._overlap = window_overlap(settings, framing.room(1))
+        self._overlap = window_overlap(settings, layout.max_text_tokens(1))
         self._numbers = label_ids(self.labels)
 
     @classmethod
@@ -100,8 +100,8 @@ class SpanLabeling(Problem):
         size_WL = _sizes(aligned, self.settings.max_span_words)
         owner_WL = _owners(aligned, windows, size_WL)
         self.counts['texts_cut_into_windows'] += len(windows) > 1
-        self.counts['words_tokenized_apart'] += aligned.num_cut
-        self.counts['words_seen_as_an_unknown_token'] += aligned.num_unseen
+        self.counts['words_tokenized_apart'] += aligned.num_splits
+        self.counts['words_seen_as_an_unknown_token'] += aligned.num_dropped
         label_WL = self._label_numbers(example, owner_WL)
         return [
             (self._sequence(aligned, window, size_WL * own_WL, label_WL * own_WL),)
@@ -110,8 +110,8 @@ class SpanLabeling(Problem):
 
     def _cut(self, example: SpansExample) -> tuple[Alignment, list[Window]]:
         aligned = align(self.tokenizer, example.text, example.words)
-        room = self.framing.room(1)
-        return aligned, aligned.cut(room, self._overlap)
+        room = self.layout.max_text_tokens(1)
+        return aligned, aligned.windows(room, self._overlap)
 
     def _label_numbers(self, example: SpansExample, owner_WL) -> np.ndarray:
         """int32 [W, L]: the stored class of each span."""
@@ -139,15 +139,15 @@ class SpanLabeling(Problem):
                 label_WL[first, last - first] = self._numbers[span.label] + 2
         return label_WL
 
-    def _sequence(self, aligned: Alignment, window: Window, size_WL, label_WL) -> Sequence:
-        framed = self.framing.frame(aligned.ids[window.start : window.stop])
+    def _sequence(self, aligned: Alignment, window: Window, size_WL, label_WL) -> TokenSequence:
+        laid_out = self.layout.lay_out(aligned.ids[window.start : window.stop])
         inside_W = (aligned.first >= window.start) & (aligned.first < window.stop)
-        place_W = aligned.first[inside_W] - window.start + framed.starts[0]
+        place_W = aligned.first[inside_W] - window.start + laid_out.starts[0]
         tokens = {}
         for name, values_WL in (('span_sizes', size_WL), ('span_labels', label_WL)):
-            tokens[name] = np.zeros((len(framed.ids), values_WL.shape[1]), np.int32)
+            tokens[name] = np.zeros((len(laid_out.ids), values_WL.shape[1]), np.int32)
             tokens[name][place_W] = values_WL[inside_W]
-        return Sequence(framed.ids, framed.token_type_ids, tokens, {})
+        return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
     def make_heads(self, architecture, compute):
         own = self.settings
@@ -212,7 +212,7 @@ class SpanLabeling(Problem):
         of_windows = []
         for window, (own,) in zip(windows, parts, strict=True):
             place_N, number_N = np.nonzero(own['probability'])
-            first_N = word_P[place_N - self.framing.frame([]).starts[0] + window.start]
+            first_N = word_P[place_N - self.layout.lay_out([]).starts[0] + window.start]
             label_N, share_N = (own[key][place_N, number_N] for key in ('label', 'probability'))
             last_N = first_N + number_N
             of_windows.append(Found(first_N, last_N, label_N, share_N.astype(np.float64)))

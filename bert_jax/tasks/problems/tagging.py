@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.averages import Term, weighted_sum
 from bert_jax.data.alignment import Alignment, align
-from bert_jax.data.finetune_batches import Sequence
+from bert_jax.data.finetune_batches import TokenSequence
 from bert_jax.data.labeled.examples import TaggedExample
 from bert_jax.data.sliding_windows import Window
 from bert_jax.errors import UserError
@@ -53,8 +53,8 @@ class Tagging(Problem):
     weights = {'tagging': 1.0}
     pretrained_heads = ('token_classification',)
 
-    def __init__(self, settings, framing, labels):
-        super().__init__(settings, framing, labels)
+    def __init__(self, settings, layout, labels):
+        super().__init__(settings, layout, labels)
         check_choice(settings, 'label_pieces', ('first', 'all'))
         check_choice(settings, 'decode_pieces', ('first', 'mean'))
         shaped = settings.label_smoothing or settings.class_weights != 'none'
@@ -63,7 +63,7 @@ class Tagging(Problem):
                 'problem.crf learns one tag a word, unsmoothed and unweighted: label_pieces=first, '
                 'label_smoothing=0, class_weights=none'
             )
-        self._overlap = window_overlap(settings, framing.room(1))
+        self._overlap = window_overlap(settings, layout.max_text_tokens(1))
         self._numbers = label_ids(self.labels)
         self._legal = crf.legal(self.labels)
 
@@ -89,12 +89,12 @@ class Tagging(Problem):
 
     def encode(self, example: TaggedExample):
         aligned = align(self.tokenizer, example.text, example.words)
-        room = self.framing.room(1)
-        windows = aligned.cut(room, self._overlap)
+        room = self.layout.max_text_tokens(1)
+        windows = aligned.windows(room, self._overlap)
         self.counts['texts_cut_into_windows'] += len(windows) > 1
         self.counts['words_longer_than_a_window'] += int((aligned.count > room).sum())
-        self.counts['words_tokenized_apart'] += aligned.num_cut
-        self.counts['words_seen_as_an_unknown_token'] += aligned.num_unseen
+        self.counts['words_tokenized_apart'] += aligned.num_splits
+        self.counts['words_seen_as_an_unknown_token'] += aligned.num_dropped
         label_W = self._label_numbers(example)
         return [(self._sequence(aligned, window, label_W),) for window in windows]
 
@@ -125,9 +125,9 @@ class Tagging(Problem):
                 'them or set problem.crf=False'
             )
 
-    def _sequence(self, aligned: Alignment, window: Window, label_W) -> Sequence:
-        framed = self.framing.frame(aligned.ids[window.start : window.stop])
-        here = slice(framed.starts[0], framed.starts[0] + window.stop - window.start)
+    def _sequence(self, aligned: Alignment, window: Window, label_W) -> TokenSequence:
+        laid_out = self.layout.lay_out(aligned.ids[window.start : window.stop])
+        here = slice(laid_out.starts[0], laid_out.starts[0] + window.stop - window.start)
         words_N = aligned.words[window.start : window.stop]
         position_N = np.arange(window.start, window.stop)
         first_N = np.where(words_N >= 0, np.append(aligned.first, 0)[words_N], -1)
@@ -143,10 +143,10 @@ class Tagging(Problem):
             last = len(aligned.first) - 1
             edge_N = _STARTS * (words_N == 0) + _ENDS * (words_N == last)
             fields['edge'] = edge_N * is_first_N
-        tokens = {name: np.zeros(len(framed.ids), np.int32) for name in fields}
+        tokens = {name: np.zeros(len(laid_out.ids), np.int32) for name in fields}
         for name, values in fields.items():
             tokens[name][here] = values
-        return Sequence(framed.ids, framed.token_type_ids, tokens, {})
+        return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
     def make_heads(self, architecture, compute):
         number = len(self.labels)

@@ -16,9 +16,9 @@ from ml_collections import ConfigDict
 
 from bert_jax.averages import mean
 from bert_jax.data import tokenizers
-from bert_jax.data.finetune_batches import Items, Shape, evaluation_batches, unpacked
+from bert_jax.data.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
 from bert_jax.data.labeled.examples import Answer, QuestionExample
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import squad
 from bert_jax.tasks.finetuning_model import EncodedExamples
@@ -59,7 +59,9 @@ def problem(spec='wordpiece:140', length=64, types=2, **settings):
         dict(doc_stride=128, question_tokens=64, answer_tokens=30, n_best=20, no_answer=False)
         | settings
     )
-    return QuestionAnswering(ConfigDict(settings), Framing(tokenizer(spec), length, types), ())
+    return QuestionAnswering(
+        ConfigDict(settings), SpecialTokenLayout(tokenizer(spec), length, types), ()
+    )
 
 
 class Computed(NamedTuple):
@@ -82,15 +84,15 @@ def compute(task, examples, logits_of, length=128, rows=8) -> Computed:
         outputs = {'logits_RT2': logits_RT2}
         return task.host_outputs(outputs, batch).per_sequence, task.terms(outputs, batch)['answer']
 
-    for batch, placed in evaluation_batches(items, Shape(rows, length, 12)):
+    for batch, placed in evaluation_batches(items, BatchShape(rows, length, 12)):
         logits_RT2 = np.asarray(logits_of(batch), np.float32)
         slots, term = run(batch, logits_RT2)
         slots = jax.device_get(slots)
         total += [float(term.sum), float(term.count)]
         for place in placed:
             example, window = owners[place.item]
-            parts[example][window] = unpacked(batch, slots, {}, place)
-            (own,) = unpacked(batch, {}, {'logits': logits_RT2}, place)
+            parts[example][window] = unpack_outputs(batch, slots, {}, place)
+            (own,) = unpack_outputs(batch, {}, {'logits': logits_RT2}, place)
             logits[example][window] = own['logits']
     return Computed(parts, total, logits)
 
@@ -198,7 +200,7 @@ def test_qamr_comes_back(real_data, every):
     for own in real_tokenizers(real_data, examples):
         for length, most_lost in ((128, 0.0001), (48, 0.01), (32, 0.04)):
             task = problem(answer_tokens=999, doc_stride=8, n_best=2)
-            task.framing = Framing(own, length, 2)
+            task.layout = SpecialTokenLayout(own, length, 2)
             task.tokenizer = own
             check_lossless(examples, task, most_lost)
 
@@ -350,7 +352,7 @@ def test_a_tiny_encoder_learns_some_questions_by_heart():
     task, model = make(QuestionAnswering, (), 40, **SETTINGS)
     encoded = EncodedExamples.of(task, examples)
     assert len(encoded.items) > len(examples)
-    shape = Shape(8, 128, 8)
+    shape = BatchShape(8, 128, 8)
     ((batch, places),) = evaluation_batches(encoded.items, shape)
 
     def loss(params):
@@ -375,7 +377,7 @@ def test_a_tiny_encoder_learns_some_questions_by_heart():
     answers = jax.device_get(answers)
     parts = [None] * len(encoded.items)
     for place in places:
-        parts[place.item] = unpacked(batch, *answers, place)
+        parts[place.item] = unpack_outputs(batch, *answers, place)
     predictions = [
         task.decode(example, own)
         for example, own in zip(examples, encoded.by_example(parts), strict=True)

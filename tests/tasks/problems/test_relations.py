@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from bert_jax.data import tokenizers
 from bert_jax.data.labeled.examples import Mark, MarkedExample
 from bert_jax.data.labeled.loader import DEFAULTS
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.tasks import problems
 from bert_jax.tasks.problems.relations import Relations, nearest
@@ -33,7 +33,9 @@ GAP = pathlib.Path(os.environ.get('BERT_JAX_TEST_DATA', 'missing')) / 'gap_coref
 
 def make(kind='wordpiece', max_length=64, labels=('FALSE', 'TRUE'), **settings):
     tokenizer = tokenizers.train(f'{kind}:{KINDS[kind]}', [LINE] * 20, True)
-    problem = Relations(ConfigDict(SETTINGS | settings), Framing(tokenizer, max_length, 2), labels)
+    problem = Relations(
+        ConfigDict(SETTINGS | settings), SpecialTokenLayout(tokenizer, max_length, 2), labels
+    )
     problem.prepare([])
     return problem
 

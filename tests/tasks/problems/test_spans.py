@@ -13,7 +13,7 @@ from ml_collections import ConfigDict
 from bert_jax.averages import mean
 from bert_jax.data import tokenizers
 from bert_jax.data.labeled.examples import Span, SpansExample
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.tasks.problems.spans import THRESHOLD, SpanLabeling, best_threshold
 from tests.tasks import small_problems
@@ -35,8 +35,8 @@ DATA = pathlib.Path(os.environ.get('BERT_JAX_TEST_DATA', 'missing')) / 'genia_ne
 
 def make(kind='wordpiece', max_length=64, **settings):
     tokenizer = tokenizers.train(f'{kind}:{KINDS[kind]}', [LINE] * 20, True)
-    framing = Framing(tokenizer, max_length, 2)
-    problem = SpanLabeling(ConfigDict(SETTINGS | settings), framing, LABELS)
+    layout = SpecialTokenLayout(tokenizer, max_length, 2)
+    problem = SpanLabeling(ConfigDict(SETTINGS | settings), layout, LABELS)
     problem.prepare([])
     return problem
 
@@ -235,7 +235,7 @@ def test_nested_entities_of_genia_come_back_from_windows(kind):
     tokenizer = tokenizers.train(f'{kind}:800', texts, True)
     settings = ConfigDict(SETTINGS | dict(max_span_words=8, overlap=0.8))
     labels = SpanLabeling.collect_labels(examples, settings)
-    problem = SpanLabeling(settings, Framing(tokenizer, 32, 2), labels)
+    problem = SpanLabeling(settings, SpecialTokenLayout(tokenizer, 32, 2), labels)
     found = [problem.decode(one, perfect(problem, one)) for one in examples]
     metrics = problem.score(examples, found).metrics
     lost = sum(n for name, n in problem.counts.items() if name.startswith('gold_spans'))

@@ -10,10 +10,10 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.data import tokenizers
-from bert_jax.data.finetune_batches import Items, Shape, evaluation_batches, unpacked
+from bert_jax.data.finetune_batches import Items, BatchShape, evaluation_batches, unpack_outputs
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import TaggedExample
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.models import crf
 from bert_jax.tasks.finetuning_model import EncodedExamples, predict, prediction_step
@@ -42,8 +42,8 @@ def trained():
 
 
 def tagging(tokenizer, labels=LABELS, max_length=128, **settings):
-    framing = Framing(tokenizer, max_length, 2)
-    problem = Tagging(ConfigDict(SETTINGS | settings), framing, labels)
+    layout = SpecialTokenLayout(tokenizer, max_length, 2)
+    problem = Tagging(ConfigDict(SETTINGS | settings), layout, labels)
     problem.prepare([])
     return problem
 
@@ -136,7 +136,7 @@ def packed(problem, examples, rows=2, length=64):
     made = [problem.encode(example) for example in examples]
     flat = Items([item for own in made for item in own], problem.tokenizer.pad_id)
     owners = np.repeat(np.arange(len(made)), [len(own) for own in made])
-    return list(evaluation_batches(flat, Shape(rows, length, 16))), owners
+    return list(evaluation_batches(flat, BatchShape(rows, length, 16))), owners
 
 
 def answered(problem, outputs_of, examples, **shape):
@@ -146,7 +146,7 @@ def answered(problem, outputs_of, examples, **shape):
     for batch, places in batches:
         answers = jax.device_get(answers_of(outputs_of(batch), batch))
         for placed in places:
-            parts[placed.item] = unpacked(batch, *answers, placed)
+            parts[placed.item] = unpack_outputs(batch, *answers, placed)
     return [
         problem.decode(example, [parts[i] for i in np.flatnonzero(owners == number)])
         for number, example in enumerate(examples)
@@ -295,8 +295,8 @@ def test_a_model_says_the_same_of_packed_and_of_single_sequences():
     params = large_params(model, encoded)
     params['crf'] = jax.tree.map(lambda x: jnp.asarray(rng.normal(size=x.shape)), params['crf'])
     step = jax.jit(prediction_step(model, with_terms=True))
-    together, loss = predict(step, params, encoded, Shape(2, 64, 8))
-    alone, same_loss = predict(step, params, encoded, Shape(4, 32, 1))
+    together, loss = predict(step, params, encoded, BatchShape(2, 64, 8))
+    alone, same_loss = predict(step, params, encoded, BatchShape(4, 32, 1))
     np.testing.assert_allclose(loss['tagging'], same_loss['tagging'], rtol=1e-4)
     tags = set()
     for example, own, other in zip(examples, together, alone, strict=True):

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 from bert_jax.data import tokenizers
 from bert_jax.data.labeled import tag_schemes
 from bert_jax.data.labeled.examples import TaggedExample
-from bert_jax.data.special_token_layout import Framing
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.tasks.problems.tagging import Tagging
 from tests.data.labeled.reading import read
 from tests.tasks.problems.test_tagging import SETTINGS, round_trip
@@ -71,7 +71,9 @@ def test_every_gold_tag_comes_back(tokenizer, real_data, name, every):
     labels = Tagging.collect_labels(examples, None)
     num_words = sum(len(example.words) for example in examples)
     for max_length in (512, 32):
-        problem = Tagging(ConfigDict(SETTINGS), Framing(tokenizer, max_length, 2), labels)
+        problem = Tagging(
+            ConfigDict(SETTINGS), SpecialTokenLayout(tokenizer, max_length, 2), labels
+        )
         tags, taught = zip(*(round_trip(problem, example) for example in examples), strict=True)
         assert tags == tuple(example.tags for example in examples)
         assert sum(taught) == num_words

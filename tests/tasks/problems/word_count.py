@@ -34,10 +34,12 @@ class WordCount(Problem[CountExample, float]):
 
     def encode(self, example):
         (ids,) = self.tokenizer.encode_batch([example.text]).ids
-        framed = self.framing.frame(ids[: self.framing.room(1)])
+        laid_out = self.layout.lay_out(ids[: self.layout.max_text_tokens(1)])
         known = example.label is not None
         values = {'target': np.float32(example.label or 0), 'known': np.float32(known)}
-        return [(finetune_batches.Sequence(framed.ids, framed.token_type_ids, {}, values),)]
+        return [
+            (finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, {}, values),)
+        ]
 
     def make_heads(self, architecture, compute):
         return {'count': partial(SequenceClassificationHead, architecture, compute, num_labels=1)}

@@ -1,0 +1,105 @@
+"""Random access to the text of a split: documents, sentences and tokens by global index."""
+
+import itertools
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from bert_jax.data.corpus import Split
+
+
+class CorpusText:
+    """The shards of a split as one text, whose documents, sentences and tokens are numbered.
+
+    Attributes:
+        first_sentence: int64 [documents + 1], first sentence of each document, and the total.
+        first_token: int64 [documents + 1], first token of each document, and the total.
+    """
+
+    def __init__(self, split: Split):
+        shards = split.shards
+        self._tokens = [np.asarray(shard.tokens) for shard in shards]
+        self._sentences = [np.asarray(shard.sentences) for shard in shards]
+        self._token_base = running_total([len(tokens) for tokens in self._tokens])
+        self._sentence_base = running_total([len(starts) - 1 for starts in self._sentences])
+        sentence, token = [], []
+        for number, shard in enumerate(shards):
+            documents = np.asarray(shard.documents)[:-1]
+            sentence.append(documents + self._sentence_base[number])
+            token.append(self._sentences[number][documents] + self._token_base[number])
+        self.first_sentence = np.concatenate([*sentence, self._sentence_base[-1:]])
+        self.first_token = np.concatenate([*token, self._token_base[-1:]])
+
+    @property
+    def num_documents(self) -> int:
+        return len(self.first_token) - 1
+
+    def sentence_start(self, sentence_N: np.ndarray) -> np.ndarray:
+        """Returns the first token of each sentence, int64 [N]; past the last one, the total."""
+        return self._by_shard(
+            self._sentence_base,
+            sentence_N,
+            lambda shard, local: self._sentences[shard].take(local) + self._token_base[shard],
+        )
+
+    def sentence_from(self, token_N: np.ndarray) -> np.ndarray:
+        """Returns the first sentence that starts at each token or later, int64 [N]."""
+        return self._by_shard(
+            self._token_base,
+            token_N,
+            lambda shard, local: (
+                self._sentences[shard].searchsorted(local) + self._sentence_base[shard]
+            ),
+        )
+
+    def copy(
+        self, output: np.ndarray, target_R: np.ndarray, start_R: np.ndarray, length_R: np.ndarray
+    ) -> None:
+        """Copies R runs of tokens into a flat array.
+
+        Args:
+            output: The array, updated in place.
+            target_R: Where each run goes in `output`.
+            start_R: First token of each run.
+            length_R: Tokens of each run.
+        """
+        order_R = np.argsort(start_R)
+        start_R, length_R, target_R = start_R[order_R], length_R[order_R], target_R[order_R]
+        total_R = running_total(length_R)
+        flat_X = np.arange(total_R[-1])
+        source_X = np.repeat(start_R - total_R[:-1], length_R)
+        source_X += flat_X
+        target_X = np.repeat(target_R - total_R[:-1], length_R)
+        target_X += flat_X
+        token_X = np.empty(len(flat_X), output.dtype)
+        for shard, low, high in _shard_ranges(start_R, self._token_base):
+            part = slice(total_R[low], total_R[high])
+            token_X[part] = self._tokens[shard].take(source_X[part] - self._token_base[shard])
+        output[target_X] = token_X
+
+    def _by_shard(
+        self,
+        base: np.ndarray,
+        index_N: np.ndarray,
+        function: Callable[[int, np.ndarray], np.ndarray],
+    ) -> np.ndarray:
+        """Applies function(shard, local indices) to the global indices of each shard."""
+        order_N = np.argsort(index_N)
+        sorted_N = index_N[order_N]
+        result_N = np.empty_like(sorted_N)
+        for shard, low, high in _shard_ranges(sorted_N, base):
+            result_N[order_N[low:high]] = function(shard, sorted_N[low:high] - base[shard])
+        return result_N
+
+
+def running_total(count_N: np.ndarray | list[int]) -> np.ndarray:
+    """Returns the sums of the first 0, 1, …, N counts: int64 [N + 1]."""
+    return np.concatenate([[0], np.cumsum(count_N, dtype=np.int64)])
+
+
+def _shard_ranges(sorted_N: np.ndarray, base_S: np.ndarray) -> Iterator[tuple[int, int, int]]:
+    """Yields (shard, low, high) for every shard that contains the sorted indices [low, high)."""
+    edges = [0, *sorted_N.searchsorted(base_S[1:-1]), len(sorted_N)]
+    for shard, (low, high) in enumerate(itertools.pairwise(edges)):
+        if low < high:
+            yield shard, low, high

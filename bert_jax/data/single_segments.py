@@ -1,0 +1,48 @@
+"""Rows of contiguous text from one document."""
+
+import numpy as np
+
+from bert_jax.data.corpus import Split
+from bert_jax.data.text_example_source import TextExampleSource
+from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.errors import UserError
+
+
+class SingleSegments(TextExampleSource):
+    """One segment of contiguous text per row, for training without sentence pairs.
+
+    Every row is full, even if this cuts a sentence; the last row of a document ends with it. Only
+    documents that fit into one row (see `statistics`) leave padding.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        tokenizer: Tokenizer,
+        sequence_length: int,
+        batch_size: int,
+        seed: int,
+        mark_sentences: bool = False,
+    ):
+        """Opens the source; for the arguments see `TextExampleSource`."""
+        if sequence_length < 3:
+            raise UserError(
+                f'the sequence length is {sequence_length}, but a segment needs at least 3'
+            )
+        super().__init__(split, tokenizer, sequence_length, batch_size, seed, 2, mark_sentences)
+        self._count_chunks(True)
+        if not self.num_examples:
+            raise UserError('the corpus is empty: no example can be made of it')
+
+    def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns examples made of chunks; there are no labels."""
+        document_B, anchor_B = self._anchors(number_B, chunk_B)
+        begin_B = self._text.first_token[document_B]
+        end_B = self._text.first_token[document_B + 1]
+        start_B = np.minimum(anchor_B, np.maximum(begin_B, end_B - self._budget))
+        length_B = np.minimum(end_B - start_B, self._budget)
+        return self._segment_rows(number_B, start_B[None], length_B[None])
+
+    def lengths(self) -> np.ndarray:
+        tokens_D = np.minimum(np.diff(self._text.first_token), self._budget)
+        return np.repeat(tokens_D + 2, np.diff(self._first_chunk))

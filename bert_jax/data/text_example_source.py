@@ -1,0 +1,198 @@
+"""Base of the sources that take examples from the text of a corpus."""
+
+import abc
+
+import numpy as np
+
+from bert_jax.data import sampling
+from bert_jax.data.corpus import Split
+from bert_jax.data.corpus_text import CorpusText, running_total
+from bert_jax.data.example_source import ExampleSource
+from bert_jax.data.tokenizers import Tokenizer
+
+# Random streams: each purpose draws from a stream of its own under the same seed.
+ORDER, SHIFT, LABEL, DRAW, REDRAW, TARGET = range(6)
+_NUM_STREAMS = 6
+
+
+class TextExampleSource(ExampleSource):
+    """Base of the sources that take examples from a split of a corpus.
+
+    A document of n tokens is divided into ceil(n / budget) chunks, where the budget is the number
+    of tokens a row holds besides its special tokens. An epoch has one example per chunk, in an
+    order that is permuted for every epoch. The chunks of an epoch exist only as a running count per
+    document (24 bytes of memory per document); text is read from the memory-mapped shards.
+
+    Attributes:
+        sequence_length: T, tokens of a row.
+        pad_id: Token id of padding.
+    """
+
+    def __init__(
+        self,
+        split: Split,
+        tokenizer: Tokenizer,
+        sequence_length: int,
+        batch_size: int,
+        seed: int,
+        num_special: int,
+        mark_sentences: bool,
+    ):
+        """Opens the source.
+
+        Args:
+            split: Split of a corpus, or its part in one language.
+            tokenizer: Tokenizer of the corpus.
+            sequence_length: T, tokens of a row.
+            batch_size: Rows of a global batch.
+            seed: Seed of all random draws.
+            num_special: Special tokens in a row.
+            mark_sentences: Whether batches have sentence_start, int32 [B, T]: 1 for the first
+                token of each sentence.
+        """
+        self.batch_size = batch_size
+        self._mark_sentences = mark_sentences
+        self._text = CorpusText(split)
+        self._tokenizer = tokenizer
+        self.pad_id = tokenizer.pad_id
+        self.sequence_length = sequence_length
+        self._budget = sequence_length - num_special
+        self._keys = [sampling.key(seed, stream) for stream in range(_NUM_STREAMS)]
+        self._tokens_per_epoch = 0
+
+    @abc.abstractmethod
+    def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns examples made of chunks.
+
+        Args:
+            number_B: int64 [B], numbers of the examples, the counters of their random draws.
+            chunk_B: int64 [B], chunks of an epoch.
+
+        Returns:
+            input_ids, token_type_ids, attention_mask: int32 [B, T].
+            example_index: int32 [B], number modulo 2^31.
+            Labels of the source: int32 [B].
+        """
+
+    @abc.abstractmethod
+    def lengths(self) -> np.ndarray:
+        """Returns the most tokens each chunk's example has in any epoch: int64 [num_examples].
+
+        Special tokens are included.
+        """
+
+    def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
+        """Returns the examples with these numbers; see `chunk_examples`."""
+        epoch_B, position_B = np.divmod(number_B, self.num_examples)
+        order_B = sampling.fold(self._keys[ORDER], epoch_B)
+        chunk_B = sampling.permute(position_B, self.num_examples, order_B)
+        return self.chunk_examples(number_B, chunk_B)
+
+    def statistics(self) -> dict[str, int]:
+        """Returns counts for the log; tokens_per_epoch does not include special tokens."""
+        text = self._text
+        return {
+            'documents': text.num_documents,
+            'single_sentence_documents': int((np.diff(text.first_sentence) == 1).sum()),
+            'documents_within_one_sequence': int((np.diff(text.first_token) <= self._budget).sum()),
+            'examples_per_epoch': self.num_examples,
+            'tokens_per_epoch': self._tokens_per_epoch,
+        }
+
+    def _count_chunks(self, usable_D: np.ndarray | bool) -> None:
+        """Divides the usable documents into chunks."""
+        token_D = np.diff(self._text.first_token)
+        chunk_D = np.where(usable_D, -(-token_D // self._budget), 0)
+        self._first_chunk = running_total(chunk_D)
+        self._tokens_per_epoch = int(token_D[chunk_D > 0].sum())
+        self.num_examples = int(self._first_chunk[-1])
+
+    def _anchors(self, number_B: np.ndarray, chunk_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The document of each example, and the token at which its chunk starts.
+
+        Chunk 0 starts with the document. Chunk j starts j · budget tokens later, minus a shift that
+        is drawn for every epoch and document so that chunk boundaries differ between epochs. The
+        shift is at most the number of tokens the chunks could hold beyond those of the document,
+        so the chunks still cover the document.
+        """
+        epoch_B = number_B // self.num_examples
+        document_B = self._first_chunk.searchsorted(chunk_B, side='right') - 1
+        first_B, end_B = self._first_chunk[document_B], self._first_chunk[document_B + 1]
+        start_B, stop_B = self._text.first_token[document_B], self._text.first_token[document_B + 1]
+        slack_B = (end_B - first_B) * self._budget - (stop_B - start_B)
+        bits_B = sampling.fold(self._keys[SHIFT], epoch_B, document_B)
+        shift_B = sampling.integers(bits_B, slack_B + 1)
+        nth_B = chunk_B - first_B
+        return document_B, start_B + np.maximum(nth_B * self._budget - shift_B, 0)
+
+    def _segment_rows(
+        self, number_B: np.ndarray, start_SB: np.ndarray, length_SB: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Rows [CLS] segment [SEP] (segment [SEP] …) [PAD] … of S segments with types 0, 1, …
+
+        Args:
+            number_B: Numbers of the examples.
+            start_SB: First token of each segment in the text.
+            length_SB: Tokens of each segment.
+        """
+        end_SB = np.cumsum(length_SB + 1, axis=0)
+        separator_SB = np.arange(len(number_B)) * self.sequence_length + end_SB
+        runs = separator_SB.ravel(), start_SB.ravel(), length_SB.ravel()
+        batch = self._rows(number_B, end_SB[-1] + 1, *runs)
+        position_T = np.arange(self.sequence_length, dtype=np.int32)
+        for end_B in end_SB[:-1]:
+            batch['token_type_ids'] += position_T > end_B.astype(np.int32)[:, None]
+        batch['token_type_ids'] *= batch['attention_mask']
+        return batch
+
+    def _rows(
+        self,
+        number_B: np.ndarray,
+        size_B: np.ndarray,
+        separator_R: np.ndarray,
+        start_R: np.ndarray,
+        length_R: np.ndarray,
+    ) -> dict[str, np.ndarray]:
+        """Rows that start with [CLS] and consist of runs of tokens, each followed by [SEP].
+
+        Args:
+            number_B: Numbers of the examples.
+            size_B: Tokens of each row without padding.
+            separator_R: Index of each run's [SEP] in the flattened batch.
+            start_R: First token of each run in the text.
+            length_R: Tokens of each run.
+        """
+        num_rows, tokenizer = len(number_B), self._tokenizer
+        position_T = np.arange(self.sequence_length, dtype=np.int32)
+        attention_BT = (position_T < size_B.astype(np.int32)[:, None]).astype(np.int32)
+        flat_X = np.full(num_rows * self.sequence_length, self.pad_id, np.int32)
+        flat_X[np.arange(num_rows) * self.sequence_length] = tokenizer.cls_id
+        flat_X[separator_R] = tokenizer.sep_id
+        runs = separator_R - length_R, start_R, length_R
+        self._text.copy(flat_X, *runs)
+        marks = {}
+        if self._mark_sentences:
+            starts_X = self._sentence_starts(len(flat_X), *runs)
+            marks['sentence_start'] = starts_X.reshape(num_rows, -1)
+        return marks | {
+            'input_ids': flat_X.reshape(num_rows, self.sequence_length),
+            'token_type_ids': np.zeros_like(attention_BT),
+            'attention_mask': attention_BT,
+            'example_index': (number_B % 2**31).astype(np.int32),
+        }
+
+    def _sentence_starts(
+        self, size: int, target_R: np.ndarray, start_R: np.ndarray, length_R: np.ndarray
+    ) -> np.ndarray:
+        """1 where a run of tokens, copied to its target, has the first token of a sentence.
+
+        The result is int32 [size].
+        """
+        first_R = self._text.sentence_from(start_R)
+        count_R = self._text.sentence_from(start_R + length_R) - first_R
+        total_R = running_total(count_R)
+        sentence_X = np.arange(total_R[-1]) + np.repeat(first_R - total_R[:-1], count_R)
+        token_X = self._text.sentence_start(sentence_X)
+        starts = np.zeros(size, np.int32)
+        starts[token_X + np.repeat(target_R - start_R, count_R)] = 1
+        return starts
