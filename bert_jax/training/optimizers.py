@@ -1,7 +1,8 @@
-"""Optimizers by name, as optax transformations: clip, moments, decay by name, trust ratio, rate.
+"""Optimizers by name, as optax transformations.
 
-Their `update` takes two things beside what optax gives it: `good`, with False of which the state
-stays as it was, and the gradients' `norm`, where it is known.
+Their `update` takes two optional arguments beyond those of optax: `accept`, a bool scalar, False to
+leave the optimizer state unchanged (a skipped step), and `norm`, the global norm of the gradients
+if it is already known.
 """
 
 import re
@@ -13,31 +14,38 @@ import jax.numpy as jnp
 import optax
 
 from bert_jax import errors, tree_paths
+from bert_jax.training.schedules import Schedule
+from bert_jax.types import Array, Config
 
 Tree = Any  # a pytree of arrays
 
-# A parameter below a path component of this name is a stack over its leading axis (nn.scan).
+# A parameter with this path component is a stack of layers along its first axis (nn.scan).
 STACK = 'layers'
-_SMALL = 2**16  # entries
+_SMALL = 2**16  # number of entries
 
 
-def build(config: Any, schedule: Callable) -> optax.GradientTransformationExtraArgs:
-    """The optimizer `config.name`, ready for `optax.apply_updates`.
+def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExtraArgs:
+    """Builds the optimizer `config.name`, ready for `optax.apply_updates`.
 
     - 'bert_adam': Adam without bias correction (google-research/bert, optimization.py);
-      published with beta1 .9, beta2 .999, eps 1e-6, weight_decay .01, clip_norm 1.
-    - 'adamw': Loshchilov & Hutter 2019, with bias correction; as torch.optim.AdamW.
-    - 'lamb': You et al. 2020, algorithm 2, the scaling function φ being the identity.
-    - 'stable_adamw': Wortsman et al. 2023, arXiv 2304.13013, algorithm 2: AdamW with a smaller
-      rate for an array whose gradient is larger than its second moment expects.
+      published with beta1 0.9, beta2 0.999, eps 1e-6, weight_decay 0.01, clip_norm 1.
+    - 'adamw': AdamW with bias correction (Loshchilov & Hutter 2019), as torch.optim.AdamW.
+    - 'lamb': LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2) with φ the identity.
+    - 'stable_adamw': StableAdamW (Wortsman et al. 2023, arXiv 2304.13013, algorithm 2), which
+      lowers the learning rate of an array whose gradient exceeds its second moment.
 
-    In all of them eps is added outside the square root and the decay is part of the direction
-    that the rate multiplies. Parameters whose '/'-joined path matches (`re.search`) one of
-    `decay_exclude` are not decayed. Gradients are first scaled to a global norm of at most
-    `clip_norm` (0: never). Moments are kept in the parameters' dtype.
+    In all of them eps is added outside the square root, and weight decay is decoupled from the
+    moments but multiplied by the learning rate. Gradients are first clipped by their global norm.
+    Moments have the dtype of the parameters.
 
-    `config` has the attributes name, beta1, beta2, eps, weight_decay, clip_norm, decay_exclude.
-    Raises UserError for an unknown name.
+    Args:
+      config: has the attributes `name`, `beta1`, `beta2`, `eps`, `weight_decay`, `clip_norm` (0 for
+        no clipping) and `decay_exclude`, regular expressions; parameters in whose path one of them
+        is found (`re.search`) are not decayed.
+      schedule: learning rate by number of previous updates.
+
+    Raises:
+      UserError: the name is unknown.
     """
     if config.name not in _DIRECTIONS:
         raise errors.unknown('optimizer', config.name, _DIRECTIONS)
@@ -51,31 +59,39 @@ def build(config: Any, schedule: Callable) -> optax.GradientTransformationExtraA
 
 
 def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:
-    """True for every parameter to decay: no pattern of `exclude` is found in its path."""
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: (
-            not any(re.search(pattern, tree_paths.path_name(path)) for pattern in exclude)
-        ),
-        params,
-    )
+    """Returns a tree with True for every parameter whose path matches no pattern of `exclude`."""
+
+    def is_decayed(path: tuple, _: Any) -> bool:
+        return not any(re.search(pattern, tree_paths.path_name(path)) for pattern in exclude)
+
+    return jax.tree_util.tree_map_with_path(is_decayed, params)
 
 
-def check_decay_exclude(exclude: Sequence[str], params: Tree):
-    """Raises UserError naming a pattern found in no path at all: a typo would decay the LayerNorms
-    unseen. `params` are all there are, trained or not."""
+def check_decay_exclude(exclude: Sequence[str], params: Tree) -> None:
+    """Checks that every pattern matches a parameter, since a typo would decay LayerNorms silently.
+
+    Args:
+      exclude: regular expressions.
+      params: all parameters, trained or not.
+
+    Raises:
+      UserError: a pattern matches no path.
+    """
     paths = list(tree_paths.flatten(params))
     for pattern in exclude:
         if not any(re.search(pattern, path) for path in paths):
             raise errors.UserError(
-                f'decay_exclude: the pattern {pattern!r} matches no parameter; their names look'
-                f' like {", ".join(paths[:4])}'
+                f'the pattern {pattern!r} in optimizer.decay_exclude matches no parameter; their '
+                f'paths look like {", ".join(paths[:4])}'
             )
 
 
 def clip_by_global_norm(limit: float) -> optax.GradientTransformationExtraArgs:
     """Scales all gradients by limit / max(norm, limit), as tf.clip_by_global_norm."""
 
-    def update(grads, state, params=None, *, norm=None, **_):
+    def update(
+        grads: Tree, state: Any, params: Tree = None, *, norm: Array | None = None, **_: Any
+    ) -> tuple[Tree, Any]:
         norm = global_norm(grads) if norm is None else norm
         scale = limit / jnp.maximum(norm, limit)
         return jax.tree.map(lambda grad: grad * scale, grads), state
@@ -84,90 +100,113 @@ def clip_by_global_norm(limit: float) -> optax.GradientTransformationExtraArgs:
 
 
 def global_norm(grads: Tree) -> jax.Array:
-    """√Σ g² over all arrays of the tree.
+    """Returns √Σ g² over all arrays of the tree.
 
-    On one device the small ones are summed as one vector: a sum of its own for each of BERT-base's
-    biases would be a sixth of what there is to compile in a training step. On several they may be
-    laid out differently, and would first have to be exchanged.
+    On one device the small arrays are concatenated first: a sum for each of BERT-base's biases
+    would be a sixth of what there is to compile in a training step. On several devices the arrays
+    may be laid out differently, and concatenation would require communication.
     """
     leaves = jax.tree.leaves(grads)
     if jax.sharding.get_abstract_mesh().size > 1:
         return optax.tree.norm(leaves)
     small = [leaf.ravel() for leaf in leaves if leaf.size <= _SMALL]
-    pieces = [jnp.concatenate(small)] if small else []
-    return optax.tree.norm(pieces + [leaf for leaf in leaves if leaf.size > _SMALL])
+    concatenated = [jnp.concatenate(small)] if small else []
+    return optax.tree.norm(concatenated + [leaf for leaf in leaves if leaf.size > _SMALL])
 
 
-def scale_by_learning_rate(schedule: Callable) -> optax.GradientTransformationExtraArgs:
-    """Multiplies by −schedule(count of the good updates before this one)."""
+def scale_by_learning_rate(schedule: Schedule) -> optax.GradientTransformationExtraArgs:
+    """Multiplies updates by −schedule(number of accepted updates before this one)."""
     scaling = optax.scale_by_learning_rate(schedule)
 
-    def update(updates, state, params=None, *, good=True, **_):
+    def update(
+        updates: Tree, state: Any, params: Tree = None, *, accept: Array | bool = True, **_: Any
+    ) -> tuple[Tree, Any]:
         updates, counted = scaling.update(updates, state, params)
-        return updates, jax.tree.map(lambda new, old: jnp.where(good, new, old), counted, state)
+        return updates, jax.tree.map(lambda new, old: jnp.where(accept, new, old), counted, state)
 
     return optax.GradientTransformationExtraArgs(scaling.init, update)
 
 
-class Moments(NamedTuple):
-    """Running means of the gradient and of its square, each shaped like the parameters, and the
-    int32 number of gradients in them, where that is needed."""
+class AdamState(NamedTuple):
+    """The state of Adam. Checkpoints store it under these names.
+
+    Attributes:
+      first: running means of the gradients, shaped like the parameters.
+      second: running means of the squared gradients, shaped like the parameters.
+      count: number of accumulated gradients, an int32 scalar; None without bias correction.
+    """
 
     first: Tree
     second: Tree
-    count: jax.Array | None
+    count: jax.Array | None  # type: ignore[assignment]  # hides the method of tuples
 
 
 def scale_by_adam(
-    beta1: float, beta2: float, eps: float, corrected: bool
+    beta1: float, beta2: float, eps: float, bias_correction: bool
 ) -> optax.GradientTransformationExtraArgs:
-    """first / (√second + eps), the moments starting at 0. With `corrected` each is first divided by
-    1 − beta^count (Kingma & Ba 2015, algorithm 1)."""
+    """Rescales gradients to first / (√second + eps), with moments that start at 0.
 
-    def init(params):
+    With `bias_correction` each moment is divided by 1 − beta^count first (Kingma & Ba 2015,
+    arXiv 1412.6980, algorithm 1).
+    """
+
+    def init(params: Tree) -> AdamState:
         first, second = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
-        return Moments(first, second, jnp.zeros((), jnp.int32) if corrected else None)
+        return AdamState(first, second, jnp.zeros((), jnp.int32) if bias_correction else None)
 
-    # Were `good` asked after the update, of the whole state, XLA's CPU compiler would form the
-    # moments a second time, from the old ones, of which it then needs copies: 880 MB in each step
-    # of BERT-base. Under jit, arrays of the same shape are traced and lowered once.
+    # `accept` selects inside: if the old state were selected after the update, XLA's CPU compiler
+    # would compute the moments a second time from copies of the old ones, which take 880 MB in each
+    # step of BERT-base. Under jit, arrays of the same shape are traced and lowered only once.
     @jax.jit
-    def direction(grad, first, second, shares, good):
-        first = jnp.where(good, (1 - beta1) * grad + beta1 * first, first)
-        second = jnp.where(good, (1 - beta2) * jnp.square(grad) + beta2 * second, second)
-        return first / shares[0] / (jnp.sqrt(second / shares[1]) + eps), first, second
+    def direction(
+        grad: Array, first: Array, second: Array, corrections: tuple, accept: Array | bool
+    ) -> tuple[Array, Array, Array]:
+        first = jnp.where(accept, (1 - beta1) * grad + beta1 * first, first)
+        second = jnp.where(accept, (1 - beta2) * jnp.square(grad) + beta2 * second, second)
+        update = first / corrections[0] / (jnp.sqrt(second / corrections[1]) + eps)
+        return update, first, second
 
-    def update(grads, state, params=None, *, good=True, **_):
-        count = state.count + good if corrected else None
-        shares = _shares(beta1, beta2, count) if corrected else (1.0, 1.0)
+    def update(
+        grads: Tree,
+        state: AdamState,
+        params: Tree = None,
+        *,
+        accept: Array | bool = True,
+        **_: Any,
+    ) -> tuple[Tree, AdamState]:
+        count = None if state.count is None else state.count + accept
+        corrections = _bias_correction(beta1, count), _bias_correction(beta2, count)
         new = jax.tree.map(
-            lambda *arrays: direction(*arrays, shares, good), grads, state.first, state.second
+            lambda *arrays: direction(*arrays, corrections, accept),
+            grads,
+            state.first,
+            state.second,
         )
         updates, first, second = jax.tree.transpose(jax.tree.structure(grads), None, new)
-        return updates, Moments(first, second, count)
+        return updates, AdamState(first, second, count)
 
     return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _shares(beta1: float, beta2: float, count: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """What the moments hold, after `count` gradients, of the means they stand for."""
-    return 1 - beta1 ** jnp.float32(count), 1 - beta2 ** jnp.float32(count)
+def _bias_correction(beta: float, count: jax.Array | None) -> jax.Array | float:
+    """The sum 1 − beta^count of the weights that `count` gradients have in a moment."""
+    return 1.0 if count is None else 1 - beta ** jnp.float32(count)
 
 
 def scale_by_trust_ratio() -> optax.GradientTransformation:
-    """Scales the update of each weight array to the norm of that array (LAMB, line 11).
+    """Scales the update of each array to the norm of the array (LAMB, algorithm 2, line 11).
 
-    Where one of the two norms is 0 the update is left alone. The arrays of stacked layers are
-    treated one layer at a time, so that scanning over layers does not change the update.
+    An update is unchanged where one of the two norms is 0. In stacked layers every layer has its
+    own ratio, so that scanning over layers does not change the update.
     """
 
-    def scale(path, update, param):
-        axes = _axes(path, param)
+    def scale(path: tuple, update: Array, param: Array) -> Array:
+        axes = _axes_of_one_layer(path, param)
         param_norm, update_norm = (
             jnp.sqrt(jnp.sum(jnp.square(array), axes, keepdims=True)) for array in (param, update)
         )
-        usable = (param_norm > 0) & (update_norm > 0)
-        return update * jnp.where(usable, param_norm / jnp.where(usable, update_norm, 1), 1)
+        has_ratio = (param_norm > 0) & (update_norm > 0)
+        return update * jnp.where(has_ratio, param_norm / jnp.where(has_ratio, update_norm, 1), 1)
 
     return optax.stateless(
         lambda updates, params: jax.tree_util.tree_map_with_path(scale, updates, params)
@@ -177,41 +216,42 @@ def scale_by_trust_ratio() -> optax.GradientTransformation:
 def stable_adamw(
     decay: optax.GradientTransformation, beta1: float, beta2: float, eps: float
 ) -> optax.GradientTransformationExtraArgs:
-    """Adam's direction and the decay, divided for each array by max(1, RMS), where RMS is the root
-    of the mean of gradient² / max(second moment, eps²). Stacked layers: one layer at a time."""
-    adamw = optax.chain(scale_by_adam(beta1, beta2, eps, corrected=True), decay)
+    """AdamW with update clipping (Wortsman et al. 2023, arXiv 2304.13013, algorithm 2).
 
-    def update(grads, state, params=None, **good):
-        updates, state = adamw.update(grads, state, params, **good)
-        moments = state[0]
-        share = _shares(beta1, beta2, moments.count)[1]
+    The update of each array, including its decay, is divided by max(1, RMS), where RMS is the root
+    mean square of gradient / max(√second, eps). In stacked layers every layer has its own RMS.
+    """
+    adamw = optax.chain(scale_by_adam(beta1, beta2, eps, bias_correction=True), decay)
 
-        def calm(path, update, grad, second):
-            surprise = jnp.square(grad) / jnp.maximum(second / share, eps**2)
-            rms = jnp.sqrt(jnp.mean(surprise, _axes(path, grad), keepdims=True))
+    def update(grads: Tree, state: Any, params: Tree = None, **extra: Any) -> tuple[Tree, Any]:
+        updates, state = adamw.update(grads, state, params, **extra)
+        adam = state[0]
+        correction = _bias_correction(beta2, adam.count)
+
+        def clip(path: tuple, update: Array, grad: Array, second: Array) -> Array:
+            ratio = jnp.square(grad) / jnp.maximum(second / correction, eps**2)
+            rms = jnp.sqrt(jnp.mean(ratio, _axes_of_one_layer(path, grad), keepdims=True))
             return update / jnp.maximum(1, rms)
 
-        return jax.tree_util.tree_map_with_path(calm, updates, grads, moments.second), state
+        return jax.tree_util.tree_map_with_path(clip, updates, grads, adam.second), state
 
     return optax.GradientTransformationExtraArgs(adamw.init, update)
 
 
-def _axes(path, array) -> tuple[int, ...]:
-    """The axes of one weight array, without that of a stack."""
-    return tuple(range(1 if _is_stack(path) else 0, array.ndim))
+def _axes_of_one_layer(path: tuple, array: Array) -> tuple[int, ...]:
+    """All axes of an array except that of a stack of layers."""
+    is_stack = STACK in tree_paths.path_name(path).split('/')
+    return tuple(range(1 if is_stack else 0, array.ndim))
 
 
-def _is_stack(path) -> bool:
-    return STACK in tree_paths.path_name(path).split('/')
-
-
-_DIRECTIONS = {
-    'bert_adam': lambda decay, *constants: [scale_by_adam(*constants, corrected=False), decay],
-    'adamw': lambda decay, *constants: [scale_by_adam(*constants, corrected=True), decay],
-    'lamb': lambda decay, *constants: [
-        scale_by_adam(*constants, corrected=True),
+# Name → what turns gradients into the direction of the update.
+_DIRECTIONS: dict[str, Callable[..., list[optax.GradientTransformation]]] = {
+    'bert_adam': lambda decay, b1, b2, eps: [scale_by_adam(b1, b2, eps, False), decay],
+    'adamw': lambda decay, b1, b2, eps: [scale_by_adam(b1, b2, eps, True), decay],
+    'lamb': lambda decay, b1, b2, eps: [
+        scale_by_adam(b1, b2, eps, True),
         decay,
         scale_by_trust_ratio(),
     ],
-    'stable_adamw': lambda decay, *constants: [stable_adamw(decay, *constants)],
+    'stable_adamw': lambda decay, b1, b2, eps: [stable_adamw(decay, b1, b2, eps)],
 }

@@ -1,17 +1,18 @@
-"""Learning-rate schedules by name: a step number in, a rate out."""
+"""Learning-rate schedules by name: functions from step number to learning rate."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import TypeAlias
 
 import jax
 import jax.numpy as jnp
 
 from bert_jax import errors
+from bert_jax.types import Config
 
-Schedule = Callable[[jax.typing.ArrayLike], jax.Array]
+Schedule: TypeAlias = Callable[[jax.typing.ArrayLike], jax.Array]
 
-# What is left of the way from the peak to the end, where `done` of the decay lies behind.
-_DECAYS = {
+# Fraction of the difference between peak and end that remains after a fraction of the decay.
+_DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
     'bert_linear': lambda done: 1 - done,
     'linear': lambda done: 1 - done,
     'cosine': lambda done: 0.5 + 0.5 * jnp.cos(jnp.pi * done),
@@ -20,38 +21,43 @@ _DECAYS = {
 }
 
 
-def build(config: Any, total_steps: int) -> Schedule:
-    """The schedule `config.name`, a function of the number of updates already done.
+def build(config: Config, total_steps: int) -> Schedule:
+    """Builds the schedule `config.name`, a function of the number of previous updates.
 
-    All begin with a linear warmup from 0 to `learning_rate` over `warmup_steps`, or over
-    `warmup_fraction` of the run (the very first update therefore has rate 0, as published) and end
-    at `end_learning_rate`, reached at `total_steps` and kept from there on:
+    All schedules start with a linear warmup from 0 to `learning_rate` (the very first update
+    therefore has learning rate 0, as published) and reach `end_learning_rate` at `total_steps`:
 
-    - 'bert_linear': straight from `learning_rate` at step 0 to the end; the warmup only replaces
-      its beginning, so the rate drops a little where the warmup ends (google-research/bert,
+    - 'bert_linear': linear from `learning_rate` at step 0; the warmup only replaces its beginning,
+      so the learning rate drops a little where the warmup ends (google-research/bert,
       optimization.py).
-    - 'linear', 'cosine', 'sqrt' (1 − √t): from `learning_rate` at the end of the warmup to the end
-      or, with `decay_steps`, over that many last steps after a constant rate (a trapezoid; with
-      'sqrt' as ModernBERT, Warner et al. 2024, section 2.2.2).
-    - 'constant': `learning_rate` to the end, whatever `end_learning_rate` says.
+    - 'linear', 'cosine', 'sqrt' (1 − √t): decay from `learning_rate` at the end of the warmup or,
+      with `decay_steps`, over that many last steps after a constant learning rate (a trapezoid;
+      with 'sqrt' as ModernBERT, Warner et al. 2024, arXiv 2412.13663, section 2.2.2).
+    - 'constant': `learning_rate`; `end_learning_rate` is ignored.
 
-    `config` has the attributes name, learning_rate, end_learning_rate, warmup_steps,
-    warmup_fraction and decay_steps. Raises UserError for an unknown name, a rate that is not
-    positive, and steps of warmup and decay that do not fit into the run.
+    Args:
+      config: has the attributes `name`, `learning_rate`, `end_learning_rate`, `warmup_steps`,
+        `warmup_fraction` (of `total_steps`, instead of steps) and `decay_steps`.
+      total_steps: number of steps of the run; the learning rate is constant afterwards.
+
+    Raises:
+      UserError: the name is unknown, a learning rate is out of range, or warmup and decay do not
+        fit into the run.
     """
     peak, end = config.learning_rate, config.end_learning_rate
     if config.name not in _DECAYS:
         raise errors.unknown('schedule', config.name, _DECAYS)
-    if not 0 <= end <= peak or peak == 0:
+    if peak <= 0:
+        raise errors.UserError(f'schedule.learning_rate is {peak}; it must be above 0')
+    if not 0 <= end <= peak:
         raise errors.UserError(
-            f'schedule: learning_rate {peak} must be above 0 and end_learning_rate {end} between'
-            ' 0 and it'
+            f'schedule.end_learning_rate is {end}; it must be between 0 and learning_rate, {peak}'
         )
     warmup = duration(config, 'warmup', total_steps)
     if warmup >= total_steps:
         raise errors.UserError(
-            f'schedule: warmup_steps is {warmup} but the run has {total_steps} steps; the warmup'
-            ' must be shorter than the run'
+            f'schedule.warmup_steps is {warmup}, but the run has {total_steps} steps; make the '
+            'warmup shorter than the run'
         )
     start, decay = _decay_start(config, warmup, total_steps), _DECAYS[config.name]
 
@@ -64,33 +70,39 @@ def build(config: Any, total_steps: int) -> Schedule:
     return schedule
 
 
-def duration(config: Any, name: str, total_steps: int) -> int:
-    """Steps, from `config`'s NAME_steps or its NAME_fraction of the run, of which one must be 0.
+def duration(config: Config, name: str, total_steps: int) -> int:
+    """Returns a number of steps that is given by `NAME_steps` or by `NAME_fraction` of the run.
 
-    Raises UserError if both are set or one is out of range.
+    Raises:
+      UserError: both are set, or one is out of range.
     """
     steps, fraction = config[f'{name}_steps'], config[f'{name}_fraction']
     if steps and fraction:
         raise errors.UserError(
-            f'{name}_steps is {steps} and {name}_fraction {fraction}; set one of them to 0'
+            f'{name}_steps is {steps} and {name}_fraction is {fraction}; set one of them to 0'
         )
-    if steps < 0 or not 0 <= fraction < 1:
+    if steps < 0:
+        raise errors.UserError(f'{name}_steps is {steps}; it must be at least 0')
+    if not 0 <= fraction < 1:
         raise errors.UserError(
-            f'{name}_steps is {steps} and {name}_fraction {fraction}; steps must be at least 0 and '
-            'a fraction of the run below 1'
+            f'{name}_fraction is {fraction}; it must be a fraction of the run, at least 0 and '
+            'below 1'
         )
     return steps or round(fraction * total_steps)
 
 
-def _decay_start(config: Any, warmup: int, total_steps: int) -> int:
-    """The step from which the rate falls."""
+def _decay_start(config: Config, warmup: int, total_steps: int) -> int:
+    """The step at which the decay starts."""
     if not config.decay_steps:
         return 0 if config.name == 'bert_linear' else warmup
     if config.name in ('bert_linear', 'constant'):
-        raise errors.UserError(f'schedule: decay_steps has no meaning for {config.name!r}; set 0')
+        raise errors.UserError(
+            f'schedule.decay_steps is {config.decay_steps}, but {config.name!r} does not use it; '
+            'set it to 0'
+        )
     if not 0 < config.decay_steps <= total_steps - warmup:
         raise errors.UserError(
-            f'schedule: decay_steps is {config.decay_steps}, must be at least 0 and fit into the '
+            f'schedule.decay_steps is {config.decay_steps}; it must be at least 0 and fit into the '
             f'{total_steps - warmup} steps after the warmup'
         )
     return total_steps - config.decay_steps

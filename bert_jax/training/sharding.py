@@ -1,11 +1,12 @@
-"""Which part of every array lives on which device: a mesh, and one table from logical axis names to
-its axes.
+"""The layout of arrays over devices: a mesh, and rules from logical axis names to mesh axes.
 
-Parameters carry logical names ('vocab', 'embed', 'mlp', …); the config's `sharding_rules` map them
-to the mesh axes `data`, `fsdp` and `tensor`. The same code runs on one CPU and on a pod.
+Parameters carry logical axis names ('vocab', 'embed', 'mlp', …); `sharding_rules` in the config
+maps them to the mesh axes `data`, `fsdp` and `tensor`. The same code runs on one CPU and on a pod.
 """
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import flax.linen as nn
 import jax
@@ -19,44 +20,51 @@ from bert_jax.errors import UserError
 AXES = ('data', 'fsdp', 'tensor')
 BATCH_AXES = ('data', 'fsdp')
 
+Tree = Any  # a pytree
+Rules: TypeAlias = Sequence[tuple[str, str | tuple[str, ...] | None]]
 
-def make_mesh(sizes: dict[str, int]) -> Mesh:
-    """A mesh over all devices; one size may be −1: as many as are left.
 
-    Raises UserError if the sizes do not multiply to the number of devices.
+def make_mesh(sizes: Mapping[str, int]) -> Mesh:
+    """Makes a mesh of all devices.
+
+    Args:
+      sizes: size of every axis in AXES; at most one may be -1, which takes the remaining devices.
+
+    Raises:
+      UserError: the sizes do not multiply to the number of devices.
     """
     shape = [sizes[axis] for axis in AXES]
     devices = jax.device_count()
     if any(size == 0 or size < -1 for size in shape) or shape.count(-1) > 1:
-        raise UserError(f'mesh {dict(sizes)}: sizes must be positive, at most one of them -1')
+        raise UserError(f'mesh {dict(sizes)}: sizes must be positive, at most one may be -1')
     if -1 in shape:
         fixed = -math.prod(shape)
         shape[shape.index(-1)] = devices // fixed
     if math.prod(shape) != devices:
         raise UserError(
-            f'mesh {dict(sizes)} does not fit {devices} device(s): '
-            'choose sizes whose product is that number, or -1 for one of them'
+            f'mesh {dict(sizes)} does not fit {devices} device(s): choose sizes whose product is '
+            'that number, or -1 for one of them'
         )
     return jax.make_mesh(tuple(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES))
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Rows over the data and fsdp axes."""
+    """Shards the rows of a batch over the data and fsdp axes."""
     return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """The whole array on every device."""
+    """Places a copy of the array on every device."""
     return NamedSharding(mesh, PartitionSpec())
 
 
 def batch_shards(mesh: Mesh) -> int:
-    """Into how many parts the rows of a batch are cut."""
+    """Number of shards into which the rows of a batch are split."""
     return math.prod(mesh.shape[axis] for axis in BATCH_AXES)
 
 
-def check_batch(batch_size: int, accumulation: int, mesh: Mesh):
-    """Raises UserError unless every device gets the same number of rows of every micro-batch."""
+def check_batch(batch_size: int, accumulation: int, mesh: Mesh) -> None:
+    """Raises UserError unless micro-batches divide evenly over the devices."""
     shards = batch_shards(mesh)
     if batch_size % (accumulation * shards):
         raise UserError(
@@ -66,17 +74,22 @@ def check_batch(batch_size: int, accumulation: int, mesh: Mesh):
 
 
 def local_rows(sharding: NamedSharding, batch_size: int) -> np.ndarray:
-    """int64 rows of the global batch that this process' devices hold, ascending."""
-    slices = sharding.addressable_devices_indices_map((batch_size,)).values()
-    rows = {row for (index,) in slices for row in range(*index.indices(batch_size))}
+    """Rows of the global batch on the devices of this process, int64, ascending."""
+    indices = sharding.addressable_devices_indices_map((batch_size,)).values()
+    rows = {row for index in indices if index for row in range(*index[0].indices(batch_size))}
     return np.array(sorted(rows))
 
 
-def param_shardings(boxed_params, mesh: Mesh, rules):
-    """NamedSharding for every parameter from its logical names (`boxed_params`: abstract, with its
-    metadata).
+def param_shardings(boxed_params: Tree, mesh: Mesh, rules: Rules) -> Tree:
+    """Returns the NamedSharding of every parameter, from its logical axis names.
 
-    Raises UserError naming the parameter whose size a mesh axis does not divide.
+    Args:
+      boxed_params: abstract parameters in the boxes that hold their logical names.
+      mesh: where they go.
+      rules: pairs of a logical axis name and the mesh axes it is sharded over.
+
+    Raises:
+      UserError: a mesh axis does not divide a parameter, which the message names.
     """
     specs = nn.get_partition_spec(boxed_params)
     shardings = nn.logical_to_mesh_sharding(specs, mesh, rules)
@@ -84,8 +97,8 @@ def param_shardings(boxed_params, mesh: Mesh, rules):
     return shardings
 
 
-def unbox(boxed_params):
-    """The bare arrays, or abstract arrays, of a tree with logical names."""
+def unbox(boxed_params: Tree) -> Tree:
+    """Returns a tree with logical axis names without them."""
     return jax.tree.map(
         lambda box: box.unbox(apply_constraint=False),
         boxed_params,
@@ -93,20 +106,10 @@ def unbox(boxed_params):
     )
 
 
-def _check_divides(path, param, sharding: NamedSharding):
-    for size, axes in zip(param.shape, sharding.spec, strict=False):
-        axes = (axes,) if isinstance(axes, str) else axes or ()
-        shards = math.prod(sharding.mesh.shape[axis] for axis in axes)
-        if size % shards:
-            name = tree_paths.path_name(path)
-            raise UserError(
-                f'parameter {name} {param.shape} cannot be cut into {shards} parts along its axis '
-                f'of {size}: choose a mesh size that divides it'
-            )
-
-
-def optimizer_shardings(optimizer, abstract_params, shardings, mesh: Mesh):
-    """Moments lie where their parameters lie; everything else is on every device."""
+def optimizer_shardings(
+    optimizer: optax.GradientTransformation, abstract_params: Tree, shardings: Tree, mesh: Mesh
+) -> Tree:
+    """Shards the moments like their parameters and replicates the rest of the optimizer state."""
     state = jax.eval_shape(optimizer.init, abstract_params)
     return optax.tree.map_params(
         optimizer,
@@ -115,3 +118,15 @@ def optimizer_shardings(optimizer, abstract_params, shardings, mesh: Mesh):
         shardings,
         transform_non_params=lambda _: replicated(mesh),
     )
+
+
+def _check_divides(path: tuple, param: jax.ShapeDtypeStruct, sharding: NamedSharding) -> None:
+    for size, axes in zip(param.shape, sharding.spec, strict=False):
+        names = (axes,) if isinstance(axes, str) else axes or ()
+        shards = math.prod(sharding.mesh.shape[name] for name in names)
+        if size % shards:
+            raise UserError(
+                f'parameter {tree_paths.path_name(path)} of shape {param.shape} cannot be split '
+                f'into {shards} shards along its axis of size {size}: choose mesh sizes that '
+                'divide it'
+            )

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from bert_jax import tree_paths
 from bert_jax.training import runtime, sharding
-from bert_jax.training.transfer import EVERYTHING
+from bert_jax.training.transfer import TRAIN_ALL
 
 
 class TrainState(NamedTuple):
@@ -24,7 +24,7 @@ class TrainState(NamedTuple):
 
 
 def abstract_state(
-    task, optimizer, mesh, rules, transfer=EVERYTHING, spike_factor: float = 0.0
+    task, optimizer, mesh, rules, transfer=TRAIN_ALL, spike_factor: float = 0.0
 ) -> TrainState:
     """Shapes, dtypes and shardings of the state; nothing is computed."""
     boxed = jax.eval_shape(task.init, jax.random.key(0))
@@ -32,9 +32,9 @@ def abstract_state(
     shardings = sharding.param_shardings(boxed, mesh, rules)
     counter = jax.ShapeDtypeStruct((), jnp.int32, sharding=sharding.replicated(mesh))
     norm = jax.ShapeDtypeStruct((), jnp.float32, sharding=sharding.replicated(mesh))
-    trained = transfer.part(params)
+    trained = transfer.select(params)
     opt_shardings = sharding.optimizer_shardings(
-        optimizer, trained, transfer.part(params, shardings), mesh
+        optimizer, trained, transfer.select(params, shardings), mesh
     )
     return TrainState(
         step=counter,
@@ -47,7 +47,7 @@ def abstract_state(
 
 
 def initial_state(
-    task, optimizer, abstract: TrainState, seed: int, transfer=EVERYTHING
+    task, optimizer, abstract: TrainState, seed: int, transfer=TRAIN_ALL
 ) -> TrainState:
     """Step 0, every array made where it will live: the parameters in task.start.params as given
     there, the others initialized."""
@@ -59,7 +59,7 @@ def initial_state(
         )
         zero = jnp.zeros((), jnp.int32)
         usual_norm = None if abstract.usual_norm is None else jnp.zeros((), jnp.float32)
-        opt_state = optimizer.init(transfer.part(params))
+        opt_state = optimizer.init(transfer.select(params))
         return TrainState(zero, zero, zero, params, opt_state, usual_norm)
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)

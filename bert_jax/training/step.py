@@ -15,7 +15,7 @@ from jax.sharding import PartitionSpec
 from bert_jax import averages
 from bert_jax.training import optimizers
 from bert_jax.training.state import TrainState
-from bert_jax.training.transfer import EVERYTHING
+from bert_jax.training.transfer import TRAIN_ALL
 
 _NORM_RATE = 0.02  # of the running mean of the gradient norm: about the last 50 steps
 DATA = 'data'  # the mesh axis over which every device has all parameters
@@ -44,7 +44,7 @@ class TrainStep:
 
 
 def make_train_step(
-    task, optimizer, accumulation: int, seed: int, transfer=EVERYTHING, spike_factor: float = 0.0
+    task, optimizer, accumulation: int, seed: int, transfer=TRAIN_ALL, spike_factor: float = 0.0
 ) -> TrainStep:
     """The step of a task, for `jax.jit` as a whole or for program.compile_step; `optimizer` as
     training/optimizers.py makes them.
@@ -60,11 +60,11 @@ def make_train_step(
 
     def of_rows(params, batch, counts, key):
         def loss(trained):
-            terms = task.terms(transfer.whole(trained, params), batch, key, train=True)
+            terms = task.terms(transfer.merge(trained, params), batch, key, train=True)
             wanted = _over_devices(_counts(terms)) if counts is None else counts
             return averages.loss(terms, task.weights, wanted), terms
 
-        (value, terms), grads = jax.value_and_grad(loss, has_aux=True)(transfer.part(params))
+        (value, terms), grads = jax.value_and_grad(loss, has_aux=True)(transfer.select(params))
         return value, terms, grads
 
     def accumulated(params, batch, key):
@@ -92,19 +92,21 @@ def make_train_step(
             good &= (usual_norm == 0) | (norm <= spike_factor * usual_norm)
             mean = usual_norm + _NORM_RATE * (norm - usual_norm)
             usual_norm = jnp.where(good, jnp.where(usual_norm == 0, norm, mean), usual_norm)
-        trained = transfer.part(state.params)
-        updates, opt_state = optimizer.update(grads, state.opt_state, trained, good=good, norm=norm)
+        trained = transfer.select(state.params)
+        updates, opt_state = optimizer.update(
+            grads, state.opt_state, trained, accept=good, norm=norm
+        )
         trained = jax.tree.map(
             lambda new, old, moves: jnp.where(good & moves, new, old),
             optax.apply_updates(trained, updates),
             trained,
-            transfer.moving(trained, state.step),
+            transfer.unfrozen(trained, state.step),
         )
         state = TrainState(
             step=state.step + 1,
             skipped=state.skipped + ~good,
             skipped_in_row=jnp.where(good, 0, state.skipped_in_row + 1),
-            params=transfer.whole(trained, state.params),
+            params=transfer.merge(trained, state.params),
             opt_state=opt_state,
             usual_norm=usual_norm,
         )
@@ -117,7 +119,7 @@ def make_train_step(
         }
         return state, metrics
 
-    return TrainStep(gradients, update, transfer.part)
+    return TrainStep(gradients, update, transfer.select)
 
 
 def _reduced_once(whole):

@@ -1,11 +1,13 @@
-"""What is trained and how fast: parameters by their distance from the heads.
+"""Transfer learning: which parameters are trained, from which step, and at which learning rate.
 
-Level 0 are the heads (all that is not the encoder, and its pooler), level 1 the last layer, …,
-level L the first, level L + 1 the embeddings. Layers that share their parameters are one layer.
+All of it depends on the distance of a parameter from the heads. Heads (everything outside the
+encoder, and its pooler) have distance 0, the last of L layers 1, the first layer L, and the
+embeddings L + 1. Layers that share their parameters count as one.
 """
 
 import dataclasses
 import re
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -17,34 +19,37 @@ from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.training.optimizers import STACK
 from bert_jax.training.schedules import duration
+from bert_jax.types import Config
 
-Tree = Any  # a pytree of arrays; in place of a parameter that is never trained there can be None
+Tree = Any  # a pytree of arrays; parameters that are never trained may be replaced by None
 
-# Parts of an encoder beside its layers: the level of each, of L layers.
-_LEVELS = {
+# Parts of an encoder other than its layers: distance from the heads, given the number of layers.
+_DISTANCES: dict[str, Callable[[int], int]] = {
     'pooler': lambda num_layers: 0,
     'final_norm': lambda num_layers: 1,
-    'convolution': lambda num_layers: num_layers,  # it ends the first layer
-    'relative_positions': lambda num_layers: num_layers + 1,  # read by all layers
+    'convolution': lambda num_layers: num_layers,  # after the first layer
+    'relative_positions': lambda num_layers: num_layers + 1,  # used by all layers
     'embeddings': lambda num_layers: num_layers + 1,
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Transfer:
-    """The parameters that are trained, from which step on and at which share of the rate.
+    """Which parameters are trained, from which step, and at which learning rate.
 
-    trainable: 'all', 'heads', or 'last:K': the heads and the last K layers. The rest is never
-        trained: it has no gradient, no moments and no decay.
-    layer_decay: the rate of a level as a share of that of the level above: heads 1, last layer
-        layer_decay, embeddings layer_decay^(L + 1). ULMFiT's discriminative rates (Howard & Ruder
-        2018, section 3.2) are 1 / 2.6, ELECTRA's decay by layer 0.8 or 0.9.
-    faithful_layer_decay: the factor twice between heads and last layer, as the original code of
-        ELECTRA has it (google-research/electra, model/optimization.py).
-    unfreeze_every_steps: gradual unfreezing (ULMFiT, section 3.3): level n stays as it is up to
-        step n · unfreeze_every_steps; 0: all move from the start. Gradients and moments are
-        computed all the while, so that nothing is compiled anew and the first update of a level
-        has the size of a settled one.
+    Attributes:
+      trainable: 'all', 'heads', or 'last:K' for the heads and the last K layers. The rest is never
+        trained: it has no gradients, no moments and no weight decay.
+      layer_decay: factor of the learning rate per unit of distance: heads 1, last layer
+        layer_decay, embeddings layer_decay^(L + 1). The discriminative learning rates of ULMFiT
+        (Howard & Ruder 2018, arXiv 1801.06146, section 3.2) are 1 / 2.6, the layer-wise decay of
+        ELECTRA 0.8 or 0.9.
+      faithful_layer_decay: applies the factor twice between heads and last layer, as ELECTRA's
+        original code does (google-research/electra, model/optimization.py).
+      unfreeze_every_steps: gradual unfreezing (ULMFiT, section 3.3): parameters at distance n are
+        frozen until step n · unfreeze_every_steps; 0 freezes none. Their gradients and moments are
+        computed from the start, so that nothing is recompiled and the first update has the usual
+        size.
     """
 
     trainable: str = 'all'
@@ -52,130 +57,147 @@ class Transfer:
     faithful_layer_decay: bool = False
     unfreeze_every_steps: int = 0
 
-    def part(self, params: Tree, tree: Tree | None = None) -> Tree:
-        """`tree`, shaped like `params` and by default these, with None for what is never trained.
+    def select(self, params: Tree, tree: Tree | None = None) -> Tree:
+        """Replaces the leaves of parameters that are never trained by None.
 
-        Raises UserError for more layers than there are.
+        Args:
+          params: all parameters.
+          tree: a tree with the structure of `params`, to select from; by default `params`.
+
+        Raises:
+          UserError: `trainable` asks for more layers than there are.
         """
         tree = params if tree is None else tree
         if self.trainable == 'all':
             return tree
-        last = self._last_level(_num_layers(params))
+        last = self._last_distance(_num_layers(params))
         return jax.tree.map(
-            lambda level, leaf: leaf if np.min(level) <= last else None, _levels(params), tree
+            lambda distance, leaf: leaf if np.min(distance) <= last else None,
+            _distances(params),
+            tree,
         )
 
-    def whole(self, trained: Tree, params: Tree) -> Tree:
-        """`params` with those of `trained`, a part, in their places; of stacked layers the gradient
-        is cut where they are not trained."""
+    def merge(self, trained: Tree, params: Tree) -> Tree:
+        """Returns `params` with the leaves of a selection in place of their own.
+
+        In stacked layers the layers that are not trained keep their values and get no gradients.
+        """
         if self.trainable == 'all':
             return trained
-        last = self._last_level(_num_layers(params))
+        last = self._last_distance(_num_layers(params))
 
-        def put(level, param, own):
+        def choose(distance: np.ndarray, param: Any, own: Any) -> Any:
             if own is None:
                 return param
-            return jnp.where(level <= last, own, param) if np.max(level) > last else own
+            return jnp.where(distance <= last, own, param) if np.max(distance) > last else own
 
-        return jax.tree.map(put, _levels(params), params, trained)
+        return jax.tree.map(choose, _distances(params), params, trained)
 
-    def moving(self, trained: Tree, step: jax.typing.ArrayLike) -> Tree:
-        """Whether each parameter of a part moves at `step`: bools that broadcast with it."""
+    def unfrozen(self, trained: Tree, step: jax.typing.ArrayLike) -> Tree:
+        """Whether each selected parameter is updated at `step`: bools that broadcast with it."""
         if not self.unfreeze_every_steps:
             return jax.tree.map(lambda _: True, trained)
         return jax.tree.map(
-            lambda level: level * self.unfreeze_every_steps <= step, _levels(trained)
+            lambda distance: distance * self.unfreeze_every_steps <= step, _distances(trained)
         )
 
     def scale_updates(
         self, optimizer: optax.GradientTransformation
     ) -> optax.GradientTransformation:
-        """An optimizer of a part whose updates have the share of their level."""
+        """Scales the updates of an optimizer of selected parameters by their layer-wise decay."""
         if self.layer_decay == 1:
             return optimizer
 
-        def scale(update, level):
-            return update * jnp.asarray(self._share(level), update.dtype)
+        def scale(update: Any, distance: np.ndarray) -> Any:
+            return update * jnp.asarray(self._rate_factor(distance), update.dtype)
 
         return optax.chain(
             optimizer,
-            optax.stateless(lambda updates, _: jax.tree.map(scale, updates, _levels(updates))),
+            optax.stateless(lambda updates, _: jax.tree.map(scale, updates, _distances(updates))),
         )
 
     def describe(self, params: Tree) -> list[str]:
-        """Lines for the log; none where everything is trained alike."""
+        """Lines for the log; none if all parameters are trained at the same learning rate."""
         lines, num_layers = [], _num_layers(params)
         if self.trainable != 'all':
-            moved, total = self._count(params)
-            lines.append(f'{moved:,} of {total:,} parameters are trained ({self.trainable})')
+            trained, total = self._count(params)
+            lines.append(f'{trained:,} of {total:,} parameters are trained ({self.trainable})')
         if self.layer_decay != 1:
-            first = f'{self._share(np.array(num_layers)):.3g}'
+            first = f'{self._rate_factor(np.array(num_layers)):.3g}'
             lines.append(
-                f'rates × {self.layer_decay:.4g} from layer to layer, × {first} in layer 0'
+                f'learning rate × {self.layer_decay:.4g} from layer to layer, × {first} in layer 0'
             )
         if self.unfreeze_every_steps:
-            last = self._last_level(num_layers)
+            last = self._last_distance(num_layers)
             lines.append(
-                f'unfreezing: the heads at once, another layer every {self.unfreeze_every_steps:,} '
-                f'steps, the last at step {last * self.unfreeze_every_steps:,}'
+                f'gradual unfreezing: heads first, then a layer every {self.unfreeze_every_steps:,}'
+                f' steps, the last one at step {last * self.unfreeze_every_steps:,}'
             )
         return lines
 
-    def _last_level(self, num_layers: int) -> int:
-        """The level farthest from the heads that is trained."""
+    def _last_distance(self, num_layers: int) -> int:
+        """The largest distance at which parameters are trained."""
         if self.trainable == 'all':
             return num_layers + 1
         last = 0 if self.trainable == 'heads' else int(self.trainable.removeprefix('last:'))
         if last > num_layers:
             raise UserError(
                 f'transfer.trainable is {self.trainable!r}, but there are {num_layers} layers '
-                "(shared ones count once); choose fewer, or 'all'"
+                "(shared layers count once); choose fewer, or 'all'"
             )
         return last
 
     def _count(self, params: Tree) -> tuple[int, int]:
-        """Of the parameters: how many are trained, and all."""
-        last = self._last_level(_num_layers(params))
+        """The number of trained parameters, and of all."""
+        last = self._last_distance(_num_layers(params))
         counts = jax.tree.map(
-            lambda level, leaf: round(leaf.size * np.mean(level <= last)), _levels(params), params
+            lambda distance, leaf: round(leaf.size * np.mean(distance <= last)),
+            _distances(params),
+            params,
         )
         return sum(jax.tree.leaves(counts)), sum(leaf.size for leaf in jax.tree.leaves(params))
 
-    def _share(self, level):
-        """Of the rate."""
-        twice = (level > 0) & self.faithful_layer_decay
-        return self.layer_decay ** (level + twice).astype(np.float32)
+    def _rate_factor(self, distance: np.ndarray) -> np.ndarray:
+        """The factor of the learning rate at a distance, float32."""
+        is_applied_twice = (distance > 0) & self.faithful_layer_decay
+        return self.layer_decay ** (distance + is_applied_twice).astype(np.float32)
 
 
-EVERYTHING = Transfer()
+TRAIN_ALL = Transfer()
 
 
-def build(settings: Any, total_steps: int) -> Transfer:
-    """The Transfer that `config.transfer` asks for in a run of so many steps.
+def build(config: Config, total_steps: int) -> Transfer:
+    """Builds the Transfer of a run with so many steps from `config.transfer`.
 
-    Raises UserError for values that have no meaning.
+    Raises:
+      UserError: a value is not valid.
     """
-    if not re.fullmatch('all|heads|last:[1-9][0-9]*', settings.trainable):
+    if not re.fullmatch('all|heads|last:[1-9][0-9]*', config.trainable):
         raise UserError(
-            f"transfer.trainable is {settings.trainable!r}; 'all', 'heads' or 'last:2' for the "
+            f"transfer.trainable is {config.trainable!r}; use 'all', 'heads', or 'last:2' for the "
             'heads and the last 2 layers'
         )
-    if not 0 < settings.layer_decay <= 1:
+    if not 0 < config.layer_decay <= 1:
         raise UserError(
-            f'transfer.layer_decay is {settings.layer_decay}, must be above 0 and at most 1'
+            f'transfer.layer_decay is {config.layer_decay}; it must be above 0 and at most 1'
         )
-    every = duration(settings, 'unfreeze_every', total_steps)
-    if every and settings.trainable == 'heads':
-        raise UserError("transfer.unfreeze_every has nothing to unfreeze with trainable='heads'")
-    return Transfer(settings.trainable, settings.layer_decay, settings.faithful_layer_decay, every)
+    every = duration(config, 'unfreeze_every', total_steps)
+    if every and config.trainable == 'heads':
+        raise UserError(
+            f"transfer.unfreeze_every_steps is {every}, but transfer.trainable='heads' leaves "
+            'nothing to unfreeze; set it to 0'
+        )
+    return Transfer(config.trainable, config.layer_decay, config.faithful_layer_decay, every)
 
 
-def _levels(tree: Tree) -> Tree:
-    """The level of every parameter, an int32 array that broadcasts with it: a scalar, or with
-    stacked layers one a layer."""
+def _distances(tree: Tree) -> Tree:
+    """The distance of every parameter from the heads, as int64 arrays that broadcast with it.
+
+    They are scalars; for stacked layers they have one value per layer.
+    """
     num_layers = _num_layers(tree)
 
-    def level(path, leaf):
+    def distance(path: tuple, leaf: Any) -> np.ndarray:
         parts = tree_paths.path_name(path).split('/')
         if parts[0] != 'encoder':
             return np.array(0)
@@ -184,15 +206,15 @@ def _levels(tree: Tree) -> Tree:
         number = _layer_number(parts[1])
         if number is not None:
             return np.array(num_layers - number)
-        if parts[1] not in _LEVELS:
-            raise ValueError(f'_LEVELS does not say how far encoder/{parts[1]} is from the heads')
-        return np.array(_LEVELS[parts[1]](num_layers))
+        if parts[1] not in _DISTANCES:
+            raise ValueError(f'_DISTANCES has no distance from the heads for encoder/{parts[1]}')
+        return np.array(_DISTANCES[parts[1]](num_layers))
 
-    return jax.tree_util.tree_map_with_path(level, tree)
+    return jax.tree_util.tree_map_with_path(distance, tree)
 
 
 def _num_layers(tree: Tree) -> int:
-    """Of the encoder, also if only its last ones are there."""
+    """Number of layers of the encoder, even if the tree holds only the last ones."""
     encoder = tree.get('encoder', {})
     stacked = jax.tree.leaves(encoder.get(STACK))
     if stacked:
@@ -202,5 +224,5 @@ def _num_layers(tree: Tree) -> int:
 
 
 def _layer_number(part: str) -> int | None:
-    found = re.fullmatch(rf'{STACK}_(\d+)', part)
-    return found and int(found[1])
+    match = re.fullmatch(rf'{STACK}_(\d+)', part)
+    return int(match[1]) if match else None

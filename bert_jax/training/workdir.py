@@ -1,14 +1,15 @@
-"""The folder of one run: one process at a time, one config for ever."""
+"""The folder of one run: locked by one process at a time, and tied to one config."""
 
 import fcntl
 import json
 import os
 import pathlib
+from typing import Any, TextIO
 
 from bert_jax.errors import UserError
 
-# Keys that change how a run is carried out, not what it computes: free to differ when it goes on.
-FREE = (
+# Keys that change how a run is carried out but not what it computes; a resumed run may change them.
+CHANGEABLE = (
     'workdir',
     'mesh',
     'sharding_rules',
@@ -23,19 +24,25 @@ FREE = (
     'data.reading_threads',
 )
 
+_locks: list[TextIO] = []  # open until the process ends, which releases them
 
-def claim(path: str, config: dict):
-    """Makes the folder, locks it for this process' life and stores config.json there. For host 0.
 
-    Raises UserError if it cannot be written, another process uses it, or it belongs to a run of
-    another config.
+def claim(path: str, config: dict) -> None:
+    """Creates the folder, locks it for the life of this process and writes config.json there.
+
+    In a multi-host run only host 0 calls this.
+
+    Raises:
+      UserError: the folder cannot be written, is in use, or belongs to a run with another config.
     """
     workdir = pathlib.Path(path)
     try:
         workdir.mkdir(parents=True, exist_ok=True)
         lock = open(workdir / 'lock', 'w')  # noqa: SIM115  (stays open until the process ends)
     except OSError as error:
-        raise UserError(f'workdir {path} cannot be written: {error.strerror}') from error
+        raise UserError(
+            f'workdir {path} cannot be written: {error.strerror}; choose another --config.workdir'
+        ) from error
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
@@ -47,44 +54,41 @@ def claim(path: str, config: dict):
     write_json(workdir / 'config.json', config)
 
 
-def write_json(path: pathlib.Path, value):
-    """Written whole or not at all."""
+def write_json(path: pathlib.Path, value: Any) -> None:
+    """Writes a JSON file atomically."""
     temporary = path.with_suffix('.tmp')
     temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
     os.replace(temporary, path)
 
 
-def check_config(workdir: pathlib.Path, config: dict):
-    """Raises UserError if the folder belongs to a run of another config."""
+def check_config(workdir: pathlib.Path, config: dict) -> None:
+    """Raises UserError if the folder belongs to a run with another config."""
     path = workdir / 'config.json'
     if not path.exists():
         return
-    old, new = _flat(json.loads(path.read_text(encoding='utf-8'))), _flat(config)
+    old, new = _flatten(json.loads(path.read_text(encoding='utf-8'))), _flatten(config)
     changed = [
         f'{key} was {old.get(key)!r}, is {new.get(key)!r}'
         for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key) and not _is_free(key)
+        if old.get(key) != new.get(key) and not _is_changeable(key)
     ]
     if changed:
         raise UserError(
             f'workdir {workdir} holds a run of another config ({"; ".join(changed[:3])}); '
-            'choose another --config.workdir or remove it'
+            'choose another --config.workdir or remove this one'
         )
 
 
-def _is_free(key: str) -> bool:
-    return any(key == free or key.startswith(free + '.') for free in FREE)
+def _is_changeable(key: str) -> bool:
+    return any(key == prefix or key.startswith(prefix + '.') for prefix in CHANGEABLE)
 
 
-def _flat(tree: dict, prefix: str = '') -> dict:
-    """Nested keys joined by dots; values as JSON has them, so that tuples and lists agree."""
-    flat = {}
+def _flatten(tree: dict, prefix: str = '') -> dict[str, Any]:
+    """Dot-joined keys → values after a round trip through JSON, in which tuples equal lists."""
+    flat: dict[str, Any] = {}
     for key, value in tree.items():
         if isinstance(value, dict):
-            flat |= _flat(value, f'{prefix}{key}.')
+            flat |= _flatten(value, f'{prefix}{key}.')
         else:
             flat[prefix + key] = json.loads(json.dumps(value))
     return flat
-
-
-_locks = []

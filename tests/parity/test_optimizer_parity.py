@@ -1,4 +1,4 @@
-"""Whole optimizer updates over several steps against torch and NumPy."""
+"""Several whole optimizer updates against PyTorch and NumPy."""
 
 import jax
 import jax.numpy as jnp
@@ -27,7 +27,7 @@ def draw(seed, scale=1.0):
     return {name: np.float32(scale * rng.normal(size=shape)) for name, shape in SHAPES.items()}
 
 
-# Some gradients are above the clip, some below.
+# Some gradients exceed the clip norm, some do not.
 GRADIENTS = [draw(seed, scale) for seed, scale in enumerate([1, 0.01, 3, 0.05, 10, 1e-3, 1, 0.1])]
 
 
@@ -40,7 +40,7 @@ def nest(flat):
 
 
 def run_ours(name, clip_norm=CLIP, eps=EPS):
-    """Parameters after STEPS updates, by flat name."""
+    """Returns the parameters after STEPS updates, by flat name."""
     schedule = schedules.build(
         ConfigDict(
             dict(
@@ -82,7 +82,7 @@ def run_ours(name, clip_norm=CLIP, eps=EPS):
 
 
 def rate(step):
-    """google-research/bert, optimization.py: warmup, else polynomial decay from step 0."""
+    """The learning rate of google-research/bert, optimization.py: warmup, then linear decay."""
     return PEAK * step / WARMUP if step < WARMUP else PEAK * (1 - step / STEPS)
 
 
@@ -91,7 +91,7 @@ def clip(grads):
     return {name: grad * np.float32(CLIP / max(norm, CLIP)) for name, grad in grads.items()}
 
 
-def test_bert_adam_equals_the_original_formulas_in_torch():
+def test_bert_adam_equals_the_original_formulas_in_pytorch():
     params = {name: torch.tensor(array) for name, array in draw(100).items()}
     first = {name: torch.zeros_like(param) for name, param in params.items()}
     second = {name: torch.zeros_like(param) for name, param in params.items()}
@@ -107,7 +107,7 @@ def test_bert_adam_equals_the_original_formulas_in_torch():
     _assert_equal(run_ours('bert_adam'), {name: p.numpy() for name, p in params.items()})
 
 
-def test_adamw_equals_torch():
+def test_adamw_equals_pytorch():
     params = {name: torch.nn.Parameter(torch.tensor(a)) for name, a in draw(100).items()}
     optimizer = torch.optim.AdamW(
         [
@@ -146,11 +146,11 @@ def test_lamb_equals_the_published_algorithm_in_numpy():
 
 
 def test_stable_adamw_equals_the_published_algorithm_in_numpy():
-    """Wortsman et al. 2023 (arXiv 2304.13013), algorithm 2, whose averages are debiased."""
+    """Wortsman et al. 2023 (arXiv 2304.13013), algorithm 2, whose means have bias correction."""
     params = {name: np.float64(array) for name, array in draw(100).items()}
     first = {name: 0.0 for name in params}
     second = {name: 0.0 for name in params}
-    calmed = 0
+    num_clipped = 0
     for step, grads in enumerate(GRADIENTS):
         t = step + 1
         beta1 = BETA1 * (1 - BETA1 ** (t - 1)) / (1 - BETA1**t)
@@ -159,12 +159,14 @@ def test_stable_adamw_equals_the_published_algorithm_in_numpy():
             first[name] = beta1 * first[name] + (1 - beta1) * grad
             second[name] = beta2 * second[name] + (1 - beta2) * np.float64(grad) ** 2
             rms = np.sqrt(np.mean(np.float64(grad) ** 2 / np.maximum(second[name], EPS**2)))
-            calmed += rms > 1.2
-            slowed = rate(step) / max(1, rms)
+            num_clipped += rms > 1.2
+            clipped_rate = rate(step) / max(1, rms)
             decay = DECAY if name in DECAYED else 0
             direction = first[name] / (np.sqrt(second[name]) + EPS)
-            params[name] = params[name] - slowed * decay * params[name] - slowed * direction
-    assert calmed
+            params[name] = (
+                params[name] - clipped_rate * decay * params[name] - clipped_rate * direction
+            )
+    assert num_clipped
     _assert_equal(run_ours('stable_adamw'), params)
 
 

@@ -1,4 +1,4 @@
-"""Learning-rate schedules at every step, against the formulas written out."""
+"""Learning-rate schedules at every step, against their formulas."""
 
 import math
 
@@ -31,7 +31,7 @@ def rates(*args, steps=TOTAL + 5, **kwargs):
     return np.array([schedule(step) for step in range(steps)])
 
 
-def written_out(decay, end=0.0):
+def expected_rates(decay, end=0.0):
     """Warmup, then `decay(step)`, then the end."""
     return [
         PEAK * step / WARMUP if step < WARMUP else end + (PEAK - end) * decay(min(step, TOTAL))
@@ -50,8 +50,10 @@ def written_out(decay, end=0.0):
         ('constant', lambda step: 1.0),
     ],
 )
-def test_equals_the_formula_at_every_step(name, decay, end):
-    np.testing.assert_allclose(rates(name, end=end), written_out(decay, end), rtol=1e-6, atol=1e-11)
+def test_every_rate_equals_the_formula(name, decay, end):
+    np.testing.assert_allclose(
+        rates(name, end=end), expected_rates(decay, end), rtol=1e-6, atol=1e-11
+    )
 
 
 @pytest.mark.parametrize(
@@ -61,12 +63,12 @@ def test_equals_the_formula_at_every_step(name, decay, end):
         ('sqrt', lambda step: 1 - math.sqrt((step - TOTAL + 8) / 8)),
     ],
 )
-def test_a_constant_rate_before_the_last_steps(name, decay):
-    trapezoid = written_out(lambda step: decay(step) if step > TOTAL - 8 else 1.0)
+def test_with_decay_steps_the_rate_is_constant_before_the_decay(name, decay):
+    trapezoid = expected_rates(lambda step: decay(step) if step > TOTAL - 8 else 1.0)
     np.testing.assert_allclose(rates(name, decay_steps=8), trapezoid, rtol=1e-6, atol=1e-11)
 
 
-def test_the_published_rate_drops_where_the_warmup_ends():
+def test_the_published_schedule_drops_where_the_warmup_ends():
     published, linear = rates('bert_linear'), rates('linear')
     assert published[WARMUP] == pytest.approx(PEAK * (1 - WARMUP / TOTAL))
     assert published[WARMUP] < published[WARMUP - 1]
@@ -79,7 +81,7 @@ def test_without_warmup_the_first_rate_is_the_peak(name):
 
 
 @pytest.mark.parametrize('name', ['bert_linear', 'linear', 'constant'])
-def test_a_fraction_of_the_run_is_a_number_of_steps(name):
+def test_warmup_can_be_given_as_a_fraction_of_the_run(name):
     np.testing.assert_array_equal(rates(name, warmup=0, fraction=0.2), rates(name, warmup=10))
 
 
@@ -95,16 +97,16 @@ def test_a_million_steps_keep_their_precision():
         (dict(name='liner'), 'bert_linear, constant, cosine, linear'),
         (dict(warmup=TOTAL), 'warmup_steps is 50'),
         (dict(warmup=-1), 'warmup_steps is -1'),
-        (dict(fraction=0.1), 'warmup_steps is 10 and warmup_fraction 0.1; set one'),
-        (dict(warmup=0, fraction=1.0), 'warmup_fraction 1.0'),
-        (dict(warmup=0, fraction=-0.1), 'warmup_fraction -0.1'),
-        (dict(peak=0.0), 'learning_rate 0.0'),
-        (dict(end=1.0), 'end_learning_rate 1.0'),
+        (dict(fraction=0.1), 'warmup_steps is 10 and warmup_fraction is 0.1; set one'),
+        (dict(warmup=0, fraction=1.0), 'warmup_fraction is 1.0'),
+        (dict(warmup=0, fraction=-0.1), 'warmup_fraction is -0.1'),
+        (dict(peak=0.0), 'schedule.learning_rate is 0.0'),
+        (dict(end=1.0), 'end_learning_rate is 1.0'),
         (dict(decay_steps=TOTAL - WARMUP + 1), 'decay_steps is 41'),
         (dict(decay_steps=-1), 'decay_steps is -1'),
-        (dict(name='bert_linear', decay_steps=5), "no meaning for 'bert_linear'"),
+        (dict(name='bert_linear', decay_steps=5), "'bert_linear' does not use it"),
     ],
 )
-def test_mistakes_are_named(change, message):
+def test_invalid_settings_are_errors(change, message):
     with pytest.raises(errors.UserError, match=message):
         schedules.build(settings(**({'name': 'linear'} | change)), TOTAL)

@@ -1,4 +1,4 @@
-"""What is trained and how fast: nothing else moves by a bit, and the rates are those by hand."""
+"""Frozen parameters stay bitwise equal, and every layer has the right learning rate."""
 
 import re
 
@@ -40,8 +40,8 @@ def settings(**changes):
     return ConfigDict(defaults | changes)
 
 
-def odd(params):
-    """With values that 0 · x added to them would change."""
+def with_fragile_values(params):
+    """Includes values that an update of 0 would change: −0 and a subnormal number."""
 
     def put(leaf):
         flat = jnp.ravel(leaf).at[:2].set(jnp.array([-0.0, 1e-40]))
@@ -50,8 +50,8 @@ def odd(params):
     return jax.tree.map(put, params)
 
 
-def states(chosen, steps, tmp_path, stacked=False):
-    """Parameters by name before the first step and after each one, without stacks."""
+def train(chosen, steps, tmp_path, stacked=False):
+    """Returns the parameters by name before the first step and after each one, unstacked."""
     config = toy.config(tmp_path)
     task = toy.Toy(config, stacked)
     optimizer = chosen.scale_updates(optimizers.build(config.optimizer, lambda step: 0.03))
@@ -59,7 +59,7 @@ def states(chosen, steps, tmp_path, stacked=False):
     with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
         abstract = abstract_state(task, optimizer, mesh, config.sharding_rules, chosen)
         state = initial_state(task, optimizer, abstract, 0, chosen)
-        params = odd(toy.parameters())
+        params = with_fragile_values(toy.parameters())
         state = state._replace(params=toy.stack(params) if stacked else params)
         step = jax.jit(make_train_step(task, optimizer, 1, 0, chosen))
         found = [state.params]
@@ -81,8 +81,8 @@ def unstacked(params):
     return params | {'encoder': encoder}
 
 
-def moved(before, after):
-    """Names of the parameters of which a bit differs."""
+def changed(before, after):
+    """Names of the parameters that are not bitwise equal."""
     return {name for name in before if before[name].tobytes() != after[name].tobytes()}
 
 
@@ -97,29 +97,29 @@ def moved(before, after):
         ('all', False, HEADS | layer(2) | layer(1) | layer(0) | EMBEDDINGS),
     ],
 )
-def test_what_is_not_trained_is_bitwise_unchanged(trainable, expected, stacked, tmp_path):
-    found = states(Transfer(trainable), 3, tmp_path, stacked)
-    assert moved(found[0], found[-1]) == expected
+def test_parameters_that_are_not_trained_stay_bitwise_equal(trainable, expected, stacked, tmp_path):
+    found = train(Transfer(trainable), 3, tmp_path, stacked)
+    assert changed(found[0], found[-1]) == expected
 
 
 def test_stacked_layers_are_trained_like_separate_ones(tmp_path):
     chosen = Transfer('last:2', layer_decay=0.5, unfreeze_every_steps=1)
-    one, other = (states(chosen, 4, tmp_path, stacked)[-1] for stacked in (False, True))
+    one, other = (train(chosen, 4, tmp_path, stacked)[-1] for stacked in (False, True))
     for name in one:
         np.testing.assert_allclose(one[name], other[name], rtol=1e-4, atol=1e-6, err_msg=name)
 
 
-def test_what_is_not_trained_has_no_moments(tmp_path):
+def test_parameters_that_are_not_trained_have_no_moments(tmp_path):
     params = toy.parameters()
     optimizer = optimizers.build(toy.config(tmp_path).optimizer, lambda step: 0.03)
-    state = optimizer.init(Transfer('heads').part(params))
+    state = optimizer.init(Transfer('heads').select(params))
     moments = [leaf for leaf in jax.tree.leaves(state) if leaf.ndim]
     assert len(moments) == 2 * len(HEADS)
 
 
-def test_layers_are_unfrozen_one_after_the_other(tmp_path):
-    found = states(Transfer(unfreeze_every_steps=2), 9, tmp_path)
-    seen = [moved(before, after) for before, after in zip(found, found[1:], strict=False)]
+def test_layers_are_unfrozen_one_by_one(tmp_path):
+    found = train(Transfer(unfreeze_every_steps=2), 9, tmp_path)
+    seen = [changed(before, after) for before, after in zip(found, found[1:], strict=False)]
     assert seen[:2] == [HEADS] * 2
     assert seen[2:4] == [HEADS | layer(2)] * 2
     assert seen[4:6] == [HEADS | layer(2) | layer(1)] * 2
@@ -128,15 +128,15 @@ def test_layers_are_unfrozen_one_after_the_other(tmp_path):
 
 
 @pytest.mark.parametrize(('faithful', 'extra'), [(False, 0), (True, 1)])
-def test_the_rate_of_each_layer_is_that_of_optax_with_it(faithful, extra, tmp_path):
-    """Against one optax.adamw a parameter, with the rate worked out by hand; two updates."""
+def test_every_layer_is_updated_as_by_optax_with_its_own_learning_rate(faithful, extra, tmp_path):
+    """Compares two updates with one optax.adamw per parameter."""
     rate, share = 0.1, 0.8
-    levels = {
+    distances = {
         'sequence_classification/head/kernel': 0,
         'encoder/pooler/kernel': 0,
         'encoder/embeddings/token': 4,
     }
-    levels |= {name: 3 - number for number in range(3) for name in layer(number)}
+    distances |= {name: 3 - number for number in range(3) for name in layer(number)}
     params, draws = toy.parameters(), [toy.parameters(1), toy.parameters(2)]
     config = toy.config(tmp_path).optimizer
     config.clip_norm = 0.0
@@ -147,8 +147,8 @@ def test_the_rate_of_each_layer_is_that_of_optax_with_it(faithful, extra, tmp_pa
         updates, state = optimizer.update(grads, state, ours)
         ours = optax.apply_updates(ours, updates)
     ours, expected = tree_paths.flatten(ours), tree_paths.flatten(params)
-    for name, level in levels.items():
-        own_rate = rate * share ** (level + extra * (level > 0))
+    for name, distance in distances.items():
+        own_rate = rate * share ** (distance + extra * (distance > 0))
         decay = 0.0 if name.endswith('bias') else config.weight_decay
         slow = optax.adamw(own_rate, config.beta1, config.beta2, config.eps, weight_decay=decay)
         theirs, own_state = expected[name], slow.init(expected[name])
@@ -156,12 +156,14 @@ def test_the_rate_of_each_layer_is_that_of_optax_with_it(faithful, extra, tmp_pa
             updates, own_state = slow.update(tree_paths.flatten(grads)[name], own_state, theirs)
             theirs = theirs + updates
         np.testing.assert_allclose(ours[name], theirs, rtol=1e-5, atol=1e-6, err_msg=name)
-    assert levels.keys() == ours.keys()
+    assert distances.keys() == ours.keys()
 
 
-def test_frozen_layers_cost_no_backward_pass():
-    """FLOPs of the step of the real model, before XLA leaves out anything: freezing the embeddings
-    and the lower of two layers saves all of their backward pass."""
+def test_frozen_layers_have_no_backward_pass():
+    """Counts the FLOPs of a step of the real model before XLA optimizes it.
+
+    Freezing the embeddings and the lower of two layers saves their whole backward pass.
+    """
     task = synthetic.SyntheticTask()
 
     def flops(trainable):
@@ -171,7 +173,7 @@ def test_frozen_layers_cost_no_backward_pass():
         def state(key):
             params = sharding.unbox(task.init(key))
             zero = jnp.zeros((), jnp.int32)
-            return TrainState(zero, zero, zero, params, optimizer.init(chosen.part(params)))
+            return TrainState(zero, zero, zero, params, optimizer.init(chosen.select(params)))
 
         abstract = jax.eval_shape(state, jax.random.key(0))
         step = jax.jit(make_train_step(task, optimizer, 1, 0, chosen))
@@ -179,26 +181,26 @@ def test_frozen_layers_cost_no_backward_pass():
 
     everything, last, heads = flops('all'), flops('last:1'), flops('heads')
     assert heads < last < everything
-    # 16 rows of 24 positions, 16 features, 32 inner ones: weights of a layer without biases.
+    # The weights of one layer, without biases, for 16 rows of 24 positions: 16 features, 32 hidden.
     backward = 2 * 2 * 16 * 24 * (4 * 16 * 16 + 2 * 16 * 32)
     assert everything - last > backward
     assert last - heads > backward
 
 
 @pytest.mark.parametrize('name', sorted(architectures.BUILDERS))
-def test_every_architecture_has_its_levels(name):
+def test_every_parameter_of_every_architecture_has_a_distance(name):
     sizes = dict(hidden_size=64, num_heads=2, num_layers=2, intermediate_size=64, vocab_size=50)
     encoder = build_encoder(architectures.build(name, **sizes), Compute())
     ids = jnp.zeros((1, 4), jnp.int32)
     params = sharding.unbox(jax.eval_shape(encoder.init, jax.random.key(0), ids, ids)['params'])
-    kept = tree_paths.flatten(Transfer('heads').part({'encoder': params}))
+    kept = tree_paths.flatten(Transfer('heads').select({'encoder': params}))
     assert all(found.startswith('encoder/pooler/') for found in kept)
 
 
 @pytest.mark.parametrize(
     ('changes', 'message'),
     [
-        (dict(trainable='last'), "transfer.trainable is 'last'; 'all', 'heads' or 'last:2'"),
+        (dict(trainable='last'), "transfer.trainable is 'last'; use 'all', 'heads', or 'last:2'"),
         (dict(trainable='last:0'), "transfer.trainable is 'last:0'"),
         (dict(layer_decay=0.0), 'layer_decay is 0.0'),
         (dict(layer_decay=2.6), 'layer_decay is 2.6'),
@@ -207,28 +209,28 @@ def test_every_architecture_has_its_levels(name):
         (dict(unfreeze_every_steps=5, trainable='heads'), 'nothing to unfreeze'),
     ],
 )
-def test_mistakes_are_named(changes, message):
+def test_invalid_settings_are_errors(changes, message):
     with pytest.raises(UserError, match=re.escape(message)):
         transfer.build(settings(**changes), 100)
 
 
-def test_a_fraction_of_the_run_is_a_number_of_steps():
+def test_unfreezing_can_be_given_as_a_fraction_of_the_run():
     assert transfer.build(settings(unfreeze_every_fraction=0.2), 100).unfreeze_every_steps == 20
 
 
 @pytest.mark.parametrize('stacked', [False, True])
-def test_more_layers_than_there_are(stacked):
+def test_training_more_layers_than_there_are_is_an_error(stacked):
     params = toy.stack(toy.parameters()) if stacked else toy.parameters()
-    with pytest.raises(UserError, match=r"'last:4', but there are 3 layers \(shared ones count"):
-        Transfer('last:4').part(params)
+    with pytest.raises(UserError, match=r"'last:4', but there are 3 layers \(shared layers count"):
+        Transfer('last:4').select(params)
 
 
-def test_the_log_says_what_is_trained():
+def test_the_log_lists_what_is_trained():
     chosen = Transfer('last:2', layer_decay=0.5, unfreeze_every_steps=10)
     params = toy.parameters()
     for own in (params, toy.stack(params)):
         counts, rates, steps = chosen.describe(own)
         assert counts == '60 of 104 parameters are trained (last:2)'
-        assert rates == 'rates × 0.5 from layer to layer, × 0.125 in layer 0'
-        assert steps.endswith('another layer every 10 steps, the last at step 20')
+        assert rates == 'learning rate × 0.5 from layer to layer, × 0.125 in layer 0'
+        assert steps.endswith('heads first, then a layer every 10 steps, the last one at step 20')
     assert Transfer().describe(params) == []
