@@ -1,9 +1,9 @@
-"""bert_jax beside transformers + torch on eight tasks: the same weights, examples, batch size,
-rate, steps and seeds, each in a process of its own.
+"""Compares fine-tuning by bert_jax and by transformers + torch on eight tasks.
 
-python -m experiments.finetuning.run --data=FOLDER --weights=FOLDER
+    python -m experiments.finetuning.run --data=FOLDER --weights=FOLDER
 
-Needs torch and transformers. What has been run is kept; the command can be repeated.
+Both sides use the same weights, examples, batch size, learning rate, steps and seeds. Finished runs
+are kept, so the command can be repeated. Needs torch and transformers.
 """
 
 import argparse
@@ -20,59 +20,59 @@ from experiments.finetuning import tasks
 from experiments.studies import runner
 
 OURS, TORCH, PADDED = SIDES = 'bert_jax', 'torch', 'torch_padded'
-PADDED_STEPS = 40  # for the time alone
-Found = dict[str, list[float]]  # 'metric' and 'seconds', a value a seed
+PADDED_STEPS = 40  # these runs only measure the time
+Results = dict[str, list[float]]  # 'metric' and 'seconds', a value for each seed
 
 
-def run_side(side: str, name: str, options: argparse.Namespace) -> Found:
-    """Trains a task on a side for every seed, or takes what is there: 'seconds' a step."""
-    study, folder = tasks.TASKS[name], pathlib.Path(options.runs) / name
+def run_side(side: str, name: str, options: argparse.Namespace) -> Results:
+    """Trains a task with every seed unless the runs exist; 'seconds' are per step."""
+    task, folder = tasks.TASKS[name], pathlib.Path(options.runs) / name
     if side == OURS:
-        keys = tasks.keys(study, options.data, options.weights, options.steps)
+        keys = tasks.config_keys(task, options.data, options.weights, options.steps)
         seeds = {'sweep.seeds': tuple(range(options.seeds))}
-        command = runner.main_command(f'configs/finetune.py:{study.kind}', keys | seeds)
-        where = folder / f'{side}_{keys["training.steps"]}'  # of all seeds: more go on in it
-        runner.run_once(where, command, '--config.workdir')
-        return ours(where, study.metric, options.seeds)
-    steps, seeds = options.steps or study.steps, options.seeds
+        command = runner.main_command(f'configs/finetune.py:{task.kind}', keys | seeds)
+        sweep = folder / f'{side}_{keys["training.steps"]}'  # more seeds are added to this sweep
+        runner.run_once(sweep, command, '--config.workdir')
+        return read_sweep(sweep, task.metric, options.seeds)
+    steps, num_seeds = options.steps or task.steps, options.seeds
     flags = [f'--task={name}', f'--data={options.data}', f'--weights={options.weights}']
     if side == PADDED:
-        flags, steps, seeds = [*flags, '--padded'], min(steps, PADDED_STEPS), 1
-    found = {'metric': [], 'seconds': []}
-    for seed in range(seeds):
-        own = [*flags, f'--steps={steps}', f'--seed={seed}']
-        where = folder / f'{side}_{steps}_{seed}'
-        runner.run_once(where, ['-m', 'experiments.finetuning.torch_side', *own], '--folder')
-        result = runner.results(where)
-        found['seconds'].append(result['seconds_per_step'])
+        flags, steps, num_seeds = [*flags, '--padded'], min(steps, PADDED_STEPS), 1
+    results: Results = {'metric': [], 'seconds': []}
+    for seed in range(num_seeds):
+        arguments = [*flags, f'--steps={steps}', f'--seed={seed}']
+        run = folder / f'{side}_{steps}_{seed}'
+        runner.run_once(run, ['-m', 'experiments.finetuning.torch_side', *arguments], '--folder')
+        result = runner.read_results(run)
+        results['seconds'].append(result['seconds_per_step'])
         if 'held_out' in result:
-            found['metric'].append(result['held_out'][study.metric])
-    return found
+            results['metric'].append(result['held_out'][task.metric])
+    return results
 
 
-def ours(folder: pathlib.Path, metric: str, seeds: int) -> Found:
-    """What the runs of a sweep say."""
-    found = {'metric': [], 'seconds': []}
+def read_sweep(folder: pathlib.Path, metric: str, seeds: int) -> Results:
+    """The results of a sweep of bert_jax over seeds."""
+    results: Results = {'metric': [], 'seconds': []}
     for seed in range(seeds):
-        own = folder / f'seed_{seed}'
-        result = runner.results(own)
-        records = map(json.loads, (own / 'metrics.jsonl').read_text().splitlines())
+        run = folder / f'seed_{seed}'
+        result = runner.read_results(run)
+        records = map(json.loads, (run / 'metrics.jsonl').read_text().splitlines())
         training = [record for record in records if record['kind'] == 'train']
-        found['metric'].append(result['held_out'][metric])
-        found['seconds'].append(seconds_per_step(training, result['tokens'] / result['steps']))
-    return found
+        results['metric'].append(result['held_out'][metric])
+        results['seconds'].append(seconds_per_step(training, result['tokens'] / result['steps']))
+    return results
 
 
-def per_epoch(found: Found, name: str, data: str) -> Found:
-    """With the seconds of an epoch in place of those of a step."""
-    study = tasks.TASKS[name]
-    examples = problems.read(tasks.config(study, tasks.keys(study, data, '')).data, study.kind)
-    steps = len(examples.train) / study.batch_size
-    return found | {'seconds': [steps * seconds for seconds in found['seconds']]}
+def per_epoch(results: Results, name: str, data: str) -> Results:
+    """Results with the seconds per epoch instead of per step."""
+    task = tasks.TASKS[name]
+    config = tasks.make_config(task, tasks.config_keys(task, data, ''))
+    steps = len(problems.read(config.data, task.kind).train) / task.batch_size
+    return results | {'seconds': [steps * seconds for seconds in results['seconds']]}
 
 
 def seconds_per_step(records: list[dict], tokens_per_step: float) -> float:
-    """From the records of training, without the first, in whose time the step was compiled."""
+    """The mean over the training records, without the first, which includes the compilation."""
     first, *rest = records
     seconds, before = 0.0, first['step']
     for record in rest:
@@ -82,57 +82,58 @@ def seconds_per_step(records: list[dict], tokens_per_step: float) -> float:
     return seconds / (before - first['step'])
 
 
-def summaries(found: dict[str, dict[str, Found]]) -> dict[str, dict[str, dict]]:
+def summaries(results: dict[str, dict[str, Results]]) -> dict[str, dict[str, dict]]:
     """'task, side' → 'metric', 'seconds' → summary over the seeds."""
     return {
         f'{name}, {side}': {
             measure: comparison.summarize(values)._asdict() | {'values': values}
-            for measure, values in own.items()
+            for measure, values in measures.items()
             if values
         }
-        for name, sides in found.items()
-        for side, own in sides.items()
+        for name, sides in results.items()
+        for side, measures in sides.items()
     }
 
 
-def table(found: dict[str, dict[str, dict]], names: list[str]) -> str:
-    """Markdown, a row a task; a dash for a side that was not run."""
+def table(summary: dict[str, dict[str, dict]], names: list[str]) -> str:
+    """A Markdown table with a row for each task and a dash for a side that was not run."""
     columns = ['task', 'metric']
     columns += [f'{side}, {what}' for side in (OURS, TORCH) for what in ('metric', 'interval')]
     columns += [f'{side}, s / epoch' for side in SIDES]
     rows = []
     for name in names:
-        own = {side: found.get(f'{name}, {side}', {}) for side in SIDES}
+        sides = {side: summary.get(f'{name}, {side}', {}) for side in SIDES}
         row = [name, tasks.TASKS[name].metric]
         for side in (OURS, TORCH):
-            row += _figures(own[side].get('metric'))
-        row += [_seconds(own[side].get('seconds')) for side in SIDES]
+            row += _metric_cells(sides[side].get('metric'))
+        row += [_seconds_cell(sides[side].get('seconds')) for side in SIDES]
         rows.append(tuple(row))
     return markdown_table(Table(tuple(columns), rows)) + '\n'
 
 
-def _figures(own: dict | None) -> list[str]:
-    if own is None:
+def _metric_cells(found: dict | None) -> list[str]:
+    if found is None:
         return ['–', '–']
-    return [f'{own["mean"]:.4f} ± {own["sd"]:.4f}', f'{own["low"]:.4f} – {own["high"]:.4f}']
+    mean = f'{found["mean"]:.4f} ± {found["sd"]:.4f}'
+    return [mean, f'{found["low"]:.4f} – {found["high"]:.4f}']
 
 
-def _seconds(own: dict | None) -> str:
-    return '–' if own is None else f'{own["mean"]:.1f} ± {own["sd"]:.1f}'
+def _seconds_cell(found: dict | None) -> str:
+    return '–' if found is None else f'{found["mean"]:.1f} ± {found["sd"]:.1f}'
 
 
-def write(folder: pathlib.Path, settings: dict, found: dict[str, dict[str, Found]]):
-    """results.json, table.md and plot.png."""
+def write(folder: pathlib.Path, settings: dict, results: dict[str, dict[str, Results]]):
+    """Writes results.json, table.md and plot.png."""
     folder.mkdir(parents=True, exist_ok=True)
-    figures = summaries(found)
-    write_json(folder / 'results.json', {'settings': settings, 'figures': figures})
-    (folder / 'table.md').write_text(table(figures, list(found)), encoding='utf-8')
+    summary = summaries(results)
+    write_json(folder / 'results.json', {'settings': settings, 'figures': summary})
+    (folder / 'table.md').write_text(table(summary, list(results)), encoding='utf-8')
     titles = {'metric': 'metric on dev', 'seconds': 'seconds per epoch'}
-    comparison.plot_runs(folder / 'plot.png', figures, titles)
-    print(table(figures, list(found)))
+    comparison.plot_runs(folder / 'plot.png', summary, titles)
+    print(table(summary, list(results)))
 
 
-def _names(given: str, kind: str, known) -> list[str]:
+def _parse_names(given: str, kind: str, known) -> list[str]:
     names = given.split(',') if given else list(known)
     for name in names:
         if name not in known:
@@ -144,27 +145,29 @@ def _names(given: str, kind: str, known) -> list[str]:
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('--data', required=True, help='folder of the data sets')
-    parser.add_argument('--weights', required=True, help='folder of the model')
-    parser.add_argument('--tasks', default='', help=f'of {", ".join(tasks.TASKS)}; all')
-    parser.add_argument('--sides', default='', help=f'of {", ".join(SIDES)}; all')
-    parser.add_argument('--seeds', type=int, default=3)
-    parser.add_argument('--steps', type=int, default=0, help='other than those of the task')
+    parser.add_argument('--weights', required=True, help='folder of the pretrained model')
+    parser.add_argument('--tasks', default='', help=f'some of {",".join(tasks.TASKS)}; default all')
+    parser.add_argument('--sides', default='', help=f'some of {",".join(SIDES)}; default all')
+    parser.add_argument('--seeds', type=int, default=3, help='number of seeds')
+    parser.add_argument('--steps', type=int, default=0, help='overrides the steps of the tasks')
     parser.add_argument('--runs', default='runs/finetuning', help='folder of the runs')
-    parser.add_argument('--output', default='experiments/finetuning', help='folder of the figures')
+    parser.add_argument('--output', default='experiments/finetuning', help='folder of the results')
     options = parser.parse_args()
-    names = _names(options.tasks, 'task', tasks.TASKS)
-    sides = _names(options.sides, 'side', SIDES)
+    names = _parse_names(options.tasks, 'task', tasks.TASKS)
+    sides = _parse_names(options.sides, 'side', SIDES)
     for key in ('data', 'weights', 'runs', 'output'):
         setattr(options, key, str(pathlib.Path(getattr(options, key)).resolve()))
     settings = {'seeds': options.seeds}
     settings['tasks'] = {name: tasks.TASKS[name]._asdict() for name in names}
     if options.steps:
         settings['steps'] = options.steps
-    found = {}
+    results = {}
     for name in names:
-        runs = {side: run_side(side, name, options) for side in sides}
-        found[name] = {side: per_epoch(own, name, options.data) for side, own in runs.items()}
-        write(pathlib.Path(options.output), settings, found)
+        per_step = {side: run_side(side, name, options) for side in sides}
+        results[name] = {
+            side: per_epoch(found, name, options.data) for side, found in per_step.items()
+        }
+        write(pathlib.Path(options.output), settings, results)
 
 
 if __name__ == '__main__':

@@ -1,4 +1,4 @@
-"""The eight tasks of the study: where the data is, the settings that both sides are given."""
+"""The eight tasks: where their data is, and the settings that both sides get."""
 
 from typing import NamedTuple
 
@@ -6,23 +6,32 @@ from ml_collections import ConfigDict
 
 from configs import finetune
 
-MAX_LENGTH = 128  # of a sequence, and what 'padded' pads to
+MAX_LENGTH = 128  # tokens of a sequence; 'torch_padded' pads to this length
 
 
-class Study(NamedTuple):
-    """kind: of task; metric: which counts; rate, steps: tuned for neither side; data: what differs
-    from the config's `data`, {data} being the folder of the sets."""
+class TaskSettings(NamedTuple):
+    """The settings of a task; neither side was tuned.
+
+    Attributes:
+        kind: the kind of problem.
+        metric: the metric that is reported.
+        learning_rate: peak learning rate.
+        steps: training steps.
+        data: the keys of the config's `data` that differ from the defaults; '{data}' stands for the
+            folder of the data sets.
+        batch_size: examples per step.
+    """
 
     kind: str
     metric: str
-    rate: float
+    learning_rate: float
     steps: int
     data: dict
     batch_size: int = 16
 
 
 TASKS = {
-    'sentence_polarity': Study(
+    'sentence_polarity': TaskSettings(
         'classification',
         'accuracy',
         1e-4,
@@ -33,7 +42,7 @@ TASKS = {
             'encoding': 'latin-1',
         },
     ),
-    'banking77': Study(
+    'banking77': TaskSettings(
         'classification',
         'accuracy',
         2e-4,
@@ -44,7 +53,7 @@ TASKS = {
             'columns.label': 'category',
         },
     ),
-    'med_nli': Study(
+    'med_nli': TaskSettings(
         'classification',
         'accuracy',
         1e-4,
@@ -56,7 +65,7 @@ TASKS = {
             'columns.label': 'gold_label',
         },
     ),
-    'sts_stackexchange': Study(
+    'sts_stackexchange': TaskSettings(
         'regression',
         'pearson',
         1e-4,
@@ -70,7 +79,7 @@ TASKS = {
             'skip_labels': ('',),
         },
     ),
-    'pos_ewt': Study(
+    'pos_ewt': TaskSettings(
         'tagging',
         'accuracy',
         2e-4,
@@ -83,7 +92,7 @@ TASKS = {
             'scheme': 'none',
         },
     ),
-    'wnut17': Study(
+    'wnut17': TaskSettings(
         'tagging',
         'f1',
         2e-4,
@@ -94,7 +103,7 @@ TASKS = {
             'format': 'conll',
         },
     ),
-    'genia_nested': Study(
+    'genia_nested': TaskSettings(
         'spans',
         'f1',
         3e-4,
@@ -107,7 +116,7 @@ TASKS = {
             'columns.span_label': 'entity_type',
         },
     ),
-    'qamr': Study(
+    'qamr': TaskSettings(
         'question_answering',
         'f1',
         1e-4,
@@ -126,37 +135,38 @@ TASKS = {
 }
 
 
-def keys(study: Study, data: str, weights: str, steps: int = 0) -> dict:
-    """The keys of configs/finetune.py that a task changes; steps: other than its own."""
-    steps = steps or study.steps
-    found = {
+def config_keys(task: TaskSettings, data: str, weights: str, steps: int = 0) -> dict:
+    """The keys of configs/finetune.py that a task sets; `steps` overrides its number of steps."""
+    steps = steps or task.steps
+    keys = {
         'init_from': str(weights),
         'training.epochs': 0.0,
         'training.steps': steps,
-        'training.batch_size': study.batch_size,
+        'training.batch_size': task.batch_size,
         'training.max_length': MAX_LENGTH,
-        'schedule.learning_rate': study.rate,
+        'schedule.learning_rate': task.learning_rate,
         'schedule.warmup_fraction': 0.1,
         'evaluation.every_steps': steps,
-        'logging.every_steps': unmeasured(steps),
+        'logging.every_steps': untimed_steps(steps),
     }
-    own = {'dev_fraction': 0.2} | study.data
-    return found | {f'data.{key}': _placed(value, data) for key, value in own.items()}
+    data_keys = {'dev_fraction': 0.2} | task.data
+    return keys | {f'data.{key}': _fill_in(value, data) for key, value in data_keys.items()}
 
 
-def unmeasured(steps: int) -> int:
-    """So many steps at the beginning do not count for the time: one side compiles in them."""
+def untimed_steps(steps: int) -> int:
+    """How many first steps are not timed, since bert_jax compiles in them."""
     return max(1, min(10, steps // 2))
 
 
-def config(study: Study, changes: dict) -> ConfigDict:
-    """What `python -m bert_jax.main` makes of these keys."""
-    made = finetune.get_config(study.kind)
-    made.update_from_flattened_dict(changes)
-    return made
+def make_config(task: TaskSettings, keys: dict) -> ConfigDict:
+    """The config of `python -m bert_jax.main` with these keys."""
+    config = finetune.get_config(task.kind)
+    config.update_from_flattened_dict(keys)
+    return config
 
 
-def _placed(value, data: str):
+def _fill_in(value, data: str):
+    """Replaces '{data}' in a string or a tuple of strings."""
     if isinstance(value, str):
         return value.replace('{data}', data)
-    return tuple(_placed(one, data) for one in value) if isinstance(value, tuple) else value
+    return tuple(_fill_in(one, data) for one in value) if isinstance(value, tuple) else value

@@ -1,9 +1,12 @@
-"""The kinds of task in transformers and torch: examples to tensors, models, outputs to predictions.
+"""The kinds of problems in transformers and torch.
 
-A problem has `model(weights)`, whose output has a loss; `features(example)`, one dict an example;
-`targets(features, length)`, what the model is given beside the ids; `logits(outputs)`, a row each;
-`decode(example, feature, row)` and `score(examples, decoded)`, by the functions that bert_jax
-scores with.
+A problem has these methods:
+    model(weights): the torch model; its output has a loss.
+    features(example): the tokenized example and its labels.
+    targets(features, length): the inputs of the model other than the ids, padded to `length`.
+    logits(outputs): an array with a row for each example.
+    decode(example, feature, row): the prediction.
+    score(examples, decoded): the metrics, computed by the functions of bert_jax.
 """
 
 import itertools
@@ -21,11 +24,11 @@ from bert_jax.evaluation import entities, scores, squad
 from bert_jax.tasks.problems.spans import best_threshold
 from experiments.finetuning.torch_spans import SpanModel
 
-IGNORED = -100  # a label without a loss
+IGNORED = -100  # label of positions without a loss
 
 
 class Texts:
-    """The class of a text or a pair, or its score."""
+    """Classification and regression of texts and pairs."""
 
     def __init__(self, tokenizer, config, train):
         self.tokenizer, self.max_length = tokenizer, config.training.max_length
@@ -62,27 +65,29 @@ class Texts:
 
 
 class _Words:
-    """What problems on words share: the pieces of a text given in words."""
+    """Base of the problems on words."""
 
     def __init__(self, tokenizer, config):
         self.tokenizer, self.max_length = tokenizer, config.training.max_length
 
     def encode(self, example):
-        """The tokenizer's output, and of each word its pieces (first, last), as far as there are
-        any within the length."""
+        """The output of the tokenizer, and word → its first and last subword.
+
+        Words beyond the maximum length are missing.
+        """
         words = [example.text[start:end] for start, end in example.words]
         found = self.tokenizer(
             words, is_split_into_words=True, truncation=True, max_length=self.max_length
         )
         pieces = {}
-        for place, word in enumerate(found.word_ids()):
+        for position, word in enumerate(found.word_ids()):
             if word is not None:
-                pieces[word] = (pieces.get(word, (place,))[0], place)
+                pieces[word] = (pieces.get(word, (position,))[0], position)
         return dict(found), pieces
 
 
 class Tags(_Words):
-    """A tag for every word, by its first piece."""
+    """Tagging; the tag of a word is predicted at its first subword."""
 
     def __init__(self, tokenizer, config, train):
         super().__init__(tokenizer, config)
@@ -110,7 +115,7 @@ class Tags(_Words):
         return outputs.logits
 
     def decode(self, example, feature, row):
-        """Of words that were cut off the tag O, which is no tag of a part of speech."""
+        """Truncated words get the tag O, which is wrong for parts of speech."""
         best, pieces = row.argmax(-1), feature['pieces']
         return [
             self.labels[best[pieces[word][0]]] if word in pieces else entities.OUTSIDE
@@ -127,8 +132,10 @@ class Tags(_Words):
 
 
 class Spans(_Words):
-    """Labeled spans, nested or not: every span of up to max_span_words words is a class or none.
-    As in bert_jax the threshold of probability is the best one on dev."""
+    """Nested spans: every span of up to max_span_words words is classified.
+
+    The probability threshold is the best one on dev, as in bert_jax.
+    """
 
     def __init__(self, tokenizer, config, train):
         super().__init__(tokenizer, config)
@@ -139,16 +146,16 @@ class Spans(_Words):
         return SpanModel(weights, 1 + len(self.labels), self.settings.width)
 
     def features(self, example):
-        """spans: first and last piece and class (0: none) of each; characters: of each."""
+        """'spans': (first subword, last subword, class or 0 for none); 'characters': offsets."""
         found, pieces = self.encode(example)
         gold = {(start, end): self.labels.index(label) + 1 for start, end, label in example.spans}
         spans, characters = [], []
         for first in pieces:
             for last in range(first, first + self.settings.max_span_words):
                 if last in pieces:
-                    place = example.words[first][0], example.words[last][1]
-                    spans.append((pieces[first][0], pieces[last][1], gold.get(place, 0)))
-                    characters.append(place)
+                    offsets = example.words[first][0], example.words[last][1]
+                    spans.append((pieces[first][0], pieces[last][1], gold.get(offsets, 0)))
+                    characters.append(offsets)
         return found | {'spans': spans, 'characters': characters}
 
     def targets(self, features, length):
@@ -164,12 +171,12 @@ class Spans(_Words):
         return outputs.logits
 
     def decode(self, example, feature, row):
-        """The likeliest label of every span and its probability: (start, end, label, share)."""
-        shares = torch.tensor(row).softmax(-1)[: len(feature['spans']), 1:]
-        best, numbers = shares.max(-1)
+        """(start, end, most probable label, its probability) of every span."""
+        probabilities = torch.tensor(row).softmax(-1)[: len(feature['spans']), 1:]
+        best, numbers = probabilities.max(-1)
         return [
-            (*place, self.labels[number], share)
-            for place, number, share in zip(
+            (*offsets, self.labels[number], probability)
+            for offsets, number, probability in zip(
                 feature['characters'], numbers.tolist(), best.tolist(), strict=True
             )
         ]
@@ -177,15 +184,15 @@ class Spans(_Words):
     def score(self, examples, decoded):
         gold = [set(map(tuple, example.spans)) for example in examples]
         pairs = [(span, own) for spans, own in zip(decoded, gold, strict=True) for span in spans]
-        right = np.array([span[:3] in own for span, own in pairs])
-        share = np.array([span[3] for span, _ in pairs])
-        threshold = best_threshold(right, share, sum(map(len, gold)))
+        is_correct = np.array([span[:3] in own for span, own in pairs])
+        probabilities = np.array([span[3] for span, _ in pairs])
+        threshold = best_threshold(is_correct, probabilities, sum(map(len, gold)))
         guesses = [[span[:3] for span in spans if span[3] > threshold] for spans in decoded]
         return scores.spans(gold, guesses).metrics
 
 
 class Questions:
-    """The first and the last piece of the answer; a context that is too long is cut."""
+    """Question answering; contexts that are too long are truncated."""
 
     def __init__(self, tokenizer, config, train):
         self.tokenizer, self.max_length = tokenizer, config.training.max_length
@@ -195,8 +202,10 @@ class Questions:
         return AutoModelForQuestionAnswering.from_pretrained(weights)
 
     def features(self, example):
-        """answer: the pieces of the first answer, both 0 if it was cut off; offsets: characters of
-        each piece of the context, None of others."""
+        """'answer': first and last subword of the first answer, (0, 0) if it was truncated.
+
+        'offsets': the characters of each subword of the context, None for others.
+        """
         found = self.tokenizer(
             example.question,
             example.context,
@@ -231,7 +240,7 @@ class Questions:
         return torch.stack([outputs.start_logits, outputs.end_logits], dim=-1)
 
     def decode(self, example, feature, row):
-        """The text of the best pair of the n_best starts and the n_best ends."""
+        """The text between the best pair of the n_best starts and the n_best ends."""
         offsets, best = feature['offsets'], (-np.inf, '')
         inside = np.array([place for place, own in enumerate(offsets) if own is not None], int)
         starts, ends = (
@@ -258,13 +267,13 @@ PROBLEMS: dict[str, type] = {
 }
 
 
-def parameters(model: nn.Module, weight_decay: float) -> list[dict]:
-    """Groups for AdamW: biases and LayerNorms are not decayed."""
-    decayed, others = [], []
+def parameter_groups(model: nn.Module, weight_decay: float) -> list[dict]:
+    """Parameter groups for AdamW, without weight decay for biases and LayerNorms."""
+    decayed, undecayed = [], []
     for name, parameter in model.named_parameters():
-        plain = name.endswith('bias') or 'LayerNorm' in name
-        (others if plain else decayed).append(parameter)
+        is_undecayed = name.endswith('bias') or 'LayerNorm' in name
+        (undecayed if is_undecayed else decayed).append(parameter)
     return [
         {'params': decayed, 'weight_decay': weight_decay},
-        {'params': others, 'weight_decay': 0.0},
+        {'params': undecayed, 'weight_decay': 0.0},
     ]

@@ -1,4 +1,4 @@
-"""One task fine-tuned with transformers and torch, one seed, in a process of its own.
+"""Fine-tunes one task with transformers and torch, with one seed.
 
 python -m experiments.finetuning.torch_side --task=sts_stackexchange --data=FOLDER \
     --weights=FOLDER --folder=FOLDER
@@ -17,16 +17,20 @@ import transformers
 from bert_jax.tasks import problems
 from bert_jax.training import allocator
 from experiments.finetuning import tasks
-from experiments.finetuning.torch_problems import PROBLEMS, parameters
+from experiments.finetuning.torch_problems import PROBLEMS, parameter_groups
 
 EVALUATION_BATCH = 32
 
 
 def run(config, padded: bool = False) -> dict:
-    """Trains as a config of bert_jax says and evaluates on dev.
+    """Trains as a config of bert_jax says and evaluates on the dev split.
 
-    padded: every batch is padded to training.max_length, and only the time counts.
-    Returns 'held_out' (metrics; not if padded) and 'seconds_per_step'.
+    Args:
+        config: the config of a fine-tuning run of bert_jax.
+        padded: pad every batch to training.max_length and measure only the time.
+
+    Returns:
+        'seconds_per_step', and 'held_out' with the metrics unless `padded`.
     """
     torch.manual_seed(config.seed)
     splits = problems.read(config.data, config.task)
@@ -35,40 +39,41 @@ def run(config, padded: bool = False) -> dict:
     model = problem.model(config.init_from)
     features = [problem.features(example) for example in splits.train]
     seconds = train(model, problem, features, config, padded)
-    found = {'seconds_per_step': seconds}
-    return found if padded else found | {'held_out': evaluate(model, problem, splits.dev)}
+    results = {'seconds_per_step': seconds}
+    return results if padded else results | {'held_out': evaluate(model, problem, splits.dev)}
 
 
 def train(model, problem, features: list[dict], config, padded: bool) -> float:
-    """Returns the mean seconds of a step, the first ones (tasks.unmeasured) left out."""
-    steps, own = config.training.steps, config.optimizer
+    """Trains, and returns the mean seconds per step without the untimed first steps."""
+    steps, settings = config.training.steps, config.optimizer
     optimizer = torch.optim.AdamW(
-        parameters(model, own.weight_decay),
+        parameter_groups(model, settings.weight_decay),
         lr=config.schedule.learning_rate,
-        betas=(own.beta1, own.beta2),
-        eps=own.eps,
+        betas=(settings.beta1, settings.beta2),
+        eps=settings.eps,
     )
     warmup = round(config.schedule.warmup_fraction * steps)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, warmup, steps)
     length = config.training.max_length if padded else 0
     model.train()
-    begun = None
-    for step, chosen in enumerate(drawn(features, config.training.batch_size, steps, config.seed)):
-        if step == tasks.unmeasured(steps):
-            begun = time.perf_counter()
-        loss = model(**batch(problem, chosen, length)).loss
+    start = None
+    batches = shuffled_batches(features, config.training.batch_size, steps, config.seed)
+    for step, chosen in enumerate(batches):
+        if step == tasks.untimed_steps(steps):
+            start = time.perf_counter()
+        loss = model(**collate(problem, chosen, length)).loss
         loss.backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), own.clip_norm)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), settings.clip_norm)
         optimizer.step()
         schedule.step()
         optimizer.zero_grad()
         if step % 20 == 0:
             print(f'step {step} of {steps}: loss {loss.item():.4f}', flush=True)
-    return (time.perf_counter() - begun) / (steps - tasks.unmeasured(steps))
+    return (time.perf_counter() - start) / (steps - tasks.untimed_steps(steps))
 
 
-def drawn(features: list[dict], size: int, steps: int, seed: int):
-    """Batches of one shuffled epoch after the other."""
+def shuffled_batches(features: list[dict], size: int, steps: int, seed: int):
+    """Yields batches of epochs that are shuffled one by one."""
     rng, order = random.Random(seed), []
     for _ in range(steps):
         while len(order) < size:
@@ -77,8 +82,8 @@ def drawn(features: list[dict], size: int, steps: int, seed: int):
         yield [features[number] for number in chosen]
 
 
-def batch(problem, features: list[dict], length: int = 0) -> dict[str, torch.Tensor]:
-    """Padded to the longest, or to `length`."""
+def collate(problem, features: list[dict], length: int = 0) -> dict[str, torch.Tensor]:
+    """Pads features to the longest of them, or to `length`."""
     names = [name for name in problem.tokenizer.model_input_names if name in features[0]]
     inputs = problem.tokenizer.pad(
         [{name: feature[name] for name in names} for feature in features],
@@ -91,13 +96,13 @@ def batch(problem, features: list[dict], length: int = 0) -> dict[str, torch.Ten
 
 @torch.no_grad()
 def evaluate(model, problem, examples: list) -> dict[str, float]:
-    """The metrics of examples."""
+    """The metrics on examples."""
     model.eval()
     decoded = []
     for begin in range(0, len(examples), EVALUATION_BATCH):
         chosen = examples[begin : begin + EVALUATION_BATCH]
         features = [problem.features(example) for example in chosen]
-        rows = problem.logits(model(**batch(problem, features))).numpy()
+        rows = problem.logits(model(**collate(problem, features))).numpy()
         decoded += map(problem.decode, chosen, features, rows)
     return problem.score(examples, decoded)
 
@@ -107,19 +112,19 @@ def main():
     parser.add_argument('--task', required=True, choices=tasks.TASKS)
     parser.add_argument('--data', required=True)
     parser.add_argument('--weights', required=True)
-    parser.add_argument('--folder', required=True, help='where results.json goes')
+    parser.add_argument('--folder', required=True, help='where to write results.json')
     parser.add_argument('--steps', type=int, default=0)
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--padded', action='store_true')
     options = parser.parse_args()
     allocator.keep_freed_memory()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
-    study = tasks.TASKS[options.task]
-    changes = tasks.keys(study, options.data, options.weights, options.steps)
-    found = run(tasks.config(study, changes | {'seed': options.seed}), options.padded)
+    task = tasks.TASKS[options.task]
+    keys = tasks.config_keys(task, options.data, options.weights, options.steps)
+    results = run(tasks.make_config(task, keys | {'seed': options.seed}), options.padded)
     folder = pathlib.Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / 'results.json').write_text(json.dumps(found, indent=1) + '\n')
+    (folder / 'results.json').write_text(json.dumps(results, indent=1) + '\n')
 
 
 if __name__ == '__main__':

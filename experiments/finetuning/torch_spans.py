@@ -1,4 +1,4 @@
-"""Classes of all spans of a text on a transformers encoder, as bert_jax/models/heads/spans.py."""
+"""A span classifier on a transformers encoder, like bert_jax/models/heads/spans.py."""
 
 import torch
 from torch import nn
@@ -7,7 +7,7 @@ from transformers.modeling_outputs import TokenClassifierOutput
 
 
 class SpanModel(nn.Module):
-    """A span is [FFN(first piece); FFN(last piece); mean of its pieces], with a hidden layer."""
+    """Classifies [FFN(first subword); FFN(last subword); mean of the subwords] of each span."""
 
     def __init__(self, weights, num_labels: int, width: int):
         super().__init__()
@@ -18,14 +18,14 @@ class SpanModel(nn.Module):
         self.end = nn.Sequential(nn.Linear(size, width), nn.GELU())
         self.hidden = nn.Sequential(nn.Linear(2 * width + size, width), nn.GELU())
         self.classifier = nn.Linear(width, num_labels)
-        # As bert_jax begins: with those of nn.Linear, smaller by √3 a layer, 300 steps learn little
-        # beside the frequencies.
+        # Initialized like bert_jax. The default of nn.Linear is smaller by √3 per layer; with it
+        # the model learns little more than the class frequencies in 300 steps.
         for layer in (self.start[0], self.end[0], self.classifier):
-            _begin(layer, [layer.in_features])
-        _begin(self.hidden[0], [width, width, size])
+            _initialize(layer, [layer.in_features])
+        _initialize(self.hidden[0], [width, width, size])
 
     def forward(self, first, last, labels, **inputs):
-        """first, last, labels: int64 [B, S], pieces and class of each span; −100 of no span."""
+        """first, last, labels: int64 [B, S], subwords and class of each span; −100 for padding."""
         states = self.dropout(self.encoder(**inputs).last_hidden_state)
         sums = nn.functional.pad(states.cumsum(1), (0, 0, 1, 0))
         size = (last - first + 1).unsqueeze(-1)
@@ -36,13 +36,13 @@ class SpanModel(nn.Module):
         return TokenClassifierOutput(loss=loss, logits=logits)
 
 
-def _begin(layer: nn.Linear, parts: list[int]):
-    """Each of the parts of the input by its own width, normal, ± 1/√width; no bias."""
+def _initialize(layer: nn.Linear, parts: list[int]):
+    """Draws the weights of each part of the input with deviation 1/√width; zeroes the bias."""
     for weight in layer.weight.data.split(parts, dim=1):
         nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
     nn.init.zeros_(layer.bias)
 
 
-def _at(values, places):
-    """values[b, places[b, s]], [B, S, …]."""
-    return values.gather(1, places.unsqueeze(-1).expand(-1, -1, values.shape[-1]))
+def _at(values, positions):
+    """values[b, positions[b, s]], [B, S, …]."""
+    return values.gather(1, positions.unsqueeze(-1).expand(-1, -1, values.shape[-1]))

@@ -1,5 +1,7 @@
-"""What models of different objectives can be compared by: a part-of-speech probe on frozen states,
-and, for those that fill masks, the loss of single masked tokens. The probe needs scikit-learn.
+"""Measures that are comparable across objectives: a part-of-speech probe and the masked loss.
+
+The probe is trained on frozen hidden states and needs scikit-learn. The loss of masked tokens needs
+an MLM head.
 """
 
 import dataclasses
@@ -23,16 +25,16 @@ from bert_jax.training import sharding
 TRAIN_SENTENCES, DEV_SENTENCES = 2000, 1000
 
 
-class Tagged(NamedTuple):
-    """A sentence with the first character and the tag of every word."""
+class TaggedSentence(NamedTuple):
+    """A sentence with the start offset and the tag of every word."""
 
     text: str
     starts: list[int]
     tags: list[str]
 
 
-def read_conllu(path: str | pathlib.Path) -> list[Tagged]:
-    """The sentences of a CoNLL-U file, gzipped or not, with universal tags."""
+def read_conllu(path: str | pathlib.Path) -> list[TaggedSentence]:
+    """The sentences of a plain or gzipped CoNLL-U file with universal part-of-speech tags."""
     opened = gzip.open if str(path).endswith('.gz') else open
     sentences = []
     with opened(path, 'rt', encoding='utf-8') as file:
@@ -45,27 +47,29 @@ def read_conllu(path: str | pathlib.Path) -> list[Tagged]:
     return sentences
 
 
-def _tagged(text: str, rows: list[list[str]]) -> Tagged:
+def _tagged(text: str, rows: list[list[str]]) -> TaggedSentence:
     starts, tags, end = [], [], 0
     for number, form, _, tag, *_ in rows:
-        if number.isdigit():  # neither an elided word nor the whole of don't = do + n't
+        if number.isdigit():  # skips empty nodes (5.1) and multiword tokens (3-4)
             starts.append(text.index(form, end))
             tags.append(tag)
             end = starts[-1] + len(form)
-    return Tagged(text, starts, tags)
+    return TaggedSentence(text, starts, tags)
 
 
 class PosProbe:
-    """Accuracy on the dev part of a linear classifier of the last layer's state of each word's
-    first piece, trained on some of the sentences of the train part."""
+    """A linear part-of-speech classifier of the last hidden state of each word's first subword.
+
+    It is trained on 2,000 train sentences; the measure is its accuracy on 1,000 dev sentences.
+    """
 
     def __init__(self, treebank: str | pathlib.Path):
-        """treebank: the folder of UD English EWT, the train part gzipped or not."""
+        """treebank: folder of UD English EWT; the train file may be gzipped."""
         folder = pathlib.Path(treebank)
         (train,) = folder.glob('*-ud-train.conllu*')
         (dev,) = folder.glob('*-ud-dev.conllu*')
-        self.train = _some(read_conllu(train), TRAIN_SENTENCES)
-        self.dev = _some(read_conllu(dev), DEV_SENTENCES)
+        self.train = _sample(read_conllu(train), TRAIN_SENTENCES)
+        self.dev = _sample(read_conllu(dev), DEV_SENTENCES)
 
     def __call__(self, model: Pretrained) -> float:
         from sklearn.linear_model import LogisticRegression
@@ -79,21 +83,23 @@ class PosProbe:
         return float(classifier.score(*_states(predictor, self.dev)))
 
     def majority(self) -> float:
-        """The share of the train part's most frequent tag in the dev part."""
+        """The accuracy of always predicting the most frequent tag of the train sentences."""
         counts = Counter(tag for sentence in self.train for tag in sentence.tags)
         tags = [tag for sentence in self.dev for tag in sentence.tags]
         return tags.count(counts.most_common(1)[0][0]) / len(tags)
 
 
-def _some(sentences: list[Tagged], number: int) -> list[Tagged]:
-    """Evenly spread, so that every kind of text is among them."""
+def _sample(sentences: list[TaggedSentence], number: int) -> list[TaggedSentence]:
+    """Evenly spaced sentences, so that every genre is represented."""
     step = max(1, len(sentences) // number)
     return sentences[::step][:number]
 
 
-def _states(predictor: Predictor, sentences: list[Tagged]) -> tuple[np.ndarray, list[str]]:
-    """Features [words, D] and tags; a word's first piece is the first one that ends after the
-    word's first character."""
+def _states(predictor: Predictor, sentences: list[TaggedSentence]) -> tuple[np.ndarray, list[str]]:
+    """Features [words, D] and tags.
+
+    The first subword of a word is the first one that ends after the first character of the word.
+    """
     texts = [sentence.text for sentence in sentences]
     states = predictor.embed(texts, pooling='tokens')
     offsets = predictor.tokenizer.encode_batch(texts).offsets
@@ -104,20 +110,22 @@ def _states(predictor: Predictor, sentences: list[Tagged]) -> tuple[np.ndarray, 
     return np.concatenate(features), [tag for sentence in sentences for tag in sentence.tags]
 
 
-def untrained(model: Pretrained) -> Pretrained:
-    """The same encoder as initialized."""
+def reinitialize(model: Pretrained) -> Pretrained:
+    """The same architecture with newly initialized parameters."""
     params, _ = pretrained.fill({}, model.architecture, ())
     return dataclasses.replace(model, params=params)
 
 
 def task_of(folder: pathlib.Path) -> Pretraining:
-    """What a run trained, from the config it left in its folder."""
+    """The pretraining task of a run, from the config in its folder."""
     return Pretraining(ConfigDict(json.loads((folder / 'config.json').read_text())))
 
 
 class MaskedLoss:
-    """Held-out loss, in nats, of single tokens masked at a rate of 15 % (80/10/10) in single
-    segments: the same examples and masks for every model of one corpus and shape."""
+    """The held-out loss in nats of single tokens masked at 15 % (80/10/10) in single segments.
+
+    All models of one corpus and shape get the same examples and masks.
+    """
 
     def __init__(self, model: Pretrained):
         config = ConfigDict(model.metadata['config'])
@@ -135,25 +143,25 @@ class MaskedLoss:
 
 
 class Comparison:
-    """Both measures for the runs of one corpus, and the baselines of the probe."""
+    """Both measures for runs on one corpus, and the baselines of the probe."""
 
     def __init__(self, treebank: str):
         self._probe = PosProbe(treebank)
         self._masked_loss = None
 
     def __call__(self, folder: pathlib.Path) -> dict[str, float]:
-        """`pos_accuracy`, and `mlm_loss` where the encoder fills masks."""
+        """`pos_accuracy`, and `mlm_loss` for models with an MLM head."""
         model = loading.load_checkpoint(folder)
         found = {'pos_accuracy': self._probe(model)}
-        if 'mlm' in model.heads:  # that of RTD is its generator's
+        if 'mlm' in model.heads:  # not with RTD, where the MLM head belongs to the generator
             if self._masked_loss is None:
                 self._masked_loss = MaskedLoss(model)
             found['mlm_loss'] = self._masked_loss(model)
         return found
 
     def baselines(self, folder: pathlib.Path) -> dict[str, list[dict[str, float]]]:
-        """Of the probe: the encoder of a run as initialized, and the most frequent tag."""
-        model = untrained(loading.load_checkpoint(folder))
+        """The probe of a run's encoder before training, and the most frequent tag."""
+        model = reinitialize(loading.load_checkpoint(folder))
         return {
             'not trained': [{'pos_accuracy': self._probe(model)}],
             'most frequent tag': [{'pos_accuracy': self._probe.majority()}],

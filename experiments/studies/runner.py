@@ -1,8 +1,7 @@
-"""Runs of the main job that differ in one thing: each trained once for every seed, measured, and
-set side by side as JSON, a table and a plot.
+"""Trains variants of a config with several seeds, measures them and writes a table and a plot.
 
-A study gives its runs as name → the config keys it changes. Each is the real command line with a
-folder of its own. A finished run is kept, a killed one goes on where it stopped.
+A study is a dictionary: name of the variant → the config keys it changes. Each run is a command
+line with a folder of its own. Finished runs are kept, interrupted ones resume.
 """
 
 import argparse
@@ -18,7 +17,7 @@ from bert_jax.evaluation import comparison
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = 'experiments/studies/novels/config.py'
-COMMON = {  # what all studies change in that config: a run takes two minutes on two cores
+COMMON = {  # keys of all studies; a run takes two minutes on two cores
     'data.corpus': 'corpora/novels_4000',
     'data.tokenizer': 'train:wordpiece:4000',
     'data.segments': 'single',
@@ -38,15 +37,17 @@ COMMON = {  # what all studies change in that config: a run takes two minutes on
 Measures = dict[str, float]
 
 
-def arguments(study: str, about: str, steps: int, seeds: int) -> argparse.ArgumentParser:
-    """The options every study has."""
-    parser = argparse.ArgumentParser(description=about)
-    parser.add_argument('--texts', required=True, help="of English novels: 'novels/*.txt'")
-    parser.add_argument('--steps', type=int, default=steps)
-    parser.add_argument('--seeds', type=int, default=seeds)
-    parser.add_argument('--runs', default=f'runs/{study}', help='folder of the runs')
+def argument_parser(
+    study: str, description: str, steps: int, seeds: int
+) -> argparse.ArgumentParser:
+    """The command line options of all studies."""
     output = f'experiments/studies/{study}'
-    parser.add_argument('--output', default=output, help='folder of the figures')
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument('--texts', required=True, help="glob of English novels: 'novels/*.txt'")
+    parser.add_argument('--steps', type=int, default=steps, help='training steps of a run')
+    parser.add_argument('--seeds', type=int, default=seeds, help='number of seeds')
+    parser.add_argument('--runs', default=f'runs/{study}', help='folder of the runs')
+    parser.add_argument('--output', default=output, help='folder of the results')
     return parser
 
 
@@ -55,22 +56,29 @@ def run_all(
     variants: dict[str, dict],
     measure: Callable[[pathlib.Path], Measures],
 ) -> dict[str, list[Measures]]:
-    """Trains every variant for every seed: its measures, one a seed.
+    """Trains and measures every variant with every seed.
 
-    measure: from the folder of a finished run to its figures, which are kept in that folder.
+    Args:
+        options: the parsed command line.
+        variants: name → config keys.
+        measure: from the folder of a finished run to its measures, which are cached there.
+
+    Returns:
+        name → the measures of each seed.
     """
     results = {name: [] for name in variants}
     for seed in range(options.seeds):
         for name, changes in variants.items():
             folder = run_folder(options, name, seed)
             train(folder, options.texts, _settings(options) | {'seed': seed} | changes)
-            results[name].append(_kept(folder, measure))
-            print(f'{name}, seed {seed}: {_shown(results[name][-1])}', flush=True)
+            results[name].append(_cached_measures(folder, measure))
+            shown = ', '.join(f'{key} {value:.4g}' for key, value in results[name][-1].items())
+            print(f'{name}, seed {seed}: {shown}', flush=True)
     return results
 
 
 def run_folder(options: argparse.Namespace, name: str, seed: int) -> pathlib.Path:
-    """Where a run is."""
+    """The folder of the run of a variant with a seed."""
     return pathlib.Path(options.runs) / f'{name.replace(" ", "_")}_{seed}'
 
 
@@ -80,20 +88,27 @@ def _settings(options: argparse.Namespace) -> dict:
 
 
 def train(folder: pathlib.Path, texts: str, keys: dict):
-    """Runs the command line, unless it has been run in the folder. Exits with its status if it
-    fails."""
+    """Trains in a folder unless this has been done; exits with the status of a failed run."""
     run_once(folder, main_command(f'{CONFIG}:{texts}', keys), '--config.workdir')
 
 
 def main_command(config: str, keys: dict) -> list[str]:
-    """What trains with these keys of a config, but for the workdir."""
+    """The arguments of Python that train with these keys of a config, without the workdir."""
     flags = [f'--config.{key}={value}' for key, value in keys.items()]
     return ['-m', 'bert_jax.main', f'--config={config}', *flags]
 
 
 def run_once(folder: pathlib.Path, command: list[str], folder_flag: str):
-    """Runs Python with these arguments and FOLDER_FLAG=folder, unless the folder holds the results
-    of the very same command. Exits with its status if it fails."""
+    """Runs Python with these arguments, unless the folder has the results of the same command.
+
+    Args:
+        folder: passed as `folder_flag`=folder.
+        command: the other arguments of Python.
+        folder_flag: the option that takes the folder.
+
+    Raises:
+        SystemExit: the command failed; with its status.
+    """
     done = folder / 'command.json'
     if done.exists() and json.loads(done.read_text()) == command:
         return
@@ -104,13 +119,13 @@ def run_once(folder: pathlib.Path, command: list[str], folder_flag: str):
     _write_json(done, command)
 
 
-def results(folder: pathlib.Path) -> dict:
-    """What a run says of itself at its end."""
+def read_results(folder: pathlib.Path) -> dict:
+    """The results that a run wrote at its end."""
     return json.loads((folder / 'results.json').read_text())
 
 
-def summary(values: list[float]) -> dict:
-    """Mean and sample standard deviation (None of a single value)."""
+def summarize(values: list[float]) -> dict:
+    """Mean and sample standard deviation, which is None for a single value."""
     sd = statistics.stdev(values) if len(values) > 1 else None
     return {'mean': statistics.fmean(values), 'sd': sd, 'values': values}
 
@@ -118,7 +133,7 @@ def summary(values: list[float]) -> dict:
 def summaries(results: dict[str, list[Measures]]) -> dict[str, dict[str, dict]]:
     """variant → measure → summary over the seeds."""
     return {
-        name: {measure: summary([own[measure] for own in runs]) for measure in runs[0]}
+        name: {measure: summarize([run[measure] for run in runs]) for measure in runs[0]}
         for name, runs in results.items()
     }
 
@@ -129,20 +144,25 @@ def write(
     columns: dict[str, str],
     plotted: Iterable[str] = (),
 ):
-    """results.json, table.md and plot.png; columns: measure → its title; plotted: those of them in
-    the plot, all if none is named."""
+    """Writes results.json, table.md and plot.png.
+
+    Args:
+        options: the parsed command line.
+        results: variant → the measures of each seed.
+        columns: measure → title of its column.
+        plotted: the measures in the plot; all by default.
+    """
     folder, found = pathlib.Path(options.output), summaries(results)
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / 'results.json', {'settings': _settings(options), 'variants': found})
     (folder / 'table.md').write_text(table(found, columns), encoding='utf-8')
-    comparison.plot_runs(
-        folder / 'plot.png', found, {name: columns[name] for name in plotted or columns}
-    )
+    titles = {name: columns[name] for name in plotted or columns}
+    comparison.plot_runs(folder / 'plot.png', found, titles)
     print(table(found, columns))
 
 
 def table(found: dict[str, dict[str, dict]], columns: dict[str, str]) -> str:
-    """Markdown; a dash where a variant lacks a measure."""
+    """A Markdown table with a dash where a variant lacks a measure."""
     lines = ['| | ' + ' | '.join(columns.values()) + ' |', '|---|' + '---:|' * len(columns)]
     for name, measures in found.items():
         cells = [_cell(measures[column]) if column in measures else '–' for column in columns]
@@ -150,7 +170,7 @@ def table(found: dict[str, dict[str, dict]], columns: dict[str, str]) -> str:
     return '\n'.join(lines) + '\n'
 
 
-def _kept(folder: pathlib.Path, measure: Callable[[pathlib.Path], Measures]) -> Measures:
+def _cached_measures(folder: pathlib.Path, measure: Callable[[pathlib.Path], Measures]) -> Measures:
     path = folder / 'measures.json'
     if not path.exists():
         _write_json(path, measure(folder))
@@ -161,12 +181,8 @@ def _write_json(path: pathlib.Path, value):
     path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
 
 
-def _cell(own: dict) -> str:
-    """As many digits as the size of the figure deserves."""
-    digits = max(0, 3 - max(0, math.floor(math.log10(abs(own['mean']) or 1))))
-    shown = f'{own["mean"]:,.{digits}f}'
-    return shown if own['sd'] is None else f'{shown} ± {own["sd"]:,.{digits}f}'
-
-
-def _shown(measures: Measures) -> str:
-    return ', '.join(f'{name} {value:.4g}' for name, value in measures.items())
+def _cell(summary: dict) -> str:
+    """Four significant digits, fewer decimals for large values."""
+    digits = max(0, 3 - max(0, math.floor(math.log10(abs(summary['mean']) or 1))))
+    mean = f'{summary["mean"]:,.{digits}f}'
+    return mean if summary['sd'] is None else f'{mean} ± {summary["sd"]:,.{digits}f}'

@@ -1,4 +1,4 @@
-"""The study beside torch: batches, decoding and figures, on a BERT of random weights."""
+"""The comparison with torch: batches, decoding and tables, with a randomly initialized BERT."""
 
 import argparse
 import json
@@ -24,7 +24,7 @@ SAMPLES = {
 
 @pytest.fixture(scope='module')
 def weights(tmp_path_factory):
-    """A folder with a BERT whose pieces are single characters."""
+    """A folder with a BERT whose subwords are single characters."""
     folder = tmp_path_factory.mktemp('weights')
     characters = string.ascii_lowercase + string.digits + string.punctuation
     pieces = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', *characters]
@@ -45,12 +45,12 @@ def settings(name, weights, **keys):
     keys = {'init_from': str(weights), 'training.max_length': 512, 'training.epochs': 0.0} | keys
     config.update_from_flattened_dict({'training.steps': 2, 'training.batch_size': 4} | keys)
     if config.task == 'question_answering':
-        config.problem.answer_tokens = 300  # a piece is a character
+        config.problem.answer_tokens = 300  # subwords are characters
     return config
 
 
 def gold_rows(problem, batch):
-    """Logits [B, …] that say what a batch is to be trained on."""
+    """Logits [B, …] that predict the targets of a batch."""
     if 'start_positions' in batch:
         ends = torch.stack([batch['start_positions'], batch['end_positions']], dim=-1)
         length = batch['input_ids'].shape[1]
@@ -63,7 +63,7 @@ def gold_rows(problem, batch):
 
 
 @pytest.mark.parametrize('name', SAMPLES)
-def test_torch_side_learns_what_is_asked_and_scores_it(weights, name):
+def test_torch_trains_on_the_gold_labels_and_scores_them_best(weights, name):
     config = settings(name, weights)
     found = torch_side.run(config)
     assert 0 < found['seconds_per_step'] < 5
@@ -74,15 +74,15 @@ def test_torch_side_learns_what_is_asked_and_scores_it(weights, name):
     problem = torch_problems.PROBLEMS[config.task](tokenizer, config, splits.train)
     answered = [one for one in splits.train if getattr(one, 'answers', True)]
     features = [problem.features(one) for one in answered]
-    batch = torch_side.batch(problem, features)
+    batch = torch_side.collate(problem, features)
     decoded = list(map(problem.decode, answered, features, gold_rows(problem, batch)))
     assert problem.score(answered, decoded)[SAMPLES[name]] == pytest.approx(1)
     wrong = list(map(problem.decode, answered, features, -gold_rows(problem, batch)))
     assert problem.score(answered, wrong)[SAMPLES[name]] < 0.7
 
 
-def test_padding_changes_no_loss(weights):
-    """Neither of spans, which are gathered, nor of tags, which are masked."""
+def test_padding_does_not_change_the_loss(weights):
+    """Checked for spans, which are gathered, and for tags, which are masked."""
     for name in ('sample_spans', 'sample_pos'):
         config = settings(name, weights)
         train = problems.read(config.data, config.task).train[:3]
@@ -90,21 +90,20 @@ def test_padding_changes_no_loss(weights):
         problem = torch_problems.PROBLEMS[config.task](tokenizer, config, train)
         model = problem.model(weights).eval()
         features = [problem.features(one) for one in train]
-        tight, padded = (torch_side.batch(problem, features, length) for length in (0, 400))
+        tight, padded = (torch_side.collate(problem, features, length) for length in (0, 400))
         assert padded['input_ids'].shape == (3, 400)
         assert tight['input_ids'].shape[1] == max(len(one['input_ids']) for one in features)
         losses = [model(**batch).loss.item() for batch in (tight, padded)]
         assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
 
-def test_a_cut_text_is_scored_whole(weights):
-    """Words beyond the length count as errors, on one side or the other."""
+def test_truncated_words_count_as_errors(weights):
     config = settings('sample_pos', weights, **{'training.max_length': 16})
     splits = problems.read(config.data, config.task)
     tokenizer = transformers.AutoTokenizer.from_pretrained(weights)
     problem = torch_problems.Tags(tokenizer, config, splits.train)
     features = [problem.features(one) for one in splits.train]
-    rows = gold_rows(problem, torch_side.batch(problem, features))
+    rows = gold_rows(problem, torch_side.collate(problem, features))
     decoded = list(map(problem.decode, splits.train, features, rows))
     words = sum(len(one.words) for one in splits.train)
     seen = sum(len(feature['pieces']) for feature in features)
@@ -112,35 +111,35 @@ def test_a_cut_text_is_scored_whole(weights):
     assert problem.score(splits.train, decoded)['accuracy'] == pytest.approx(seen / words)
 
 
-def test_time_of_padded_batches_is_all_that_counts(weights):
+def test_padded_runs_only_measure_the_time(weights):
     found = torch_side.run(settings('sample_similarity', weights), padded=True)
     assert found.keys() == {'seconds_per_step'}
 
 
-def test_an_epoch_draws_every_example_once():
-    drawn = list(torch_side.drawn([{'n': n} for n in range(8)], 4, 5, seed=1))
+def test_an_epoch_has_every_example_once():
+    drawn = list(torch_side.shuffled_batches([{'n': n} for n in range(8)], 4, 5, seed=1))
     epochs = [sorted(one['n'] for two in drawn[i : i + 2] for one in two) for i in (0, 2)]
     assert epochs == [list(range(8))] * 2
     assert drawn[:2] != drawn[2:4]
 
 
-def test_settings_of_all_tasks_exist():
-    for name, study in tasks.TASKS.items():
-        config = tasks.config(study, tasks.keys(study, '/data', '/weights', steps=7))
+def test_the_tasks_set_existing_keys():
+    for name, task in tasks.TASKS.items():
+        config = tasks.make_config(task, tasks.config_keys(task, '/data', '/weights', steps=7))
         assert config.training.steps == 7, name
         assert all(path.startswith('/data/') for path in config.data.train)
 
 
-def test_time_of_a_step_leaves_out_the_first_record():
+def test_the_first_record_is_not_timed():
     records = [
         {'step': 10, 'tokens_per_second': 1.0},
-        {'step': 20, 'tokens_per_second': 200.0},  # half a second a step
-        {'step': 25, 'tokens_per_second': 100.0},  # one
+        {'step': 20, 'tokens_per_second': 200.0},  # half a second per step
+        {'step': 25, 'tokens_per_second': 100.0},  # one second per step
     ]
     assert run.seconds_per_step(records, 100.0) == pytest.approx(10 / 15)
 
 
-def test_figures_side_by_side(tmp_path):
+def test_results_are_written_as_json_a_table_and_a_plot(tmp_path):
     found = {
         'qamr': {
             run.OURS: {'metric': [0.5, 0.7], 'seconds': [2.0, 2.0]},
@@ -162,11 +161,11 @@ def test_figures_side_by_side(tmp_path):
 
 
 @pytest.mark.slow
-def test_both_sides_through_the_command_line(weights, tmp_path, monkeypatch):
-    study = tasks.Study(
+def test_a_finished_run_of_the_command_line_is_not_repeated(weights, tmp_path, monkeypatch):
+    task = tasks.TaskSettings(
         'classification', 'accuracy', 1e-3, 4, {'train': ('sample:sentiment.tsv',)}, batch_size=4
     )
-    monkeypatch.setitem(tasks.TASKS, 'sts_stackexchange', study)
+    monkeypatch.setitem(tasks.TASKS, 'sts_stackexchange', task)
     options = argparse.Namespace(data='none', weights=str(weights), runs=tmp_path, steps=0, seeds=2)
     found = run.run_side(run.OURS, 'sts_stackexchange', options)
     assert len(found['metric']) == len(found['seconds']) == 2

@@ -1,4 +1,4 @@
-"""Two variants of a few steps through the whole of a study: trained, measured, kept, compared."""
+"""A study of two variants with a few steps: training, measuring, caching, tables."""
 
 import argparse
 import json
@@ -32,7 +32,7 @@ VARIANTS = {'masked': {}, 'causal': {'objectives.mlm': 0.0, 'objectives.clm': 1.
 
 @pytest.fixture(scope='module')
 def study(tmp_path_factory):
-    """(options, results, how often a run was measured) of two variants, run twice."""
+    """(options, results, names of the measured runs) of a study that was run twice."""
     folder = tmp_path_factory.mktemp('study')
     for part in ('train', 'dev'):
         (folder / f'x-ud-{part}.conllu').write_text(CONLLU, encoding='utf-8')
@@ -64,7 +64,7 @@ def study(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_each_run_is_trained_and_measured_once(study):
+def test_finished_runs_are_neither_trained_nor_measured_again(study):
     _, results, measured = study
     assert measured == ['masked_0', 'causal_0']
     assert 3 < results['masked'][0]['mlm_loss'] < 8
@@ -73,7 +73,7 @@ def test_each_run_is_trained_and_measured_once(study):
 
 
 @pytest.mark.slow
-def test_figures_are_written(study):
+def test_results_are_written_as_json_a_table_and_a_plot(study):
     options, results, _ = study
     written = json.loads((options.output / 'results.json').read_text())
     loss = results['masked'][0]['mlm_loss']
@@ -85,7 +85,7 @@ def test_figures_are_written(study):
 
 
 @pytest.mark.slow
-def test_a_finished_run_of_another_command_is_not_taken_for_this_one(study, monkeypatch):
+def test_a_run_of_another_command_is_repeated(study, monkeypatch):
     options, _, _ = study
     started = []
 
@@ -101,7 +101,7 @@ def test_a_finished_run_of_another_command_is_not_taken_for_this_one(study, monk
 
 
 @pytest.mark.slow
-def test_causal_models_are_probed_causally(study):
+def test_the_states_of_a_causal_model_do_not_depend_on_later_words(study):
     options, _, _ = study
     for name, same in (('causal', True), ('masked', False)):
         predictor = Predictor(loading.load_any(runner.run_folder(options, name, 0)))
@@ -109,8 +109,8 @@ def test_causal_models_are_probed_causally(study):
         assert np.allclose(one[:4], other[:4], atol=1e-6) == same
 
 
-def test_seeds_are_summed_up():
-    assert runner.summary([1.0, 2.0, 3.0]) == {'mean': 2.0, 'sd': 1.0, 'values': [1.0, 2.0, 3.0]}
+def test_seeds_are_summarized_by_mean_and_deviation():
+    assert runner.summarize([1.0, 2.0, 3.0]) == {'mean': 2.0, 'sd': 1.0, 'values': [1.0, 2.0, 3.0]}
     found = runner.summaries({'a': [{'x': 1.0}, {'x': 2.0}], 'b': [{'y': 1234.5}]})
     assert math.isclose(found['a']['x']['sd'], math.sqrt(0.5))
     table = runner.table(found, {'x': 'X', 'y': 'Y'})
@@ -118,10 +118,10 @@ def test_seeds_are_summed_up():
     assert '| b | – | 1,234 |' in table
 
 
-def test_words_of_a_treebank(tmp_path):
+def test_a_treebank_is_read_without_multiword_tokens_and_empty_nodes(tmp_path):
     path = tmp_path / 'x.conllu'
     path.write_text(CONLLU, encoding='utf-8')
     first, second = measures.read_conllu(path)
     assert [first.text[start:] for start in first.starts][2:4] == ["can't wait.", "n't wait."]
     assert first.tags == ['DET', 'NOUN', 'AUX', 'PART', 'VERB', 'PUNCT']
-    assert second == measures.Tagged('Storm', [0], ['NOUN'])
+    assert second == measures.TaggedSentence('Storm', [0], ['NOUN'])

@@ -1,8 +1,9 @@
-"""Twelve small languages beside English: examples in shares q_i ∝ p_i^α with α = .3 and 1.
+"""Samples twelve small languages and English in shares q_i ∝ p_i^α with α = 0.3 and 1.
 
     python -m experiments.studies.languages.run --texts='novels/*.txt' --bibles=bible_small_langs
 
-Both runs read the same corpus with the same vocabulary (trained with α = .3): their losses compare.
+Both runs read the same corpus with the same vocabulary (trained with α = 0.3), so that their losses
+can be compared.
 """
 
 import pathlib
@@ -24,21 +25,21 @@ BIBLES = {  # file → ISO 639-3
     'Ukranian-NT': 'ukr',
     'Zulu-NT': 'zul',
 }
-RAISED, PLAIN = 'α = 0.3', 'α = 1.0'
-EXAMPLES = 20_000  # over which the shares are counted
+SMOOTHED, PROPORTIONAL = 'α = 0.3', 'α = 1.0'
+NUM_EXAMPLES = 20_000  # counted for the shares
 COLUMNS = {
-    f'aim, {PLAIN}': 'q at α = 1, %',
-    f'seen, {PLAIN}': 'seen, %',
-    f'aim, {RAISED}': 'q at α = .3, %',
-    f'seen, {RAISED}': 'seen, %',
-    f'loss, {PLAIN}': 'held-out loss at α = 1',
-    f'loss, {RAISED}': 'held-out loss at α = .3',
-    'gain': 'loss lower by',
+    f'aim, {PROPORTIONAL}': 'q at α = 1, %',
+    f'seen, {PROPORTIONAL}': 'seen, %',
+    f'aim, {SMOOTHED}': 'q at α = 0.3, %',
+    f'seen, {SMOOTHED}': 'seen, %',
+    f'loss, {PROPORTIONAL}': 'held-out loss at α = 1',
+    f'loss, {SMOOTHED}': 'held-out loss at α = 0.3',
+    'gain': 'difference',
 }
 
 
 def variants(texts: str, bibles: str) -> dict[str, dict]:
-    """XLM-R's regime, but small: several languages, a Unigram vocabulary, MLM alone."""
+    """A small version of XLM-R: several languages, a Unigram vocabulary, only MLM."""
     sources = tuple(
         f'text:{pathlib.Path(bibles) / name}.txt;documents=blank_line;language={language}'
         for name, language in BIBLES.items()
@@ -52,50 +53,50 @@ def variants(texts: str, bibles: str) -> dict[str, dict]:
         'evaluation.examples': 256 * (len(BIBLES) + 1),
     }
     return {
-        name: common | {'data.language_alpha': float(name.split()[-1])} for name in (RAISED, PLAIN)
+        name: common | {'data.language_alpha': float(name.split()[-1])}
+        for name in (SMOOTHED, PROPORTIONAL)
     }
 
 
 def measure(folder: pathlib.Path) -> dict[str, float]:
-    """Of every language, by 'kind/language': the share aimed at, the share seen (both in %), the
-    held-out loss."""
+    """'aim/LANGUAGE', 'seen/LANGUAGE' (shares of the examples in %), 'loss/LANGUAGE' (held-out)."""
     source = measures.task_of(folder).stages[0].source
-    seen, held_out = source.observed(EXAMPLES), runner.results(folder)['held_out']
+    seen, held_out = source.observed(NUM_EXAMPLES), runner.read_results(folder)['held_out']
     found = {}
     for language, share in source.shares.items():
         found[f'aim/{language}'] = 100 * share
-        found[f'seen/{language}'] = 100 * seen[language] / EXAMPLES
+        found[f'seen/{language}'] = 100 * seen[language] / NUM_EXAMPLES
         found[f'loss/{language}'] = held_out[f'mlm_loss/{language}']
     return found
 
 
 def by_language(results: dict[str, list[dict]]) -> dict[str, list[dict]]:
-    """The same with languages for variants, the smallest first."""
-    first = results[PLAIN][0]
+    """The results with languages as rows, the smallest first."""
+    first = results[PROPORTIONAL][0]
     languages = [name.partition('/')[2] for name in first if name.startswith('aim/')]
     languages.sort(key=lambda language: first[f'aim/{language}'])
-    return {language: _of(language, results) for language in languages}
+    return {language: _rows(language, results) for language in languages}
 
 
-def _of(language: str, results: dict[str, list[dict]]) -> list[dict]:
+def _rows(language: str, results: dict[str, list[dict]]) -> list[dict]:
     seeds = []
-    for raised, plain in zip(results[RAISED], results[PLAIN], strict=True):
-        own = {'gain': plain[f'loss/{language}'] - raised[f'loss/{language}']}
-        for name, run in ((RAISED, raised), (PLAIN, plain)):
-            own |= {
+    for smoothed, proportional in zip(results[SMOOTHED], results[PROPORTIONAL], strict=True):
+        row = {'gain': proportional[f'loss/{language}'] - smoothed[f'loss/{language}']}
+        for name, run in ((SMOOTHED, smoothed), (PROPORTIONAL, proportional)):
+            row |= {
                 f'{kind}, {name}': run[f'{kind}/{language}'] for kind in ('aim', 'seen', 'loss')
             }
-        seeds.append(own)
+        seeds.append(row)
     return seeds
 
 
 def main():
-    parser = runner.arguments('languages', __doc__, steps=800, seeds=1)
+    parser = runner.argument_parser('languages', __doc__, steps=800, seeds=1)
     parser.add_argument('--bibles', required=True, help='folder of the Bible translations')
     options = parser.parse_args()
     runs = variants(options.texts, options.bibles)
     results = runner.run_all(options, runs, measure)
-    plotted = (f'loss, {PLAIN}', f'loss, {RAISED}', 'gain')
+    plotted = (f'loss, {PROPORTIONAL}', f'loss, {SMOOTHED}', 'gain')
     runner.write(options, by_language(results), COLUMNS, plotted)
 
 

@@ -1,4 +1,4 @@
-"""How many tokens to hide: encoders trained at .10 to .50, all measured at .15.
+"""Compares masking rates: encoders trained at 0.10 to 0.50, all evaluated at 0.15.
 
 python -m experiments.studies.masking_rate.run --texts='novels/*.txt' --treebank=ud_english_ewt
 """
@@ -21,13 +21,13 @@ COLUMNS = {
 
 
 def main():
-    parser = runner.arguments('masking_rate', __doc__, steps=2400, seeds=2)
+    parser = runner.argument_parser('masking_rate', __doc__, steps=2400, seeds=2)
     parser.add_argument('--treebank', required=True, help='folder of UD English EWT')
     options = parser.parse_args()
     compare = measures.Comparison(options.treebank)
 
     def measure(folder):
-        return compare(folder) | {'own_loss': runner.results(folder)['held_out']['mlm_loss']}
+        return compare(folder) | {'own_loss': runner.read_results(folder)['held_out']['mlm_loss']}
 
     results = runner.run_all(options, VARIANTS, measure)
     baselines = compare.baselines(runner.run_folder(options, '0.15', 0))

@@ -1,4 +1,4 @@
-"""Layers, width and heads against held-out perplexity: the shape of BERT's table 6.
+"""Held-out perplexity by layers, width and heads, like table 6 of BERT (Devlin et al. 2019).
 
 python -m experiments.studies.model_size.run --texts='novels/*.txt'
 """
@@ -25,12 +25,13 @@ COLUMNS = {
 
 
 def measure(folder):
-    own, of_text = runner.results(folder), ('mlm_perplexity', 'mlm_accuracy')
-    return {'parameters': own['parameters']} | {name: own['held_out'][name] for name in of_text}
+    results = runner.read_results(folder)
+    held_out = {name: results['held_out'][name] for name in ('mlm_perplexity', 'mlm_accuracy')}
+    return {'parameters': results['parameters']} | held_out
 
 
 def main():
-    options = runner.arguments('model_size', __doc__, steps=2400, seeds=1).parse_args()
+    options = runner.argument_parser('model_size', __doc__, steps=2400, seeds=1).parse_args()
     runner.write(options, runner.run_all(options, VARIANTS, measure), COLUMNS)
 
 

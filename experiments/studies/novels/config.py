@@ -1,8 +1,8 @@
-"""tiny.py's BERT on English novels, ten minutes on two CPU cores.
+"""Pretrains the BERT of configs/tiny.py on English novels in ten minutes on two CPU cores.
 
     python -m bert_jax.main --config=experiments/studies/novels/config.py:'novels/*.txt'
 
-What follows the colon says which files; a line that begins with "Chapter" starts a document.
+The text after the colon is a glob of files. A line that starts with "Chapter" starts a document.
 """
 
 from configs import tiny

@@ -1,8 +1,9 @@
-"""Masked language modeling of English novels that goes on from published weights.
+"""Continues the pretraining of published weights on English novels (MLM only).
 
     python -m bert_jax.main --config=experiments/studies/novels/continued.py:WEIGHTS
 
-WEIGHTS: a Hugging Face folder of a BERT with its tokenizer. Texts: novels/*.txt, as config.py.
+WEIGHTS is a Hugging Face folder of a BERT with its tokenizer. The texts are novels/*.txt, as in
+config.py.
 """
 
 from experiments.studies.novels import config as novels
@@ -23,7 +24,7 @@ def get_config(weights):
         'max_position_embeddings',
         'initializer_range',
     ):
-        config.model[size] = None  # those of the weights
+        config.model[size] = None  # as in the weights
     config.objectives.nsp = 0.0
     config.stages.steps = (400,)
     config.stages.sequence_length = (64,)

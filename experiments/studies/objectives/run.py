@@ -1,4 +1,4 @@
-"""What is trained on, with everything else alike: text, tokens, encoder, seeds.
+"""Compares pretraining objectives with the same text, tokens, encoder and seeds.
 
 python -m experiments.studies.objectives.run --texts='novels/*.txt' --treebank=ud_english_ewt
 """
@@ -19,20 +19,21 @@ VARIANTS = {
 COLUMNS = {
     'pos_accuracy': 'POS accuracy',
     'mlm_loss': 'MLM loss, single tokens at 15 %',
-    'own_loss': 'loss of its own task',
+    'own_loss': 'loss of its own objective',
 }
-OWN = ('rtd_loss', 'clm_loss', 'mlm_loss')  # the first of these that a run has
+OWN_LOSSES = ('rtd_loss', 'clm_loss', 'mlm_loss')  # in the order of precedence
 
 
 def main():
-    parser = runner.arguments('objectives', __doc__, steps=2400, seeds=2)
+    parser = runner.argument_parser('objectives', __doc__, steps=2400, seeds=2)
     parser.add_argument('--treebank', required=True, help='folder of UD English EWT')
     options = parser.parse_args()
     compare = measures.Comparison(options.treebank)
 
     def measure(folder):
-        own = runner.results(folder)['held_out']
-        return compare(folder) | {'own_loss': next(own[name] for name in OWN if name in own)}
+        held_out = runner.read_results(folder)['held_out']
+        own_loss = next(held_out[name] for name in OWN_LOSSES if name in held_out)
+        return compare(folder) | {'own_loss': own_loss}
 
     results = runner.run_all(options, VARIANTS, measure)
     baselines = compare.baselines(runner.run_folder(options, 'MLM', 0))

@@ -1,6 +1,6 @@
-"""Compares our sentence splitter with the true sentence boundaries of CoNLL-U files.
+"""Scores the sentence splitter against the sentence boundaries of CoNLL-U files.
 
-Command: `python -m experiments.studies.sentences.evaluate en_ewt-ud-dev.conllu`
+python -m experiments.studies.sentences.evaluate en_ewt-ud-dev.conllu
 """
 
 import argparse
@@ -14,7 +14,7 @@ CLOSERS = '"\'”’»)]'
 
 
 def read_documents(path: str) -> list[list[list[str]]]:
-    """Documents → paragraphs → true sentences, from the comments of a CoNLL-U file."""
+    """Documents → paragraphs → gold sentences, from the comments of a CoNLL-U file."""
     documents = []
     try:
         with open(path, encoding='utf-8') as file:
@@ -32,7 +32,7 @@ def read_documents(path: str) -> list[list[list[str]]]:
 
 
 def ends(sentences: list[str]) -> list[int]:
-    """Where each sentence ends, counted in characters that are not blank."""
+    """The offset of each sentence end, counted in non-whitespace characters."""
     positions, position = [], 0
     for sentence in sentences:
         position += len(''.join(sentence.split()))
@@ -52,7 +52,7 @@ def scores(true: set, found: set) -> str:
 
 
 def evaluate(documents: list[list[list[str]]], num_shown: int = 0):
-    """Prints the scores, and `num_shown` of the missed and of the wrong boundaries."""
+    """Prints the scores, and up to `num_shown` missed and wrong boundaries each."""
     true, found, given, no_stop = set(), set(), set(), set()
     size, seconds = 0, 0.0
     for number, document in enumerate(documents):
@@ -72,10 +72,10 @@ def evaluate(documents: list[list[list[str]]], num_shown: int = 0):
         given.update((number, end) for end in ends([' '.join(part) for part in document]))
         found.update((number, end) for end in ends(ours))
     print(f'{len(documents)} documents, {size / 1e6:.2f} MB, {size / seconds / 1e6:.1f} MB/s')
-    print('all, ends of paragraphs too:         ', scores(true, found))
+    print('all, with ends of paragraphs:        ', scores(true, found))
     true, found = true - given, found - given
     print('inside paragraphs:                   ', scores(true, found))
-    print('there, after sentences with a stop:  ', scores(true - no_stop, found - no_stop))
+    print('inside, after a sentence with a stop:', scores(true - no_stop, found - no_stop))
     plain = [''.join(''.join(map(''.join, document)).split()) for document in documents]
     for kind, places in (('missed', true - found), ('wrong', found - true)):
         for number, end in sorted(places)[:num_shown]:
@@ -87,7 +87,9 @@ def evaluate(documents: list[list[list[str]]], num_shown: int = 0):
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('files', nargs='+', metavar='CONLLU')
-    parser.add_argument('--show', type=int, default=0, help='print this many errors each way')
+    parser.add_argument(
+        '--show', type=int, default=0, help='print this many missed and wrong boundaries'
+    )
     arguments = parser.parse_args()
     documents = [document for path in arguments.files for document in read_documents(path)]
     if not documents:
