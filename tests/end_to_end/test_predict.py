@@ -1,35 +1,31 @@
-"""The real command line of predict, on a model trained for seconds and on published folders."""
+"""bert_jax.predict: the command line on a model trained for seconds and on a published folder."""
 
+import io
+import itertools
 import json
-import pathlib
 
 import numpy as np
 import pytest
 
-from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import loading
+import bert_jax
+from bert_jax import main, predict
 from tests.end_to_end import commands, small
 from tests.interop import published
-
-
-def start(*arguments: str, text: str = ''):
-    return commands.run('bert_jax.predict', *arguments, text=text)
 
 
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp('run')
-    status, stderr = small.run(
+    config = small.config(
         folder,
-        '--config.stages.steps=(150,)',
-        '--config.stages.sequence_length=(16,)',
-        '--config.stages.batch_size=(32,)',
-        '--config.stages.accumulation=(1,)',
-        '--config.stages.max_predictions=(3,)',
-        '--config.model.hidden_size=32',
-        '--config.evaluation.every_steps=0',
+        stages__steps=(150,),
+        stages__sequence_length=(16,),
+        stages__batch_size=(32,),
+        stages__accumulation=(1,),
+        stages__max_predictions=(3,),
+        evaluation__every_steps=0,
     )
-    assert status == 0, stderr
+    main.run(config)
     return folder / 'run'
 
 
@@ -38,16 +34,10 @@ def folder(tmp_path_factory):
     return published.folder(tmp_path_factory.mktemp('published') / 'bert')
 
 
-def test_fill_mask_of_a_run(workdir):
+def test_fill_mask_reads_stdin_and_writes_stdout(workdir):
     texts = ['the cow and the barn near [MASK] hen .', 'nothing', 'a [MASK] [MASK]']
-    done = start(
-        f'--model={workdir}',
-        '--task=fill_mask',
-        '--input=-',
-        '--output=-',
-        '--top=3',
-        text='\n'.join(texts) + '\n',
-    )
+    flags = (f'--model={workdir}', '--task=fill_mask', '--input=-', '--output=-', '--top=3')
+    done = commands.run('bert_jax.predict', *flags, text='\n'.join(texts) + '\n')
     assert done.returncode == 0, done.stderr
     records = [json.loads(line) for line in done.stdout.splitlines()]
     assert [record['text'] for record in records] == texts
@@ -55,76 +45,110 @@ def test_fill_mask_of_a_run(workdir):
     assert '1 line(s) have no [MASK]' in done.stderr
     guesses = records[0]['masks'][0]
     assert [len(mask) for mask in records[2]['masks']] == [3, 3]
-    assert guesses[0]['token'] == 'the'  # what always stands there
+    assert guesses[0]['token'] == 'the'  # always there in the training text
     assert guesses[0]['probability'] > guesses[1]['probability'] > guesses[2]['probability']
 
 
-def test_embed_and_pseudo_likelihood(folder, tmp_path):
+def test_embed_and_pseudo_likelihood_write_what_the_methods_return(folder, tmp_path, capfd):
     texts = ['the ship', '', 'the moon and ' * 12]
     (tmp_path / 'texts').write_text('\r\n'.join(texts))
-    common = (f'--model={folder}', f'--input={tmp_path}/texts')
-    commands = {
+    outputs = {
         'mean.npz': ('--task=embed',),
         'tokens.npz': ('--task=embed', '--pooling=tokens', '--layer=0'),
         'scores.jsonl': ('--task=pseudo_likelihood', '--batch_tokens=100'),
     }
-    for name, arguments in commands.items():
-        done = start(*common, *arguments, f'--output={tmp_path}/{name}')
-        assert done.returncode == 0, done.stderr
-        assert 'window' in done.stderr
-    predictor = Predictor(loading.load_any(folder))
+    for name, flags in outputs.items():
+        common = (f'--model={folder}', f'--input={tmp_path}/texts', f'--output={tmp_path}/{name}')
+        predict.main([*common, *flags])
+        assert 'window' in capfd.readouterr().err
+    model = bert_jax.load(folder)
     with np.load(tmp_path / 'mean.npz') as file:
-        np.testing.assert_allclose(file['embeddings'], predictor.embed(texts), atol=1e-5)
+        np.testing.assert_allclose(file['embeddings'], model.embed(texts), atol=1e-5)
     with np.load(tmp_path / 'tokens.npz') as file:
-        vectors = predictor.embed(texts, 'tokens', 0)
+        vectors = model.embed(texts, 'tokens', 0)
         assert file['offsets'].tolist() == np.cumsum([0, *map(len, vectors)]).tolist()
         np.testing.assert_allclose(file['embeddings'], np.concatenate(vectors), atol=1e-5)
     lines = (tmp_path / 'scores.jsonl').read_text().splitlines()
-    scores = predictor.pseudo_likelihood(texts)
-    for line, text, scored in zip(lines, texts, scores, strict=True):
+    for line, text, scored in zip(lines, texts, model.pseudo_likelihood(texts), strict=True):
         record = json.loads(line)
-        assert record['text'] == text
-        assert record['tokens'] == scored.tokens
-        assert record['pseudo_log_likelihood'] == pytest.approx(
-            scored.log_probabilities.sum(), rel=1e-4
-        )
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*commands, 'texts'])
+        assert (record['text'], record['tokens']) == (text, scored.tokens)
+        expected = scored.log_probabilities.sum()
+        assert record['pseudo_log_likelihood'] == pytest.approx(expected, rel=1e-4)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*outputs, 'texts'])
 
 
-# Arguments (over good ones) → what the line must say.
+def test_a_line_is_a_text_a_pair_or_a_json_object(tmp_path):
+    path = published.folder(tmp_path / 'bert', 'BertForSequenceClassification', num_labels=3)
+    lines = ['the ship', 'the ship\tthe moon', '{"text": "the ship", "text2": "the moon"}']
+    (tmp_path / 'texts').write_text('\n'.join(lines) + '\n')
+    output = tmp_path / 'out.jsonl'
+    flags = (f'--model={path}', '--task=classify', f'--input={tmp_path}/texts')
+    predict.main([*flags, f'--output={output}'])
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [record.pop('id') for record in records] == ['line 1', 'line 2', 'line 3']
+    assert records[1] == records[2]
+    expected = bert_jax.load(path).classify(['the ship', ('the ship', 'the moon')])
+    for record, own in zip(records, expected, strict=False):
+        assert record['predicted'] == own['predicted']
+        assert record['probability'] == pytest.approx(own['probability'], abs=1e-6)
+
+
+def test_help_describes_every_task_and_option(capsys):
+    with pytest.raises(SystemExit):
+        predict.main(['--help'])
+    text = ' '.join(capsys.readouterr().out.split())
+    for word in (
+        *predict._TASKS,
+        '{"premise":',
+        '{"question":',
+        '"marks":',
+        '--overlap',
+        'default 0.25',
+    ):
+        assert word in text
+
+
+# Arguments (over good ones) → part of the message.
 MISTAKES = {
-    'no model': (['--model=/none'], 'is not a folder of a model'),
+    'no model': (['--model=/none'], '/none is not a folder of a model'),
     'no input': (['--input=/none'], '/none: No such file'),
     'no output': (['--output=/none/x.npz'], '/none/x.npz cannot be written'),
-    'empty input': (['--input=/dev/null'], 'is empty'),
-    'output name': (['--output=x.txt'], 'end it in .npz'),
+    'empty input': (['--input=/dev/null'], '/dev/null is empty'),
+    'output name': (['--output=x.txt'], '--output=x.txt: embed writes NumPy files; end it in .npz'),
     'pooling': (['--pooling=max'], "unknown pooling 'max'; known: cls"),
-    'layer': (['--layer=7'], 'layer is 7'),
-    'too long': (['--max_length=20'], 'max_length is 20'),
-    'top': (['--task=fill_mask', '--top=0'], '--top is 0'),
-    'no option of it': (['--top=3'], '--top is an option of fill_mask, not of --task=embed'),
+    'layer': (['--layer=7'], 'layer is 7, must be from 0'),
+    'too long': (['--max_length=20'], 'max_length is 20, must be from 3 to 19'),
+    'top': (['--task=fill_mask', '--top=0'], '--top is 0, must be at least 1'),
+    'not its option': (['--top=3'], '--top is an option of fill_mask, not of --task=embed'),
+    'not its task': (['--task=classify'], 'has no head for classify; it can answer fill_mask'),
 }
 
 
-def test_mistakes_are_one_line(folder, tmp_path):
+@pytest.mark.parametrize('name', MISTAKES)
+def test_a_mistake_is_one_line_and_leaves_no_file(name, folder, tmp_path, capfd):
     (tmp_path / 'texts').write_text('the ship\n')
     good = [f'--model={folder}', '--task=embed', f'--input={tmp_path}/texts']
-    good.append(f'--output={tmp_path}/x.npz')
-    started = {
-        name: commands.Command('bert_jax.predict', [*good, *arguments])
-        for name, (arguments, _) in MISTAKES.items()
-    }
-    for name, process in started.items():
-        _, stderr = process.communicate()
-        assert process.returncode == 2, (name, stderr)
-        assert MISTAKES[name][1] in stderr.splitlines()[-1], name
-        assert stderr.splitlines()[-1].startswith('error: ')
-        assert 'Traceback' not in stderr
+    arguments, message = MISTAKES[name]
+    with pytest.raises(SystemExit) as stopped:
+        predict.main([*good, f'--output={tmp_path}/x.npz', *arguments])
+    assert stopped.value.code == 2
+    last = capfd.readouterr().err.splitlines()[-1]
+    assert last.startswith('error: ')
+    assert message in last
     assert [path.name for path in tmp_path.iterdir()] == ['texts']
 
 
-def test_a_file_that_is_no_text(folder, tmp_path):
-    pathlib.Path(tmp_path / 'bytes').write_bytes(b'the ship\n\xff\xfe\n')
-    done = start(f'--model={folder}', '--task=fill_mask', f'--input={tmp_path}/bytes', '--output=-')
-    assert done.returncode == 2
-    assert 'bytes, line 2: not valid UTF-8' in done.stderr
+@pytest.mark.parametrize(
+    ('content', 'message'),
+    [
+        (b'the ship\n\xff\xfe\n', 'texts, line 2: not valid UTF-8'),
+        (b'the ship\n{"text"\n', 'line 2 starts with { but is not valid JSON'),
+    ],
+)
+def test_a_malformed_line_is_named(content, message, tmp_path, monkeypatch):
+    (tmp_path / 'texts').write_bytes(content)
+    lines = predict.read_lines(str(tmp_path / 'texts'))
+    with pytest.raises(predict.errors.UserError, match=message):
+        list(map(predict._parse_line, itertools.count(1), lines))
+    monkeypatch.setattr(predict.sys, 'stdin', io.TextIOWrapper(io.BytesIO(b'a\r\n\nb')))
+    assert list(predict.read_lines('-')) == ['a', '', 'b']

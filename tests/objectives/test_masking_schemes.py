@@ -118,9 +118,7 @@ def test_the_tokenizer_marks_word_starts(real_data, convention):
 
 @conventions
 @schemes
-def test_the_rate_is_met_and_special_tokens_are_never_chosen(
-    real_data, convention, scheme
-):
+def test_the_rate_is_met_and_special_tokens_are_never_chosen(real_data, convention, scheme):
     found = outcome(real_data, convention, scheme)
     rows = found.rows
     assert rows.attention_mask.sum() > 100_000
