@@ -1,17 +1,17 @@
-"""Sentences a second from text to mean-pooled vectors, beside transformers + torch, in one run.
+"""Measures sentences per second from text to mean-pooled vectors, compared with torch.
 
     python experiments/benchmarks/encoding.py --model=FOLDER --input=SENTENCES --rounds=5
 
---model is a folder of published weights, --input has a sentence a line. Tokenization is counted.
-The sides:
+--model is a folder of published weights, --input a file with a sentence per line. The time includes
+tokenization. The sides are
 
-    bert_jax        bert_jax.inference, as `predict --task=embed` runs it
+    bert_jax        bert_jax.inference, like `predict --task=embed`
     torch           AutoModel and AutoTokenizer, batches of 32 sentences sorted by length
 
-each in fp32 and in bf16 (torch: the weights converted). Every side lives in a process of its own
-and encodes all sentences once before it is timed (for bert_jax that compiles); then the sides take
-turns. Reported are the median and the range of the rounds, and the largest difference between the
-vectors of a side and those of torch in fp32.
+each in fp32 and in bf16 (for torch the weights are converted). Every side has its own process and
+encodes all sentences once before it is timed, so that bert_jax compiles; then the sides take turns.
+Prints the median and the range over the rounds, and the largest difference between the vectors of a
+side and those of torch in fp32.
 """
 
 import argparse
@@ -32,7 +32,7 @@ TORCH_BATCH = 32
 
 
 def make_bert_jax(model: str, dtype: str):
-    """texts → [N, D]."""
+    """A function from texts to vectors [N, D]."""
     from bert_jax.training import allocator
 
     allocator.keep_freed_memory()
@@ -44,7 +44,7 @@ def make_bert_jax(model: str, dtype: str):
 
 
 def make_torch(model: str, dtype: str):
-    """texts → [N, D]."""
+    """A function from texts to vectors [N, D]."""
     import torch
     import transformers
 
@@ -69,8 +69,8 @@ def make_torch(model: str, dtype: str):
     return encode
 
 
-def be_a_side(side: str, model: str, texts: list[str], folder: pathlib.Path):
-    """Warms up, then encodes once for every line on stdin; prints seconds."""
+def run_side(side: str, model: str, texts: list[str], folder: pathlib.Path):
+    """Warms up, then encodes once for every line on stdin and prints the seconds."""
     name, dtype = side.split('/')
     encode = {'bert_jax': make_bert_jax, 'torch': make_torch}[name](model, dtype)
 
@@ -87,7 +87,7 @@ def be_a_side(side: str, model: str, texts: list[str], folder: pathlib.Path):
 
 
 def measure(flags) -> list[dict]:
-    """One record a side."""
+    """One record for each side."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, *sys.argv[1:], f'--folder={folder}']
         pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'text': True}
@@ -132,7 +132,7 @@ def main():
     flags = parser.parse_args()
     texts = pathlib.Path(flags.input).read_text(encoding='utf-8').splitlines()
     if flags.side:
-        be_a_side(flags.side, flags.model, texts, flags.folder)
+        run_side(flags.side, flags.model, texts, flags.folder)
     else:
         for record in measure(flags):
             print(json.dumps(record), flush=True)

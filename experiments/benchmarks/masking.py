@@ -1,16 +1,16 @@
-"""What masking schemes and the span boundary objective cost: training steps side by side.
+"""Measures training steps with different masking schemes and the span boundary objective.
 
     python experiments/benchmarks/masking.py --shape=base --dtype=bfloat16
 
-A step is masking, forward pass with dropout .1, losses, backward pass and AdamW update, by the code
-that training runs, on random tokens, four in five of which start a word. The sides:
+A step is masking, forward pass with dropout 0.1, losses, backward pass and AdamW update, run by the
+training code on random tokens. Four of five tokens start a word. The sides are
 
-    tokens       single tokens, masked language model: the measure of the others
-    whole_words, ngrams, spans    the same model, other schemes
-    spans_sbo    spans, masked language model and span boundary objective
+    tokens       masked language model with single tokens: the reference
+    whole_words, ngrams, spans    the same model with other masking schemes
+    spans_sbo    spans with masked language model and span boundary objective
 
-All live in one process and take turns, one step each, so that a change in the machine's load meets
-all alike. Reported are the medians of the steps and of their ratios to the step of `tokens` in the
+All are in one process and take turns step by step, so that the load of the machine affects all of
+them. Prints the median of the steps and the median of their ratios to the step of `tokens` in the
 same turn.
 """
 
@@ -21,7 +21,7 @@ import time
 
 import jax
 import numpy as np
-import sides  # which puts the repository on the path
+import sides  # adds the repository to the path
 from flax import linen as nn
 
 from bert_jax import objectives
@@ -94,7 +94,7 @@ def make_batch(shape: sides.Shape) -> dict[str, np.ndarray]:
 
 
 def make_step(side: str, shape: sides.Shape, dtype: str):
-    """A function that runs one training step and waits for its end."""
+    """A function that runs one training step and waits for its result."""
     task, optimizer = Task(side, shape, dtype), optimizers.build(sides.ADAMW, lambda step: 1e-4)
     batch = jax.device_put(make_batch(shape))
 
@@ -127,8 +127,8 @@ def measure(options) -> list[dict]:
             seconds[side].append(time.perf_counter() - start)
     results = []
     for side, taken in seconds.items():
-        timed, measure_of = taken[options.warmup :], seconds['tokens'][options.warmup :]
-        ratios = [own / tokens for own, tokens in zip(timed, measure_of, strict=True)]
+        timed, reference = taken[options.warmup :], seconds['tokens'][options.warmup :]
+        ratios = [own / tokens for own, tokens in zip(timed, reference, strict=True)]
         results.append(
             {
                 'side': side,
@@ -149,13 +149,13 @@ def main():
         '--sides',
         type=lambda given: given.split(','),
         default=['tokens', 'spans', 'spans_sbo'],
-        help=f'of {",".join(SIDES)}; tokens must be among them',
+        help=f'some of {",".join(SIDES)}, including tokens',
     )
     parser.add_argument('--steps', type=int, default=20)
     parser.add_argument('--warmup', type=int, default=3)
     options = parser.parse_args()
     if 'tokens' not in options.sides or set(options.sides) - set(SIDES):
-        parser.error(f'--sides must be of {", ".join(SIDES)}, tokens among them')
+        parser.error(f'--sides must be some of {", ".join(SIDES)} and include tokens')
     allocator.keep_freed_memory()
     about = {'shape': options.shape, 'dtype': options.dtype, 'device': jax.devices()[0].device_kind}
     for result in measure(options):
