@@ -1,8 +1,8 @@
 """Rule-based sentence splitting for all scripts that mark the end of a sentence.
 
 Lines are first joined into units (a hard-wrapped paragraph becomes one unit; a heading, verse or
-list item stays one), then each unit is split after its full stops. See experiments/studies/sentences
-for measurements.
+list item stays one), then each unit is split after its full stops. Measured in
+experiments/studies/sentences.
 """
 
 import re

@@ -75,7 +75,7 @@ def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenize
         UserError: the tokenizer cannot belong to the model: its vocabulary is larger, or smaller by
             more than embeddings are padded for speed, or its padding token differs.
     """
-    if not tokenizers.holds_one(folder):
+    if not tokenizers.has_tokenizer(folder):
         return None
     tokenizer = tokenizers.load(str(folder))
     size, rows = tokenizer.vocab_size, architecture.vocab_size

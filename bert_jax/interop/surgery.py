@@ -93,7 +93,7 @@ def _fit_vocabulary(
         raise UserError(
             f'the weights have a {old.kind} tokenizer, but the corpus has a {new.kind} tokenizer'
         )
-    subwords = [old.pieces(token) for token in new.vocab]
+    subwords = [old.subword_ids(token) for token in new.vocab]
     for old_id, new_id in zip(old.special_ids, new.special_ids, strict=True):
         subwords[new_id] = [old_id]  # the same role, whatever its name
     for name in (_EMBEDDING, _BIAS):

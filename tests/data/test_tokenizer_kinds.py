@@ -212,7 +212,7 @@ def test_decoding_gives_the_text_back(kind):
 
 def test_pieces_spell_a_token_of_another_vocabulary(tokenizer):
     for index, token in enumerate(tokenizer.vocab):
-        assert tokenizer.pieces(token) == [index]
+        assert tokenizer.subword_ids(token) == [index]
     start, inner = {
         'wordpiece': ('', '##'),
         'bytebpe': ('Ġ', ''),
@@ -221,14 +221,14 @@ def test_pieces_spell_a_token_of_another_vocabulary(tokenizer):
     }[tokenizer.kind]
     for prefix in (start, inner):
         word = f'{prefix}matstheds'
-        found = [tokenizer.vocab[i] for i in tokenizer.pieces(word)]
+        found = [tokenizer.vocab[i] for i in tokenizer.subword_ids(word)]
         assert len(found) > 1
         plain = [piece.removeprefix('##') for piece in found]
         assert ''.join(plain) == word.removeprefix('##')
         assert all(piece.startswith(inner) for piece in found[1:])
         assert found[0].startswith(prefix)
     if tokenizer.kind != 'bytebpe':
-        assert tokenizer.pieces(f'{start}mat\u1234') == []
+        assert tokenizer.subword_ids(f'{start}mat\u1234') == []
 
 
 @pytest.mark.parametrize('spec', ['unigram:30', 'sentencepiece-bpe:30', 'bytebpe:260'])
@@ -239,7 +239,7 @@ def test_too_small_a_vocabulary(spec):
 
 @pytest.mark.parametrize('kind', SPECS)
 def test_training_on_no_words(kind):
-    with pytest.raises(errors.UserError, match='without a word'):
+    with pytest.raises(errors.UserError, match='has no words'):
         tokenizers.train(f'{kind}:300', ['', ' \n '])
 
 
@@ -297,7 +297,7 @@ def test_one_family_of_files_in_a_folder(tmp_path):
     assert read.lowercase is False
     assert tokens_of(read, ' The dogs') == tokens_of(TRAINED['bytebpe', False], 'The dogs')
     assert tokenizers.load(str(tmp_path / 'gpt-vocab.json')).fingerprint == read.fingerprint
-    assert tokenizers.holds_one(tmp_path)
+    assert tokenizers.has_tokenizer(tmp_path)
     (tmp_path / 'tokenizer_config.json').write_text('{"add_prefix_space": true}')
     assert tokens_of(tokenizers.load(str(tmp_path)), 'dogs') == tokens_of(read, ' dogs')
     (tmp_path / 'other-vocab.json').write_text('{}')
@@ -335,19 +335,19 @@ def test_a_folder_says_which_ids_its_model_has(model_file, tmp_path):
     assert lowered.lowercase
     assert tokens_of(lowered, 'CAFÉS') == tokens_of(plain, 'cafés')
     config.write_text('{"tokenizer_class": "CamembertTokenizer"}')
-    with pytest.raises(errors.UserError, match='ids of a CamembertTokenizer do not follow'):
+    with pytest.raises(errors.UserError, match='CamembertTokenizer does not determine its ids'):
         tokenizers.load(str(tmp_path))
 
 
 @pytest.mark.parametrize(
     ('name', 'content', 'message'),
     [
-        ('a.model', b'\x00\x01 nonsense', 'no SentencePiece model'),
-        ('a.model', b'', 'no SentencePiece model'),
+        ('a.model', b'\x00\x01 nonsense', 'not a SentencePiece model'),
+        ('a.model', b'', 'not a SentencePiece model'),
         ('a.model;ids=bert', None, "option 'ids=bert'; known: ids=file, ids=xlm-roberta"),
-        ('vocab.json', b'{"a": 1', 'no valid JSON'),
-        ('vocab.json', b'["a"]', 'no vocabulary'),
-        ('vocab.json', b'{"a": 0, "b": 1}', "merges.txt, line 2: 'a b' is no pair of tokens in"),
+        ('vocab.json', b'{"a": 1', 'not valid JSON'),
+        ('vocab.json', b'["a"]', 'not a vocabulary'),
+        ('vocab.json', b'{"a": 0, "b": 1}', "merges.txt, line 2: 'a b' is not a pair of"),
         ('vocab.txt;ids=file', b'a', "'ids=file' is for SentencePiece models"),
     ],
 )
@@ -362,7 +362,7 @@ def test_unusable_files_are_one_clear_error(name, content, message, tmp_path, mo
 def test_a_cut_off_model_is_refused(model_file, tmp_path):
     data = model_file.read_bytes()
     (tmp_path / 'cut.model').write_bytes(data[: len(data) // 2])
-    with pytest.raises(errors.UserError, match='no SentencePiece model'):
+    with pytest.raises(errors.UserError, match='not a SentencePiece model'):
         tokenizers.load(str(tmp_path / 'cut.model'))
 
 

@@ -73,7 +73,7 @@ def test_rare_characters_beyond_the_alphabet_become_unknown(monkeypatch):
 
 def test_sample_is_even_and_bounded():
     paragraphs = [f'{i:010d}' for i in range(1000)]
-    kept = training.evenly(
+    kept = training.sample_paragraphs(
         ['\n\n'.join(paragraphs[i : i + 50]) for i in range(0, 1000, 50)], limit=2000
     )
     assert 1000 <= sum(map(len, kept)) <= 2000
@@ -81,7 +81,7 @@ def test_sample_is_even_and_bounded():
     steps = {after - before for before, after in itertools.pairwise(numbers)}
     assert len(steps) == 1
     assert numbers[-1] >= 1000 - steps.pop()
-    assert training.evenly(['a\n\nb', 'c'], limit=100) == ['a', 'b', 'c']
+    assert training.sample_paragraphs(['a\n\nb', 'c'], limit=100) == ['a', 'b', 'c']
 
 
 def test_counting_in_small_steps_changes_nothing(monkeypatch):
@@ -108,7 +108,7 @@ def test_bad_training_specs(spec, message):
 
 
 def test_training_on_no_words():
-    with pytest.raises(errors.UserError, match='without a word'):
+    with pytest.raises(errors.UserError, match='has no words'):
         tokenizers.train('wordpiece:100', ['', ' \n '])
 
 
@@ -248,7 +248,7 @@ def test_vocabulary_with_windows_line_ends_and_odd_tokens(tmp_path):
         ('tokenizer.json', b'[]', "no 'model'"),
         ('tokenizer.json', b'{"model": {"type": "WordLevel"}}', "'WordLevel'; known: BPE, U"),
         ('tokenizer.json', b'{"model": {"type": "WordPiece"}}', 'cannot read it'),
-        ('readme.md', b'x', 'neither tokenizer.json nor vocab.txt'),
+        ('readme.md', b'x', 'contains no tokenizer.json, vocab.txt'),
     ],
 )
 def test_unusable_files_are_one_clear_error(name, content, message, tmp_path):

@@ -135,7 +135,7 @@ def test_another_vocabulary_of_other_kinds(model, kind):
         if token in old.vocab:
             kept += 1
             np.testing.assert_array_equal(after[index], rows[old.vocab.index(token)])
-        elif own := old.pieces(token):
+        elif own := old.subword_ids(token):
             spelt += 1
             assert ''.join(old.vocab[i] for i in own) == token
             np.testing.assert_allclose(after[index], rows[own].mean(0), rtol=1e-6)

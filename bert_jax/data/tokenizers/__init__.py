@@ -1,6 +1,6 @@
-"""Text ↔ token ids: WordPiece, byte-level BPE and SentencePiece behind one `Tokenizer`."""
+"""Tokenizers: WordPiece, byte-level BPE and SentencePiece with the interface `Tokenizer`."""
 
-from bert_jax.data.tokenizers.loading import holds_one, load
+from bert_jax.data.tokenizers.loading import has_tokenizer, load
 from bert_jax.data.tokenizers.special_tokens import BERT as SPECIAL_TOKENS
 from bert_jax.data.tokenizers.tokenizer import Encodings, Tokenizer
 from bert_jax.data.tokenizers.training import TRAINING_CHARACTERS, mixture, train
@@ -12,7 +12,7 @@ __all__ = [
     'TRAINING_CHARACTERS',
     'Encodings',
     'Tokenizer',
-    'holds_one',
+    'has_tokenizer',
     'load',
     'mixture',
     'train',

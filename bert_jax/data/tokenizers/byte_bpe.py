@@ -1,8 +1,9 @@
-"""Byte-level BPE, as in GPT-2 and RoBERTa: merges of bytes, written as letters; Ġ is the space."""
+"""Byte-level BPE, as in GPT-2 and RoBERTa. Bytes are written as letters; Ġ is the space."""
 
 import json
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import tokenizers
 
@@ -12,15 +13,15 @@ from bert_jax.data.tokenizers import special_tokens
 SPACE = 'Ġ'
 
 
-def train(size: int, texts: list[str], lowercase: bool) -> dict:
-    """The settings of a trained tokenizer; every text starts a word, as after a space."""
+def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
+    """Trains a tokenizer and returns its settings; every text starts with a word boundary."""
     smallest = len(special_tokens.ROBERTA) + 256
     if size < smallest:
         raise errors.UserError(
-            f'a vocabulary of {size} is too small: the special tokens and bytes are {smallest}'
+            f'a vocabulary of {size} is too small: special tokens and bytes alone are {smallest}'
         )
     backend = tokenizers.Tokenizer(tokenizers.models.BPE())
-    _dress(backend, lowercase, add_prefix_space=True)
+    _add_steps(backend, lowercase, add_prefix_space=True)
     trainer = tokenizers.trainers.BpeTrainer(
         vocab_size=size,
         min_frequency=2,
@@ -28,10 +29,10 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict:
         initial_alphabet=tokenizers.pre_tokenizers.ByteLevel.alphabet(),
         show_progress=False,
     )
-    backend.train_from_iterator(map(special_tokens.broken, texts), trainer)
+    backend.train_from_iterator(map(special_tokens.separate_literals, texts), trainer)
     trained = json.loads(backend.to_str())['model']
     if not trained['merges']:
-        raise errors.UserError('a tokenizer cannot be trained on a text without a word')
+        raise errors.UserError('the training text of the tokenizer has no words')
     return settings(trained['vocab'], trained['merges'], lowercase, add_prefix_space=True)
 
 
@@ -40,18 +41,26 @@ def settings(
     merges: Sequence[Sequence[str]],
     lowercase: bool = False,
     add_prefix_space: bool = False,
-) -> dict:
-    """The library's JSON, as a dictionary. Special tokens the vocabulary lacks (GPT-2's has none
-    to mask or pad with) get ids after its last."""
+) -> dict[str, Any]:
+    """Returns the settings of a tokenizer, the contents of a tokenizer.json.
+
+    Missing special tokens (GPT-2 has neither mask nor padding) get ids after the last.
+
+    Args:
+        vocab: Id of each token.
+        merges: Pairs of tokens to merge, in order.
+        lowercase: Whether text is lowercased.
+        add_prefix_space: Whether a space is inserted before each text.
+    """
     vocab = dict(vocab)
-    for name in special_tokens.complete(vocab):
+    for name in special_tokens.missing_names(vocab):
         vocab[name] = max(vocab.values()) + 1
     ids = special_tokens.find(vocab)
     names = {index: token for token, index in vocab.items()}
     backend = tokenizers.Tokenizer(
-        tokenizers.models.BPE(vocab=vocab, merges=[tuple(merge) for merge in merges])
+        tokenizers.models.BPE(vocab=vocab, merges=[(first, second) for first, second in merges])
     )
-    _dress(backend, lowercase, add_prefix_space)
+    _add_steps(backend, lowercase, add_prefix_space)
     special_tokens.add(backend, [names[index] for index in sorted(ids.values())])
     cls, sep = ((names[ids[role]], ids[role]) for role in ('cls', 'sep'))
     if cls[0] == '<s>':
@@ -59,11 +68,11 @@ def settings(
             sep, cls, trim_offsets=True, add_prefix_space=add_prefix_space
         )
     else:
-        backend.post_processor = special_tokens.frame(vocab)
+        backend.post_processor = special_tokens.template(vocab)
     return json.loads(backend.to_str())
 
 
-def _dress(backend: tokenizers.Tokenizer, lowercase: bool, add_prefix_space: bool):
+def _add_steps(backend: tokenizers.Tokenizer, lowercase: bool, add_prefix_space: bool) -> None:
     if lowercase:
         backend.normalizer = tokenizers.normalizers.Lowercase()
     backend.pre_tokenizer = tokenizers.pre_tokenizers.ByteLevel(add_prefix_space=add_prefix_space)
@@ -71,13 +80,17 @@ def _dress(backend: tokenizers.Tokenizer, lowercase: bool, add_prefix_space: boo
 
 
 def read(vocab: pathlib.Path, merges: pathlib.Path) -> tuple[dict[str, int], list[list[str]]]:
-    """What a vocab.json and its merges.txt hold. Raises UserError if they are no such files."""
+    """Reads the vocabulary and merges of a vocab.json and its merges.txt.
+
+    Raises:
+        UserError: The files have another format.
+    """
     try:
         ids = json.loads(vocab.read_text(encoding='utf-8'))
     except json.JSONDecodeError as error:
-        raise errors.UserError(f'no valid JSON: {error}') from None
+        raise errors.UserError(f'not valid JSON: {error}') from None
     if not isinstance(ids, dict) or not all(isinstance(i, int) for i in ids.values()):
-        raise errors.UserError('no vocabulary: not a JSON object from tokens to ids')
+        raise errors.UserError('not a vocabulary: expected a JSON object from tokens to ids')
     pairs = []
     for number, line in enumerate(merges.read_text(encoding='utf-8').split('\n')):
         if line.startswith('#version') or not line:
@@ -85,6 +98,6 @@ def read(vocab: pathlib.Path, merges: pathlib.Path) -> tuple[dict[str, int], lis
         pairs.append(line.removesuffix('\r').split(' '))
         if len(pairs[-1]) != 2 or not {*pairs[-1], ''.join(pairs[-1])} <= ids.keys():
             raise errors.UserError(
-                f'{merges.name}, line {number + 1}: {line!r} is no pair of tokens in {vocab.name}'
+                f'{merges.name}, line {number + 1}: {line!r} is not a pair of {vocab.name}'
             )
     return ids, pairs

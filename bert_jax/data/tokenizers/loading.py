@@ -1,7 +1,8 @@
-"""Tokenizers from files, as they are published."""
+"""Loading tokenizers from published files."""
 
 import json
 import pathlib
+from typing import Any
 
 from bert_jax import errors
 from bert_jax.data.tokenizers import byte_bpe, sentence_piece, wordpiece
@@ -9,8 +10,8 @@ from bert_jax.data.tokenizers.tokenizer import Tokenizer, parse
 
 _PATTERNS = ('tokenizer.json', 'vocab.txt', '*.model', '*vocab.json')
 _IDS = ('file', 'xlm-roberta')
-# What a folder's tokenizer_class or model_type says about its SentencePiece model.
-_SENTENCEPIECE_CLASSES = {
+# tokenizer_class or model_type of a folder → settings of its SentencePiece model.
+_SENTENCEPIECE_CLASSES: dict[str | None, dict[str, bool]] = {
     'XLMRobertaTokenizer': {'fairseq_ids': True},
     'xlm-roberta': {'fairseq_ids': True},
     'AlbertTokenizer': {'lowercase': True, 'strip_accents': True},
@@ -23,18 +24,23 @@ _SENTENCEPIECE_CLASSES = {
 
 
 def load(path: str, lowercase: bool = True) -> Tokenizer:
-    """Reads a tokenizer.json, vocab.txt, SentencePiece .model, or vocab.json with its merges.txt
-    (`roberta-vocab.json` goes with `roberta-merges.txt`), or a folder that holds one of them.
+    """Loads a tokenizer.
 
-    A tokenizer.json says itself whether it lowercases, and a tokenizer_config.json in the same
-    folder has the last word for BERT's; `lowercase` decides for a bare vocab.txt. The other files
-    are of cased vocabularies unless the folder's configuration says otherwise.
+    Case: a tokenizer.json determines whether text is lowercased; for BERT's, a
+    tokenizer_config.json in the same folder takes precedence. The other files have cased
+    vocabularies unless the folder's configuration says otherwise.
 
-    The ids of a .model are those of the file, but XLM-R's are shifted: where tokenizer_config.json
-    or config.json beside it names XLM-R, or after 'sentencepiece.bpe.model;ids=xlm-roberta'.
-    Special tokens that a .model or a vocab.json lacks get ids after the last.
+    Ids: a SentencePiece .model determines its ids, except that XLM-R shifts them. This is the case
+    if the tokenizer_config.json or config.json in the folder names XLM-R, or if the path ends in
+    ';ids=xlm-roberta'. Missing special tokens of a .model or vocab.json get ids after the last.
 
-    Raises UserError if there is no such file or it is no tokenizer.
+    Args:
+        path: A tokenizer.json, vocab.txt, SentencePiece .model or vocab.json (x-vocab.json belongs
+            to x-merges.txt), or a folder with one of them.
+        lowercase: Whether text is lowercased; only used for a bare vocab.txt.
+
+    Raises:
+        UserError: There is no such file, or it is not a tokenizer.
     """
     path, _, option = path.partition(';')
     folder = pathlib.Path(path).expanduser()
@@ -42,8 +48,8 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
     try:
         config = _configuration(folder) if folder.is_dir() else {}
         if file.suffix == '.model':
-            choices = _sentencepiece_choices(config, option)
-            settings = sentence_piece.settings(sentence_piece.read(file.read_bytes()), **choices)
+            options = _sentencepiece_options(config, option)
+            settings = sentence_piece.settings(sentence_piece.read(file.read_bytes()), **options)
         elif option:
             raise errors.UserError(f'the option {option!r} is for SentencePiece models')
         elif file.name.endswith('vocab.json'):
@@ -61,18 +67,18 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
     except errors.UserError as error:
         raise errors.UserError(f'tokenizer {str(file)!r}: {error}') from None
     except UnicodeDecodeError as error:
-        raise errors.UserError(f'tokenizer {str(file)!r} is no UTF-8 text: {error}') from None
+        raise errors.UserError(f'tokenizer {str(file)!r} is not UTF-8 text: {error}') from None
     except OSError as error:
         raise errors.UserError(f'tokenizer {str(file)!r}: {error.strerror}') from None
 
 
-def holds_one(folder: pathlib.Path) -> bool:
-    """Whether a folder holds a file that `load` reads."""
+def has_tokenizer(folder: pathlib.Path) -> bool:
+    """Whether a folder contains a file that `load` can read."""
     return any(any(folder.glob(pattern)) for pattern in _PATTERNS)
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
-    """The file to read: the path itself, or the one in it. Raises UserError if there is none."""
+    """Returns the path if it is a file, else the tokenizer in the folder; UserError if none."""
     if path.is_file():
         return path
     if not path.exists():
@@ -81,31 +87,30 @@ def find(path: pathlib.Path) -> pathlib.Path:
         found = sorted(path.glob(pattern))
         if len(found) > 1:
             names = ', '.join(file.name for file in found)
-            raise errors.UserError(f'tokenizer {str(path)!r} holds {names}: name one of them')
+            raise errors.UserError(f'tokenizer {str(path)!r} contains {names}: name one of them')
         if found:
             return found[0]
     raise errors.UserError(
-        f'tokenizer {str(path)!r} holds neither tokenizer.json nor vocab.txt nor a .model nor '
-        'vocab.json'
+        f'tokenizer {str(path)!r} contains no tokenizer.json, vocab.txt, .model or vocab.json'
     )
 
 
-def _configuration(folder: pathlib.Path) -> dict:
-    """tokenizer_config.json, with the model_type of config.json."""
-    config = {}
+def _configuration(folder: pathlib.Path) -> dict[str, Any]:
+    """The contents of tokenizer_config.json and, as 'type', the model_type of config.json."""
+    config: dict[str, Any] = {}
     for name in ('config.json', 'tokenizer_config.json'):
         try:
             found = json.loads((folder / name).read_text(encoding='utf-8'))
         except FileNotFoundError:
             continue
         except json.JSONDecodeError as error:
-            raise errors.UserError(f'{name} beside it is no JSON: {error}') from None
+            raise errors.UserError(f'{name} in its folder is not valid JSON: {error}') from None
         config |= found if name == 'tokenizer_config.json' else {'type': found.get('model_type')}
     return config
 
 
-def _bert_normalization(config: dict) -> dict:
-    """What a tokenizer_config.json decides, in the words of the BertNormalizer."""
+def _bert_normalization(config: dict[str, Any]) -> dict[str, Any]:
+    """The options of a tokenizer_config.json under the names of the BertNormalizer."""
     names = {
         'do_lower_case': 'lowercase',
         'strip_accents': 'strip_accents',
@@ -114,8 +119,8 @@ def _bert_normalization(config: dict) -> dict:
     return {ours: config[theirs] for theirs, ours in names.items() if theirs in config}
 
 
-def _sentencepiece_choices(config: dict, option: str) -> dict:
-    """Arguments of `sentence_piece.settings`."""
+def _sentencepiece_options(config: dict[str, Any], option: str) -> dict[str, bool]:
+    """The keyword arguments of `sentence_piece.settings`."""
     if option:
         key, _, ids = option.partition('=')
         if key != 'ids' or ids not in _IDS:
@@ -125,12 +130,12 @@ def _sentencepiece_choices(config: dict, option: str) -> dict:
     name = name.removesuffix('Fast') if name else None
     if name not in _SENTENCEPIECE_CLASSES:
         raise errors.UserError(
-            f'the ids of a {name} do not follow from its SentencePiece model alone: give its '
-            'tokenizer.json, or the .model itself to number the tokens as that file does'
+            f'the SentencePiece model of a {name} does not determine its ids: name its '
+            'tokenizer.json, or the .model file to use the ids of that file'
         )
-    choices = dict(_SENTENCEPIECE_CLASSES[name])
+    options = dict(_SENTENCEPIECE_CLASSES[name])
     if 'do_lower_case' in config:
-        choices['lowercase'] = config['do_lower_case']
+        options['lowercase'] = config['do_lower_case']
     if 'keep_accents' in config:
-        choices['strip_accents'] = not config['keep_accents']
-    return choices
+        options['strip_accents'] = not config['keep_accents']
+    return options

@@ -1,5 +1,4 @@
-"""SentencePiece, Unigram and BPE: trained by its library, or read from its .model files; ▁ is the
-space."""
+"""SentencePiece (Unigram and BPE): training, and reading .model files. ▁ is the space."""
 
 import dataclasses
 import io
@@ -7,6 +6,7 @@ import json
 import re
 import struct
 from collections.abc import Iterator
+from typing import Any, TypeAlias
 
 import sentencepiece
 import tokenizers
@@ -15,20 +15,33 @@ from bert_jax import errors
 from bert_jax.data.tokenizers import special_tokens
 
 SPACE = '▁'
-CHARACTER_COVERAGE = 0.9995  # of the training text; rarer characters become <unk> (the default)
-TRAINING_THREADS = 4  # a constant: the number changes the order of floating-point sums
+CHARACTER_COVERAGE = 0.9995  # rarer characters become <unk>; SentencePiece's default
+TRAINING_THREADS = 4  # fixed, because it affects the order of floating-point sums
 _UNTRAINABLE = re.compile('[\0\t▁▅]')
 _UNIGRAM, _BPE = 1, 2  # sentencepiece_model.proto: TrainerSpec.ModelType
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # SentencePiece.Type
-# XLM-R keeps the order of fairseq: its own four first, then the pieces after <unk> <s> </s>.
+# XLM-R uses the ids of fairseq: these four, then the pieces after <unk> <s> </s>.
 _FAIRSEQ_FIRST = ('<s>', '<pad>', '</s>', '<unk>')
+
+
+Piece: TypeAlias = tuple[str, float, int]  # piece, score, type
 
 
 @dataclasses.dataclass
 class Model:
-    """What a .model file says. pieces: (piece, score, type) of each id."""
+    """The contents of a .model file.
 
-    pieces: list[tuple[str, float, int]]
+    Attributes:
+        pieces: (piece, score, type) of each id.
+        model_type: Unigram or BPE.
+        byte_fallback: Whether unknown characters are encoded as bytes.
+        whitespace_as_suffix: Whether ▁ ends words instead of starting them.
+        charsmap: Compiled normalization rules.
+        add_dummy_prefix: Whether a space is inserted before each text.
+        remove_extra_whitespaces: Whether repeated spaces are removed.
+    """
+
+    pieces: list[Piece]
     model_type: int = _UNIGRAM
     byte_fallback: bool = False
     whitespace_as_suffix: bool = False
@@ -37,9 +50,11 @@ class Model:
     remove_extra_whitespaces: bool = True
 
 
-def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict:
-    """The settings of a 'unigram' or 'bpe' tokenizer trained by the library, with its
-    normalization nmt_nfkc and XLM-R's special tokens."""
+def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
+    """Trains a 'unigram' or 'bpe' tokenizer and returns its settings.
+
+    It has SentencePiece's normalization nmt_nfkc and XLM-R's special tokens.
+    """
     lower = tokenizers.normalizers.Lowercase() if lowercase else None
     model = io.BytesIO()
     try:
@@ -50,7 +65,7 @@ def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict
             vocab_size=size,
             hard_vocab_limit=False,
             character_coverage=CHARACTER_COVERAGE,
-            max_sentence_length=2**30,  # bytes; it leaves longer ones out
+            max_sentence_length=2**30,  # bytes; longer lines would be skipped
             num_threads=TRAINING_THREADS,
             bos_id=0,
             pad_id=1,
@@ -65,24 +80,22 @@ def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict
                 f'a vocabulary of {size} is too small for the characters of this text'
             ) from None
         if 'empty()' in str(error):
-            raise errors.UserError(
-                'a tokenizer cannot be trained on a text without a word'
-            ) from None
+            raise errors.UserError('the training text of the tokenizer has no words') from None
         raise errors.UserError(f'sentencepiece cannot train {model_type}: {error}') from error
     return settings(read(model.getvalue()), lowercase=lowercase)
 
 
-def _training_lines(texts: list[str], lower) -> Iterator[str]:
-    """Lines without the characters for which the library would leave out the whole line."""
+def _training_lines(texts: list[str], lower: Any) -> Iterator[str]:
+    """Yields lines without the characters because of which the library would skip a line."""
     for text in texts:
         for line in text.splitlines():
-            line = special_tokens.broken(_UNTRAINABLE.sub(' ', line))
+            line = special_tokens.separate_literals(_UNTRAINABLE.sub(' ', line))
             if line.strip():
                 yield lower.normalize_str(line) if lower else line
 
 
 def read(data: bytes) -> Model:
-    """Parses a .model file. Raises UserError if it is none."""
+    """Parses a .model file; raises UserError if it is not a supported SentencePiece model."""
     model = Model([])
     try:
         for number, value in _fields(data):
@@ -101,21 +114,21 @@ def read(data: bytes) -> Model:
                 model.add_dummy_prefix = bool(normalizer.get(3, 1))
                 model.remove_extra_whitespaces = bool(normalizer.get(4, 1))
     except (IndexError, KeyError, ValueError, AttributeError, TypeError, struct.error):
-        raise errors.UserError('no SentencePiece model') from None
+        raise errors.UserError('not a SentencePiece model') from None
     if not model.pieces:
-        raise errors.UserError('no SentencePiece model')
+        raise errors.UserError('not a SentencePiece model')
     if model.model_type not in (_UNIGRAM, _BPE) or model.whitespace_as_suffix:
         raise errors.UserError(
-            'this SentencePiece model is neither Unigram nor BPE with spaces before the words'
+            'the SentencePiece model must be Unigram or BPE and have ▁ before words'
         )
     return model
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of each field of a protobuf message."""
+def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Yields (number, value) of each field of a protobuf message, value an int or bytes."""
     place = 0
 
-    def varint():
+    def varint() -> int:
         nonlocal place
         value = shift = 0
         while True:
@@ -132,7 +145,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             continue
         size = varint() if wire == 2 else {1: 8, 5: 4}[wire]
         if place + size > len(data):
-            raise ValueError('cut off')
+            raise ValueError('truncated')
         yield number, data[place : place + size]
         place += size
 
@@ -143,24 +156,29 @@ def settings(
     fairseq_ids: bool = False,
     lowercase: bool = False,
     strip_accents: bool = False,
-) -> dict:
-    """The library's JSON, as a dictionary.
+) -> dict[str, Any]:
+    """Returns the settings of a tokenizer, the contents of a tokenizer.json.
 
-    Ids are those of the file, special tokens it lacks get ids after its last; with fairseq_ids
-    they are XLM-R's: <s> <pad> </s> <unk>, the pieces from the file's third on, <mask>.
-    lowercase, strip_accents: done before the model's own normalization, as ALBERT does
-    (strip_accents also makes a double quote of two single ones).
+    Args:
+        model: The SentencePiece model.
+        fairseq_ids: Whether ids are XLM-R's: <s> <pad> </s> <unk>, the pieces of the file from its
+            third on, <mask>. Otherwise they are those of the file, and missing special tokens get
+            ids after the last.
+        lowercase: Whether text is lowercased before the model's own normalization, as in ALBERT.
+        strip_accents: Whether accents are stripped and two single quotes are replaced by a double
+            quote before the model's own normalization, as in ALBERT.
     """
     pieces = _fairseq(model.pieces) if fairseq_ids else list(model.pieces)
     known = {piece: index for index, (piece, _, _) in enumerate(pieces)}
-    pieces += [(name, 0.0, _CONTROL) for name in special_tokens.complete(known)]
+    pieces += [(name, 0.0, _CONTROL) for name in special_tokens.missing_names(known)]
     ids = {piece: index for index, (piece, _, _) in enumerate(pieces)}
     if len(ids) < len(pieces):
-        raise errors.UserError('the SentencePiece model has the same piece twice')
+        raise errors.UserError('the SentencePiece model contains a piece twice')
     unknown = next((index for index, (_, _, kind) in enumerate(pieces) if kind == _UNKNOWN), None)
     if unknown is None:
         raise errors.UserError('the SentencePiece model has no piece for unknown characters')
 
+    core: tokenizers.models.Model
     if model.model_type == _UNIGRAM:
         scores = [(piece, score) for piece, score, _ in pieces]
         core = tokenizers.models.Unigram(scores, unknown, byte_fallback=model.byte_fallback)
@@ -175,37 +193,41 @@ def settings(
     backend = tokenizers.Tokenizer(core)
     _add_steps(backend, model, lowercase, strip_accents)
     roles = set(special_tokens.find(ids).values())
-    for index, (piece, _, kind) in enumerate(pieces):  # in their order, so that none moves
+    for index, (piece, _, kind) in enumerate(pieces):  # in order, so that ids stay
         if kind == _CONTROL or index in roles:
             special_tokens.add(backend, [piece])
         elif kind == _USER_DEFINED:
             backend.add_tokens([tokenizers.AddedToken(piece, special=False, normalized=False)])
-    backend.post_processor = special_tokens.frame(ids)
+    backend.post_processor = special_tokens.template(ids)
     return json.loads(backend.to_str())
 
 
-def _fairseq(pieces: list) -> list:
+def _fairseq(pieces: list[Piece]) -> list[Piece]:
     if [piece for piece, _, _ in pieces[:3]] != ['<unk>', '<s>', '</s>']:
         raise errors.UserError("XLM-R's ids need a model that starts with <unk> <s> </s>")
     first = [(name, 0.0, _UNKNOWN if name == '<unk>' else _CONTROL) for name in _FAIRSEQ_FIRST]
     return [*first, *pieces[3:], ('<mask>', 0.0, _CONTROL)]
 
 
-def _merges(pieces: list) -> list[tuple[str, str]]:
-    """Every way to make each piece out of two, best pieces first: the library joins the two
-    neighbors that make the best piece, whichever they are."""
+def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
+    """Every split of each piece into two, best pieces first.
+
+    SentencePiece merges whichever two neighbors form the best piece.
+    """
     scores = {piece: score for piece, score, kind in pieces if kind not in (_UNKNOWN, _CONTROL)}
-    merges = []
+    merges: list[tuple[str, str]] = []
     for piece in sorted(scores, key=scores.__getitem__, reverse=True):
         splits = ((piece[:n], piece[n:]) for n in range(1, len(piece)))
         merges += [(a, b) for a, b in splits if a in scores and b in scores]
     return merges
 
 
-def _add_steps(backend: tokenizers.Tokenizer, model: Model, lowercase: bool, strip_accents: bool):
-    """The steps before and after the model itself. Spaces become ▁."""
+def _add_steps(
+    backend: tokenizers.Tokenizer, model: Model, lowercase: bool, strip_accents: bool
+) -> None:
+    """Adds normalization, splitting and decoding."""
     normal, split, decode = tokenizers.normalizers, tokenizers.pre_tokenizers, tokenizers.decoders
-    steps = []
+    steps: list[Any] = []
     if strip_accents:
         steps += [normal.Replace('``', '"'), normal.Replace("''", '"')]
         steps += [normal.NFKD(), normal.StripAccents()]
@@ -213,7 +235,7 @@ def _add_steps(backend: tokenizers.Tokenizer, model: Model, lowercase: bool, str
         steps.append(normal.Lowercase())
     if model.charsmap:
         steps.append(normal.Precompiled(model.charsmap))
-    if model.add_dummy_prefix and model.remove_extra_whitespaces:  # all published encoders
+    if model.add_dummy_prefix and model.remove_extra_whitespaces:  # as in all published encoders
         backend.pre_tokenizer = split.Sequence([split.WhitespaceSplit(), split.Metaspace(SPACE)])
     else:
         if model.remove_extra_whitespaces:

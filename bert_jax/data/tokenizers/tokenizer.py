@@ -1,6 +1,6 @@
-"""Text ↔ token ids behind one interface, whatever the kind of vocabulary.
+"""The tokenizer interface for all kinds of vocabularies.
 
-A tokenizer is frozen: everything about it is one JSON text, whose hash is its `fingerprint`.
+A tokenizer is immutable and fully described by a JSON text, whose hash is its `fingerprint`.
 """
 
 import copy
@@ -10,51 +10,57 @@ import hashlib
 import json
 import pathlib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import byte_bpe, cutting, sentence_piece, special_tokens, wordpiece
+from bert_jax.data import text_files
+from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
 
-CACHED_IDS = 2**20  # bound on the memory of words already looked up (about 100 MB)
+CACHED_IDS = 2**20  # bounds the memory of the cache of words (about 100 MB)
 MODELS = ('WordPiece', 'BPE', 'Unigram')
 
-_SURROGATES = re.compile('[\ud800-\udfff]')
+_ODD_SPACES = re.compile(r'^\s|\s$|\s\s|[^\S ]')
+_BEFORE_SPACE = re.compile('(?= )')
+_SENTENCEPIECE_STEPS = {'Replace', 'NFKD', 'StripAccents', 'Lowercase', 'Precompiled'}
 
 
 @dataclasses.dataclass(frozen=True)
 class Encodings:
-    """Token ids (int32 [N]) and character spans in the original text (int32 [N, 2], end
-    exclusive) of each text."""
+    """Encoded texts.
+
+    Attributes:
+        ids: For each text, int32 [N].
+        offsets: For each text, int32 [N, 2], characters of each token, end exclusive.
+    """
 
     ids: list[np.ndarray]
     offsets: list[np.ndarray]
 
 
 class Tokenizer:
-    """A frozen tokenizer, made from the JSON of the `tokenizers` library.
+    """An immutable tokenizer, made from the JSON of the `tokenizers` library.
 
     Attributes:
-      kind: 'wordpiece', 'bytebpe', 'unigram', 'sentencepiece-bpe', or 'bpe' for another BPE.
-      vocab: token of each id.
-      vocab_size: number of ids.
-      pad_id, unk_id, cls_id, sep_id, mask_id: ids of the special tokens, whatever their names;
-        `special_ids` has all.
-      is_word_start: bool [V], whether a token starts a word by the vocabulary's own convention:
-        without ## (WordPiece), with Ġ (byte-level BPE), with ▁ (SentencePiece); False for the
-        special tokens. None where no token shows the convention: who needs words must refuse it.
-      lowercase: whether text is lowercased.
-      sentence_prefix: what to put before a sentence from running text so that it is encoded as
-        it is there: a space for byte-level BPE that would not take the first word for a word's
-        start otherwise, else nothing.
-      fingerprint: sha256 of the canonical JSON.
-
-    Raises UserError if the JSON is no tokenizer of these kinds or lacks a special token.
+        kind: 'wordpiece', 'bytebpe', 'unigram', 'sentencepiece-bpe', or 'bpe' for other BPEs.
+        vocab: The token of each id.
+        vocab_size: V, the number of ids.
+        pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
+        special_ids: All of them.
+        is_word_start: bool [V], whether a token starts a word: it has no ## (WordPiece), a Ġ
+            (byte-level BPE) or a ▁ (SentencePiece); False for special tokens. None if the
+            vocabulary does not mark word starts.
+        lowercase: Whether text is lowercased.
+        sentence_prefix: String to insert before a sentence so that it is encoded as in running
+            text: a space for a byte-level BPE that does not insert one itself, else ''.
+        fingerprint: SHA-256 of the canonical JSON.
     """
 
     def __init__(self, text: str):
+        """Reads the JSON; raises UserError if the kind is unknown or a special token missing."""
         settings = parse(text)
         self._json = json.dumps(settings, sort_keys=True, ensure_ascii=False, separators=(',', ':'))
         self.fingerprint = hashlib.sha256(self._json.encode()).hexdigest()
@@ -71,7 +77,7 @@ class Tokenizer:
 
         special = {token['content'] for token in settings['added_tokens'] if token['special']}
         special.update(names[index] for index in self.special_ids)
-        self._plain = _backend(_without_special_pieces(settings, special))
+        self._plain = _backend(_without_special_subwords(settings, special))
         self._plain.encode_special_tokens = True
         self._cache: dict[str, bytes] = {}
         self._cached_ids = 0
@@ -82,61 +88,65 @@ class Tokenizer:
             self.is_word_start[list(self.special_ids)] = False
         normalizer = backend.normalizer
         self.lowercase = normalizer is not None and normalizer.normalize_str('A') == 'a'
-        self._cut = cutting.cutter(settings)
+        self._split = _splitter(settings)
         prefixed = (settings['pre_tokenizer'] or {}).get('add_prefix_space')
         self.sentence_prefix = ' ' if self.kind == 'bytebpe' and not prefixed else ''
 
-    def __reduce__(self):
+    def __reduce__(self) -> tuple[type['Tokenizer'], tuple[str]]:
         return Tokenizer, (self._json,)
 
     @classmethod
     def from_json(cls, text: str) -> 'Tokenizer':
-        """The tokenizer written by `to_json`."""
+        """Returns the tokenizer that was written by `to_json`."""
         return cls(text)
 
     def to_json(self) -> str:
-        """All of the tokenizer as canonical JSON."""
+        """Returns the tokenizer as canonical JSON."""
         return self._json
 
-    def save(self, directory: str | pathlib.Path):
+    def save(self, directory: str | pathlib.Path) -> None:
         """Writes tokenizer.json into a folder."""
         (pathlib.Path(directory) / 'tokenizer.json').write_text(self._json, encoding='utf-8')
 
     @functools.cached_property
     def _special(self) -> tokenizers.Tokenizer:
-        """Like `_plain`, but a literal '[MASK]' in a text is the special token."""
+        """Like `_plain`, but a literal '[MASK]' in the text is the special token."""
         return _backend(json.loads(self._json))
 
     def encode_batch(self, texts: Sequence[str], special: bool = False) -> Encodings:
-        """Ids and character offsets of each text; adds no special tokens, truncates nothing.
+        """Encodes texts with character offsets; neither adds special tokens nor truncates.
 
-        A literal '[MASK]' or '[SEP]' in a text is ordinary text ('[', 'mask', ']'), so that a
-        corpus cannot smuggle special tokens in; with special=True, for prompts typed by a
-        person, it is the special token, as transformers reads it.
+        Args:
+            texts: The texts.
+            special: Whether a literal '[MASK]' or '[SEP]' is the special token, as in
+                `transformers`; for prompts that a person types. By default it is ordinary text
+                ('[', 'mask', ']'), so that a corpus cannot contain special tokens.
         """
         backend = self._special if special else self._plain
-        encoded = backend.encode_batch([encodable(t) for t in texts], add_special_tokens=False)
+        encoded = backend.encode_batch(
+            [encodable(text) for text in texts], add_special_tokens=False
+        )
         return Encodings(
             ids=[np.array(e.ids, np.int32) for e in encoded],
             offsets=[np.array(e.offsets, np.int32).reshape(-1, 2) for e in encoded],
         )
 
     def encode_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """The ids `encode_batch` gives, without offsets and several times faster.
+        """Encodes texts without offsets, several times faster than `encode_batch`.
 
         Returns:
-          ids of all texts one after another, int32 [N], and how many each text has, int64
-          [len(texts)].
+            The ids of all texts, concatenated: int32 [N].
+            The number of ids of each text: int64 [len(texts)].
         """
-        parts = [self._cut(text) for text in texts]
+        parts = [self._split(text) for text in texts]
         self._remember({part for text_parts in parts for part in text_parts})
         lookup = self._cache.__getitem__
         encoded = [b''.join(map(lookup, text_parts)) for text_parts in parts]
         lengths = np.fromiter(map(len, encoded), np.int64, len(encoded)) // 4
         return np.frombuffer(b''.join(encoded), np.int32), lengths
 
-    def _remember(self, parts: set[str]):
-        """Puts the ids of all parts, as int32 bytes, into the cache."""
+    def _remember(self, parts: set[str]) -> None:
+        """Caches the ids of all parts, as the bytes of int32 arrays."""
         if self._cached_ids > CACHED_IDS:
             self._cache.clear()
             self._cached_ids = 0
@@ -152,26 +162,33 @@ class Tokenizer:
                 self._cached_ids += len(ids) + 1
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Readable text of token ids; special tokens are shown."""
+        """Returns the text of token ids, with special tokens."""
         return self._special.decode([int(i) for i in ids], skip_special_tokens=False)
 
-    def pieces(self, token: str) -> list[int]:
-        """Ids that spell a token of another vocabulary of the same kind: its own id, or those
-        this tokenizer cuts it into; none if some character of it is unknown."""
+    def subword_ids(self, token: str) -> list[int]:
+        """Splits a token of another vocabulary of the same kind into subwords of this one.
+
+        Returns:
+            The id of the token if it is in this vocabulary, else the ids of its subwords; [] if a
+            character is unknown.
+        """
         if token in self._ids:
             return [self._ids[token]]
         if self.kind == 'wordpiece':
-            return wordpiece.pieces(token, self._ids)
-        found = [piece.id for piece in self._plain.model.tokenize(token)]
-        return found if ''.join(self.vocab[index] for index in found) == token else []
+            return wordpiece.subword_ids(token, self._ids)
+        ids = [subword.id for subword in self._plain.model.tokenize(token)]
+        return ids if ''.join(self.vocab[index] for index in ids) == token else []
 
     def with_token_types(self) -> 'Tokenizer':
-        """This tokenizer, telling two texts apart by types 0 and 1 and one separator between them,
-        as `data.segments` puts them: for models that have token types, unlike RoBERTa."""
+        """Returns this tokenizer with token types 0 and 1 and a single separator between two texts.
+
+        This is the layout of the sentence pairs of pretraining, for models with token types that
+        use RoBERTa's special tokens.
+        """
         if self.vocab[self.cls_id] != '<s>':
             return self
         backend = _backend(json.loads(self._json))
-        backend.post_processor = special_tokens.frame(self._ids, types=True)
+        backend.post_processor = special_tokens.template(self._ids, has_types=True)
         return Tokenizer(backend.to_str())
 
     @functools.cached_property
@@ -180,37 +197,37 @@ class Tokenizer:
 
 
 def encodable(text: str) -> str:
-    """Half surrogate pairs, which broken JSON holds, have no UTF-8: U+FFFD instead."""
-    return text if text.isascii() else _SURROGATES.sub('\ufffd', text)
+    """Replaces lone surrogates, which broken JSON contains, by U+FFFD: they have no UTF-8."""
+    return text_files.replace_surrogates(text)[0]
 
 
-def parse(text: str) -> dict:
-    """The settings of a tokenizer.json; truncation and padding, which some carry, are off."""
+def parse(text: str) -> dict[str, Any]:
+    """Reads the settings of a tokenizer.json, without truncation and padding."""
     try:
         settings = json.loads(text)
     except json.JSONDecodeError as error:
-        raise errors.UserError(f'no valid JSON: {error}') from None
+        raise errors.UserError(f'not valid JSON: {error}') from None
     if not isinstance(settings, dict) or not isinstance(settings.get('model'), dict):
-        raise errors.UserError("no tokenizer: the JSON has no 'model'")
+        raise errors.UserError("not a tokenizer: the JSON has no 'model'")
     if settings['model'].get('type') not in MODELS:
         raise errors.unknown('tokenizer model', str(settings['model'].get('type')), MODELS)
-    defaults = {'normalizer': None, 'pre_tokenizer': None, 'added_tokens': []}
+    defaults: dict[str, Any] = {'normalizer': None, 'pre_tokenizer': None, 'added_tokens': []}
     return defaults | settings | {'truncation': None, 'padding': None}
 
 
-def _backend(settings: dict) -> tokenizers.Tokenizer:
+def _backend(settings: dict[str, Any]) -> tokenizers.Tokenizer:
     try:
         return tokenizers.Tokenizer.from_str(json.dumps(settings))
-    except Exception as error:  # the library raises nothing narrower
+    except Exception as error:  # the library raises bare Exceptions
         raise errors.UserError(f'the tokenizers library cannot read it: {error}') from error
 
 
-def _without_special_pieces(settings: dict, names: set[str]) -> dict:
-    """Settings whose model makes no special token out of ordinary text that looks like one."""
+def _without_special_subwords(settings: dict[str, Any], names: set[str]) -> dict[str, Any]:
+    """Settings whose model never produces a special token from text that looks like one."""
     settings = copy.copy(settings)
     model = settings['model'] = copy.copy(settings['model'])
     if model['type'] == 'Unigram':
-        # A piece with a space inside matches nothing, for spaces have become ▁.
+        # A piece with a space never matches, because spaces are replaced by ▁.
         model['vocab'] = [
             [f' {piece} ' if piece in names else piece, score] for piece, score in model['vocab']
         ]
@@ -223,7 +240,7 @@ def _without_special_pieces(settings: dict, names: set[str]) -> dict:
     return settings
 
 
-def _kind(settings: dict) -> str:
+def _kind(settings: dict[str, Any]) -> str:
     splitting = json.dumps([settings['normalizer'], settings['pre_tokenizer']], ensure_ascii=False)
     if settings['model']['type'] == 'BPE':
         if '"ByteLevel"' in splitting:
@@ -232,7 +249,8 @@ def _kind(settings: dict) -> str:
     return settings['model']['type'].lower()
 
 
-def _word_starts(kind: str, settings: dict, names: list[str]) -> np.ndarray | None:
+def _word_starts(kind: str, settings: dict[str, Any], names: list[str]) -> np.ndarray | None:
+    """Whether each token starts a word: bool [V], or None if no token has the kind's mark."""
     mark = {
         'wordpiece': settings['model'].get('continuing_subword_prefix'),
         'bytebpe': byte_bpe.SPACE,
@@ -244,3 +262,45 @@ def _word_starts(kind: str, settings: dict, names: list[str]) -> np.ndarray | No
     if not marked.any():
         return None
     return ~marked if kind == 'wordpiece' else marked
+
+
+def _splitter(settings: dict[str, Any]) -> Callable[[str], list[str]]:
+    """A function that splits a text into parts that can be tokenized, and cached, separately.
+
+    BERT's cleaning works on single characters and its pre-tokenizer splits at every space.
+    SentencePiece and byte-level BPE also split before every space, but may treat repeated or other
+    white space differently; such texts, and those of other tokenizers, are not split.
+    """
+    steps = {step['type'] for step in _flatten(settings['normalizer'], 'normalizers')}
+    splits = _flatten(settings['pre_tokenizer'], 'pretokenizers')
+    kinds = [split['type'] for split in splits]
+    if not all(token['special'] for token in settings['added_tokens']):
+        return _no_split
+    if kinds == ['BertPreTokenizer'] and steps == {'BertNormalizer'}:
+        return _split_at_any_space
+    if kinds == ['ByteLevel'] and steps <= {'Lowercase', 'NFC'}:
+        return _split_before_spaces if splits[0].get('use_regex', True) else _no_split
+    if kinds == ['WhitespaceSplit', 'Metaspace'] and steps <= _SENTENCEPIECE_STEPS:
+        return _split_at_spaces if splits[1].get('prepend_scheme') == 'always' else _no_split
+    return _no_split
+
+
+def _flatten(part: dict[str, Any] | None, sequence: str) -> list[dict[str, Any]]:
+    """The steps of a normalizer or pre-tokenizer, whether or not it is a sequence."""
+    return [] if part is None else part.get(sequence, [part])
+
+
+def _no_split(text: str) -> list[str]:
+    return [text]
+
+
+def _split_at_any_space(text: str) -> list[str]:
+    return text.split(' ')
+
+
+def _split_before_spaces(text: str) -> list[str]:
+    return [text] if _ODD_SPACES.search(text) else _BEFORE_SPACE.split(text)
+
+
+def _split_at_spaces(text: str) -> list[str]:
+    return [text] if _ODD_SPACES.search(text) else text.split(' ')

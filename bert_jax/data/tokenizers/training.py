@@ -1,16 +1,19 @@
-"""Training a vocabulary on a stream of texts, of one language or a mixture."""
+"""Training a vocabulary on a stream of texts in one language or a mixture of languages."""
 
 import functools
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
 
 from bert_jax import errors
 from bert_jax.data import languages
 from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
 from bert_jax.data.tokenizers.tokenizer import Tokenizer, encodable
 
-TRAINING_CHARACTERS = 2**26  # training sees at most this much text, taken evenly from all of it
-TRAINERS = {
+TRAINING_CHARACTERS = 2**26  # longer texts are sampled evenly down to this length
+
+# Kind → trainer: (size, texts, lowercase) → settings, the contents of a tokenizer.json.
+TRAINERS: dict[str, Callable[[int, list[str], bool], dict[str, Any]]] = {
     'wordpiece': wordpiece.train,
     'bytebpe': byte_bpe.train,
     'unigram': functools.partial(sentence_piece.train, 'unigram'),
@@ -19,20 +22,23 @@ TRAINERS = {
 
 
 def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
-    """Trains a tokenizer, e.g. 'wordpiece:8000', on a stream of texts.
+    """Trains a tokenizer on a stream of texts; deterministic.
 
-    The same texts in the same order give the same tokenizer. At most `TRAINING_CHARACTERS`
-    characters are used and held in memory: beyond that, evenly spaced paragraphs.
+    Args:
+        spec: Kind and size, such as 'wordpiece:8000'; see `TRAINERS` for the kinds.
+        texts: Texts. Longer ones than `TRAINING_CHARACTERS` are sampled: evenly spaced paragraphs.
+        lowercase: Whether the tokenizer lowercases.
 
-    Raises UserError for an unknown kind, a bad size or texts without a word.
+    Raises:
+        UserError: The kind is unknown, the size is invalid, or the texts have no words.
     """
     kind, size = parse_spec(spec)
-    sample = [encodable(text) for text in evenly(texts, TRAINING_CHARACTERS)]
+    sample = [encodable(text) for text in sample_paragraphs(texts, TRAINING_CHARACTERS)]
     return Tokenizer(json.dumps(TRAINERS[kind](size, sample, lowercase)))
 
 
 def parse_spec(spec: str) -> tuple[str, int]:
-    """'unigram:16000' → the kind and the size. Raises UserError if there is no such kind."""
+    """Splits a spec such as 'unigram:16000' into kind and size; raises UserError if invalid."""
     kind, _, size = spec.partition(':')
     if kind not in TRAINERS:
         raise errors.unknown('tokenizer kind', kind, TRAINERS)
@@ -48,11 +54,15 @@ def parse_spec(spec: str) -> tuple[str, int]:
 def mixture(
     texts: Mapping[str, Callable[[], Iterator[str]]], alpha: float, limit: int = TRAINING_CHARACTERS
 ) -> Iterator[str]:
-    """Lines in which languages have the shares q_i ∝ p_i^alpha, p_i by characters.
+    """Yields lines in which languages have the shares q_i ∝ p_i^alpha, p_i by characters.
 
-    texts: language → a function that streams its texts, called twice or more. The amount is that
-    of all texts together, or `limit` characters if they are more. A language that gets less than
-    it has gives evenly spaced lines; one that gets more is repeated.
+    A language whose share is less than its text is represented by evenly spaced lines; one whose
+    share is more is repeated.
+
+    Args:
+        texts: For each language, a function that streams its texts. It is called at least twice.
+        alpha: Exponent, 0 ≤ alpha ≤ 1.
+        limit: Maximum number of characters; the total of the texts if that is less.
     """
     amounts = {language: sum(map(len, stream())) for language, stream in texts.items()}
     total = min(sum(amounts.values()), limit)
@@ -65,7 +75,7 @@ def mixture(
 
 
 def _share_of(texts: Iterable[str], share: float) -> Iterator[str]:
-    """Lines with a share of all characters, spaced evenly."""
+    """Yields evenly spaced lines that contain a share of all characters."""
     seen = taken = 0
     for text in texts:
         for line in text.split('\n'):
@@ -75,9 +85,10 @@ def _share_of(texts: Iterable[str], share: float) -> Iterator[str]:
                 yield line
 
 
-def evenly(texts: Iterable[str], limit: int) -> list[str]:
-    """At most about `limit` characters: every stride-th paragraph, evenly over the stream."""
-    kept, characters, stride, index = [], 0, 1, 0
+def sample_paragraphs(texts: Iterable[str], limit: int) -> list[str]:
+    """Returns evenly spaced paragraphs of a stream, about `limit` characters at most."""
+    kept: list[str] = []
+    characters, stride, index = 0, 1, 0
     for text in texts:
         for paragraph in text.split('\n\n'):
             if index % stride == 0:

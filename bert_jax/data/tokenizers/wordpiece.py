@@ -1,31 +1,32 @@
-"""WordPiece, as in BERT: words cut greedily into the longest known pieces, inner ones after ##."""
+"""WordPiece, as in BERT: words are split greedily into the longest known subwords."""
 
 import collections
 import json
 from collections.abc import Iterator
+from typing import Any
 
 import tokenizers
 
 from bert_jax import errors
 from bert_jax.data.tokenizers import special_tokens
 
-CONTINUATION = '##'
-MAX_CHARACTERS_PER_WORD = 100  # longer words are [UNK], as in the original tokenization.py
+CONTINUATION = '##'  # prefix of the subwords inside a word
+MAX_CHARACTERS_PER_WORD = 100  # longer words become [UNK], as in the original tokenization.py
 TRAINING_ALPHABET = 1000  # rarer characters become [UNK]
-COUNTED_CHUNKS = 2**19  # training splits that many different strings at a time into words
+COUNTED_CHUNKS = 2**19  # distinct strings that training splits into words at a time
 
 
-def train(size: int, texts: list[str], lowercase: bool) -> dict:
-    """The settings of a trained tokenizer.
+def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
+    """Trains a tokenizer and returns its settings.
 
-    The library's trainer (byte-pair merges written as WordPiece) is made to repeat itself. Left
-    alone it numbers the '##' characters in the order of a randomly seeded hash table, and ties
-    between merges follow those numbers. Naming these characters beforehand fixes both.
+    The library's trainer (BPE merges written as WordPiece) is not deterministic: it numbers the
+    '##' characters in the order of a randomly seeded hash table, and ties between merges follow
+    these numbers. Naming the characters beforehand makes it deterministic.
     """
     counts = word_counts(texts, lowercase)
     if not counts:
-        raise errors.UserError('a tokenizer cannot be trained on a text without a word')
-    characters = collections.Counter()
+        raise errors.UserError('the training text of the tokenizer has no words')
+    characters: collections.Counter[str] = collections.Counter()
     for word, count in counts.items():
         for character in word:
             characters[character] += count
@@ -36,8 +37,8 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict:
     symbols = len(special_tokens.BERT) + len(alphabet) + len(inner)
     if symbols > size:
         raise errors.UserError(
-            f'a vocabulary of {size} is too small: the special tokens and single characters '
-            f'of this text alone are {symbols}'
+            f'a vocabulary of {size} is too small: special tokens and the characters of the text '
+            f'alone are {symbols}'
         )
     backend = tokenizers.Tokenizer(tokenizers.models.WordPiece(unk_token='[UNK]'))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.WhitespaceSplit()
@@ -54,10 +55,10 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict:
 
 
 def word_counts(texts: list[str], lowercase: bool) -> dict[str, int]:
-    """How often each word (after normalization, split at punctuation) occurs."""
+    """Counts words, after normalization and splitting at punctuation."""
     backend = _backend({'[UNK]': 0}, lowercase)
-    words = collections.Counter()
-    chunks = collections.Counter()
+    words: collections.Counter[str] = collections.Counter()
+    chunks: collections.Counter[str] = collections.Counter()
     for index, text in enumerate(texts):
         chunks.update(text.split())
         if len(chunks) < COUNTED_CHUNKS and index + 1 < len(texts):
@@ -71,18 +72,18 @@ def word_counts(texts: list[str], lowercase: bool) -> dict[str, int]:
     return words
 
 
-def _repeated(words: list[str], counts: dict[str, int], most: int = 1000) -> Iterator[str]:
-    """Each word as often as it was counted, `most` to a line: all the trainer accepts is text."""
+def _repeated(words: list[str], counts: dict[str, int], per_line: int = 1000) -> Iterator[str]:
+    """Yields each word as often as it was counted, because the trainer only accepts text."""
     for word in words:
-        full, rest = divmod(counts[word], most)
-        line = ' '.join([word] * most) if full else ''
+        full, rest = divmod(counts[word], per_line)
+        line = ' '.join([word] * per_line) if full else ''
         for _ in range(full):
             yield line
         yield ' '.join([word] * rest)
 
 
-def settings(vocab: dict[str, int], lowercase: bool) -> dict:
-    """The library's JSON, as a dictionary, of a WordPiece tokenizer with this vocabulary."""
+def settings(vocab: dict[str, int], lowercase: bool) -> dict[str, Any]:
+    """Returns the settings of a tokenizer, the contents of a tokenizer.json."""
     special_tokens.find({name: vocab[name] for name in special_tokens.BERT if name in vocab})
     backend = _backend(vocab, lowercase)
     backend.add_special_tokens(list(special_tokens.BERT))
@@ -93,7 +94,7 @@ def settings(vocab: dict[str, int], lowercase: bool) -> dict:
 
 
 def _backend(vocab: dict[str, int], lowercase: bool) -> tokenizers.Tokenizer:
-    """BERT's text clean-up, splitting and greedy longest-match WordPiece (tokenization.py)."""
+    """A tokenizer with BERT's cleaning, splitting and longest-match-first (tokenization.py)."""
     backend = tokenizers.Tokenizer(
         tokenizers.models.WordPiece(
             vocab,
@@ -111,9 +112,9 @@ def _backend(vocab: dict[str, int], lowercase: bool) -> tokenizers.Tokenizer:
 
 
 def read_vocab(text: str) -> dict[str, int]:
-    """One token a line, its id the line's number from 0; tokens may hold any other character."""
+    """Reads a vocab.txt: one token per line, whose id is the line number from 0."""
     tokens = [line.rstrip('\r') for line in text.rstrip('\r\n').split('\n')]
-    vocab = {}
+    vocab: dict[str, int] = {}
     for index, token in enumerate(tokens):
         if token in vocab:
             raise errors.UserError(f'line {index + 1} repeats the token {token!r}')
@@ -121,10 +122,11 @@ def read_vocab(text: str) -> dict[str, int]:
     return vocab
 
 
-def pieces(token: str, ids: dict[str, int]) -> list[int]:
-    """Ids of a token (perhaps after ##) by greedy longest match; none if a character is unknown."""
+def subword_ids(token: str, ids: dict[str, int]) -> list[int]:
+    """Splits a token, possibly with ##, longest match first; [] if a character is unknown."""
     prefix = CONTINUATION if token.startswith(CONTINUATION) else ''
-    rest, found = token.removeprefix(CONTINUATION), []
+    rest = token.removeprefix(CONTINUATION)
+    found: list[int] = []
     while rest:
         lengths = (n for n in range(len(rest), 0, -1) if prefix + rest[:n] in ids)
         length = next(lengths, 0)
