@@ -1,9 +1,12 @@
-"""Losses and metrics as (sum, count) pairs, summed over everything and divided once.
+"""Losses and metrics as (sum, count) pairs, added up over the global batch and divided once.
 
-A mean of means depends on how a batch was cut; a sum and a count do not. So the result is the same
-on one device, on a pod, and with any number of accumulation steps.
+A mean of means depends on how a batch is divided; sums and counts do not. Results are therefore
+the same on one device, on many, and with any number of micro-batches.
 """
 
+import functools
+import operator
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import jax
@@ -13,23 +16,23 @@ from bert_jax.types import Array
 
 
 class Term(NamedTuple):
-    """Float32 scalars: `sum` over `count` things such as masked tokens or sentence pairs."""
+    """A sum over `count` items, such as masked tokens or sentence pairs; float32 scalars."""
 
     sum: jax.Array
-    count: jax.Array
+    count: jax.Array  # type: ignore[assignment]  # hides the method tuple.count
 
 
 Terms = dict[str, Term]
 
 
 def weighted_sum(values_X: Array, weights_X: Array) -> Term:
-    """Σ values · weights and Σ weights, in float32."""
+    """Return Σ values · weights and Σ weights, in float32."""
     weights_X = jnp.asarray(weights_X, jnp.float32)
     return Term(jnp.sum(values_X.astype(jnp.float32) * weights_X), jnp.sum(weights_X))
 
 
 def add(total: Terms, terms: Terms) -> Terms:
-    """Sums and counts added by name; an empty total is zero."""
+    """Add sums and counts by name; an empty total counts as zero."""
     return {
         name: Term(term.sum + total[name].sum, term.count + total[name].count) if total else term
         for name, term in terms.items()
@@ -37,15 +40,23 @@ def add(total: Terms, terms: Terms) -> Terms:
 
 
 def mean(term: Term) -> jax.Array:
-    """sum / count; 0 where nothing was counted."""
+    """Return sum / count, or 0 if nothing was counted."""
     return term.sum / jnp.maximum(term.count, 1.0)
 
 
-def loss(terms: Terms, weights: dict[str, float], counts: dict[str, jax.Array]) -> jax.Array:
-    """Σ weight · sum / count over the terms that have a weight; the counts are those of the whole
-    global batch.
+def means(terms: Terms, weights: Mapping[str, float]) -> dict[str, float]:
+    """Return the mean of every term by name, and 'loss': the weighted sum of these means."""
+    found = {name: float(mean(term)) for name, term in terms.items()}
+    return {'loss': sum(weight * found[name] for name, weight in weights.items())} | found
+
+
+def loss(terms: Terms, weights: Mapping[str, float], counts: Mapping[str, jax.Array]) -> jax.Array:
+    """Return Σ weight · sum / count over the terms with a weight.
+
+    `counts` are those of the whole global batch, also if `terms` come from a part of it.
     """
-    return sum(
+    weighted = [
         weight * terms[name].sum / jnp.maximum(counts[name], 1.0)
         for name, weight in weights.items()
-    )
+    ]
+    return functools.reduce(operator.add, weighted)

@@ -1,24 +1,40 @@
-"""A user's mistake is one clear line, never a traceback."""
+"""Errors that a user can fix: one clear line instead of a traceback."""
 
+import contextlib
+import functools
+import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 
 class UserError(Exception):
-    """What was wrong, where, and what to do, in one line for the person who started the run."""
+    """Says in one line what is wrong, where it came from, and what to do."""
 
 
-def unknown(kind: str, name: str, known) -> UserError:
-    """The error for a misspelled name: says which names there are."""
+def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+    """Return the error for a name that does not exist; it lists the names that do."""
     return UserError(f'unknown {kind} {name!r}; known: {", ".join(sorted(known))}')
 
 
-def exit_cleanly(main: Callable) -> Callable:
-    """Wraps a command line: a UserError becomes `error: …` on stderr and exit status 2."""
+@contextlib.contextmanager
+def writing_to(folder: str | os.PathLike) -> Iterator[None]:
+    """Turn an OSError of the block into a UserError: the working directory cannot be written."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(
+            f'cannot write to workdir {folder}: {error.strerror or error}; '
+            'fix that and rerun the same command to resume'
+        ) from error
 
-    def wrapped(*args):
+
+def exit_cleanly(main: Callable[..., None]) -> Callable[..., None]:
+    """Wrap a command line: a UserError becomes 'error: …' on stderr and exit status 2."""
+
+    @functools.wraps(main)
+    def wrapped(*args: object) -> None:
         try:
-            return main(*args)
+            main(*args)
         except UserError as error:
             print(f'error: {error}', file=sys.stderr)
             sys.exit(2)

@@ -206,8 +206,8 @@ def test_a_step_at_full_size_has_the_right_shapes(name, folder):
             for key, array in one.items()
         }
         assert batch['input_ids'].shape == (size, length)
-        step = make_train_step(task, optimizer, stage.accumulation, config.seed)
-        after, metrics = jax.eval_shape(step, state, batch)
+        step = make_train_step(task, optimizer, stage.accumulation)
+        after, metrics = jax.eval_shape(step, state, batch, jax.random.key(0))
         assert jax.tree.map(lambda leaf: leaf.shape, after) == jax.tree.map(
             lambda leaf: leaf.shape, state
         )
@@ -237,11 +237,12 @@ def test_the_loss_of_a_shrunk_version_falls(name, folder):
         config.schedule.update(dict(learning_rate=0.02, warmup_steps=2, decay_steps=0))
     task = Pretraining(config)
     (stage,), (optimizer, state) = task.stages, start(task)
-    step = jax.jit(make_train_step(task, optimizer, 1, config.seed), donate_argnums=0)
+    step = jax.jit(make_train_step(task, optimizer), donate_argnums=0)
     losses = []
     state = jax.jit(state)(jax.random.key(0))
     for number in range(12):
-        state, metrics = step(state, stage.source.batch(number % 2, np.arange(16)))
+        batch = stage.source.batch(number % 2, np.arange(16))
+        state, metrics = step(state, batch, jax.random.key(config.seed))
         losses.append(metrics['loss'])
     assert not state.skipped
     assert np.mean(losses[-2:]) < np.mean(losses[:2]) * 0.98

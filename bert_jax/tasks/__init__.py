@@ -1,29 +1,26 @@
-"""Tie data, objectives, models and evaluation together for the one training loop."""
+"""Tasks tie together data, objectives, models and evaluation for the one training loop."""
 
-from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from bert_jax.errors import unknown
+from bert_jax.types import Config
+
+if TYPE_CHECKING:
+    from bert_jax.training.task import Task
 
 
-def make_task(config):
-    """The task a config names. Raises UserError if there is none of that name, and what the task
-    itself raises.
+def make_task(config: Config) -> 'Task':
+    """Create the task that `config.task` names; imports only what this task needs.
+
+    Raises UserError for an unknown name, and whatever the task itself raises.
     """
-    return find(config.task)(config)
-
-
-def find(name: str) -> Callable:
-    """What makes the task of that name from a config. Raises UserError if there is none. Imports
-    that task alone: a start waits for what it imports.
-    """
-    if name == 'pretraining':
+    if config.task == 'pretraining':
         from bert_jax.tasks.pretraining import Pretraining
 
-        return Pretraining
+        return Pretraining(config)
     from bert_jax.tasks.finetuning import FineTuning
     from bert_jax.tasks.problems import PROBLEMS
 
-    if name not in PROBLEMS:
-        raise unknown('task', name, ['pretraining', *PROBLEMS])
-    PROBLEMS[name].load()
-    return FineTuning
+    if config.task not in PROBLEMS:
+        raise unknown('task', config.task, ['pretraining', *PROBLEMS])
+    return FineTuning(config)

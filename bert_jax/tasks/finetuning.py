@@ -31,11 +31,11 @@ from bert_jax.tasks.finetuning_model import (
 )
 from bert_jax.tasks.problems.base import Problem
 from bert_jax.training import sharding
-from bert_jax.training.loop import Stage
+from bert_jax.training.task import Stage
 
 
 class FineTuning:
-    """The task of the training loop (see training/loop.py for what it asks of one)."""
+    """The task of the training loop (see training/task.py)."""
 
     def __init__(self, config):
         self.config = config

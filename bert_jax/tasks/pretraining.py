@@ -18,9 +18,9 @@ from bert_jax.objectives.corruption import Corrupted
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks import initialization, pretraining_data
-from bert_jax.training import feed, multihost
-from bert_jax.training.loop import Stage
+from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key
+from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Config, Key, Params
 
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
@@ -28,7 +28,7 @@ _STAGE_KEYS = ('steps', 'sequence_length', 'batch_size', 'accumulation', 'max_pr
 
 
 class Pretraining:
-    """The task of pretraining an encoder (training/loop.py says what the loop asks of a task).
+    """The task of pretraining an encoder; training/task.py says what the loop asks of a task.
 
     Raises:
         UserError: For a config that cannot be trained.
@@ -198,7 +198,7 @@ class Pretraining:
     ) -> dict[str, float]:
         num_batches = min(number, source.num_examples) // source.batch_size
         total: averages.Terms = {}
-        for batch in feed.batches(source, 0, max(1, num_batches), self.config.data.reading_threads):
+        for batch in batches.read(source, 0, max(1, num_batches), self.config.data.reading_threads):
             total = averages.add(total, jax.device_get(self._held_out_step(params, batch)))
         return {name: float(averages.mean(term)) for name, term in total.items()}
 

@@ -1,61 +1,79 @@
 """The best evaluation so far, and when to stop waiting for a better one."""
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from bert_jax.errors import UserError, unknown
+from bert_jax.types import Config
 
-_LOWER = ('loss', 'perplexity')  # metrics whose name ends so are better when lower
+_LOWER_IS_BETTER = ('loss', 'perplexity')  # endings of metric names
 
 
 def lower_is_better(metric: str) -> bool:
-    """By the name of a metric; 'mlm_loss/cy' is of a language."""
-    return metric.partition('/')[0].endswith(_LOWER)
+    """Return whether a lower value is better, by the name; 'mlm_loss/cy' is for one language."""
+    return metric.partition('/')[0].endswith(_LOWER_IS_BETTER)
 
 
-class Best(NamedTuple):
-    """The metrics of the best evaluation and its step (None before the first one that is a number),
-    and how many evaluations there have been since. In every checkpoint's metadata."""
+class BestEvaluation(NamedTuple):
+    """The best evaluation of a run; stored in the metadata of every checkpoint.
+
+    Attributes:
+      step: number of completed steps at that evaluation; None before the first finite value.
+      metrics: its metrics by name.
+      waited: number of evaluations since then.
+    """
 
     step: int | None = None
     metrics: dict[str, float] | None = None
     waited: int = 0
 
 
-class Watch:
-    """What `config.evaluation` says of a best evaluation: `best` is a metric or '', `patience` the
-    evaluations without a better one after which a run is over (0: never)."""
+class EarlyStopping:
+    """Tracks the best evaluation by one metric and ends the run when it does not improve.
 
-    def __init__(self, evaluation: Any):
-        """Raises UserError for patience that has nothing to wait for."""
-        self.name, self.patience = evaluation.best, evaluation.patience
-        if self.patience < 0 or (self.patience and not self.name):
+    Attributes:
+      metric: name of the metric, `evaluation.best` of the config; '': none.
+      patience: evaluations without improvement after which the run is over, `evaluation.patience`;
+        0: never.
+      best: the best evaluation so far.
+    """
+
+    def __init__(self, evaluation: Config, best: BestEvaluation | None = None):
+        """Raises UserError if the patience is negative or there is no metric to wait for."""
+        self.metric, self.patience = evaluation.best, evaluation.patience
+        self.best = best or BestEvaluation()
+        if self.patience < 0 or (self.patience and not self.metric):
             raise UserError(
-                f'evaluation.patience is {self.patience} with evaluation.best={self.name!r}; it '
-                'must be at least 0 and needs the name of a metric there'
+                f'evaluation.patience is {self.patience} with evaluation.best={self.metric!r}; '
+                'patience must be at least 0, and above 0 it needs a metric in evaluation.best'
             )
 
-    def after(self, best: Best, step: int, metrics: dict[str, float]) -> Best:
-        """With one more evaluation. The first of equal ones is the best, NaN never is.
+    def update(self, step: int, metrics: Mapping[str, float]) -> None:
+        """Take an evaluation into account. The first of equal values stays the best; NaN never is.
 
-        Raises UserError if there is no such metric.
+        Raises UserError as `check` does.
         """
-        if not self.name:
-            return best
+        if not self.metric:
+            return
         self.check(metrics)
-        value = metrics[self.name]
-        if best.step is None:
+        value = metrics[self.metric]
+        if self.best.metrics is None:
             better = value == value
-        elif lower_is_better(self.name):
-            better = value < best.metrics[self.name]
+        elif lower_is_better(self.metric):
+            better = value < self.best.metrics[self.metric]
         else:
-            better = value > best.metrics[self.name]
-        return Best(step, metrics) if better else best._replace(waited=best.waited + 1)
+            better = value > self.best.metrics[self.metric]
+        if better:
+            self.best = BestEvaluation(step, dict(metrics))
+        else:
+            self.best = self.best._replace(waited=self.best.waited + 1)
 
-    def check(self, metrics: dict[str, float]):
-        """Raises UserError if the metric is not among them."""
-        if self.name and self.name not in metrics:
-            raise unknown('metric in evaluation.best', self.name, metrics)
+    def check(self, metrics: Mapping[str, float]) -> None:
+        """Raise UserError if the metric is not one of `metrics`."""
+        if self.metric and self.metric not in metrics:
+            raise unknown('metric in evaluation.best', self.metric, metrics)
 
-    def is_over(self, best: Best) -> bool:
-        """Whether the run has waited long enough."""
-        return 0 < self.patience <= best.waited
+    @property
+    def is_over(self) -> bool:
+        """Whether the run has waited for as many evaluations as the patience allows."""
+        return 0 < self.patience <= self.best.waited

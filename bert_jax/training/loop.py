@@ -1,378 +1,338 @@
-"""The one training loop: any task, from step 0 or from the last good checkpoint to the last step of
-its last stage.
-"""
+"""The training loop: any task, from its first step or its last checkpoint to its last step."""
 
+import contextlib
+import dataclasses
 import itertools
 import json
-import math
 import pathlib
 import signal
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 
 import flax.linen as nn
 import jax
+import optax
 
 from bert_jax import tree_paths
-from bert_jax.errors import UserError
 from bert_jax.training import (
-    compilation,
-    feed,
-    hardware,
-    logging,
+    batches,
     memory,
     multihost,
     optimizers,
+    runtime,
     schedules,
     sharding,
     transfer,
     workdir,
 )
 from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.early_stopping import Best, Watch
-from bert_jax.training.state import abstract_state, initial_state
-from bert_jax.training.step import make_train_step
-from bert_jax.training.window import Window, means
+from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
+from bert_jax.training.interruption import Interrupted, StopSignal
+from bert_jax.training.logging import Log, MetricsWindow
+from bert_jax.training.schedules import Schedule
+from bert_jax.training.state import TrainState, abstract_state, initial_state, num_parameters
+from bert_jax.training.step import compile_train_step, make_train_step
+from bert_jax.training.task import Stage, Task
+from bert_jax.training.transfer import Transfer
+from bert_jax.types import Config, Key, Params
 
 
-class Stage(NamedTuple):
-    """So many steps on one source of batches."""
+def train(
+    task: Task, config: Config, after_step: Callable[[int], None] | None = None
+) -> tuple[Params, dict[str, Any]]:
+    """Train a task as the config says, resuming from the last checkpoint in `config.workdir`.
 
-    source: Any  # .batch_size, .batch(step, rows)
-    steps: int
-    accumulation: int
-    tokens_per_step: int
-    flops_per_step: float  # of the model, forward and backward
-    evaluate_every: int = 0  # steps; 0: as the config says
+    Args:
+      task: see training/task.py.
+      config: see configs/base.py.
+      after_step: called after every step with the number of completed steps, when everything that
+        is due there is done, except that a checkpoint may still be being written.
 
+    Returns:
+      The final parameters, and the results: held-out metrics, numbers of steps and tokens, time and
+      memory. With `evaluation.best`, parameters and metrics are those of the best evaluation.
 
-class Interrupted(SystemExit):
-    """A signal asked the run to stop; everything is saved. Exits with status RESTART."""
-
-    def __init__(self):
-        super().__init__(multihost.RESTART)
-
-
-def train(task, config) -> tuple[Any, dict]:
-    """Trains `task` as the config says and returns (parameters, results).
-
-    `task` has `stages`, `weights` (term name → weight), `metadata` (stored in every checkpoint),
-    `start` (tasks/initialization.py), `init(key)`, `terms(params, batch, key, train)`,
-    `evaluate(params, stage)` → metrics, `describe()` → lines for the start of the log,
-    `check(metadata)` (raises UserError if a checkpoint does not belong to it), `references()` →
-    name → nats. Raises UserError for a config that cannot be run and a workdir that can no longer
-    be written, Interrupted after SIGTERM or SIGINT on any host, with everything saved. With
-    config.evaluation.best the parameters and the held-out metrics are those of the best evaluation.
+    Raises:
+      UserError: the config cannot be run, the working directory can no longer be written, or too
+        many steps in a row were skipped.
+      Interrupted: after SIGTERM or SIGINT on any host; everything is saved.
     """
+    with _start(task, config) as run:
+        if run.step == 0:
+            _evaluate_initial_weights(run)
+        for stage, first_step in _remaining_stages(task.stages, run.step):
+            if run.early_stopping.is_over:
+                break
+            train_step = _compile(run, stage)
+            window = MetricsWindow(
+                run.log, stage, task.weights, run.peak_flops, config.max_skipped_in_row
+            )
+            evaluate_every = stage.evaluate_every or config.evaluation.every_steps
+            threads = config.data.reading_threads
+            for batch in batches.read(stage.source, run.step - first_step, stage.steps, threads):
+                # 1. Dispatch the step. The devices compute it while the host continues.
+                run.state, metrics = train_step(run.state, batch, run.key)
+                if jax.process_count() > 1:  # so that all hosts learn of it after the same step
+                    metrics['signal'] = multihost.largest(run.stop.number)
+                run.step += 1
+
+                # 2. Wait for the metrics of the step before: the host is at most one step ahead.
+                window.add(run.step, metrics)
+
+                # 3. Decide what is due, the same on all hosts. The signal is read once, because it
+                #    may arrive at any time.
+                stop_number = run.stop.number if jax.process_count() == 1 else window.stop_signal
+                is_last = run.step == first_step + stage.steps
+                evaluate = is_last or _is_due(run.step, evaluate_every)
+                save = (
+                    is_last or bool(stop_number) or _is_due(run.step, config.checkpoint.every_steps)
+                )
+
+                # 4. Record the training metrics since the last record.
+                if evaluate or save or _is_due(run.step, config.logging.every_steps):
+                    run.seconds += window.record(run.step, float(run.schedule(run.step - 1)))
+
+                # 5. Evaluate. The checkpoint of the best evaluation is kept, so save it too.
+                if evaluate:
+                    _evaluate(run, stage)
+                    run.early_stopping.update(run.step, run.held_out)
+                    is_best = run.early_stopping.best.step == run.step
+                    save = save or is_best or run.early_stopping.is_over
+
+                # 6. Save, after the evaluation because a checkpoint stores the best one. The files
+                #    are written in the background.
+                if save:
+                    run.checkpoints.save(run.step, run.state, _metadata(run))
+                if save or evaluate:
+                    window.restart()  # leaves their time out
+                if after_step is not None:
+                    after_step(run.step)
+
+                # 7. Stop, if a signal or the patience says so.
+                _exit_if_signaled(run, stop_number)
+                if run.early_stopping.is_over:
+                    run.log.info(
+                        f'no better {run.early_stopping.metric} in '
+                        f'{run.early_stopping.patience} evaluations: stopping early'
+                    )
+                    break
+        return _finish(run)
+
+
+@dataclasses.dataclass
+class Run:
+    """A run in progress: the objects it works with, and what changes from step to step.
+
+    Attributes:
+      abstract: shapes, dtypes and shardings of the state.
+      key: random key of the run; that of each step is derived from it.
+      peak_flops: FLOP/s of all devices, the reference for MFU.
+      state: parameters, optimizer state and counters after `step` steps.
+      step: number of completed steps.
+      seconds: time spent in training steps, in all processes of the run so far.
+      held_out: metrics of the last evaluation.
+    """
+
+    task: Task
+    config: Config
+    schedule: Schedule
+    transfer: Transfer
+    optimizer: optax.GradientTransformationExtraArgs
+    checkpoints: Checkpoints
+    early_stopping: EarlyStopping
+    log: Log
+    stop: StopSignal
+    abstract: TrainState
+    key: Key
+    peak_flops: float
+    state: TrainState
+    step: int
+    seconds: float
+    held_out: dict[str, float] = dataclasses.field(default_factory=dict)
+
+
+@contextlib.contextmanager
+def _start(task: Task, config: Config) -> Iterator[Run]:
+    """Claim the working directory and restore the last checkpoint, or initialize."""
     mesh = sharding.make_mesh(config.mesh)
     for stage in task.stages:
         sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
-    peak_flops = hardware.peak_flops(config.compute.dtype)  # of one device: outside the mesh
-    with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
-        try:
-            run = Run(task, config, peak_flops)
-            try:
-                run.all_stages()
-                results = run.finish()
-                return run.state.params, results
-            finally:
-                run.close()
-        except OSError as error:
-            raise UserError(
-                f'workdir {config.workdir} can no longer be written ({error.strerror or error}); '
-                'mend that and run the same command again'
-            ) from error
+    total_steps = sum(stage.steps for stage in task.stages)
+    schedule = schedules.build(config.schedule, total_steps)
+    trained = transfer.build(config.transfer, total_steps)
+    optimizer = trained.scale_updates(optimizers.build(config.optimizer, schedule))
+    early_stopping = EarlyStopping(config.evaluation)
 
-
-class Run:
-    """One process' part of a run: the state, and where it is written."""
-
-    def __init__(self, task, config, peak_flops: float):
-        self.task, self.config, self.peak_flops = task, config, peak_flops
-        self.total_steps = sum(stage.steps for stage in task.stages)
-        self.schedule = schedules.build(config.schedule, self.total_steps)
-        self.transfer = transfer.build(config.transfer, self.total_steps)
-        self.optimizer = self.transfer.scale_updates(
-            optimizers.build(config.optimizer, self.schedule)
-        )
-        self.watch, self.best = Watch(config.evaluation), Best()
-        settings = config.to_dict()
-        multihost.check_same('config', json.dumps(settings))
-        multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
-        self.workdir = pathlib.Path(config.workdir)
-        self.checkpoints = Checkpoints(self.workdir / 'checkpoints', config.checkpoint.keep)
-        self.abstract = self._abstract_state()
-        self.compiling = self._compile_next_stage()
-        self.state, self.step, self.seconds = self._restore_or_init()
-        self.log = logging.Log(self.workdir, self.step, self.total_steps, jax.process_index() == 0)
-        self._describe()
-        self.window = Window()
-        self.held_out = None  # the last held-out metrics
-        self.pending = None  # metrics of the last step, perhaps still being computed
-        self.signal = 0  # number of the one this process got
-        self.stop_signal = 0  # number of the one that stops all hosts
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, self._on_signal)
-
-    def _abstract_state(self):
-        mesh = jax.sharding.get_mesh()
-        rules, trained = self.config.sharding_rules, self.transfer
+    settings = config.to_dict()
+    multihost.check_same('config', json.dumps(settings))
+    multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
+    folder = pathlib.Path(config.workdir)
+    peak_flops = runtime.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
+    with (
+        jax.set_mesh(mesh),
+        nn.logical_axis_rules(config.sharding_rules),
+        contextlib.closing(
+            Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
+        ) as checkpoints,
+    ):
         abstract = abstract_state(
-            self.task, self.optimizer, mesh, rules, trained, self.config.spike_factor
+            task, optimizer, mesh, config.sharding_rules, trained, config.spike_factor
         )
-        optimizers.check_decay_exclude(self.config.optimizer.decay_exclude, abstract.params)
-        metadata = self.checkpoints.metadata()
+        optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
+        metadata = checkpoints.metadata()
         if metadata is not None:
-            self.task.check(metadata)
-        return abstract
-
-    def _compile_next_stage(self) -> dict[int, Callable]:
-        """By the step at which a stage begins, what waits for its program: begun here for the next
-        stage, so that meanwhile the state is made and TensorFlow imported."""
-        done = max(self.checkpoints.steps(), default=0)
-        return {first: self._compile(stage) for stage, first in self._stages_after(done)[:1]}
-
-    def _compile(self, stage: Stage) -> Callable:
-        """Begins to compile the step of a stage."""
-        step = make_train_step(
-            self.task,
-            self.optimizer,
-            stage.accumulation,
-            self.config.seed,
-            self.transfer,
-            self.config.spike_factor,
-        )
-        return compilation.start_compiling(
-            step, self.abstract, feed.abstract_batch(stage.source), self._run_key()
-        )
-
-    def _run_key(self):
-        """An argument of the step, no constant: a run of another seed finds the compiled program in
-        the cache."""
-        return jax.random.key(self.config.seed)
-
-    def _restore_or_init(self):
-        restored = self.checkpoints.restore(self.abstract)
+            task.check(metadata)
+        restored = checkpoints.restore(abstract)
         if restored is None:
-            seed, trained = self.config.seed, self.transfer
-            return initial_state(self.task, self.optimizer, self.abstract, seed, trained), 0, 0.0
-        self.best = Best(**restored.metadata.get('best', {}))
-        return restored.state, restored.step, restored.metadata['train_seconds']
-
-    def _describe(self):
-        parameters = sum(leaf.size for leaf in jax.tree.leaves(self.state.params))
-        for line in [*self.task.describe(), *self.transfer.describe(self.state.params)]:
-            self.log.info(line)
-        self.log.info(
-            f'{parameters:,} parameters on {jax.device_count()} × {jax.devices()[0].device_kind}, '
-            f'measured peak {self.peak_flops / 1e9:,.0f} GFLOP/s; '
-            + (f'going on from step {self.step:,}' if self.step else f'new run in {self.workdir}')
-        )
-
-    def _describe_start(self):
-        for line in self.task.start.lines:
-            self.log.info(line)
-        fresh = tree_paths.flatten(self.state.params).keys() - self.task.start.params.keys()
-        self.log.info(f'new, as initialized: {", ".join(sorted(fresh)) or "nothing"}')
-
-    def all_stages(self):
-        """Runs what is left of every stage."""
-        if not self.step:
-            self._before_training()
-        for stage, first in self._stages_after(self.step):
-            if not self.watch.is_over(self.best):
-                self._run_stage(stage, first)
-
-    def _stages_after(self, done: int) -> list[tuple[Stage, int]]:
-        """The stages of which something is left after so many steps, and the step at which each
-        begins: the batch number is counted from there."""
-        begins = itertools.accumulate((stage.steps for stage in self.task.stages), initial=0)
-        stages = zip(self.task.stages, begins, strict=False)
-        return [(stage, first) for stage, first in stages if done < first + stage.steps]
-
-    def _before_training(self):
-        """Evaluates heads that were trained before, and any so that a misspelled metric is found at
-        once."""
-        if self.task.start.params:
-            self._describe_start()
-        if self.task.start.has_head or self.watch.name:
-            self.watch.check(self._evaluate(self.task.stages[0]))
-
-    def _run_stage(self, stage: Stage, first: int):
-        compiling = self.compiling.pop(first, None) or self._compile(stage)
-        run_key, step_function = self._run_key(), None
-        threads = self.config.data.reading_threads
-        self.window.restart()
-        for batch in feed.batches(stage.source, self.step - first, stage.steps, threads):
-            step_function = step_function or self._compiled(stage, batch, compiling)
-            self.state, metrics = step_function(self.state, batch, run_key)
-            if jax.process_count() > 1:  # learned with the metrics, by all after the same step
-                metrics['signal'] = multihost.largest(self.signal)
-            self._read_pending(stage)
-            self.pending = metrics
-            self.step += 1
-            self._after_step(stage, is_last=self.step == first + stage.steps)
-            if self.watch.is_over(self.best):
-                self.log.info(f'no better {self.watch.name} in {self.best.waited} evaluations')
-                break
-
-    def _compiled(self, stage: Stage, batch, compiling: Callable):
-        """Waits for the step of a stage; tells what memory it needs."""
-        compiled = compiling()
-        multihost.barrier()  # who compiles longer must not keep the others in a collective
-        needs = memory.MemoryEstimate.of(compiled, self.state, batch)
-        for line in needs.table() + needs.warning(stage, self.config.compute.remat):
-            self.log.info(line)
-        return compiled
-
-    def _after_step(self, stage: Stage, is_last: bool):
-        due = _is_due(self.step)
-        if jax.process_count() == 1:
-            self.stop_signal = self.signal
-        stop = self.stop_signal  # read once: a signal may come at any line below
-        save = is_last or due(self.config.checkpoint.every_steps) or stop
-        evaluate = is_last or due(stage.evaluate_every or self.config.evaluation.every_steps)
-        if save or evaluate or due(self.config.logging.every_steps):
-            self._read_pending(stage)
-            self._log_window(stage)
-        if evaluate:
-            metrics = self._evaluate(stage)
-            self.best = self.watch.after(self.best, self.step, metrics)
-            save = save or self.best.step == self.step or self.watch.is_over(self.best)
-        if save:
-            self._save()
-        if save or evaluate:
-            self.window.restart()
-        if stop:
-            self._stop(stop)
-
-    def _read_pending(self, stage: Stage):
-        """Waits for the last step but one: the host is never more than one step ahead."""
-        if self.pending is None:
-            return
-        metrics, self.pending = jax.device_get(self.pending), None
-        self.stop_signal = int(metrics.get('signal', 0))
-        if metrics['skipped_in_row']:
-            self._report_skipped(metrics)
+            state = initial_state(task, optimizer, abstract, config.seed, trained)
+            step, seconds = 0, 0.0
         else:
-            self.window.add(metrics)
-        rate = self.window.tokens_per_second(stage)
-        shown = {
-            'loss': f'{metrics["loss"]:.3f}',
-            'tokens/s': f'{rate:,.0f}',
-            'MFU': f'{self._utilization(stage, rate):.0%}',
-        }
-        self.log.advance(1, shown)
-
-    def _report_skipped(self, metrics):
-        in_row, skipped = metrics['skipped_in_row'], metrics['skipped']
-        loss, norm = metrics['loss'], metrics['gradient_norm']
-        fault = 'is a spike' if math.isfinite(loss) and math.isfinite(norm) else 'is not finite'
-        self.log.info(
-            f'step {self.step}: loss {loss:.4g} with a gradient of norm {norm:.4g} {fault}; '
-            f'step skipped ({skipped} so far, {in_row} in a row)'
-        )
-        if in_row >= self.config.max_skipped_in_row:
-            raise UserError(
-                f'{in_row} steps in a row, up to step {self.step}, had a loss or gradient that '
-                f'{fault}; --config.debug.batch={self.step} shows that batch; lower '
-                f'schedule.learning_rate; the last good state is in {self.workdir}'
+            state, step, seconds = restored.state, restored.step, restored.metadata['train_seconds']
+            early_stopping.best = BestEvaluation(**restored.metadata.get('best', {}))
+        is_host0 = jax.process_index() == 0
+        with (
+            contextlib.closing(Log(folder, step, total_steps, enabled=is_host0)) as log,
+            StopSignal() as stop,
+        ):
+            for line in [*task.describe(), *trained.describe(state.params)]:
+                log.info(line)
+            log.info(
+                f'{num_parameters(state):,} parameters on {_devices()}, measured peak '
+                f'{peak_flops / 1e9:,.0f} GFLOP/s; '
+                + (f'resuming from step {step:,}' if step else f'new run in {folder}')
+            )
+            yield Run(
+                task=task,
+                config=config,
+                schedule=schedule,
+                transfer=trained,
+                optimizer=optimizer,
+                checkpoints=checkpoints,
+                early_stopping=early_stopping,
+                log=log,
+                stop=stop,
+                abstract=abstract,
+                key=jax.random.key(config.seed),
+                peak_flops=peak_flops,
+                state=state,
+                step=step,
+                seconds=seconds,
             )
 
-    def _log_window(self, stage: Stage):
-        if not self.window.steps:
-            return
-        rate = self.window.tokens_per_second(stage)
-        values = means(self.window.terms, self.task.weights) | {
-            'gradient_norm': float(self.window.gradient_norm),
-            'learning_rate': float(self.schedule(self.step - 1)),
-            'skipped': int(self.window.skipped),
-            'tokens_per_second': rate,
-            'mfu': self._utilization(stage, rate),
-        }
-        self.log.record('train', self.step, values)
-        self.seconds += self.window.seconds()
-        self.window.restart()
 
-    def _utilization(self, stage: Stage, tokens_per_second: float) -> float:
-        """Model FLOPs a second as a share of the measured peak."""
-        return stage.flops_per_step * tokens_per_second / stage.tokens_per_step / self.peak_flops
+def _evaluate_initial_weights(run: Run) -> None:
+    """Evaluate a head that is already trained; and any weights, to find a misspelled metric now."""
+    start = run.task.start
+    if start.params:
+        new = sorted(tree_paths.flatten(run.state.params).keys() - start.params.keys())
+        for line in [*start.lines, f'newly initialized: {", ".join(new) or "nothing"}']:
+            run.log.info(line)
+    if start.has_head or run.early_stopping.metric:
+        _evaluate(run, run.task.stages[0])
+        run.early_stopping.check(run.held_out)
 
-    def _evaluate(self, stage: Stage) -> dict[str, float]:
-        self.held_out = self.task.evaluate(self.state.params, stage)
-        self.log.record('held_out', self.step, self.held_out)
-        shown = ', '.join(f'{name} {value:.4g}' for name, value in self.held_out.items())
-        self.log.info(f'step {self.step} held-out: {shown}')
-        if self.log.enabled:
-            logging.plot(self.log.records, self.workdir / 'loss.png', self.task.references())
-        return self.held_out
 
-    def _save(self):
-        metadata = {
-            **self.task.metadata,
-            'config': self.config.to_dict(),
-            'train_seconds': self.seconds,
-        }
-        if self.watch.name:
-            metadata['best'] = self.best._asdict()
-        self.checkpoints.save(self.step, self.state, metadata)
+def _remaining_stages(stages: Sequence[Stage], step: int) -> list[tuple[Stage, int]]:
+    """Return the stages that are not finished after `step` steps, each with its first step."""
+    first_steps = itertools.accumulate((stage.steps for stage in stages), initial=0)
+    numbered = zip(stages, first_steps, strict=False)
+    return [(stage, first) for stage, first in numbered if step < first + stage.steps]
 
-    def _on_signal(self, number, _frame):
-        self.signal = number
-        signal.signal(number, signal.SIG_DFL)  # a second one ends the process at once
 
-    def _stop(self, number: int):
-        self.checkpoints.wait()
-        self.log.info(
-            f'{signal.Signals(number).name}: saved and stopped at step {self.step}; '
-            'the same command goes on from here'
+def _compile(run: Run, stage: Stage) -> jax.stages.Compiled:
+    """Compile the step of a stage and log the memory that it needs."""
+    train_step = make_train_step(
+        run.task, run.optimizer, stage.accumulation, run.transfer, run.config.spike_factor
+    )
+    batch = batches.abstract(stage.source)
+    compiled = compile_train_step(train_step, run.abstract, batch, run.key)
+    multihost.barrier()  # compile times differ between hosts, and collectives time out
+    estimate = memory.MemoryEstimate.of(compiled, run.abstract, batch)
+    for line in estimate.table() + estimate.warning(stage, run.config.compute.remat):
+        run.log.info(line)
+    return compiled
+
+
+def _is_due(step: int, every: int) -> bool:
+    return every > 0 and step % every == 0
+
+
+def _evaluate(run: Run, stage: Stage) -> None:
+    """Evaluate on the held-out data, record the metrics and draw the plot of the loss."""
+    run.held_out = run.task.evaluate(run.state.params, stage)
+    run.log.record('held_out', run.step, run.held_out)
+    shown = ', '.join(f'{name} {value:.4g}' for name, value in run.held_out.items())
+    run.log.info(f'step {run.step} held-out: {shown}')
+    run.log.plot(run.task.references())
+
+
+def _metadata(run: Run) -> dict[str, Any]:
+    """Return what a checkpoint stores beside the arrays."""
+    metadata = {
+        **run.task.metadata,
+        'config': run.config.to_dict(),
+        'train_seconds': run.seconds,
+    }
+    if run.early_stopping.metric:
+        metadata['best'] = run.early_stopping.best._asdict()
+    return metadata
+
+
+def _exit_if_signaled(run: Run, number: int) -> None:
+    """Exit after a signal (0: none) once the checkpoint is complete."""
+    if number:
+        run.checkpoints.wait()
+        run.log.info(
+            f'{signal.Signals(number).name}: saved and stopped at step {run.step}; '
+            'rerun the same command to resume'
         )
         raise Interrupted
 
-    def finish(self) -> dict:
-        """The final held-out metrics and what the run cost."""
-        self.checkpoints.wait()
-        skipped = int(self.state.skipped)
-        self._take_best()
-        if self.held_out is None:  # nothing was left to train
-            self.held_out = self.task.evaluate(self.state.params, self.task.stages[-1])
-        tokens = self._tokens()
-        return {
-            'steps': self.step,
-            'best_step': self.best.step,
-            'tokens': tokens,
-            'parameters': sum(leaf.size for leaf in jax.tree.leaves(self.state.params)),
-            'held_out': self.held_out,
-            'train_seconds': round(self.seconds, 1),
-            'tokens_per_second': round(tokens / max(self.seconds, 1e-9)),
-            'skipped_steps': skipped,
-            'peak_memory_bytes': hardware.peak_memory_bytes(),
-            'devices': f'{jax.device_count()} × {jax.devices()[0].device_kind}',
-        }
 
-    def _take_best(self):
-        """Makes the state and metrics those of the best evaluation, if the run has one."""
-        if self.best.step is None:
-            return
-        if self.best.step != self.step:
-            self.state = None  # first, so that there is room for another
-            self.state = self.checkpoints.restore(self.abstract, self.best.step).state
-        self.held_out = self.best.metrics
-        value = self.held_out[self.watch.name]
-        self.log.info(f'best {self.watch.name} {value:.4g} at step {self.best.step:,}: taken')
-
-    def _tokens(self) -> int:
-        """Of all steps done."""
-        tokens, left = 0, self.step
-        for stage in self.task.stages:
-            tokens += min(left, stage.steps) * stage.tokens_per_step
-            left -= min(left, stage.steps)
-        return tokens
-
-    def close(self):
-        self.log.close()
-        self.checkpoints.close()
+def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
+    """Return the final or best parameters, and the results of the run."""
+    run.checkpoints.wait()
+    skipped, best = int(run.state.skipped), run.early_stopping.best
+    if best.step is not None and best.metrics is not None:
+        if best.step != run.step:
+            del run.state  # first, to make room
+            restored = run.checkpoints.restore(run.abstract, best.step)
+            assert restored is not None  # a missing checkpoint is a UserError
+            run.state = restored.state
+        run.held_out = best.metrics
+        value = run.held_out[run.early_stopping.metric]
+        run.log.info(
+            f'best {run.early_stopping.metric} {value:.4g} at step {best.step:,}: '
+            'keeping these parameters'
+        )
+    if not run.held_out:  # no step was left to train
+        run.held_out = run.task.evaluate(run.state.params, run.task.stages[-1])
+    # A signal that came since the last step: exit now, because a sweep would start the next run.
+    shared = jax.process_count() > 1
+    _exit_if_signaled(run, int(multihost.largest(run.stop.number)) if shared else run.stop.number)
+    tokens = _num_tokens(run.task.stages, run.step)
+    return run.state.params, {
+        'steps': run.step,
+        'best_step': best.step,
+        'tokens': tokens,
+        'parameters': num_parameters(run.state),
+        'held_out': run.held_out,
+        'train_seconds': round(run.seconds, 1),
+        'tokens_per_second': round(tokens / max(run.seconds, 1e-9)),
+        'skipped_steps': skipped,
+        'peak_memory_bytes': memory.peak_bytes(),
+        'devices': _devices(),
+    }
 
 
-def _is_due(step: int):
-    return lambda every: every > 0 and step % every == 0
+def _num_tokens(stages: Sequence[Stage], step: int) -> int:
+    """Return the number of tokens in the first `step` steps."""
+    tokens = 0
+    for stage in stages:
+        tokens += min(step, stage.steps) * stage.tokens_per_step
+        step -= min(step, stage.steps)
+    return tokens
+
+
+def _devices() -> str:
+    return f'{jax.device_count()} × {jax.devices()[0].device_kind}'

@@ -1,37 +1,50 @@
-"""What a compiled step needs of a device's memory, beside what the device has."""
+"""The memory that a compiled step needs on each device, and the memory that the device has."""
 
+import math
 import os
 import pathlib
-from typing import NamedTuple
+import resource
+import sys
+from typing import Any, NamedTuple
 
 import jax
 
-from bert_jax.training import compilation, sharding
+from bert_jax.training import sharding
+from bert_jax.training.batches import AbstractBatch
+from bert_jax.training.state import TrainState
+from bert_jax.training.task import Stage
+from bert_jax.types import Batch
 
 MIB = 2**20
 CGROUP = pathlib.Path('/sys/fs/cgroup/memory.max')
 
 
 class MemoryEstimate(NamedTuple):
-    """Bytes on each device; `temporaries`, all that is neither given nor kept, is None where XLA
-    does not say. `largest` is the largest array of the program that is not shaped as a parameter:
-    of a large batch the logits."""
+    """Bytes that a compiled step needs on each device.
+
+    Attributes:
+      parameters: the parameters.
+      optimizer: the optimizer state.
+      batch: the batch.
+      temporaries: gradients, activations and other intermediate results; None if XLA does not say.
+    """
 
     parameters: int
     optimizer: int
     batch: int
     temporaries: int | None
-    largest: compilation.Array | None
 
     @classmethod
-    def of(cls, compiled: compilation.CompiledStep, state, batch) -> 'MemoryEstimate':
-        """Of a compiled step and what it is given."""
+    def of(
+        cls, compiled: jax.stages.Compiled, state: TrainState, batch: Batch | AbstractBatch
+    ) -> 'MemoryEstimate':
+        """Estimate from a compiled step and its arguments (arrays or abstract arrays)."""
+        analysis = compiled.memory_analysis()
         return cls(
-            compilation.local_bytes(state.params),
-            compilation.local_bytes(state.opt_state),
-            compilation.local_bytes(batch),
-            compiled.temporary_bytes(),
-            compilation.largest_array(compiled, compilation.local_shapes(state.params)),
+            local_bytes(state.params),
+            local_bytes(state.opt_state),
+            local_bytes(batch),
+            None if analysis is None else analysis.temp_size_in_bytes,
         )
 
     @property
@@ -39,31 +52,50 @@ class MemoryEstimate(NamedTuple):
         return self.parameters + self.optimizer + self.batch + (self.temporaries or 0)
 
     def table(self) -> list[str]:
-        """Lines for the log, in MiB."""
+        """Return log lines with the sizes in MiB."""
         limit = device_bytes()
         rows = [
             ('parameters', self.parameters, ''),
-            ('optimizer', self.optimizer, ''),
+            ('optimizer state', self.optimizer, ''),
             ('batch', self.batch, ''),
-            ('gradients, activations', self.temporaries, _largest(self.largest)),
+            ('gradients, activations', self.temporaries, ''),
             ('total', self.total, f'  of {_mib(limit)}' if limit else ''),
         ]
         lines = [f'  {name:22} {_mib(size):>9}{note}' for name, size, note in rows]
         return ['memory of each device, MiB', *lines]
 
-    def warning(self, stage, remat: bool) -> list[str]:
-        """A line that says what to change, if it will not fit."""
+    def warning(self, stage: Stage, remat: bool) -> list[str]:
+        """Return a log line with advice if the step does not fit into memory, else no line."""
         limit = device_bytes()
         if limit is None or self.total <= limit:
             return []
         mesh = jax.sharding.get_mesh()
         rows = stage.source.batch_size // (stage.accumulation * sharding.batch_shards(mesh))
-        return [f'this will not fit; what helps: {_advice(rows, remat, mesh)}']
+        changes = []
+        if rows > 1:  # of a micro-batch on each device
+            changes.append('twice the accumulation')
+        if not remat:
+            changes.append('--config.compute.remat=True')
+        if mesh.shape['data'] > 1:
+            shards = sharding.batch_shards(mesh)
+            changes.append(f'--config.mesh.data=1 --config.mesh.fsdp={shards}')
+        changes.append('a smaller batch, length or model')
+        return [f'warning: this will not fit into memory; try {", ".join(changes)}']
+
+
+def local_bytes(tree: Any) -> int:
+    """Return the bytes of a tree of arrays, abstract or not, that one device holds."""
+    return sum(
+        leaf.dtype.itemsize * math.prod(leaf.sharding.shard_shape(leaf.shape))
+        for leaf in jax.tree.leaves(tree)
+    )
 
 
 def device_bytes() -> int | None:
-    """The memory that each device has for this process; None where nobody says. Fake CPU devices
-    share the machine's."""
+    """Return the memory of each device for this process in bytes; None if it is not known.
+
+    Simulated CPU devices share the memory of the machine.
+    """
     device = jax.local_devices()[0]
     statistics = device.memory_stats() or {}
     if 'bytes_limit' in statistics:
@@ -76,22 +108,14 @@ def device_bytes() -> int | None:
     return limit // jax.local_device_count()
 
 
-def _advice(rows: int, remat: bool, mesh) -> str:
-    """rows: of a micro-batch on each device."""
-    changes = []
-    if rows > 1:
-        changes.append('twice the accumulation')
-    if not remat:
-        changes.append('--config.compute.remat=True')
-    if mesh.shape['data'] > 1:
-        shards = sharding.batch_shards(mesh)
-        changes.append(f'--config.mesh.data=1 --config.mesh.fsdp={shards}')
-    return ', '.join([*changes, 'a smaller batch, length or model'])
+def peak_bytes() -> int:
+    """Return the peak memory so far: of the first device, or else of the process."""
+    statistics = jax.local_devices()[0].memory_stats() or {}
+    if 'peak_bytes_in_use' in statistics:
+        return statistics['peak_bytes_in_use']
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == 'darwin' else peak * 1024
 
 
 def _mib(size: int | None) -> str:
-    return 'not known' if size is None else f'{size / MIB:,.0f}'
-
-
-def _largest(array: compilation.Array | None) -> str:
-    return '' if array is None else f'  largest {array} {_mib(array.bytes)}'
+    return 'unknown' if size is None else f'{size / MIB:,.0f}'

@@ -1,36 +1,82 @@
-"""How JAX and XLA are told to run, in one place: what gives the same result with less memory or
-time. Each entry was measured (experiments/benchmarks/training_step.md).
+"""How JAX, XLA and the C library run on this machine: settings, and the measured peak FLOP/s.
+
+The settings change memory and speed, not results; experiments/benchmarks/training_step.md has the
+measurements.
 """
 
+import ctypes
 import os
+import sys
+import time
 
 import jax
-
-from bert_jax.training import allocator
+import jax.numpy as jnp
 
 CACHE = os.path.join(os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache')), 'bert_jax')
 COMPILER_OPTIONS = {
-    # The order of instructions that needs the least memory, not the one that could run most of them
-    # at once: each product of a step uses all cores by itself.
+    # Order instructions for the least memory instead of for concurrency: each matrix product of a
+    # step already uses all cores.
     'cpu': {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'},
 }
+# Edge of the square matrices of `peak_flops`: large enough to saturate a device.
+MATRIX_SIZE = {'cpu': 2048, 'gpu': 8192, 'tpu': 8192}
+_REPEATS = 4
+_M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
 
-def configure():
-    """To be called once by a command, before anything is computed."""
-    allocator.keep_freed_memory()
-    one_step_at_a_time()
+def configure() -> None:
+    """Apply the settings. Commands call this once, before they compute anything."""
+    disable_async_dispatch()
     jax.config.update(
         'jax_compilation_cache_dir', os.environ.get('JAX_COMPILATION_CACHE_DIR', CACHE)
     )
+    if jax.default_backend() == 'cpu':
+        keep_freed_memory()
 
 
-def one_step_at_a_time():
-    """A step on a CPU begins when the one before it has given its buffers back; else the two would
-    hold theirs at the same time. No effect elsewhere, or after the first computation."""
+def disable_async_dispatch() -> None:
+    """Start a step on the CPU only when the step before has freed its buffers.
+
+    Otherwise the temporaries of two steps exist at the same time. Has no effect on other backends,
+    nor after the first computation.
+    """
     jax.config.update('jax_cpu_enable_async_dispatch', False)
 
 
+def keep_freed_memory() -> None:
+    """Tell glibc not to return freed memory to the system; does nothing with another C library.
+
+    XLA's CPU backend allocates and frees its large buffers in every step. By default glibc returns
+    each of them to the system and gets it back page by page, which makes the step of a small model
+    about 1.25 times slower.
+    """
+    mallopt = getattr(ctypes.CDLL(None), 'mallopt', None) if sys.platform == 'linux' else None
+    if mallopt is not None:
+        mallopt(_M_MMAP_MAX, 0)  # allocate large blocks on the heap too
+        mallopt(_M_TRIM_THRESHOLD, -1)  # never trim it: a threshold is an int, at most 2 GiB
+
+
 def compiler_options() -> dict[str, str]:
-    """For `jax.jit` of what needs much memory, on the platform in use."""
+    """Return the options for `jax.jit` of functions that need much memory."""
     return COMPILER_OPTIONS.get(jax.default_backend(), {})
+
+
+def peak_flops(dtype: str) -> float:
+    """Measure the FLOP/s of a large matrix product on all devices: the reference for MFU.
+
+    The product of two [n, n] matrices in `dtype` with float32 output counts as 2·n³ operations;
+    the best of a few runs on one device is multiplied by the number of devices. Simulated CPU
+    devices share the cores of their host, so each host counts once.
+    """
+    backend = jax.default_backend()
+    n = MATRIX_SIZE.get(backend, MATRIX_SIZE['cpu'])
+    a = jax.device_put(jnp.ones((n, n), dtype), jax.local_devices()[0])
+    product = jax.jit(lambda x, y: jnp.matmul(x, y, preferred_element_type=jnp.float32))
+    product(a, a).block_until_ready()
+    seconds = []
+    for _ in range(_REPEATS):
+        start = time.perf_counter()
+        product(a, a).block_until_ready()
+        seconds.append(time.perf_counter() - start)
+    devices = jax.process_count() if backend == 'cpu' else jax.device_count()
+    return devices * 2 * n**3 / min(seconds)

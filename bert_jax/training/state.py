@@ -1,37 +1,65 @@
-"""Everything a run carries from step to step, and how it is laid out over the devices."""
+"""What a run carries from step to step, and how it is laid out over the devices."""
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.sharding import Mesh
 
 from bert_jax import tree_paths
 from bert_jax.training import runtime, sharding
-from bert_jax.training.transfer import TRAIN_ALL
+from bert_jax.training.task import Task
+from bert_jax.training.transfer import TRAIN_ALL, Transfer
+from bert_jax.types import Key, Params
 
 
 class TrainState(NamedTuple):
-    """`step` counts batches read; a skipped step changes nothing but the three counters. int32
-    scalars. `usual_norm`: running mean of the gradient norm, float32; only if spikes are skipped.
+    """The state of training, saved in every checkpoint.
+
+    Attributes:
+      step: number of batches that were read, int32 scalar.
+      skipped: number of skipped steps, int32 scalar. A skipped step changes only these counters.
+      skipped_in_row: number of skipped steps since the last good one, int32 scalar.
+      params: nested dictionaries of float32 arrays.
+      opt_state: the state of the optimizer, for the trained parameters only.
+      usual_norm: running mean of the gradient norm, float32 scalar; None unless spikes are skipped.
     """
 
     step: jax.Array
     skipped: jax.Array
     skipped_in_row: jax.Array
-    params: Any
+    params: Params
     opt_state: Any
-    usual_norm: Any = None
+    usual_norm: jax.Array | None = None
 
 
 def abstract_state(
-    task, optimizer, mesh, rules, transfer=TRAIN_ALL, spike_factor: float = 0.0
+    task: Task,
+    optimizer: optax.GradientTransformation,
+    mesh: Mesh,
+    rules: Any,
+    transfer: Transfer = TRAIN_ALL,
+    spike_factor: float = 0.0,
 ) -> TrainState:
-    """Shapes, dtypes and shardings of the state; nothing is computed."""
+    """Return the shapes, dtypes and shardings of the state without computing anything.
+
+    Args:
+      task: provides the parameters with their logical axis names.
+      optimizer: provides its own state.
+      mesh: the devices.
+      rules: pairs (logical axis name, mesh axes), `sharding_rules` of the config.
+      transfer: which parameters are trained.
+      spike_factor: above 0, the state has a running mean of the gradient norm.
+    """
     boxed = jax.eval_shape(task.init, jax.random.key(0))
     params = sharding.unbox(boxed)
     shardings = sharding.param_shardings(boxed, mesh, rules)
-    counter = jax.ShapeDtypeStruct((), jnp.int32, sharding=sharding.replicated(mesh))
-    norm = jax.ShapeDtypeStruct((), jnp.float32, sharding=sharding.replicated(mesh))
+    replicated = sharding.replicated(mesh)
+    counter: Any = jax.ShapeDtypeStruct((), jnp.int32, sharding=replicated)
+    norm: Any = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)
     trained = transfer.select(params)
     opt_shardings = sharding.optimizer_shardings(
         optimizer, trained, transfer.select(params, shardings), mesh
@@ -47,12 +75,18 @@ def abstract_state(
 
 
 def initial_state(
-    task, optimizer, abstract: TrainState, seed: int, transfer=TRAIN_ALL
+    task: Task,
+    optimizer: optax.GradientTransformation,
+    abstract: TrainState,
+    seed: int,
+    transfer: Transfer = TRAIN_ALL,
 ) -> TrainState:
-    """Step 0, every array made where it will live: the parameters in task.start.params as given
-    there, the others initialized."""
+    """Return the state before the first step, every array created on the devices that hold it.
 
-    def init(key, given):
+    Parameters in `task.start.params` have these values; the others are initialized from `seed`.
+    """
+
+    def init(key: Key, given: Mapping[str, np.ndarray]) -> TrainState:
         params = jax.tree_util.tree_map_with_path(
             lambda path, leaf: given.get(tree_paths.path_name(path), leaf),
             sharding.unbox(task.init(key)),
@@ -63,13 +97,18 @@ def initial_state(
         return TrainState(zero, zero, zero, params, opt_state, usual_norm)
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
-    where = tree_paths.flatten(shardings.params)
-    given = {name: jax.device_put(a, where[name]) for name, a in task.start.params.items()}
+    by_name = tree_paths.flatten(shardings.params)
+    given = {name: jax.device_put(a, by_name[name]) for name, a in task.start.params.items()}
     make = jax.jit(init, out_shardings=shardings, compiler_options=runtime.compiler_options())
     return make(jax.random.key(seed), given)
 
 
-def _with_shardings(abstract, shardings):
+def num_parameters(state: TrainState) -> int:
+    """Return the number of parameters, trained or not."""
+    return sum(leaf.size for leaf in jax.tree.leaves(state.params))
+
+
+def _with_shardings(abstract: Any, shardings: Any) -> Any:
     return jax.tree.map(
         lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
         abstract,

@@ -1,9 +1,6 @@
-"""One training step: terms → loss → gradients → update, the same whatever the mesh and the
-micro-batch.
-"""
+"""One training step: terms → loss → gradients → update, on any mesh and number of micro-batches."""
 
-import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -13,91 +10,66 @@ import optax
 from jax.sharding import PartitionSpec
 
 from bert_jax import averages
-from bert_jax.training import optimizers
+from bert_jax.averages import Terms
+from bert_jax.training import optimizers, runtime
+from bert_jax.training.batches import AbstractBatch
 from bert_jax.training.state import TrainState
-from bert_jax.training.transfer import TRAIN_ALL
+from bert_jax.training.task import Task
+from bert_jax.training.transfer import TRAIN_ALL, Transfer
+from bert_jax.types import Batch, Key, Params
 
+DATA = 'data'  # the mesh axis along which parameters are replicated
 _NORM_RATE = 0.02  # of the running mean of the gradient norm: about the last 50 steps
-DATA = 'data'  # the mesh axis over which every device has all parameters
+
+Metrics = dict[str, Any]
+TrainStep = Callable[[TrainState, Batch, Key], tuple[TrainState, Metrics]]
+Gradients = tuple[jax.Array, Terms, Params]  # loss, terms, gradients of the trained parameters
 
 
-def step_key(run_key, step) -> jax.Array:
-    """The key of the step before which there are `step`."""
+def step_key(run_key: Key, step: jax.typing.ArrayLike) -> Key:
+    """Return the random key of the step that follows `step` completed steps."""
     return jax.random.fold_in(run_key, step)
 
 
-@dataclasses.dataclass(frozen=True)
-class TrainStep:
-    """`step(state, batch[, run_key]) → (state, metrics)`, or its two halves.
-
-    No gradient is used before the norm of all is known, so they can be two programs, compiled
-    beside each other in .7 of the time of one. The price is memory: gradients are results of the
-    first, where they share less with activations (experiments/benchmarks/training_step.md).
-    """
-
-    gradients: Callable  # (params, step, batch[, run_key]) → (loss, terms, norm, gradients)
-    update: Callable  # (state, loss, terms, norm, gradients) → (state, metrics)
-    trained: Callable  # params → those that have gradients
-
-    def __call__(self, state: TrainState, batch, *run_key) -> tuple[TrainState, dict[str, Any]]:
-        return self.update(state, *self.gradients(state.params, state.step, batch, *run_key))
-
-
 def make_train_step(
-    task, optimizer, accumulation: int, seed: int, transfer=TRAIN_ALL, spike_factor: float = 0.0
+    task: Task,
+    optimizer: optax.GradientTransformationExtraArgs,
+    accumulation: int = 1,
+    transfer: Transfer = TRAIN_ALL,
+    spike_factor: float = 0.0,
 ) -> TrainStep:
-    """The step of a task, for `jax.jit` as a whole or for program.compile_step; `optimizer` as
-    training/optimizers.py makes them.
+    """Build the function `train_step(state, batch, run_key) → (state, metrics)`, not yet compiled.
 
-    The loss is Σ weight · sum / count with the counts of the whole global batch, so cutting the
-    batch into `accumulation` micro-batches changes memory and nothing else. A step whose loss or
-    gradient is not finite leaves parameters and optimizer as they were; so does, with a
-    `spike_factor` above 0, one whose gradient norm is above so many times its running mean. What
-    `transfer` does not train is no part of the gradient, and moves by no bit. `run_key` stands for
-    that of `seed`.
+    The loss is Σ weight · sum / count, with counts over the whole global batch, so dividing the
+    batch into micro-batches changes the memory that is needed and nothing else.
+
+    A step whose loss or gradient is not finite leaves parameters and optimizer state unchanged and
+    is counted as skipped; so is a step whose gradient norm exceeds `spike_factor` times its running
+    mean, if `spike_factor` is above 0.
+
+    Args:
+      task: provides `terms` and their `weights`.
+      optimizer: as `optimizers.build` returns it.
+      accumulation: number of micro-batches.
+      transfer: which parameters are trained. The others have no gradient and stay bitwise the same.
+      spike_factor: see above.
+
+    Returns:
+      The step. Its metrics are scalars: 'loss', 'gradient_norm' (before clipping), 'skipped' and
+      'skipped_in_row' (numbers of steps), and 'terms', the sum and count of every term by name.
     """
-    seed_key = jax.random.key(seed)
 
-    def of_rows(params, batch, counts, key):
-        def loss(trained):
-            terms = task.terms(transfer.merge(trained, params), batch, key, train=True)
-            wanted = _over_devices(_counts(terms)) if counts is None else counts
-            return averages.loss(terms, task.weights, wanted), terms
-
-        (value, terms), grads = jax.value_and_grad(loss, has_aux=True)(transfer.select(params))
-        return value, terms, grads
-
-    def accumulated(params, batch, key):
-        micro_batches = jax.tree.map(lambda leaf: _split(leaf, accumulation), batch)
-        counts = _sum_over(
-            lambda micro: _counts(task.terms(params, micro, key, train=True)), micro_batches
-        )
-        counts = _over_devices(counts)
-        return _sum_over(lambda micro: of_rows(params, micro, counts, key), micro_batches)
-
-    def whole(params, batch, key):
-        if accumulation > 1:
-            return accumulated(params, batch, key)
-        return of_rows(params, batch, None, key)
-
-    def gradients(params, step, batch, run_key=seed_key):
-        loss, terms, grads = _reduced_once(whole)(params, batch, step_key(run_key, step))
-        return loss, terms, optimizers.global_norm(grads), grads
-
-    def update(state: TrainState, loss, terms, norm, grads):
-        # As a reduction: anything simpler would be computed again in the update of each array.
-        good = jnp.isfinite(jnp.stack([loss, norm])).all()
-        usual_norm = state.usual_norm
-        if spike_factor:
-            good &= (usual_norm == 0) | (norm <= spike_factor * usual_norm)
-            mean = usual_norm + _NORM_RATE * (norm - usual_norm)
-            usual_norm = jnp.where(good, jnp.where(usual_norm == 0, norm, mean), usual_norm)
+    def train_step(state: TrainState, batch: Batch, run_key: Key) -> tuple[TrainState, Metrics]:
+        key = step_key(run_key, state.step)
+        loss, terms, gradients = _over_data_axis(compute)(state.params, batch, key)
+        norm = optimizers.global_norm(gradients)
+        good, usual_norm = _judge(loss, norm, state.usual_norm, spike_factor)
         trained = transfer.select(state.params)
         updates, opt_state = optimizer.update(
-            grads, state.opt_state, trained, accept=good, norm=norm
+            gradients, state.opt_state, trained, good=good, norm=norm
         )
         trained = jax.tree.map(
-            lambda new, old, moves: jnp.where(good & moves, new, old),
+            lambda new, old, unfrozen: jnp.where(good & unfrozen, new, old),
             optax.apply_updates(trained, updates),
             trained,
             transfer.unfrozen(trained, state.step),
@@ -119,52 +91,115 @@ def make_train_step(
         }
         return state, metrics
 
-    return TrainStep(gradients, update, transfer.select)
+    def compute(params: Params, batch: Batch, key: Key) -> Gradients:
+        if accumulation == 1:
+            return compute_rows(params, batch, key, None)
+        micro_batches = jax.tree.map(lambda leaf: _split(leaf, accumulation), batch)
+        counts = _sum_over(
+            lambda micro: _counts(task.terms(params, micro, key, train=True)), micro_batches
+        )
+        counts = _sum_over_devices(counts)
+        return _sum_over(lambda micro: compute_rows(params, micro, key, counts), micro_batches)
+
+    def compute_rows(
+        params: Params, batch: Batch, key: Key, counts: Mapping[str, jax.Array] | None
+    ) -> Gradients:
+        """`counts`: those of the whole global batch; None if `batch` is all of it."""
+
+        def loss_of(trained: Params) -> tuple[jax.Array, Terms]:
+            terms = task.terms(transfer.merge(trained, params), batch, key, train=True)
+            total = _sum_over_devices(_counts(terms)) if counts is None else counts
+            return averages.loss(terms, task.weights, total), terms
+
+        trained = transfer.select(params)
+        (loss, terms), gradients = jax.value_and_grad(loss_of, has_aux=True)(trained)
+        return loss, terms, gradients
+
+    return train_step
 
 
-def _reduced_once(whole):
-    """`whole`, on a mesh of nothing but data: each device with its own rows, and one sum over the
-    devices at the end, of loss, terms and gradients together.
+def compile_train_step(
+    train_step: TrainStep, state: TrainState, batch: Batch | AbstractBatch, run_key: Key
+) -> jax.stages.Compiled:
+    """Compile a step ahead of time, donating the state: the new one takes the memory of the old.
 
-    Left to the compiler, the gradient of a table that is used twice (embeddings, and the decoder
-    tied to them) is summed over the devices twice, and every gradient in each micro-batch.
+    Args:
+      train_step: as `make_train_step` returns it; traced in the current mesh.
+      state, batch: arrays, or their shapes, dtypes and shardings. The new state is laid out alike.
+      run_key: the key of the run. An argument of the compiled step, so that runs with other seeds
+        find the step in the compilation cache.
+    """
+    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+    jitted = jax.jit(
+        train_step,
+        donate_argnums=0,
+        out_shardings=(shardings, None),
+        compiler_options=runtime.compiler_options(),
+    )
+    return jitted.lower(state, batch, run_key).compile()
+
+
+def _judge(
+    loss: jax.Array, norm: jax.Array, usual_norm: jax.Array | None, spike_factor: float
+) -> tuple[jax.Array, jax.Array | None]:
+    """Return whether a step is good, a bool scalar, and the updated running mean of the norm."""
+    # As a reduction: XLA would compute a simpler expression again in the update of each array.
+    good = jnp.isfinite(jnp.stack([loss, norm])).all()
+    if usual_norm is None:
+        return good, None
+    good &= (usual_norm == 0) | (norm <= spike_factor * usual_norm)
+    mean = jnp.where(usual_norm == 0, norm, usual_norm + _NORM_RATE * (norm - usual_norm))
+    return good, jnp.where(good, mean, usual_norm)
+
+
+def _over_data_axis(compute: Callable[..., Gradients]) -> Callable[..., Gradients]:
+    """Compute the gradients of each device's rows and sum once over the devices, all together.
+
+    Applies to meshes with only a data axis; otherwise returns `compute`. The compiler by itself
+    would sum the gradient of the tied embedding table twice, once for each of its uses, and every
+    gradient once for each micro-batch.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if mesh.empty or mesh.shape[DATA] == 1 or mesh.size > mesh.shape[DATA]:
-        return whole
+        return compute
 
-    def own_rows(params, batch, key):
-        with nn.logical_axis_rules(()):  # inside, nothing is laid out over the mesh any more
-            return jax.lax.psum(whole(params, batch, key), DATA)
+    def compute_own_rows(params: Params, batch: Batch, key: Key) -> Gradients:
+        with nn.logical_axis_rules(()):  # inside shard_map, arrays have no mesh axes to constrain
+            return jax.lax.psum(compute(params, batch, key), DATA)
 
-    rows, same = PartitionSpec(DATA), PartitionSpec()
-    return jax.shard_map(own_rows, in_specs=(same, rows, same), out_specs=same, check_vma=False)
+    rows, replicated = PartitionSpec(DATA), PartitionSpec()
+    return jax.shard_map(
+        compute_own_rows,
+        in_specs=(replicated, rows, replicated),
+        out_specs=replicated,
+        check_vma=False,
+    )
 
 
-def _over_devices(counts):
-    """The sums over those devices of _reduced_once; elsewhere the counts as they are."""
-    manual = jax.sharding.get_abstract_mesh().manual_axes
-    return jax.lax.psum(counts, DATA) if DATA in manual else counts
+def _sum_over_devices(counts: Mapping[str, jax.Array]) -> Mapping[str, jax.Array]:
+    """Sum over the data axis inside `_over_data_axis`; elsewhere arrays are global already."""
+    manual_axes = jax.sharding.get_abstract_mesh().manual_axes
+    return jax.lax.psum(counts, DATA) if DATA in manual_axes else counts
 
 
-def _counts(terms):
+def _counts(terms: Terms) -> dict[str, jax.Array]:
     return {name: jax.lax.stop_gradient(term.count) for name, term in terms.items()}
 
 
-def _split(leaf_BX, parts: int):
-    """[B, …] → [parts, B / parts, …], rows dealt in turn so that each device keeps its own rows."""
+def _split(leaf_BX: jax.Array, parts: int) -> jax.Array:
+    """[B, …] → [parts, B / parts, …]; rows are dealt in turn so that devices keep their rows."""
     leaf = leaf_BX.reshape(leaf_BX.shape[0] // parts, parts, *leaf_BX.shape[1:])
     return jnp.swapaxes(leaf, 0, 1)
 
 
-def _sum_over(function, stacked):
-    """Σ function(slice) over the leading axis, one slice at a time."""
+def _sum_over(function: Callable[[Any], Any], stacked: Any) -> Any:
+    """Σ function(slice) over the leading axis, computed one slice at a time."""
     zeros = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
         jax.eval_shape(function, jax.tree.map(lambda leaf: leaf[0], stacked)),
     )
 
-    def add(total, micro):
+    def add(total: Any, micro: Any) -> tuple[Any, None]:
         return jax.tree.map(jnp.add, total, function(micro)), None
 
     return jax.lax.scan(add, zeros, stacked)[0]

@@ -33,9 +33,9 @@ TORCH_BATCH = 32
 
 def make_bert_jax(model: str, dtype: str):
     """A function from texts to vectors [N, D]."""
-    from bert_jax.training import allocator
+    from bert_jax.training import runtime
 
-    allocator.keep_freed_memory()
+    runtime.keep_freed_memory()
     from bert_jax.inference.predictor import Predictor
     from bert_jax.interop import loading
 

@@ -30,9 +30,9 @@ from bert_jax.models.architecture import Compute
 from bert_jax.objectives.masking import MaskedText, Masking
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import SpanBoundaryOptions
-from bert_jax.training import allocator, compilation, optimizers
+from bert_jax.training import optimizers, runtime
 from bert_jax.training.state import TrainState
-from bert_jax.training.step import make_train_step
+from bert_jax.training.step import compile_train_step, make_train_step
 
 SPECIAL_IDS = (0, 1, 2, 3, 4)
 SIDES = {
@@ -45,7 +45,7 @@ SIDES = {
 
 
 class Task:
-    """The part of a task (training/loop.py) that a step needs."""
+    """The part of a task (training/task.py) that a step needs."""
 
     def __init__(self, side: str, shape: sides.Shape, dtype: str):
         scheme, weights = SIDES[side]
@@ -105,12 +105,12 @@ def make_step(side: str, shape: sides.Shape, dtype: str):
         return TrainState(0, 0, 0, params, optimizer.init(params))
 
     state = init(jax.random.key(0))
-    train_step = make_train_step(task, optimizer, accumulation=1, seed=1)
-    compiled = compilation.compile_step(train_step, state, batch)
+    run_key = jax.random.key(1)
+    compiled = compile_train_step(make_train_step(task, optimizer), state, batch, run_key)
 
     def step():
         nonlocal state
-        state, metrics = compiled(state, batch)
+        state, metrics = compiled(state, batch, run_key)
         return float(metrics['loss'])
 
     return step
@@ -156,7 +156,7 @@ def main():
     options = parser.parse_args()
     if 'tokens' not in options.sides or set(options.sides) - set(SIDES):
         parser.error(f'--sides must be some of {", ".join(SIDES)} and include tokens')
-    allocator.keep_freed_memory()
+    runtime.keep_freed_memory()
     about = {'shape': options.shape, 'dtype': options.dtype, 'device': jax.devices()[0].device_kind}
     for result in measure(options):
         print(json.dumps(about | result), flush=True)

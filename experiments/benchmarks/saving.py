@@ -20,7 +20,7 @@ import time
 import report
 import sides
 
-from bert_jax.training import allocator, compilation
+from bert_jax.training import runtime
 from bert_jax.training.checkpoints import Checkpoints
 
 
@@ -28,10 +28,10 @@ class Windows:
     """Windows of training: `blocked` are the seconds of every `save`."""
 
     def __init__(self, options, folder: str):
-        step, self.state, self.batch = sides.make_bert_jax_training(
-            sides.SHAPES[options.shape], options.dtype, {}
+        shape = sides.SHAPES[options.shape]
+        self.step, self.state, self.arguments = sides.make_bert_jax_training(
+            shape, options.dtype, {}
         )
-        self.step = compilation.compile_step(step, self.state, self.batch)
         self.steps = options.steps
         self.checkpoints = Checkpoints(folder, keep=1)
         self.saves, self.blocked = 0, []
@@ -48,7 +48,7 @@ class Windows:
         if saves:
             self.save()
         for _ in range(self.steps):
-            self.state, metrics = self.step(self.state, self.batch)
+            self.state, metrics = self.step(self.state, *self.arguments)
         metrics['loss'].block_until_ready()
         self.checkpoints.wait()
         return time.perf_counter() - start
@@ -95,7 +95,7 @@ def main():
     options = parser.parse_args()
     if options.rounds < 2:
         parser.error(f'--rounds={options.rounds}: quartiles need two or more')
-    allocator.keep_freed_memory()
+    runtime.keep_freed_memory()
     report.show([measure(options)], options.output, 'ratio')
 
 

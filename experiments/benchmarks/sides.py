@@ -22,7 +22,7 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
-from bert_jax.training import allocator
+from bert_jax.training import runtime
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,12 +67,12 @@ ADAMW = types.SimpleNamespace(
 def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
     """(A function that runs one training step and waits for its end, a function that tells the
     highest memory so far in bytes)."""
-    allocator.keep_freed_memory()
+    runtime.keep_freed_memory()
     if side == 'bert_jax':
         step = make_bert_jax_step(shape, dtype, compute_options)
-        from bert_jax.training import hardware
+        from bert_jax.training import memory
 
-        return step, hardware.peak_memory_bytes
+        return step, memory.peak_bytes
     return make_torch_step(shape, dtype, *TORCH_SIDES[side])
 
 
@@ -114,21 +114,18 @@ def make_batch(shape: Shape) -> dict[str, np.ndarray]:
 
 def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
     """A function that runs one training step and waits for its end."""
-    from bert_jax.training import compilation
-
-    train_step, state, batch = make_bert_jax_training(shape, dtype, compute_options)
-    compiled = compilation.compile_step(train_step, state, batch)
+    compiled, state, arguments = make_bert_jax_training(shape, dtype, compute_options)
 
     def step():
         nonlocal state
-        state, metrics = compiled(state, batch)
+        state, metrics = compiled(state, *arguments)
         return float(metrics['loss'])
 
     return step
 
 
 def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
-    """(The step of the training loop, the first state, the batch)."""
+    """(The compiled step of the training loop, the first state, the other arguments)."""
     import jax
     from flax import linen as nn
 
@@ -138,11 +135,11 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
     from bert_jax.models.heads import MaskedLanguageModelHead, NextSentenceHead
     from bert_jax.models.packed_rows import gather_positions
     from bert_jax.objectives.mlm import cross_entropy
-    from bert_jax.training import optimizers, runtime
+    from bert_jax.training import optimizers
     from bert_jax.training.state import TrainState
-    from bert_jax.training.step import make_train_step
+    from bert_jax.training.step import compile_train_step, make_train_step
 
-    runtime.one_step_at_a_time()
+    runtime.disable_async_dispatch()
     architecture = architecture_of(shape)
     compute = Compute(dtype, **compute_options)
 
@@ -181,7 +178,12 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
         params = nn.unbox(model.init(jax.random.key(0), batch, None))['params']
         return TrainState(0, 0, 0, params, optimizer.init(params))
 
-    return make_train_step(Task(), optimizer, accumulation=1, seed=0), init(), batch
+    state, arguments = init(), (batch, jax.random.key(0))
+    return (
+        compile_train_step(make_train_step(Task(), optimizer), state, *arguments),
+        state,
+        arguments,
+    )
 
 
 def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):

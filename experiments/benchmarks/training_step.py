@@ -28,9 +28,9 @@ def work(side: str, shape: sides.Shape, dtype: str, compute_options: dict):
     answers = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
     if side == 'peak':
-        from bert_jax.training import hardware
+        from bert_jax.training import runtime
 
-        print(hardware.peak_flops(dtype), file=answers, flush=True)
+        print(runtime.peak_flops(dtype), file=answers, flush=True)
         return
     step, peak_bytes = sides.make_step(side, shape, dtype, compute_options)
     for _ in sys.stdin:

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from bert_jax.tasks import problems
-from bert_jax.training import allocator
+from bert_jax.training import runtime
 from experiments.finetuning import tasks
 from experiments.finetuning.torch_problems import PROBLEMS, parameter_groups
 
@@ -117,7 +117,7 @@ def main():
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--padded', action='store_true')
     options = parser.parse_args()
-    allocator.keep_freed_memory()
+    runtime.keep_freed_memory()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     task = tasks.TASKS[options.task]
     keys = tasks.config_keys(task, options.data, options.weights, options.steps)

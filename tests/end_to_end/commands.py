@@ -1,5 +1,7 @@
-"""The command lines of the project, each in a process of its own that is forked from one which has
-imported JAX and TensorFlow (but not begun to use them): that saves most of the time of a short one.
+"""The command lines of the project, each in a process of its own.
+
+The processes are forked from one that has imported JAX and TensorFlow but not used them yet: the
+imports are most of the time of a short command.
 """
 
 import atexit
@@ -11,6 +13,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -18,7 +21,10 @@ ROOT = pathlib.Path(__file__).parents[2]
 class Command:
     """`python -m MODULE ARGUMENTS…`, with the part of subprocess.Popen that tests need.
 
-    die_at: the step of a training run after which it ends by SIGKILL.
+    Args:
+      text: the content of stdin.
+      xla_flags: XLA flags beside those of the tests.
+      die_at: the step of a training run after which it ends by SIGKILL.
     """
 
     def __init__(self, module: str, arguments, *, text='', xla_flags='', die_at: int | None = None):
@@ -45,7 +51,7 @@ class Command:
         os.kill(self._process.pid, number)
 
     def communicate(self, timeout: float = 300) -> tuple[str, str]:
-        """(stdout, stderr) once it has ended."""
+        """Wait until it ends and return (stdout, stderr)."""
         self._process.join(timeout)
         if self._process.is_alive():
             self._process.kill()
@@ -54,14 +60,14 @@ class Command:
 
 
 def run(module: str, *arguments: str, **options) -> subprocess.CompletedProcess:
-    """Runs a command line to its end."""
+    """Run a command line to its end."""
     command = Command(module, arguments, **options)
     stdout, stderr = command.communicate()
     return subprocess.CompletedProcess(arguments, command.returncode, stdout, stderr)
 
 
 def _run(command, environment, files, die_at):
-    """What python does with `-m`, in the forked process."""
+    """Do what `python -m` does, in the forked process."""
     os.environ.clear()
     os.environ.update(environment)
     for number, path in enumerate(files):
@@ -79,15 +85,20 @@ def _run(command, environment, files, die_at):
 
 
 def _die_at(step: int):
-    """Ends training by SIGKILL after this step, when the last checkpoint is complete."""
-    from bert_jax.training.loop import Run
+    """End training by SIGKILL after this step, once the last checkpoint is complete."""
+    from bert_jax.training import loop
 
-    after_step = Run._after_step
+    train = loop.train
 
-    def then_die(run, stage, is_last):
-        after_step(run, stage, is_last)
-        if run.step == step:
-            run.checkpoints.wait()
-            os.kill(os.getpid(), signal.SIGKILL)
+    def train_and_die(task, config):
+        checkpoints = pathlib.Path(config.workdir) / 'checkpoints'
 
-    Run._after_step = then_die
+        def die(completed: int):
+            if completed == step:
+                while any(checkpoints.glob('*.unfinished')):
+                    time.sleep(0.01)
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        return train(task, config, after_step=die)
+
+    loop.train = train_and_die

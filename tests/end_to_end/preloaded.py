@@ -1,4 +1,4 @@
-"""What the command lines import, for the process from which commands.py forks them."""
+"""Imports of the command lines, for the process from which commands.py forks them."""
 
 import matplotlib.pyplot  # noqa: F401
 import orbax.checkpoint  # noqa: F401
@@ -7,7 +7,7 @@ import tensorboardX  # noqa: F401
 import bert_jax.tasks
 import bert_jax.training.loop  # noqa: F401
 from bert_jax.data import tensorflow_import
-from bert_jax.training import hardware
+from bert_jax.training import runtime
 
 tensorflow_import.tensorflow()
-hardware.EDGE['cpu'] = 256  # how fast the machine is takes a second to measure, at every start
+runtime.MATRIX_SIZE['cpu'] = 256  # measuring the peak FLOP/s takes a second

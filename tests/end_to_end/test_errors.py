@@ -1,8 +1,10 @@
 """A user's mistake is one clear line and a non-zero exit; nothing is lost or half-written."""
 
+import importlib
 import os
 import shutil
 import subprocess
+import sys
 
 import pytest
 
@@ -16,7 +18,7 @@ TYPED = {
     'unknown key': (['--config.model.hiden_size=3'], 'hiden_size'),
     'wrong type': (['--config.model.hidden_size=many'], 'many'),
     'unknown flag': (['--confg=x'], 'confg'),
-    'stray word': (['tiny'], "'tiny' is no flag"),
+    'stray word': (['tiny'], "'tiny' is not a flag"),
     'unknown source': (["--config.data.sources=('web:all',)"], 'docstrings'),
     'mesh too large': (['--config.mesh.data=64'], 'does not fit 1 device'),
     'span boundaries': (['--config.objectives.sbo=1.0'], "needs masking.scheme 'spans'"),
@@ -51,6 +53,18 @@ def test_a_mistyped_command_is_one_line(typed, name):
     assert lines[0].startswith('error: ')
     assert TYPED.get(name, ('', 'none.py'))[1] in lines[0]
     assert 'Traceback' not in stderr
+
+
+@pytest.mark.parametrize('module', ['main', 'prepare', 'predict', 'export'])
+def test_help_prints_every_flag_and_succeeds(module, capsys, monkeypatch):
+    monkeypatch.setattr(sys, 'argv', [module, '--help'])
+    with pytest.raises(SystemExit) as ended:
+        importlib.import_module(f'bert_jax.{module}').run_main()
+    assert ended.value.code == 0
+    output = capsys.readouterr()
+    assert output.err == ''
+    flag = '--config' if module == 'main' else '--output'
+    assert flag in output.out
 
 
 # Changes to the config → what the message must say.

@@ -2,6 +2,7 @@
 
 import json
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -44,9 +45,10 @@ def test_the_printed_batch_is_the_one_the_step_trains_on(config, capsys):
     task, zero = Pretraining(config), jnp.zeros((), jnp.int32)
     task.model, params = Spy(), {'x': jnp.ones(())}
     optimizer = optimizers.build(config.optimizer, lambda step: 0.0)
-    step = make_train_step(task, optimizer, 1, config.seed)
+    step = make_train_step(task, optimizer)
     batch = task.stages[1].source.batch(0)  # step 4 is the first step of the second stage
-    step(TrainState(zero + 3, zero, zero, params, optimizer.init(params)), batch)
+    state = TrainState(zero + 3, zero, zero, params, optimizer.init(params))
+    step(state, batch, jax.random.key(config.seed))
     vocab = task.corpus.tokenizer.vocab
     for row, ids, index in zip(rows, task.model.input_ids, batch['example_index'], strict=True):
         given = row.get('shown', row['tokens'])

@@ -39,11 +39,11 @@ def run(sizes, accumulation=1):
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
         abstract = abstract_state(task, optimizer, mesh, RULES)
         state = initial_state(task, optimizer, abstract, seed=0)
-        step = jax.jit(make_train_step(task, optimizer, accumulation, seed=1), donate_argnums=0)
+        step = jax.jit(make_train_step(task, optimizer, accumulation), donate_argnums=0)
         losses = []
         for number in range(STEPS):
             batch = jax.device_put(synthetic.batch(number), sharding.batch_sharding(mesh))
-            state, metrics = step(state, batch)
+            state, metrics = step(state, batch, jax.random.key(1))
             losses.append(float(metrics['loss']))
         return losses, jax.device_get(state.params), abstract
 
@@ -99,12 +99,12 @@ def test_a_step_that_is_not_finite_or_a_spike_changes_nothing_and_is_counted():
     params = nn.unbox(task.init(jax.random.key(0)))
     zero = np.zeros((), np.int32)
     state = TrainState(zero, zero, zero, params, optimizer.init(params), np.zeros((), np.float32))
-    step = jax.jit(make_train_step(task, optimizer, 1, seed=1, spike_factor=4.0))
+    step = jax.jit(make_train_step(task, optimizer, spike_factor=4.0))
     spoils = [1, np.nan, np.inf, 1, 50, 2, 1000, 1]
     counts, norms = [], []
     for number, spoil in enumerate(spoils):
         batch = synthetic.batch(number) | {'spoil': np.full(16, spoil, np.float32)}
-        before, (state, metrics) = state, step(state, batch)
+        before, (state, metrics) = state, step(state, batch, jax.random.key(1))
         same = jax.tree.map(lambda a, b: np.array_equal(a, b), before[3:], state[3:])
         assert all(jax.tree.leaves(same)) == (spoil not in (1, 2))
         assert np.isfinite(optax.tree.norm(state.params))

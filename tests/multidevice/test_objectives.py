@@ -74,11 +74,11 @@ def run(corruption, sizes, accumulation):
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
         abstract = abstract_state(task, optimizer, mesh, RULES)
         state = initial_state(task, optimizer, abstract, seed=0)
-        step = jax.jit(make_train_step(task, optimizer, accumulation, seed=1), donate_argnums=0)
+        step = jax.jit(make_train_step(task, optimizer, accumulation), donate_argnums=0)
         records = []
         for number in range(3):
             batch = jax.device_put(task.batch(number), sharding.batch_sharding(mesh))
-            state, metrics = step(state, batch)
+            state, metrics = step(state, batch, jax.random.key(1))
             records.append(jax.device_get((metrics['loss'], metrics['terms'])))
         return records, jax.device_get(state.params)
 

@@ -1,7 +1,6 @@
-"""The best evaluation: kept, waited for, handed on; the same after kills."""
+"""The best evaluation is kept, waited for and returned; the same after kills."""
 
 import json
-import os
 import shutil
 
 import jax
@@ -13,24 +12,27 @@ from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.tasks.initialization import Start
 from bert_jax.training import checkpoints
-from bert_jax.training.early_stopping import Best, Watch
-from tests.end_to_end import commands
+from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
 from tests.training import toy
 
 
-def watch(best='accuracy', patience=0):
-    return Watch(ConfigDict(dict(best=best, patience=patience)))
+class Killed(Exception):
+    """Ends a run at a step, as a kill would."""
 
 
-def after(name, values):
-    found, best = watch(name), Best()
+def make(metric='accuracy', patience=0, best=None):
+    return EarlyStopping(ConfigDict(dict(best=metric, patience=patience)), best)
+
+
+def best_of(metric, values):
+    early_stopping = make(metric)
     for step, value in enumerate(values, start=1):
-        best = found.after(best, step, {name: value, 'other': -value})
-    return best
+        early_stopping.update(step, {metric: value, 'other': -value})
+    return early_stopping.best
 
 
 @pytest.mark.parametrize(
-    ('name', 'expected'),
+    ('metric', 'expected'),
     [
         ('accuracy', 2),
         ('entity_f1', 2),
@@ -40,45 +42,39 @@ def after(name, values):
         ('mlm_perplexity', 3),
     ],
 )
-def test_the_best_by_the_name_of_the_metric(name, expected):
-    best = after(name, [0.5, 0.9, 0.1, 0.9, 0.1])
+def test_the_name_of_the_metric_tells_which_value_is_best(metric, expected):
+    best = best_of(metric, [0.5, 0.9, 0.1, 0.9, 0.1])
     assert best.step == expected
     assert best.waited == 5 - expected
-    assert best.metrics == {name: (0.9, 0.1)[expected - 2], 'other': -(0.9, 0.1)[expected - 2]}
+    value = (0.9, 0.1)[expected - 2]
+    assert best.metrics == {metric: value, 'other': -value}
 
 
-@pytest.mark.parametrize('name', ['accuracy', 'loss'])
-def test_what_is_no_number_is_never_the_best(name):
+@pytest.mark.parametrize('metric', ['accuracy', 'loss'])
+def test_nan_is_never_the_best(metric):
     nan = float('nan')
-    assert after(name, [nan, nan]) == Best(None, None, 2)
-    assert after(name, [nan, 0.5, nan, nan])._replace(metrics=None) == Best(2, None, 2)
+    assert best_of(metric, [nan, nan]) == BestEvaluation(None, None, 2)
+    best = best_of(metric, [nan, 0.5, nan, nan])
+    assert best._replace(metrics=None) == BestEvaluation(2, None, 2)
 
 
 def test_without_a_metric_there_is_no_best():
-    assert watch('').after(Best(), 1, {'loss': 1.0}) == Best()
-    assert not watch('').is_over(Best(None, None, 100))
+    early_stopping = make('', best=BestEvaluation(None, None, 100))
+    early_stopping.update(1, {'loss': 1.0})
+    assert early_stopping.best == BestEvaluation(None, None, 100)
+    assert not early_stopping.is_over
 
 
-def test_patience():
-    assert [watch(patience=2).is_over(Best(5, {}, waited)) for waited in (0, 1, 2, 3)] == [
-        False,
-        False,
-        True,
-        True,
-    ]
-    assert not watch(patience=0).is_over(Best(5, {}, 1000))
+def test_the_run_is_over_when_the_patience_is():
+    waited = [make(patience=2, best=BestEvaluation(5, {}, n)).is_over for n in (0, 1, 2, 3)]
+    assert waited == [False, False, True, True]
+    assert not make(patience=0, best=BestEvaluation(5, {}, 1000)).is_over
 
 
-@pytest.mark.parametrize(('best', 'patience'), [('', 3), ('loss', -1)])
-def test_patience_that_waits_for_nothing_is_refused(best, patience):
+@pytest.mark.parametrize(('metric', 'patience'), [('', 3), ('loss', -1)])
+def test_patience_without_a_metric_or_below_zero_is_refused(metric, patience):
     with pytest.raises(UserError, match=f'evaluation.patience is {patience}'):
-        watch(best, patience)
-
-
-def again(folder, **options):
-    """The toy's command line, on the devices of this process."""
-    flags = os.environ['XLA_FLAGS']
-    return commands.run('tests.training.toy', folder, xla_flags=flags, **options)
+        make(metric, patience)
 
 
 def records(folder, kind):
@@ -92,12 +88,12 @@ def arrays(path):
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
-    """(folder, parameters, results) of a run that gets worse and is stopped."""
+    """(folder, parameters, results) of a run that overfits and stops early."""
     folder = tmp_path_factory.mktemp('toy') / 'run'
     return folder, *toy.train(folder, **toy.PATIENT)
 
 
-def test_the_run_ends_where_patience_does_with_the_best_parameters(finished):
+def test_the_run_stops_when_the_patience_ends_and_returns_the_best_parameters(finished):
     folder, params, results = finished
     losses = {record['step']: record['loss'] for record in records(folder, 'held_out')}
     losses.pop(0)
@@ -111,7 +107,7 @@ def test_the_run_ends_where_patience_does_with_the_best_parameters(finished):
     assert json.loads((folder / 'results.json').read_text()) == results
 
 
-def test_the_best_checkpoint_stays_beside_the_newest(finished):
+def test_the_best_checkpoint_is_kept_beside_the_newest(finished):
     folder, params, results = finished
     kept = {int(path.name) for path in (folder / 'checkpoints').iterdir()}
     assert kept == {results['best_step'], results['steps']}
@@ -120,35 +116,40 @@ def test_the_best_checkpoint_stays_beside_the_newest(finished):
     jax.tree.map(np.testing.assert_array_equal, loaded.state['params'], jax.device_get(params))
 
 
-def test_a_run_that_was_stopped_does_not_go_on(finished, tmp_path):
+def test_a_run_that_stopped_early_does_not_continue(finished, tmp_path):
     folder, _, results = finished
     copy = shutil.copytree(folder, tmp_path / 'run')
-    said = again(copy)
-    assert said.returncode == 0, said.stderr
-    once_more = json.loads((copy / 'results.json').read_text())
+    _, again = toy.train(copy, **toy.PATIENT)
     for key in ('steps', 'best_step', 'held_out', 'tokens', 'skipped_steps'):
-        assert once_more[key] == results[key]
+        assert again[key] == results[key]
     assert (copy / 'metrics.jsonl').read_text() == (folder / 'metrics.jsonl').read_text()
 
 
-def test_killed_runs_wait_as_long_and_end_with_the_same(finished, tmp_path):
+def test_killed_runs_wait_as_long_and_end_the_same(finished, tmp_path):
     folder, _, results = finished
-    for step in (results['best_step'] - 3, results['best_step'] + 8):
-        assert again(tmp_path / 'run', die_at=step).returncode == -9
-    said = again(tmp_path / 'run')
-    assert said.returncode == 0, said.stderr
+    run = tmp_path / 'run'
+    for number, last in enumerate((results['best_step'] - 3, results['best_step'] + 8)):
+
+        def die(step, last=last):
+            if step == last:
+                raise Killed
+
+        with pytest.raises(Killed):
+            toy.train(run, after_step=die, **toy.PATIENT)
+        run = shutil.copytree(run, tmp_path / f'resumed_{number}')
+    toy.train(run, **toy.PATIENT)
     for number in (results['best_step'], results['steps']):
-        ours, theirs = (at / 'checkpoints' / str(number) for at in (tmp_path / 'run', folder))
+        ours, theirs = (at / 'checkpoints' / str(number) for at in (run, folder))
         ours_named, theirs_named = arrays(ours), arrays(theirs)
         assert ours_named.keys() == theirs_named.keys()
         for name in ours_named:
             np.testing.assert_array_equal(ours_named[name], theirs_named[name], err_msg=name)
         one, other = (checkpoints.load(at).metadata['best'] for at in (ours, theirs))
         assert one == other
-    assert records(tmp_path / 'run', 'held_out') == records(folder, 'held_out')
+    assert records(run, 'held_out') == records(folder, 'held_out')
 
 
-def test_a_best_checkpoint_that_is_damaged_is_named(finished, tmp_path):
+def test_a_damaged_best_checkpoint_is_an_error_that_names_it(finished, tmp_path):
     folder, _, results = finished
     copy = shutil.copytree(folder, tmp_path / 'run')
     best = copy / 'checkpoints' / str(results['best_step'])
@@ -156,15 +157,14 @@ def test_a_best_checkpoint_that_is_damaged_is_named(finished, tmp_path):
     with pytest.raises(UserError, match=f'the best checkpoint, {best}, is damaged'):
         checkpoints.load(copy)
     assert checkpoints.load(copy / 'checkpoints' / str(results['steps'])).step == results['steps']
-    said = again(copy)
-    assert said.returncode == 1
-    assert f'the best checkpoint, {best}, is damaged or missing' in said.stderr
+    with pytest.raises(UserError, match=f'the best checkpoint, {best}, is damaged or missing'):
+        toy.train(copy, **toy.PATIENT)
 
 
 @pytest.mark.parametrize(
     ('name', 'first'), [('encoder/pooler/kernel', 5), ('sequence_classification/head/kernel', 0)]
 )
-def test_a_head_that_was_not_trained_is_not_evaluated(tmp_path, monkeypatch, name, first):
+def test_only_a_trained_head_is_evaluated_before_training(tmp_path, monkeypatch, name, first):
     given = np.ones(
         {'encoder/pooler/kernel': (4, 4), 'sequence_classification/head/kernel': (4,)}[name]
     )

@@ -1,66 +1,175 @@
-"""The loop over stages: what is compiled, and when."""
+"""The training loop: stages, resuming, signals, skipped steps, and what it records."""
 
+import json
+import os
 import shutil
-import threading
+import signal
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax.training import compilation, loop
+from bert_jax.errors import UserError
+from bert_jax.training import checkpoints, loop, multihost, schedules
+from bert_jax.training.interruption import Interrupted, StopSignal
 from tests.training import toy
 
 STAGES = dict(stages__steps=(6, 4), checkpoint__every_steps=4, checkpoint__keep=4)
 
 
+def records(folder, kind='train'):
+    found = map(json.loads, (folder / 'metrics.jsonl').read_text().splitlines())
+    return [record for record in found if record['kind'] == kind]
+
+
+def check_same(params, expected):
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(params), jax.device_get(expected))
+
+
 @pytest.fixture
 def compiled(monkeypatch):
-    """What was begun to be compiled."""
-    begun, begin = [], compilation.start_compiling
+    """The arguments of every compilation."""
+    calls, compile_train_step = [], loop.compile_train_step
 
-    def record(*arguments):
-        begun.append(arguments)
-        return begin(*arguments)
+    def compile_and_count(*arguments):
+        calls.append(arguments)
+        return compile_train_step(*arguments)
 
-    monkeypatch.setattr(compilation, 'start_compiling', record)
-    return begun
-
-
-def test_the_step_is_compiled_while_the_state_is_made(tmp_path, monkeypatch):
-    begun, made = threading.Event(), threading.Event()
-    compile_lowered, initial_state = jax.stages.Lowered.compile, loop.initial_state
-
-    def compile_slowly(*arguments):
-        if threading.current_thread() is not threading.main_thread():
-            begun.set()
-            assert made.wait(30), 'the state was not made meanwhile'
-        return compile_lowered(*arguments)
-
-    def make(*arguments):
-        assert begun.wait(30), 'the step is not being compiled'
-        state = initial_state(*arguments)
-        made.set()
-        return state
-
-    monkeypatch.setattr(jax.stages.Lowered, 'compile', compile_slowly)
-    monkeypatch.setattr(loop, 'initial_state', make)
-    _, results = toy.train(tmp_path)
-    assert results['steps'] == 30
+    monkeypatch.setattr(loop, 'compile_train_step', compile_and_count)
+    return calls
 
 
-def test_each_stage_is_compiled_once(tmp_path, compiled):
-    """Also after a restart with nothing but damaged checkpoints of the second stage."""
+def test_each_stage_is_compiled_once_and_a_finished_one_not_at_all(tmp_path, compiled):
+    """Also when the only good checkpoint is one of the first stage."""
     expected, _ = toy.train(tmp_path / 'run', **STAGES)
     assert len(compiled) == 2
-    again = shutil.copytree(tmp_path / 'run', tmp_path / 'again')
-    toy.train(again, **STAGES)  # with nothing left to do
+    finished = shutil.copytree(tmp_path / 'run', tmp_path / 'finished')
+    toy.train(finished, **STAGES)
     assert len(compiled) == 2
-    back = shutil.copytree(tmp_path / 'run', tmp_path / 'back')
-    shutil.rmtree(back / 'checkpoints' / '10')
+    damaged = shutil.copytree(tmp_path / 'run', tmp_path / 'damaged')
+    shutil.rmtree(damaged / 'checkpoints' / '10')
     for step in ('6', '8'):
-        (back / 'checkpoints' / step / 'arrays.json').write_text('{}')
-    params, results = toy.train(back, **STAGES)
-    assert len(compiled) == 4  # the second stage's first, and that was not for nothing
+        (damaged / 'checkpoints' / step / 'arrays.json').write_text('{}')
+    params, results = toy.train(damaged, **STAGES)
+    assert len(compiled) == 4
     assert results['steps'] == 10
-    for one, other in zip(jax.tree.leaves(params), jax.tree.leaves(expected), strict=True):
-        np.testing.assert_array_equal(one, other)
+    check_same(params, expected)
+
+
+def test_the_memory_of_a_step_is_logged_before_it_runs(tmp_path, capfd):
+    seen = []
+    toy.train(
+        tmp_path, stages__steps=(1,), after_step=lambda _: seen.append(capfd.readouterr().err)
+    )
+    assert 'memory of each device' in seen[0]
+
+
+def test_a_stage_is_divided_into_micro_batches(tmp_path, monkeypatch):
+    rows, terms = [], toy.Toy.terms
+
+    def spy(self, params, batch, key, train):
+        rows.append(len(batch['x']))
+        return terms(self, params, batch, key, train)
+
+    monkeypatch.setattr(toy.Toy, 'terms', spy)
+    mesh = dict(mesh__fsdp=1, mesh__tensor=jax.device_count())
+    found = {}
+    for number in (1, 4):
+        folder = tmp_path / str(number)
+        found[number], _ = toy.train(folder, stages__accumulation=(number,), **mesh)
+        assert set(rows) == {8 // number}
+        rows.clear()
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5), *found.values()
+    )
+
+
+def test_the_logged_learning_rate_follows_the_schedule(tmp_path):
+    changes = dict(schedule__name='linear', schedule__warmup_steps=10, logging__every_steps=1)
+    toy.train(tmp_path, **changes)
+    schedule = schedules.build(toy.config(tmp_path, **changes).schedule, 30)
+    rates = {record['step']: record['learning_rate'] for record in records(tmp_path)}
+    assert len(rates) == 30
+    assert rates[1] == 0
+    assert rates[11] == pytest.approx(0.03)
+    for step, rate in rates.items():
+        assert rate == pytest.approx(float(schedule(step - 1)))
+
+
+def test_a_spike_is_skipped_only_with_a_spike_factor(tmp_path):
+    changes = dict(stages__steps=(10,), spoil={6: 1e4})
+    _, ignored = toy.train(tmp_path / 'ignored', **changes)
+    assert ignored['skipped_steps'] == 0
+    _, skipped = toy.train(tmp_path / 'skipped', spike_factor=20.0, **changes)
+    assert skipped['skipped_steps'] == 1
+
+
+def test_too_many_skipped_steps_in_a_row_end_the_run(tmp_path):
+    spoil = dict.fromkeys([3, *range(7, 30)], float('nan'))  # numbers of batches, from 0
+    with pytest.raises(
+        UserError, match='3 steps in a row, up to step 10, .* is not finite'
+    ) as error:
+        toy.train(tmp_path, spoil=spoil, max_skipped_in_row=3, checkpoint__every_steps=5)
+    assert '--config.debug.batch=10 ' in str(error.value)
+    loaded = checkpoints.load(tmp_path)
+    assert loaded.step == 5
+    assert int(loaded.state['skipped']) == 1
+
+
+@pytest.mark.parametrize('number', [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_stops_after_the_next_step_and_the_rerun_ends_the_same(tmp_path, number):
+    expected, _ = toy.train(tmp_path / 'undisturbed')
+    before = signal.getsignal(number)
+    with pytest.raises(Interrupted) as stopped:
+        toy.train(
+            tmp_path / 'stopped',
+            after_step=lambda step: signal.raise_signal(number) if step == 12 else None,
+        )
+    assert stopped.value.code == multihost.RESTART
+    assert signal.getsignal(number) is before
+    assert checkpoints.load(tmp_path / 'stopped').step == 13
+    params, _ = toy.train(shutil.copytree(tmp_path / 'stopped', tmp_path / 'resumed'))
+    check_same(params, expected)
+
+
+def test_a_signal_during_the_last_evaluation_stops_a_sweep_too(tmp_path, monkeypatch):
+    evaluate = toy.Toy.evaluate
+
+    def evaluate_and_signal(self, params, stage):
+        signal.raise_signal(signal.SIGTERM)
+        return evaluate(self, params, stage)
+
+    monkeypatch.setattr(toy.Toy, 'evaluate', evaluate_and_signal)
+    with pytest.raises(Interrupted):
+        toy.train(tmp_path, stages__steps=(3,))
+    assert checkpoints.load(tmp_path).step == 3
+
+
+def test_a_second_signal_is_not_caught():
+    with StopSignal() as stop:
+        signal.raise_signal(signal.SIGTERM)
+        assert stop.number == signal.SIGTERM
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+
+
+def test_an_error_of_the_source_is_not_reported_as_one_of_the_workdir(tmp_path, monkeypatch):
+    batch = toy.ToySource.batch
+
+    def fail(self, step, rows):
+        if np.max(step) >= 8:
+            raise FileNotFoundError(2, 'No such file', 'shard')
+        return batch(self, step, rows)
+
+    monkeypatch.setattr(toy.ToySource, 'batch', fail)
+    with pytest.raises(FileNotFoundError, match='shard'):
+        toy.train(tmp_path)
+
+
+def test_a_workdir_that_becomes_unwritable_is_a_user_error(tmp_path):
+    def replace(step):
+        if step == 2:
+            os.remove(tmp_path / 'metrics.jsonl')
+            os.mkdir(tmp_path / 'metrics.jsonl')
+
+    with pytest.raises(UserError, match=f'cannot write to workdir {tmp_path}: Is a directory'):
+        toy.train(tmp_path, after_step=replace)

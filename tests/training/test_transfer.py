@@ -61,11 +61,11 @@ def train(chosen, steps, tmp_path, stacked=False):
         state = initial_state(task, optimizer, abstract, 0, chosen)
         params = with_fragile_values(toy.parameters())
         state = state._replace(params=toy.stack(params) if stacked else params)
-        step = jax.jit(make_train_step(task, optimizer, 1, 0, chosen))
+        step = jax.jit(make_train_step(task, optimizer, transfer=chosen))
         found = [state.params]
         for number in range(steps):
             batch = task.stages[0].source.batch(number, np.arange(8))
-            state, metrics = step(state, batch)
+            state, metrics = step(state, batch, jax.random.key(0))
             found.append(state.params)
         shapes = lambda tree: jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), tree)  # noqa: E731
         assert shapes(state) == shapes(abstract)
@@ -176,7 +176,7 @@ def test_frozen_layers_have_no_backward_pass():
             return TrainState(zero, zero, zero, params, optimizer.init(chosen.select(params)))
 
         abstract = jax.eval_shape(state, jax.random.key(0))
-        step = jax.jit(make_train_step(task, optimizer, 1, 0, chosen))
+        step = jax.jit(make_train_step(task, optimizer, transfer=chosen))
         return step.lower(abstract, synthetic.batch(0)).cost_analysis()['flops']
 
     everything, last, heads = flops('all'), flops('last:1'), flops('heads')

@@ -1,11 +1,6 @@
-"""A task that compiles in no time and has all that the loop asks of one: a regression by a few
-small layers, named like an encoder's.
-
-    python -m tests.training.toy WORKDIR    trains it until it gets no better
-"""
+"""A tiny task that compiles quickly: regression with a few layers, named like an encoder's."""
 
 import pathlib
-import sys
 
 import flax.linen as nn
 import jax
@@ -15,42 +10,49 @@ import numpy as np
 from bert_jax.averages import Term
 from bert_jax.tasks.initialization import Start
 from bert_jax.training import loop, workdir
-from bert_jax.training.loop import Stage
+from bert_jax.training.task import Stage
 from configs import base
 
 LAYERS, WIDTH, INPUTS = 3, 4, 6
 
 
 class ToySource:
-    """Noise to fit: little of it, so that it is soon fitted too well."""
+    """Three batches of noise, so that a model soon overfits.
+
+    `spoil` maps the number of a batch to a factor for its targets.
+    """
 
     batch_size, num_examples = 8, 24
 
-    def __init__(self, seed):
-        self.seed = seed
+    def __init__(self, seed, spoil=None):
+        self.seed, self.spoil = seed, spoil or {}
 
     def batch(self, step, rows):
-        """Of one step, or stacked of several."""
+        """The batch of one step, or those of several steps, stacked."""
         if np.ndim(step):
             batches = [self.batch(one, rows) for one in step]
             return jax.tree.map(lambda *leaves: np.stack(leaves), *batches)
         rng = np.random.default_rng([self.seed, step % 3])
         x_BI = rng.normal(size=(self.batch_size, INPUTS)).astype(np.float32)
         y_B = x_BI[:, 0] + rng.normal(size=self.batch_size).astype(np.float32)
+        y_B *= np.float32(self.spoil.get(int(step), 1))
         return {'x': x_BI[rows], 'y': y_B[rows]}
 
 
 class Toy:
-    """See training/loop.py for what a task has."""
+    """A task of the training loop, see training/task.py."""
 
     weights = {'loss': 1.0}
     metadata = {}
 
-    def __init__(self, config, stacked=False):
+    def __init__(self, config, stacked=False, spoil=None):
         self.config, self.stacked = config, stacked
         self.start = Start(None, None, {}, [])
-        source = ToySource(config.seed)
-        self.stages = tuple(Stage(source, steps, 1, 8, 1e3) for steps in config.stages.steps)
+        source, (accumulation, *_) = ToySource(config.seed, spoil), config.stages.accumulation
+        self.stages = tuple(
+            Stage(source, steps, accumulation, tokens_per_step=8, flops_per_step=1e3)
+            for steps in config.stages.steps
+        )
         self.dev = ToySource(1000).batch(0, np.arange(8))
 
     def init(self, key):
@@ -84,14 +86,14 @@ class Toy:
         return []
 
     def check(self, metadata):
-        """Goes on from anything."""
+        """Accept every checkpoint."""
 
     def references(self):
         return {}
 
 
 def parameters(seed=0):
-    """Of an encoder of LAYERS layers and a head."""
+    """Draw the parameters of an encoder with LAYERS layers and a head."""
     keys = iter(jax.random.split(jax.random.key(seed), 2 * LAYERS + 4))
     draw = lambda *shape: jax.random.normal(next(keys), shape)  # noqa: E731
     encoder = {'embeddings': {'token': draw(INPUTS, WIDTH)}, 'pooler': {'kernel': draw(WIDTH, 4)}}
@@ -101,7 +103,7 @@ def parameters(seed=0):
 
 
 def stack(params):
-    """With one stacked `layers`."""
+    """Stack the parameters of the layers under the name `layers`."""
     encoder = dict(params['encoder'])
     layers = [encoder.pop(f'layers_{number}') for number in range(LAYERS)]
     encoder['layers'] = jax.tree.map(lambda *leaves: jnp.stack(leaves), *layers)
@@ -109,13 +111,14 @@ def stack(params):
 
 
 def config(folder, **more):
-    """A config of a run of 30 steps; `more` has '__' for '.'."""
+    """Return the config of a run of 30 steps; `more` maps keys to values, with '__' for '.'."""
     made = base.get_config()
     changes = {
         'workdir': str(folder),
         'mesh.data': 1,
         'mesh.fsdp': jax.device_count(),
         'stages.steps': (30,),
+        'stages.accumulation': (1,),
         'compute.dtype': 'float32',
         'optimizer.name': 'adamw',
         'optimizer.decay_exclude': ('bias',),
@@ -134,10 +137,10 @@ def config(folder, **more):
     return made
 
 
-def train(folder, stacked=False, **more):
-    """(parameters, results) of a run; the results are also in its folder."""
+def train(folder, *, spoil=None, after_step=None, **more):
+    """Train in `folder`: (parameters, results); the results are also written there."""
     made = config(folder, **more)
-    params, results = loop.train(Toy(made, stacked), made)
+    params, results = loop.train(Toy(made, spoil=spoil), made, after_step)
     workdir.write_json(pathlib.Path(folder) / 'results.json', results)
     return params, results
 
@@ -151,6 +154,3 @@ PATIENT = dict(
     transfer__unfreeze_every_steps=10,
     transfer__layer_decay=0.9,
 )
-
-if __name__ == '__main__':
-    train(sys.argv[1], **PATIENT)

@@ -1,0 +1,44 @@
+"""Batches as global arrays: read ahead on this host and laid out over the devices of the mesh."""
+
+from collections.abc import Iterator, Mapping
+
+import jax
+import numpy as np
+from jax.sharding import NamedSharding
+
+from bert_jax.data import pipeline
+from bert_jax.data.example_source import Examples
+from bert_jax.training import sharding
+
+AbstractBatch = Mapping[str, jax.ShapeDtypeStruct]
+
+
+def read(source: Examples, start: int, stop: int, threads: int) -> Iterator[dict[str, jax.Array]]:
+    """Iterate over global batches `start` to `stop` − 1 of a source, in the current mesh.
+
+    Each process reads only the rows that its own devices hold.
+    """
+    row_sharding = sharding.batch_sharding(jax.sharding.get_mesh())
+    rows = sharding.local_rows(row_sharding, source.batch_size)
+    for batch in pipeline.batches(source, start, stop, rows, workers=threads):
+        yield {
+            name: _global_array(array, source.batch_size, row_sharding)
+            for name, array in batch.items()
+        }
+
+
+def abstract(source: Examples) -> AbstractBatch:
+    """Return the shapes, dtypes and shardings of the batches that `read` yields."""
+    row_sharding = sharding.batch_sharding(jax.sharding.get_mesh())
+    return {
+        name: jax.ShapeDtypeStruct(
+            (source.batch_size, *array.shape[1:]), array.dtype, sharding=row_sharding
+        )
+        for name, array in source.batch(0, slice(1)).items()
+    }
+
+
+def _global_array(local: np.ndarray, batch_size: int, row_sharding: NamedSharding) -> jax.Array:
+    """Combine the rows of all processes."""
+    shape = (batch_size, *local.shape[1:])
+    return jax.make_array_from_process_local_data(row_sharding, local, shape)

@@ -1,0 +1,49 @@
+"""Stopping a run by a signal: the loop saves, then exits with a status that asks for a restart."""
+
+import signal
+from types import FrameType, TracebackType
+from typing import Any
+
+from bert_jax.training import multihost
+
+SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+class Interrupted(SystemExit):
+    """A signal asked the run to stop and everything is saved. Exits with status RESTART."""
+
+    def __init__(self) -> None:
+        super().__init__(multihost.RESTART)
+
+
+class StopSignal:
+    """Records SIGTERM and SIGINT within a `with` block instead of ending the process.
+
+    A second signal of the same number ends the process at once. Leaving the block restores the
+    handlers that were there before.
+
+    Attributes:
+      number: number of the signal that this process received; 0: none.
+    """
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._previous: dict[int, Any] = {}
+
+    def __enter__(self) -> 'StopSignal':
+        for number in SIGNALS:
+            self._previous[number] = signal.signal(number, self._handle)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._previous.items():
+            signal.signal(number, handler)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self.number = number
+        signal.signal(number, signal.SIG_DFL)

@@ -1,0 +1,102 @@
+"""What the training loop asks of a task: its stages, parameters, loss terms and evaluation."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from bert_jax.averages import Terms
+from bert_jax.data.example_source import Examples
+from bert_jax.types import Batch, Key, Params
+
+
+@dataclasses.dataclass(frozen=True)
+class Stage:
+    """A number of steps on one source of batches, all of one shape.
+
+    Attributes:
+      source: the training batches; batch 0 is the batch of the first step of the stage.
+      steps: number of steps, one batch each.
+      accumulation: number of micro-batches that each batch is divided into.
+      tokens_per_step: tokens that a step counts for the reported tokens per second.
+      flops_per_step: floating-point operations of the model, forward and backward pass.
+      evaluate_every: steps between evaluations; 0: `evaluation.every_steps` of the config.
+    """
+
+    source: Examples
+    steps: int
+    accumulation: int
+    tokens_per_step: int
+    flops_per_step: float
+    evaluate_every: int = 0
+
+
+class InitialWeights(Protocol):
+    """The weights that training starts from, if they do not all come from the initializer."""
+
+    @property
+    def params(self) -> Mapping[str, np.ndarray]:
+        """float32 arrays by name; parameters that are missing here are initialized randomly."""
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """Log lines: where the weights come from and how they were adapted."""
+
+    @property
+    def has_head(self) -> bool:
+        """Whether `params` holds a trained head, so that evaluating before training is useful."""
+
+
+class Task(Protocol):
+    """Something to train: pretraining with its objectives, or one fine-tuning problem."""
+
+    @property
+    def stages(self) -> Sequence[Stage]:
+        """The stages of the run, in order."""
+
+    @property
+    def weights(self) -> Mapping[str, float]:
+        """Weight of each loss term by name; terms without a weight are only logged."""
+
+    @property
+    def start(self) -> InitialWeights:
+        """The weights that training starts from."""
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        """JSON-compatible values that every checkpoint stores beside the arrays."""
+
+    def init(self, key: Key) -> Params:
+        """Return the initial parameters, float32, boxed with their logical axis names."""
+
+    def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> Terms:
+        """Return the loss and metric terms of a batch or micro-batch; traced inside the step.
+
+        Args:
+          params: as `init` returns them, without boxes.
+          batch: arrays of shape [rows, ...], some or all rows of a batch of a stage.
+          key: key of the step. The result may depend on it and on the index of an example, but not
+            on how the batch is divided into micro-batches or over devices.
+          train: whether dropout is active.
+        """
+
+    def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
+        """Return the held-out metrics by name."""
+
+    def describe(self) -> Sequence[str]:
+        """Return lines for the start of the log: what is trained, on which data, for how long."""
+
+    def check(self, metadata: dict[str, Any]) -> None:
+        """Raise UserError if a checkpoint with this metadata belongs to another task."""
+
+    def references(self) -> Mapping[str, float]:
+        """Return horizontal lines for the loss plot: label → value in nats."""
+
+    def report(self, params: Params, results: dict[str, Any]) -> None:
+        """Write what a finished run leaves in its working directory, such as the model card.
+
+        Args:
+          params: the final or best parameters.
+          results: as `loop.train` returns them.
+        """
