@@ -7,13 +7,15 @@ import numpy as np
 from jax.sharding import NamedSharding
 
 from bert_jax.data import pipeline
-from bert_jax.data.example_source import Examples
+from bert_jax.data.example_source import BatchSource
 from bert_jax.training import sharding
 
 AbstractBatch = Mapping[str, jax.ShapeDtypeStruct]
 
 
-def read(source: Examples, start: int, stop: int, threads: int) -> Iterator[dict[str, jax.Array]]:
+def read(
+    source: BatchSource, start: int, stop: int, threads: int
+) -> Iterator[dict[str, jax.Array]]:
     """Iterate over global batches `start` to `stop` − 1 of a source, in the current mesh.
 
     Each process reads only the rows that its own devices hold.
@@ -27,7 +29,7 @@ def read(source: Examples, start: int, stop: int, threads: int) -> Iterator[dict
         }
 
 
-def abstract(source: Examples) -> AbstractBatch:
+def abstract(source: BatchSource) -> AbstractBatch:
     """Return the shapes, dtypes and shardings of the batches that `read` yields."""
     row_sharding = sharding.batch_sharding(jax.sharding.get_mesh())
     return {

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from bert_jax.averages import Terms
-from bert_jax.data.example_source import Examples
+from bert_jax.data.example_source import BatchSource
 from bert_jax.types import Batch, Key, Params
 
 
@@ -24,7 +24,7 @@ class Stage:
       evaluate_every: steps between evaluations; 0: `evaluation.every_steps` of the config.
     """
 
-    source: Examples
+    source: BatchSource
     steps: int
     accumulation: int
     tokens_per_step: int
