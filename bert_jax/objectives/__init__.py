@@ -92,8 +92,7 @@ def common_corruption(names: Sequence[str], masking_scheme: str) -> type[Corrupt
     first, *others = kinds.values()
     for corruption in first.corruptions:
         if all(corruption in kind.corruptions for kind in others):
-            if len({kind.is_causal for kind in kinds.values()}) > 1:
-                raise UserError(f'objectives: {", ".join(names)} mix causal and bidirectional ones')
+            _check_causality(kinds)
             return corruption
     needs = '; '.join(
         f'{name}: {" or ".join(corruption.label for corruption in kind.corruptions)}'
@@ -103,3 +102,12 @@ def common_corruption(names: Sequence[str], masking_scheme: str) -> type[Corrupt
         f'objectives: these need different input corruptions ({needs}); enable only objectives '
         'that share one'
     )
+
+
+def _check_causality(kinds: Mapping[str, type[Objective]]) -> None:
+    causal = [name for name, kind in kinds.items() if kind.is_causal]
+    if 0 < len(causal) < len(kinds):
+        raise UserError(
+            f'objectives: {", ".join(causal)} must not see tokens to the right, but '
+            f'{", ".join(name for name in kinds if name not in causal)} must; enable only one kind'
+        )

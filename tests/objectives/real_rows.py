@@ -1,4 +1,4 @@
-"""Rows of real text in three vocabularies' ways of marking where words start."""
+"""Rows of real text in vocabularies with three ways of marking where words start."""
 
 import functools
 import pathlib
@@ -24,8 +24,16 @@ class Special(NamedTuple):
 
 
 class RealRows(NamedTuple):
-    """input_ids, attention_mask int32 [N, T] of full rows ([CLS] text [SEP]) and some short ones;
-    is_word_start bool [V] as the tokenizer says, counts int64 [V]."""
+    """Full rows ([CLS] text [SEP]) and some short ones.
+
+    Attributes:
+        input_ids: int32 [N, T].
+        attention_mask: int32 [N, T].
+        is_word_start: bool [V], as the tokenizer reports it.
+        counts: int64 [V], frequencies in the text.
+        special: Ids of the special tokens.
+        vocab: Tokens by id.
+    """
 
     input_ids: np.ndarray
     attention_mask: np.ndarray
@@ -37,7 +45,7 @@ class RealRows(NamedTuple):
 
 @functools.cache
 def real_rows(folder: pathlib.Path, convention: str, length: int) -> RealRows:
-    """140,000 tokens of a novel, in a published vocabulary or (▁) one trained on it."""
+    """Returns 140,000 tokens of a novel in a published vocabulary, or (▁) one trained on it."""
     novel = sorted((folder / 'english_novels').glob('*.txt'))[0]
     text = novel.read_text(encoding='utf-8')[50_000:][:CHARACTERS]
     if convention in FILES:
@@ -59,7 +67,7 @@ def _rows(ids, length, special):
     row = np.ones(len(ids), np.int32)[:, None]
     rows = np.concatenate([special.cls * row, ids, special.sep * row], axis=1)
     rows[1::5, length // 2] = special.unk
-    rows[:, length // 3] = special.sep  # as between two segments
+    rows[:, length // 3] = special.sep  # like the end of segment A
     real = np.full(len(rows), length)
     real[::7] = np.arange(len(real[::7])) % (length - 9) + 8  # every seventh is short
     rows[np.arange(len(rows)), real - 1] = special.sep

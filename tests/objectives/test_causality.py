@@ -1,4 +1,4 @@
-"""With the causal objective nothing is learned from, nor predicted with, what is to the right."""
+"""Causal language modeling never uses tokens to the right of a position."""
 
 import flax.linen as nn
 import jax
@@ -22,17 +22,17 @@ SIZES = dict(vocab_size=VOCAB, hidden_size=16, num_layers=3, num_heads=2, interm
 
 
 @pytest.mark.parametrize('name', ['bert', 'modernbert', 'mosaicbert', 'deberta_v2', 'albert'])
-def test_the_loss_of_a_position_has_no_gradient_in_later_inputs(name):
+def test_losses_have_no_gradient_with_respect_to_later_tokens(name):
     architecture = architectures.build(name, **SIZES)
     encoder, head = (
         kind(architecture, Compute()) for kind in (build_encoder, MaskedLanguageModelHead)
     )
-    ids = np.arange(3, 3 + LENGTH, dtype=np.int32)[None]  # every position a token of its own
+    ids = np.arange(3, 3 + LENGTH, dtype=np.int32)[None]  # a different token at every position
     mask = np.ones_like(ids)
     masking = Masking(0.15, 0.8, 0.1, 'uniform', 2, (0, 1, 2), np.ones(VOCAB, int))
 
     @jax.jit
-    def influence(key):
+    def sensitivity(key):
         params = nn.unbox(encoder.init(key, ids, mask)['params'])
         params = jax.tree.map(
             lambda p: 3 * p + 0.1 * jnp.cos(jnp.arange(p.size)).reshape(p.shape), params
@@ -50,13 +50,13 @@ def test_the_loss_of_a_position_has_no_gradient_in_later_inputs(name):
 
         return jnp.abs(jax.jacrev(losses)(table)[:, ids[0]]).max(-1)  # [position, input]
 
-    found = np.asarray(influence(jax.random.key(0)))
+    found = np.asarray(sensitivity(jax.random.key(0)))
     later = np.triu(np.ones(found.shape, bool), 1)
     assert (found[later] == 0).all()
-    assert (found[~later] > 1e-7).all()  # and every earlier one counts
+    assert (found[~later] > 1e-7).all()  # every earlier token has an effect
 
 
-def test_targets_are_the_next_text_tokens():
+def test_the_targets_are_the_next_tokens_that_are_not_special():
     masking = Masking(0.15, 0.8, 0.1, 'uniform', 2, (0, 1, 2), np.ones(VOCAB, int))
     ids = np.array([[1, 7, 8, 0, 9, 0], [1, 7, 0, 2, 2, 2]], np.int32)
     mask = np.array([[1] * 6, [1, 1, 1, 0, 0, 0]], np.int32)
@@ -66,7 +66,7 @@ def test_targets_are_the_next_text_tokens():
     np.testing.assert_array_equal(target.input_ids, ids)
 
 
-def test_an_architecture_that_cannot_be_causal_is_refused():
+def test_architectures_with_a_convolution_cannot_be_causal():
     architecture = architectures.build('deberta_v2', **SIZES, convolution_width=3)
     ids = np.ones((1, 4), np.int32)
     with pytest.raises(UserError, match='convolution'):

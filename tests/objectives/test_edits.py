@@ -1,4 +1,4 @@
-"""Edits and their marks, on rows whose tokens all differ, so that each can be traced."""
+"""Edits and their labels, on rows whose tokens all differ, so that each can be traced."""
 
 import functools
 
@@ -12,14 +12,13 @@ from bert_jax.objectives.masking import Masking
 
 CLS, SEP, PAD, MASK = 0, 1, 2, 3
 VOCAB, LENGTH, ROWS = 5000, 48, 1500
-NEW = 2500  # random tokens come from here on, the text's from below
+NEW = 2500  # random tokens have ids from here on, text tokens have lower ids
 COUNTS = (np.arange(VOCAB) >= NEW).astype(int)
 MASKING = Masking(0.15, 0.8, 0.1, 'unigram', MASK, (CLS, SEP, PAD, MASK), COUNTS)
 
 
 def make_batch():
-    """[CLS] a [SEP] b [SEP] [PAD] …, the text's ids rising by one from token to token, a sentence
-    every six tokens, the first half one."""
+    """Rows [CLS] A [SEP] B [SEP] … whose ids rise by one, with a sentence every six tokens."""
     lengths = np.where(np.arange(ROWS) % 3, LENGTH, np.arange(ROWS) % 40 + 8)
     position = np.arange(LENGTH)
     ids = 10 + np.arange(ROWS)[:, None] + np.tile(position, (ROWS, 1))
@@ -45,43 +44,43 @@ def edit(*names, rate=0.2):
 
 
 def rows(batch, edited, number=300):
-    """(the clean row, its edited ids without padding, marks without padding by name)."""
+    """Yields the clean ids, the edited ids and the labels by name of each row, without padding."""
     for row in range(number):
         real = edited.attention_mask[row].astype(bool)
         assert real[: real.sum()].all()
         assert (edited.input_ids[row][~real] == PAD).all()
-        for marks in edited.labels.values():
-            assert (marks[row][~real] == UNLABELED).all()
+        for labels in edited.labels.values():
+            assert (labels[row][~real] == UNLABELED).all()
         clean = batch['input_ids'][row][batch['attention_mask'][row] > 0]
-        marks = {name: m[row][real] for name, m in edited.labels.items()}
-        yield clean, edited.input_ids[row][real], marks
+        labels = {name: m[row][real] for name, m in edited.labels.items()}
+        yield clean, edited.input_ids[row][real], labels
 
 
-def test_substitution():
+def test_substituted_tokens_are_labeled():
     batch, edited = edit('substitution')
-    for clean, ids, marks in rows(batch, edited):
-        np.testing.assert_array_equal(marks['substitution'], ids != clean)
+    for clean, ids, labels in rows(batch, edited):
+        np.testing.assert_array_equal(labels['substitution'], ids != clean)
         assert np.isin(ids[np.isin(clean, (CLS, SEP))], (CLS, SEP)).all()
     text = (batch['input_ids'] > MASK).sum()
     assert (edited.labels['substitution'] == 1).sum() / text == pytest.approx(0.2, abs=0.01)
 
 
-def test_deletion():
+def test_deletions_are_labeled_with_the_deleted_token():
     batch, edited = edit('deletion')
     asked = deleted = 0
-    for clean, ids, marks in rows(batch, edited):
+    for clean, ids, labels in rows(batch, edited):
         place = 0
-        for token, mark in zip(ids, marks['deletion'], strict=True):
+        for token, label in zip(ids, labels['deletion'], strict=True):
             assert clean[place] == token
             gone = 0
             while place + 1 + gone < len(clean) and clean[place + 1 + gone] not in ids:
                 gone += 1
             expected = 1 + clean[place + 1] if gone else 0
-            assert mark == expected
+            assert label == expected
             asked, deleted = asked + (gone > 0), deleted + gone
             place += 1 + gone
-        assert place == len(clean)  # special tokens, the last [SEP] among them, are never deleted
-    assert asked < deleted  # some were deleted side by side
+        assert place == len(clean)  # special tokens are never deleted
+    assert asked < deleted  # some deletions are adjacent
     text = (batch['input_ids'] > MASK).sum()
     gone = batch['attention_mask'].sum() - edited.attention_mask.sum()
     assert gone / text == pytest.approx(0.2, abs=0.01)
@@ -89,11 +88,11 @@ def test_deletion():
     assert same_types.all()
 
 
-def test_insertion():
+def test_inserted_tokens_are_labeled():
     batch, edited = edit('insertion')
     cut = 0
-    for clean, ids, marks in rows(batch, edited):
-        is_new = marks['insertion'] == 1
+    for clean, ids, labels in rows(batch, edited):
+        is_new = labels['insertion'] == 1
         assert (ids[is_new] >= NEW).all()
         kept = ids[~is_new]
         np.testing.assert_array_equal(kept[:-1], clean[: len(kept) - 1])
@@ -106,30 +105,30 @@ def test_insertion():
     assert share == pytest.approx(0.2 / 1.2, abs=0.01)
 
 
-def test_permutation():
+def test_sentences_out_of_order_are_labeled():
     batch, edited = edit('permutation', rate=0.5)
     moved = 0
-    for row, (clean, ids, marks) in enumerate(rows(batch, edited, 600)):
+    for row, (clean, ids, labels) in enumerate(rows(batch, edited, 600)):
         assert sorted(ids) == sorted(clean)
         np.testing.assert_array_equal(np.isin(ids, (CLS, SEP)), np.isin(clean, (CLS, SEP)))
         starts = batch['sentence_start'][row].astype(bool)
         starts |= np.pad(batch['input_ids'][row][:-1] <= SEP, (1, 0))
         first_of = {batch['input_ids'][row][t] for t in np.flatnonzero(starts)} - {CLS, SEP, PAD}
-        for t, (token, mark) in enumerate(zip(ids, marks['permutation'], strict=True)):
+        for t, (token, label) in enumerate(zip(ids, labels['permutation'], strict=True)):
             if token not in first_of:
-                assert mark == UNLABELED
+                assert label == UNLABELED
                 if token > MASK:
-                    assert ids[t - 1] == token - 1  # sentences stay whole
+                    assert ids[t - 1] == token - 1  # sentences stay intact
             elif ids[t - 1] in (CLS, SEP):
-                assert mark == (token != clean[t])
+                assert label == (token != clean[t])
             else:
-                assert mark == (ids[t - 1] != token - 1)
+                assert label == (ids[t - 1] != token - 1)
         moved += (ids != clean).any()
-    # Of the half that is shuffled some have a single sentence in a segment or come out the same.
+    # Half of the rows are shuffled; some of those have one sentence per segment or do not change.
     assert 0.3 * 600 < moved < 0.55 * 600
 
 
-def test_all_edits_together_keep_each_others_marks():
+def test_edits_keep_the_labels_of_earlier_edits():
     batch, edited = edit(*EDITS, rate=0.2)
     _, alone = edit('permutation', 'deletion', rate=0.2)
     for row in range(300):
@@ -144,7 +143,7 @@ def test_all_edits_together_keep_each_others_marks():
     assert edited.labels.keys() == EDITS.keys()
 
 
-def test_an_example_is_edited_the_same_whatever_stands_beside_it():
+def test_edits_of_an_example_do_not_depend_on_the_batch():
     batch, edited = edit(*EDITS)
     editing = EditedText(MASKING, {}, PAD, {name: 0.2 for name in EDITS})
     keys = jax.random.split(jax.random.key(0), ROWS)
@@ -153,6 +152,6 @@ def test_an_example_is_edited_the_same_whatever_stands_beside_it():
 
 
 @pytest.mark.parametrize('rate', [0.0, 1.0, -0.1])
-def test_rates_out_of_range_are_refused(rate):
+def test_rates_out_of_range_are_rejected(rate):
     with pytest.raises(UserError, match='editing.insertion'):
         EditedText(MASKING, {}, PAD, {'insertion': rate})

@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 
+from bert_jax import objectives
 from bert_jax.errors import UserError
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.models.heads import MaskedLanguageModelHead
@@ -86,6 +87,14 @@ def test_an_objective_with_an_option_and_vocabulary_products_is_one_table_line(c
     metrics, change = train_two_steps(task)
     assert [float(found['terms']['recovery_loss'].count) for found in metrics] == [3 * batch] * 2
     assert max(jax.tree.leaves(change['recovery'])) > 0
+
+
+def test_causal_and_bidirectional_objectives_cannot_be_mixed(monkeypatch):
+    causal = type('CausalRecovery', (Recovery,), {'is_causal': True})
+    monkeypatch.setitem(OBJECTIVES, 'recovery', causal)
+    assert objectives.common_corruption(('recovery',), 'tokens') is MaskedText
+    with pytest.raises(UserError, match='recovery must not see .* right, but mlm must'):
+        objectives.common_corruption(('mlm', 'recovery'), 'tokens')
 
 
 def test_an_objective_without_its_options_in_the_config_is_rejected(config, monkeypatch):

@@ -1,4 +1,4 @@
-"""The generator of replaced-token detection: its samples, and whose gradient reaches what."""
+"""The generator of replaced token detection: its samples, and which loss trains which part."""
 
 import dataclasses
 
@@ -23,11 +23,12 @@ from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.model import PretrainingModel
 from tests.training import synthetic
 
+ARCHITECTURE = dataclasses.replace(synthetic.ARCHITECTURE, num_layers=1)
 TIED = GeneratorOptions(generator_width=0.5, generator_depth=0.5, sharing='tied', temperature=1.0)
-APART = dataclasses.replace(TIED, sharing='disentangled')
+DISENTANGLED = dataclasses.replace(TIED, sharing='disentangled')
 
 
-def test_samples_have_the_probabilities_of_the_softmax():
+def test_samples_follow_the_softmax():
     rng = np.random.default_rng(0)
     logits_V = np.append(rng.normal(0, 2, 12), -1e9).astype(np.float32)
     rows, slots, temperature = 400, 100, 1.5
@@ -37,14 +38,15 @@ def test_samples_have_the_probabilities_of_the_softmax():
     expected = p / p.sum() * samples.size
     observed = np.bincount(samples.ravel(), minlength=13)
     assert observed[-1] == 0
-    assert ((observed - expected)[:-1] ** 2 / expected[:-1]).sum() < 31.3  # p = .001, 11 degrees
-    # Neighboring slots and rows are independent: as often equal as p says.
+    chi_square = ((observed - expected)[:-1] ** 2 / expected[:-1]).sum()
+    assert chi_square < 31.3  # p = 0.001, 11 degrees of freedom
+    # Neighboring slots and rows are independent: they agree as often as chance says.
     equal = ((p / p.sum()) ** 2).sum()
     assert np.mean(samples[:, 1:] == samples[:, :-1]) == pytest.approx(equal, abs=0.01)
     assert np.mean(samples[1:] == samples[:-1]) == pytest.approx(equal, abs=0.01)
 
 
-def test_a_sample_hangs_on_its_example_alone_and_without_temperature_is_the_likeliest():
+def test_samples_depend_on_their_example_alone_and_are_greedy_at_temperature_zero():
     logits = jax.random.normal(jax.random.key(0), (6, 8, 50))
     seeds = jax.random.bits(jax.random.key(1), (6,))
     whole = gumbel_samples(logits, 1.0, seeds)
@@ -53,7 +55,7 @@ def test_a_sample_hangs_on_its_example_alone_and_without_temperature_is_the_like
     np.testing.assert_array_equal(gumbel_samples(logits, 0.0, seeds), logits.argmax(-1))
 
 
-def test_a_sample_that_is_the_original_counts_as_original():
+def test_samples_equal_to_the_original_count_as_original():
     original = np.array([[1, 7, 8, 9, 2], [1, 7, 8, 9, 2]], np.int32)
     masked = Masked(
         np.array([[1, 4, 8, 4, 2], [1, 7, 5, 9, 2]], np.int32),
@@ -67,12 +69,10 @@ def test_a_sample_that_is_the_original_counts_as_original():
     assert is_replaced.sum() == 1
 
 
-@pytest.fixture(scope='module', params=[TIED, APART], ids=['tied', 'disentangled'])
+@pytest.fixture(scope='module', params=[TIED, DISENTANGLED], ids=['tied', 'disentangled'])
 def gradients(request):
-    """(sharing, parameters, gradients of the mean of each loss by name, both for one batch)."""
-    model = PretrainingModel(
-        synthetic.ARCHITECTURE, Compute(), ('mlm', 'rtd'), {'rtd': request.param}
-    )
+    """Returns the sharing, parameters, gradients of each mean loss, and the losses of a batch."""
+    model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'rtd'), {'rtd': request.param})
     batch = synthetic.batch(0)
     ids = batch['input_ids']
     positions = np.tile(np.arange(1, 5, dtype=np.int32), (len(ids), 1))
@@ -91,9 +91,11 @@ def gradients(request):
 
         def losses(params):
             terms = model.apply({'params': params}, batch, drafted)
-            return {name: mean(terms[name]) for name in ('mlm_loss', 'rtd_loss', 'rtd_share')}
+            means = {name: mean(term) for name, term in terms.items()}
+            return {name: means[name] for name in ('mlm_loss', 'rtd_loss')}, means
 
-        return params, jax.jacrev(losses)(params), losses(params)
+        gradients, means = jax.jacrev(losses, has_aux=True)(params)
+        return params, gradients, means
 
     return request.param.sharing, *jax.device_get(run(jax.random.key(0)))
 
@@ -102,7 +104,7 @@ def size(tree):
     return max(np.abs(leaf).max() for leaf in jax.tree.leaves(tree))
 
 
-def test_the_discriminator_never_trains_the_generator_nor_the_other_way_round(gradients):
+def test_generator_and_discriminator_do_not_train_each_other(gradients):
     _, params, grads, losses = gradients
     assert 0 < losses['rtd_share'] < 0.5
     for name in ('encoder', 'head'):
@@ -115,7 +117,7 @@ def test_the_discriminator_never_trains_the_generator_nor_the_other_way_round(gr
         assert size(grads['rtd_loss']['encoder'][name]) > 1e-5
 
 
-def test_who_trains_the_token_embeddings(gradients):
+def test_token_embeddings_are_trained_by_both_losses_or_the_generator_alone(gradients):
     sharing, params, grads, _ = gradients
     by_mlm, by_rtd = (
         grads[name]['encoder']['embeddings']['token'] for name in ('mlm_loss', 'rtd_loss')
@@ -130,18 +132,19 @@ def test_who_trains_the_token_embeddings(gradients):
         assert size(grads['mlm_loss']['generator']['delta']) == 0
 
 
-def test_delta_starts_at_zero_and_the_generator_has_no_embeddings_of_its_own():
-    model = PretrainingModel(synthetic.ARCHITECTURE, Compute(), ('mlm', 'rtd'), {'rtd': APART})
+def test_the_generator_has_no_embeddings_of_its_own_and_delta_is_zero():
+    options = {'rtd': DISENTANGLED}
+    model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'rtd'), options)
     batch = synthetic.batch(0, size=1)
     slots = np.zeros((1, 1), np.int32)
     drafted = Drafted(Masked(batch['input_ids'], slots, slots, slots), np.zeros(1, np.uint32))
     params = nn.unbox(jax.jit(model.init)(jax.random.key(0), batch, drafted)['params'])
-    assert sorted(params) == ['encoder', 'generator', 'rtd']  # and no mlm: it is the generator's
+    assert sorted(params) == ['encoder', 'generator', 'rtd']  # no mlm: the generator has its head
     assert not params['generator']['delta'].any()
     assert sorted(params['generator']['encoder']['embeddings']) == ['projection']
 
 
-def test_a_narrow_generator_cannot_add_wide_positions():
+def test_a_narrow_generator_cannot_have_a_mask_decoder():
     large = architectures.build('deberta_v3_base', mask_decoder=True)
     with pytest.raises(UserError, match='rtd.generator_width is 0.25'):
         generator_architecture(large, GeneratorOptions(0.25, 0.5, 'tied', 1.0))
@@ -149,7 +152,7 @@ def test_a_narrow_generator_cannot_add_wide_positions():
 
 
 @pytest.mark.parametrize('name', ['electra_small', 'bert_base', 'modernbert_base', 'albert_base'])
-def test_published_sizes_shrink(name):
+def test_generators_of_published_architectures_are_smaller(name):
     large = architectures.build(name)
     generation = GeneratorOptions(0.25, 0.5, 'tied', 1.0)
     small = generator_architecture(large, generation)

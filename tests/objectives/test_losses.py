@@ -1,4 +1,4 @@
-"""Losses and gradients of the objectives beside slow versions in torch, written from the papers."""
+"""Losses and gradients of the objectives against slow torch versions written from the papers."""
 
 import flax.linen as nn
 import jax
@@ -30,7 +30,7 @@ ARCHITECTURE = architectures.build(
     intermediate_size=8,
     max_position_embeddings=LENGTH,
 )
-# Runs of hidden tokens: at the row's edges, of one token, longer than max_targets, next to [SEP].
+# Hidden spans: at both edges, of one token, longer than max_targets, and next to [SEP].
 HIDDEN = [(1, 3), (5, 6), (8, 14), (16, 18), (21, 23)]
 T = torch.nn.functional
 
@@ -53,7 +53,7 @@ def make_batch():
 
 
 def make_masked(batch):
-    """The runs of HIDDEN that a row has, in a random order of their tokens, and fillers."""
+    """Masks the spans of HIDDEN that fit into each row, in random order, with unused slots."""
     rng, slots = np.random.default_rng(1), 16
     positions, weights = np.zeros((2, ROWS, slots), np.int32)
     for row, length in enumerate(batch['attention_mask'].sum(1)):
@@ -65,10 +65,10 @@ def make_masked(batch):
     return Masked(batch['input_ids'], positions, labels, weights.astype(np.float32))
 
 
-def make_marks(batch):
+def make_labels(batch):
     rng = np.random.default_rng(2)
-    marks = np.where(rng.random((ROWS, LENGTH)) < 0.3, rng.integers(1, VOCAB, (ROWS, LENGTH)), 0)
-    return np.where(batch['attention_mask'], marks, -1).astype(np.int32)
+    labels = np.where(rng.random((ROWS, LENGTH)) < 0.3, rng.integers(1, VOCAB, (ROWS, LENGTH)), 0)
+    return np.where(batch['attention_mask'], labels, -1).astype(np.int32)
 
 
 def make_encoded(name):
@@ -78,7 +78,7 @@ def make_encoded(name):
     is_replaced = rng.random((ROWS, LENGTH)) < 0.2
     masked = make_masked(batch)
     logits = np.zeros((*masked.labels.shape, VOCAB), np.float32)
-    edited = Edited(batch['input_ids'], batch['attention_mask'], None, {name: make_marks(batch)})
+    edited = Edited(batch['input_ids'], batch['attention_mask'], None, {name: make_labels(batch)})
     corrupted = {
         'rtd': Replaced(batch['input_ids'], is_replaced, masked, logits),
         'clm': next_tokens(masking, batch['input_ids'], batch['attention_mask']),
@@ -91,7 +91,8 @@ def make_encoded(name):
     return EncodedBatch(batch, corrupted, hidden, decoded, pooled, table)
 
 
-# The slow versions: (encoded with torch arrays, parameters) → the loss, summed token by token.
+# The slow versions: functions of (batch of torch arrays, parameters) that return one loss per
+# prediction.
 
 
 def dense(p, x):
@@ -103,7 +104,7 @@ def norm(p, x):
 
 
 def decode(p, x, table):
-    """Logits of the language model's head: dense, GELU, norm, embeddings, bias."""
+    """Logits of the language modeling head: dense, GELU, norm, embeddings, bias."""
     y = norm(p['norm'], T.gelu(dense(p['transform'], x)))
     return (y @ table.T + p['bias'])[:VOCAB]
 
@@ -156,7 +157,7 @@ def slow_pair(label):
 
 
 def slow_clm(e, p):
-    """−log p(x_{t+1} | x_0 … x_t), over text tokens."""
+    """−log p(x_{t+1} | x_0 … x_t) over tokens that are not special."""
     return [
         nats(decode(p['head'], e.hidden[row, t], e.embedding_table), token)
         for row in range(ROWS)
@@ -180,25 +181,25 @@ def slow_rtd(e, p):
     ]
 
 
-def slow_marks(name):
+def slow_detection(name):
     def slow(e, p):
-        marks = e.corrupted.labels[name]
+        labels = e.corrupted.labels[name]
         return [
-            -detect(p['head'], e.hidden[row, t])[0 if marks[row, t] > 0 else 1]
+            -detect(p['head'], e.hidden[row, t])[0 if labels[row, t] > 0 else 1]
             for row in range(ROWS)
             for t in range(LENGTH)
-            if marks[row, t] >= 0
+            if labels[row, t] >= 0
         ]
 
     return slow
 
 
 def slow_deleted(e, p):
-    marks = e.corrupted.labels['deletion']
+    labels = e.corrupted.labels['deletion']
     return [
-        nats(decode(p['token_head'], e.decoded[row, t], e.embedding_table), marks[row, t] - 1)
+        nats(decode(p['token_head'], e.decoded[row, t], e.embedding_table), labels[row, t] - 1)
         for row in range(ROWS)
-        for t in np.flatnonzero(marks[row] > 0)[: LENGTH // 3]
+        for t in np.flatnonzero(labels[row] > 0)[: LENGTH // 3]
     ]
 
 
@@ -209,21 +210,21 @@ SLOW = {
     'sop': {'sop_loss': slow_pair('sentence_order_label')},
     'clm': {'clm_loss': slow_clm},
     'rtd': {'rtd_loss': slow_rtd},
-    'substitution': {'substitution_loss': slow_marks('substitution')},
-    'deletion': {'deletion_loss': slow_marks('deletion'), 'deletion_token_loss': slow_deleted},
+    'substitution': {'substitution_loss': slow_detection('substitution')},
+    'deletion': {'deletion_loss': slow_detection('deletion'), 'deletion_token_loss': slow_deleted},
 }
-LEARNT = ('hidden', 'decoded', 'pooled', 'embedding_table')
+DIFFERENTIATED = ('hidden', 'decoded', 'pooled', 'embedding_table')
 
 
 @pytest.mark.parametrize('name', SLOW)
-def test_loss_and_gradient_equal_the_slow_version(name):
+def test_losses_and_gradients_equal_the_slow_version(name):
     encoded = make_encoded(name)
     options = (OPTIONS,) if name == 'sbo' else ()
     module = OBJECTIVES[name](ARCHITECTURE, Compute(), *options)
     params = nn.unbox(jax.eval_shape(module.init, jax.random.key(0), encoded)['params'])
     rng = np.random.default_rng(4)
     params = jax.tree.map(lambda p: rng.normal(0, 0.5, p.shape).astype(np.float32), params)
-    inputs = {key: getattr(encoded, key) for key in LEARNT}
+    inputs = {key: getattr(encoded, key) for key in DIFFERENTIATED}
 
     @jax.jit
     def run(params, inputs):
@@ -255,7 +256,7 @@ def test_loss_and_gradient_equal_the_slow_version(name):
         np.testing.assert_allclose(ours, wanted, rtol=0, atol=bound, err_msg=str(path))
 
 
-def test_a_span_boundary_reads_nothing_but_the_two_tokens_beside_it():
+def test_a_span_is_predicted_from_its_two_neighbors_alone():
     encoded = make_encoded('sbo')
     module = OBJECTIVES['sbo'](ARCHITECTURE, Compute(), OPTIONS)
     params = jax.jit(module.init)(jax.random.key(0), encoded)['params']
@@ -263,6 +264,6 @@ def test_a_span_boundary_reads_nothing_but_the_two_tokens_beside_it():
     def loss(hidden):
         return module.apply({'params': params}, encoded._replace(hidden=hidden))['sbo_loss'].sum
 
-    influence = np.abs(jax.jit(jax.grad(loss))(jnp.asarray(encoded.hidden))).sum(-1) > 0
-    # Row 0: the spans 5–5, 8–13 and 16–17 are asked for; the first and the last touch the edges.
-    assert np.flatnonzero(influence[0]).tolist() == [4, 6, 7, 14, 15, 18]
+    sensitivity = np.abs(jax.jit(jax.grad(loss))(jnp.asarray(encoded.hidden))).sum(-1) > 0
+    # Row 0: the spans 5 – 5, 8 – 13 and 16 – 17 are predicted; the others touch an edge.
+    assert np.flatnonzero(sensitivity[0]).tolist() == [4, 6, 7, 14, 15, 18]

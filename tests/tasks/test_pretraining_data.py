@@ -1,4 +1,4 @@
-"""Pretraining data in several languages: independent of the number of hosts, in the right shares."""
+"""Pretraining data of several languages: same on any number of hosts, in the right shares."""
 
 import random
 import re
