@@ -1,10 +1,10 @@
-"""What a traced function computes, the functions it calls included."""
+"""Arrays that a traced function computes, including functions it calls."""
 
 from jax.extend.core import jaxprs_in_params
 
 
 def shapes(jaxpr):
-    """The shape of every array that comes into being."""
+    """Yields the shape of every computed array."""
     for equation in jaxpr.eqns:
         yield from (variable.aval.shape for variable in equation.outvars)
         for inner in jaxprs_in_params(equation.params):

@@ -1,13 +1,11 @@
-"""Linear-chain conditional random fields over chosen positions of rows (Lafferty et al. 2001,
-section 3).
+"""Linear-chain conditional random fields over positions of rows (Lafferty et al. 2001, section 3).
 
-A chain is a run of links: positions that have a tag. Positions between them are passed over, and a
-row may hold several chains, one after the other, that know nothing of each other. The score of tags
-y_1 … y_n of a chain is
+A chain consists of links, the positions that have a tag; positions between them are skipped. A row
+may hold several chains, which do not affect each other. The score of tags y_1 … y_n of a chain is
 
     start[y_1] + Σ_i emission_i[y_i] + Σ_i transition[y_i−1, y_i] + end[y_n]
 
-and everything is fp32.
+Everything is computed in fp32.
 """
 
 from collections.abc import Sequence
@@ -19,58 +17,78 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax.models.packed_rows import segment_starts
+from bert_jax.models.partitioning import param
+from bert_jax.types import Array
 
-ILLEGAL = -1e9  # fp32: exp(ILLEGAL) is 0, and a few thousand of them are still finite
-_OPEN = ('B', 'I')  # kinds of tags after which I and E of the same label may stand
+DISALLOWED = -1e9  # fp32: exp of it is 0, and a sum of thousands of them is finite
+_OPEN = ('B', 'I')  # kinds of tags that I and E of the same label may follow
 
 
 class Scores(NamedTuple):
-    """What does not depend on the text. transition_CC[i, j]: of j following i."""
+    """Scores that do not depend on the text; transition_CC[i, j] is that of j following i."""
 
-    transition_CC: jax.Array
-    start_C: jax.Array
-    end_C: jax.Array
+    transition_CC: Array
+    start_C: Array
+    end_C: Array
 
 
 class Chains(NamedTuple):
-    """Bool [B, T]: where there is a link; where a link is the first of its chain; where start
-    scores and where end scores count (at the ends of a text, not where a window was cut)."""
+    """The chains of a batch of rows, bool [B, T].
 
-    is_link_BT: jax.Array
-    is_first_BT: jax.Array
-    starts_BT: jax.Array
-    ends_BT: jax.Array
-
-
-def chains(is_link_BT, segment_ids_BT, starts_BT=True, ends_BT=True) -> Chains:
-    """A chain for every run of one segment id, of the links in it.
-
-    starts_BT, ends_BT: bool, whether the first and the last link of a chain are the first and the
-    last of the text.
+    Attributes:
+        is_link_BT: the position has a tag.
+        is_first_BT: the link is the first of its chain.
+        starts_BT: the link's tag gets a start score: it is the first of the text, not only of a
+            window of a longer text.
+        ends_BT: the link's tag gets an end score.
     """
+
+    is_link_BT: Array
+    is_first_BT: Array
+    starts_BT: Array
+    ends_BT: Array
+
+
+def find_chains(
+    is_link_BT: Array,
+    segment_ids_BT: Array,
+    starts_BT: Array | bool = True,
+    ends_BT: Array | bool = True,
+) -> Chains:
+    """Makes one chain of the links in each run of one segment id.
+
+    Args:
+        is_link_BT: bool, the position has a tag.
+        segment_ids_BT: int32.
+        starts_BT: bool, whether the first link of a chain is the first of its text.
+        ends_BT: bool, whether the last link of a chain is the last of its text.
+    """
+    is_first_BT = _first_links(is_link_BT, segment_ids_BT)
+    is_last_BT = _first_links(is_link_BT[:, ::-1], segment_ids_BT[:, ::-1])[:, ::-1]
+    return Chains(is_link_BT, is_first_BT, is_first_BT & starts_BT, is_last_BT & ends_BT)
+
+
+def _first_links(is_link_BT: Array, segment_ids_BT: Array) -> Array:
     start_BT = segment_starts(segment_ids_BT)
     before_BT = jnp.cumsum(is_link_BT, axis=1) - is_link_BT
-    is_first_BT = is_link_BT & (before_BT == jnp.take_along_axis(before_BT, start_BT, axis=1))
-    flipped_BT = is_link_BT[:, ::-1]
-    start_BT = segment_starts(segment_ids_BT[:, ::-1])
-    after_BT = jnp.cumsum(flipped_BT, axis=1) - flipped_BT
-    is_last_BT = flipped_BT & (after_BT == jnp.take_along_axis(after_BT, start_BT, axis=1))
-    return Chains(is_link_BT, is_first_BT, is_first_BT & starts_BT, is_last_BT[:, ::-1] & ends_BT)
+    return is_link_BT & (before_BT == jnp.take_along_axis(before_BT, start_BT, axis=1))
 
 
-def log_likelihood(scores: Scores, emissions_BTC, tags_BT, chains: Chains) -> jax.Array:
+def log_likelihood(
+    scores: Scores, emissions_BTC: Array, tags_BT: Array, chains: Chains
+) -> jax.Array:
     """fp32 [B]: log p(tags | emissions), summed over the chains of a row.
 
-    tags_BT: int32 in [0, C), read at links alone.
+    tags_BT: int32 in [0, C); only those of links matter.
     """
     return tag_scores(scores, emissions_BTC, tags_BT, chains) - log_partition(
         scores, emissions_BTC, chains
     )
 
 
-def tag_scores(scores: Scores, emissions_BTC, tags_BT, chains: Chains) -> jax.Array:
-    """fp32 [B]: the score of tags, summed over the chains of a row."""
-    unary_BTC = _unary(scores, emissions_BTC, chains)
+def tag_scores(scores: Scores, emissions_BTC: Array, tags_BT: Array, chains: Chains) -> jax.Array:
+    """fp32 [B]: the score of the tags, summed over the chains of a row."""
+    unary_BTC = _unary_scores(scores, emissions_BTC, chains)
     unary_BT = jnp.take_along_axis(unary_BTC, tags_BT[:, :, None], axis=2)[:, :, 0]
     before_BT = jnp.take_along_axis(tags_BT, _previous_link(chains.is_link_BT), axis=1)
     pair_BT = scores.transition_CC[before_BT, tags_BT]
@@ -78,10 +96,10 @@ def tag_scores(scores: Scores, emissions_BTC, tags_BT, chains: Chains) -> jax.Ar
     return jnp.where(chains.is_link_BT, unary_BT + pair_BT, 0).sum(1)
 
 
-def log_partition(scores: Scores, emissions_BTC, chains: Chains) -> jax.Array:
-    """fp32 [B]: log Σ exp score over all tags, summed over the chains of a row."""
+def log_partition(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
+    """fp32 [B]: log Σ exp score over all tag sequences, summed over the chains of a row."""
 
-    def step(log_BC, inputs):
+    def step(log_BC: jax.Array, inputs: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         unary_BC, is_link_B, is_first_B = inputs
         follow_BC = jax.nn.logsumexp(log_BC[:, :, None] + scores.transition_CC, axis=1)
         new_BC = unary_BC + jnp.where(is_first_B[:, None], 0.0, follow_BC)
@@ -89,26 +107,31 @@ def log_partition(scores: Scores, emissions_BTC, chains: Chains) -> jax.Array:
         new_BC = jnp.where(is_link_B[:, None], new_BC - norm_B[:, None], log_BC)
         return new_BC, jnp.where(is_link_B, norm_B, 0.0)
 
-    unary_BTC = _unary(scores, emissions_BTC, chains)
+    unary_BTC = _unary_scores(scores, emissions_BTC, chains)
     inputs = _by_position(unary_BTC, chains.is_link_BT, chains.is_first_BT)
     return jax.lax.scan(step, jnp.zeros_like(unary_BTC[:, 0]), inputs)[1].sum(0)
 
 
-def marginals(scores: Scores, emissions_BTC, chains: Chains) -> jax.Array:
-    """fp32 [B, T, C]: p(tag | emissions) of each link, 0 elsewhere: the gradient of the log
-    partition by the emissions (Eisner 2016, section 3)."""
-    emissions_BTC = emissions_BTC.astype(jnp.float32)
-    return jax.grad(lambda x_BTC: log_partition(scores, x_BTC, chains).sum())(emissions_BTC)
+def marginals(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
+    """fp32 [B, T, C]: p(tag | emissions) at each link, 0 elsewhere.
+
+    The gradient of the log partition with respect to the emissions (Eisner 2016, section 3).
+    """
+
+    def total(emissions_BTC: Array) -> jax.Array:
+        return log_partition(scores, emissions_BTC, chains).sum()
+
+    return jax.grad(total)(emissions_BTC.astype(jnp.float32))
 
 
-def viterbi(scores: Scores, emissions_BTC, chains: Chains) -> jax.Array:
-    """int32 [B, T]: the tags of the best score of each chain, at its links; 0 elsewhere."""
-    unary_BTC = _unary(scores, emissions_BTC, chains)
+def viterbi(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
+    """int32 [B, T]: the best-scoring tags of each chain at its links, 0 elsewhere."""
+    unary_BTC = _unary_scores(scores, emissions_BTC, chains)
     same_C = jnp.arange(unary_BTC.shape[2])
 
-    def forward(best_BC, inputs):
+    def forward(best_BC: jax.Array, inputs: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
         unary_BC, is_link_B, is_first_B = inputs
-        # Between chains nothing depends on what went before: the best end of the one before.
+        # The first tag of a chain does not depend on the chain before it.
         pair_BCC = jnp.where(is_first_B[:, None, None], 0.0, scores.transition_CC)
         follow_BCC = best_BC[:, :, None] + pair_BCC
         new_BC = unary_BC + follow_BCC.max(1)
@@ -116,76 +139,81 @@ def viterbi(scores: Scores, emissions_BTC, chains: Chains) -> jax.Array:
         pointer_BC = jnp.where(is_link_B[:, None], follow_BCC.argmax(1), same_C)
         return jnp.where(is_link_B[:, None], new_BC, best_BC), pointer_BC
 
-    def backward(tag_B, pointer_BC):
+    def backward(tag_B: jax.Array, pointer_BC: jax.Array) -> tuple[jax.Array, jax.Array]:
         return jnp.take_along_axis(pointer_BC, tag_B[:, None], axis=1)[:, 0], tag_B
 
     inputs = _by_position(unary_BTC, chains.is_link_BT, chains.is_first_BT)
     best_BC, pointer_TBC = jax.lax.scan(forward, jnp.zeros_like(unary_BTC[:, 0]), inputs)
     _, tag_TB = jax.lax.scan(backward, best_BC.argmax(1), pointer_TBC, reverse=True)
-    return jnp.where(chains.is_link_BT, tag_TB.T, 0).astype(jnp.int32)
+    return jnp.where(jnp.asarray(chains.is_link_BT), jnp.asarray(tag_TB, jnp.int32).T, 0)
 
 
-def _unary(scores: Scores, emissions_BTC, chains: Chains) -> jax.Array:
-    """Emissions with the scores of start and end."""
+def _unary_scores(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
+    """Emissions plus start and end scores."""
     return (
-        emissions_BTC.astype(jnp.float32)
+        jnp.asarray(emissions_BTC, jnp.float32)
         + jnp.where(chains.starts_BT[:, :, None], scores.start_C, 0.0)
         + jnp.where(chains.ends_BT[:, :, None], scores.end_C, 0.0)
     )
 
 
-def _by_position(*arrays):
+def _by_position(*arrays: Array) -> tuple[jax.Array, ...]:
+    """[B, T, …] → [T, B, …]."""
     return tuple(jnp.swapaxes(array, 0, 1) for array in arrays)
 
 
-def _previous_link(is_link_BT) -> jax.Array:
+def _previous_link(is_link_BT: Array) -> jax.Array:
     """int32 [B, T]: the last link before each position, 0 if there is none."""
     at_BT = jnp.where(is_link_BT, jnp.arange(is_link_BT.shape[1]), 0)
     return jnp.pad(jax.lax.cummax(at_BT, axis=1)[:, :-1], ((0, 0), (1, 0)))
 
 
-class Legal(NamedTuple):
-    """Which tags may follow which [C, C], start [C] and end [C] a text, NumPy bool."""
+class AllowedTags(NamedTuple):
+    """Which tags may follow each other, start a text and end it, NumPy bool."""
 
     transition_CC: np.ndarray
     start_C: np.ndarray
     end_C: np.ndarray
 
 
-def legal(labels: Sequence[str]) -> Legal:
-    """What the names of tags allow: of BIO, that I-x follows B-x or I-x; of BIOES (if any starts
-    with E- or S-), also that E-x does and that B-x and I-x are followed by I-x or E-x.
+def allowed_tags(labels: Sequence[str]) -> AllowedTags:
+    """Derives from the names of tags which sequences their scheme allows.
 
-    Tags without such a prefix (O, parts of speech) may stand anywhere.
+    BIO: I-x only follows B-x or I-x. BIOES, recognized by any tag E- or S-: E-x, too, only follows
+    B-x or I-x, which must be followed by I-x or E-x. Tags without such a prefix (O, parts of
+    speech) may stand anywhere.
     """
     pairs = [_split(label) for label in labels]
-    closed = any(kind in ('E', 'S') for kind, _ in pairs)
+    is_bioes = any(kind in ('E', 'S') for kind, _ in pairs)
 
-    def allowed(left, right):
+    def is_allowed(left: tuple[str, str], right: tuple[str, str]) -> bool:
         if left[0] in _OPEN and right[0] in ('I', 'E') and left[1] == right[1]:
             return True
-        return right[0] not in ('I', 'E') and not (closed and left[0] in _OPEN)
+        return right[0] not in ('I', 'E') and not (is_bioes and left[0] in _OPEN)
 
-    nothing = ('', '')
-    return Legal(
-        np.array([[allowed(left, right) for right in pairs] for left in pairs]),
-        np.array([allowed(nothing, right) for right in pairs]),
-        np.array([allowed(left, nothing) for left in pairs]),
+    outside = ('', '')
+    return AllowedTags(
+        np.array([[is_allowed(left, right) for right in pairs] for left in pairs]),
+        np.array([is_allowed(outside, right) for right in pairs]),
+        np.array([is_allowed(left, outside) for left in pairs]),
     )
 
 
 def _split(label: str) -> tuple[str, str]:
-    """'B-x' → ('B', 'x'); a tag of another form has no kind."""
+    """'B-x' → ('B', 'x'); a tag of another form has kind ''."""
     kind, dash, name = label.partition('-')
     return (kind, name) if dash and kind in ('B', 'I', 'E', 'S') else ('', label)
 
 
 class LinearChain(nn.Module):
-    """() → Scores: learned, from 0, but ILLEGAL where the labels do not allow it.
+    """Learned scores, initially 0, and DISALLOWED where the tagging scheme does not allow them.
 
-    rate: the scores are so many times the parameters; an optimizer whose steps do not depend on
-        the size of gradients (Adam) then moves them so many times as fast. At the rates that are
-        right for an encoder they would hardly leave 0.
+    Attributes:
+        labels: names of the tags.
+        rate: multiplies the parameters, so that an optimizer whose step size does not depend on
+            that of the gradients (Adam) moves scores this many times faster. At learning rates for
+            encoders scores would hardly leave 0.
+        constrained: whether to disallow sequences.
     """
 
     labels: tuple[str, ...]
@@ -196,20 +224,20 @@ class LinearChain(nn.Module):
     def __call__(self) -> Scores:
         size = len(self.labels)
         scores = Scores(
-            self._param('transitions', (size, size)),
-            self._param('start', (size,)),
-            self._param('end', (size,)),
+            self._scores('transitions', (size, size)),
+            self._scores('start', (size,)),
+            self._scores('end', (size,)),
         )
         if not self.constrained:
             return scores
+        allowed = allowed_tags(self.labels)
         return Scores(
             *(
-                jnp.where(is_legal, score, ILLEGAL)
-                for score, is_legal in zip(scores, legal(self.labels), strict=True)
+                jnp.where(is_allowed, score, DISALLOWED)
+                for score, is_allowed in zip(scores, allowed, strict=True)
             )
         )
 
-    def _param(self, name: str, shape: tuple[int, ...]) -> jax.Array:
-        names = ('labels', None)[: len(shape)]
-        make = nn.with_logical_partitioning(nn.initializers.zeros, names)
-        return self.rate * self.param(name, make, shape, jnp.float32)
+    def _scores(self, name: str, shape: tuple[int, ...]) -> jax.Array:
+        axes = ('labels', None)[: len(shape)]
+        return self.rate * param(self, name, nn.initializers.zeros, shape, axes)

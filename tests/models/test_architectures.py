@@ -1,4 +1,4 @@
-"""Architectures by name: sizes, published parameter counts, parameter names and axes."""
+"""Architectures: sizes, published parameter counts, names and axes of parameters."""
 
 import ast
 import dataclasses
@@ -29,7 +29,7 @@ HERE = pathlib.Path(__file__).parent
 
 
 def abstract_params(module, *inputs):
-    """The parameters' shapes and logical axes without computing anything."""
+    """Shapes and logical axes of the parameters, without computing anything."""
     return jax.eval_shape(module.init, jax.random.key(0), *inputs)['params']
 
 
@@ -90,7 +90,7 @@ def test_published_parameter_counts(name, count, scan_layers):
     assert all(leaf.dtype == jnp.float32 for leaf in jax.tree.leaves(params))
 
 
-def test_every_small_size_by_numbers():
+def test_small_sizes_follow_from_layers_and_width():
     for num_layers in (2, 4, 6, 8, 10, 12):
         for hidden_size in (128, 256, 512, 768):
             architecture = architectures.build(
@@ -100,8 +100,8 @@ def test_every_small_size_by_numbers():
             assert architecture.intermediate_size == 4 * hidden_size
 
 
-def test_parameter_names_shapes_and_axes():
-    """The golden file changes only if checkpoints are meant to change."""
+def test_parameter_names_shapes_and_axes_are_unchanged():
+    """Change the golden file only to change checkpoints on purpose."""
     architecture = architectures.build('bert_tiny', num_layers=1)
     compute = Compute()
     hidden, table = jnp.zeros((1, 1, 128)), jnp.zeros((architecture.padded_vocab_size, 128))
@@ -113,7 +113,7 @@ def test_parameter_names_shapes_and_axes():
     assert described(params) == json.loads((HERE / 'bert_parameters.json').read_text())
 
 
-def test_scan_adds_one_axis_and_no_name():
+def test_scan_adds_one_axis_to_each_parameter():
     architecture = architectures.build('bert_tiny')
     scanned = encoder_params(architecture, Compute(scan_layers=True))
     query = scanned['layers']['attention']['query']['kernel']
@@ -123,7 +123,7 @@ def test_scan_adds_one_axis_and_no_name():
     assert stacked == nn.unbox(scanned)
 
 
-def test_folder_and_table_agree():
+def test_every_architecture_file_is_in_the_table():
     folder = pathlib.Path(architectures.__file__).parent
     files = {path.stem for path in folder.glob('*.py')} - {'__init__', 'builder'}
     for file in files:
@@ -155,7 +155,7 @@ def test_saved_architectures_are_read_back_with_values_under_their_present_names
     assert Architecture.from_json(json.loads(json.dumps(dataclasses.asdict(windows)))) == windows
 
 
-def test_layer_code_names_no_architecture():
+def test_model_code_does_not_mention_architectures_by_name():
     folder = pathlib.Path(architectures.__file__).parent
     families = {path.stem for path in folder.glob('*.py')} - {'__init__', 'builder'}
     names = families | architectures.BUILDERS.keys()
@@ -195,8 +195,8 @@ BUILDERS = {
 """
 
 
-def test_a_toy_architecture_is_one_file_and_one_line(monkeypatch, tmp_path):
-    """Components that no other architecture combines; nothing else is told of it."""
+def test_a_new_architecture_is_one_file_and_one_line(monkeypatch, tmp_path):
+    """With components that no other architecture combines."""
     (tmp_path / 'toy.py').write_text(TOY)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setattr(
@@ -211,14 +211,14 @@ def test_a_toy_architecture_is_one_file_and_one_line(monkeypatch, tmp_path):
     ids = np.arange(6)[None] + 3
     mask = np.ones_like(ids)
     encoder = build_encoder(architecture, Compute(scan_layers=True))
-    output, variables = encoder.init_with_output(jax.random.key(0), ids, mask)
+    output, variables = jax.jit(encoder.init_with_output)(jax.random.key(0), ids, mask)
     params = nn.unbox(variables)['params']
     assert set(params['embeddings']) == {'token'}
     assert params['layers']['attention_norm'].keys() == {'scale'}
     assert output.pooled_BD is None
     changed = encoder.apply({'params': params}, np.where(ids == 3, 9, ids), mask)
     difference = np.abs(changed.hidden_BTD - output.hidden_BTD).max(-1)[0]
-    # two layers of windows 1 and 2 carry the first token three positions far
+    # Layers with windows 1 and 2 carry information over three positions.
     assert (difference > 0).tolist() == [True] * 4 + [False] * 2
     head = SequenceClassificationHead(architecture, Compute(), 3)
     logits, variables = head.init_with_output(jax.random.key(1), output, mask)
@@ -228,13 +228,12 @@ def test_a_toy_architecture_is_one_file_and_one_line(monkeypatch, tmp_path):
         architectures.build('toy', norm='layer_norm')
 
 
-def test_initial_values():
-    """Cut at two deviations and not rescaled (deviation .8796 · .02), padding rows zero."""
+def test_initial_values_are_truncated_and_padding_rows_are_zero():
+    """Truncated at two standard deviations without rescaling, to deviation 0.8796 · 0.02."""
     architecture = architectures.build('bert', num_layers=1, hidden_size=64, vocab_size=1000)
     ids = jnp.zeros((1, 2), jnp.int32)
-    params = nn.unbox(build_encoder(architecture, Compute()).init(jax.random.key(0), ids, ids))[
-        'params'
-    ]
+    encoder = build_encoder(architecture, Compute())
+    params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), ids, ids))['params']
     token = params['embeddings']['token']
     assert token.shape == (1024, 64)
     assert not token[1000:].any()
@@ -267,11 +266,11 @@ def test_initial_values():
         ('bert', {'hidden_dropout': 1.0}, r'hidden_dropout is 1.0, must be in \[0, 1\)'),
     ],
 )
-def test_mistakes_are_named(name, sizes, message):
+def test_invalid_values_are_errors(name, sizes, message):
     with pytest.raises(UserError, match=message):
         architectures.build(name, **sizes)
 
 
-def test_unknown_dtype_is_named():
+def test_an_unknown_dtype_is_an_error():
     with pytest.raises(UserError, match="'float16'; known: bfloat16, float32"):
         Compute(dtype='float16')

@@ -1,4 +1,4 @@
-"""The sums and maxima of a CRF equal those over all tag sequences, one by one."""
+"""CRF sums and maxima agree with brute force over all tag sequences."""
 
 import itertools
 
@@ -20,7 +20,7 @@ def random_scores(rng, size=TAGS):
 
 def rows_of(chains, length):
     """Emissions and link marks of chains, each spread over positions with gaps between links."""
-    emissions = np.full((length, chains[0].shape[1]), 99.0)  # what is no link must not matter
+    emissions = np.full((length, chains[0].shape[1]), 99.0)  # must not matter except at links
     is_link, segment_ids, place = np.zeros(length, bool), np.zeros(length, np.int32), 0
     for number, chain in enumerate(chains):
         start, place = place, place + 1  # [CLS]
@@ -47,7 +47,7 @@ def log_sum(values):
 
 @jax.jit
 def everything(scores, emissions_BTC, tags_BT, is_link_BT, segment_ids_BT):
-    chains = crf.chains(is_link_BT, segment_ids_BT)
+    chains = crf.find_chains(is_link_BT, segment_ids_BT)
     return {
         'log_partition': crf.log_partition(scores, emissions_BTC, chains),
         'gradient': jax.grad(lambda s: crf.log_partition(s, emissions_BTC, chains).sum())(scores),
@@ -59,7 +59,7 @@ def everything(scores, emissions_BTC, tags_BT, is_link_BT, segment_ids_BT):
 
 @pytest.fixture(scope='module')
 def case():
-    """A row for a chain of each length up to 5 and none, and one row with all of them."""
+    """One row per chain of length 0 to 5, and a row that holds all of them."""
     rng = np.random.default_rng(0)
     scores = random_scores(rng)
     chains = [2 * rng.normal(size=(length, TAGS)) for length in LENGTHS]
@@ -71,7 +71,7 @@ def case():
     return scores, chains, is_link, tags, jax.tree.map(np.asarray, found)
 
 
-def test_equal_brute_force(case):
+def test_all_results_agree_with_brute_force(case):
     scores, chains, is_link, tags, found = case
     counts = crf.Scores(np.zeros((TAGS, TAGS)), np.zeros(TAGS), np.zeros(TAGS))
     for number, chain in enumerate(chains[:-1]):
@@ -90,18 +90,18 @@ def test_equal_brute_force(case):
             np.add.at(counts.transition_CC, (path[:-1], path[1:]), weight)
             counts.start_C[path[0]] += weight
             counts.end_C[path[-1]] += weight
-    # The gradient is the expected count: of every chain once alone and once in the packed row.
+    # The gradient is the expected count. Each chain occurs twice: alone, and in the packed row.
     for gradient, count in zip(found['gradient'], counts, strict=True):
         np.testing.assert_allclose(gradient, 2 * count, rtol=1e-4)
 
 
-def test_no_link_is_no_chain(case):
+def test_a_row_without_links_contributes_nothing(case):
     found = case[-1]
     empty = len(LENGTHS) - 1
     assert found['log_partition'][empty] == found['log_likelihood'][empty] == 0
 
 
-def test_chains_of_one_row_equal_chains_of_rows_of_their_own(case):
+def test_packing_chains_into_one_row_does_not_change_them(case):
     _, chains, is_link, _, found = case
     for name in ('log_partition', 'log_likelihood'):
         np.testing.assert_allclose(found[name][-1], found[name][:-1].sum(), rtol=1e-5)
@@ -111,28 +111,28 @@ def test_chains_of_one_row_equal_chains_of_rows_of_their_own(case):
         np.testing.assert_allclose(found[name][-1][is_link[-1]], wanted, atol=1e-5)
 
 
-def test_where_a_window_was_cut_start_and_end_do_not_count():
+def test_start_and_end_scores_do_not_apply_where_a_window_was_cut():
     rng = np.random.default_rng(1)
     scores, chain = random_scores(rng), rng.normal(size=(3, TAGS))
     emissions, is_link, segment_ids = (x[None] for x in rows_of([chain], 10))
     ends = np.zeros_like(is_link)
-    chains = crf.chains(is_link, segment_ids, starts_BT=ends, ends_BT=ends)
+    chains = crf.find_chains(is_link, segment_ids, starts_BT=ends, ends_BT=ends)
     _, totals = every_path(scores._replace(start_C=np.zeros(TAGS), end_C=np.zeros(TAGS)), chain)
     found = crf.log_partition(scores, emissions, chains)
     np.testing.assert_allclose(found[0], log_sum(totals), rtol=1e-5)
 
 
-def test_a_long_chain_stays_exact():
-    """Uniform scores: log partition n · log C, of 2,000 links."""
+def test_the_log_partition_of_a_long_chain_is_accurate():
+    """With uniform scores the log partition of n links is n · log C."""
     scores = crf.Scores(jnp.zeros((3, 3)), jnp.zeros(3), jnp.zeros(3))
     ones = jnp.ones((1, 2000), bool)
-    chains = crf.chains(ones, jnp.ones((1, 2000), jnp.int32))
+    chains = crf.find_chains(ones, jnp.ones((1, 2000), jnp.int32))
     found = crf.log_partition(scores, jnp.zeros((1, 2000, 3)), chains)
     np.testing.assert_allclose(found, 2000 * np.log(3), rtol=2e-6)
 
 
-def is_legal(tags, closed):
-    """By reading from left to right, as a person would."""
+def is_allowed(tags, closed):
+    """Checks a tag sequence from left to right."""
     open_label = None
     for tag in [*tags, 'O']:
         kind, _, label = tag.partition('-')
@@ -146,17 +146,17 @@ def is_legal(tags, closed):
 
 
 @pytest.mark.parametrize('labels', [LABELS, ('B-x', 'E-x', 'I-x', 'O', 'S-x'), ('NOUN', 'VERB')])
-def test_legal_tags_are_those_of_their_scheme(labels):
-    legal = crf.legal(labels)
+def test_allowed_sequences_are_those_of_the_tagging_scheme(labels):
+    rules = crf.allowed_tags(labels)
     closed = any(label[:2] in ('E-', 'S-') for label in labels)
     for length in (1, 2, 3):
         for path in itertools.product(range(len(labels)), repeat=length):
-            allowed = legal.start_C[path[0]] and legal.end_C[path[-1]]
-            allowed &= all(legal.transition_CC[a, b] for a, b in itertools.pairwise(path))
-            assert allowed == is_legal([labels[i] for i in path], closed), path
+            allowed = rules.start_C[path[0]] and rules.end_C[path[-1]]
+            allowed &= all(rules.transition_CC[a, b] for a, b in itertools.pairwise(path))
+            assert allowed == is_allowed([labels[i] for i in path], closed), path
 
 
-def test_what_is_not_legal_has_no_probability_and_is_never_chosen():
+def test_disallowed_sequences_have_no_probability_and_are_never_chosen():
     rng = np.random.default_rng(2)
     module = crf.LinearChain(LABELS)
     params = jax.tree.map(
@@ -168,14 +168,14 @@ def test_what_is_not_legal_has_no_probability_and_is_never_chosen():
     scores = module.apply(params)
     free = crf.LinearChain(LABELS, constrained=False).apply(params)
     paths, totals = every_path(jax.tree.map(np.asarray, free), chain)
-    fine = np.array([is_legal([LABELS[i] for i in path], False) for path in paths])
-    assert not fine[totals.argmax()]  # else the case shows nothing
+    fine = np.array([is_allowed([LABELS[i] for i in path], False) for path in paths])
+    assert not fine[totals.argmax()]  # otherwise the test proves nothing
     found = everything(scores, emissions, np.zeros(is_link.shape, int), is_link, segment_ids)
     np.testing.assert_allclose(found['log_partition'][0], log_sum(totals[fine]), rtol=1e-5)
     best = paths[fine][totals[fine].argmax()]
     np.testing.assert_array_equal(found['viterbi'][0][is_link[0]], best)
     for gradient in found['gradient']:
         assert np.isfinite(gradient).all()
-    never = ~crf.legal(LABELS).transition_CC
+    never = ~crf.allowed_tags(LABELS).transition_CC
     assert not np.asarray(found['gradient'].transition_CC)[never].any()
     np.testing.assert_allclose(found['marginals'][0][is_link[0]].sum(1), 1, rtol=1e-5)

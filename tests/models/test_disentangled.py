@@ -1,4 +1,4 @@
-"""Disentangled attention: distances by bucket, invariances, dropout, memory and meshes."""
+"""Disentangled attention: distance buckets, invariances, dropout, memory and meshes."""
 
 import math
 
@@ -46,7 +46,7 @@ def init(architecture):
 
 @pytest.fixture(scope='module')
 def model():
-    """An encoder with everything, its variables, and a compiled (ids, mask, seeds) → output."""
+    """A compiled function (ids, mask, seeds) → output of an encoder with all components."""
     encoder, variables = init(make())
     variables = nn.unbox(variables)
     run = jax.jit(lambda *inputs: encoder.apply(variables, inputs[0], inputs[1], None, inputs[2]))
@@ -57,14 +57,14 @@ def make_ids(rows=3, length=LENGTH):
     return np.random.default_rng(0).integers(1, 50, (rows, length)).astype(np.int32)
 
 
-def test_buckets_by_hand():
-    """Eight buckets to distance 30: 4 single ones, then 4 + ⌈3 log(d / 4) / log(29 / 4)⌉."""
+def test_buckets_agree_with_values_computed_by_hand():
+    """Eight buckets up to distance 30: 4 single ones, then 4 + ⌈3 log(d / 4) / log(29 / 4)⌉."""
     distances = np.array([0, 1, 4, 5, 7, 8, 14, 15, 16, 28, 29, -4, -5, -29])
     expected = [0, 1, 4, 5, 5, 6, 6, 7, 7, 7, 7, -4, -5, -7]
     assert log_buckets(distances, 8, 30).tolist() == expected
 
 
-def test_published_buckets_are_odd_rising_and_reach_the_last():
+def test_published_buckets_are_antisymmetric_increasing_and_complete():
     buckets = log_buckets(np.arange(-511, 512), 256, 512)
     assert (buckets == -buckets[::-1]).all()
     assert set(np.diff(buckets)) == {0, 1}
@@ -72,12 +72,12 @@ def test_published_buckets_are_odd_rising_and_reach_the_last():
     assert (buckets[511 - 128 : 512 + 128] == np.arange(-128, 129)).all()
 
 
-def test_more_buckets_than_distances_are_one_for_each():
+def test_each_distance_has_its_own_bucket_if_there_are_enough():
     architecture = make(position_buckets=256, max_position_embeddings=100)
     assert distance_rows(architecture, np.arange(-99, 100)).tolist() == [*range(157, 356)]
 
 
-def test_rows_are_cut_to_the_table():
+def test_rows_are_clipped_to_the_table():
     architecture = make(position_buckets=None, max_relative_positions=3)
     assert distance_rows(architecture, np.arange(-5, 6)).tolist() == [
         *(0, 0, 0, 1, 2, 3, 4, 5, 5, 5, 5)
@@ -85,8 +85,7 @@ def test_rows_are_cut_to_the_table():
 
 
 def test_padding_on_either_side_changes_nothing(model):
-    """Without absolute positions a sequence means the same wherever it stands; only the mask
-    decoder knows the place."""
+    """States do not depend on absolute positions, except those of the mask decoder."""
     ids = make_ids()
     whole = model(ids, np.ones_like(ids), None)
     for left, right in (0, 5), (4, 0), (3, 2):
@@ -98,8 +97,8 @@ def test_padding_on_either_side_changes_nothing(model):
         assert same_place == (left == 0)
 
 
-def test_dropout_depends_on_the_example_alone(model):
-    """Whatever else is in the batch, so that micro-batches and meshes see the same masks."""
+def test_dropout_depends_only_on_the_example(model):
+    """Not on the rest of the batch, so micro-batches and meshes have the same masks."""
     ids, seeds = make_ids(), np.array([3, 4, 5], np.uint32)
     mask = np.ones_like(ids)
     whole, evaluated = model(ids, mask, seeds), model(ids, mask, None)
@@ -110,9 +109,8 @@ def test_dropout_depends_on_the_example_alone(model):
     assert not np.allclose(same.hidden_BTD[0], same.hidden_BTD[1], atol=0.1)
 
 
-def test_vectors_of_distances_are_dropped_out():
-    """With no other dropout in attention the scores still change, each example's in its own way;
-    without vectors they do not."""
+def test_distance_vectors_are_dropped_out():
+    """Without other dropout in attention, scores still differ between seeds and examples."""
     architecture = make(hidden_dropout=0.5, attention_dropout=0.0)
     attention = DisentangledAttention(architecture, Compute())
     rng = np.random.default_rng(0)
@@ -135,8 +133,8 @@ def test_vectors_of_distances_are_dropped_out():
     np.testing.assert_allclose(same, attention.apply(params, *inputs, zeros, None), atol=1e-6)
 
 
-def test_no_array_has_a_vector_for_every_pair():
-    """The largest array, forward and backward, holds one number for a query and a distance."""
+def test_no_array_has_a_vector_for_each_pair_of_positions():
+    """The largest array, forward and backward, has one number for each query and distance."""
     architecture = make(max_position_embeddings=512, position_buckets=256, convolution_width=None)
     encoder = build_encoder(architecture, Compute())
     rows, length = 2, 400
@@ -153,7 +151,7 @@ def test_no_array_has_a_vector_for_every_pair():
     assert max(sizes) == rows * architecture.num_heads * length * (last - first + 1)
 
 
-def test_a_mesh_gives_what_one_device_gives():
+def test_a_mesh_and_one_device_agree():
     architecture = make(num_layers=1, mask_decoder=False)
     encoder, boxed = init(architecture)
     params, ids = nn.unbox(boxed), make_ids(rows=8, length=12)
@@ -195,11 +193,11 @@ def test_a_mesh_gives_what_one_device_gives():
         (dict(convolution_act='relu6'), "unknown convolution_act 'relu6'"),
     ],
 )
-def test_mistakes_are_named(sizes, message):
+def test_invalid_values_are_errors(sizes, message):
     with pytest.raises(UserError, match=message):
         make(**sizes)
 
 
-def test_a_convolution_needs_zero_padding():
+def test_a_convolution_needs_masked_embeddings():
     with pytest.raises(UserError, match='convolution_width needs embedding_mask'):
         architectures.build('bert', convolution_width=3)

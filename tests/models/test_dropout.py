@@ -1,4 +1,4 @@
-"""The hash behind dropout behaves like independent coins."""
+"""Dropout masks behave like independent coin flips."""
 
 import jax
 import jax.numpy as jnp
@@ -11,13 +11,13 @@ STREAMS, SIZE = 64, 4096
 
 
 def masks(seeds, rate=0.5, shape=(SIZE,)):
-    """Boolean [len(seeds), …]: what is dropped."""
+    """bool [len(seeds), …]: which entries are dropped."""
     seeds = jnp.asarray(seeds, jnp.uint32)
     return np.asarray(dropout(jnp.ones((len(seeds), *shape)), rate, seeds) == 0)
 
 
 def largest_correlation(masks):
-    """Over all pairs of streams, in standard deviations of what independent coins give."""
+    """Over all pairs of streams, in standard deviations of independent coin flips."""
     signs = np.where(masks.reshape(len(masks), -1), 1.0, -1.0)
     products = signs @ signs.T / np.sqrt(signs.shape[1])
     return np.abs(products[~np.eye(len(masks), dtype=bool)]).max()
@@ -25,7 +25,7 @@ def largest_correlation(masks):
 
 @pytest.mark.parametrize('rate', [0.1, 0.5, 0.9, 0.001])
 @pytest.mark.parametrize('dtype', [jnp.float32, jnp.bfloat16])
-def test_rate_and_scale(rate, dtype):
+def test_the_rate_and_the_scale_of_kept_entries_are_right(rate, dtype):
     x = jnp.full((8, 300, 400), 3, dtype)
     dropped = np.float32(dropout(x, rate, jnp.arange(8, dtype=jnp.uint32)))
     share = (dropped == 0).mean((1, 2))
@@ -33,7 +33,7 @@ def test_rate_and_scale(rate, dtype):
     np.testing.assert_allclose(dropped[dropped > 0], 3 / (1 - rate), rtol=0.01)
 
 
-def test_without_seeds_or_rate_nothing_changes():
+def test_nothing_changes_without_seeds_or_rate():
     x = jnp.arange(6.0).reshape(2, 3)
     assert dropout(x, 0.5, None) is x
     assert dropout(x, 0.0, jnp.zeros(2, jnp.uint32)) is x
@@ -57,9 +57,9 @@ SEED_SETS = {
 @pytest.mark.parametrize('name', SEED_SETS)
 def test_streams_are_independent(name):
     drawn = masks(SEED_SETS[name])
-    # 2,016 pairs at most: the largest of as many normal draws stays below 4.8 (p < .004)
+    # At most 2,016 pairs: the largest of that many normal draws is below 4.8 (p < 0.004).
     assert largest_correlation(drawn) < 4.8
-    # nor is one a shifted copy of another
+    # Nor is any stream a shifted copy of another.
     shifted = np.stack([np.roll(row, shift) for row in drawn[:3] for shift in range(1, 20)])
     assert largest_correlation(np.concatenate([shifted[::2], drawn[3:20]])) < 4.8
 
@@ -80,14 +80,14 @@ def test_every_seed_bit_moves_half_of_the_mask():
     assert np.abs(changed - 0.5).max() < 4 * 0.5 / np.sqrt(SIZE)
 
 
-def test_fold_has_no_collisions_to_speak_of():
+def test_folded_seeds_hardly_collide():
     seeds = jnp.arange(1000, dtype=jnp.uint32)
     folded = np.stack([fold_in(seeds, number) for number in range(100)])
     expected = folded.size**2 / 2**33
     assert folded.size - len(np.unique(folded)) < 4 * expected + 5
 
 
-def test_mask_of_an_example_does_not_depend_on_the_batch():
+def test_the_mask_of_an_example_does_not_depend_on_its_batch():
     seeds = jax.random.bits(jax.random.key(0), (6,))
     x = jax.random.normal(jax.random.key(1), (6, 5, 7))
     whole = dropout(x, 0.3, seeds)

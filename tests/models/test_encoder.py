@@ -1,4 +1,4 @@
-"""What an encoder must mean, whatever its architecture: mostly read off gradients."""
+"""Properties of the Transformer, mostly read from gradients."""
 
 import dataclasses
 import functools
@@ -33,57 +33,61 @@ SEEDS = np.array([1, 2, 3], np.uint32)
 
 @functools.cache
 def make_params():
-    return nn.unbox(build_encoder(ARCHITECTURE, Compute()).init(jax.random.key(0), IDS, MASK))[
-        'params'
-    ]
+    encoder = build_encoder(ARCHITECTURE, Compute())
+    return nn.unbox(jax.jit(encoder.init)(jax.random.key(0), IDS, MASK))['params']
+
+
+@functools.cache
+def compiled(compute, **options):
+    encoder = build_encoder(ARCHITECTURE, compute)
+    return jax.jit(functools.partial(encoder.apply, **options))
 
 
 def encode(params, *inputs, compute=None, **options):
-    encoder = build_encoder(ARCHITECTURE, compute or Compute())
-    return jax.jit(functools.partial(encoder.apply, **options))({'params': params}, *inputs)
+    return compiled(compute or Compute(), **options)({'params': params}, *inputs)
 
 
 @functools.cache
 def influence():
-    """[B, T, S]: how much the state of position t changes with the embedding of position s."""
+    """[B, T, U]: how much the state of position t depends on the embedding of position u."""
     encoder = build_encoder(ARCHITECTURE, Compute())
     params = make_params()
 
-    def hidden_of(position_SD, ids_T, mask_T):
-        moved = params | {'embeddings': params['embeddings'] | {'position': position_SD}}
+    def hidden_of(position_UD, ids_T, mask_T):
+        moved = params | {'embeddings': params['embeddings'] | {'position': position_UD}}
         return encoder.apply({'params': moved}, ids_T[None], mask_T[None]).hidden_BTD[0]
 
     jacobian = jax.jit(jax.vmap(jax.jacrev(hidden_of), (None, 0, 0)))
-    grads_BTDSE = jacobian(params['embeddings']['position'], IDS, MASK)
-    return np.abs(grads_BTDSE).max((2, 4))[:, :, : IDS.shape[1]]
+    grads_BTDUE = jacobian(params['embeddings']['position'], IDS, MASK)
+    return np.abs(grads_BTDUE).max((2, 4))[:, :, : IDS.shape[1]]
 
 
 def test_padding_has_no_influence_on_real_positions():
-    real_BTS = (MASK[:, :, None] > 0) & (MASK[:, None, :] == 0)
-    assert real_BTS.any()
-    assert not influence()[real_BTS].any()
+    pairs_BTU = (MASK[:, :, None] > 0) & (MASK[:, None, :] == 0)
+    assert pairs_BTU.any()
+    assert not influence()[pairs_BTU].any()
 
 
-def test_every_real_position_sees_every_other():
-    both_BTS = (MASK[:, :, None] > 0) & (MASK[:, None, :] > 0)
-    assert (influence()[both_BTS] > 1e-4).all()
+def test_tokens_attend_to_all_tokens():
+    pairs_BTU = (MASK[:, :, None] > 0) & (MASK[:, None, :] > 0)
+    assert (influence()[pairs_BTU] > 1e-4).all()
 
 
-def test_pooled_depends_on_padding_ids_in_nothing():
+def test_ids_of_padding_have_no_effect():
     other = np.where(MASK == 0, (IDS + 1) % 100, IDS)
     ours, theirs = encode(make_params(), IDS, MASK), encode(make_params(), other, MASK)
     assert np.array_equal(ours.pooled_BD, theirs.pooled_BD)
     assert np.array_equal(ours.hidden_BTD[MASK > 0], theirs.hidden_BTD[MASK > 0])
 
 
-def test_order_of_the_batch_does_not_matter():
+def test_the_order_of_examples_has_no_effect():
     order = np.array([2, 0, 1])
     straight = encode(make_params(), IDS, MASK, None, SEEDS)
     turned = encode(make_params(), IDS[order], MASK[order], None, SEEDS[order])
     np.testing.assert_allclose(turned.hidden_BTD, straight.hidden_BTD[order], atol=1e-5)
 
 
-def test_types_are_zero_unless_given():
+def test_token_types_default_to_zero():
     given = encode(make_params(), IDS, MASK, np.zeros_like(IDS)).hidden_BTD
     np.testing.assert_allclose(encode(make_params(), IDS, MASK).hidden_BTD, given, atol=1e-6)
     ones = encode(make_params(), IDS, MASK, np.ones_like(IDS)).hidden_BTD
@@ -91,7 +95,7 @@ def test_types_are_zero_unless_given():
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
-def test_example_of_padding_alone_gives_finite_values_and_gradients(dtype):
+def test_an_example_of_padding_has_finite_states_and_gradients(dtype):
     mask = MASK * np.array([[1], [0], [1]])
 
     def loss(params):
@@ -104,14 +108,14 @@ def test_example_of_padding_alone_gives_finite_values_and_gradients(dtype):
 
 
 @pytest.mark.parametrize('length', [1, 9])
-def test_shortest_and_longest_sequence(length):
+def test_the_shortest_and_the_longest_sequence_are_encoded(length):
     ids = np.ones((2, length), np.int32)
     output = encode(make_params(), ids, ids, all_hidden=True)
     assert output.all_hidden_LBTD.shape == (3, 2, length, 16)
     assert np.array_equal(output.all_hidden_LBTD[-1], output.hidden_BTD)
 
 
-def test_longer_than_the_positions_is_an_error():
+def test_a_sequence_longer_than_the_positions_is_an_error():
     ids = np.ones((1, 10), np.int32)
     with pytest.raises(UserError, match='length 10 exceeds the 9 positions'):
         encode(make_params(), ids, ids)
@@ -119,7 +123,7 @@ def test_longer_than_the_positions_is_an_error():
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
 def test_scan_and_remat_change_nothing(dtype):
-    """Dropout masks included; gradients too."""
+    """Neither dropout masks nor gradients."""
 
     def run(compute, params):
         def loss(params):
@@ -167,7 +171,7 @@ def test_attention_weights_are_dropped_out():
     assert (np.abs(first - evaluated).max((1, 2))[:2] > 0.01).all()
 
 
-def test_dropout_differs_by_example_and_seed_and_keeps_the_mean():
+def test_dropout_differs_between_examples_and_keeps_the_mean():
     ids = np.tile(IDS[:1], (256, 1))
     seeds = np.asarray(jax.random.bits(jax.random.key(0), (256,)))
     evaluated = encode(make_params(), ids[:1], np.ones_like(ids[:1])).all_hidden_LBTD
@@ -192,11 +196,11 @@ def test_bfloat16_is_close_to_float32():
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
-def test_padding_rows_of_the_vocabulary_are_never_predicted_nor_trained(dtype):
+def test_padding_rows_of_the_vocabulary_are_neither_predicted_nor_trained(dtype):
     compute = Compute(dtype)
     head = MaskedLanguageModelHead(ARCHITECTURE, compute)
     hidden = jax.random.normal(jax.random.key(1), (3, 4, 16))
-    # as if something had written into the padding rows
+    # as if something had written to the padding rows
     table = jax.random.normal(jax.random.key(2), (ARCHITECTURE.padded_vocab_size, 16))
     params = nn.unbox(head.init(jax.random.key(3), hidden, table))['params']
 

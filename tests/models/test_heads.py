@@ -1,5 +1,4 @@
-"""Heads of classification: what they read, what dropout does to them; their values are compared
-with transformers' in tests/parity."""
+"""Classification heads: inputs, layers and dropout; tests/parity compares values."""
 
 import jax
 import jax.numpy as jnp
@@ -33,7 +32,7 @@ def run(head, inputs, seeds=None):
 
 
 @pytest.mark.parametrize('pooling', ['first', 'mean'])
-def test_padding_says_nothing_and_a_row_of_padding_is_finite(pooling):
+def test_padding_has_no_effect_and_a_row_of_padding_gives_finite_logits(pooling):
     architecture = architectures.build('bert', pooling=pooling, **SIZES)
     head, inputs = SequenceClassificationHead(architecture, Compute(), 3), encoded()
     logits, _ = run(head, inputs)
@@ -58,7 +57,7 @@ def test_padding_says_nothing_and_a_row_of_padding_is_finite(pooling):
         ('modernbert', {'transform', 'norm', 'output'}),
     ],
 )
-def test_parts_by_architecture(name, parts):
+def test_each_architecture_has_the_published_layers(name, parts):
     architecture = architectures.build(name, **SIZES)
     inputs = encoded(architecture.pooler)
     _, params = run(SequenceClassificationHead(architecture, Compute()), inputs)
@@ -70,12 +69,12 @@ def test_parts_by_architecture(name, parts):
     assert (logits.shape, set(params)) == ((3, 4, 2), for_tokens)
     logits, params = run(MultipleChoiceHead(architecture, Compute()), inputs)
     assert (logits.shape, set(params)) == ((3,), parts)
-    # with a pooler, choices go through it alone
+    # With a pooler multiple choice reads only the pooler.
     _, params = run(MultipleChoiceHead(architecture, Compute()), encoded(pooled=True))
     assert set(params) == {'output'}
 
 
-def test_dropout_is_at_the_rate_of_the_classifier():
+def test_dropout_has_the_rate_of_the_classifier():
     architecture = architectures.build('bert', classifier_dropout=0.5, **SIZES)
     head, inputs = TokenClassificationHead(architecture, Compute(), 1), encoded()
     seeds = jnp.arange(3, dtype=jnp.uint32)
@@ -91,7 +90,7 @@ def test_dropout_is_at_the_rate_of_the_classifier():
     )
 
 
-def test_dropout_before_the_dense_map_is_a_choice():
+def test_dropout_before_the_dense_layer_depends_on_the_classifier():
     inputs, seeds = encoded(), jnp.arange(3, dtype=jnp.uint32)
 
     def logits(classifier, rate):
@@ -105,15 +104,15 @@ def test_dropout_before_the_dense_map_is_a_choice():
     assert (logits('dense', 0.3) != logits('dense', 0.0)).any(axis=1).all()
 
 
-def test_a_pooler_is_needed_where_it_is_asked_for():
+def test_pooling_by_an_absent_pooler_is_an_error():
     head = SequenceClassificationHead(architectures.build('bert', **SIZES), Compute())
     with pytest.raises(UserError, match='needs an encoder with a pooler'):
         run(head, encoded(pooled=False))
 
 
 @pytest.mark.parametrize('name', ['bert', 'roberta', 'modernbert'])
-def test_kernels_begin_with_the_deviation_of_the_config(name):
-    """All of it, not what is left of it after the cut."""
+def test_initial_kernels_have_the_configured_standard_deviation(name):
+    """After truncation, not before."""
     sizes = dict(hidden_size=256, num_heads=2, num_layers=1, initializer_range=0.02)
     head = SequenceClassificationHead(architectures.build(name, **sizes), Compute(), 256)
     state = EncoderOutput(jnp.zeros((1, 2, 256)), jnp.zeros((1, 256)))

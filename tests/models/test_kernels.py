@@ -1,5 +1,4 @@
-"""The attention kernels for accelerators, interpreted on a CPU, give what computing all scores
-gives."""
+"""Attention kernels for accelerators, interpreted on CPU, agree with materialized scores."""
 
 import jax
 import jax.numpy as jnp
@@ -27,10 +26,10 @@ SIZES = {
 }
 ENCODERS = {
     'bert': {},
-    'mosaicbert': {},  # a bias for distances
+    'mosaicbert': {},  # ALiBi
     'modernbert': {'local_window': 5, 'num_layers': 3},  # rotary, with windows
 }
-# Of three sequences in the first row and two in the second, and padding in both.
+# Three sequences in the first row, two in the second, and padding in both.
 SEGMENTS = np.repeat([[0, 1, 2, 3], [0, 1, 4, 4]], [32] * 4, axis=1).astype(np.int32)
 MASKS = {
     'padded': {'attention_mask_BT': (np.arange(LENGTH) >= [[0], [50]]).astype(np.int32)},
@@ -75,29 +74,29 @@ def compare(name, kernel, seen, dtype='float32', tolerance=1e-5):
     for mine, theirs in zip(found, expected, strict=True):
         scale = np.abs(np.asarray(theirs, np.float32)).max()
         difference = np.abs(np.asarray(mine, np.float32) - np.asarray(theirs, np.float32)).max()
-        # The keys' bias has no gradient, softmax does not see it: what is there is rounding.
+        # The bias of the keys cancels in softmax; its gradient is only rounding.
         assert difference <= tolerance * max(scale, 0.01)
     assert np.abs(expected[0]).max() > 1
 
 
 @pytest.mark.parametrize('name', ENCODERS)
 @pytest.mark.parametrize('mask', MASKS)
-def test_flash_is_attention(on_this_cpu, name, mask):
+def test_flash_agrees_with_materialized_scores(on_this_cpu, name, mask):
     compare(name, 'flash', MASKS[mask])
 
 
-def test_flash_left_to_right(on_this_cpu):
+def test_causal_flash_agrees_with_materialized_scores(on_this_cpu):
     compare('bert', 'flash', MASKS['packed'] | {'causal': True})
 
 
 @pytest.mark.parametrize('name', ENCODERS)
-def test_what_cudnn_is_given_is_attention(on_this_cpu, name):
-    """The arguments, by the other implementation of jax.nn.dot_product_attention."""
+def test_the_arguments_for_cudnn_describe_the_same_attention(on_this_cpu, name):
+    """Computed by the XLA implementation of jax.nn.dot_product_attention."""
     compare(name, 'cudnn', MASKS['packed'], 'bfloat16', tolerance=0.1)
 
 
-def test_flash_forms_no_scores(on_this_cpu):
-    """Of packed rows no scores come into being outside the kernel; without it they do."""
+def test_flash_does_not_materialize_scores(on_this_cpu):
+    """Also not in packed rows."""
     ids = jnp.zeros((ROWS, LENGTH), jnp.int32)
     params = jax.eval_shape(make('bert', 'xla').init, jax.random.key(0), ids, ids)
     shapes = {}
@@ -110,7 +109,7 @@ def test_flash_forms_no_scores(on_this_cpu):
     assert scores not in shapes['flash']
 
 
-def test_a_kernel_of_another_platform_is_refused():
+def test_a_kernel_for_another_platform_is_an_error():
     with pytest.raises(UserError, match='runs on tpu, but this is a cpu; use xla'):
         run({'attention_kernel': 'flash'}, {})
 
@@ -138,14 +137,14 @@ REFUSED = {
 
 
 @pytest.mark.parametrize('case', REFUSED)
-def test_what_a_kernel_cannot_do_is_refused(on_this_cpu, case):
+def test_unsupported_settings_are_errors(on_this_cpu, case):
     compute, sizes, message = REFUSED[case]
     with pytest.raises(UserError, match=message):
         run(compute, dict(sizes))
 
 
 def run(compute: dict, sizes: dict):
-    """An encoder trained on one row, traced."""
+    """Traces an encoder in training mode on one row."""
     name, length = sizes.pop('name', 'bert'), sizes.pop('length', LENGTH)
     encoder = build_encoder(architectures.build(name, **SIZES | sizes), Compute(**compute))
     ids = jnp.zeros((1, length), jnp.int32)

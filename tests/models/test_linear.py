@@ -1,4 +1,4 @@
-"""Mixed-precision products and biases: values, gradients, and that every shape runs in bf16."""
+"""Mixed-precision products and biases: values, gradients, and bf16 in every shape."""
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +26,7 @@ SIZES = [
 
 @pytest.mark.parametrize('spec', SPECS)
 @pytest.mark.parametrize('sizes', SIZES, ids=range(len(SIZES)))
-def test_product_and_gradients(spec, sizes):
+def test_products_and_their_gradients_agree_with_einsum(spec, sizes):
     inputs, _ = spec.split('->')
     keys = jax.random.split(jax.random.key(0))
     a, b = (
@@ -44,7 +44,7 @@ def test_product_and_gradients(spec, sizes):
     for dtype, tolerance in ((jnp.float32, 1e-5), (jnp.bfloat16, 0.03)):
         a, b = a.astype(dtype).astype(a.dtype), b.astype(dtype).astype(b.dtype)
         expected = run(lambda a, b: jnp.einsum(spec, a, b, precision='highest'), a, b)
-        # activations in the compute dtype, the second operand an fp32 parameter
+        # Activations are in the compute dtype, the second operand is an fp32 parameter.
         ours = run(lambda a, b, dtype=dtype: product(spec, a, b, dtype), a.astype(dtype), b)
         assert ours[1].dtype == jnp.float32
         assert [grad.dtype for grad in ours[0]] == [dtype, jnp.float32]
@@ -56,14 +56,14 @@ def test_product_and_gradients(spec, sizes):
 def test_bfloat16_products_sum_in_float32():
     ones = jnp.ones((1, 1, 4096), jnp.bfloat16)
     weights = jnp.full((4096, 1, 1), 1 + 2**-7)
-    expected = 4096 * (1 + 2**-7)  # not a bf16 number
+    expected = 4096 * (1 + 2**-7)  # not representable in bf16
     assert product('BTD,DHK->BTHK', ones, weights, jnp.bfloat16).item() == expected
     grad = jax.grad(lambda a: product('BTD,DHK->BTHK', a, weights, jnp.bfloat16).sum())(ones)
     assert (grad == 1 + 2**-7).all()
 
 
 @pytest.mark.parametrize('bias_shape', [(5,), (3, 5)])
-def test_bias_gradient_is_the_sum_over_rows(bias_shape):
+def test_the_gradient_of_a_bias_is_the_sum_over_rows(bias_shape):
     x = jax.random.normal(jax.random.key(0), (4, 6, 3, 5))
     bias = jax.random.normal(jax.random.key(1), bias_shape)
     for add in (add_bias, lambda x, bias: x + bias):
@@ -74,9 +74,9 @@ def test_bias_gradient_is_the_sum_over_rows(bias_shape):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-def test_gather_positions_and_its_gradient():
+def test_gathering_positions_and_its_gradient_agree_with_numpy():
     hidden = jax.random.normal(jax.random.key(0), (2, 5, 3))
-    positions = np.array([[4, 0, 4], [1, 2, 3]])  # one of them twice
+    positions = np.array([[4, 0, 4], [1, 2, 3]])  # one position twice
     expected = np.stack([np.asarray(h)[p] for h, p in zip(hidden, positions, strict=True)])
     assert np.array_equal(gather_positions(hidden, positions), expected)
     weights = jax.random.normal(jax.random.key(1), expected.shape)

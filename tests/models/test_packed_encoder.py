@@ -1,4 +1,4 @@
-"""Several examples in a row: none sees another, and all losses are those of the examples alone."""
+"""Examples packed into one row do not attend to each other and have the losses they have alone."""
 
 import dataclasses
 import functools
@@ -29,7 +29,7 @@ LENGTHS = np.array([9, 7, 6, 13, 11])  # of the examples: three in row 0, two in
 PRESENT = np.array([[1, 1, 1, 0], [1, 1, 0, 0]], bool)
 ROW, NTH = np.nonzero(PRESENT)
 OFFSET = np.array([0, 9, 16, 0, 13])  # of each example in its row
-# Each example has ids of its own, so that the gradient of an id's embedding is that of its example.
+# Examples have disjoint ids, so the gradient of an id's embedding belongs to one example.
 OWN_IDS = 4 + 11 * np.arange(5)[:, None] + np.arange(11)
 ARCHITECTURES = {
     'bert': {},
@@ -58,7 +58,7 @@ def make(name: str):
 
 
 def examples() -> dict[str, np.ndarray]:
-    """A row an example."""
+    """One example per row."""
     rng = np.random.default_rng(0)
     ids = np.full((5, LENGTH), PAD, np.int32)
     for row, length in zip(range(5), LENGTHS, strict=True):
@@ -79,7 +79,7 @@ def packed() -> dict[str, np.ndarray]:
 
 
 def in_rows(array_ET) -> np.ndarray:
-    """What is said of the positions of examples, put where they are in packed rows."""
+    """Moves values at the positions of examples to where these are in packed rows."""
     rows = np.zeros((2, LENGTH), array_ET.dtype)
     for one, row, offset, length in zip(array_ET, ROW, OFFSET, LENGTHS, strict=True):
         rows[row, offset : offset + length] = one[:length]
@@ -87,14 +87,16 @@ def in_rows(array_ET) -> np.ndarray:
 
 
 def apart(array_BTX) -> np.ndarray:
-    """The states of packed rows, one after the other by example, without padding."""
+    """Concatenates the states of the examples in packed rows, without padding."""
     pairs = zip(np.asarray(array_BTX)[ROW], OFFSET, LENGTHS, strict=True)
     return np.concatenate([one[offset : offset + length] for one, offset, length in pairs])
 
 
 def masked() -> tuple[Masked, Masked]:
-    """The same tokens hidden in the examples alone and in packed rows: a run beside [CLS], one in
-    the middle, and one beside the [SEP] at the end, of different examples."""
+    """Masks the same tokens in the examples alone and in packed rows.
+
+    Different examples have a masked run next to [CLS], in the middle, and next to the last [SEP].
+    """
     hidden_E = [(1, 2, 3), (2, 5), (4, 4), (2, 3, 8, 9), (8, 9)]
     batch, rows = examples(), packed()
 
@@ -118,7 +120,7 @@ def masked() -> tuple[Masked, Masked]:
 
 
 @pytest.mark.parametrize('name', ARCHITECTURES)
-def test_states_are_those_of_the_examples_alone_and_know_no_neighbor(name):
+def test_states_are_those_of_the_examples_alone_and_ignore_neighbors(name):
     architecture = make(name)
     encoder = build_encoder(architecture, Compute())
     alone, rows = examples(), packed()
@@ -132,8 +134,8 @@ def test_states_are_those_of_the_examples_alone_and_know_no_neighbor(name):
         return encoder.apply({'params': params}, *inputs)
 
     @jax.jit
-    def encode_packed(params, is_asked_BT, asked_S):
-        """The output, and the gradient of what an example gives by the token embeddings."""
+    def encode_packed(params, is_selected_BT, is_selected_S):
+        """The output, and the gradient of one example's states by the token embeddings."""
 
         def total(token_VD):
             embeddings = params['embeddings'] | {'token': token_VD}
@@ -143,8 +145,8 @@ def test_states_are_those_of_the_examples_alone_and_know_no_neighbor(name):
                 **encoder_arguments(rows),
             )
             hidden, decoded = output.hidden_BTD, output.decoded_BTD
-            both = (hidden * weights[0] + decoded * weights[1]) * is_asked_BT[..., None]
-            pooled_BSD = output.pooled_BD * weights[2][:, :4] * asked_S[..., None]
+            both = (hidden * weights[0] + decoded * weights[1]) * is_selected_BT[..., None]
+            pooled_BSD = output.pooled_BD * weights[2][:, :4] * is_selected_S[..., None]
             return both.sum() + pooled_BSD.sum(), output
 
         gradient_VD, output = jax.grad(total, has_aux=True)(params['embeddings']['token'])
@@ -152,10 +154,10 @@ def test_states_are_those_of_the_examples_alone_and_know_no_neighbor(name):
 
     ours = encode(params)
     for row, nth, own in zip(ROW, NTH, OWN_IDS, strict=True):
-        asked_S = np.zeros(PRESENT.shape)
-        asked_S[row, nth] = 1
-        is_asked_BT = (np.arange(2)[:, None] == row) & (rows['segment_ids'] == nth + 1)
-        gradient_VD, output = encode_packed(params, is_asked_BT, asked_S)
+        is_selected_S = np.zeros(PRESENT.shape)
+        is_selected_S[row, nth] = 1
+        is_selected_BT = (np.arange(2)[:, None] == row) & (rows['segment_ids'] == nth + 1)
+        gradient_VD, output = encode_packed(params, is_selected_BT, is_selected_S)
         moved_V = np.abs(gradient_VD).max(axis=1)
         others = np.setdiff1d(OWN_IDS, own)
         assert (moved_V[np.intersect1d(own, rows['input_ids'])] > 1e-4).all()
@@ -168,7 +170,7 @@ def test_states_are_those_of_the_examples_alone_and_know_no_neighbor(name):
 
 
 def losses_of(name: str, **changes):
-    """params, and for the examples alone and packed a function params → (loss, terms)."""
+    """params, and functions params → (loss, terms) for the examples alone and packed."""
     options = {'sbo': SpanBoundaryOptions(position_size=4, max_targets=3)}
     architecture = dataclasses.replace(make(name), **changes)
     model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp', 'sop', 'sbo'), options)
@@ -192,7 +194,7 @@ def test_losses_are_those_of_the_examples_alone(name):
     (_, terms), (_, packed_terms) = jax.device_get(both(params))
     assert terms['nsp_loss'].count == terms['sop_loss'].count == 5
     assert terms['mlm_loss'].count == 12
-    assert terms['sbo_loss'].count == 5  # not what is beside an example's edge, in rows either
+    assert terms['sbo_loss'].count == 5  # no spans at the edge of an example, also in packed rows
     for term_name, term in terms.items():
         np.testing.assert_allclose(packed_terms[term_name], term, rtol=1e-5, err_msg=term_name)
 
@@ -226,7 +228,7 @@ def test_next_token_losses_are_those_of_the_examples_alone(name):
 
 
 @pytest.mark.parametrize('name', ['bert', 'deberta_v2'])
-def test_replaced_tokens_are_detected_beside_the_first_state_of_their_own_example(name):
+def test_replaced_token_detection_adds_the_first_state_of_the_same_example(name):
     architecture = dataclasses.replace(make(name), detection_context=name == 'deberta_v2')
     module = OBJECTIVES['rtd'](architecture, Compute())
     hidden_ETD = np.random.default_rng(0).normal(size=(5, LENGTH, 16)).astype(np.float32)
@@ -247,6 +249,6 @@ def test_replaced_tokens_are_detected_beside_the_first_state_of_their_own_exampl
     np.testing.assert_allclose(packed_terms['rtd_loss'], terms['rtd_loss'], rtol=1e-5)
 
 
-def test_segments_start_where_their_id_begins():
+def test_segments_start_at_their_first_id():
     starts = segment_starts(jnp.array([[1, 1, 2, 2, 2, 0, 0], [1, 2, 3, 3, 3, 3, 3]]))
     assert starts.tolist() == [[0, 0, 2, 2, 2, 5, 5], [0, 1, 2, 2, 2, 2, 2]]

@@ -1,4 +1,4 @@
-"""Heads on rows of several sequences: what they say of each is what they say of it alone."""
+"""Heads give each sequence of a packed row the logits it has alone."""
 
 import dataclasses
 import functools
@@ -23,7 +23,7 @@ from bert_jax.models.packed_rows import masked_mean, sequence_members
 VOCAB, LENGTH = 64, 20
 LENGTHS, ROW, OFFSET = (5, 8, 4, 7, 9), (0, 0, 0, 1, 1), (0, 5, 13, 0, 7)
 FIRST = np.array([[0, 5, 13, -1], [0, 7, -1, -1]], np.int32)
-# Each sequence has ids of its own, so that the gradient of an id's embedding is the sequence's.
+# Sequences have disjoint ids, so the gradient of an id's embedding belongs to one sequence.
 OWN_IDS = 4 + 10 * np.arange(5)[:, None] + np.arange(10)
 ARCHITECTURES = {
     'bert': {},
@@ -43,7 +43,7 @@ def make(name: str):
 
 
 def batches():
-    """(ids, mask, segments) a sequence a row, and packed."""
+    """(ids, mask, segments) with one sequence per row, and packed."""
     rng = np.random.default_rng(0)
     alone, rows = np.zeros((2, 5, LENGTH), np.int32), np.zeros((2, 2, LENGTH), np.int32)
     for number, (length, row, offset) in enumerate(zip(LENGTHS, ROW, OFFSET, strict=True)):
@@ -55,7 +55,7 @@ def batches():
 
 
 @pytest.mark.parametrize('name', ARCHITECTURES)
-def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbor(name):
+def test_each_sequence_has_the_logits_it_has_alone_and_ignores_its_neighbors(name):
     architecture = make(name)
     encoder = build_encoder(architecture, Compute())
     heads = {
@@ -84,8 +84,8 @@ def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbor(na
         return {n: head.apply(params['heads'][n], encoded, mask) for n, head in heads.items()}
 
     @jax.jit
-    def logits_packed(params, asked_BS):
-        """Logits, and the gradient by token embeddings of those of the sequences asked for."""
+    def logits_packed(params, is_selected_BS):
+        """Logits, and the gradient of the selected sequences' logits by token embeddings."""
 
         def total(token_VD):
             embeddings = params['params']['embeddings'] | {'token': token_VD}
@@ -97,7 +97,7 @@ def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbor(na
             }
             asked = (
                 logits['sequence_classification'][..., 0] + logits['multiple_choice']
-            ) * asked_BS
+            ) * is_selected_BS
             return asked.sum(), logits
 
         return jax.grad(total, has_aux=True)(params['params']['embeddings']['token'])
@@ -105,9 +105,9 @@ def test_each_sequence_has_the_logits_that_it_has_alone_and_knows_no_neighbor(na
     theirs = logits_alone(params)
     for number, (row, offset) in enumerate(zip(ROW, OFFSET, strict=True)):
         slot = list(FIRST[row]).index(offset)
-        asked_BS = np.zeros(FIRST.shape)
-        asked_BS[row, slot] = 1
-        gradient_VD, ours = logits_packed(params, asked_BS)
+        is_selected_BS = np.zeros(FIRST.shape)
+        is_selected_BS[row, slot] = 1
+        gradient_VD, ours = logits_packed(params, is_selected_BS)
         moved = np.abs(gradient_VD).max(1)
         own = np.intersect1d(OWN_IDS[number], packed_ids)
         assert moved[own].max() > 1e-4
@@ -135,7 +135,7 @@ def test_dropout_differs_between_the_sequences_of_a_row():
     assert len(np.unique(np.asarray(logits[..., 0]))) == 8
 
 
-def test_members_and_their_means():
+def test_means_are_taken_over_the_members_of_each_sequence():
     segments = jnp.array([[1, 1, 2, 2, 2, 0], [3, 0, 0, 0, 0, 0]])
     first = jnp.array([[0, 2, -1], [0, -1, -1]])
     members = sequence_members(segments, first)

@@ -1,4 +1,4 @@
-"""Logits of marked pairs against NumPy, a sequence at a time; neighbors in a row are not seen."""
+"""Logits of marked pairs agree with NumPy, one sequence at a time, in packed rows."""
 
 import jax
 import numpy as np
@@ -9,8 +9,8 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.relations import MarkedPairHead
 
-# Two sequences in the first row, one in the second; marks that overlap, and none for the second
-# mark of the last sequence.
+# Two sequences in the first row, one in the second. Some spans overlap; the second span of the last
+# sequence is empty.
 SEGMENTS = np.array([[1, 1, 1, 1, 2, 2, 2, 0], [1, 1, 1, 1, 1, 0, 0, 0]])
 MARKS = np.array([[0, 1, 1, 2, 1, 3, 2, 3], [0, 1, 0, 1, 0, 2, 2, 0]])
 FIRST = np.array([[0, 4], [0, -1]])
@@ -25,7 +25,7 @@ def expected(p, states, marks):
     return x @ p['output']['kernel'] + p['output']['bias']
 
 
-def test_pairs_are_scored_by_their_own_marks_alone():
+def test_pairs_depend_only_on_their_own_marked_positions():
     architecture = architectures.build('bert', hidden_size=8, num_heads=2, classifier_dropout=0.5)
     head = MarkedPairHead(architecture, Compute(), 3)
     rng = np.random.default_rng(0)

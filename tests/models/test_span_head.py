@@ -1,4 +1,4 @@
-"""Logits of spans against a span at a time in NumPy; rows of several sequences."""
+"""Logits of spans agree with NumPy, one span at a time, also in packed rows."""
 
 import jax
 import numpy as np
@@ -12,12 +12,12 @@ from bert_jax.models.heads.spans import SpanClassificationHead
 
 ARCHITECTURE = architectures.build('bert', hidden_size=8, num_heads=2, num_layers=1)
 LENGTH, WORDS, WIDTH, LABELS = 17, 3, 5, 4
-# Of the words, pieces: the first sequence has 4 words, the second 2 and the third 3.
+# Subwords per word: the first sequence has 4 words, the second 2 and the third 3.
 PIECES = [[1, 3, 1, 2], [2, 1], [1, 1, 4]]
 
 
 def spans_of(pieces):
-    """int32 [n, L] sizes of the spans of words of these numbers of pieces, between two others."""
+    """int32 [n, L] sizes of the spans of these words, between two special tokens."""
     first = np.cumsum([1, *pieces])
     sizes = np.zeros((first[-1] + 1, WORDS), np.int32)
     for word in range(len(pieces)):
@@ -27,7 +27,7 @@ def spans_of(pieces):
 
 
 def batches():
-    """sizes [B, T, L] and segments [B, T]: a sequence a row, and in two rows."""
+    """Span sizes [B, T, L] of one sequence per row and of packed rows, and the rows' layout."""
     alone, rows = np.zeros((3, LENGTH, WORDS), np.int32), np.zeros((2, LENGTH, WORDS), np.int32)
     places = [(0, 0), (0, 9), (1, 3)]
     segments = np.zeros((2, LENGTH), np.int32)
@@ -54,7 +54,7 @@ def gelu(x):
 
 
 def of_one_span(p, states, summary, boundary):
-    """The logits of the span of these states [n, D], from the concatenation of its parts."""
+    """The logits of the span with these states [n, D], from its concatenated parts."""
     first, last = states[0], states[-1]
     if boundary == 'ffn':
         first = gelu(first @ p['start_ffn']['kernel'] + p['start_ffn']['bias'])
@@ -71,7 +71,7 @@ def of_one_span(p, states, summary, boundary):
 @pytest.mark.parametrize(
     ('summary', 'boundary'), [('mean', 'ffn'), ('mean', 'state'), ('attention', 'ffn')]
 )
-def test_logits_are_those_of_a_span_at_a_time(summary, boundary):
+def test_logits_agree_with_one_span_at_a_time(summary, boundary):
     head, params = make(summary, boundary)
     alone, rows, segments, places = batches()
     hidden = np.random.default_rng(1).normal(size=(2, LENGTH, 8)).astype(np.float32)
@@ -102,8 +102,8 @@ def test_logits_are_those_of_a_span_at_a_time(summary, boundary):
 
 
 @pytest.mark.parametrize('summary', ['mean', 'attention'])
-def test_a_span_depends_on_its_own_positions(summary):
-    """What is before it comes in and goes out again, all but nothing; other sequences, nothing."""
+def test_a_span_depends_only_on_its_own_positions(summary):
+    """Earlier positions cancel up to rounding; other sequences contribute exactly nothing."""
     head, params = make(summary, 'ffn')
     _, rows, segments, _ = batches()
     hidden = np.random.default_rng(1).normal(size=(2, LENGTH, 8)).astype(np.float32)
@@ -126,7 +126,7 @@ def test_a_span_depends_on_its_own_positions(summary):
         assert not moved[1].any()
 
 
-def test_dropout_is_on_states_and_hidden_layer():
+def test_dropout_changes_the_logits():
     head, params = make('mean', 'state')
     _, rows, segments, _ = batches()
     encoded = EncoderOutput(np.ones((2, LENGTH, 8), np.float32), None)
@@ -137,8 +137,8 @@ def test_dropout_is_on_states_and_hidden_layer():
     assert not np.allclose(clean, noisy)
 
 
-def test_kernels_begin_with_the_deviation_of_their_width():
-    """All of it, not what is left of it after the cut: the first steps depend on it."""
+def test_initial_kernels_have_the_standard_deviation_of_their_width():
+    """After truncation, not before: the first steps of training depend on it."""
     architecture = architectures.build('bert', hidden_size=256, num_heads=2, num_layers=1)
     head = SpanClassificationHead(architecture, Compute(), 128, 128)
     hidden = EncoderOutput(np.zeros((1, 2, 256), np.float32), None)

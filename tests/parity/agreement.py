@@ -1,4 +1,4 @@
-"""When two arrays agree: nowhere further apart than a part of the largest entry."""
+"""Agreement of arrays relative to their largest entry."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def agree(ours, theirs, what='', tolerance=TOLERANCE):
 
 
 def agree_trees(ours, theirs, tolerance=TOLERANCE):
-    """Asserts that two trees have the same leaves by name, and that these agree."""
+    """Asserts that two trees have leaves of the same names, which agree."""
     ours, theirs = tree_paths.flatten(ours), tree_paths.flatten(theirs)
     assert ours.keys() == theirs.keys()
     for name in ours:

@@ -1,6 +1,6 @@
-"""The published families' models in transformers, with sizes that are odd.
+"""Published model families in transformers, with unusual sizes.
 
-A new family is one entry of CASES.
+A new family is one entry in CASES.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ LABELS = 3
 
 @dataclasses.dataclass(frozen=True)
 class Case:
-    """A config of transformers for all classes of a family, and the length of the batch."""
+    """A transformers config for all classes of a family, and a sequence length."""
 
     family: str
     length: int
@@ -28,7 +28,7 @@ class Case:
 
     @property
     def classes(self) -> dict[str, tuple[str, ...]]:
-        """Published classes with heads, that together have every head once."""
+        """Published classes that together have every head once."""
         chosen, seen = {}, set()
         for name, heads in FAMILIES[self.family].classes.items():
             if heads and not seen & set(heads):
@@ -149,8 +149,10 @@ CASES = {
 
 
 def make_models(case: Case, seed: int, deviation: float) -> dict[str, torch.nn.Module]:
-    """The models of all classes of a case, with one and the same encoder and dropout off: every
-    weight normal, bias included, scales of norms around one."""
+    """The models of all classes of a case, with the same encoder and without dropout.
+
+    All weights and biases are drawn from a normal distribution, scales of norms around 1.
+    """
     made, encoder = {}, {}
     for number, name in enumerate(case.classes):
         changes = dict(case.config)
@@ -170,21 +172,23 @@ def make_models(case: Case, seed: int, deviation: float) -> dict[str, torch.nn.M
 
 
 def untied(model: torch.nn.Module) -> dict[str, torch.nn.Parameter]:
-    """Parameters by name, tied ones once, under the name of what they are tied to."""
+    """Parameters by name; tied parameters once, under the name they are tied to."""
     tied = model._tied_weights_keys or {}
     every = model.named_parameters(remove_duplicate=False)
     return {name: value for name, value in every if name not in tied}
 
 
 def convert(case: Case, models: Mapping[str, torch.nn.Module]) -> tuple[Architecture, dict]:
-    """Our architecture with a pooler where a class has one, and the parameters of the encoder and
-    all heads, read from the state dicts as strictly as from a folder."""
+    """Our architecture and the parameters of the encoder and all heads.
+
+    The architecture has a pooler if a class has one. State dicts are read as strictly as a folder.
+    """
     family, params = FAMILIES[case.family], {}
     architecture = family.read_config(next(iter(models.values())).config.to_dict())
     poolers = {name: name not in family.without_pooler for name in models}
     if 'encoder/pooler' not in family.table:
         poolers = dict.fromkeys(models, False)
-    for name in sorted(models, key=poolers.get):  # the encoder with the pooler is the last to stay
+    for name in sorted(models, key=poolers.get):  # the last encoder stays: the one with a pooler
         state = {key: value.detach().numpy().copy() for key, value in untied(models[name]).items()}
         own, fresh = conversion.from_state_dict(
             family,
@@ -203,7 +207,7 @@ def convert(case: Case, models: Mapping[str, torch.nn.Module]) -> tuple[Architec
 def convert_gradients(
     case: Case, architecture: Architecture, models: Mapping[str, torch.nn.Module]
 ) -> dict[str, np.ndarray]:
-    """The sum of the models' gradients by our names."""
+    """The sum of the models' gradients, by our names."""
     family, total = FAMILIES[case.family], {}
     for name, model in models.items():
         places = state_dict_map.places(family.table, architecture, case.classes[name], LABELS)
@@ -218,8 +222,10 @@ def convert_gradients(
 
 
 def make_batch(architecture: Architecture, length: int, seed: int):
-    """Token ids, mask and types of five sequences: whole, padded right, left, on both sides, and of
-    one token."""
+    """Token ids, mask and types of five sequences.
+
+    Without padding, padded right, left and on both sides, and of one token.
+    """
     rng = np.random.default_rng(seed)
     starts = np.array([0, 0, length // 3, length // 4, 0])
     ends = np.array([length, (length + 1) // 2, length, length - length // 3, 1])
@@ -232,12 +238,12 @@ def make_batch(architecture: Architecture, length: int, seed: int):
 
 
 def is_real(head: str, architecture: Architecture, mask_BT: np.ndarray) -> np.ndarray:
-    """Which logits of a head come from no padding, bool [B, T] or, of a sequence's, [B]."""
+    """Which logits of a head do not come from padding: bool [B, T], or [B] for sequences."""
     real_BT = mask_BT > 0
     if head in ('mlm', 'rtd', 'token_classification', 'question_answering'):
         return real_BT
     anywhere = architecture.pooling == 'mean' or (
         head == 'multiple_choice' and architecture.classifier == 'dense_norm'
     )
-    # The others' published classes read the first position, padding or not.
+    # All other published classes read the first position, even if it is padding.
     return real_BT.any(1) if anywhere else real_BT[:, 0]

@@ -1,6 +1,6 @@
-"""Families that transformers does not have, against an encoder written plainly in NumPy, fp64.
+"""Architectures absent from transformers agree with a plain encoder in NumPy, fp64.
 
-Parameters are ten times the usual scale. Two arrays agree if they differ nowhere by more than
+Parameters have ten times the usual scale. Arrays agree if no entry differs by more than
 1e-5 · max(1, max |theirs|).
 """
 
@@ -27,7 +27,7 @@ SIZES = dict(
 CASES = [
     ('neobert', 11, {}),
     ('neobert', 16, dict(num_heads=6, hidden_size=36, rope_theta=100.0)),
-    ('mosaicbert', 11, {}),  # 3 heads: slopes of two powers of two
+    ('mosaicbert', 11, {}),  # 3 heads: not a power of two
     ('mosaicbert', 16, dict(num_heads=8)),
     ('mosaicbert', 1, dict(num_layers=1)),
 ]
@@ -38,20 +38,20 @@ def erf_gelu(x):
 
 
 def slopes_of(num_heads):
-    """As the paper says for powers of two, and its code for three heads."""
+    """From the paper for a power of two, from its code for three heads."""
     return {3: [1 / 16, 1 / 256, 1 / 4], 8: [2.0**-h for h in range(1, 9)]}[num_heads]
 
 
 def rotated(vector, position, theta):
-    """Features k and k + K/2 as a complex number, turned."""
+    """Rotates features k and k + K/2 as a complex number."""
     half = len(vector) // 2
     pairs = vector[:half] + 1j * vector[half:]
     pairs = pairs * np.exp(1j * position * theta ** (-np.arange(half) / half))
     return np.concatenate([pairs.real, pairs.imag])
 
 
-class Plain:
-    """One sequence without padding, position by position and head by head."""
+class PlainEncoder:
+    """Encodes one sequence without padding, one position and head at a time."""
 
     def __init__(self, name, architecture, params):
         self.name, self.architecture, self.params = name, architecture, params
@@ -126,7 +126,7 @@ class Plain:
 
 
 @pytest.mark.parametrize(('name', 'length', 'changes'), CASES)
-def test_states_equal_a_plain_encoder(name, length, changes):
+def test_states_agree_with_a_plain_encoder(name, length, changes):
     architecture = architectures.build(name, **(SIZES | changes))
     rng = np.random.default_rng(length)
     ids = rng.integers(0, 50, (2, length))
@@ -134,14 +134,14 @@ def test_states_equal_a_plain_encoder(name, length, changes):
     mask = np.ones_like(ids)
     mask[1, length - length // 3 :] = 0
     encoder = build_encoder(architecture, Compute())
-    variables = nn.unbox(encoder.init(jax.random.key(0), ids, mask))
+    variables = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), ids, mask))
     leaves, structure = jax.tree.flatten(variables)
     leaves = [leaf + 0.2 * rng.standard_normal(leaf.shape, np.float32) for leaf in leaves]
     variables = jax.tree.unflatten(structure, leaves)
     ours = jax.jit(lambda v: encoder.apply(v, ids, mask, types, all_hidden=True))(variables)
 
     params = jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), variables['params'])
-    plain = Plain(name, architecture, params)
+    plain = PlainEncoder(name, architecture, params)
     for row, real in enumerate(mask.sum(1)):
         theirs = plain.encode(ids[row, :real], types[row, :real])
         agree(ours.all_hidden_LBTD[:, row, :real], theirs, f'row {row}')

@@ -1,9 +1,8 @@
-"""What is particular to DeBERTa v1, v2 and v3 against transformers, fp32: the mask decoder's logits
-and the gradients of all parameters, detection, buckets, sizes.
+"""The mask decoder, detection head, buckets and sizes of DeBERTa agree with transformers.
 
-Parameters are ten times the usual scale and biases not zero. Two arrays agree if they differ
-nowhere by more than 1e-5 · max(1, max |theirs|), at real positions: nothing may depend on those of
-padding, and the gradients would show if something did.
+Parameters have ten times the usual scale and biases are not zero. Arrays agree in fp32 if no entry
+of a token differs by more than 1e-5 · max(1, max |theirs|). Gradients would show if anything
+depended on padding.
 """
 
 import dataclasses
@@ -41,7 +40,7 @@ SIZES = dict(
     position_biased_input=False,
 )
 BUCKETS = dict(position_buckets=6, share_att_key=True, norm_rel_ebd='layer_norm')
-# Of the mask decoder; without it: test_family_parity.py. Family, length, config.
+# Family, length, config; all with the mask decoder (without it: test_family_parity.py).
 CASES = {
     'v1': ('deberta', 11, SIZES),
     'v3': ('deberta-v2', 19, SIZES | BUCKETS | dict(num_hidden_layers=3, legacy=False)),
@@ -55,7 +54,7 @@ POSITIONS = 'deberta.embeddings.position_embeddings.weight'
 
 
 def make_model(case, seed, deviation):
-    """Their model with random weights, and the table of positions of the mask decoder."""
+    """Their model with random weights, and the position table of the mask decoder."""
     model_type, _, config = CASES[case]
     kind = transformers.DebertaV2ForMaskedLM
     if model_type == 'deberta':
@@ -68,7 +67,7 @@ def make_model(case, seed, deviation):
 
 
 def convert(case, model):
-    """Our architecture and parameters, and a function for gradients."""
+    """Our architecture and parameters, and a function that returns their gradients."""
     family = FAMILIES[CASES[case][0]]
     architecture = family.read_config(model.config.to_dict())
     architecture = dataclasses.replace(architecture, mask_decoder=True)
@@ -91,8 +90,7 @@ def convert(case, model):
 
 
 class QueriesFromElsewhere(torch.nn.Module):
-    """A joint projection [B, T, heads · (query, key, value)] whose queries are those of other
-    states."""
+    """A joint projection [B, T, heads · (query, key, value)] with the queries of other states."""
 
     def __init__(self, linear, num_heads, states):
         super().__init__()
@@ -107,8 +105,10 @@ class QueriesFromElsewhere(torch.nn.Module):
 
 
 def run_layer(model, query, states, mask):
-    """Their last layer with keys and values of `states`. That of v1 cannot take queries of its own
-    in transformers (it fails), so its joint projection is exchanged meanwhile."""
+    """Runs their last layer with keys and values of `states`.
+
+    Separate queries fail in the v1 of transformers, so its joint projection is replaced meanwhile.
+    """
     encoder = model.deberta.encoder
     layer = encoder.layer[-1]
     inputs = dict(
@@ -128,7 +128,7 @@ def run_layer(model, query, states, mask):
 
 
 def run_reference(model, batch):
-    """Hidden states, and logits with the mask decoder."""
+    """Hidden states, and the logits of the mask decoder."""
     ids, mask, _ = (torch.from_numpy(np.int64(value)) for value in batch)
     states_L = model(input_ids=ids, attention_mask=mask, output_hidden_states=True).hidden_states
     states = states_L[-2]
@@ -148,7 +148,7 @@ def compare(ours, their_hidden, their_logits, real_BT, tolerance):
 
 
 @pytest.mark.parametrize('case', CASES)
-def test_the_mask_decoder_and_its_gradients_equal_transformers(case):
+def test_the_mask_decoder_and_its_gradients_agree_with_transformers(case):
     seed = list(CASES).index(case)
     model = make_model(case, seed, 0.2)
     architecture, params, their_gradients = convert(case, model)
@@ -174,8 +174,8 @@ def test_the_mask_decoder_and_its_gradients_equal_transformers(case):
     agree_trees(tree_paths.flatten(ours), their_gradients())
 
 
-def test_bf16_is_near_transformers():
-    """At the usual scale of parameters, everywhere within 2 % of the largest value."""
+def test_bf16_is_close_to_transformers():
+    """With the usual scale of parameters, within 2 % of the largest value everywhere."""
     model = make_model('v3', 0, 0.02)
     architecture, params, _ = convert('v3', model)
     batch = make_batch(architecture, CASES['v3'][1], 0)
@@ -185,8 +185,8 @@ def test_bf16_is_near_transformers():
     compare(computed, their_hidden, their_logits, batch[1] > 0, 0.02)
 
 
-def test_detection_of_replaced_tokens():
-    """The head that transformers leaves out, as microsoft/DeBERTa has it."""
+def test_the_replaced_token_head_agrees_with_microsofts():
+    """transformers does not have this head; the reference is that of microsoft/DeBERTa."""
     architecture = architectures.build('deberta_v2', hidden_size=24, num_heads=3)
     rng, size = np.random.default_rng(0), architecture.hidden_size
     norm = torch.nn.LayerNorm(size, architecture.layer_norm_eps)
@@ -207,7 +207,7 @@ def test_detection_of_replaced_tokens():
     agree(head.apply({'params': params}, hidden_BTD), theirs[..., 0].numpy())
 
 
-# What the published config.json say, and how many parameters transformers gives such a model.
+# The published configs, and the parameter counts of transformers.
 V1 = dict(vocab_size=50265, relative_attention=True, pos_att_type='c2p|p2c')
 V2 = dict(
     vocab_size=128100,
@@ -247,7 +247,7 @@ PUBLISHED = {
 
 
 @pytest.mark.parametrize('name', PUBLISHED)
-def test_published_sizes(name):
+def test_published_parameter_counts(name):
     config, count = PUBLISHED[name]
     with torch.device('meta'):
         theirs = transformers.AutoModel.from_config(config).num_parameters()
@@ -261,7 +261,7 @@ def test_published_sizes(name):
 
 
 @pytest.mark.parametrize(('num_buckets', 'max_distance'), [(256, 512), (6, 19), (64, 128), (7, 30)])
-def test_buckets_equal_transformers(num_buckets, max_distance):
+def test_buckets_agree_with_transformers(num_buckets, max_distance):
     distances = np.arange(-2 * max_distance, 2 * max_distance + 1)
     theirs = make_log_bucket_position(torch.from_numpy(distances), num_buckets, max_distance)
     ours = log_buckets(distances, num_buckets, max_distance)

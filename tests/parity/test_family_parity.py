@@ -1,9 +1,8 @@
-"""Every family against transformers: the states of every layer, every head's logits and the
-gradients of all parameters.
+"""Every family agrees with transformers in all states, logits and gradients.
 
-Parameters are ten times the usual scale and biases not zero, since at .02 a missing term can hide.
-Two arrays agree if they differ nowhere by more than 1e-5 · max(1, max |theirs|) in fp32. States of
-padding are not compared: nothing may depend on them, and the gradients would show if something did.
+Parameters have ten times the usual scale and biases are not zero: at scale 0.02 a missing term can
+pass unnoticed. Arrays agree in fp32 if no entry differs by more than 1e-5 · max(1, max |theirs|).
+States of padding are not compared; gradients would show if anything depended on them.
 """
 
 import jax
@@ -28,7 +27,7 @@ from tests.parity.families import (
 )
 
 DEVIATION = 0.2
-# The largest |ours − theirs| in bf16, as a part of the largest |theirs|.
+# Largest |ours − theirs| in bf16, relative to the largest |theirs|.
 BF16_TOLERANCE = 0.05
 
 
@@ -41,8 +40,10 @@ def test_every_head_of_every_family_has_cases():
 
 
 def run_theirs(models, batch, weights):
-    """Hidden states, the logits of all heads, and, left in the models, the gradients of their sum
-    with weights."""
+    """Hidden states and the logits of all heads.
+
+    Leaves the gradients of the weighted sum of logits in the models.
+    """
     logits = {}
     for model in models.values():
         computed = published.compute(model, batch)
@@ -54,7 +55,7 @@ def run_theirs(models, batch, weights):
 
 
 def make_weights(models, batch, architecture, rng):
-    """For each logit its factor in the sum that is differentiated; 0 for those of padding."""
+    """The factor of each logit in the differentiated sum; 0 for logits of padding."""
     weights = {}
     for model in models.values():
         shapes = {key: value.shape for key, value in published.outputs(model, batch).items()}
@@ -66,7 +67,7 @@ def make_weights(models, batch, architecture, rng):
 
 
 @pytest.mark.parametrize('name', CASES)
-def test_states_logits_and_gradients_equal_transformers(name):
+def test_states_logits_and_gradients_agree_with_transformers(name):
     case, seed = CASES[name], list(CASES).index(name)
     models = make_models(case, 100 * seed, DEVIATION)
     architecture, params = convert(case, models)
@@ -106,7 +107,7 @@ def compare_numbers(architecture, batch, ours, their_hidden, their_logits, toler
 
 
 @pytest.mark.parametrize('name', [name for name in CASES if name.endswith('odd')])
-def test_bf16_is_near_transformers(name):
+def test_bf16_is_close_to_transformers(name):
     case = CASES[name]
     models = make_models(case, 7, DEVIATION)
     architecture, params = convert(case, models)
@@ -121,13 +122,13 @@ def test_bf16_is_near_transformers(name):
 
 
 @pytest.mark.parametrize('name', ['bert-odd', 'electra-odd'])
-def test_scale_is_large_enough_to_see_a_missing_bias(name):
+def test_the_scale_is_large_enough_to_reveal_a_missing_bias(name):
     case = CASES[name]
     architecture, params = convert(case, make_models(case, 0, DEVIATION))
     batch = make_batch(architecture, case.length, 0)
     complete = pretrained.outputs(architecture, Compute(), params, *batch)
     for path, leaf in tree_paths.flatten(params).items():
-        if path.endswith('bias') and 'key' not in path:  # a bias of the keys changes no softmax
+        if path.endswith('bias') and 'key' not in path:  # the bias of keys cancels in softmax
             lacking = jax.tree.map(lambda x, y=leaf: np.zeros_like(x) if x is y else x, params)
             changed = pretrained.outputs(architecture, Compute(), lacking, *batch)
             assert max(abs(changed[key] - complete[key]).max() for key in complete) > 1e-2, path

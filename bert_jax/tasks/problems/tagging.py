@@ -65,7 +65,7 @@ class Tagging(Problem):
             )
         self._overlap = window_overlap(settings, layout.max_text_tokens(1))
         self._numbers = label_ids(self.labels)
-        self._legal = crf.legal(self.labels)
+        self._legal = crf.allowed_tags(self.labels)
 
     @classmethod
     def collect_labels(cls, examples, settings) -> tuple[str, ...]:
@@ -274,7 +274,7 @@ def mean_of_pieces(values_RTC, word_RT) -> jax.Array:
 
 def _chains(batch, is_link_RT) -> crf.Chains:
     edge_RT = batch['edge']
-    return crf.chains(
+    return crf.find_chains(
         is_link_RT,
         batch['segment_ids'],
         starts_BT=(edge_RT & _STARTS) > 0,
