@@ -2,7 +2,8 @@
 
 import dataclasses
 import pathlib
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 import jax
 import numpy as np
@@ -132,13 +133,12 @@ class Pretraining:
             f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
         ]
         for number, stage in enumerate(self.stages, start=1):
-            first, *others = pretraining_data.describe(
-                stage.source, stage.steps * stage.source.batch_size
-            )
+            source = cast(ExampleSource, stage.source)
+            first, *others = pretraining_data.describe(source, stage.steps * source.batch_size)
             lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
         return lines
 
-    def check(self, metadata: dict[str, Any]) -> None:
+    def check(self, metadata: Mapping[str, Any]) -> None:
         """Compares the metadata of a checkpoint with this task's.
 
         Raises:

@@ -10,11 +10,11 @@ import numpy as np
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.objectives.corruption import Corrupted
-from bert_jax.training.loop import Stage
+from bert_jax.training.task import Stage, Task
 from bert_jax.types import Batch
 
 
-def dump(task: Any, step: int) -> Iterator[str]:
+def dump(task: Task, step: int) -> Iterator[str]:
     """Yields one line of JSON per row of the batch of a training step.
 
     For pretraining, a row has its tokens, the tokens that the encoder is shown if they differ
