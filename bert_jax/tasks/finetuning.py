@@ -41,10 +41,10 @@ class FineTuning:
         self.config = config
         problem_class = problems.find(config.task).load()
         self.splits = problems.read(config.data, config.task)
-        model = initialization.weights(config)
+        model = initialization.load_weights(config)
         tokenizer = model.tokenizer if model else _tokenizer(config.data, self.splits.train)
         labels, parts = _labels(problem_class, self.splits.train, config.problem, model)
-        self.start = initialization.begin(config, model, tokenizer, parts)
+        self.start = initialization.initialize(config, model, tokenizer, parts)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
         layout = SpecialTokenLayout(

@@ -1,4 +1,4 @@
-"""What a run begins with: an architecture by name, or the weights of another model."""
+"""The initial model of a run: an architecture by name, or the weights of another model."""
 
 import dataclasses
 import re
@@ -15,11 +15,17 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import stack_layers
+from bert_jax.types import Config
 
 
-class Start(NamedTuple):
-    """family: one of interop.families, or None. params: fp32 arrays by '/'-joined name; a parameter
-    that is not there is initialized. lines: for the log, what was done to the weights."""
+class InitialModel(NamedTuple):
+    """The architecture of a run and the parameters it starts from.
+
+    Attributes:
+        family: key of interop.families.FAMILIES; None for an architecture without one.
+        params: float32 arrays by '/'-joined name; all other parameters are newly initialized.
+        lines: what was done to the weights, for the log.
+    """
 
     family: str | None
     architecture: Architecture
@@ -28,44 +34,59 @@ class Start(NamedTuple):
 
     @property
     def has_head(self) -> bool:
-        """Whether more than the encoder is there."""
+        """Whether `params` contains more than the encoder."""
         return any(not name.startswith('encoder/') for name in self.params)
 
 
-def weights(config) -> Pretrained | None:
-    """The model of init_from; None where it is empty. Raises UserError if it cannot be read or is
-    of another family than model.architecture."""
+def load_weights(config: Config) -> Pretrained | None:
+    """The model at config.init_from; None if that is empty.
+
+    Raises:
+        UserError: it cannot be read, or belongs to another family than config.model.architecture.
+    """
     if not config.init_from:
         return None
-    from bert_jax.interop import loading  # the formats, which a run from scratch need not wait for
+    from bert_jax.interop import loading  # slow to import, and not needed without init_from
 
     model = loading.load_any(config.init_from, allow_missing=('^encoder/pooler/',))
     name = config.model.architecture
     if name is not None and families.of_architecture(name) != model.family:
         raise UserError(
             f'init_from={config.init_from} is a {model.family} model, but model.architecture is '
-            f'{name!r}'
+            f'{name!r}; set it to None or to an architecture of that family'
         )
     return model
 
 
-def begin(config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterable[str]) -> Start:
-    """The start that `model` and `compute` of a config ask for, with or without weights.
+def initialize(
+    config: Config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterable[str]
+) -> InitialModel:
+    """The initial model that a config asks for.
 
-    Sizes that `model` leaves open (None) are the architecture's own or, with `init_from`, those of
-    the weights. The vocabulary is always the tokenizer's. Raises UserError if a size that is set
-    does not fit the weights, and for more layers to begin afresh than there are.
+    Sizes that config.model leaves open (None) are the defaults of the architecture or, with
+    weights, those of the weights. The vocabulary is always the tokenizer's.
+
+    Args:
+        model: what `load_weights` returned.
+        heads: heads to keep from the weights.
+
+    Raises:
+        UserError: a size does not fit the weights, or there are fewer layers than
+            config.transfer.reinit_layers.
     """
     sizes = {name: value for name, value in config.model.items() if value is not None}
     sizes['vocab_size'] = tokenizer.vocab_size
     name = sizes.pop('architecture', None)
     if model is None:
         if name is None:
-            raise UserError('set init_from to the weights of a model, or model.architecture')
+            raise UserError('set init_from to the weights of a model, or set model.architecture')
         if config.transfer.reinit_layers:
-            raise UserError('transfer.reinit_layers needs init_from: without, all layers are new')
-        architecture = _for_padding(architectures.build(name, **sizes), tokenizer)
-        return Start(families.of_architecture(name), architecture, {}, [])
+            raise UserError(
+                f'transfer.reinit_layers is {config.transfer.reinit_layers}, but without init_from '
+                'all layers are newly initialized; set it to 0'
+            )
+        architecture = _fit_padding(architectures.build(name, **sizes), tokenizer)
+        return InitialModel(families.of_architecture(name), architecture, {}, [])
     architecture = dataclasses.replace(model.architecture, **sizes)
     fitted, lines = surgery.fit(model, architecture, tokenizer, heads, config.init_positions)
     lines.insert(0, f'weights of {config.init_from}')
@@ -73,32 +94,31 @@ def begin(config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterabl
     if config.compute.scan_layers:
         tree = tree | {'encoder': stack_layers(tree['encoder'])}
     params = tree_paths.flatten(tree)
-    for name in fitted.newly_initialized:
-        params.pop(name, None)
+    for new in fitted.newly_initialized:
+        params.pop(new, None)
     if config.transfer.reinit_layers:
-        lines.append(_begin_afresh(params, config.transfer.reinit_layers))
-    return Start(model.family, architecture, params, lines)
+        lines.append(_drop_last_layers(params, config.transfer.reinit_layers))
+    return InitialModel(model.family, architecture, params, lines)
 
 
-def _begin_afresh(params: dict, number: int) -> str:
-    """Takes the last layers and the pooler out of `params`; the line that says so."""
+def _drop_last_layers(params: dict[str, np.ndarray], number: int) -> str:
+    """Removes the last layers and the pooler from `params`; returns a line for the log."""
     found = (re.match(r'encoder/layers_(\d+)/', name) for name in params)
     layers = sorted({int(match[1]) for match in found if match})
     if not 0 < number <= len(layers):
         raise UserError(
-            f'transfer.reinit_layers is {number}, but there are {len(layers)} layers that can begin'
-            ' afresh (shared ones count once, stacked ones of compute.scan_layers not at all)'
+            f'transfer.reinit_layers is {number}, but there are {len(layers)} layers to initialize '
+            '(shared layers count as one, layers stacked by compute.scan_layers as none)'
         )
     parts = [f'layers_{layer}' for layer in layers[-number:]] + ['pooler']
     for name in list(params):
         if name.split('/')[:2] in [['encoder', part] for part in parts]:
             del params[name]
-    return f'begun afresh: {", ".join(parts)}'
+    return f'newly initialized: {", ".join(parts)}'
 
 
-def _for_padding(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:
-    """Where positions are counted, on from the tokenizer's id of padding: by that id published code
-    tells which tokens to count."""
+def _fit_padding(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:
+    """Lets positions start after the id of the tokenizer's padding, as published models do."""
     if architecture.positions != 'offset_by_padding':
         return architecture
     return dataclasses.replace(architecture, first_position=tokenizer.pad_id + 1)

@@ -49,7 +49,9 @@ class Pretraining:
         self.weights = objectives.loss_weights(config.objectives)
         self.corpus = pretraining_data.open_corpus(config.data)
         tokenizer = self.corpus.tokenizer
-        self.start = initialization.begin(config, initialization.weights(config), tokenizer, names)
+        self.start = initialization.initialize(
+            config, initialization.load_weights(config), tokenizer, names
+        )
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
         options = {name: kind.read_options(name, config) for name, kind in self.objectives.items()}

@@ -57,7 +57,9 @@ def save_run(folder, kind):
         initializer_range=0.3,
     )
     settings = dict(PROBLEMS[kind].settings) | {'labels': list(labels)}
-    problem = PROBLEMS[kind].load()(ConfigDict(settings), SpecialTokenLayout(tokenizer(), LENGTH, 2), labels)
+    problem = PROBLEMS[kind].load()(
+        ConfigDict(settings), SpecialTokenLayout(tokenizer(), LENGTH, 2), labels
+    )
     items = EncodedExamples.of(problem, [problem.parse_input('x', given)]).items
     batch = items.rows(np.array([0]), np.array([0]), (1, 64, 4))
     model = FineTuningModel(architecture, Compute(), problem)

@@ -9,7 +9,7 @@ from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.tasks.initialization import Start
+from bert_jax.tasks.initialization import InitialModel
 
 ARCHITECTURE = architectures.build(
     'bert',
@@ -38,7 +38,7 @@ class SyntheticTask:
 
     weights = {'mlm_loss': 1.0, 'nsp_loss': 0.5}
     num_predictions = 5
-    start = Start(None, ARCHITECTURE, {}, [])
+    start = InitialModel(None, ARCHITECTURE, {}, [])
 
     def __init__(self):
         self.model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'nsp'))

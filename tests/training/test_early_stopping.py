@@ -10,7 +10,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
-from bert_jax.tasks.initialization import Start
+from bert_jax.tasks.initialization import InitialModel
 from bert_jax.training import checkpoints
 from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
 from tests.training import toy
@@ -168,8 +168,8 @@ def test_only_a_trained_head_is_evaluated_before_training(tmp_path, monkeypatch,
     given = np.ones(
         {'encoder/pooler/kernel': (4, 4), 'sequence_classification/head/kernel': (4,)}[name]
     )
-    begun = Start(None, None, {name: given.astype(np.float32)}, [])
-    monkeypatch.setattr(toy, 'Start', lambda *_: begun)
+    begun = InitialModel(None, None, {name: given.astype(np.float32)}, [])
+    monkeypatch.setattr(toy, 'InitialModel', lambda *_: begun)
     toy.train(tmp_path / 'run', stages__steps=(10,))
     assert [record['step'] for record in records(tmp_path / 'run', 'held_out')][0] == first
 

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.averages import Term
-from bert_jax.tasks.initialization import Start
+from bert_jax.tasks.initialization import InitialModel
 from bert_jax.training import loop, workdir
 from bert_jax.training.task import Stage
 from configs import base
@@ -47,7 +47,7 @@ class Toy:
 
     def __init__(self, config, stacked=False, spoil=None):
         self.config, self.stacked = config, stacked
-        self.start = Start(None, None, {}, [])
+        self.start = InitialModel(None, None, {}, [])
         source, (accumulation, *_) = ToySource(config.seed, spoil), config.stages.accumulation
         self.stages = tuple(
             Stage(source, steps, accumulation, tokens_per_step=8, flops_per_step=1e3)
