@@ -1,3 +1,5 @@
+"""Preparing corpora: nothing is lost, whatever kills the run, and errors are one line."""
+
 import errno
 import fcntl
 import itertools
@@ -12,15 +14,10 @@ import subprocess
 import sys
 import time
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from bert_jax import errors, prepare
-from bert_jax.data import corpus, corpus_writer, sentences, tokenizers
-from bert_jax.data.held_out import HeldOutRule
-from bert_jax.data.workers import Workers, text_hash
+from bert_jax.data import corpus, sentences, tokenizers
 from tests import disks
 
 ROOT = pathlib.Path(prepare.__file__).parents[1]
@@ -49,18 +46,18 @@ def texts(tmp_path):
 
 @pytest.fixture
 def many_texts(tmp_path):
-    """A JSON lines file that takes some seconds to prepare, and its source."""
+    """The spec of a JSON lines file that takes about a second to prepare."""
     path = tmp_path / 'many.jsonl'
     rng = random.Random(0)
     with open(path, 'w') as file:
-        for _ in range(8_000):
+        for _ in range(4_000):
             file.write(json.dumps({'text': make_text(rng)}) + '\n')
     return f'jsonl:{path}'
 
 
 @pytest.fixture
 def small_blocks(monkeypatch):
-    """Blocks of a few documents, so that small corpora have many."""
+    """Blocks of a few documents, so that small corpora have many blocks."""
     monkeypatch.setattr(prepare, 'BLOCK_CHARACTERS', 2000)
 
 
@@ -76,7 +73,7 @@ def run(arguments, **options):
 
 
 def contents(directory):
-    """Every file of a corpus, without the dates of its making."""
+    """The bytes of every file of a corpus, without its creation time."""
     manifest = json.loads((directory / 'manifest.json').read_text())
     date = manifest['created'].encode()
     return {
@@ -87,7 +84,7 @@ def contents(directory):
 
 
 def stored_sentences(split, tokenizer):
-    """The decoded sentences of each document of a split."""
+    """Yields the decoded sentences of each document of a split."""
     for shard in split.shards:
         for first, end in itertools.pairwise(shard.documents):
             yield [
@@ -96,7 +93,7 @@ def stored_sentences(split, tokenizer):
             ]
 
 
-def test_every_sentence_is_stored_in_its_place(texts, tmp_path):
+def test_every_sentence_is_stored_in_order(texts, tmp_path):
     made = prepare.prepare(
         [f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', held_out_fraction=0.2, workers=0
     )
@@ -115,7 +112,7 @@ def test_every_sentence_is_stored_in_its_place(texts, tmp_path):
     assert not (tmp_path / 'out.partial').exists()
 
 
-def test_the_number_of_workers_changes_nothing(texts, tmp_path, small_blocks):
+def test_the_corpus_does_not_depend_on_the_number_of_workers(texts, tmp_path, small_blocks):
     results = []
     for workers in (0, 1, 3):
         output = tmp_path / f'out{workers}'
@@ -128,7 +125,7 @@ def test_the_number_of_workers_changes_nothing(texts, tmp_path, small_blocks):
     assert len(results[0]) > 3 * 4
 
 
-def test_two_sources_keep_their_names_languages_and_licenses(texts, tmp_path):
+def test_the_manifest_has_spec_language_and_license_of_each_source(texts, tmp_path):
     specs = [
         f'text:{texts}/0*.txt;language=en;license=CC0',
         f'text:{texts}/1*.txt;language=de;license=MIT',
@@ -142,7 +139,7 @@ def test_two_sources_keep_their_names_languages_and_licenses(texts, tmp_path):
     assert [source['report']['documents'] for source in described] == [10, 10]
 
 
-def test_special_tokens_in_the_text_do_not_become_special(texts, tmp_path):
+def test_text_that_looks_like_special_tokens_is_ordinary_text(texts, tmp_path):
     for path in texts.iterdir():
         path.write_text(path.read_text() + '\n\nA [MASK] and [SEP], [CLS] too [PAD] now.')
     made = prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
@@ -154,7 +151,7 @@ def test_special_tokens_in_the_text_do_not_become_special(texts, tmp_path):
     assert '[ mask ]' in next(stored_sentences(made.split('train'), made.tokenizer))[-1]
 
 
-def test_what_has_no_token_is_dropped_counted_and_shown(tmp_path, capsys):
+def test_sentences_and_documents_without_tokens_are_dropped_and_counted(tmp_path, capsys):
     documents = [make_text(random.Random(i)) for i in range(5)]
     documents += ['\u200b', 'One two three.\n\n\u200b\n\nFour five six.']
     path = tmp_path / 'a.jsonl'
@@ -170,7 +167,7 @@ def test_what_has_no_token_is_dropped_counted_and_shown(tmp_path, capsys):
         assert 'malformed lines' in shown
 
 
-def test_a_finished_corpus_is_opened_and_never_overwritten(texts, tmp_path, capsys):
+def test_a_finished_corpus_is_opened_but_not_overwritten(texts, tmp_path, capsys):
     source, output = f'text:{texts}/*.txt', tmp_path / 'out'
     first = prepare.prepare([source], TOKENIZER, output, workers=0)
     before = contents(output)
@@ -189,7 +186,7 @@ def test_a_finished_corpus_is_opened_and_never_overwritten(texts, tmp_path, caps
     assert contents(output) == before
 
 
-def test_a_published_vocabulary_is_kept_as_it_is(texts, tmp_path):
+def test_a_published_vocabulary_is_not_changed(texts, tmp_path):
     vocab = [*tokenizers.SPECIAL_TOKENS, 'the', 'dog', '.', *'abcdefghijklmnop']
     path = tmp_path / 'vocab.txt'
     path.write_text('\n'.join(vocab))
@@ -200,53 +197,7 @@ def test_a_published_vocabulary_is_kept_as_it_is(texts, tmp_path):
     assert f'[UNK]): {unknown:,}' in (tmp_path / 'out' / 'DATASHEET.md').read_text()
 
 
-def oracle(hashes, fraction):
-    """The rule of the datasheet, said plainly: which of the hashes are held out."""
-    held_out = {h for h in hashes if h < int(fraction * 2**64)}
-    if len(set(hashes)) > 1:
-        held_out = (held_out | {min(hashes)}) - {max(hashes)}
-    return [h in held_out for h in hashes]
-
-
-@settings(max_examples=300, deadline=None)
-@given(
-    hashes=st.lists(st.integers(0, 15).map(lambda i: i * 2**60 + 12345), min_size=1, max_size=12),
-    block=st.integers(1, 5),
-    fraction=st.sampled_from([0.001, 0.3, 0.7, 0.999]),
-)
-def test_held_out_rule(hashes, block, fraction):
-    rule = HeldOutRule(fraction)
-    found = {'train': [], 'held_out': []}
-
-    def take(decided):
-        for split, documents in decided:
-            found[split] += documents.tokens.tolist()
-
-    for start in range(0, len(hashes), block):
-        part = np.array(hashes[start : start + block], np.uint64)
-        ones = np.ones(len(part), np.int64)
-        # A document is one token: the number of its hash.
-        take(
-            rule.add(
-                corpus_writer.TokenizedDocuments((part >> np.uint64(60)).astype(int), ones, ones),
-                part,
-            )
-        )
-    take(rule.finish())
-    if len(set(hashes)) == 1:
-        assert rule.undecided.copies == len(hashes)
-        assert found == {'train': [], 'held_out': []}
-        return
-    assert rule.undecided is None
-    expected = {'train': [], 'held_out': []}
-    for value, held_out in zip(hashes, oracle(hashes, fraction), strict=True):
-        expected['held_out' if held_out else 'train'].append(value >> 60)
-    assert {split: sorted(values) for split, values in found.items()} == {
-        split: sorted(values) for split, values in expected.items()
-    }
-
-
-def test_held_out_documents_stay_so_when_others_come_and_go(texts, tmp_path):
+def test_held_out_documents_do_not_depend_on_the_other_documents(texts, tmp_path):
     def held_out(name, pattern):
         made = prepare.prepare(
             [f'text:{texts}/{pattern}'], TOKENIZER, tmp_path / name, held_out_fraction=0.4,
@@ -259,7 +210,7 @@ def test_held_out_documents_stay_so_when_others_come_and_go(texts, tmp_path):
     assert part < everything
 
 
-def test_sources_of_one_document_each_still_give_both_splits(texts, tmp_path):
+def test_sources_with_one_document_each_fill_both_splits(texts, tmp_path):
     specs = [f'text:{texts}/{i:02d}.txt' for i in range(3)]
     made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
     assert made.split('held_out').num_documents == 1
@@ -268,7 +219,7 @@ def test_sources_of_one_document_each_still_give_both_splits(texts, tmp_path):
     assert {shard.source for shard in made.split('train').shards} == {0, 1, 2} - {held_out}
 
 
-def test_a_lone_document_beside_a_larger_source_trains(texts, tmp_path):
+def test_the_only_document_of_a_source_next_to_a_larger_source_is_for_training(texts, tmp_path):
     specs = [f'text:{texts}/00.txt', f'text:{texts}/1*.txt']
     made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
     assert [s.source for s in made.split('held_out').shards] == [1]
@@ -276,7 +227,7 @@ def test_a_lone_document_beside_a_larger_source_trains(texts, tmp_path):
 
 
 @pytest.mark.parametrize('copies', [1, 3])
-def test_a_single_document_is_refused(copies, texts, tmp_path):
+def test_a_corpus_of_a_single_document_is_an_error(copies, texts, tmp_path):
     for i in range(copies):
         shutil.copy(texts / '00.txt', tmp_path / f'copy{i}.txt')
     with pytest.raises(errors.UserError, match='at least two'):
@@ -302,7 +253,7 @@ def test_a_single_document_is_refused(copies, texts, tmp_path):
         ({'output': '{texts}/00.txt'}, 'is not a corpus'),
     ],
 )
-def test_mistakes_are_one_line_and_leave_nothing(changed, message, texts, tmp_path):
+def test_errors_are_one_line_and_leave_no_files(changed, message, texts, tmp_path):
     (tmp_path / 'empty').write_text(' \n ')
     (tmp_path / 'no_mask').write_text('\n'.join(tokenizers.SPECIAL_TOKENS[:4]))
     places = {'empty': tmp_path / 'empty', 'no_mask': tmp_path / 'no_mask', 'texts': texts}
@@ -322,15 +273,12 @@ def test_mistakes_are_one_line_and_leave_nothing(changed, message, texts, tmp_pa
     assert not (tmp_path / 'out').exists()
 
 
-@pytest.mark.parametrize('workers', [0, 2])
-def test_a_file_that_may_not_grow_is_one_line_and_leaves_nothing(workers, texts, tmp_path):
+def test_a_file_size_limit_is_a_one_line_error_and_leaves_no_files(texts, tmp_path):
     def limit():
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
         resource.setrlimit(resource.RLIMIT_FSIZE, (3000, 3000))
 
-    done = run(
-        command(f'text:{texts}/*.txt', tmp_path / 'out', f'--workers={workers}'), preexec_fn=limit
-    )
+    done = run(command(f'text:{texts}/*.txt', tmp_path / 'out', '--workers=0'), preexec_fn=limit)
     assert done.returncode == 2
     last = done.stderr.strip().split('\n')[-1]
     assert last.startswith('error: cannot prepare')
@@ -339,9 +287,8 @@ def test_a_file_that_may_not_grow_is_one_line_and_leaves_nothing(workers, texts,
     assert not list(tmp_path.glob('out*'))
 
 
-@pytest.mark.parametrize('size', ['16k', '48k'])  # full earlier, and later
-@pytest.mark.parametrize('workers', [0, 2])
-def test_a_full_disk_is_one_line_and_leaves_nothing(workers, size, many_texts, tmp_path):
+@pytest.mark.parametrize(('workers', 'size'), [(0, '16k'), (2, '48k')])  # full early, full later
+def test_a_full_disk_is_a_one_line_error_and_leaves_no_files(workers, size, many_texts, tmp_path):
     with disks.small(tmp_path, size) as disk:
         done = run(command(many_texts, disk / 'out', f'--workers={workers}'))
         left = list(disk.iterdir())
@@ -353,7 +300,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing(workers, size, many_texts, t
     assert not left
 
 
-def test_two_runs_at_once_are_refused(texts, tmp_path):
+def test_two_runs_with_the_same_output_are_an_error(texts, tmp_path):
     (tmp_path / 'out.partial').mkdir()
     lock = os.open(tmp_path / 'out.partial', os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
@@ -364,7 +311,7 @@ def test_two_runs_at_once_are_refused(texts, tmp_path):
 
 
 def wait_for(condition, seconds=60):
-    """Polls until the condition gives something true."""
+    """Polls until condition() is true and returns its value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := condition():
@@ -388,16 +335,16 @@ def alive(pid):
         return False
 
 
-def has_begun(partial):
+def has_written_tokens(partial):
     return lambda: any(path.stat().st_size > 1000 for path in partial.rglob('*.tokens.npy'))
 
 
-def test_killed_and_started_again_gives_the_same_files(many_texts, tmp_path):
+def test_a_run_after_a_killed_run_makes_the_same_files(many_texts, tmp_path):
     output, partial = tmp_path / 'out', tmp_path / 'out.partial'
     process = subprocess.Popen(
         command(many_texts, output, '--workers=2'), cwd=ROOT, stderr=subprocess.DEVNULL
     )
-    wait_for(has_begun(partial))
+    wait_for(has_written_tokens(partial))
     workers = children(process.pid)
     assert len(workers) == 2
     process.kill()
@@ -408,20 +355,19 @@ def test_killed_and_started_again_gives_the_same_files(many_texts, tmp_path):
         corpus.Corpus.open(output)
     wait_for(lambda: not any(map(alive, workers)))
 
-    (partial / 'train' / '99999.tokens.npy').write_bytes(b'left over')
-    assert run(command(many_texts, output, '--workers=2')).returncode == 0
+    (partial / 'train' / '99999.tokens.npy').write_bytes(b'left behind')
+    prepare.prepare([many_texts], TOKENIZER, output, workers=2)
     assert not partial.exists()
-    undisturbed = tmp_path / 'undisturbed'
-    assert run(command(many_texts, undisturbed, '--workers=0')).returncode == 0
-    assert contents(output) == contents(undisturbed)
+    prepare.prepare([many_texts], TOKENIZER, tmp_path / 'undisturbed', workers=0)
+    assert contents(output) == contents(tmp_path / 'undisturbed')
 
 
-def test_a_dead_worker_ends_the_run_with_one_line(many_texts, tmp_path):
+def test_a_killed_worker_is_a_one_line_error(many_texts, tmp_path):
     process = subprocess.Popen(
         command(many_texts, tmp_path / 'out', '--workers=2'),
         cwd=ROOT, stderr=subprocess.PIPE, text=True,
     )  # fmt: skip
-    wait_for(has_begun(tmp_path / 'out.partial'))
+    wait_for(has_written_tokens(tmp_path / 'out.partial'))
     os.kill(children(process.pid)[0], signal.SIGKILL)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 2
@@ -431,33 +377,14 @@ def test_a_dead_worker_ends_the_run_with_one_line(many_texts, tmp_path):
     assert not list(tmp_path.glob('out*'))
 
 
-def test_workers_that_cannot_start_are_one_line(texts, tmp_path, monkeypatch):
+def test_workers_that_cannot_start_are_a_one_line_error(texts, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, 'executable', shutil.which('false'))
     with pytest.raises(errors.UserError, match='worker process ended .*status 1'):
         prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=2)
     assert not list(tmp_path.glob('out*'))
 
 
-@pytest.mark.parametrize('workers', [0, 2])
-def test_blocks_are_read_only_as_they_are_needed(workers):
-    tokenizer = tokenizers.train('wordpiece:60', [make_text(random.Random(0))])
-    taken = itertools.count()
-    number = 0
-
-    def blocks():
-        nonlocal number
-        for number in taken:
-            yield [make_text(random.Random(number))]
-
-    with Workers(tokenizer, workers) as pool:
-        encoded = pool.tokenize(blocks())
-        for done in range(10):
-            block = next(encoded)
-            assert number <= done + 2 * workers
-            assert block.hashes[0] == text_hash(make_text(random.Random(done)))
-
-
-def test_works_from_a_script_without_main_guard_and_without_jax(texts, tmp_path):
+def test_a_script_needs_neither_a_main_guard_nor_jax(texts, tmp_path):
     code = (
         'import sys\n'
         'from bert_jax import prepare\n'
@@ -474,26 +401,40 @@ def test_works_from_a_script_without_main_guard_and_without_jax(texts, tmp_path)
     assert (tmp_path / 'out' / 'manifest.json').exists()
 
 
-def test_command_line(texts, tmp_path):
-    done = run(
-        command(
-            f'text:{texts}/*.txt', tmp_path / 'out', '--lowercase=false',
-            '--held_out_fraction=0.3', '--workers=1',
-        )
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    assert 'tokens/s' in done.stdout
-    made = corpus.Corpus.open(tmp_path / 'out')
-    made.check_settings([f'text:{texts}/*.txt'], TOKENIZER, False, 0.3)
+def test_command_line(texts, tmp_path, capsys):
+    output = tmp_path / 'out'
+    source = f'text:{texts}/*.txt'
+    flags = [f'--source={source}', f'--tokenizer={TOKENIZER}', f'--output={output}']
+    prepare.main([*flags, '--lowercase=false', '--held_out_fraction=0.3', '--workers=0'])
+    assert 'tokens/s' in capsys.readouterr().out
+    made = corpus.Corpus.open(output)
+    made.check_settings([source], TOKENIZER, False, 0.3)
     assert made.tokenizer.lowercase is False
-    done = run(command('text:/nowhere', tmp_path / 'other'))
-    assert done.returncode == 2
-    assert done.stderr.startswith('error: ')
-    assert len(done.stderr.strip().split('\n')) == 1
+    prepare.main([f'--output={output}', '--verify'])
+    assert f'all {len(made.manifest["files"])} files match' in capsys.readouterr().out
+
+    shard = output / 'train' / '00000.tokens.npy'
+    data = bytearray(shard.read_bytes())
+    data[-1] ^= 1
+    shard.write_bytes(data)
+    for flags in ([f'--output={output}', '--verify'], ['--source=text:/no', '--output=other']):
+        with pytest.raises(SystemExit, match='2'):
+            prepare.main(flags)
+        stderr = capsys.readouterr().err
+        assert stderr.startswith('error: ')
+        assert len(stderr.strip().split('\n')) == 1
+
+
+def test_help_lists_every_flag_and_source(capsys):
+    with pytest.raises(SystemExit, match='0'):
+        prepare.main(['--help'])
+    text = capsys.readouterr().out
+    for word in ('--source', '--held_out_fraction', '--beam_folder', 'text:GLOB', 'documents=…'):
+        assert word in text
 
 
 @pytest.mark.parametrize('kind', ['bytebpe:300', 'unigram:80', 'sentencepiece-bpe:80'])
-def test_other_kinds_of_vocabulary(texts, tmp_path, kind):
+def test_corpora_with_other_kinds_of_vocabulary(texts, tmp_path, kind):
     made = prepare.prepare(
         [f'text:{texts}/*.txt'], f'train:{kind}', tmp_path / 'out', lowercase=False, workers=2
     )
@@ -511,13 +452,13 @@ def test_other_kinds_of_vocabulary(texts, tmp_path, kind):
         for sentence in sentences.split_sentences(path.read_text())
     }
     assert stored == expected
-    # Every sentence starts with a word's start.
+    # Every sentence starts at the start of a word.
     shard = opened.split('train').shards[0]
     assert opened.tokenizer.is_word_start[shard.tokens[shard.sentences[:-1]]].all()
 
 
-def test_languages_of_the_vocabulary(tmp_path):
-    """A small language gets tokens of its own with a lower alpha."""
+def test_language_alpha_affects_the_vocabulary(tmp_path):
+    """With a smaller alpha, a small language gets more tokens."""
     words = {'xa': ['kapoti', 'lomisu', 'nefaro', 'tigube'], 'xb': ['zwyxqj', 'qjzzwy']}
     specs = []
     for language, repeats in (('xa', 3000), ('xb', 3)):

@@ -1,0 +1,19 @@
+"""Helpers for tests of text sources."""
+
+from bert_jax.data.sources import open_source
+
+
+def write(path, text, encoding='utf-8'):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(text.encode(encoding))
+    return path
+
+
+def read(spec):
+    """The source of a spec and its documents."""
+    source = open_source(str(spec))
+    return source, list(source.documents())
+
+
+def texts(spec):
+    return [document.text for document in read(spec)[1]]

@@ -1,0 +1,154 @@
+"""Text files and JSON lines: every character arrives, and every problem is counted."""
+
+import gzip
+import json
+import os
+import tracemalloc
+
+import pytest
+
+from bert_jax.data.sources import files, open_source
+from bert_jax.errors import UserError
+from tests.data.sources.reading import read, texts, write
+
+
+def test_text_files_recursive_gz_bom_and_crlf(tmp_path):
+    write(tmp_path / 'b.txt', '\ufeffOne.\r\nTwo.\r\n\r\nThree.\r\n')
+    write(tmp_path / 'deep' / 'er' / 'a.txt', 'Été.')
+    (tmp_path / 'c.txt.gz').write_bytes(gzip.compress(b'Zip.\nZap.'))
+    write(tmp_path / 'd.md', 'Not asked for.')
+    source, documents = read(f'text:{tmp_path}/**/*.txt*;language=fr;license=CC0')
+    assert [document.text.strip('\n') for document in documents] == [
+        *('One.\nTwo.\n\nThree.', 'Zip.\nZap.', 'Été.'),
+    ]
+    assert [os.path.basename(document.name) for document in documents] == [
+        *('b.txt', 'c.txt.gz', 'a.txt'),
+    ]
+    assert (source.language, source.license) == ('fr', 'CC0')
+    assert source.report['documents'] == source.report['files'] == 3
+    assert source.report['bytes'] == sum(len(d.text.encode()) for d in documents)
+
+
+def test_documents_between_blank_lines(tmp_path):
+    path = write(tmp_path / 'a.txt', '\n\nOne.\nMore.\n \t\nTwo.\n\n\n\nThree.')
+    assert texts(f'text:{path};documents=blank_line') == ['One.\nMore.', 'Two.', 'Three.']
+
+
+def test_documents_by_title(tmp_path):
+    text = ' \n = Birds = \n\n They fly . \n\n = = Food = = \n Seeds . \n = Fish = \n They swim .\n'
+    path = write(tmp_path / 'a.txt', text)
+    found = texts(f'text:{path};documents=title:^ = [^=].* = $')
+    assert [text.split()[1] for text in found] == ['Birds', 'Fish']
+    assert 'Seeds' in found[0]
+    assert found[0].startswith(' = Birds')
+
+
+def test_undecodable_bytes_are_replaced_counted_and_placed(tmp_path):
+    write(tmp_path / 'a.txt', 'Fine – really.')
+    (tmp_path / 'b.txt').write_bytes(b'Caf\xe9 \xff\xfe and \xc3\xa9.\nNext.')
+    source, documents = read(f'text:{tmp_path}/*.txt')
+    assert documents[1].text.startswith('Caf\ufffd \ufffd\ufffd and é.')
+    assert source.report['undecodable_bytes'] == 3
+    assert source.first_place['undecodable_bytes'].endswith('b.txt')
+    assert '3 undecodable bytes (first in' in source.summary()
+    assert '2 documents' in source.summary()
+    documents[1].text.encode()
+
+
+def test_another_encoding(tmp_path):
+    path = write(tmp_path / 'a.txt', 'Café.', 'latin-1')
+    assert texts(f'text:{path};encoding=latin-1') == ['Café.']
+
+
+def test_report_starts_anew_with_each_pass(tmp_path):
+    (tmp_path / 'a.txt').write_bytes(b'One \xff.')
+    source, first = read(f'text:{tmp_path}/a.txt')
+    report = dict(source.report)
+    assert list(source.documents()) == first
+    assert dict(source.report) == report
+
+
+def test_a_huge_file_is_streamed_in_pieces(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 1000)
+    paragraph = 'Words of a line.\n' * 20
+    path = write(tmp_path / 'a.txt', '\n'.join([paragraph] * 50))
+    source, documents = read(f'text:{path}')
+    assert len(documents) > 10
+    assert all(1000 < len(document.text) < 1500 for document in documents[:-1])
+    assert all(document.text.count('\n\n') >= 2 for document in documents[:-1])
+    assert source.report['cut_documents'] == len(documents) - 1
+    assert len({document.name for document in documents}) == len(documents)
+    assert ' '.join(d.text for d in documents).split() == path.read_text().split()
+
+
+def test_a_file_of_one_endless_line_is_cut_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 1000)
+    path = write(tmp_path / 'a.txt', 'é' * 10_000)
+    source, documents = read(f'text:{path}')
+    assert max(len(document.text) for document in documents) <= 4000
+    assert sum(document.text.count('é') for document in documents) == 10_000
+    assert source.report['cut_documents'] == len(documents) - 1 > 0
+
+
+def test_memory_stays_small(tmp_path, monkeypatch):
+    """32 MB of text go through with the memory of a few documents."""
+    monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 2**18)
+    path = tmp_path / 'big.txt'
+    path.write_text(('A line of some words that is as long as lines are.\n' * 20 + '\n') * 32_000)
+    source = open_source(f'text:{path}')
+    tracemalloc.start()
+    total = sum(len(document.text) for document in source.documents())
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert total > 32e6
+    assert peak < 4e6
+
+
+def test_json_lines(tmp_path):
+    lines = [
+        json.dumps({'text': 'One.\n\nTwo.', 'id': 3}),
+        '{"text": "cut off',
+        '',
+        json.dumps({'body': 'No text here.'}),
+        '["text"]',
+        json.dumps({'text': None}),
+        json.dumps({'text': 'Dvě \ud800.'}),
+        json.dumps({'text': '  '}),
+    ]
+    write(tmp_path / 'a.jsonl', '\n'.join(lines))
+    (tmp_path / 'b.jsonl.gz').write_bytes(gzip.compress(b'{"text": "Caf\xe9."}\r\n'))
+    source, documents = read(f'jsonl:{tmp_path}/*.jsonl*')
+    assert [d.text for d in documents] == ['One.\n\nTwo.', 'Dvě \ufffd.', 'Caf\ufffd.']
+    counted = {'malformed_lines': 2, 'missing_field': 2, 'lone_surrogates': 1, 'empty_documents': 1}
+    assert {key: source.report[key] for key in counted} == counted
+    assert source.report['undecodable_bytes'] == 1
+    assert source.first_place['malformed_lines'].endswith('a.jsonl:2')
+    assert source.first_place['missing_field'].endswith('a.jsonl:4')
+    assert documents[1].name.endswith('a.jsonl:7')
+    assert texts(f'jsonl:{tmp_path}/a.jsonl;field=body') == ['No text here.']
+
+
+def test_empty_and_unreadable_files(tmp_path):
+    path = write(tmp_path / 'a.txt', ' \n\n')
+    with pytest.raises(UserError, match='has no text'):
+        read(f'text:{path}')
+    path = write(tmp_path / 'b.jsonl', 'no\nno\n')
+    with pytest.raises(UserError, match=r'has no text.*2 malformed lines \(first in .*:1\)'):
+        read(f'jsonl:{path}')
+    whole = gzip.compress(os.urandom(10_000))
+    for name, content in (('c.gz', b'not zipped'), ('d.gz', whole[:5000])):
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(UserError, match=f'cannot read .*{name}'):
+            read(f'text:{tmp_path}/{name}')
+
+
+def test_novels(real_data):
+    source, documents = read(f'text:{real_data}/english_novels/*_*.txt')
+    assert len(documents) == 25
+    assert source.report['undecodable_bytes'] == source.report['cut_documents'] == 0
+    assert not any('\r' in d.text or d.text.startswith('\ufeff') for d in documents)
+
+
+def test_wikitext_articles(real_data):
+    spec = f'text:{real_data}/wikitext2_valid/valid.txt;documents=title:^ = [^=].* = $'
+    assert len(texts(spec)) == 60

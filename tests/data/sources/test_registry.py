@@ -1,0 +1,78 @@
+"""Opening sources by their specs, and adding a kind of source."""
+
+import pytest
+
+from bert_jax.data import sources
+from bert_jax.data.sources import Document, Option, Source, open_source
+from bert_jax.data.sources.base import COMMON_OPTIONS
+from bert_jax.errors import UserError
+from bert_jax.prepare import prepare
+from tests.data.sources.reading import write
+
+
+@pytest.mark.parametrize(
+    ('spec', 'message'),
+    [
+        ('wikipedia:en', "unknown source 'wikipedia'; known: docstrings, jsonl, text, tfds"),
+        ('text:{}/a.txt;langauge=en', "unknown option of source text 'langauge'; known: "),
+        ('text:{}/a.txt;language', 'has no value'),
+        ('text', 'names no GLOB'),
+        ('text:{}/*.doc', 'no file matches'),
+        ('jsonl:{}/*.doc', 'no file matches'),
+        ('text:{}/a.txt;documents=line', 'documents=.line. is not file, blank_line or title'),
+        ('text:{}/a.txt;documents=title', 'is not file'),
+        ('text:{}/a.txt;documents=title:(', 'not a valid regular expression'),
+        ('text:{}/a.txt;encoding=utf-9', 'unknown encoding of source'),
+        ('docstrings:json', 'takes options only'),
+        ('docstrings;packages=json,no_such_thing', 'not installed: no_such_thing'),
+        ('tfds:x;download=yes', 'not true or false'),
+    ],
+)
+def test_mistakes_are_found_on_opening(tmp_path, spec, message):
+    write(tmp_path / 'a.txt', 'Text.')
+    with pytest.raises(UserError, match=message):
+        open_source(spec.format(tmp_path))
+
+
+class RepeatedLine(Source):
+    """A source defined outside of the package: a line, repeated."""
+
+    location = 'LINE'
+    description = 'a line, repeated'
+    options = {**COMMON_OPTIONS, 'times': Option('3', 'number of documents')}
+
+    def read(self):
+        for number in range(int(self.settings['times'])):
+            yield Document(f'{self.where} Number {number} is here.', f'line#{number}')
+
+
+@pytest.fixture
+def repeated_line(monkeypatch):
+    monkeypatch.setitem(sources.SOURCES, 'line', RepeatedLine)
+
+
+def test_a_corpus_is_prepared_from_a_new_kind_of_source(repeated_line, tmp_path):
+    spec = 'line:The old dog went home.;times=20;language=en'
+    corpus = prepare([spec], 'train:wordpiece:60', tmp_path / 'out', workers=0)
+    (source,) = corpus.manifest['sources']
+    assert (source['spec'], source['language']) == (spec, 'en')
+    assert source['report']['documents'] == 20
+    assert sum(corpus.split(name).num_sentences for name in ('train', 'held_out')) == 40
+
+
+def test_help_describes_every_source_and_option(repeated_line):
+    text = ' '.join(sources.describe_sources().split())
+    assert 'line:LINE: a line, repeated' in text
+    assert 'times=…: number of documents (default: 3)' in text
+    for name, kind in sources.SOURCES.items():
+        assert sources.usage(name) in text
+        assert kind.description in text
+        for option in kind.options.values():
+            assert option.help in text
+
+
+def test_specs_of_a_new_kind_of_source_are_checked(repeated_line):
+    with pytest.raises(UserError, match="source 'line' names no LINE: line:LINE"):
+        open_source('line')
+    with pytest.raises(UserError, match="unknown option of source line 'time'; known: language, "):
+        open_source('line:a;time=3')

@@ -1,0 +1,65 @@
+"""TensorFlow Datasets on disk as text sources."""
+
+import pytest
+
+from bert_jax.data import tensorflow_import
+from bert_jax.data.sources import open_source
+from bert_jax.errors import UserError
+from tests.data.sources.reading import read, texts
+
+MARKERS = (
+    '\n_START_ARTICLE_\n{0}\n_START_PARAGRAPH_\n{0} is first._NEWLINE_It goes on.\n'
+    '_START_SECTION_\nHistory\n_START_PARAGRAPH_\nIt is old.'
+)
+
+
+@pytest.fixture(scope='module')
+def tfds_folder(tmp_path_factory):
+    """Two datasets on disk, as TFDS writes them: plain texts, and wiki40b's markers."""
+    tf, tfds = tensorflow_import.tensorflow(), tensorflow_import.tensorflow_datasets()
+    folder = tmp_path_factory.mktemp('tensorflow_datasets')
+
+    def store(name, config, split_texts):
+        tfds.dataset_builders.store_as_tfds_dataset(
+            name=name,
+            version='1.0.0',
+            data_dir=folder,
+            config=config,
+            split_datasets={
+                split: tf.data.Dataset.from_tensor_slices({'text': found})
+                for split, found in split_texts.items()
+            },
+            features=tfds.features.FeaturesDict({'text': tfds.features.Text()}),
+        )
+
+    store('plain', None, {'train': [b'One.', b'Caf\xe9.', b''], 'test': [b'Three.']})
+    store('wiki', 'fr', {'train': [MARKERS.format(name).encode() for name in ('Rome', 'Été')]})
+    return folder
+
+
+def test_tfds_plain_text(tfds_folder):
+    source, documents = read(f'tfds:plain;data_dir={tfds_folder}')
+    assert sorted(d.text for d in documents) == ['Caf\ufffd.', 'One.']
+    assert source.report['empty_documents'] == source.report['undecodable_bytes'] == 1
+    assert texts(f'tfds:plain:1.0.0;data_dir={tfds_folder};split=test') == ['Three.']
+
+
+def test_tfds_markers_become_documents_and_paragraphs(tfds_folder, monkeypatch):
+    monkeypatch.setenv('TFDS_DATA_DIR', str(tfds_folder))
+    source, documents = read('tfds:wiki/fr')
+    found = {document.name: document.text for document in documents}
+    assert found['Rome'] == 'Rome is first.\n\nIt goes on.\n\nIt is old.'
+    assert set(found) == {'Rome', 'Été'}
+    assert source.report['section_titles_left_out'] == 2
+    assert source.language == 'fr'
+
+
+def test_tfds_that_is_not_there(tmp_path, tfds_folder, monkeypatch):
+    monkeypatch.delenv('TFDS_DATA_DIR', raising=False)
+    with pytest.raises(UserError, match=r'wiki40b/en was not found in .*download=true') as caught:
+        open_source(f'tfds:wiki40b/en;data_dir={tmp_path}')
+    assert '\n' not in str(caught.value)
+    with pytest.raises(UserError, match=r"unknown split.*'nope'; known: test, train"):
+        open_source(f'tfds:plain;data_dir={tfds_folder};split=nope')
+    with pytest.raises(UserError, match=r"unknown field.*'body'; known: text"):
+        open_source(f'tfds:plain;data_dir={tfds_folder};field=body')
