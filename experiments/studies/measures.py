@@ -4,57 +4,35 @@ The probe is trained on frozen hidden states and needs scikit-learn. The loss of
 an MLM head.
 """
 
+import copy
 import dataclasses
-import gzip
 import json
 import math
 import pathlib
 from collections import Counter
-from typing import NamedTuple
 
 import jax
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax.data.labeled.examples import TaggedExample
+from bert_jax.data.labeled.loader import DEFAULTS, Splits
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading, pretrained
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.tasks import problems
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 
 TRAIN_SENTENCES, DEV_SENTENCES = 2000, 1000
 
 
-class TaggedSentence(NamedTuple):
-    """A sentence with the start offset and the tag of every word."""
-
-    text: str
-    starts: list[int]
-    tags: list[str]
-
-
-def read_conllu(path: str | pathlib.Path) -> list[TaggedSentence]:
-    """The sentences of a plain or gzipped CoNLL-U file with universal part-of-speech tags."""
-    opened = gzip.open if str(path).endswith('.gz') else open
-    sentences = []
-    with opened(path, 'rt', encoding='utf-8') as file:
-        for block in file.read().split('\n\n'):
-            lines = block.split('\n')
-            text = [line.removeprefix('# text = ') for line in lines if line.startswith('# text =')]
-            if text:
-                rows = [line.split('\t') for line in lines if line and line[0] != '#']
-                sentences.append(_tagged(text[0], rows))
-    return sentences
-
-
-def _tagged(text: str, rows: list[list[str]]) -> TaggedSentence:
-    starts, tags, end = [], [], 0
-    for number, form, _, tag, *_ in rows:
-        if number.isdigit():  # skips empty nodes (5.1) and multiword tokens (3-4)
-            starts.append(text.index(form, end))
-            tags.append(tag)
-            end = starts[-1] + len(form)
-    return TaggedSentence(text, starts, tags)
+def read_treebank(folder: str | pathlib.Path) -> Splits:
+    """The sentences of UD English EWT with universal part-of-speech tags."""
+    data = ConfigDict(copy.deepcopy(DEFAULTS))
+    data.train, data.dev = (f'{folder}/*-ud-train.conllu*',), (f'{folder}/*-ud-dev.conllu*',)
+    data.format, data.scheme, data.columns.tag = 'conllu', 'none', 'upos'
+    return problems.read(data, 'tagging')
 
 
 class PosProbe:
@@ -65,11 +43,9 @@ class PosProbe:
 
     def __init__(self, treebank: str | pathlib.Path):
         """treebank: folder of UD English EWT; the train file may be gzipped."""
-        folder = pathlib.Path(treebank)
-        (train,) = folder.glob('*-ud-train.conllu*')
-        (dev,) = folder.glob('*-ud-dev.conllu*')
-        self.train = _sample(read_conllu(train), TRAIN_SENTENCES)
-        self.dev = _sample(read_conllu(dev), DEV_SENTENCES)
+        splits = read_treebank(treebank)
+        self.train = _sample(splits.train, TRAIN_SENTENCES)
+        self.dev = _sample(splits.dev, DEV_SENTENCES)
 
     def __call__(self, model: Pretrained) -> float:
         from sklearn.linear_model import LogisticRegression
@@ -89,13 +65,13 @@ class PosProbe:
         return tags.count(counts.most_common(1)[0][0]) / len(tags)
 
 
-def _sample(sentences: list[TaggedSentence], number: int) -> list[TaggedSentence]:
+def _sample(sentences: list[TaggedExample], number: int) -> list[TaggedExample]:
     """Evenly spaced sentences, so that every genre is represented."""
     step = max(1, len(sentences) // number)
     return sentences[::step][:number]
 
 
-def _states(predictor: Predictor, sentences: list[TaggedSentence]) -> tuple[np.ndarray, list[str]]:
+def _states(predictor: Predictor, sentences: list[TaggedExample]) -> tuple[np.ndarray, list[str]]:
     """Features [words, D] and tags.
 
     The first subword of a word is the first one that ends after the first character of the word.
@@ -104,7 +80,7 @@ def _states(predictor: Predictor, sentences: list[TaggedSentence]) -> tuple[np.n
     states = predictor.embed(texts, pooling='tokens')
     offsets = predictor.tokenizer.encode_batch(texts).offsets
     features = [
-        own[1 + np.searchsorted(spans[:, 1], sentence.starts, side='right')]  # after [CLS]
+        own[1 + np.searchsorted(spans[:, 1], np.array(sentence.words)[:, 0], side='right')]  # [CLS]
         for own, spans, sentence in zip(states, offsets, sentences, strict=True)
     ]
     return np.concatenate(features), [tag for sentence in sentences for tag in sentence.tags]

@@ -14,17 +14,17 @@ from experiments.studies import measures, runner
 from tests.end_to_end import small
 
 CONLLU = """# text = The ship can't wait.
-1\tThe\tthe\tDET\t_
-2\tship\tship\tNOUN\t_
-3-4\tcan't\t_\t_\t_
-3\tca\tcan\tAUX\t_
-4\tn't\tnot\tPART\t_
-5\twait\twait\tVERB\t_
-5.1\there\there\tADV\t_
-6\t.\t.\tPUNCT\t_
+1\tThe\tthe\tDET\t_\t_\t_\t_\t_\t_
+2\tship\tship\tNOUN\t_\t_\t_\t_\t_\t_
+3-4\tcan't\t_\t_\t_\t_\t_\t_\t_\t_
+3\tca\tcan\tAUX\t_\t_\t_\t_\t_\t_
+4\tn't\tnot\tPART\t_\t_\t_\t_\t_\t_
+5\twait\twait\tVERB\t_\t_\t_\t_\t_\t_
+5.1\there\there\tADV\t_\t_\t_\t_\t_\t_
+6\t.\t.\tPUNCT\t_\t_\t_\t_\t_\t_
 
 # text = Storm
-1\tStorm\tstorm\tNOUN\t_
+1\tStorm\tstorm\tNOUN\t_\t_\t_\t_\t_\t_
 
 """
 VARIANTS = {'masked': {}, 'causal': {'objectives.mlm': 0.0, 'objectives.clm': 1.0}}
@@ -119,9 +119,9 @@ def test_seeds_are_summarized_by_mean_and_deviation():
 
 
 def test_a_treebank_is_read_without_multiword_tokens_and_empty_nodes(tmp_path):
-    path = tmp_path / 'x.conllu'
-    path.write_text(CONLLU, encoding='utf-8')
-    first, second = measures.read_conllu(path)
-    assert [first.text[start:] for start in first.starts][2:4] == ["can't wait.", "n't wait."]
-    assert first.tags == ['DET', 'NOUN', 'AUX', 'PART', 'VERB', 'PUNCT']
-    assert second == measures.TaggedSentence('Storm', [0], ['NOUN'])
+    for part in ('train', 'dev'):
+        (tmp_path / f'x-ud-{part}.conllu').write_text(CONLLU, encoding='utf-8')
+    for first, second in measures.read_treebank(tmp_path)[:2]:
+        assert [first.text[start:] for start, _ in first.words][2:4] == ["can't wait.", "n't wait."]
+        assert first.tags == ('DET', 'NOUN', 'AUX', 'PART', 'VERB', 'PUNCT')
+        assert (second.text, second.words, second.tags) == ('Storm', ((0, 5),), ('NOUN',))
