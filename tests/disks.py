@@ -1,4 +1,4 @@
-"""Small file systems of their own, for what happens when a disk is full or read-only."""
+"""Small file systems, for tests of full and read-only disks."""
 
 import contextlib
 import pathlib
@@ -9,8 +9,10 @@ import pytest
 
 @contextlib.contextmanager
 def small(parent: pathlib.Path, size: str):
-    """A folder in `parent` on a file system of `size`, as '6m'; skips the test where mounting is
-    not allowed."""
+    """Mounts a file system of `size`, such as '6m', on a folder in `parent` and yields the folder.
+
+    Skips the test if mounting is not allowed.
+    """
     folder = parent / 'disk'
     folder.mkdir()
     command = ['mount', '-t', 'tmpfs', '-o', f'size={size}', 'tmpfs', str(folder)]
@@ -19,7 +21,7 @@ def small(parent: pathlib.Path, size: str):
     except FileNotFoundError:
         refused = True
     if refused:
-        pytest.skip('no right to mount a small file system')
+        pytest.skip('mounting a small file system is not allowed')
     try:
         yield folder
     finally:

@@ -25,7 +25,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
 
-RESTART = 75  # exit status (EX_TEMPFAIL): everything is saved, rerun the same command to resume
+RESTART = 75  # exit status (EX_TEMPFAIL): nothing is lost, rerun the same command to resume
 JOIN_TIMEOUT = 240  # seconds until all processes must have joined
 
 # Seconds without a heartbeat after which JAX declares a process dead and ends all others. The

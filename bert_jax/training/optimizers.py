@@ -90,7 +90,12 @@ def clip_by_global_norm(limit: float) -> optax.GradientTransformationExtraArgs:
     """Scales all gradients by limit / max(norm, limit), as tf.clip_by_global_norm."""
 
     def update(
-        grads: Tree, state: Any, params: Tree = None, *, norm: Array | None = None, **_: Any
+        grads: Tree,
+        state: Any,
+        params: Tree = None,
+        *,
+        accept: Array | bool = True,
+        norm: Array | None = None,
     ) -> tuple[Tree, Any]:
         norm = global_norm(grads) if norm is None else norm
         scale = limit / jnp.maximum(norm, limit)
@@ -119,7 +124,12 @@ def scale_by_learning_rate(schedule: Schedule) -> optax.GradientTransformationEx
     scaling = optax.scale_by_learning_rate(schedule)
 
     def update(
-        updates: Tree, state: Any, params: Tree = None, *, accept: Array | bool = True, **_: Any
+        updates: Tree,
+        state: Any,
+        params: Tree = None,
+        *,
+        accept: Array | bool = True,
+        norm: Array | None = None,
     ) -> tuple[Tree, Any]:
         updates, counted = scaling.update(updates, state, params)
         return updates, jax.tree.map(lambda new, old: jnp.where(accept, new, old), counted, state)
@@ -172,7 +182,7 @@ def scale_by_adam(
         params: Tree = None,
         *,
         accept: Array | bool = True,
-        **_: Any,
+        norm: Array | None = None,
     ) -> tuple[Tree, AdamState]:
         count = None if state.count is None else state.count + accept
         corrections = _bias_correction(beta1, count), _bias_correction(beta2, count)

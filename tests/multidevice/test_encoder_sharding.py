@@ -1,4 +1,4 @@
-"""The encoder on a 2 × 2 × 2 mesh of fake devices gives what one device gives."""
+"""The encoder computes the same on a 2 × 2 × 2 mesh of fake devices as on one device."""
 
 import dataclasses
 
@@ -40,7 +40,7 @@ def make_mesh():
 
 
 @pytest.mark.parametrize('scan_layers', [False, True])
-def test_loss_and_gradients_equal_one_device(scan_layers):
+def test_loss_and_gradients_equal_those_on_one_device(scan_layers):
     compute = Compute(scan_layers=scan_layers)
     rng = np.random.default_rng(0)
     ids = rng.integers(0, 100, (8, 12)).astype(np.int32)
@@ -69,8 +69,8 @@ def test_loss_and_gradients_equal_one_device(scan_layers):
 
     mesh = make_mesh()
     shardings = nn.logical_to_mesh_sharding(nn.get_partition_spec(boxed), mesh, RULES)
-    cut_embedding = shardings['encoder']['embeddings']['token'].spec
-    assert cut_embedding == PartitionSpec('tensor', 'fsdp')
+    embedding_spec = shardings['encoder']['embeddings']['token'].spec
+    assert embedding_spec == PartitionSpec('tensor', 'fsdp')
     by_batch = NamedSharding(mesh, PartitionSpec(('data', 'fsdp')))
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
         sharded = jax.jit(step, in_shardings=(shardings, *[by_batch] * 4))
@@ -80,19 +80,19 @@ def test_loss_and_gradients_equal_one_device(scan_layers):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5 * scale)
 
 
-def test_constraint_takes_effect_under_a_mesh_and_only_there():
+def test_constraints_take_effect_only_under_a_mesh_with_rules():
     x = jnp.zeros((8, 4, 6))
     names = ('batch', 'length', 'mlp')
     assert jax.jit(lambda x: constrain(x, names))(x).sharding.is_fully_replicated
     with jax.set_mesh(make_mesh()):
         assert jax.jit(lambda x: constrain(x, names))(x).sharding.is_fully_replicated
         with nn.logical_axis_rules(RULES):
-            laid_out = jax.jit(lambda x: constrain(x, names) + 1)(x)
-    assert laid_out.sharding.spec == PartitionSpec(('data', 'fsdp'), None, 'tensor')
+            constrained = jax.jit(lambda x: constrain(x, names) + 1)(x)
+    assert constrained.sharding.spec == PartitionSpec(('data', 'fsdp'), None, 'tensor')
 
 
 def test_an_attention_kernel_runs_on_every_device_for_its_rows_and_heads(monkeypatch):
-    """Interpreted; the parameters are initialized from a row that cannot be cut."""
+    """The kernel is interpreted; the row that initializes the parameters cannot be sharded."""
     monkeypatch.setitem(kernels.PLATFORMS, 'flash', 'cpu')
     sizes = {'max_position_embeddings': 128, 'attention_dropout': 0.0}
     architecture = dataclasses.replace(ARCHITECTURE, num_layers=1, **sizes)

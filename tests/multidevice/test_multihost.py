@@ -43,7 +43,7 @@ def start(folder, *more, num_hosts=2, devices=4, by='flags'):
         flags, environment = addressing(by, port, num_hosts, host) if num_hosts > 1 else ([], {})
         with mock.patch.dict(os.environ, environment):
             xla_flags = f'--xla_force_host_platform_device_count={devices}'
-            processes.appfinish(small.start(folder, *ARGUMENTS, *more, *flags, xla_flags=xla_flags))
+            processes.append(small.start(folder, *ARGUMENTS, *more, *flags, xla_flags=xla_flags))
     return processes
 
 
@@ -205,7 +205,7 @@ def test_fine_tuning_evaluates_between_checkpoints_and_stops_early(tmp_path):
             'bert_jax.main',
             ['--config=configs/finetune.py:sample_sentiment', *arguments]
             + addressing('flags', port, 2, host)[0],
-            xla_flags='--xla_force_host_platform_device_count=2',
+            xla_flags='--xla_force_host_platform_device_count=1',
         )
         for host in (0, 1)
     ]
