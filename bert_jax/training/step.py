@@ -66,7 +66,7 @@ def make_train_step(
         good, usual_norm = _judge(loss, norm, state.usual_norm, spike_factor)
         trained = transfer.select(state.params)
         updates, opt_state = optimizer.update(
-            gradients, state.opt_state, trained, good=good, norm=norm
+            gradients, state.opt_state, trained, accept=good, norm=norm
         )
         trained = jax.tree.map(
             lambda new, old, unfrozen: jnp.where(good & unfrozen, new, old),
