@@ -1,12 +1,12 @@
-"""Training steps with the largest batch that the device's memory takes, beside torch: for GPUs.
+"""Training steps with the batch size that is fastest on a GPU, compared with torch.
 
     python experiments/benchmarks/fill.py --output=results/h200
 
-For every shape (BERT-base and large at 128 and 512 tokens) and side (sides.py) the batch is doubled
-from --smallest until a process runs out of memory, or --largest is reached; each batch in a process
-of its own, alone on the device. Reported is the batch with the most tokens per second: median and
-range of its steps, model FLOP/s, their share of a measured large matrix product (MFU) and peak
-memory. --all reports every batch. On the CPU it can be tried:
+For every shape (BERT-base and large at 128 and 512 tokens) and side (sides.py), the batch size is
+doubled from --smallest until a process runs out of memory or --largest is reached. Each batch size
+has its own process, alone on the device. Reports the batch size with the most tokens per second:
+median and range of its steps, model FLOP/s, their share of a measured large matrix product (MFU)
+and peak memory. --all reports every batch size. To try it on a CPU:
 
     python experiments/benchmarks/fill.py --shapes=tiny --sides=bert_jax,torch_gathered \
         --dtypes=float32 --smallest=1 --largest=2 --steps=1 --warmup=1
@@ -23,21 +23,21 @@ SHAPES = 'base,base_512,large,large_512'
 
 
 def doubled(smallest: int, largest: int):
-    """smallest, twice that, … up to largest."""
+    """Iterate over smallest, 2 · smallest, … up to largest."""
     while smallest <= largest:
         yield smallest
         smallest *= 2
 
 
 def measure(shape: str, side: str, dtype: str, peak: float, options) -> list[dict]:
-    """A record for every batch that fits."""
+    """Return a record for every batch size that fits into memory."""
     records = []
     for batch in doubled(options.smallest, options.largest):
         worker = training_step.Worker(side, shape, batch, dtype, options.compute)
         answers = [worker.step() for _ in range(options.warmup + options.steps)]
         worker.close()
         if None in answers:
-            print(f'{shape} {side} {dtype}: batch {batch} ended early', file=sys.stderr)
+            print(f'{shape} {side} {dtype}: batch size {batch} failed', file=sys.stderr)
             break
         key = side, dtype
         records.append(training_step.summarize(shape, batch, key, answers, options.warmup, peak))
@@ -48,9 +48,9 @@ def measure(shape: str, side: str, dtype: str, peak: float, options) -> list[dic
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--shapes', default=SHAPES, type=lambda text: text.split(','))
-    parser.add_argument('--smallest', default=16, type=int, help='batch, sequences')
-    parser.add_argument('--largest', default=2048, type=int)
-    parser.add_argument('--all', action='store_true', help='report every batch')
+    parser.add_argument('--smallest', default=16, type=int, help='smallest batch size')
+    parser.add_argument('--largest', default=2048, type=int, help='largest batch size')
+    parser.add_argument('--all', action='store_true', help='report every batch size')
     training_step.add_options(parser, 'bfloat16', ','.join(sides.SIDES))
     options = parser.parse_args()
     records = []
@@ -63,7 +63,7 @@ def main():
                     found = sorted(found, key=lambda record: -record['tokens_per_second'])[:1]
                 records += found
     if not records:
-        sys.exit('error: no batch could be run; see the messages above')
+        sys.exit('error: no batch size worked; see the messages above')
     report.show(records, options.output, 'tokens_per_second')
 
 

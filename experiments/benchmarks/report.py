@@ -1,13 +1,17 @@
-"""Records of a benchmark as a table, and as JSON, table and picture on disk."""
+"""Show the records of a benchmark as a table; write them as JSON, Markdown and a bar chart."""
 
 import json
 import pathlib
 
 
 def show(records: list[dict], output: str | None, bars: str, labels: tuple[str, ...] = ()):
-    """Prints a Markdown table; with `output` also writes output.json, .md and .png.
+    """Print a Markdown table; with `output` also write output.json, output.md and output.png.
 
-    bars: the number that the picture shows; labels: what names a bar, by default every text.
+    Args:
+      records: dictionaries of names and values.
+      output: path without suffix, or None.
+      bars: name of the value that the chart shows.
+      labels: names of the values that label a bar; by default all strings.
     """
     table = as_table(records)
     print(table)
@@ -19,11 +23,11 @@ def show(records: list[dict], output: str | None, bars: str, labels: tuple[str, 
     try:
         plot(records, f'{output}.png', bars, labels)
     except ImportError:
-        print(f'matplotlib is not installed: no {output}.png')
+        print(f'matplotlib is not installed: {output}.png is not written')
 
 
 def as_table(records: list[dict]) -> str:
-    """Markdown, a row a record, a column for every key of any of them."""
+    """Format as Markdown: one row per record, one column per key of any record."""
     names = list(dict.fromkeys(name for record in records for name in record))
     rows = [names, ['---'] * len(names)]
     rows += [[str(record.get(name, '')) for name in names] for record in records]
@@ -31,7 +35,7 @@ def as_table(records: list[dict]) -> str:
 
 
 def plot(records: list[dict], path: str, bars: str, labels: tuple[str, ...] = ()):
-    """A horizontal bar a record."""
+    """Draw one horizontal bar per record."""
     import matplotlib
 
     matplotlib.use('Agg')

@@ -1,15 +1,14 @@
-"""How much a checkpoint written in the background delays training.
+"""Delay of training by a checkpoint that is written in the background.
 
     python experiments/benchmarks/saving.py --shape=base --dtype=float32 --every=20 --rounds=15
 
-One process trains windows of --steps steps, in turns with a checkpoint saved at the beginning of
-the window (bert_jax.training.checkpoints: parameters, both moments of AdamW and their digests) and
-without; a window ends when its checkpoint is complete. Its delay is what it takes longer than the
-window beside it. Reported are the median seconds of a step without saving, the quartiles of the
-delay, the ratio of --every steps with one save to as many without, how long `save` itself kept the
-training, and what was saved. Before that a step is compiled and as many checkpoints are saved as
-lie on the disk at once, for in a virtual machine the first touch of a page of memory costs the
-host's time too. --output=NAME writes NAME.json, NAME.md and NAME.png.
+One process trains windows of --steps steps, alternating between windows with a checkpoint saved at
+the start (bert_jax.training.checkpoints: parameters, both moments of AdamW and their digests) and
+windows without. A window ends when its checkpoint is complete; the delay is the difference between
+the two windows of a pair. Reports the median seconds of a step without saving, the quartiles of the
+delay, the ratio of --every steps with one save to the same number without, how long the call of
+`save` took, and the bytes that were saved. Two windows with checkpoints come first as a warm-up: in
+a virtual machine, the first use of a page of memory also costs time of the host.
 """
 
 import argparse
@@ -25,7 +24,7 @@ from bert_jax.training.checkpoints import Checkpoints
 
 
 class Windows:
-    """Windows of training: `blocked` are the seconds of every `save`."""
+    """Windows of training steps; `blocked` has the seconds of every call of `save`."""
 
     def __init__(self, options, folder: str):
         shape = sides.SHAPES[options.shape]
@@ -43,7 +42,7 @@ class Windows:
         self.saves += 1
 
     def seconds(self, saves: bool) -> float:
-        """Of one window, with a save or without."""
+        """Train one window, with a save or without, and return its seconds."""
         start = time.perf_counter()
         if saves:
             self.save()
@@ -55,7 +54,7 @@ class Windows:
 
 
 def measure(options) -> dict:
-    """The record of one process."""
+    """Return the record of one process."""
     import jax
 
     with tempfile.TemporaryDirectory(dir=options.folder) as folder:
@@ -64,7 +63,8 @@ def measure(options) -> dict:
         windows.seconds(saves=True)
         without, delays = [], []
         for number in range(options.rounds):
-            order = (False, True) if number % 2 else (True, False)  # a drift of the machine's speed
+            # Alternate the order, because the speed of the machine may drift.
+            order = (False, True) if number % 2 else (True, False)
             seconds = {saves: windows.seconds(saves) for saves in order}
             without.append(seconds[False] / options.steps)
             delays.append(seconds[True] - seconds[False])
@@ -87,14 +87,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--shape', default='base', choices=sides.SHAPES)
     parser.add_argument('--dtype', default='float32')
-    parser.add_argument('--every', default=20, type=int, help='steps from a save to the next')
-    parser.add_argument('--steps', default=6, type=int, help='steps of a window')
-    parser.add_argument('--rounds', default=15, type=int, help='two or more')
-    parser.add_argument('--folder', help='where to save; the system’s temporary folder by default')
-    parser.add_argument('--output', help='NAME of NAME.json, NAME.md and NAME.png to write')
+    parser.add_argument('--every', default=20, type=int, help='steps between saves')
+    parser.add_argument('--steps', default=6, type=int, help='steps in a window')
+    parser.add_argument('--rounds', default=15, type=int, help='pairs of windows, at least 2')
+    parser.add_argument('--folder', help='where to save; by default the temporary folder')
+    parser.add_argument('--output', help='write NAME.json, NAME.md and NAME.png')
     options = parser.parse_args()
     if options.rounds < 2:
-        parser.error(f'--rounds={options.rounds}: quartiles need two or more')
+        parser.error(f'--rounds={options.rounds}: quartiles need at least 2')
     runtime.keep_freed_memory()
     report.show([measure(options)], options.output, 'ratio')
 

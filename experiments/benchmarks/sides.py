@@ -1,15 +1,15 @@
-"""The sides of the benchmark: a training step of BERT here and with transformers + torch.
+"""The sides of the benchmarks: a training step of BERT with bert_jax and with transformers.
 
-    bert_jax        this repository, masked positions gathered before the vocabulary projection
-    torch           transformers' BertForPreTraining as shipped (SDPA; a logit for every position)
-    torch_gathered  the same model, masked positions gathered as here
-    torch_compiled  the same through torch.compile
+    bert_jax        this project; masked positions are gathered before the vocabulary projection
+    torch           transformers' BertForPreTraining as shipped (SDPA, logits for all positions)
+    torch_gathered  the same model, with masked positions gathered as in bert_jax
+    torch_compiled  torch_gathered with torch.compile
 
-A step is forward pass with dropout .1, masked-language-model and next-sentence loss, backward pass
-and AdamW update, on random tokens; that of bert_jax is the step of its training loop, which also
-measures the gradient's norm and skips what is not finite. In bf16 the torch sides run under
-torch.autocast. On a GPU all of them use it. Needs jax, flax and optax; torch and transformers for
-their sides; neither TensorFlow nor ml_collections.
+A step is the forward pass with dropout 0.1, masked-language-model and next-sentence loss, backward
+pass and AdamW update, on random tokens. The step of bert_jax is that of its training loop, which
+also computes the gradient norm and skips steps that are not finite. In bfloat16 the torch sides use
+torch.autocast. All sides use the GPU if there is one. Needs jax, flax and optax, and torch and
+transformers for their sides, but neither TensorFlow nor ml_collections.
 """
 
 import dataclasses
@@ -27,7 +27,7 @@ from bert_jax.training import runtime
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A model and a batch: `layers` × `size` wide, `batch` sequences of `length` tokens."""
+    """A model with `layers` layers of width `size`, and `batch` sequences of `length` tokens."""
 
     layers: int
     size: int
@@ -47,7 +47,7 @@ SHAPES = {
     'large': Shape(24, 1024, 8, 128, 20),
     'large_512': Shape(24, 1024, 2, 512, 76),
 }
-TORCH_SIDES = {  # whether masked positions are gathered, and whether torch.compile is used
+TORCH_SIDES = {  # (masked positions are gathered, torch.compile is used)
     'torch': (False, False),
     'torch_gathered': (True, False),
     'torch_compiled': (True, True),
@@ -65,8 +65,7 @@ ADAMW = types.SimpleNamespace(
 
 
 def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
-    """(A function that runs one training step and waits for its end, a function that tells the
-    highest memory so far in bytes)."""
+    """Return a function that runs one step and waits for it, and one for the peak bytes so far."""
     runtime.keep_freed_memory()
     if side == 'bert_jax':
         step = make_bert_jax_step(shape, dtype, compute_options)
@@ -77,7 +76,7 @@ def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
 
 
 def architecture_of(shape: Shape):
-    """BERT of this shape."""
+    """Return the architecture of BERT with this shape."""
     from bert_jax.models import architectures
 
     return architectures.build(
@@ -86,8 +85,10 @@ def architecture_of(shape: Shape):
 
 
 def flops_per_step(shape: Shape) -> float:
-    """Of the model, forward and backward, by the count of bert_jax/models/flops.py; recomputation
-    and logits of tokens that are not masked do not count."""
+    """Return the FLOPs of forward and backward pass as bert_jax/models/flops.py counts them.
+
+    Recomputation and the logits of tokens that are not masked do not count.
+    """
     from bert_jax.models.flops import training_flops_per_token
 
     per_token = training_flops_per_token(architecture_of(shape), shape.length, shape.predictions)
@@ -95,7 +96,7 @@ def flops_per_step(shape: Shape) -> float:
 
 
 def make_batch(shape: Shape) -> dict[str, np.ndarray]:
-    """Random tokens with distinct masked positions, all real, int32."""
+    """Return random tokens without padding and distinct masked positions, int32."""
     rng = np.random.default_rng(0)
     rows = (shape.batch, shape.length)
     return {
@@ -113,7 +114,7 @@ def make_batch(shape: Shape) -> dict[str, np.ndarray]:
 
 
 def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
-    """A function that runs one training step and waits for its end."""
+    """Return a function that runs one training step and waits for it."""
     compiled, state, arguments = make_bert_jax_training(shape, dtype, compute_options)
 
     def step():
@@ -125,7 +126,7 @@ def make_bert_jax_step(shape: Shape, dtype: str, compute_options: dict):
 
 
 def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
-    """(The compiled step of the training loop, the first state, the other arguments)."""
+    """Return the compiled step of the training loop, the first state, and the other arguments."""
     import jax
     from flax import linen as nn
 
@@ -187,7 +188,7 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
 
 
 def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):
-    """As make_step."""
+    """Return the two functions of `make_step`."""
     import torch
     import transformers
 

@@ -1,12 +1,12 @@
-"""From the command to the compiled step of a real run, cold and warm, as its log shows it.
+"""Time from the command to the compiled step of a real run, with a cold and a warm cache.
 
     python experiments/benchmarks/startup.py --rounds=3 --output=results/startup
 
-Runs `python -m bert_jax.main` with what comes after `--`, by default base.py on docstrings of the
-Python here in rows of 8 × 128, and reads its log: seconds until the state is there ('state') and
-until the step is compiled ('step_ready'), from the start of Python, imports and all. 'cold' begins
-with an empty compilation cache, 'warm' with what the cold run left there; medians. The corpus is
-prepared by a run before.
+Runs `python -m bert_jax.main` with the arguments after `--`, by default base.py on docstrings with
+batches of 8 × 128 tokens, and reads its log: seconds from the start of Python until the state is
+initialized ('state') and until the step is compiled ('step_ready'). 'cold' starts with an empty
+compilation cache, 'warm' with the cache of the cold run. Reports medians. An earlier run prepares
+the corpus.
 """
 
 import argparse
@@ -31,32 +31,34 @@ ARGUMENTS = [
     '--config.stages.accumulation=(1,)',
     '--config.stages.max_predictions=(20,)',
 ]
-SIGNS = {'state': 'measured peak', 'step_ready': 'memory of each device'}  # in lines of the log
+LOG_LINES = {'state': 'measured peak', 'step_ready': 'memory of each device'}  # parts of lines
 
 
 def seconds_of_a_run(arguments: list[str], folder: pathlib.Path) -> dict[str, float]:
-    """Starts a run in folder, with the corpus and compilation cache there, and ends it once its
-    step is compiled."""
+    """Start a run and end it once its step is compiled; return the seconds of each log line.
+
+    `folder` holds the corpus and the compilation cache.
+    """
     shutil.rmtree(folder / 'run', ignore_errors=True)
     command = [sys.executable, '-m', 'bert_jax.main', *arguments]
     command += [f'--config.data.corpus={folder}/corpus', f'--config.workdir={folder}/run']
     environment = os.environ | {'JAX_COMPILATION_CACHE_DIR': f'{folder}/cache'}
-    environment.pop('PYTHONDONTWRITEBYTECODE', None)  # Python keeps what it made of the modules
+    environment.pop('PYTHONDONTWRITEBYTECODE', None)  # as users run it: bytecode is cached
     seconds, log, start = {}, [], time.perf_counter()
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
         for line in run.stderr:
             log.append(line)
-            for name, sign in SIGNS.items():
-                if sign in line:
+            for name, part in LOG_LINES.items():
+                if part in line:
                     seconds[name] = time.perf_counter() - start
-            if len(seconds) == len(SIGNS):
+            if len(seconds) == len(LOG_LINES):
                 run.kill()
                 return seconds
     sys.exit(''.join(log))
 
 
 def measure(arguments: list[str], rounds: int) -> list[dict]:
-    """A record for a cold and one for a warm cache."""
+    """Return one record for a cold cache and one for a warm cache."""
     parts = {'cold': [], 'warm': []}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
@@ -67,7 +69,7 @@ def measure(arguments: list[str], rounds: int) -> list[dict]:
                 runs.append(seconds_of_a_run(arguments, folder))
     return [
         {'cache': cache}
-        | {name: round(statistics.median(run[name] for run in runs), 1) for name in SIGNS}
+        | {name: round(statistics.median(run[name] for run in runs), 1) for name in LOG_LINES}
         for cache, runs in parts.items()
     ]
 
@@ -75,8 +77,10 @@ def measure(arguments: list[str], rounds: int) -> list[dict]:
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--rounds', default=3, type=int)
-    parser.add_argument('--output', help='NAME of NAME.json, NAME.md and NAME.png to write')
-    parser.add_argument('arguments', nargs='*', default=ARGUMENTS, help='of the run, after --')
+    parser.add_argument('--output', help='write NAME.json, NAME.md and NAME.png')
+    parser.add_argument(
+        'arguments', nargs='*', default=ARGUMENTS, help='arguments of the run, after --'
+    )
     options = parser.parse_args()
     report.show(measure(options.arguments, options.rounds), options.output, 'step_ready')
 

@@ -1,12 +1,12 @@
-"""Time and memory of a training step beside transformers + torch: same shapes, same run.
+"""Time and memory of a training step, compared with transformers + torch on the same shapes.
 
     python experiments/benchmarks/training_step.py --shape=mini --dtypes=float32,bfloat16
 
-The sides, and what a step is, are described in sides.py. Every side lives in a process of its own,
-with the same memory allocator; all processes take turns, one step each, so that a change in the
-machine's load meets all alike. Reported are the median and range of the steps after warm-up, tokens
-per second, model FLOP/s and their share of a measured large matrix product (MFU), and each
-process's peak memory. --output=NAME writes NAME.json, NAME.md and NAME.png.
+See sides.py for the sides and for what a step is. Every side has its own process, with the same
+allocator settings; the processes take turns, one step each, so that changes in the load of the
+machine affect all of them. Reports the median and range of the steps after warm-up, tokens per
+second, model FLOP/s and their share of a measured large matrix product (MFU), and the peak memory
+of each process.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import sides
 
 
 def work(side: str, shape: sides.Shape, dtype: str, compute_options: dict):
-    """Child process: a step for every line on stdin, its seconds, loss and peak to stdout."""
+    """Run a step for every line on stdin; print its seconds, loss and peak MiB (child process)."""
     answers = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
     if side == 'peak':
@@ -51,12 +51,12 @@ class Worker:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            # A share for each of those that live at the same time.
+            # Several processes share the memory of a GPU.
             env=os.environ | {'XLA_PYTHON_CLIENT_PREALLOCATE': 'false'},
         )
 
     def step(self):
-        """[seconds, loss, peak MiB], or None if the process has ended, by lack of memory say."""
+        """Return [seconds, loss, peak MiB], or None if the process has ended (out of memory)."""
         try:
             print(file=self.process.stdin, flush=True)
         except BrokenPipeError:
@@ -65,14 +65,14 @@ class Worker:
         return json.loads(line) if line else None
 
     def close(self):
-        """Ends the process, if it has not ended."""
+        """End the process."""
         with contextlib.suppress(BrokenPipeError):
             self.process.stdin.close()
         self.process.wait()
 
 
 def measured_peak(dtype: str) -> float:
-    """FLOP/s of a large matrix product, in a process of its own."""
+    """Measure the FLOP/s of a large matrix product in its own process."""
     worker = Worker('peak', 'tiny', 0, dtype, {})
     peak = float(worker.process.stdout.readline())
     worker.close()
@@ -80,7 +80,7 @@ def measured_peak(dtype: str) -> float:
 
 
 def measure(shape_name: str, options) -> list[dict]:
-    """Starts a process for every side and dtype and lets them take turns."""
+    """Start a process for every side and dtype and let them take turns."""
     peaks = {dtype: measured_peak(dtype) for dtype in options.dtypes}
     workers = {
         (side, dtype): Worker(side, shape_name, options.batch, dtype, options.compute)
@@ -92,7 +92,7 @@ def measure(shape_name: str, options) -> list[dict]:
         for key, worker in workers.items():
             answer = worker.step()
             if answer is None:
-                sys.exit(f'error: {key} ended early, see its message above')
+                sys.exit(f'error: the process of {key} ended early; see its message above')
             answers[key].append(answer)
     for worker in workers.values():
         worker.close()
@@ -103,7 +103,7 @@ def measure(shape_name: str, options) -> list[dict]:
 
 
 def summarize(shape_name: str, batch: int, key, answers, warmup: int, peak: float) -> dict:
-    """The record of one side, `key` = (side, dtype)."""
+    """Return the record of one side; `key` is (side, dtype)."""
     shape = shape_of(shape_name, batch)
     seconds = [answer[0] for answer in answers[warmup:]]
     median = statistics.median(seconds)
@@ -127,25 +127,25 @@ def summarize(shape_name: str, batch: int, key, answers, warmup: int, peak: floa
 
 
 def shape_of(name: str, batch: int) -> sides.Shape:
-    """The shape of that name; `batch` sequences if not 0."""
+    """Return the shape of this name, with `batch` sequences unless 0."""
     shape = sides.SHAPES[name]
     return dataclasses.replace(shape, batch=batch) if batch else shape
 
 
 def add_options(parser: argparse.ArgumentParser, dtypes: str, chosen: str):
-    """The options that every measurement of steps has, with these defaults."""
+    """Add the options that all measurements of steps share, with these defaults."""
     parser.add_argument('--dtypes', default=dtypes, type=lambda text: text.split(','))
     parser.add_argument('--sides', default=chosen, type=lambda text: text.split(','))
     parser.add_argument('--steps', default=10, type=int, help='timed steps of each side')
     parser.add_argument('--warmup', default=2, type=int)
     parser.add_argument('--compute', default={}, type=json.loads, help='JSON, options of Compute')
-    parser.add_argument('--output', help='NAME of NAME.json, NAME.md and NAME.png to write')
+    parser.add_argument('--output', help='write NAME.json, NAME.md and NAME.png')
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--shape', default='mini', choices=sides.SHAPES)
-    parser.add_argument('--batch', default=0, type=int, help='sequences, if not as in the shape')
+    parser.add_argument('--batch', default=0, type=int, help='sequences; 0: as in the shape')
     add_options(parser, 'float32,bfloat16', 'bert_jax,torch,torch_gathered')
     parser.add_argument('--work', choices=(*sides.SIDES, 'peak'), help=argparse.SUPPRESS)
     options = parser.parse_args()

@@ -1,4 +1,4 @@
-"""configs/tiny.py shrunk to seconds, on a text written by the test."""
+"""configs/tiny.py reduced to a run of seconds, on a text that the test writes."""
 
 import pathlib
 import random
@@ -15,7 +15,7 @@ TOPICS = {
 
 
 def write_text(folder: pathlib.Path, documents: int = 60, seed: int = 0) -> str:
-    """The source of a text, written if it is not there, whose documents keep to one topic each."""
+    """Write a text whose documents have one topic each, unless it exists; return its source."""
     rng = random.Random(seed)
     texts = []
     for _ in range(documents):
@@ -32,7 +32,7 @@ def write_text(folder: pathlib.Path, documents: int = 60, seed: int = 0) -> str:
 
 
 def changes(folder: pathlib.Path) -> dict:
-    """What to change in configs/tiny.py: key → value, for `config` and for `arguments`."""
+    """Return the changes to configs/tiny.py as key → value, for `config` and `arguments`."""
     return {
         'workdir': str(folder / 'run'),
         'data.sources': (write_text(folder),),
@@ -62,7 +62,7 @@ def changes(folder: pathlib.Path) -> dict:
 
 
 def config(folder: pathlib.Path, **more):
-    """The config itself, for a run in this process; `more` has '__' for '.'."""
+    """Return the config for a run in this process; `more` has keys with '__' for '.'."""
     made = tiny.get_config()
     keys = {key.replace('__', '.'): value for key, value in more.items()}
     made.update_from_flattened_dict(changes(folder) | keys)
@@ -70,20 +70,20 @@ def config(folder: pathlib.Path, **more):
 
 
 def arguments(folder: pathlib.Path, *given: str, config_file: str = 'configs/tiny.py') -> list[str]:
-    """Of `python -m bert_jax.main`: those given win over `changes`."""
+    """Return arguments for `python -m bert_jax.main`; those in `given` override `changes`."""
     flags = {f'--config.{key}': value for key, value in changes(folder).items()}
-    wins = {argument.partition('=')[0] for argument in given}
-    kept = [f'{flag}={value}' for flag, value in flags.items() if flag not in wins]
+    overridden = {argument.partition('=')[0] for argument in given}
+    kept = [f'{flag}={value}' for flag, value in flags.items() if flag not in overridden]
     return [f'--config={config_file}', *kept, *given]
 
 
 def start(folder: pathlib.Path, *given: str, config_file='configs/tiny.py', **options) -> Command:
-    """Starts the command line of training; options of Command."""
+    """Start the command line of training; `options` are those of Command."""
     return Command('bert_jax.main', arguments(folder, *given, config_file=config_file), **options)
 
 
 def run(folder: pathlib.Path, *given: str, **options) -> tuple[int, str]:
-    """Runs it to its end: (exit status, stderr)."""
+    """Run the command line of training to its end and return (exit status, stderr)."""
     command = start(folder, *given, **options)
     _, stderr = command.communicate()
     return command.returncode, stderr

@@ -1,4 +1,4 @@
-"""A user's mistake is one clear line and a non-zero exit; nothing is lost or half-written."""
+"""Mistakes of a user give a one-line error and a non-zero exit status, and nothing is lost."""
 
 import importlib
 import os
@@ -13,26 +13,19 @@ from bert_jax.errors import UserError
 from tests import disks
 from tests.end_to_end import commands, small
 
-# What is typed → what the line must say. Each runs the real command line, all at once.
+# Arguments of the command line → part of the error. All of them run at the same time.
 TYPED = {
     'unknown key': (['--config.model.hiden_size=3'], 'hiden_size'),
     'wrong type': (['--config.model.hidden_size=many'], 'many'),
     'unknown flag': (['--confg=x'], 'confg'),
     'stray word': (['tiny'], "'tiny' is not a flag"),
-    'unknown source': (["--config.data.sources=('web:all',)"], 'docstrings'),
     'mesh too large': (['--config.mesh.data=64'], 'does not fit 1 device'),
-    'span boundaries': (['--config.objectives.sbo=1.0'], "needs masking.scheme 'spans'"),
-    'two corruptions': (['--config.objectives.clm=1.0'], 'different input corruptions'),
-    'negative weight': (['--config.objectives.nsp=-0.5'], 'objectives.nsp is -0.5'),
-    'no number': (['--config.objectives.nsp=nan'], 'objectives.nsp is nan'),
-    'rate': (['--config.masking.rate=1.0'], 'masking.rate is 1.0'),
-    'next of full sentences': (['--config.data.segments=full_sentences'], "'nsp' needs"),
 }
 
 
 @pytest.fixture(scope='module')
 def typed(tmp_path_factory):
-    """name → (exit status, stdout + stderr)."""
+    """Exit status, stdout and stderr of every command, by name."""
     started = {
         name: small.start(tmp_path_factory.mktemp('typed'), *arguments)
         for name, (arguments, _) in TYPED.items()
@@ -45,7 +38,7 @@ def typed(tmp_path_factory):
 
 
 @pytest.mark.parametrize('name', [*TYPED, 'no file'])
-def test_a_mistyped_command_is_one_line(typed, name):
+def test_a_mistyped_command_gives_a_one_line_error(typed, name):
     status, _, stderr = typed[name]
     lines = [line for line in stderr.splitlines() if 'error' in line]
     assert status == 2
@@ -56,7 +49,7 @@ def test_a_mistyped_command_is_one_line(typed, name):
 
 
 @pytest.mark.parametrize('module', ['main', 'prepare', 'predict', 'export'])
-def test_help_prints_every_flag_and_succeeds(module, capsys, monkeypatch):
+def test_help_prints_the_flags_and_exits_with_status_0(module, capsys, monkeypatch):
     monkeypatch.setattr(sys, 'argv', [module, '--help'])
     with pytest.raises(SystemExit) as ended:
         importlib.import_module(f'bert_jax.{module}').run_main()
@@ -67,7 +60,7 @@ def test_help_prints_every_flag_and_succeeds(module, capsys, monkeypatch):
     assert flag in output.out
 
 
-# Changes to the config → what the message must say.
+# Changes to the config → part of the error.
 REFUSED = {
     'optimizer name': ({'optimizer__name': 'adm'}, 'bert_adam'),
     'schedule name': ({'schedule__name': 'linar'}, 'bert_linear'),
@@ -91,9 +84,10 @@ REFUSED = {
         {'objectives__mlm': 0.0, 'objectives__deletion': 1.0, 'data__pack': True},
         'data.pack is True, but .*nsp, deletion',
     ),
-    'negative weight': ({'objectives__mlm': -1.0}, 'objectives.mlm'),
+    'negative weight': ({'objectives__mlm': -1.0}, 'objectives.mlm is -1.0'),
+    'nan as weight': ({'objectives__nsp': float('nan')}, 'objectives.nsp is nan'),
     'no objective': ({'objectives__mlm': 0.0, 'objectives__nsp': 0.0}, 'none has a weight'),
-    'masking rate': ({'masking__rate': 1.5}, 'masking.rate'),
+    'masking rate': ({'masking__rate': 1.0}, 'masking.rate is 1.0'),
     'sop without order': ({'objectives__sop': 1.0}, "'sop' needs 'sentence_order_label'"),
     'nsp of ordered pairs': ({'data__segments': 'ordered_pairs'}, "'nsp' needs"),
     'sbo without spans': ({'objectives__sbo': 1.0}, "'sbo' needs masking.scheme 'spans'"),
@@ -115,6 +109,7 @@ REFUSED = {
         'editing.deletion',
     ),
     'too many predictions': ({'stages__max_predictions': (17, 5)}, '17 exceeds'),
+    'unknown source': ({'data__sources': ('web:all',)}, 'docstrings'),
     'missing text': ({'data__sources': ('text:/none/*.txt',)}, '/none'),
     'missing tokenizer': ({'data__tokenizer': '/none/vocab.txt'}, '/none/vocab.txt'),
     'heads': ({'model__num_heads': 3}, 'num_heads'),
@@ -129,7 +124,7 @@ def test_a_config_that_cannot_run_is_refused(name, tmp_path):
     assert '\n' not in str(caught.value)
 
 
-def test_an_unknown_objective_lists_the_known(tmp_path):
+def test_the_error_for_an_unknown_objective_lists_the_known_ones(tmp_path):
     config = small.config(tmp_path)
     with config.unlocked():
         config.objectives.nps = 1.0
@@ -154,14 +149,14 @@ def test_a_corpus_without_text_or_with_one_document_is_refused(text, word, tmp_p
     assert not (tmp_path / 'corpus').exists()
 
 
-def test_a_vocabulary_without_mask_is_refused(tmp_path):
+def test_a_vocabulary_without_a_mask_token_is_refused(tmp_path):
     vocab = tmp_path / 'vocab.txt'
     vocab.write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\nthe\n')
     with pytest.raises(UserError, match=r'vocab.txt.*lacks \[MASK\]'):
         main.run(small.config(tmp_path, data__tokenizer=str(vocab)))
 
 
-def test_whole_words_need_a_vocabulary_that_marks_them(tmp_path):
+def test_whole_word_masking_needs_a_vocabulary_that_marks_word_starts(tmp_path):
     letters = [chr(code) for code in range(ord('a'), ord('z') + 1)]
     vocab = tmp_path / 'vocab.txt'
     tokens = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'the', 'and', 'near', '.', *letters]
@@ -171,7 +166,7 @@ def test_whole_words_need_a_vocabulary_that_marks_them(tmp_path):
         main.run(config)
 
 
-def test_sentence_order_needs_documents_of_two_sentences(tmp_path):
+def test_sentence_order_needs_a_document_with_two_sentences(tmp_path):
     text = '\n\n'.join(f'Document number {number} is short.' for number in range(40))
     config = small.config(
         tmp_path,
@@ -192,7 +187,7 @@ def test_a_workdir_that_cannot_be_written_is_refused(tmp_path):
 
 
 class TestAWorkdirInUse:
-    """One run of a few steps, then mistakes made with its folder."""
+    """One run of a few steps, then mistakes with its folder."""
 
     @pytest.fixture(scope='class')
     def folder(self, tmp_path_factory):
@@ -261,7 +256,7 @@ def disk(tmp_path):
         yield folder
 
 
-def test_a_disk_that_may_not_be_written_is_refused(tmp_path, disk):
+def test_a_read_only_disk_is_refused(tmp_path, disk):
     subprocess.run(['mount', '-o', 'remount,ro', str(disk)], check=True)
     with pytest.raises(UserError, match='run cannot be written: Read-only file system'):
         main.run(small.config(tmp_path, workdir=f'{disk}/run'))
@@ -269,7 +264,7 @@ def test_a_disk_that_may_not_be_written_is_refused(tmp_path, disk):
         main.run(small.config(tmp_path, data__corpus=f'{disk}/corpus'))
 
 
-def test_a_disk_full_of_other_things_is_one_line(tmp_path, disk):
+def test_a_full_disk_gives_a_one_line_error(tmp_path, disk):
     (disk / 'filling').write_bytes(bytes(2**21 - 2**13))
     status, stderr = small.run(tmp_path, f'--config.workdir={disk}/run')
     assert status == 2

@@ -1,4 +1,4 @@
-"""The whole job through its real command line, and what it leaves behind."""
+"""Pretraining through its command line, and the files that a run leaves behind."""
 
 import json
 import os
@@ -32,7 +32,7 @@ ONE_STAGE = {
 
 @pytest.fixture(scope='module')
 def finished(tmp_path_factory):
-    """The folder of a finished run, with its stdout."""
+    """The folder of a finished run, with the file `stdout`."""
     folder = tmp_path_factory.mktemp('run')
     command = small.start(folder, *ARGUMENTS)
     stdout, stderr = command.communicate()
@@ -41,7 +41,7 @@ def finished(tmp_path_factory):
     return folder
 
 
-def test_it_learns(finished):
+def test_the_model_learns(finished):
     results = json.loads((finished / 'run/results.json').read_text())
     held_out = results['held_out']
     assert held_out['mlm_loss'] < held_out['unigram_entropy'] - 0.15
@@ -52,7 +52,7 @@ def test_it_learns(finished):
     assert results['tokens'] == 300 * 32 * 16 + 100 * 16 * 32
 
 
-def test_it_leaves_everything_behind(finished):
+def test_a_run_leaves_plot_card_cloze_examples_and_config(finished):
     workdir = finished / 'run'
     assert (workdir / 'loss.png').read_bytes().startswith(b'\x89PNG')
     card = (workdir / 'README.md').read_text()
@@ -65,7 +65,7 @@ def test_it_leaves_everything_behind(finished):
     assert config['model']['hidden_size'] == 32
 
 
-def test_the_metrics_are_those_of_every_window(finished):
+def test_metrics_are_recorded_for_every_window_and_add_up(finished):
     lines = (finished / 'run/metrics.jsonl').read_text().splitlines()
     records = [json.loads(line) for line in lines]
     train = [record for record in records if record['kind'] == 'train']
@@ -82,7 +82,7 @@ def test_the_metrics_are_those_of_every_window(finished):
     assert {300, 400} <= set(held_out)
 
 
-def test_a_checkpoint_alone_tells_what_it_is(finished):
+def test_a_checkpoint_describes_itself(finished):
     metadata = checkpoints.Checkpoints(finished / 'run/checkpoints', 2).metadata()
     assert metadata['config']['model']['num_layers'] == 1
     assert json.loads(metadata['tokenizer'])['model']['type'] == 'WordPiece'
@@ -99,8 +99,8 @@ def test_a_finished_run_is_not_trained_again(finished):
     assert after == before
 
 
-def test_eight_devices_give_the_losses_of_one(tmp_path):
-    """On fake devices, parameters and batch cut over all three axes of the mesh."""
+def test_eight_devices_give_the_same_loss_as_one(tmp_path):
+    """On simulated devices, with parameters and batch sharded over all three mesh axes."""
     few = [f'--config.stages.{key}={value}' for key, value in ONE_STAGE.items()]
     few += ['--config.schedule.warmup_steps=1', '--config.evaluation.cloze_examples=0']
     meshes = {'one': (1, 1, 1), 'eight': (2, 2, 2)}

@@ -1,4 +1,4 @@
-"""A run killed at any step and started again ends in the very same parameters."""
+"""A run that is killed at any step and restarted ends with bitwise the same parameters."""
 
 import json
 import random
@@ -27,7 +27,7 @@ def last_step(folder) -> int:
 
 
 def stop_at(folder, step, number) -> int:
-    """Starts the run, sends the signal once `step` is logged; the exit status."""
+    """Start the run, send the signal once `step` is logged, and return the exit status."""
     process = small.start(folder, *ARGUMENTS)
     while last_step(folder) < step and process.poll() is None:
         time.sleep(0.01)
@@ -60,7 +60,7 @@ def check_same(folder, undisturbed):
         assert steps == list(range(1, 181))
 
 
-def test_killed_in_both_stages(tmp_path, undisturbed):
+def test_a_run_killed_in_both_stages_ends_the_same(tmp_path, undisturbed):
     rng = random.Random(0)
     for low, high in ((10, 100), (121, 160)):
         status = stop_at(tmp_path, rng.randint(low, high), signal.SIGKILL)
@@ -70,18 +70,18 @@ def test_killed_in_both_stages(tmp_path, undisturbed):
     check_same(tmp_path, undisturbed)
 
 
-def test_terminated_it_saves_first(tmp_path, undisturbed):
+def test_a_terminated_run_saves_before_it_exits(tmp_path, undisturbed):
     status = stop_at(tmp_path, 40, signal.SIGTERM)
     assert status == multihost.RESTART
     saved = checkpoints.Checkpoints(tmp_path / 'run/checkpoints', 2).steps()[0]
     assert saved >= 40
-    assert saved % 25  # not one that was due anyway
+    assert saved % 25  # not a checkpoint that was due anyway
     status, stderr = small.run(tmp_path, *ARGUMENTS)
     assert status == 0, stderr
     check_same(tmp_path, undisturbed)
 
 
-def test_a_damaged_checkpoint_is_named_and_the_one_before_is_used(tmp_path, undisturbed):
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(tmp_path, undisturbed):
     stop_at(tmp_path, 90, signal.SIGKILL)
     folder = tmp_path / 'run/checkpoints'
     newest = checkpoints.Checkpoints(folder, 2).steps()[0]
@@ -103,11 +103,11 @@ def test_twenty_kills_at_any_moment_lose_nothing(tmp_path, undisturbed):
     rng, reached = random.Random(2), 0
     for number in range(20):
         process = small.start(tmp_path, *ARGUMENTS, '--config.checkpoint.every_steps=2')
-        if number % 4:  # some steps on from the last time, often while saving
+        if number % 4:  # some steps further than last time, often during a save
             while last_step(tmp_path) <= reached and process.poll() is None:
                 time.sleep(0.002)
             time.sleep(rng.uniform(0, 0.03))
-        else:  # while starting
+        else:  # during the start
             time.sleep(rng.uniform(0, 2))
         process.send_signal(signal.SIGKILL)
         process.communicate(timeout=120)

@@ -1,4 +1,4 @@
-"""The same training whatever the mesh and the number of micro-batches, dropout on."""
+"""Training is the same on any mesh and with any number of micro-batches, with dropout."""
 
 import flax.linen as nn
 import jax
@@ -32,7 +32,7 @@ def make_mesh(sizes):
 
 
 def run(sizes, accumulation=1):
-    """(losses of 5 steps, parameters after them, abstract state)."""
+    """Train 5 steps and return (losses, parameters, abstract state)."""
     task = synthetic.SyntheticTask()
     optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
     mesh = make_mesh(sizes)
@@ -55,8 +55,8 @@ def reference():
 
 def agree(ours, reference):
     np.testing.assert_allclose(ours[0], reference[0], rtol=1e-5)
-    # Adam divides by √v: where a gradient is all but 0 its rounding decides the update's sign, so
-    # the bound is on the values, whose size is about 0.02 … 1, not on each one's relative error.
+    # Adam divides by √v, so for a gradient close to 0 the rounding decides the sign of the update.
+    # The bound is therefore absolute; the values are between about 0.02 and 1.
     jax.tree.map(
         lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5), ours[1], reference[1]
     )
@@ -73,7 +73,7 @@ def test_four_micro_batches_train_the_same(name, reference):
     agree(run(sizes, accumulation=4), reference)
 
 
-def test_fsdp_cuts_parameters_and_moments():
+def test_fsdp_shards_parameters_and_moments():
     _, _, abstract = run(MESHES['8 × fsdp'])
     for tree in (abstract.params, abstract.opt_state):
         sizes = [
@@ -84,7 +84,7 @@ def test_fsdp_cuts_parameters_and_moments():
         assert local < whole / 5
 
 
-def test_a_step_that_is_not_finite_or_a_spike_changes_nothing_and_is_counted():
+def test_a_spike_or_a_step_that_is_not_finite_is_skipped_and_counted():
     task = synthetic.SyntheticTask()
     good_terms = task.terms
 
@@ -132,18 +132,18 @@ def test_a_mesh_that_does_not_fit_is_refused(sizes, word):
         sharding.make_mesh(sizes)
 
 
-def test_the_rest_of_the_devices_fill_the_axis_of_minus_one():
+def test_an_axis_of_minus_one_gets_the_remaining_devices():
     assert dict(sharding.make_mesh({'data': -1, 'fsdp': 2, 'tensor': 2}).shape)['data'] == 2
 
 
-def test_a_batch_that_does_not_divide_is_refused():
+def test_a_batch_that_the_devices_do_not_divide_is_refused():
     mesh = sharding.make_mesh({'data': -1, 'fsdp': 1, 'tensor': 1})
     sharding.check_batch(32, 4, mesh)
     with pytest.raises(UserError, match='multiple of 32'):
         sharding.check_batch(24, 4, mesh)
 
 
-def test_a_parameter_that_a_mesh_axis_does_not_divide_is_named():
+def test_the_error_names_a_parameter_that_a_mesh_axis_does_not_divide():
     mesh = make_mesh({'data': 1, 'fsdp': 1, 'tensor': 8})
     boxed = jax.eval_shape(synthetic.SyntheticTask().init, jax.random.key(0))
     with pytest.raises(UserError, match='query|key|value|attention'):

@@ -1,4 +1,4 @@
-"""One whole update (loss, gradient, clip, Adam, decay) of BERT pretraining against torch, fp32."""
+"""One update of BERT pretraining (loss, gradient, clipping, Adam, decay) equals torch, float32."""
 
 import jax
 import numpy as np

@@ -1,4 +1,4 @@
-"""The real pretraining model and step on random batches, without a corpus."""
+"""Pretraining with the real model on random batches, without a corpus."""
 
 import jax
 import jax.numpy as jnp
@@ -34,7 +34,7 @@ OPTIMIZER = ConfigDict(
 
 
 class SyntheticTask:
-    """MLM + NSP with dropout on batches that hold random ids of various lengths."""
+    """MLM and NSP with dropout, on random tokens of various lengths."""
 
     weights = {'mlm_loss': 1.0, 'nsp_loss': 0.5}
     num_predictions = 5
@@ -65,7 +65,7 @@ class SyntheticTask:
 
 
 def batch(step, size=16, length=24):
-    """NumPy batch `step`: [CLS] … [SEP] … [SEP] and padding."""
+    """Return the NumPy batch of a step: [CLS] … [SEP] and padding."""
     rng = np.random.default_rng(step)
     lengths = rng.integers(6, length + 1, size)
     ids = rng.integers(5, 100, (size, length)).astype(np.int32)
