@@ -45,16 +45,21 @@ class ExampleBuilder:
     def example_id(self, row: Row, default: str) -> str:
         return row.text(self.columns.id) if self.columns.id else default
 
-    def has_label(self, row: Row, column: str) -> bool:
-        """Whether the row has the label column.
+    def has_label(self, row: Row, column: str, key: str = 'label') -> bool:
+        """Whether the row has the column of the label, tags or spans.
+
+        Args:
+            row: the row.
+            column: the value of `columns.{key}`.
+            key: the key of `columns`, for the message.
 
         Raises:
-            InvalidRecord: `columns` names none, but the examples have to be labeled.
+            InvalidRecord: `column` is empty, but the examples have to be labeled.
         """
         if column and (self.labeled or column in row):
             return True
         if self.labeled:
-            raise InvalidRecord('no label column; set data.columns.label')
+            raise InvalidRecord(f'data.columns.{key} is empty; set it to the column of the labels')
         return False
 
     def label(self, row: Row, column: str) -> str | None:

@@ -120,7 +120,7 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
         fields = line.split(data.separator or ('\t' if '\t' in line else None))
         row = Row({str(number): field.strip() for number, field in enumerate(fields)})
         word, tag = row[columns.word], None
-        if builder.has_label(row, columns.tag) and len(fields) > 1:
+        if builder.has_label(row, columns.tag, 'tag') and len(fields) > 1:
             tag = row[columns.tag]
         elif builder.labeled:
             raise InvalidRecord(f'only one column in {line[:40]!r}; set data.separator')

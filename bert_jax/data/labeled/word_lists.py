@@ -15,7 +15,7 @@ def build_tagging(row: Row, default_id: str, builder: ExampleBuilder) -> list[Ta
     text, words = word_spans.parse_text(row[columns.tokens])
     if words is None:
         raise InvalidRecord(f'column {columns.tokens!r} is not a list of words')
-    tags = _tags(builder, row, len(words)) if builder.has_label(row, columns.tags) else None
+    tags = _tags(builder, row, len(words)) if builder.has_label(row, columns.tags, 'tags') else None
     return [TaggedExample(builder.example_id(row, default_id), text, words, tags)]
 
 
@@ -36,7 +36,7 @@ def build_spans(row: Row, default_id: str, builder: ExampleBuilder) -> list[Span
     if not words:
         raise InvalidRecord(f'column {column!r} has an empty text')
     spans: dict[Span, None] | None = None  # an ordered set
-    if builder.has_label(row, columns.spans):
+    if builder.has_label(row, columns.spans, 'spans'):
         spans = {}
         for value in require_list(row[columns.spans], columns.spans):
             span = _span(builder, value, text, words, in_words)

@@ -68,7 +68,7 @@ def test_text_to_predict_on_needs_no_label(tmp_path):
         path, data, 'classification', readers, records.ReadingReport(), labeled=False
     )
     assert [one.example.label for one in found] == [None, None]
-    with pytest.raises(UserError, match='no label column; set data.columns.label'):
+    with pytest.raises(UserError, match='data.columns.label is empty; set it to the column'):
         read('classification', {'label': ''}, train=path)
 
 
