@@ -1,4 +1,4 @@
-"""A run of seconds, exported by the real command line and opened by transformers."""
+"""bert_jax.export: models trained for seconds, opened by transformers."""
 
 import json
 
@@ -7,39 +7,36 @@ import pytest
 import torch
 import transformers
 
+from bert_jax import main
+from bert_jax.errors import UserError
+from bert_jax.export import export
+from bert_jax.export import main as command_line
 from bert_jax.interop import huggingface, loading, pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.training import checkpoints
 from tests.end_to_end import commands, small
 
-
-def export(*arguments: str):
-    return commands.run('bert_jax.export', *arguments)
+SINGLE = {'objectives__nsp': 0.0, 'data__segments': 'single', 'schedule__warmup_steps': 1}
 
 
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp('run')
-    status, stderr = small.run(
-        folder,
-        '--config.stages.steps=(20,5)',
-        '--config.compute.scan_layers=True',
-        '--config.model.num_layers=2',
-    )
-    assert status == 0, stderr
+    steps = {'stages__steps': (20, 5)}
+    main.run(small.config(folder, compute__scan_layers=True, model__num_layers=2, **steps))
     return folder / 'run'
 
 
 @pytest.fixture(scope='module')
 def exported(workdir):
     path = workdir.parent / 'exported'
-    done = export(f'--model={workdir}', f'--output={path}')
+    done = commands.run('bert_jax.export', f'--model={workdir}', f'--output={path}')
     assert done.returncode == 0, done.stderr
-    assert 'mlm, nsp' in done.stdout
+    assert 'mlm, nsp; logits compared' in done.stdout
     return path
 
 
-def test_transformers_opens_it_and_computes_the_same(workdir, exported):
+def test_transformers_opens_a_run_and_computes_the_same(workdir, exported):
     theirs, report = transformers.BertForPreTraining.from_pretrained(
         exported, output_loading_info=True
     )
@@ -63,7 +60,7 @@ def test_transformers_opens_it_and_computes_the_same(workdir, exported):
     np.testing.assert_allclose(ours['nsp_logits'], output.seq_relationship_logits, atol=1e-5)
 
 
-def test_it_says_what_it_is(workdir, exported):
+def test_the_model_card_describes_the_model(workdir, exported):
     card = (exported / 'README.md').read_text()
     for word in ('BertForPreTraining', 'mlm, nsp', 'wordpiece', '"learning_rate"', 'Limits'):
         assert word in card
@@ -72,28 +69,23 @@ def test_it_says_what_it_is(workdir, exported):
     assert json.loads((exported / 'config.json').read_text())['num_hidden_layers'] == 2
 
 
-def test_one_checkpoint_and_a_published_folder_can_be_exported_too(workdir, exported, tmp_path):
+def test_a_checkpoint_and_a_published_folder_can_be_exported(workdir, exported, tmp_path):
     checkpoint = next((workdir / 'checkpoints').iterdir())
-    first = export(f'--model={checkpoint}', f'--output={tmp_path}/checkpoint')
-    again = export(f'--model={exported}', f'--output={tmp_path}/again')
-    assert (first.returncode, again.returncode) == (0, 0), first.stderr + again.stderr
+    export(str(checkpoint), str(tmp_path / 'checkpoint'))
+    export(str(exported), str(tmp_path / 'again'))
     weights = (exported / 'model.safetensors').read_bytes()
     assert (tmp_path / 'again/model.safetensors').read_bytes() == weights
     assert huggingface.load(tmp_path / 'checkpoint').heads == ('mlm', 'nsp')
 
 
-def test_positions_that_are_counted_go_with_the_tokenizer(tmp_path):
-    status, stderr = small.run(
-        tmp_path,
-        '--config.model.architecture=roberta',
-        '--config.model.type_vocab_size=1',
-        '--config.objectives.nsp=0',
-        '--config.data.segments=single',
-        '--config.stages.steps=(2,1)',
-        '--config.stages.sequence_length=(16,31)',
-        '--config.schedule.warmup_steps=1',
-    )
-    assert status == 0, stderr
+def test_position_ids_start_after_the_padding_of_the_tokenizer(tmp_path):
+    changes = {
+        'model__architecture': 'roberta',
+        'model__type_vocab_size': 1,
+        'stages__steps': (2, 1),
+        'stages__sequence_length': (16, 31),
+    }
+    main.run(small.config(tmp_path, **SINGLE | changes))
     model = loading.load_any(tmp_path / 'run')
     assert model.architecture.first_position == model.tokenizer.pad_id + 1
     huggingface.save(model, tmp_path / 'out')
@@ -111,24 +103,19 @@ def test_positions_that_are_counted_go_with_the_tokenizer(tmp_path):
     np.testing.assert_allclose(ours['mlm_logits'], expected, atol=1e-5)
 
 
-def test_both_models_of_replaced_token_detection(tmp_path):
-    status, stderr = small.run(
-        tmp_path,
-        '--config.model.architecture=electra',
-        '--config.objectives.nsp=0',
-        '--config.objectives.rtd=50',
-        '--config.data.segments=single',
-        '--config.rtd.sharing=disentangled',
-        '--config.rtd.generator_width=0.5',
-        '--config.stages.steps=(2,1)',
-        '--config.schedule.warmup_steps=1',
-    )
-    assert status == 0, stderr
+def test_discriminator_and_generator_are_exported_separately(tmp_path, capsys):
+    changes = {
+        'model__architecture': 'electra',
+        'objectives__rtd': 50.0,
+        'rtd__sharing': 'disentangled',
+        'rtd__generator_width': 0.5,
+        'stages__steps': (2, 1),
+    }
+    main.run(small.config(tmp_path, **SINGLE | changes))
     run = tmp_path / 'run'
-    first = export(f'--model={run}', f'--output={tmp_path}/discriminator')
-    second = export(f'--model={run}', f'--output={tmp_path}/generator', '--generator')
-    assert (first.returncode, second.returncode) == (0, 0), first.stderr + second.stderr
-    assert 'generator is dropped' in first.stdout
+    export(str(run), str(tmp_path / 'discriminator'))
+    assert 'generator is dropped: export it separately with --generator' in capsys.readouterr().out
+    export(str(run), str(tmp_path / 'generator'), generator=True)
     folders = {name: huggingface.load(tmp_path / name) for name in ('discriminator', 'generator')}
     assert [model.heads for model in folders.values()] == [('rtd',), ('mlm',)]
     for name, kind in [
@@ -144,20 +131,20 @@ def test_both_models_of_replaced_token_detection(tmp_path):
     assert abs(difference).max() > 1e-4
     np.testing.assert_allclose(read - shared, difference, atol=1e-7)
     assert folders['generator'].architecture.hidden_size == 16
-    refused = export(f'--model={tmp_path}/generator', f'--output={tmp_path}/no', '--generator')
-    assert refused.returncode == 2
-    assert refused.stderr.startswith('error: ')
+    with pytest.raises(UserError, match='there is no checkpoint'):
+        export(str(tmp_path / 'generator'), str(tmp_path / 'no'), generator=True)
 
 
 @pytest.mark.parametrize(
     ('model', 'word'),
     [('/none', 'is not a folder of a model'), ('empty', 'there is no checkpoint')],
 )
-def test_a_mistake_is_one_line(model, word, tmp_path):
+def test_a_mistake_is_one_line_and_leaves_no_folder(model, word, tmp_path, capfd):
     (tmp_path / 'empty').mkdir()
-    done = export(f'--model={tmp_path / model}', f'--output={tmp_path}/out')
-    assert done.returncode == 2
-    assert done.stderr.startswith('error: ')
-    assert word in done.stderr
-    assert len(done.stderr.splitlines()) == 1
+    with pytest.raises(SystemExit) as stopped:
+        command_line([f'--model={tmp_path / model}', f'--output={tmp_path}/out'])
+    assert stopped.value.code == 2
+    (line,) = capfd.readouterr().err.splitlines()
+    assert line.startswith('error: ')
+    assert word in line
     assert not (tmp_path / 'out').exists()

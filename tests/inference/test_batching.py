@@ -1,4 +1,4 @@
-"""Rows of any length come back in order, in few shapes."""
+"""Batching keeps the order of rows of any length and computes few shapes."""
 
 import numpy as np
 import pytest
@@ -33,13 +33,13 @@ def collect(lengths, batch_tokens=256, max_length=600, seen=None):
 
 
 @pytest.mark.parametrize('lengths', [[], [5], [3, 200, 1, 1, 40], list(range(1, 301)), [600, 513]])
-def test_results_in_order(lengths):
+def test_results_are_in_the_order_of_the_rows(lengths):
     rows, results = collect(lengths)
     assert [result['length'] for result in results] == lengths
     assert [result['sum'] for result in results] == [row.ids.sum() for row in rows]
 
 
-def test_few_shapes_and_little_padding():
+def test_there_are_few_shapes_and_little_padding():
     lengths = np.random.default_rng(1).geometric(0.05, 5000).clip(2, 300).tolist()
     seen = []
     collect(lengths, batch_tokens=2048, seen=seen)
@@ -49,7 +49,7 @@ def test_few_shapes_and_little_padding():
     assert sum(lengths) > 0.8 * tokens
     assert all(batch['positions'].shape[1] in (1, 2, 4) for batch in seen)
     real = sum((batch['input_ids'] != 7).sum() for batch in seen)
-    assert real <= sum(lengths)  # what is not of a row is pad_id
+    assert real <= sum(lengths)  # everything else is pad_id
 
 
 def test_a_length_never_exceeds_the_maximum():

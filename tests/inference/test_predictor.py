@@ -1,4 +1,4 @@
-"""What is predicted equals transformers, text by text, and long texts are cut sensibly."""
+"""Predictions equal those of transformers, text by text; long texts are cut into windows."""
 
 import numpy as np
 import pytest
@@ -59,14 +59,14 @@ POOLINGS = {'tokens': lambda x: x, 'mean': lambda x: x.mean(0), 'cls': lambda x:
 
 
 @pytest.mark.parametrize('layer', LAYERS)
-def test_embed(ours, theirs, layer):
+def test_vectors_equal_those_of_transformers(ours, theirs, layer):
     for pooling, pool in POOLINGS.items():
         vectors = ours.embed(TEXTS, pooling, layer)
         for text, vector in zip(TEXTS, vectors, strict=True):
             agree(vector, pool(LAYERS[layer](theirs(text)[0])))
 
 
-def test_fill_mask(ours, theirs, folder):
+def test_guesses_equal_those_of_transformers(ours, theirs, folder):
     texts = ['the [MASK] near the [MASK] .', 'no gap', '[MASK]', '']
     found = ours.fill_mask(texts, top_k=4)
     assert [len(masks) for masks in found] == [2, 0, 1, 0]
@@ -79,7 +79,7 @@ def test_fill_mask(ours, theirs, folder):
             agree([guess.probability for guess in guesses], probabilities[position][best])
 
 
-def test_pseudo_likelihood(ours, theirs):
+def test_pseudo_likelihoods_equal_those_of_transformers(ours, theirs):
     found = ours.pseudo_likelihood(TEXTS)
     for text, scored in zip(TEXTS, found, strict=True):
         ids = ours.tokenizer.encode_batch([text]).ids[0]
@@ -89,13 +89,13 @@ def test_pseudo_likelihood(ours, theirs):
             tokens[position] = '[MASK]'
             masked = ' '.join(tokens).replace(' ##', '##')
             if '##' in ''.join(tokens):
-                continue  # has no spelling that gives these tokens
+                continue  # no text is tokenized this way
             expected = np.log(theirs(masked)[1][position + 1, index])
             assert scored.log_probabilities[position] == pytest.approx(expected, abs=1e-4)
     assert len(found[2].tokens) == 0
 
 
-def test_a_long_text_is_seen_in_windows(ours, theirs):
+def test_tokens_of_a_long_text_come_from_the_window_with_most_context(ours, theirs):
     words = [published.vocabulary()[9 + i % 30] for i in range(50)]
     vectors = ours.embed([' '.join(words)], 'tokens')[0]
     assert len(vectors) == 52
@@ -117,14 +117,14 @@ def test_a_long_text_is_seen_in_windows(ours, theirs):
     assert guesses[0][0].probability == pytest.approx(probabilities[13].max(), abs=1e-5)
 
 
-def test_bfloat16_is_near(folder, ours):
+def test_bfloat16_changes_vectors_a_little(folder, ours):
     rough = Predictor(huggingface.load(folder), dtype='bfloat16', batch_tokens=400)
     for exact, near in zip(ours.embed(TEXTS), rough.embed(TEXTS), strict=True):
         assert near.dtype == np.float32
         assert 0 < np.abs(exact - near).max() < 0.1 * np.abs(exact).max()
 
 
-def test_what_cannot_be_is_one_line(folder, ours, tmp_path):
+def test_an_invalid_setting_is_refused(folder, ours, tmp_path):
     model = huggingface.load(folder)
     for settings, word in [
         ({'max_length': 25}, 'from 3 to 24'),

@@ -1,4 +1,4 @@
-"""Texts through the published folder of every family, equal to transformers."""
+"""Predictions with a published folder of every family equal those of transformers."""
 
 import numpy as np
 import pytest
@@ -24,19 +24,19 @@ TEXTS = ['the [MASK] near the storm .', 'the cow and the barn and the field near
         ('ModernBertForMaskedLM', {}),
     ],
 )
-def test_fillings_and_vectors_equal_transformers(name, changes, tmp_path):
+def test_guesses_and_vectors_equal_those_of_transformers(name, changes, tmp_path):
     folder = published.folder(tmp_path / 'in', name, **changes)
     model = getattr(transformers, name).from_pretrained(folder, attn_implementation='eager').eval()
     tokenizer = transformers.BertTokenizer(str(folder / 'vocab.txt'))
     predictor = Predictor(huggingface.load(folder), batch_tokens=400)
     vectors = predictor.embed(TEXTS)
-    fillings = predictor.fill_mask(TEXTS, top_k=3)
+    guesses_of_texts = predictor.fill_mask(TEXTS, top_k=3)
     vocab = published.vocabulary()
-    for text, vector, masks in zip(TEXTS, vectors, fillings, strict=True):
+    for text, vector, masks in zip(TEXTS, vectors, guesses_of_texts, strict=True):
         ids = torch.tensor(tokenizer(text)['input_ids'])[None]
         with torch.no_grad():
             output = model(input_ids=ids, output_hidden_states=True)
-        # embedding text, a literal [MASK] is three ordinary tokens
+        # In `embed`, a literal [MASK] is three ordinary tokens.
         plain = torch.tensor(plain_ids(predictor.tokenizer, text))[None]
         with torch.no_grad():
             states = model(input_ids=plain, output_hidden_states=True).hidden_states

@@ -1,5 +1,7 @@
-"""Models as other people publish them: of transformers, with weights large enough to show a missing
-one, and folders of them."""
+"""Models of transformers and their folders, as others publish them.
+
+Their weights are large enough that a missing one changes the outputs.
+"""
 
 import pathlib
 
@@ -29,7 +31,7 @@ _DISENTANGLED = {
     'pos_att_type': 'c2p|p2c',
     'position_biased_input': False,
 }
-# What a family's config needs beside SIZES, or instead: those of DistilBERT have other names.
+# Config values of a family besides SIZES (for DistilBERT, instead of them: its keys differ).
 CHANGES = {
     'albert': {'embedding_size': 12},
     'deberta': _DISENTANGLED,
@@ -60,12 +62,12 @@ CHANGES = {
         'sep_token_id': 3,
     },
 }
-# What a class calls the logits of our heads, where it is not 'logits'.
+# Names of a class for the logits of our heads, if not 'logits'.
 LOGITS = {
     'BertForPreTraining': {'mlm': 'prediction_logits', 'nsp': 'seq_relationship_logits'},
     'AlbertForPreTraining': {'mlm': 'prediction_logits', 'sop': 'sop_logits'},
 }
-CLASSES = {  # the published class → its family, its heads
+CLASSES = {  # published class → (family, heads)
     name: (family, heads) for family in FAMILIES.values() for name, heads in family.classes.items()
 }
 
@@ -81,14 +83,14 @@ def config(published: str = 'BertForPreTraining', **changes):
 
 
 def model(published: str = 'BertForPreTraining', seed: int = 0, **changes):
-    """A model of transformers with random weights ten times the usual, and biases."""
+    """A model of transformers with random weights and biases, ten times as large as usual."""
     made = getattr(transformers, published)(config(published, **changes)).eval()
-    randomise(made, seed, 0.2)
+    randomize(made, seed, 0.2)
     return made
 
 
-def randomise(made: torch.nn.Module, seed: int, deviation: float):
-    """Gives every weight, bias included, a normal value; scales of norms around one."""
+def randomize(made: torch.nn.Module, seed: int, deviation: float):
+    """Draws every weight and bias from a normal distribution; scales of norms have mean one."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in made.named_parameters():
@@ -97,14 +99,14 @@ def randomise(made: torch.nn.Module, seed: int, deviation: float):
 
 
 def folder(path: pathlib.Path, published: str = 'BertForPreTraining', **changes) -> pathlib.Path:
-    """The folder of such a model with a vocabulary."""
+    """Saves such a model with a vocabulary."""
     model(published, **changes).save_pretrained(path)
     (path / 'vocab.txt').write_text('\n'.join(vocabulary()) + '\n')
     return path
 
 
 def vocabulary() -> list[str]:
-    """131 tokens: the special ones, the words of small.TOPICS, letters and their continuations."""
+    """131 tokens: special tokens, the words of small.TOPICS, letters and their continuations."""
     words = [word for topic in small.TOPICS.values() for word in topic]
     letters = 'abcdefghijklmnopqrstuvwxyz'
     tokens = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'the', 'and', 'near', '.', *words]
@@ -118,7 +120,7 @@ def batch(
     pad_id: int = 0,
     types: int = 2,
 ):
-    """Token ids, a mask with padding, and segments: int64 [3, length] each."""
+    """Token ids, a padding mask, and token types: int64 [3, length] each."""
     rng = np.random.default_rng(1)
     mask = (np.arange(length) < np.array([[length], [length - 5], [1]])).astype(np.int64)
     ids = rng.integers(pad_id + 1, vocab_size, (3, length)) * mask + pad_id * (1 - mask)
@@ -127,8 +129,10 @@ def batch(
 
 
 def batch_for(architecture, tokenizer_pad_id: int = 0):
-    """The batch for one of our architectures, of the shape that `huggingface.save` compares, to
-    share its compilation."""
+    """A batch for one of our architectures.
+
+    It has the shape that `huggingface.save` compares logits for, so that tests compile it once.
+    """
     counted = architecture.positions == 'offset_by_padding'
     return batch(
         architecture.vocab_size,
@@ -139,21 +143,21 @@ def batch_for(architecture, tokenizer_pad_id: int = 0):
 
 
 def outputs(made, given) -> dict[str, np.ndarray]:
-    """What a model of transformers computes of a batch, in our names."""
+    """The outputs of a model of transformers for a batch, under our names."""
     with torch.no_grad():
         computed = compute(made, given)
     return {name: value.numpy() for name, value in computed.items()}
 
 
 def compute(made, given) -> dict[str, torch.Tensor]:
-    """What `outputs` gives, with gradients."""
+    """`outputs`, as tensors with gradients."""
     published = type(made).__name__
     ids, mask, types = (torch.from_numpy(np.asarray(values, np.int64)) for values in given)
     inputs = {'input_ids': ids, 'attention_mask': mask}
     if getattr(made.config, 'type_vocab_size', 0):
         inputs['token_type_ids'] = types
     heads = CLASSES[published][1]
-    if 'multiple_choice' in heads:  # all sequences as choices of one question
+    if 'multiple_choice' in heads:  # all sequences are choices of one question
         inputs = {name: value[None] for name, value in inputs.items()}
     output = made(**inputs, output_hidden_states=True)
     computed = {'all_hidden': torch.stack(output.hidden_states)}
@@ -167,7 +171,7 @@ def compute(made, given) -> dict[str, torch.Tensor]:
 
 
 def edit(path: pathlib.Path, change):
-    """Rewrites the weights of a folder after change(weights)."""
+    """Applies `change` to the weights of a folder."""
     file = path / 'model.safetensors'
     weights = load_file(file)
     change(weights)
@@ -175,21 +179,23 @@ def edit(path: pathlib.Path, change):
 
 
 def ours(loaded: Pretrained) -> dict[str, np.ndarray]:
-    """What our model computes of `batch_for`."""
+    """The outputs of our model for `batch_for`."""
     given = batch_for(loaded.architecture)
     computed = pretrained.outputs(loaded.architecture, Compute(), loaded.params, *given)
     return _comparable(jax.device_get(computed), loaded.architecture, given)
 
 
 def theirs(made, architecture) -> dict[str, np.ndarray]:
-    """What a model of transformers computes of the same."""
+    """The outputs of a model of transformers for the same batch."""
     given = batch_for(architecture)
     return _comparable(outputs(made, given), architecture, given)
 
 
 def _comparable(computed: dict, architecture, given) -> dict:
-    """Where padding attends to padding with them and not with us, its states and logits are zero:
-    nothing that is used depends on them."""
+    """The outputs, with zeros at padding positions of architectures with an embedding mask.
+
+    There padding attends to padding in transformers but not here; no used output depends on it.
+    """
     mask_BT = given[1]
     if not architecture.embedding_mask:
         return computed
@@ -203,7 +209,7 @@ def _comparable(computed: dict, architecture, given) -> dict:
 
 
 def assert_same_bits(left: dict, right: dict):
-    """Of two trees of parameters."""
+    """Asserts that two trees of parameters are bitwise equal."""
     left, right = tree_paths.flatten(left), tree_paths.flatten(right)
     assert left.keys() == right.keys()
     for name in left:
@@ -211,5 +217,5 @@ def assert_same_bits(left: dict, right: dict):
 
 
 def put(name, value):
-    """For `edit`."""
+    """A change for `edit`."""
     return lambda weights: weights.update({name: value})

@@ -1,4 +1,4 @@
-"""DeBERTa's folders: what is particular to them. Every class in and out: test_families.py."""
+"""Particulars of DeBERTa's folders; test_families.py covers import and export of all classes."""
 
 import dataclasses
 import json
@@ -22,7 +22,7 @@ def random(*shape):
     return RANDOM.standard_normal(shape).astype(np.float32)
 
 
-def test_a_kernel_that_is_three_of_every_head(tmp_path):
+def test_the_joint_kernel_of_v1_is_split_head_by_head(tmp_path):
     published.model('DebertaModel').save_pretrained(tmp_path)
     weights = load_file(tmp_path / 'model.safetensors')
     joint = weights['encoder.layer.1.attention.self.in_proj.weight']
@@ -37,7 +37,7 @@ def test_a_kernel_that_is_three_of_every_head(tmp_path):
     np.testing.assert_array_equal(attention['value']['bias'].ravel(), bias)
 
 
-def test_a_convolution_is_turned_round(tmp_path):
+def test_the_kernel_of_the_convolution_is_transposed(tmp_path):
     published.model('DebertaV2Model').save_pretrained(tmp_path)
     theirs = load_file(tmp_path / 'model.safetensors')['encoder.conv.conv.weight']
     kernel = huggingface.load(tmp_path).params['encoder']['convolution']['dense']['kernel']
@@ -45,9 +45,9 @@ def test_a_convolution_is_turned_round(tmp_path):
     np.testing.assert_array_equal(kernel[2, 7], theirs[:, 7, 2])
 
 
-def test_as_microsoft_publishes_v3(tmp_path, caplog):
-    """Both heads under their own names, absolute positions for the mask decoder, and what training
-    had left of shared embeddings."""
+def test_a_v3_folder_as_published_by_microsoft(tmp_path, caplog):
+    """Such a folder has both heads under their own names, absolute positions for the mask decoder,
+    and leftovers of embedding sharing in training."""
     original = published.model('DebertaV2ForMaskedLM', legacy=False, conv_kernel_size=0)
     original.save_pretrained(tmp_path / 'in')
     detection = {
@@ -94,7 +94,7 @@ def test_as_microsoft_publishes_v3(tmp_path, caplog):
     agree_trees(before, published.theirs(opened.eval(), without.architecture))
 
 
-def test_more_positions_leave_distances_as_they_are(tmp_path):
+def test_more_positions_do_not_change_relative_distances(tmp_path):
     folder = published.folder(tmp_path / 'in', 'DebertaV2ForMaskedLM')
     position = random(19, 20)
     name = 'deberta.embeddings.position_embeddings.weight'
@@ -109,7 +109,7 @@ def test_more_positions_leave_distances_as_they_are(tmp_path):
     agree_trees(published.ours(fitted), published.ours(loaded))
 
 
-def test_every_size_is_written_as_it_is_read():
+def test_the_config_of_every_size_is_written_as_it_is_read():
     for model_type in ('deberta', 'deberta-v2'):
         family = FAMILIES[model_type]
         for name in family.architectures:
@@ -118,7 +118,7 @@ def test_every_size_is_written_as_it_is_read():
             assert family.read_config(config) == architecture
 
 
-def test_position_vectors_with_maps_of_their_own(tmp_path):
+def test_position_projections_of_their_own_are_read(tmp_path):
     original = published.model(
         'DebertaV2Model',
         share_att_key=False,
@@ -159,7 +159,7 @@ def test_position_vectors_with_maps_of_their_own(tmp_path):
         ({'pooler_dropout': 0.1}, 'pooler_dropout is 0.1; only 0 is supported'),
     ],
 )
-def test_what_cannot_be_computed_is_named(change, message):
+def test_an_unsupported_value_is_named(change, message):
     config = published.config('DebertaV2Model').to_dict() | change
     with pytest.raises(UserError, match=message.replace('|', r'\|')):
         FAMILIES['deberta-v2'].read_config(config)

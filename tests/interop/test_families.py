@@ -1,4 +1,4 @@
-"""Published folders of every family and class in and out: the same numbers, the same bits."""
+"""Import and export of every published family and class: same outputs, same bits."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ from tests.interop import published
 from tests.interop.published import put
 from tests.parity.agreement import agree_trees
 
-# What a case changes in the config beside the sizes.
+# Changes to the config of a class, besides the sizes.
 VARIATIONS = {
     'BertForPreTraining': {'hidden_act': 'gelu_new', 'type_vocab_size': 3},
     'RobertaForMaskedLM': {'pad_token_id': 3, 'hidden_act': 'gelu_new'},
@@ -31,7 +31,7 @@ VARIATIONS = {
 
 
 @pytest.mark.parametrize('name', published.CLASSES)
-def test_in_and_out_again(name, tmp_path):
+def test_import_and_export_keep_outputs_and_bits(name, tmp_path):
     family, heads = published.CLASSES[name]
     original = published.model(name, **VARIATIONS.get(name, {}))
     original.save_pretrained(tmp_path / 'in')
@@ -72,7 +72,7 @@ def test_architectures_belong_to_families():
 
 @pytest.mark.parametrize('family', FAMILIES.values(), ids=FAMILIES)
 def test_every_key_of_a_default_config_is_known(family):
-    """All those that transformers has, not just those it writes."""
+    """All keys that transformers has, not only those it writes."""
     for name in family.classes:
         config = getattr(transformers, name).config_class()
         architecture = family.read_config(config.to_dict())
@@ -83,8 +83,8 @@ def test_every_key_of_a_default_config_is_known(family):
         family.read_config(config.to_dict() | {'feed_forward_type': 'glu'})
 
 
-def test_an_early_config_of_modernbert():
-    """As published with the first models, before layers were named one by one."""
+def test_an_early_config_of_modernbert_is_read():
+    """As published with the first models, before configs listed the layers."""
     early = {
         'model_type': 'modernbert',
         'num_hidden_layers': 5,
@@ -118,7 +118,7 @@ def test_an_early_config_of_modernbert():
             family.read_config(early | change)
 
 
-def test_one_weight_that_is_three_of_ours(tmp_path):
+def test_a_joint_kernel_is_split_into_query_key_and_value(tmp_path):
     published.model('ModernBertModel').save_pretrained(tmp_path)
     name = 'layers.0.attn.Wqkv.weight'
     whole = load_file(tmp_path / 'model.safetensors')[name]
@@ -134,8 +134,8 @@ def test_one_weight_that_is_three_of_ours(tmp_path):
         huggingface.load(tmp_path)
 
 
-def test_a_pooler_that_no_head_uses(tmp_path):
-    """As in the published roberta-base, a masked language model with a pooler."""
+def test_a_pooler_that_no_head_uses_is_read_but_not_exported(tmp_path):
+    """The published roberta-base is a masked language model with a pooler."""
     published.model('RobertaForMaskedLM').save_pretrained(tmp_path / 'in')
     kernel = np.full((20, 20), 0.5, np.float32)
     names = {'roberta.pooler.dense.weight': kernel, 'roberta.pooler.dense.bias': kernel[0]}

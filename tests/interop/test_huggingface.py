@@ -1,4 +1,4 @@
-"""Forms of folders: tokenizers, shards, torch's files, heads; and what is not written."""
+"""Hugging Face folders: tokenizers, shards, PyTorch files, heads; and refusals to export."""
 
 import dataclasses
 import json
@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def copy(folder, tmp_path):
-    """The folder, to be damaged."""
+    """A copy of the folder that a test may damage."""
     return shutil.copytree(folder, tmp_path / 'bert')
 
 
@@ -46,7 +46,7 @@ def test_the_exported_tokenizer_gives_the_same_ids(folder, tmp_path):
     assert tokenizer.model_max_length == published.SIZES['max_position_embeddings']
 
 
-def test_half_precision_shards_and_old_extras(folder, tmp_path):
+def test_half_precision_shards_and_weights_of_old_versions_are_read(folder, tmp_path):
     weights = {
         name: array.astype(ml_dtypes.bfloat16 if 'layer.0' in name else np.float16)
         for name, array in load_file(folder / 'model.safetensors').items()
@@ -79,7 +79,7 @@ def test_half_precision_shards_and_old_extras(folder, tmp_path):
         huggingface.load(path)
 
 
-def test_a_file_of_torch(folder, tmp_path):
+def test_a_pytorch_file_is_read(folder, tmp_path):
     shutil.copy(folder / 'config.json', tmp_path)
     state = published.model().state_dict()
     state['bert.pooler.dense.weight'] = state['bert.pooler.dense.weight'].T.contiguous().T
@@ -100,7 +100,7 @@ class _Evil:
         return open, (str(self.path), 'w')
 
 
-def test_a_file_of_torch_runs_nothing(folder, tmp_path):
+def test_a_pytorch_file_executes_no_code(folder, tmp_path):
     shutil.copy(folder / 'config.json', tmp_path)
     torch.save({'x': _Evil(tmp_path / 'harm')}, tmp_path / 'pytorch_model.bin')
     with pytest.raises(UserError, match='asks to run io.open'):
@@ -108,8 +108,8 @@ def test_a_file_of_torch_runs_nothing(folder, tmp_path):
     assert not (tmp_path / 'harm').exists()
 
 
-def test_more_heads_than_the_class_has(copy):
-    """As in the published bert-base-uncased."""
+def test_heads_beyond_those_of_the_class_are_found(copy):
+    """The published bert-base-uncased is such a folder."""
     config = json.loads((copy / 'config.json').read_text())
     (copy / 'config.json').write_text(json.dumps(config | {'architectures': ['BertForMaskedLM']}))
     assert huggingface.load(copy).heads == ('mlm', 'nsp')
@@ -118,7 +118,7 @@ def test_more_heads_than_the_class_has(copy):
         huggingface.load(copy)
 
 
-def test_new_heads_only_where_allowed(tmp_path):
+def test_missing_heads_are_initialized_only_if_allowed(tmp_path):
     path = published.folder(tmp_path / 'in', 'BertModel')
     with pytest.raises(UserError, match='cls.predictions.bias'):
         huggingface.load(path, heads=('mlm',))
@@ -132,7 +132,7 @@ def test_new_heads_only_where_allowed(tmp_path):
     published.assert_same_bits({'encoder': loaded.params['encoder']}, huggingface.load(path).params)
 
 
-def test_nothing_is_put_in_place_unless_it_gives_the_same_logits(folder, tmp_path, monkeypatch):
+def test_an_export_with_other_logits_leaves_no_folder(folder, tmp_path, monkeypatch):
     loaded = huggingface.load(folder)
     write = huggingface.weights.write
 
@@ -146,14 +146,14 @@ def test_nothing_is_put_in_place_unless_it_gives_the_same_logits(folder, tmp_pat
     assert not list(tmp_path.iterdir())
 
 
-def test_a_folder_that_is_there_is_not_touched(folder):
+def test_an_existing_folder_is_not_overwritten(folder):
     before = (folder / 'config.json').read_text()
     with pytest.raises(UserError, match='already exists'):
         huggingface.save(huggingface.load(folder), folder)
     assert (folder / 'config.json').read_text() == before
 
 
-def test_values_that_are_not_finite_are_not_saved(folder, tmp_path):
+def test_a_model_with_nan_or_infinite_values_is_not_exported(folder, tmp_path):
     loaded = huggingface.load(folder)
     loaded.params['encoder']['pooler']['bias'][0] = np.inf
     loaded.params['mlm']['head']['norm']['scale'][:] = np.nan
@@ -162,7 +162,7 @@ def test_values_that_are_not_finite_are_not_saved(folder, tmp_path):
     assert not (tmp_path / 'out').exists()
 
 
-def test_a_model_of_no_family_is_not_saved(folder, tmp_path):
+def test_a_model_without_a_family_is_not_exported(folder, tmp_path):
     loaded = dataclasses.replace(huggingface.load(folder), family=None)
     with pytest.raises(UserError, match='belongs to no published family'):
         huggingface.save(loaded, tmp_path / 'out')

@@ -1,4 +1,4 @@
-"""Every defect of a folder is named in one line."""
+"""Defects of a Hugging Face folder are reported in one line."""
 
 import json
 import shutil
@@ -19,7 +19,7 @@ def folder(tmp_path_factory):
 
 @pytest.fixture
 def copy(folder, tmp_path):
-    """The folder, to be damaged."""
+    """A copy of the folder that a test may damage."""
     return shutil.copytree(folder, tmp_path / 'bert')
 
 
@@ -38,7 +38,7 @@ def spoil(weights):
 TOKEN = 'bert.embeddings.word_embeddings.weight'
 QUERY = 'bert.encoder.layer.1.attention.self.query.weight'
 DECODER = 'cls.predictions.decoder.weight'
-# What is done to the weights → what the line must say.
+# Kind of damage → (change of the weights, part of the message).
 DAMAGED = {
     'missing': (drop(QUERY), f'lacks the weights {QUERY}'),
     'missing head': (drop('cls.seq_relationship.bias'), 'nsp/head/dense/bias'),
@@ -63,7 +63,7 @@ DAMAGED = {
 
 
 @pytest.mark.parametrize('name', DAMAGED)
-def test_damaged_weights_are_named(name, copy):
+def test_a_damaged_weight_is_named(name, copy):
     change, word = DAMAGED[name]
     published.edit(copy, change)
     with pytest.raises(UserError, match=word) as caught:
@@ -71,7 +71,7 @@ def test_damaged_weights_are_named(name, copy):
     assert '\n' not in str(caught.value)
 
 
-def test_truncated_weights_and_none(copy):
+def test_truncated_and_missing_weight_files_are_reported(copy):
     file = copy / 'model.safetensors'
     file.write_bytes(file.read_bytes()[:-100])
     with pytest.raises(UserError, match=r'model.safetensors is damaged'):
@@ -81,14 +81,14 @@ def test_truncated_weights_and_none(copy):
         huggingface.load(copy)
 
 
-# Changes to config.json → what the line must say.
+# Kind of change → (changes to config.json, part of the message).
 CONFIGS = {
     'model_type': ({'model_type': 'gpt2'}, "unknown model_type 'gpt2'; known: .*bert"),
     'activation': ({'hidden_act': 'quick_gelu'}, "hidden_act is 'quick_gelu'; known: gelu"),
     'positions': ({'position_embedding_type': 'relative_key'}, "'relative_key'; only 'absolute'"),
     'decoder': ({'is_decoder': True}, 'is_decoder is True; only False'),
     'untied': ({'tie_word_embeddings': False}, 'tie_word_embeddings'),
-    'heads': ({'num_attention_heads': 3}, '3 heads'),
+    'heads': ({'num_attention_heads': 3}, 'not divisible by num_heads 3'),
     'layers': ({'num_hidden_layers': 3}, 'lacks the weights bert.encoder.layer.2'),
     'no number': ({'hidden_size': '20'}, "hidden_size is '20'"),
     'labels': ({'id2label': {'0': 'a', '1': 'b'}, 'label2id': {'a': 1, 'b': 0}}, 'disagree'),
@@ -96,7 +96,7 @@ CONFIGS = {
 
 
 @pytest.mark.parametrize('name', CONFIGS)
-def test_a_config_we_cannot_compute_is_refused(name, copy):
+def test_an_unsupported_config_is_refused(name, copy):
     change, word = CONFIGS[name]
     config = json.loads((copy / 'config.json').read_text()) | change
     (copy / 'config.json').write_text(json.dumps(config))
@@ -104,7 +104,7 @@ def test_a_config_we_cannot_compute_is_refused(name, copy):
         huggingface.load(copy)
 
 
-def test_a_config_that_is_none_or_missing(copy):
+def test_an_invalid_or_missing_config_is_reported(copy):
     (copy / 'config.json').write_text('{')
     with pytest.raises(UserError, match='config.json is not valid JSON'):
         huggingface.load(copy)
@@ -113,15 +113,15 @@ def test_a_config_that_is_none_or_missing(copy):
         huggingface.load(copy)
 
 
-def test_a_vocabulary_larger_than_the_embedding(copy):
+def test_a_vocabulary_larger_than_the_embedding_is_refused(copy):
     with open(copy / 'vocab.txt', 'a') as file:
         file.write('surplus\n')
     with pytest.raises(UserError, match='132 tokens, but the model has embeddings for 131'):
         huggingface.load(copy)
 
 
-def test_a_vocabulary_of_another_model(tmp_path):
-    """Smaller than the embedding by more than it may be padded."""
+def test_a_vocabulary_much_smaller_than_the_embedding_is_refused(tmp_path):
+    """Embeddings may be padded to a multiple of 1024."""
     path = published.folder(tmp_path, 'BertModel', vocab_size=1154)
     assert huggingface.load(path).tokenizer.vocab_size == 131
     path = published.folder(tmp_path / 'larger', 'BertModel', vocab_size=1155)
@@ -129,7 +129,7 @@ def test_a_vocabulary_of_another_model(tmp_path):
         huggingface.load(path)
 
 
-def test_counted_positions_go_with_the_padding_of_the_tokenizer(tmp_path):
+def test_position_offsets_must_match_the_padding_of_the_tokenizer(tmp_path):
     path = published.folder(tmp_path / 'in', 'RobertaForMaskedLM', pad_token_id=1)
     with pytest.raises(
         UserError, match='padding token has the id 0 in the tokenizer.*for the id 1'

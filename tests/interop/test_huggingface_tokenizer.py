@@ -1,4 +1,4 @@
-"""The tokenizer of an exported folder gives transformers the ids, frames and types of training."""
+"""An exported tokenizer gives transformers the ids, special tokens and types of training."""
 
 import types
 
@@ -29,7 +29,7 @@ def exported(tokenizer, folder, type_vocab_size):
     return transformers.AutoTokenizer.from_pretrained(folder), read
 
 
-def test_one_text(tokenizer, tmp_path):
+def test_one_text_gets_the_same_ids(tokenizer, tmp_path):
     theirs, read = exported(tokenizer, tmp_path, 1)
     assert read.fingerprint == tokenizer.fingerprint
     for text, ids in zip(TEXTS, tokenizer.encode_batch(TEXTS).ids, strict=True):
@@ -41,7 +41,7 @@ def test_one_text(tokenizer, tmp_path):
     assert (tmp_path / 'vocab.txt').exists() == (tokenizer.kind == 'wordpiece')
 
 
-def test_two_texts_without_types_as_published(tokenizer, tmp_path):
+def test_two_texts_without_types_are_laid_out_as_in_published_models(tokenizer, tmp_path):
     theirs, _ = exported(tokenizer, tmp_path, 1)
     a, b = tokenizer.encode_batch(TEXTS[:2]).ids
     cls, sep = [tokenizer.cls_id], [tokenizer.sep_id]
@@ -50,7 +50,7 @@ def test_two_texts_without_types_as_published(tokenizer, tmp_path):
     assert theirs(*TEXTS[:2])['input_ids'] == expected.tolist()
 
 
-def test_two_texts_with_types_as_pretraining_put_them(tokenizer, tmp_path):
+def test_two_texts_with_types_are_laid_out_as_in_pretraining(tokenizer, tmp_path):
     theirs, read = exported(tokenizer, tmp_path, 2)
     a, b = tokenizer.encode_batch(TEXTS[:2]).ids
     flat = np.concatenate([a, a, b, b])  # two documents of two sentences each

@@ -28,7 +28,7 @@ def original_name(name: str) -> str:
 
 @pytest.fixture(scope='module')
 def folders(tmp_path_factory):
-    """(of transformers, of the original code) with the same weights."""
+    """Folders of transformers and of the original code with the same weights."""
     top = tmp_path_factory.mktemp('tf1')
     theirs = published.folder(top / 'theirs')
     original = top / 'original'
@@ -56,7 +56,7 @@ def folders(tmp_path_factory):
     return theirs, original
 
 
-def test_the_same_parameters_as_from_transformers(folders):
+def test_an_original_checkpoint_gives_the_parameters_of_transformers(folders):
     theirs, original = folders
     expected, loaded = huggingface.load(theirs), loading.load_any(original)
     assert loaded.architecture == expected.architecture
@@ -67,7 +67,7 @@ def test_the_same_parameters_as_from_transformers(folders):
         np.testing.assert_array_equal(loaded[name], expected[name], err_msg=name)
 
 
-def test_a_damaged_checkpoint_is_one_line(folders, tmp_path):
+def test_a_damaged_original_checkpoint_is_reported_in_one_line(folders, tmp_path):
     path = shutil.copytree(folders[1], tmp_path / 'original')
     (path / 'bert_model.ckpt.index').unlink()
     with pytest.raises(UserError, match='bert_model.ckpt cannot be read') as caught:

@@ -1,4 +1,4 @@
-"""Fitted to another vocabulary, length and heads, parameters keep what they can."""
+"""Parameters fitted to another vocabulary, length and set of heads."""
 
 import dataclasses
 import random
@@ -23,25 +23,25 @@ def tokenizer_of(tokens, folder):
     return tokenizers.load(str(folder))
 
 
-def test_nothing_to_do_changes_nothing(model):
-    fitted, said = surgery.fit(model, model.architecture, model.tokenizer, model.heads)
-    assert said == []
+def test_an_equal_architecture_and_tokenizer_change_nothing(model):
+    fitted, lines = surgery.fit(model, model.architecture, model.tokenizer, model.heads)
+    assert lines == []
     left = tree_paths.flatten(fitted.params)
     right = tree_paths.flatten(model.params)
     assert all(np.array_equal(left[name], right[name]) for name in right)
 
 
-def test_another_vocabulary(model, tmp_path):
+def test_tokens_keep_their_embeddings_or_get_the_mean_of_their_subwords(model, tmp_path):
     old = published.vocabulary()
     new = [*old[:5], 'moon', 'shipmoon', '##moon', 'é', 'ship', '.']
     tokenizer = tokenizer_of(new, tmp_path)
     architecture = dataclasses.replace(model.architecture, vocab_size=len(new), hidden_dropout=0.0)
-    fitted, said = surgery.fit(model, architecture, tokenizer, ('mlm',))
-    assert said[-1] == (
+    fitted, lines = surgery.fit(model, architecture, tokenizer, ('mlm',))
+    assert lines[-1] == (
         'vocabulary: 8 tokens keep their embedding, 2 get the mean of their old subwords, '
         '1 the mean of all'
     )
-    assert [line for line in said if 'dropped' in line] == [
+    assert [line for line in lines if 'dropped' in line] == [
         f'nsp/head/dense/{leaf} is dropped: no objective uses it' for leaf in ('bias', 'kernel')
     ]
     before = model.params['encoder']['embeddings']['token']
@@ -61,25 +61,25 @@ def test_another_vocabulary(model, tmp_path):
     assert fitted.tokenizer is tokenizer
 
 
-def test_rows_beyond_the_vocabulary_go(model, tmp_path):
+def test_rows_beyond_the_vocabulary_are_zeroed(model, tmp_path):
     tokenizer = tokenizer_of(published.vocabulary()[:100], tmp_path)
     spare = dataclasses.replace(model, tokenizer=tokenizer)
     architecture = dataclasses.replace(model.architecture, vocab_size=100)
-    fitted, said = surgery.fit(spare, architecture, tokenizer, model.heads)
+    fitted, lines = surgery.fit(spare, architecture, tokenizer, model.heads)
     after = fitted.params['encoder']['embeddings']['token']
-    assert said == []
+    assert lines == []
     np.testing.assert_array_equal(after[:100], model.params['encoder']['embeddings']['token'][:100])
     assert after.shape == (128, 20)
     assert not after[100:].any()
 
 
-def test_positions(model):
+def test_positions_are_truncated_tiled_or_interpolated(model):
     old = model.params['encoder']['embeddings']['position']
 
     def fit(number, **how):
         architecture = dataclasses.replace(model.architecture, max_position_embeddings=number)
-        fitted, said = surgery.fit(model, architecture, model.tokenizer, model.heads, **how)
-        assert len(said) == 1
+        fitted, lines = surgery.fit(model, architecture, model.tokenizer, model.heads, **how)
+        assert len(lines) == 1
         return fitted.params['encoder']['embeddings']['position']
 
     np.testing.assert_array_equal(fit(45), np.concatenate([old, old, old])[:45])
@@ -91,22 +91,21 @@ def test_positions(model):
         fit(37, positions='repeat')
 
 
-def test_positions_that_begin_later(model):
-    """The rows before the first position stay where they are."""
+def test_rows_before_the_first_position_are_kept(model):
     architecture = dataclasses.replace(model.architecture, first_position=2)
     longer = dataclasses.replace(architecture, max_position_embeddings=30)
     shifted = dataclasses.replace(model, architecture=architecture)
     old = model.params['encoder']['embeddings']['position']
-    fitted, said = surgery.fit(shifted, longer, model.tokenizer, model.heads)
+    fitted, lines = surgery.fit(shifted, longer, model.tokenizer, model.heads)
     new = fitted.params['encoder']['embeddings']['position']
     np.testing.assert_array_equal(new, np.concatenate([old, old[2:]])[:30])
-    assert said == [f'positions: {len(old) - 2} → 28 (tile)']
+    assert lines == [f'positions: {len(old) - 2} → 28 (tile)']
 
 
-def test_a_new_head_is_fresh(tmp_path):
+def test_a_new_head_is_newly_initialized(tmp_path):
     bare = huggingface.load(published.folder(tmp_path / 'bert', 'BertModel'))
-    fitted, said = surgery.fit(bare, bare.architecture, bare.tokenizer, ('nsp',))
-    assert said == []
+    fitted, lines = surgery.fit(bare, bare.architecture, bare.tokenizer, ('nsp',))
+    assert lines == []
     assert set(fitted.newly_initialized) == {'nsp/head/dense/bias', 'nsp/head/dense/kernel'}
 
 
@@ -117,7 +116,7 @@ def test_another_architecture_is_refused(model):
 
 
 @pytest.mark.parametrize('kind', ['bytebpe', 'unigram', 'sentencepiece-bpe'])
-def test_another_vocabulary_of_other_kinds(model, kind):
+def test_vocabularies_of_other_kinds_are_matched(model, kind):
     draw = random.Random(0)
     words = [''.join(draw.choices('theshipnearmoon', k=5)) for _ in range(60)]
     texts = [
@@ -127,25 +126,27 @@ def test_another_vocabulary_of_other_kinds(model, kind):
     old, new = (tokenizers.train(f'{kind}:{270 if kind == "bytebpe" else 60}', [t]) for t in texts)
     rows = np.random.default_rng(0).normal(size=(old.vocab_size, 20)).astype(np.float32)
     params = {'encoder/embeddings/token': rows}
-    said = surgery._fit_vocabulary(params, old, new)
+    lines = surgery._fit_vocabulary(params, old, new)
     after = params['encoder/embeddings/token']
     assert after.shape == (new.vocab_size, 20)
-    kept, spelt = 0, 0
+    kept, composed = 0, 0
     for index, token in enumerate(new.vocab):
         if token in old.vocab:
             kept += 1
             np.testing.assert_array_equal(after[index], rows[old.vocab.index(token)])
         elif own := old.subword_ids(token):
-            spelt += 1
+            composed += 1
             assert ''.join(old.vocab[i] for i in own) == token
             np.testing.assert_allclose(after[index], rows[own].mean(0), rtol=1e-6)
         else:
             np.testing.assert_allclose(after[index], rows.mean(0), rtol=1e-5, atol=1e-6)
-    assert min(kept, spelt) > 1
-    assert f'{kept:,} tokens keep their embedding, {spelt:,} get the mean of their old' in said[0]
+    assert min(kept, composed) > 1
+    assert (
+        f'{kept:,} tokens keep their embedding, {composed:,} get the mean of their old' in lines[0]
+    )
 
 
-def test_special_tokens_keep_their_part_under_another_name(tmp_path):
+def test_special_tokens_keep_their_role_under_another_name(tmp_path):
     old = tokenizers.train('unigram:32', ['the ships near the moon and the moons near a ship'])
     renamed = old.to_json()
     for one, other in zip(('<s>', '</s>', '<mask>'), ('[CLS]', '[SEP]', '[MASK]'), strict=True):

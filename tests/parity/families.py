@@ -160,7 +160,7 @@ def make_models(case: Case, seed: int, deviation: float) -> dict[str, torch.nn.M
             changes['num_labels'] = LABELS
         kind = getattr(transformers, name)
         model = kind(kind.config_class(**changes, attn_implementation='eager')).eval()
-        published.randomise(model, seed + number, deviation)
+        published.randomize(model, seed + number, deviation)
         encoder = encoder | {
             key: value for key, value in model.base_model.named_parameters() if key not in encoder
         }

