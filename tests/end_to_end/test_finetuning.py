@@ -150,7 +150,7 @@ def test_killed_and_resumed_bitwise(tmp_path):
         assert (killed.returncode != 0) == (step is not None), killed.stderr
     done = commands.run('bert_jax.main', *command('sample_pairs', tmp_path / 'killed', **more))
     assert done.returncode == 0, done.stderr
-    assert 'going on from step 14' in done.stderr
+    assert 'resuming from step 14' in done.stderr
     ours, theirs = (
         jax.tree.leaves_with_path(checkpoints.load(tmp_path / name)[1])
         for name in ('killed', 'whole')

@@ -132,7 +132,7 @@ def test_objectives_train_and_resume_bit_for_bit(name, folder):
     assert not (killed / 'results.json').exists()
     status, stderr = small.run(folder, *arguments(folder, name, killed))
     assert status == 0, stderr
-    assert f'going on from step {SAVED}' in stderr
+    assert f'resuming from step {SAVED}' in stderr
     held_out_again, resumed, losses_again = outcome(killed)
     assert held_out_again == held_out
     assert losses_again == losses
