@@ -9,7 +9,7 @@ import pytest
 
 @contextlib.contextmanager
 def small(parent: pathlib.Path, size: str):
-    """Mounts a file system of `size`, such as '6m', on a folder in `parent` and yields the folder.
+    """Mount a file system of `size`, such as '6m', on a folder in `parent` and yield the folder.
 
     Skips the test if mounting is not allowed.
     """

@@ -4,7 +4,7 @@ from jax.extend.core import jaxprs_in_params
 
 
 def shapes(jaxpr):
-    """Yields the shape of every computed array."""
+    """Yield the shape of every computed array."""
     for equation in jaxpr.eqns:
         yield from (variable.aval.shape for variable in equation.outvars)
         for inner in jaxprs_in_params(equation.params):

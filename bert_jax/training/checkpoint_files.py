@@ -31,7 +31,7 @@ _OLDER_HEADS = {
 
 @functools.cache
 def orbax() -> Any:
-    """Imports Orbax on first use, which takes 0.3 s, and hides its log: it raises its errors."""
+    """Import Orbax on first use (0.3 s) and hide its log; it raises all errors."""
     import orbax.checkpoint
 
     logging.getLogger('absl').addFilter(lambda record: 'orbax' not in record.pathname)
@@ -51,7 +51,7 @@ def first_undamaged(
     damaged: set[int],
     files: list[str] | None = None,
 ) -> int | None:
-    """Verifies checkpoints in the given order until one is undamaged.
+    """Verify checkpoints in the given order until one is undamaged.
 
     Args:
       directory: folder of the checkpoints.
@@ -78,7 +78,7 @@ def first_undamaged(
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
-    """Returns the verified checkpoint that a path stands for.
+    """Return the verified checkpoint that a path stands for.
 
     Args:
       path: a checkpoint, or a folder of checkpoints or of a run, whose best checkpoint is taken or,
@@ -139,19 +139,19 @@ def describe(arrays: dict[str, Any]) -> dict[str, str]:
 
 
 def read_description(folder: pathlib.Path) -> dict[str, str]:
-    """Reads `describe` of the arrays in a checkpoint, under their current names."""
+    """Read `describe` of the arrays in a checkpoint, under their current names."""
     return {_current_name(name): text for name, text in _read_json(folder / 'arrays.json').items()}
 
 
 def read_metadata(folder: pathlib.Path) -> dict:
-    """Reads what the caller stored with a checkpoint."""
+    """Read what the caller stored with a checkpoint."""
     return _read_json(folder / 'metadata.json')
 
 
 def read_arrays(
     folder: pathlib.Path, wanted: dict[str, Any], restore_args: Callable[[Any], Any]
 ) -> dict[str, Any]:
-    """Reads arrays of a checkpoint.
+    """Read arrays of a checkpoint.
 
     Args:
       folder: the checkpoint.
@@ -173,7 +173,7 @@ def read_arrays(
 
 
 def check_arrays(folder: pathlib.Path, wanted: dict[str, str]) -> None:
-    """Raises UserError if the arrays of a checkpoint do not match a description of others."""
+    """Raise UserError if the arrays of a checkpoint do not match a description."""
     stored = read_description(folder)
     differences = [
         f'{name} is {stored.get(name, "missing")} there and {wanted.get(name, "missing")} here'
@@ -183,7 +183,8 @@ def check_arrays(folder: pathlib.Path, wanted: dict[str, str]) -> None:
     if differences:
         raise UserError(
             f'checkpoint {folder} belongs to another model or optimizer: '
-            f'{"; ".join(differences[:3])} ({len(differences)} differences in total)'
+            f'{"; ".join(differences[:3])} ({len(differences)} differences in total); '
+            'choose another --config.workdir'
         )
 
 

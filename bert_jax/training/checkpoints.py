@@ -49,7 +49,7 @@ class Checkpoints:
     """
 
     def __init__(self, directory: str | os.PathLike, keep: int):
-        """Opens the folder of checkpoints, and removes the unfinished ones of a killed run.
+        """Open the folder of checkpoints and remove the unfinished ones of a killed run.
 
         Raises:
           UserError: the folder cannot be written, or `keep` is less than 1.
@@ -72,7 +72,7 @@ class Checkpoints:
         return checkpoint_files.steps(self.directory)
 
     def save(self, step: int, state: Any, metadata: dict[str, Any]) -> None:
-        """Saves a checkpoint in the background; returns as soon as the arrays may be donated.
+        """Save a checkpoint in the background; return as soon as the arrays may be donated.
 
         Waits for the previous save first. A checkpoint of the same step is replaced. Older ones are
         deleted once the new one is complete.
@@ -112,7 +112,7 @@ class Checkpoints:
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits for the save in progress. Raises UserError if the disk is full or not writable."""
+        """Wait for the save in progress; raise UserError if the disk failed."""
         if self._thread is not None:
             self._thread.join()
             self._thread = None
@@ -121,13 +121,13 @@ class Checkpoints:
             self._give_up(*failure)
 
     def close(self) -> None:
-        """Waits for the save in progress and stops the threads of Orbax."""
+        """Wait for the save in progress and stop the threads of Orbax."""
         self.wait()
         if '_writer' in self.__dict__:
             self._writer.close()
 
     def restore(self, abstract_state: Any, step: int | None = None) -> Restored | None:
-        """Restores the newest undamaged checkpoint, or the one of `step`.
+        """Restore the newest undamaged checkpoint, or the one of `step`.
 
         Every file is verified first. A damaged checkpoint is reported on stderr and the one before
         it is used.
@@ -162,7 +162,7 @@ class Checkpoints:
         return Restored(step, state, checkpoint_files.read_metadata(folder))
 
     def metadata(self) -> dict | None:
-        """Reads the metadata of the newest checkpoint in which they are undamaged."""
+        """Read the metadata of the newest checkpoint in which they are undamaged."""
         step = self._choose(files=['metadata.json'])
         return None if step is None else checkpoint_files.read_metadata(self.directory / str(step))
 
@@ -173,7 +173,7 @@ class Checkpoints:
         return checkpoint_files.orbax().AsyncCheckpointer(handler)
 
     def _finish(self, save: '_Save') -> None:
-        """Waits for the arrays and completes the checkpoint. Runs in a thread."""
+        """Wait for the arrays and complete the checkpoint, in a thread."""
         try:
             self._writer.wait_until_finished()
             if jax.process_index() == 0:
@@ -185,7 +185,7 @@ class Checkpoints:
             self._failure = save, error
 
     def _commit(self, save: '_Save') -> None:
-        """Renames a checkpoint whose files are all on disk, and removes those no longer kept."""
+        """Rename a checkpoint whose files are all on disk, and remove those no longer kept."""
         self._remove(save.step)
         save.folder.rename(self.directory / str(save.step))
         checksums.sync(self.directory)
@@ -195,13 +195,13 @@ class Checkpoints:
             self._remove(step)
 
     def _remove(self, step: int) -> None:
-        """Removes a checkpoint; renamed first, so that a kill cannot leave half of it."""
+        """Remove a checkpoint; renamed first, so that a kill cannot leave half of it."""
         folder = self.directory / str(step)
         if folder.exists():
             shutil.rmtree(folder.rename(folder.with_name(f'{step}.deleted{UNFINISHED}')))
 
     def _give_up(self, save: '_Save', error: Exception) -> None:
-        """Removes a failed save; raises UserError if the disk is the reason, else `error`."""
+        """Remove a failed save and raise a UserError if the disk is the reason, else `error`."""
         if jax.process_index() == 0:
             shutil.rmtree(save.folder, ignore_errors=True)
         reason = _disk_error(error)
@@ -215,7 +215,7 @@ class Checkpoints:
         ) from error
 
     def _choose(self, files: list[str] | None = None, only: int | None = None) -> int | None:
-        """Chooses the checkpoint to read, on host 0, so that the files are verified once."""
+        """Choose the checkpoint to read, on host 0, so that the files are verified once."""
 
         def choose() -> int | None:
             candidates = self.steps() if only is None else [only]
@@ -242,7 +242,7 @@ class _Save(NamedTuple):
 
 
 def load(path: str | os.PathLike, prefix: str = '') -> Restored:
-    """Loads one checkpoint as nested dicts of NumPy arrays, for use outside of training.
+    """Load one checkpoint as nested dicts of NumPy arrays, for use outside of training.
 
     Args:
       path: a checkpoint, or a folder of checkpoints or of a run: then its best checkpoint or, if it
@@ -264,7 +264,7 @@ def load(path: str | os.PathLike, prefix: str = '') -> Restored:
 
 
 def _check_free_space(save: _Save) -> None:
-    """Raises OSError if the disk cannot hold the checkpoint.
+    """Raise OSError if the disk cannot hold the checkpoint.
 
     If Orbax itself fails halfway, its event loop prints a traceback for every unfinished write.
     """

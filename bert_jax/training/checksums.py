@@ -9,7 +9,7 @@ NAME = 'manifest.sha256'
 
 
 def write(folder: pathlib.Path) -> None:
-    """Writes the manifest of all other files, after each of them is safely on disk."""
+    """Write the manifest of all other files, after each of them is safely on disk."""
     lines = []
     for name in sorted(_files(folder)):
         sync(folder / name)
@@ -21,7 +21,7 @@ def write(folder: pathlib.Path) -> None:
 
 
 def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | None:
-    """Compares a folder with its manifest.
+    """Compare a folder with its manifest.
 
     Args:
       folder: folder with a manifest.
@@ -47,7 +47,7 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
 
 
 def sync(path: pathlib.Path) -> None:
-    """Returns when the content of a file, or the entries of a folder, are on disk."""
+    """Wait until the content of a file, or the entries of a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -56,7 +56,7 @@ def sync(path: pathlib.Path) -> None:
 
 
 def _read(folder: pathlib.Path) -> dict[str, str]:
-    """Returns file name → digest. Raises ValueError for a malformed line."""
+    """Read file name → digest; raise ValueError for a malformed line."""
     digests = {}
     text = (folder / NAME).read_text(encoding='utf-8', errors='replace')
     for line in text.splitlines(keepends=True):

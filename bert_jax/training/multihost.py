@@ -46,7 +46,7 @@ _ERROR_KEY = 'bert_jax/error'
 def joined(
     coordinator: str | None = None, num_processes: int | None = None, process_id: int | None = None
 ) -> Iterator[None]:
-    """Joins the processes of a run for the duration of the block.
+    """Join the processes of a run for the duration of the block.
 
     If the block raises in any process, every process prints the error and exits: with status 2
     after a UserError, with 1 otherwise. If a process dies, JAX aborts the others (see
@@ -79,7 +79,7 @@ def joined(
 
 
 def run_on_host0(function: Callable[[], Any]) -> Any:
-    """Calls `function` on host 0 only and returns its JSON-serializable result on every host.
+    """Call `function` on host 0 only and return its JSON-serializable result on every host.
 
     The other hosts wait for as long as the call takes, hours if necessary. All hosts must call this
     in the same order. An exception in `function` ends the run on all hosts.
@@ -96,7 +96,7 @@ def run_on_host0(function: Callable[[], Any]) -> Any:
 
 
 def barrier() -> None:
-    """Waits until all hosts are here, without a time limit (collectives time out)."""
+    """Wait until all hosts are here, without a time limit (collectives time out)."""
     if not jax.distributed.is_initialized():
         return
     key = f'bert_jax/barrier/{next(_call_numbers)}'
@@ -105,7 +105,7 @@ def barrier() -> None:
 
 
 def check_same(what: str, value: str) -> None:
-    """Raises UserError on every host whose `value` differs from that of host 0."""
+    """Raise UserError on every host whose `value` differs from that of host 0."""
     if value != run_on_host0(lambda: value):
         raise UserError(
             f'the {what} of host {jax.process_index()} differs from that of host 0: start all '
@@ -114,7 +114,7 @@ def check_same(what: str, value: str) -> None:
 
 
 def largest(number: int) -> jax.Array:
-    """Computes the maximum of `number` over all hosts, as an int32 scalar.
+    """Compute the maximum of `number` over all hosts, as an int32 scalar.
 
     This is a collective on the current mesh: all hosts must call it at the same point. The result
     may still be in flight when the function returns.
@@ -128,7 +128,7 @@ def largest(number: int) -> jax.Array:
 
 
 def fetch(tree: Any) -> Any:
-    """Gathers a tree of global arrays, so that every host can compute with it alone.
+    """Gather a tree of global arrays, so that every host can compute with it alone.
 
     This is a collective: all hosts must call it at the same point.
     """
@@ -161,12 +161,7 @@ def _initialize(coordinator: str | None, num_processes: int | None, process_id: 
     if process_id is None and rank:
         process_id = int(rank)
     # If a process is missing, JAX aborts with a C++ stack trace after 300 s.
-    address = f' at {coordinator}' if coordinator else ''
-    message = (
-        f'not all processes of the run joined{address} within {JOIN_TIMEOUT} s; check that all of '
-        'them were started and can reach process 0, then start all of them again'
-    )
-    alarm = threading.Timer(JOIN_TIMEOUT, _exit, (RESTART, message))
+    alarm = threading.Timer(JOIN_TIMEOUT, _give_up, (coordinator,))
     alarm.start()
     try:
         jax.distributed.initialize(
@@ -187,8 +182,17 @@ def _initialize(coordinator: str | None, num_processes: int | None, process_id: 
     jax.devices()  # the hosts exchange their lists of devices now, while all of them are here
 
 
+def _give_up(coordinator: str | None) -> NoReturn:
+    at = f' at {coordinator}' if coordinator else ''
+    _print_error(
+        f'not all processes of the run joined{at} within {JOIN_TIMEOUT} s; check that all of them '
+        'were started and can reach process 0, then start all of them again'
+    )
+    os._exit(RESTART)
+
+
 def _wait_for(key: str) -> str:
-    """Waits for a key of the service, without a time limit."""
+    """Wait for a key of the service, without a time limit."""
     while True:
         try:
             return _client().blocking_key_value_get(key, _WAIT_SLICE)
@@ -198,7 +202,7 @@ def _wait_for(key: str) -> str:
 
 
 def _watch_for_error(done: threading.Event) -> None:
-    """Ends this process once another one has published an error. Runs in a thread until `done`."""
+    """End this process once another one has published an error, in a thread until `done`."""
     while not done.wait(_POLL_INTERVAL):
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # the key does not exist
             status, message = json.loads(_client().key_value_try_get(_ERROR_KEY))
@@ -206,8 +210,9 @@ def _watch_for_error(done: threading.Event) -> None:
 
 
 def _end(status: int, message: str, is_own: bool = True) -> NoReturn:
-    """Publishes the error if it is this process' own, and exits together with the others."""
+    """Print an error, publish it if it arose in this process, and exit together with the others."""
     with _exit_lock:
+        _print_error(message)
         if is_own:
             error = json.dumps([status, f'host {jax.process_index()} stopped: {message}'])
             with contextlib.suppress(jax.errors.JaxRuntimeError):  # another process was faster
@@ -216,18 +221,16 @@ def _end(status: int, message: str, is_own: bool = True) -> NoReturn:
             _client().wait_at_barrier(_ERROR_KEY, EXIT_TIMEOUT * 1000)
         if jax.process_index() == 0:
             time.sleep(1)  # JAX aborts processes that still run when host 0 and the service end
-        _exit(status, message)
+        os._exit(status)  # cleaning up could wait for a process that is gone
 
 
-def _exit(status: int, message: str) -> NoReturn:
-    """Exits at once: cleaning up could wait for a process that is gone."""
-    print(f'\nerror: {message}', file=sys.stderr, flush=True)
+def _print_error(message: str) -> None:
     sys.stdout.flush()
-    os._exit(status)
+    print(f'\nerror: {message}', file=sys.stderr, flush=True)
 
 
 def _leave(done: threading.Event, watcher: threading.Thread) -> None:
-    """Leaves the run together with all other processes, one of which may still be writing."""
+    """Leave the run together with all other processes, one of which may still be writing."""
     barrier()
     done.set()
     watcher.join()

@@ -25,7 +25,7 @@ _SMALL = 2**16  # number of entries
 
 
 def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExtraArgs:
-    """Builds the optimizer `config.name`, ready for `optax.apply_updates`.
+    """Build the optimizer `config.name`, ready for `optax.apply_updates`.
 
     - 'bert_adam': Adam without bias correction (google-research/bert, optimization.py);
       published with beta1 0.9, beta2 0.999, eps 1e-6, weight_decay 0.01, clip_norm 1.
@@ -59,7 +59,7 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
 
 
 def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:
-    """Returns a tree with True for every parameter whose path matches no pattern of `exclude`."""
+    """Return True for every parameter whose path matches no pattern of `exclude`, as a tree."""
 
     def is_decayed(path: tuple, _: Any) -> bool:
         return not any(re.search(pattern, tree_paths.path_name(path)) for pattern in exclude)
@@ -68,7 +68,7 @@ def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:
 
 
 def check_decay_exclude(exclude: Sequence[str], params: Tree) -> None:
-    """Checks that every pattern matches a parameter, since a typo would decay LayerNorms silently.
+    """Check that every pattern matches a parameter: a typo would silently decay LayerNorms.
 
     Args:
       exclude: regular expressions.
@@ -87,7 +87,7 @@ def check_decay_exclude(exclude: Sequence[str], params: Tree) -> None:
 
 
 def clip_by_global_norm(limit: float) -> optax.GradientTransformationExtraArgs:
-    """Scales all gradients by limit / max(norm, limit), as tf.clip_by_global_norm."""
+    """Scale all gradients by limit / max(norm, limit), as tf.clip_by_global_norm."""
 
     def update(
         grads: Tree,
@@ -105,7 +105,7 @@ def clip_by_global_norm(limit: float) -> optax.GradientTransformationExtraArgs:
 
 
 def global_norm(grads: Tree) -> jax.Array:
-    """Returns √Σ g² over all arrays of the tree.
+    """Return √Σ g² over all arrays of the tree.
 
     On one device the small arrays are concatenated first: a sum for each of BERT-base's biases
     would be a sixth of what there is to compile in a training step. On several devices the arrays
@@ -120,7 +120,7 @@ def global_norm(grads: Tree) -> jax.Array:
 
 
 def scale_by_learning_rate(schedule: Schedule) -> optax.GradientTransformationExtraArgs:
-    """Multiplies updates by −schedule(number of accepted updates before this one)."""
+    """Multiply updates by −schedule(number of accepted updates before this one)."""
     scaling = optax.scale_by_learning_rate(schedule)
 
     def update(
@@ -154,7 +154,7 @@ class AdamState(NamedTuple):
 def scale_by_adam(
     beta1: float, beta2: float, eps: float, bias_correction: bool
 ) -> optax.GradientTransformationExtraArgs:
-    """Rescales gradients to first / (√second + eps), with moments that start at 0.
+    """Rescale gradients to first / (√second + eps), with moments that start at 0.
 
     With `bias_correction` each moment is divided by 1 − beta^count first (Kingma & Ba 2015,
     arXiv 1412.6980, algorithm 1).
@@ -204,7 +204,7 @@ def _bias_correction(beta: float, count: jax.Array | None) -> jax.Array | float:
 
 
 def scale_by_trust_ratio() -> optax.GradientTransformation:
-    """Scales the update of each array to the norm of the array (LAMB, algorithm 2, line 11).
+    """Scale the update of each array to the norm of the array (LAMB, algorithm 2, line 11).
 
     An update is unchanged where one of the two norms is 0. In stacked layers every layer has its
     own ratio, so that scanning over layers does not change the update.

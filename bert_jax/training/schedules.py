@@ -22,7 +22,7 @@ _DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 def build(config: Config, total_steps: int) -> Schedule:
-    """Builds the schedule `config.name`, a function of the number of previous updates.
+    """Build the schedule `config.name`, a function of the number of previous updates.
 
     All schedules start with a linear warmup from 0 to `learning_rate` (the very first update
     therefore has learning rate 0, as published) and reach `end_learning_rate` at `total_steps`:
@@ -71,7 +71,7 @@ def build(config: Config, total_steps: int) -> Schedule:
 
 
 def duration(config: Config, name: str, total_steps: int) -> int:
-    """Returns a number of steps that is given by `NAME_steps` or by `NAME_fraction` of the run.
+    """Return a number of steps that is given by `NAME_steps` or by `NAME_fraction` of the run.
 
     Raises:
       UserError: both are set, or one is out of range.

@@ -25,7 +25,7 @@ Rules: TypeAlias = Sequence[tuple[str, str | tuple[str, ...] | None]]
 
 
 def make_mesh(sizes: Mapping[str, int]) -> Mesh:
-    """Makes a mesh of all devices.
+    """Make a mesh of all devices.
 
     Args:
       sizes: size of every axis in AXES; at most one may be -1, which takes the remaining devices.
@@ -49,12 +49,12 @@ def make_mesh(sizes: Mapping[str, int]) -> Mesh:
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:
-    """Shards the rows of a batch over the data and fsdp axes."""
+    """Shard the rows of a batch over the data and fsdp axes."""
     return NamedSharding(mesh, PartitionSpec(BATCH_AXES))
 
 
 def replicated(mesh: Mesh) -> NamedSharding:
-    """Places a copy of the array on every device."""
+    """Place a copy of the array on every device."""
     return NamedSharding(mesh, PartitionSpec())
 
 
@@ -64,7 +64,7 @@ def batch_shards(mesh: Mesh) -> int:
 
 
 def check_batch(batch_size: int, accumulation: int, mesh: Mesh) -> None:
-    """Raises UserError unless micro-batches divide evenly over the devices."""
+    """Raise UserError unless micro-batches divide evenly over the devices."""
     shards = batch_shards(mesh)
     if batch_size % (accumulation * shards):
         raise UserError(
@@ -81,7 +81,7 @@ def local_rows(sharding: NamedSharding, batch_size: int) -> np.ndarray:
 
 
 def param_shardings(boxed_params: Tree, mesh: Mesh, rules: Rules) -> Tree:
-    """Returns the NamedSharding of every parameter, from its logical axis names.
+    """Return the NamedSharding of every parameter, from its logical axis names.
 
     Args:
       boxed_params: abstract parameters in the boxes that hold their logical names.
@@ -98,7 +98,7 @@ def param_shardings(boxed_params: Tree, mesh: Mesh, rules: Rules) -> Tree:
 
 
 def unbox(boxed_params: Tree) -> Tree:
-    """Returns a tree with logical axis names without them."""
+    """Return a tree with logical axis names without them."""
     return jax.tree.map(
         lambda box: box.unbox(apply_constraint=False),
         boxed_params,
@@ -109,7 +109,7 @@ def unbox(boxed_params: Tree) -> Tree:
 def optimizer_shardings(
     optimizer: optax.GradientTransformation, abstract_params: Tree, shardings: Tree, mesh: Mesh
 ) -> Tree:
-    """Shards the moments like their parameters and replicates the rest of the optimizer state."""
+    """Shard the moments like their parameters and replicate the rest of the optimizer state."""
     state = jax.eval_shape(optimizer.init, abstract_params)
     return optax.tree.map_params(
         optimizer,

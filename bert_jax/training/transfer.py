@@ -58,7 +58,7 @@ class Transfer:
     unfreeze_every_steps: int = 0
 
     def select(self, params: Tree, tree: Tree | None = None) -> Tree:
-        """Replaces the leaves of parameters that are never trained by None.
+        """Replace the leaves of parameters that are never trained by None.
 
         Args:
           params: all parameters.
@@ -78,7 +78,7 @@ class Transfer:
         )
 
     def merge(self, trained: Tree, params: Tree) -> Tree:
-        """Returns `params` with the leaves of a selection in place of their own.
+        """Return `params` with the leaves of a selection in place of their own.
 
         In stacked layers the layers that are not trained keep their values and get no gradients.
         """
@@ -104,7 +104,7 @@ class Transfer:
     def scale_updates(
         self, optimizer: optax.GradientTransformation
     ) -> optax.GradientTransformation:
-        """Scales the updates of an optimizer of selected parameters by their layer-wise decay."""
+        """Scale the updates of an optimizer of selected parameters by their layer-wise decay."""
         if self.layer_decay == 1:
             return optimizer
 
@@ -167,7 +167,7 @@ TRAIN_ALL = Transfer()
 
 
 def build(config: Config, total_steps: int) -> Transfer:
-    """Builds the Transfer of a run with so many steps from `config.transfer`.
+    """Build the Transfer of a run with so many steps from `config.transfer`.
 
     Raises:
       UserError: a value is not valid.

@@ -28,7 +28,7 @@ _locks: list[TextIO] = []  # open until the process ends, which releases them
 
 
 def claim(path: str, config: dict) -> None:
-    """Creates the folder, locks it for the life of this process and writes config.json there.
+    """Create the folder, lock it for the life of this process and write config.json there.
 
     In a multi-host run only host 0 calls this.
 
@@ -55,14 +55,14 @@ def claim(path: str, config: dict) -> None:
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
-    """Writes a JSON file atomically."""
+    """Write a JSON file atomically."""
     temporary = path.with_suffix('.tmp')
     temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
     os.replace(temporary, path)
 
 
 def check_config(workdir: pathlib.Path, config: dict) -> None:
-    """Raises UserError if the folder belongs to a run with another config."""
+    """Raise UserError if the folder belongs to a run of another config."""
     path = workdir / 'config.json'
     if not path.exists():
         return

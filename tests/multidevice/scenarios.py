@@ -18,7 +18,7 @@ from bert_jax.training.checkpoints import Checkpoints
 
 
 def agree(folder):
-    """Calls everything that hosts do together."""
+    """Call everything that hosts do together."""
     host = jax.process_index()
     time.sleep(host)
     multihost.barrier()

@@ -33,7 +33,7 @@ FIRST_SLURM_PORT = 2**16 - 2**12  # JAX derives the port of a Slurm job from its
 
 
 def start(folder, *more, num_hosts=2, devices=4, by='flags'):
-    """Starts the processes of a run, each with so many fake devices.
+    """Start the processes of a run, each with so many fake devices.
 
     by: how the processes learn of each other, if there is more than one.
     """
@@ -74,7 +74,7 @@ def free_port() -> int:
 
 
 def finish(processes, timeout=240) -> tuple[list[int], list[str]]:
-    """Waits for processes; returns their exit statuses and stderrs."""
+    """Wait for processes; return their exit statuses and stderrs."""
     stderrs = [process.communicate(timeout)[1] for process in processes]
     return [process.returncode for process in processes], stderrs
 
@@ -84,7 +84,7 @@ def error_lines(stderr: str) -> list[str]:
 
 
 def reach(folder, step, processes):
-    """Waits until `step` is logged."""
+    """Wait until `step` is logged."""
     path = folder / 'run/metrics.jsonl'
     while all(process.returncode is None for process in processes):
         lines = path.read_text().splitlines() if path.exists() else []
@@ -108,7 +108,7 @@ def arrays(folder) -> dict[str, np.ndarray]:
 
 
 def start_scenario(name, folder, hosts=(0, 1)):
-    """Starts processes of tests/multidevice/scenarios.py, each with two devices."""
+    """Start processes of tests/multidevice/scenarios.py, each with two devices."""
     port = free_port()
     return [
         commands.Command(

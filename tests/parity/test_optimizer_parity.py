@@ -40,7 +40,7 @@ def nest(flat):
 
 
 def run_ours(name, clip_norm=CLIP, eps=EPS):
-    """Returns the parameters after STEPS updates, by flat name."""
+    """Return the parameters after STEPS updates, by flat name."""
     schedule = schedules.build(
         ConfigDict(
             dict(

@@ -41,7 +41,7 @@ def settings(**changes):
 
 
 def with_fragile_values(params):
-    """Includes values that an update of 0 would change: −0 and a subnormal number."""
+    """Insert values that an update of 0 would change: −0 and a subnormal number."""
 
     def put(leaf):
         flat = jnp.ravel(leaf).at[:2].set(jnp.array([-0.0, 1e-40]))
@@ -51,7 +51,7 @@ def with_fragile_values(params):
 
 
 def train(chosen, steps, tmp_path, stacked=False):
-    """Returns the parameters by name before the first step and after each one, unstacked."""
+    """Return the parameters by name before the first step and after each one, unstacked."""
     config = toy.config(tmp_path)
     task = toy.Toy(config, stacked)
     optimizer = chosen.scale_updates(optimizers.build(config.optimizer, lambda step: 0.03))
@@ -129,7 +129,7 @@ def test_layers_are_unfrozen_one_by_one(tmp_path):
 
 @pytest.mark.parametrize(('faithful', 'extra'), [(False, 0), (True, 1)])
 def test_every_layer_is_updated_as_by_optax_with_its_own_learning_rate(faithful, extra, tmp_path):
-    """Compares two updates with one optax.adamw per parameter."""
+    """Compare two updates with one optax.adamw per parameter."""
     rate, share = 0.1, 0.8
     distances = {
         'sequence_classification/head/kernel': 0,
@@ -160,7 +160,7 @@ def test_every_layer_is_updated_as_by_optax_with_its_own_learning_rate(faithful,
 
 
 def test_frozen_layers_have_no_backward_pass():
-    """Counts the FLOPs of a step of the real model before XLA optimizes it.
+    """Count the FLOPs of a step of the real model before XLA optimizes it.
 
     Freezing the embeddings and the lower of two layers saves their whole backward pass.
     """
