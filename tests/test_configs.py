@@ -5,9 +5,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.training import optimizers, schedules, sharding
+from bert_jax.training import optimizers, schedules, sharding, workdir
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
 from configs import albert, base, deberta, electra, large, modernbert, roberta, spanbert, xlmr
@@ -246,3 +247,14 @@ def test_the_loss_of_a_shrunk_version_falls(name, folder):
         losses.append(metrics['loss'])
     assert not state.skipped
     assert np.mean(losses[-2:]) < np.mean(losses[:2]) * 0.98
+
+
+def test_a_run_whose_config_has_a_removed_key_can_be_resumed(tmp_path):
+    config = base.get_config().to_dict()
+    older = config | {'masking': config['masking'] | {'last_span': 'cut'}}
+    workdir.write_json(tmp_path / 'config.json', older)
+    workdir.check_config(tmp_path, config)
+    older['masking']['last_span'] = 'whole'
+    workdir.write_json(tmp_path / 'config.json', older)
+    with pytest.raises(UserError, match="masking.last_span was 'whole', is None"):
+        workdir.check_config(tmp_path, config)

@@ -23,6 +23,8 @@ CHANGEABLE = (
     'data.prepare_workers',
     'data.reading_threads',
 )
+# Keys of earlier versions → the value that is now the only behavior, so that those runs resume.
+REMOVED = {'masking.last_span': 'cut'}
 
 _locks: list[TextIO] = []  # open until the process ends, which releases them
 
@@ -67,6 +69,9 @@ def check_config(workdir: pathlib.Path, config: dict) -> None:
     if not path.exists():
         return
     old, new = _flatten(json.loads(path.read_text(encoding='utf-8'))), _flatten(config)
+    for key, value in REMOVED.items():
+        if old.get(key) == value:
+            del old[key]
     changed = [
         f'{key} was {old.get(key)!r}, is {new.get(key)!r}'
         for key in sorted(old.keys() | new.keys())
