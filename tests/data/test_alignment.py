@@ -1,4 +1,4 @@
-"""Every word of a text gets pieces of its own, whatever the tokenizer makes of the text."""
+"""Every word of a text is aligned to subwords of its own, whatever the tokenizer does to it."""
 
 import json
 import random
@@ -30,8 +30,8 @@ def tokenizer(request):
     return tokenizers.train(KINDS[kind], LINES * 20, lowercase)
 
 
-def words_at_random(text, seed):
-    """Words of 1 to 6 characters that touch or have gaps: cruel, and all legal."""
+def random_words(text, seed):
+    """Words of 1 to 6 characters that touch or have gaps; unusual, but valid."""
     rng, words, place = random.Random(seed), [], 0
     while place < len(text):
         end = min(place + rng.randint(1, 6), len(text))
@@ -55,14 +55,14 @@ def check(tokenizer, text, words):
     return found
 
 
-def test_words_of_odd_texts_at_random(tokenizer):
-    cut = 0
+def test_random_words_of_odd_texts_are_aligned(tokenizer):
+    num_splits = 0
     for seed, text in enumerate([*ODD.values(), *LINES] * 4):
-        cut += check(tokenizer, text, words_at_random(text, seed)).num_splits
-    assert cut > 10
+        num_splits += check(tokenizer, text, random_words(text, seed)).num_splits
+    assert num_splits > 10
 
 
-def test_words_at_spaces_need_no_cut(tokenizer):
+def test_words_between_spaces_do_not_split_the_text(tokenizer):
     for text in LINES:
         words = [match.span() for match in re.finditer(r'\S+', text)]
         found = check(tokenizer, text, words)
@@ -71,7 +71,7 @@ def test_words_at_spaces_need_no_cut(tokenizer):
         assert set(found.first) <= set(marks)
 
 
-def test_words_that_are_one_piece_are_tokenized_apart():
+def test_two_words_in_one_subword_are_tokenized_separately():
     vocab = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'gonna', 'gon', 'na', 'we', '##go', 'a']
     settings = wordpiece.settings({token: i for i, token in enumerate(vocab)}, True)
     tokenizer = tokenizers.Tokenizer(json.dumps(settings))
@@ -81,11 +81,11 @@ def test_words_that_are_one_piece_are_tokenized_apart():
     assert found.first.tolist() == [0, 1, 2, 3]
     assert found.count.tolist() == [1, 1, 1, 2]
     assert found.num_splits == 1
-    # Without the second word there is nothing to tell apart.
+    # Without the second word, the subword stays whole.
     assert check(tokenizer, 'We gonna', [(3, 6)]).ids.tolist() == [8, 5]
 
 
-def test_a_word_of_which_nothing_is_left_is_an_unknown_token():
+def test_a_word_that_the_tokenizer_drops_is_one_unknown_token():
     tokenizer = tokenizers.train('wordpiece:100', LINES * 20, True)
     text = 'the \u200b\x01 cat\u200b\u200c'
     found = check(tokenizer, text, [(0, 3), (4, 6), (7, 10), (10, 12)])
@@ -97,33 +97,33 @@ def test_a_word_of_which_nothing_is_left_is_an_unknown_token():
     np.testing.assert_array_equal(found.ids[~unknown], plain)
 
 
-def test_windows_answer_for_every_word_once_and_cut_none_that_fits(tokenizer):
+def test_every_word_is_in_one_window_and_is_not_split_if_it_fits(tokenizer):
     text = ' '.join([*LINES, 'm' * 40, *LINES, 'wannawannawannawanna'])
     words = [match.span() for match in re.finditer(r'\w+', text)]
     found = alignment.align(tokenizer, text, words)
     assert found.count.max() > 9 > found.count.min()
     for size, overlap in ((9, 0), (9, 4), (9, 8), (1000, 100)):
-        cut = found.windows(size, overlap)
-        assert [word for w in cut for word in found.words_of(w)] == list(range(len(words)))
-        for window in cut:
+        windows = found.windows(size, overlap)
+        assert [word for w in windows for word in found.words_of(w)] == list(range(len(words)))
+        for window in windows:
             assert 0 < window.stop - window.start <= size
             for word in found.words_of(window):
                 first, count = found.first[word], found.count[word]
                 assert window.start <= first
                 assert first + (count if count <= size else size) <= window.stop
-    assert len(cut) == 1
+    assert len(windows) == 1
 
 
 @pytest.mark.parametrize(
     'words', [[(0, 3), (2, 4)], [(2, 2)], [(3, 99)], [(-1, 1)], [(4, 6), (0, 1)]]
 )
-def test_words_that_cannot_be(words):
+def test_invalid_words_are_an_error(words):
     tokenizer = tokenizers.train('wordpiece:100', LINES * 20, True)
     with pytest.raises(UserError, match='word [01] is characters .* of a text of 8'):
         alignment.align(tokenizer, 'the cats', words)
 
 
-def test_no_words_and_no_text(tokenizer):
+def test_a_text_without_words_and_an_empty_text(tokenizer):
     found = check(tokenizer, 'the cats sat', [])
     assert (found.words == -1).all()
     assert len(check(tokenizer, '', []).ids) == 0

@@ -1,4 +1,4 @@
-"""A corpus made by Apache Beam's DirectRunner is the one made without it, byte for byte."""
+"""Apache Beam's DirectRunner makes the same corpus as a local run, byte for byte."""
 
 import json
 import sys
@@ -15,7 +15,7 @@ TOKENIZER = 'train:wordpiece:120'
 
 
 def contents(folder) -> dict:
-    """The bytes of every file; the manifest without the time it was made."""
+    """The bytes of every file; the manifest without its creation time."""
     found = {p.relative_to(folder): p.read_bytes() for p in folder.rglob('*') if p.is_file()}
     manifests = [path for path in found if path.name == 'manifest.json']
     for path in manifests:
@@ -38,7 +38,7 @@ def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
     assert not list(tmp_path.glob('*.partial'))
     assert not (tmp_path / 'blocks').exists()
 
-    # Workers that read another text are found out.
+    # An error if the workers read a different text.
     write = beam_lib.tokenize_part
 
     def elsewhere(part, work):
@@ -54,7 +54,7 @@ def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
     assert not (tmp_path / 'other').exists()
 
 
-def test_without_beam_it_says_what_to_install(tmp_path, monkeypatch):
+def test_the_error_without_beam_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, 'apache_beam', None)
     with pytest.raises(UserError, match='pip install apache-beam'):
         prepare.prepare(

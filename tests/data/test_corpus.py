@@ -41,7 +41,7 @@ def pack(nested):
 
 
 def unpack(shard):
-    """The documents of a shard as nested lists, read by its three arrays."""
+    """The documents of a shard as nested lists."""
     return [
         [
             shard.tokens[shard.sentences[s] : shard.sentences[s + 1]].tolist()
@@ -53,7 +53,7 @@ def unpack(shard):
 
 @pytest.fixture
 def made(tokenizer, tmp_path):
-    """(directory of a finished corpus with two sources, its documents as nested lists)."""
+    """The folder of a corpus with two sources, and its documents as nested lists."""
     rng = np.random.default_rng(0)
     writer = corpus_writer.CorpusWriter(tmp_path, tokenizer, ['en', 'de'], shard_tokens=200)
     written = {name: {0: [], 1: []} for name in corpus.SPLITS}
@@ -66,7 +66,7 @@ def made(tokenizer, tmp_path):
     return tmp_path, written
 
 
-def test_what_is_written_is_read(made, tokenizer):
+def test_a_corpus_is_read_as_it_was_written(made, tokenizer):
     directory, written = made
     opened = corpus.Corpus.open(directory)
     opened.verify()
@@ -88,7 +88,7 @@ def test_what_is_written_is_read(made, tokenizer):
         )
 
 
-def test_shards_are_memory_mapped_small_typed_and_closed_at_their_size(made):
+def test_shards_are_memory_mapped_uint16_and_limited_in_size(made):
     shards = corpus.Corpus.open(made[0]).split('train').shards
     assert len(shards) > 3
     for shard in shards:
@@ -99,7 +99,7 @@ def test_shards_are_memory_mapped_small_typed_and_closed_at_their_size(made):
     assert all(len(shard.tokens) >= 200 for shard in shards[:1])
 
 
-def test_large_vocabularies_take_four_bytes():
+def test_tokens_of_large_vocabularies_are_uint32():
     assert corpus.token_dtype(2**16) == np.uint16
     assert corpus.token_dtype(2**16 + 1) == np.uint32
 
@@ -114,7 +114,7 @@ def test_select_keeps_whole_documents(tokenizer):
     np.testing.assert_array_equal(picked.document_lengths, expected.document_lengths)
 
 
-def test_manifest_and_datasheet_say_what_it_is(made, tokenizer):
+def test_manifest_and_datasheet_describe_the_corpus(made, tokenizer):
     manifest = json.loads((made[0] / 'manifest.json').read_text('utf-8'))
     assert manifest['made_from'] == MADE_FROM
     assert manifest['sources'] == SOURCES
@@ -138,7 +138,7 @@ def test_manifest_and_datasheet_say_what_it_is(made, tokenizer):
     assert f'[UNK]): {unknown:,},' in datasheet
 
 
-def test_fingerprint_depends_on_the_contents_alone(tokenizer, tmp_path):
+def test_the_fingerprint_only_depends_on_the_contents(tokenizer, tmp_path):
     def make(name, seed):
         (tmp_path / name).mkdir()
         writer = corpus_writer.CorpusWriter(tmp_path / name, tokenizer, ['en'])
@@ -150,7 +150,7 @@ def test_fingerprint_depends_on_the_contents_alone(tokenizer, tmp_path):
     assert make('a', seed=1) == make('b', seed=1) != make('c', seed=2)
 
 
-def test_damage_is_named(made):
+def test_missing_and_damaged_files_are_named(made):
     directory, _ = made
     path = directory / 'held_out' / '00001.tokens.npy'
     content = bytearray(path.read_bytes())
@@ -166,7 +166,7 @@ def test_damage_is_named(made):
         corpus.Corpus.open(directory)
 
 
-def test_an_exchanged_tokenizer_is_refused(made):
+def test_a_replaced_tokenizer_is_an_error(made):
     directory, _ = made
     path = directory / 'tokenizer.json'
     path.write_text(path.read_text().replace('"lowercase":true', '"lowercase":false'))
@@ -178,14 +178,14 @@ def test_an_exchanged_tokenizer_is_refused(made):
     ('content', 'message'),
     [(None, 'no corpus'), ('{', 'damaged'), ('[]', 'damaged'), ('{"format": 99}', 'format 99')],
 )
-def test_no_corpus(content, message, tmp_path):
+def test_a_folder_without_a_valid_manifest_is_an_error(content, message, tmp_path):
     if content:
         (tmp_path / 'manifest.json').write_text(content)
     with pytest.raises(errors.UserError, match=message):
         corpus.Corpus.open(tmp_path)
 
 
-def test_unknown_split(made):
+def test_an_unknown_split_is_an_error(made):
     with pytest.raises(errors.UserError, match="'valid'; known: held_out, train"):
         corpus.Corpus.open(made[0]).split('valid')
 
@@ -199,7 +199,7 @@ def test_unknown_split(made):
         ('held_out_fraction', 0.2),
     ],
 )
-def test_other_settings_are_named(made, key, value):
+def test_different_settings_are_named(made, key, value):
     opened = corpus.Corpus.open(made[0])
     opened.check_settings(**MADE_FROM)
     with pytest.raises(errors.UserError, match=key) as info:

@@ -1,4 +1,4 @@
-"""Items packed into batches of one shape: nothing lost, nothing moved, little padding."""
+"""Items are packed into batches of one shape: none is lost or changed, with little padding."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ PAD = 9
 
 
 def make(lengths, choices=1) -> Items:
-    """Items whose tokens tell where they come from: 1000 · item + 100 · sequence + place."""
+    """Items whose token ids identify them: 1000 · item + 100 · sequence + position."""
 
     def sequence(item, number, length):
         ids = (1000 * item + 100 * number + np.arange(length)).astype(np.int32)
@@ -36,7 +36,7 @@ def lengths():
 
 
 def sequences_of(batch):
-    """(ids, types, wide, label) of every sequence, cut out by segment ids and first positions."""
+    """Yields (ids, types, wide, label) of every sequence, by segment ids and first positions."""
     for row, firsts in enumerate(batch['first_positions']):
         for slot, first in enumerate(firsts):
             if first < 0:
@@ -52,7 +52,7 @@ def sequences_of(batch):
 
 
 def check(batch, lengths, choices=1) -> list[int]:
-    """The items of a batch, each whole; its sequences follow each other."""
+    """The items of a batch; checks that each is complete and in one place."""
     found = []
     for ids, types, wide, label in sequences_of(batch):
         item, number = label - 1, types[0]
@@ -68,7 +68,7 @@ def check(batch, lengths, choices=1) -> list[int]:
     return found[::choices]
 
 
-def test_every_item_comes_once_an_epoch(lengths):
+def test_every_item_occurs_once_per_epoch(lengths):
     source = TrainBatches(make(lengths), 32, 64, steps=30, seed=3)
     seen = np.concatenate([check(source.batch(step), lengths) for step in range(30)])
     assert len(seen) == 960
@@ -98,7 +98,7 @@ def test_batches_are_functions_of_the_step(lengths):
             np.testing.assert_array_equal(together[name][number], array[[1, 3]])
 
 
-def test_rows_are_full_and_a_multiple(lengths):
+def test_rows_are_nearly_full_and_their_number_is_a_multiple(lengths):
     source = TrainBatches(make(lengths), 32, 128, steps=28, seed=0, multiple=2)
     assert source.shape.rows % 2 == 0
     filled = source.num_tokens(28) / (28 * source.shape.rows * 128)
@@ -106,7 +106,7 @@ def test_rows_are_full_and_a_multiple(lengths):
     assert source.num_tokens(28) == sum(source.batch(s)['attention_mask'].sum() for s in range(28))
 
 
-def test_choices_stay_in_one_row():
+def test_the_sequences_of_an_item_share_a_row():
     lengths = np.random.default_rng(1).integers(3, 12, size=50)
     source = TrainBatches(make(lengths, choices=3), 8, 40, steps=12, seed=0)
     for step in range(12):
@@ -117,7 +117,7 @@ def test_choices_stay_in_one_row():
             assert set(counts[counts > 0]) <= {3}
 
 
-def test_evaluation_answers_every_item_in_its_place(lengths):
+def test_evaluation_outputs_are_assigned_to_their_items(lengths):
     items = make(lengths, choices=2)
     shape = BatchShape(4, 128, 2)
     shape = shape._replace(slots=evaluation_slots(items, shape))
@@ -135,7 +135,7 @@ def test_evaluation_answers_every_item_in_its_place(lengths):
             np.testing.assert_array_equal(part['ids'], expected)
 
 
-def test_lengths_of_rows():
+def test_row_length():
     assert row_length(20, 512) == 64
     assert row_length(60, 512) == 128
     assert row_length(60, 64) == 64

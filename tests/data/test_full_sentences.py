@@ -1,4 +1,4 @@
-"""FULL-SENTENCES and DOC-SENTENCES beside a slow loop written from the paper."""
+"""FULL-SENTENCES and DOC-SENTENCES, compared with a simple loop written from the paper."""
 
 import time
 
@@ -18,8 +18,10 @@ def sentences(documents, length=32, batch_size=8, seed=0, within=False, num_shar
 
 
 def slow_rows(documents, length, within):
-    """All rows as lists of ids, by a loop: sentences are taken while the row has room for them and,
-    at the end of a document, for a separator more."""
+    """All rows as lists of ids, by a simple loop.
+
+    A sentence is added while it fits into the row, with a separator after a document's end.
+    """
     rows, row, token = [], [Tokenizer.cls_id], FIRST
     for document in documents:
         if len(row) > 1:
@@ -52,7 +54,7 @@ def rows_of(batch) -> list[list[int]]:
 
 @pytest.mark.parametrize('within', KINDS)
 @pytest.mark.parametrize('length', [3, 9, 32, 200])
-def test_rows_are_those_of_the_slow_loop(within, length):
+def test_rows_equal_those_of_the_simple_loop(within, length):
     documents = some_documents(60)
     expected = slow_rows(documents, length, within)
     batch = epoch_of(sentences(documents, length, within=within))
@@ -63,7 +65,7 @@ def test_rows_are_those_of_the_slow_loop(within, length):
     assert not batch['token_type_ids'].any()
 
 
-def test_a_row_goes_on_over_documents_with_one_separator_between_them():
+def test_rows_cross_documents_with_one_separator_between_them():
     documents = [[3, 2], [1], [4, 9]]  # tokens 10 … 14; 15; 16 … 19, 20 … 28
     (first, second) = sorted(rows_of(epoch_of(sentences(documents, 16))))
     assert first == [1, 10, 11, 12, 13, 14, 2, 15, 2, 16, 17, 18, 19, 2]
@@ -73,7 +75,7 @@ def test_a_row_goes_on_over_documents_with_one_separator_between_them():
 
 
 @pytest.mark.parametrize('within', KINDS)
-def test_every_epoch_has_all_tokens_once_in_another_order(within):
+def test_every_epoch_has_all_tokens_once_in_a_different_order(within):
     documents = some_documents(50)
     source = sentences(documents, within=within, num_shards=3)
     epochs = [rows_of(epoch_of(source, number)) for number in range(3)]
@@ -115,7 +117,7 @@ def test_a_sentence_longer_than_a_row_is_cut_and_counted():
     assert source.statistics()['tokens_per_epoch'] == 43
 
 
-def test_marked_are_the_first_tokens_of_sentences():
+def test_sentence_start_marks_the_first_tokens_of_sentences():
     documents = some_documents()
     lengths = np.concatenate(documents)
     starts = np.cumsum([0, *lengths[:-1]]) + FIRST
@@ -123,7 +125,7 @@ def test_marked_are_the_first_tokens_of_sentences():
     assert np.array_equal(batch['sentence_start'] > 0, np.isin(batch['input_ids'], starts))
 
 
-def test_an_empty_corpus_is_refused():
+def test_an_empty_corpus_is_an_error():
     with pytest.raises(UserError, match='the corpus is empty'):
         sentences([[]])
 

@@ -1,4 +1,4 @@
-"""Languages come in the shares asked for, exactly in every block, and each in its own epochs."""
+"""Languages have the requested shares, exactly in every block, each with its own epochs."""
 
 import itertools
 
@@ -16,7 +16,7 @@ AMOUNTS = {'gu': 7000, 'cy': 220, 'gv': 3, 'et': 2001}
 
 
 class Numbers(ExampleSource):
-    """A source whose examples are their own numbers, beside the language and the seed."""
+    """A source whose examples are their number, the language and the seed."""
 
     def __init__(self, language: int, seed: int, num_examples: int):
         self.language, self.seed, self.num_examples = language, seed, num_examples
@@ -41,7 +41,7 @@ def mixture(alpha=0.3, seed=5, batch_size=64, amounts=AMOUNTS):
 
 
 def drawn(source, start, stop):
-    """Languages and numbers within them, of the examples start … stop - 1."""
+    """The languages of the examples start … stop − 1, and their numbers in these languages."""
     return source.examples(np.arange(start, stop))['input_ids'].T
 
 
@@ -54,19 +54,19 @@ def test_shares():
 
 
 @pytest.mark.parametrize('alpha', [-0.1, 1.01, float('nan')])
-def test_a_bad_alpha_is_refused(alpha):
+def test_an_invalid_alpha_is_an_error(alpha):
     with pytest.raises(UserError, match='language_alpha is .* between 0 .* and 1'):
         languages.mix_languages(lambda name, seed: None, ['en'], alpha, 1, 0)
 
 
-def test_a_language_without_text_is_refused():
+def test_a_language_without_text_is_an_error():
     with pytest.raises(UserError, match='has no text'):
         languages.shares([3, 0], 0.3)
 
 
 @settings(max_examples=50, deadline=None)
 @given(strategies.lists(strategies.floats(1e-7, 1), min_size=1, max_size=9))
-def test_every_block_has_the_share_rounded_and_the_period_the_largest_remainder(amounts):
+def test_shares_are_rounded_in_blocks_and_by_largest_remainder_in_a_period(amounts):
     share_L = languages.shares(amounts, 1)
     count_L = languages.largest_remainder(share_L, BLOCK * languages.BLOCKS)
     assert count_L.sum() == BLOCK * languages.BLOCKS
@@ -79,7 +79,7 @@ def test_every_block_has_the_share_rounded_and_the_period_the_largest_remainder(
 
 
 @pytest.mark.parametrize('alpha', [0.3, 1.0])
-def test_blocks_hold_the_shares_and_languages_count_up_without_a_gap(alpha):
+def test_blocks_have_the_shares_and_no_example_of_a_language_is_skipped(alpha):
     source = mixture(alpha)
     expected_L = np.array(list(source.shares.values())) * BLOCK
     np.testing.assert_allclose(expected_L, languages.shares([*AMOUNTS.values()], alpha) * BLOCK)
@@ -97,7 +97,7 @@ def test_blocks_hold_the_shares_and_languages_count_up_without_a_gap(alpha):
     assert source.statistics() == {'documents': 8, 'examples_per_epoch': source.num_examples}
 
 
-def test_numbers_go_on_where_the_pattern_comes_again():
+def test_examples_continue_when_the_pattern_repeats():
     source = mixture()
     period = BLOCK * languages.BLOCKS
     for start in (period - 500, 2**33 // period * period - 500):
@@ -111,7 +111,7 @@ def test_numbers_go_on_where_the_pattern_comes_again():
             np.testing.assert_array_equal(numbers, before[name] + np.arange(len(numbers)))
 
 
-def test_the_order_within_blocks_is_drawn_from_the_seed():
+def test_the_order_within_blocks_depends_on_the_seed():
     first, other = (drawn(mixture(seed=seed), 0, 2 * BLOCK)[0] for seed in (1, 2))
     assert (first != other).mean() > 0.2
     assert (first[:BLOCK] != first[BLOCK:]).mean() > 0.2
@@ -120,7 +120,7 @@ def test_the_order_within_blocks_is_drawn_from_the_seed():
     assert gaps.max() > 3 * gaps.mean()
 
 
-def test_batches_are_the_same_on_any_number_of_hosts_and_in_any_order():
+def test_batches_do_not_depend_on_the_number_of_hosts_or_the_order():
     source = mixture()
     whole = source.batch(np.arange(40))
     index = whole['example_index']
@@ -133,7 +133,7 @@ def test_batches_are_the_same_on_any_number_of_hosts_and_in_any_order():
                 np.testing.assert_array_equal(array, whole[name][step, rows])
 
 
-def test_one_language_is_the_source_of_the_whole_text_itself():
+def test_a_single_language_needs_no_mixture():
     made = []
 
     def make(language, seed):
@@ -145,7 +145,7 @@ def test_one_language_is_the_source_of_the_whole_text_itself():
     assert made == [(None, 11)]
 
 
-def test_a_language_that_would_never_come_is_refused():
+def test_a_language_that_would_never_occur_is_an_error():
     with pytest.raises(UserError, match="'b' would be less than one in 1,000,000"):
         mixture(alpha=1, amounts={'a': 10**8, 'b': 1})
     mixture(alpha=0.3, amounts={'a': 10**8, 'b': 1})
@@ -153,7 +153,7 @@ def test_a_language_that_would_never_come_is_refused():
 
 @pytest.fixture(scope='module')
 def corpus(tmp_path_factory):
-    """Three languages of unlike amounts; every word shows which."""
+    """Three languages of different amounts, identified by their words."""
     folder = tmp_path_factory.mktemp('languages')
     specs = []
     for name, documents in (('xa', 60), ('xb', 12), ('xc', 4)):
@@ -169,7 +169,7 @@ def corpus(tmp_path_factory):
 
 
 @pytest.mark.parametrize('kind', [sentence_pairs.SentencePairs, single_segments.SingleSegments])
-def test_real_sources_mixed(corpus, kind):
+def test_mixing_sources_of_a_corpus(corpus, kind):
     train = corpus.split('train')
     assert list(train.languages) == ['xa', 'xb', 'xc']
 
@@ -186,13 +186,13 @@ def test_real_sources_mixed(corpus, kind):
     np.testing.assert_array_equal(mine, alone.examples(np.arange(100))['input_ids'])
     if kind is sentence_pairs.SentencePairs:
         assert abs(batch['next_sentence_label'].mean() - 0.5) < 0.01
-        # Both sentences of a pair are of one language, random ones too.
+        # Both sentences of a pair are in the same language, also random ones.
         for row, number in zip(batch['input_ids'].reshape(-1, 24), language.ravel(), strict=True):
             words = corpus.tokenizer.decode(row)
             assert {letter for letter in 'abc' if f'x{letter}' in words} == {'abc'[number]}
 
 
-def test_the_language_is_named_if_its_source_cannot_be_made(corpus):
+def test_an_error_in_the_source_of_a_language_names_the_language(corpus):
     def make(language, seed):
         if language == 'xc':
             raise UserError('too little')
@@ -202,7 +202,7 @@ def test_the_language_is_named_if_its_source_cannot_be_made(corpus):
         languages.mix_languages(make, corpus.split('train').languages, 0.3, 4, 0)
 
 
-def test_splits_by_language_are_parts_of_the_split(corpus):
+def test_splits_by_language_add_up_to_the_split(corpus):
     for name in ('train', 'held_out'):
         whole = corpus.split(name)
         parts = {language: corpus.split(name, language) for language in whole.languages}

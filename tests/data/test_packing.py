@@ -1,4 +1,4 @@
-"""Packed rows: every example once, whole, in few rows, and a function of the step."""
+"""Packed rows contain every example once and whole, in few rows, as a function of the step."""
 
 import collections
 
@@ -40,7 +40,7 @@ def epoch_of(rows, number=0):
 
 
 def taken_out(batch) -> list[tuple]:
-    """The examples of packed rows: (ids, types, label) each; checks the form of the rows."""
+    """Yields (ids, types, label) of the examples in packed rows; checks the layout of the rows."""
     found = []
     for row, segments in enumerate(batch['segment_ids']):
         firsts = batch['first_positions'][row]
@@ -67,7 +67,7 @@ def taken_out(batch) -> list[tuple]:
 
 
 def alone(batch) -> list[tuple]:
-    """The same of examples in a row each."""
+    """Yields the same for examples that have a row each."""
     labels = batch.get('next_sentence_label', np.zeros(len(batch['input_ids']), int))
     found = []
     for ids, types, mask, label in zip(
@@ -79,7 +79,7 @@ def alone(batch) -> list[tuple]:
 
 
 @pytest.mark.parametrize('kind', ['single', 'sentences'])
-def test_an_epoch_has_the_examples_of_the_source(kind):
+def test_an_epoch_has_all_examples_of_the_source(kind):
     examples = source(kind)
     expected = alone(examples.examples(np.arange(examples.num_examples)))
     rows = PackedRows(examples, 7)
@@ -90,7 +90,7 @@ def test_an_epoch_has_the_examples_of_the_source(kind):
     assert not np.array_equal(batches[0]['input_ids'], batches[1]['input_ids'])
 
 
-def test_neighbors_change_from_epoch_to_epoch():
+def test_examples_share_rows_with_others_in_every_epoch():
     rows = PackedRows(source('sentences'), 7)
     pairs = []
     for number in range(2):
@@ -103,7 +103,7 @@ def test_neighbors_change_from_epoch_to_epoch():
     assert len(pairs[0] & pairs[1]) < 0.3 * len(pairs[0])
 
 
-def test_pairs_are_whole_balanced_and_of_every_chunk():
+def test_packed_pairs_are_whole_and_balanced_and_cover_every_chunk():
     examples = source('pairs')
     rows = PackedRows(examples, 7)
     assert rows.num_examples < 0.85 * examples.num_examples
@@ -138,7 +138,7 @@ def test_lengths_are_never_exceeded(kind):
 
 
 @pytest.mark.parametrize('kind', KINDS)
-def test_a_batch_is_a_function_of_the_step_whoever_asks(kind):
+def test_a_batch_is_a_function_of_the_step(kind):
     rows, again = (PackedRows(source(kind), 7) for _ in range(2))
     steps = np.array([3, 4, 900])
     together = rows.batch(steps)
@@ -152,7 +152,7 @@ def test_a_batch_is_a_function_of_the_step_whoever_asks(kind):
     assert not np.array_equal(other['input_ids'], together['input_ids'][0])
 
 
-def test_the_pipeline_reads_it():
+def test_the_input_pipeline_reads_packed_rows():
     rows = PackedRows(source('pairs'), 7)
     for step, batch in zip(range(2, 5), pipeline.batches(rows, 2, 5), strict=True):
         expected = rows.batch(step)
@@ -160,7 +160,7 @@ def test_the_pipeline_reads_it():
         assert all(np.array_equal(batch[name], expected[name]) for name in batch)
 
 
-def test_languages_are_packed_apart_and_mixed():
+def test_languages_are_packed_separately_and_mixed():
     sources = {
         name: PackedRows(source('sentences', short_documents(count, count)), 7)
         for name, count in (('a', 300), ('b', 40))
@@ -181,7 +181,7 @@ def test_statistics_count_rows_and_padding():
     assert statistics['examples_per_epoch'] == examples.num_examples
 
 
-def test_pack_puts_examples_behind_each_other():
+def test_pack_concatenates_examples():
     parts = {
         'input_ids': np.array([[1, 5, 2, 0, 0, 0], [1, 6, 7, 2, 0, 0], [1, 2, 0, 0, 0, 0]]),
         'attention_mask': np.array([[1] * 3 + [0] * 3, [1] * 4 + [0] * 2, [1] * 2 + [0] * 4]),
@@ -199,7 +199,7 @@ def test_pack_puts_examples_behind_each_other():
 
 
 def slow_best_fit(lengths, room, most):
-    """Piece by piece, longest first, into the fullest row that can take it."""
+    """Best-fit decreasing, one sequence at a time."""
     rows = []
     for length in sorted(lengths, reverse=True):
         fitting = [row for row in rows if sum(row) + length <= room and len(row) < most]
@@ -213,13 +213,13 @@ def slow_best_fit(lengths, room, most):
 class TestBestFit:
     @pytest.mark.parametrize('most', [1, 3, 30])
     @pytest.mark.parametrize('seed', range(5))
-    def test_agrees_with_the_slow_loop(self, seed, most):
+    def test_agrees_with_a_simple_loop(self, seed, most):
         rng = np.random.default_rng(seed)
         lengths = np.minimum(rng.geometric(0.1, 300) + 2, 30)
         patterns = best_fit(np.bincount(lengths), 30, most)
         slow = slow_best_fit(lengths.tolist(), 30, most)
         assert sum(patterns.values()) == len(slow)
-        # Ties between rows as full as each other may go either way where `most` binds.
+        # Rows that are equally full may be chosen in any order where the limit applies.
         if most == 30:
             assert sorted(map(sum, slow)) == sorted(
                 sum(row) for row, count in patterns.items() for _ in range(count)
@@ -231,11 +231,11 @@ class TestBestFit:
             pieces.update({length: count * row.count(length) for length in set(row)})
         assert pieces == collections.Counter(lengths.tolist())
 
-    def test_a_million_pieces_leave_hardly_any_room(self):
+    def test_a_million_sequences_leave_little_padding(self):
         weights = stats.gamma(2, scale=60)
         lengths = np.clip(weights.rvs(1_000_000, random_state=0), 5, 512).astype(int)
         rows = sum(best_fit(np.bincount(lengths), 512, 64).values())
         assert rows * 512 < 1.002 * lengths.sum()
 
-    def test_no_pieces_need_no_rows(self):
+    def test_no_sequences_need_no_rows(self):
         assert best_fit(np.zeros(5, int), 4, 2) == {}

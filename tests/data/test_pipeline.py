@@ -1,4 +1,4 @@
-"""The tf.data pipeline: the source's batches, in order, from any step, with its errors."""
+"""The tf.data pipeline yields the batches and errors of the source, in order, from any step."""
 
 import gc
 import pathlib
@@ -20,7 +20,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 class Counter:
-    """Batches that say what was asked for; fails from a step on."""
+    """Batches that record what was requested; fails from a given step on."""
 
     def __init__(self, failing_step=10**9):
         self.failing_step = failing_step
@@ -54,7 +54,7 @@ def pairs_source():
 
 @pytest.mark.parametrize('start', [0, 1, 3, 6, 16, 17])
 @pytest.mark.parametrize('workers', [1, 3])
-def test_it_yields_the_batches_of_the_source_from_any_step(start, workers):
+def test_batches_are_those_of_the_source_from_any_step(start, workers):
     source, rows = pairs_source(), slice(2, 6)
     found = list(pipeline.batches(source, start, 17, rows, workers=workers))
     assert len(found) == 17 - start
@@ -67,19 +67,19 @@ def test_it_yields_the_batches_of_the_source_from_any_step(start, workers):
             np.testing.assert_array_equal(batch[name], array)
 
 
-def test_names_types_and_rows_as_given():
+def test_names_dtypes_and_rows_are_kept():
     (batch,) = pipeline.batches(Counter(), 5, 6, np.array([7, 1]))
     assert {name: array.dtype for name, array in batch.items()} == {'z': np.int32, 'a': np.float64}
     assert batch['z'].tolist() == [47, 41]
     assert batch['a'].tolist() == [[23.5, -23.5], [20.5, -20.5]]
 
 
-def test_no_steps():
+def test_an_empty_range_of_steps_yields_nothing():
     assert list(pipeline.batches(Counter(), 5, 5)) == []
 
 
 @pytest.mark.parametrize('failing_step', [0, 9, 21])
-def test_an_error_of_the_source_surfaces_as_itself(failing_step):
+def test_an_exception_in_the_source_is_raised_unchanged(failing_step):
     source, seen = Counter(failing_step), []
     with pytest.raises(UserError, match='^shard 3 is damaged$') as caught:
         seen.extend(batch['z'][0] // 8 for batch in pipeline.batches(source, 0, 100, prefetch=50))
@@ -88,7 +88,7 @@ def test_an_error_of_the_source_surfaces_as_itself(failing_step):
     assert len(seen) <= failing_step < len(seen) + 4
 
 
-def test_batches_are_made_ahead_in_other_threads():
+def test_batches_are_prefetched_in_other_threads():
     source = Counter()
     iterator = pipeline.batches(source, 0, 1000, prefetch=16)
     next(iterator)
@@ -103,7 +103,7 @@ def test_batches_are_made_ahead_in_other_threads():
 
 
 @pytest.mark.parametrize('finished', [True, False])
-def test_a_pipeline_leaves_nothing_behind(finished):
+def test_a_finished_pipeline_releases_its_source(finished):
     def use():
         source = Counter()
         iterator = pipeline.batches(source, 0, 20)
@@ -122,7 +122,7 @@ def test_a_pipeline_leaves_nothing_behind(finished):
     assert not any(source() for source in remaining)
 
 
-def test_stopping_waits_for_the_batches_that_are_being_made(monkeypatch):
+def test_stopping_waits_for_the_batches_in_progress(monkeypatch):
     class Readers(dict):
         def __missing__(self, reader):
             sought_in_vain.append(reader)
@@ -143,7 +143,7 @@ def test_stopping_waits_for_the_batches_that_are_being_made(monkeypatch):
     assert len(source.steps) == made
 
 
-def test_tensorflow_is_imported_only_when_batches_are_asked_for():
+def test_tensorflow_is_imported_with_the_first_batch():
     script = (
         'import sys\n'
         'from bert_jax.data import pipeline, sentence_pairs\n'
@@ -154,7 +154,7 @@ def test_tensorflow_is_imported_only_when_batches_are_asked_for():
 
 @pytest.mark.parametrize('faithful', [False, True])
 def test_pairs_of_real_text(real_data, tmp_path, faithful):
-    """Every segment of every pair is found in a document, B right behind A or in another one."""
+    """Every segment is found in a document: B right after A, or in another document."""
     corpus = prepare.prepare(
         [f'text:{real_data}/wikitext2_valid/valid.txt;documents=title:^ = [^=].* = $'],
         tokenizer=str(real_data / 'vocab_bert_base_uncased'),
@@ -181,7 +181,7 @@ def test_pairs_of_real_text(real_data, tmp_path, faithful):
             assert any(together) or label == 1
             assert any(b in text for text in texts)
             assert any(a in text for text in texts)
-            # A short segment may happen to stand in A's document too.
+            # By chance, a short segment may also occur in the document of A.
             assert not any(together) or label == 0 or len(b) < 100 or faithful
             labels.append(label)
     assert np.mean(labels) == 0.5 or (faithful and 0.4 < np.mean(labels) < 0.7)

@@ -1,4 +1,4 @@
-"""The counter hash is random enough, and the permutation is one."""
+"""The counter-based hash passes tests of randomness, and `permute` is a permutation."""
 
 import itertools
 
@@ -14,7 +14,7 @@ COUNTERS = np.arange(100_000)
 
 
 def test_the_stream_of_random_bits_never_changes():
-    # Another stream would silently be other data for a run that resumes under new code.
+    # A different stream would silently change the data of a run that resumes with new code.
     bits = sampling.random_bits(sampling.key(7, 3), np.array([0, 1, 2**40]), lanes=2)
     assert bits.tolist() == [
         [3827544751006511609, 11012453653248285810, 14047114816987136966],
@@ -24,7 +24,7 @@ def test_the_stream_of_random_bits_never_changes():
     assert permuted.tolist() == [376, 533, 721, 725, 102, 545, 902, 282]
 
 
-def test_every_bit_is_fair_and_independent_of_the_others():
+def test_bits_are_fair_and_independent():
     counters = np.arange(30_000)
     lanes = sampling.random_bits(sampling.key(1), counters, lanes=2)
     shift = np.arange(64, dtype=np.uint64)[:, None]
@@ -37,7 +37,7 @@ def test_every_bit_is_fair_and_independent_of_the_others():
     assert np.abs(correlation).max() < bound
 
 
-def test_seeds_purposes_and_their_order_give_other_keys():
+def test_keys_depend_on_seed_parts_and_their_order():
     keys = [sampling.key(*parts) for parts in itertools.product(range(-20, 20), range(10))]
     assert len({int(key[0]) for key in keys}) == 400
     array = sampling.key(5, np.arange(10))
@@ -66,7 +66,7 @@ def test_fair_coins_are_binomial(count):
     assert stats.chisquare(observed, expected).pvalue > 1e-4
 
 
-def test_fair_coins_of_mixed_counts():
+def test_fair_coins_of_different_counts():
     bits = sampling.random_bits(sampling.key(4), COUNTERS, lanes=1)[0]
     counts = COUNTERS % 300
     heads = sampling.fair_coins(bits, counts)
@@ -84,7 +84,7 @@ def test_permute_is_a_bijection(size, seed):
 
 
 @pytest.mark.parametrize('size', [2**31 - 1, 10**10 + 19, 2**40])
-def test_permute_of_sizes_too_large_to_list(size):
+def test_permute_of_very_large_sets(size):
     index = np.concatenate([np.arange(50_000), np.arange(size - 50_000, size)])
     permuted = sampling.permute(index, size, sampling.key(5))
     assert permuted.min() >= 0
@@ -112,7 +112,7 @@ def test_permutations_of_many_keys_are_uniform(size):
         assert stats.chisquare(together[~np.eye(size, dtype=bool)]).pvalue > 1e-4
 
 
-def test_sets_of_several_sizes_are_permuted_each_as_alone():
+def test_several_sets_are_permuted_as_if_alone():
     sizes = [1, 2, 3, 48, 49, 50, 10_000, 2**40 + 1]
     keys = sampling.key(0, np.arange(len(sizes)))
     index = [np.arange(min(size, 300)) for size in sizes]

@@ -1,5 +1,7 @@
-"""Sentence pairs and single segments: what they promise, checked on texts whose tokens tell where
-they come from (token i of a text has the id i + FIRST)."""
+"""Sentence pairs and single segments, on texts whose token ids identify the tokens.
+
+Token i of a text has the id i + FIRST.
+"""
 
 import hashlib
 import itertools
@@ -17,7 +19,7 @@ from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
 
 
 class Where:
-    """The document and sentence numbers that tokens belong to, and which tokens start sentences."""
+    """The document and sentence of each token, and whether it starts a sentence."""
 
     def __init__(self, documents):
         lengths = np.concatenate(documents)
@@ -42,7 +44,7 @@ def singles(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, 
 
 
 def taken_apart(batch):
-    """The tokens of A, those of B, and the label, row by row; checks the form of the rows."""
+    """Yields the tokens of A, those of B, and the label of each row; checks the layout."""
     ids, types, mask = (batch[name] for name in ('input_ids', 'token_type_ids', 'attention_mask'))
     for row, type_row, mask_row, label in zip(
         ids.tolist(), types.tolist(), mask.tolist(), batch['next_sentence_label'], strict=True
@@ -82,7 +84,7 @@ class TestStateless:
 
     @pytest.mark.parametrize('make', [pairs, singles])
     @pytest.mark.parametrize('hosts', [2, 4])
-    def test_hosts_together_read_the_batch_of_one(self, make, hosts):
+    def test_the_rows_of_all_hosts_are_the_global_batch(self, make, hosts):
         source = make(some_documents())
         share = 64 // hosts
         for step in (0, 5, 10**7):
@@ -90,14 +92,14 @@ class TestStateless:
             together = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
             assert_same(together, source.batch(step))
 
-    def test_any_rows_in_any_order(self):
+    def test_rows_can_be_requested_in_any_order(self):
         source = pairs(some_documents())
         rows = np.array([63, 0, 7, 7])
         whole = source.batch(2)
         assert_same(source.batch(2, rows), {name: whole[name][rows] for name in whole})
 
     @pytest.mark.parametrize('make', [pairs, singles])
-    def test_several_steps_at_once(self, make):
+    def test_several_steps_can_be_requested_at_once(self, make):
         source = make(some_documents())
         many = source.batch(np.arange(4, 7), slice(10, 20))
         assert many['input_ids'].shape == (3, 10, 32)
@@ -105,7 +107,7 @@ class TestStateless:
             one = {name: array[index] for name, array in many.items()}
             assert_same(one, source.batch(step, slice(10, 20)))
 
-    def test_the_batch_size_does_not_change_the_examples(self):
+    def test_examples_do_not_depend_on_the_batch_size(self):
         small, large = pairs(some_documents(), batch_size=7), pairs(some_documents())
         numbers = np.arange(64)
         whole = small.examples(numbers)
@@ -113,7 +115,7 @@ class TestStateless:
         assert_same(small.batch(3), {name: whole[name][21:28] for name in whole})
 
     @pytest.mark.parametrize('make', [pairs, singles])
-    def test_shards_change_nothing(self, make):
+    def test_examples_do_not_depend_on_the_shards(self, make):
         documents = some_documents()
         one, many = make(documents), make(documents, num_shards=7)
         assert one.statistics() == many.statistics()
@@ -125,14 +127,14 @@ class TestStateless:
         ids = epoch_of(source)['input_ids']
         assert (ids != epoch_of(source, 1)['input_ids']).any(1).mean() > 0.9
 
-    def test_every_epoch_has_another_order(self):
+    def test_every_epoch_has_a_different_order(self):
         source = singles([[3]] * 50)  # all there is to an epoch is its order
         orders = [epoch_of(source, epoch)['input_ids'][:, 1].tolist() for epoch in range(3)]
         assert sorted(orders[0]) == sorted(orders[1]) == sorted(orders[2])
         for one, other in itertools.combinations(orders, 2):
             assert np.mean(np.array(one) == np.array(other)) < 0.2
 
-    def test_example_index_wraps_and_far_steps_work(self):
+    def test_example_index_wraps_around_at_large_steps(self):
         batch = pairs(some_documents()).batch(2**40)
         assert batch['example_index'].tolist() == list(range(64))
 
@@ -173,7 +175,7 @@ class TestStateless:
 
 
 class OnlyTrue(sentence_pairs.SentencePairs):
-    """Pairs whose B always follows A, so that whole chunks are seen."""
+    """Pairs whose B always follows A, so that pairs are whole chunks."""
 
     def _labels(self, number_B, count_B, coin):
         return np.zeros_like(number_B)
@@ -181,10 +183,10 @@ class OnlyTrue(sentence_pairs.SentencePairs):
 
 class TestPairs:
     @pytest.mark.parametrize('length', [1, 4])
-    def test_the_chunks_of_every_epoch_hold_every_sentence(self, length):
+    def test_the_chunks_of_an_epoch_cover_every_sentence(self, length):
         rng = np.random.default_rng(1)
         documents = [[length] * rng.integers(2, 60) for _ in range(50)]
-        # Sentences of one length: truncation then never takes a whole one.
+        # With sentences of equal length, truncation never removes a whole sentence.
         source = OnlyTrue(
             make_split(documents), Tokenizer, 19, 8, seed=3, short_sequence_probability=0
         )
@@ -194,7 +196,7 @@ class TestPairs:
             seen = np.unique(sentence[ids[ids >= FIRST] - FIRST])
             assert len(seen) == sentence[-1] + 1
 
-    def test_few_sentences_are_left_out_of_an_epoch_and_none_of_many(self):
+    def test_an_epoch_omits_few_sentences_and_several_epochs_none(self):
         documents = [document for document in some_documents(200) if len(document) > 1]
         source, sentence = pairs(documents), Where(documents).sentence
         shares = []
@@ -207,7 +209,7 @@ class TestPairs:
         assert min(shares) > 0.75
         assert len(seen) == sentence[-1] + 1
 
-    def test_every_chunk_comes_once_an_epoch(self):
+    def test_every_chunk_occurs_once_per_epoch(self):
         documents = some_documents(300)
         source = pairs(documents, sequence_length=35)
         tokens = [sum(document) for document in documents if len(document) > 1]
@@ -220,7 +222,7 @@ class TestPairs:
             ]
             assert np.bincount(drawn, minlength=300).tolist() == expected
 
-    def test_epochs_cut_documents_elsewhere(self):
+    def test_chunk_boundaries_differ_between_epochs(self):
         source = OnlyTrue(
             make_split([[1] * 95, [1] * 95]), Tokenizer, 13, 8, 0, short_sequence_probability=0
         )
@@ -231,7 +233,7 @@ class TestPairs:
         assert len(cuts) > 10
         assert all(FIRST in cut and FIRST + 95 in cut for cut in cuts)
 
-    def test_true_pairs_are_contiguous_text_and_random_ones_of_two_documents(self):
+    def test_true_pairs_are_contiguous_and_random_pairs_are_from_two_documents(self):
         documents = some_documents(100)
         where, source = Where(documents), pairs(documents)
         labels = []
@@ -261,13 +263,13 @@ class TestPairs:
         assert abs(labels[:, 0].mean() - 0.5) < 0.02  # and the order within a couple is a coin's
         assert (source.batch(np.arange(50))['next_sentence_label'].sum(1) == 8).all()
 
-    def test_odd_batches_are_balanced_over_couples(self):
+    def test_batches_of_odd_size_are_balanced_in_twos(self):
         labels = pairs(some_documents(), batch_size=5).batch(np.arange(20))['next_sentence_label']
         assert set(labels.sum(1)) == {2, 3}
         assert labels.sum() == 50
 
-    def test_share_and_lengths_of_short_sequences(self):
-        # Sentences of one token: a chunk holds exactly its target. Documents of whole chunks.
+    def test_short_sequences_have_the_right_share_and_lengths(self):
+        # With sentences of one token, a chunk has exactly its target length.
         source = OnlyTrue(make_split([[1] * 2000] * 5), Tokenizer, 23, 8, seed=0)
         mask = source.examples(np.arange(40_000))['attention_mask']
         counts = np.bincount(mask.sum(1) - 3, minlength=21)
@@ -282,14 +284,14 @@ class TestPairs:
         assert full[batch['next_sentence_label'] == 0].all()
         assert full.mean() > 0.98  # a random B may begin near the end of its document
 
-    def test_the_place_of_the_split_is_uniform(self):
+    def test_the_split_between_a_and_b_is_uniform(self):
         source = pairs([[1] * 2000] * 5, sequence_length=23, short_sequence_probability=0)
         parts = taken_apart(source.examples(np.arange(20_000)))
         lengths = np.bincount([len(a) for a, _, label in parts if label == 0], minlength=20)
         assert lengths[0] == 0
         assert stats.chisquare(lengths[1:20]).pvalue > 1e-4
 
-    def test_partners_are_uniform_over_the_other_documents_and_their_sentences(self):
+    def test_random_segments_are_uniform_over_other_documents_and_sentences(self):
         documents = [[2] * 3, [2], [2] * 10, [2] * 50, [2] * 7]
         where = Where(documents)
         source = pairs(documents, sequence_length=200, short_sequence_probability=0)
@@ -305,8 +307,8 @@ class TestPairs:
             assert stats.chisquare(np.delete(counts[row], row)).pvalue > 1e-4
         assert stats.chisquare(sentence).pvalue > 1e-4
 
-    def test_a_lone_sentence_takes_a_neighbor(self):
-        # Every sentence fills a row, so that each chunk is one sentence.
+    def test_a_chunk_of_one_sentence_takes_a_neighbor(self):
+        # Every sentence fills a row, so every chunk is one sentence.
         documents = [[30] * 4, [30] * 3]
         source = OnlyTrue(make_split(documents), Tokenizer, 23, 8, seed=0)
         where = Where(documents)
@@ -336,18 +338,18 @@ class TestPairs:
             ([[5], [6], [7]], 'none of the 3 documents has two sentences'),
         ],
     )
-    def test_corpora_without_pairs(self, documents, message):
+    def test_corpora_without_pairs_are_an_error(self, documents, message):
         with pytest.raises(UserError, match=message):
             pairs(documents)
 
-    def test_too_short_sequences(self):
-        with pytest.raises(UserError, match='sequence length 4'):
+    def test_a_sequence_length_that_is_too_small_is_an_error(self):
+        with pytest.raises(UserError, match='sequence length is 4'):
             pairs(some_documents(), sequence_length=4)
         assert pairs(some_documents(), sequence_length=5).batch(0)['attention_mask'].all()
 
 
 def slow_truncation(a, b, budget, rng):
-    """truncate_seq_pair as the original describes it, a token at a time."""
+    """truncate_seq_pair of the original BERT, one token at a time."""
     a, b = list(a), list(b)
     while len(a) + len(b) > budget:
         longer = a if len(a) > len(b) else b
@@ -370,7 +372,7 @@ class TestTruncation:
             assert (len(slow[0]), len(slow[1])) == (fast[0][0], fast[1][0])
 
     @pytest.mark.parametrize('lengths', [(9, 8, 8), (3, 12, 10), (2, 90, 8)])
-    def test_what_is_left_is_distributed_as_by_one_token_at_a_time(self, lengths):
+    def test_truncated_ends_have_the_distribution_of_the_original(self, lengths):
         length_a, length_b, budget = lengths
         count, rng = 6000, np.random.default_rng(0)
         documents = [[length_a, length_b]] * 2
@@ -393,7 +395,7 @@ class TestTruncation:
 
 
 class TestFaithfulNegatives:
-    def test_there_are_more_negatives_where_chunks_are_single_sentences(self):
+    def test_chunks_of_one_sentence_make_more_than_half_of_the_labels_random(self):
         documents = [[30] * 4, [2] * 40, [40], [2, 3]] * 5
         source, where = pairs(documents, faithful_negatives=True), Where(documents)
         labels = [[], []]
@@ -404,13 +406,13 @@ class TestFaithfulNegatives:
         assert 0.3 < np.mean(labels[0]) < 0.7
         assert np.mean(sum(labels, [])) > 0.6
 
-    def test_labels_are_independent_coins(self):
+    def test_labels_are_independent_coin_flips(self):
         source = pairs([[1] * 50] * 8, faithful_negatives=True, short_sequence_probability=0)
         labels = source.examples(np.arange(20_000))['next_sentence_label'].reshape(-1, 2)
         assert abs(labels.mean() - 0.5) < 0.02
         assert abs((labels.sum(1) == 1).mean() - 0.5) < 0.03
 
-    def test_the_partner_may_be_of_the_same_document_after_ten_draws(self):
+    def test_after_ten_draws_the_random_document_may_be_that_of_a(self):
         documents = [[2] * 10] * 2
         source, where = pairs(documents, faithful_negatives=True), Where(documents)
         batch = source.examples(np.arange(200_000))
@@ -422,13 +424,13 @@ class TestFaithfulNegatives:
         expected = random.sum() / 2**10
         assert abs((document_a == document_b).sum() - expected) < 5 * np.sqrt(expected)
 
-    def test_documents_of_one_sentence_are_enough(self):
+    def test_documents_of_one_sentence_suffice(self):
         labels = epoch_of(pairs([[5], [6], [7]], faithful_negatives=True))['next_sentence_label']
         assert labels.tolist() == [1, 1, 1]
 
 
 class TestSingleSegments:
-    def test_an_epoch_holds_every_token_in_full_rows(self):
+    def test_an_epoch_has_every_token_in_full_rows(self):
         documents = some_documents(100)
         where, source = Where(documents), singles(documents, num_shards=3)
         size = np.bincount(where.document)
@@ -450,28 +452,28 @@ class TestSingleSegments:
             assert len(seen) == size.sum()
             assert not batch['token_type_ids'].any()
 
-    def test_epochs_cut_long_documents_elsewhere(self):
+    def test_row_boundaries_differ_between_epochs(self):
         source = singles([[95]], sequence_length=12)
         cuts = {tuple(sorted(epoch_of(source, epoch)['input_ids'][:, 1])) for epoch in range(30)}
         assert len(cuts) > 3
         assert all(cut[0] == FIRST and cut[-1] == FIRST + 85 for cut in cuts)
 
-    def test_one_document_of_one_sentence_is_enough(self):
+    def test_one_document_of_one_sentence_suffices(self):
         source = singles([[3]])
         assert source.num_examples == 1
         assert source.batch(0)['input_ids'][:, :6].tolist() == [[1, 10, 11, 12, 2, 0]] * 64
 
-    def test_the_empty_corpus(self):
+    def test_an_empty_corpus_is_an_error(self):
         with pytest.raises(UserError, match='empty'):
             singles([])
 
-    def test_too_short_sequences(self):
-        with pytest.raises(UserError, match='sequence length 2'):
+    def test_a_sequence_length_that_is_too_small_is_an_error(self):
+        with pytest.raises(UserError, match='sequence length is 2'):
             singles(some_documents(), sequence_length=2)
 
 
 class TestOrderedPairs:
-    def test_both_orders_hold_neighboring_text_and_half_are_swapped(self):
+    def test_both_orders_have_neighboring_text_and_half_are_swapped(self):
         documents = some_documents(100)
         where = Where(documents)
         batch = pairs(documents, swapped=True).examples(np.arange(4000))
@@ -484,7 +486,7 @@ class TestOrderedPairs:
             assert where.document[first[0] - FIRST] == where.document[second[-1] - FIRST]
         assert (batch['sentence_order_label'].reshape(-1, 2).sum(1) == 1).all()
 
-    def test_they_are_the_true_pairs_of_next_sentence_prediction(self):
+    def test_ordered_pairs_are_the_true_pairs_of_next_sentence_prediction(self):
         documents = some_documents()
         ours = pairs(documents, swapped=True).examples(np.arange(500))
         theirs = pairs(documents).examples(np.arange(500))
@@ -492,7 +494,7 @@ class TestOrderedPairs:
         np.testing.assert_array_equal(same, theirs['next_sentence_label'] == 0)
         np.testing.assert_array_equal(ours['input_ids'][same], theirs['input_ids'][same])
 
-    def test_one_document_is_enough_but_one_sentence_is_not(self):
+    def test_one_document_suffices_but_one_sentence_does_not(self):
         assert pairs([[5, 6, 7]], swapped=True).num_examples == 1
         with pytest.raises(UserError, match='none of the 2 documents has two sentences'):
             pairs([[5], [6]], swapped=True)
@@ -502,7 +504,7 @@ class TestOrderedPairs:
 
 @pytest.mark.parametrize('make', [pairs, singles])
 @pytest.mark.parametrize('num_shards', [1, 3])
-def test_marked_are_the_first_tokens_of_sentences(make, num_shards):
+def test_sentence_start_marks_the_first_tokens_of_sentences(make, num_shards):
     documents = some_documents()
     starts = Where(documents).starts
     marked = make(documents, num_shards=num_shards, mark_sentences=True)

@@ -1,4 +1,4 @@
-"""Sentence boundaries in several scripts, and lines against wrapped paragraphs."""
+"""Sentence splitting in several scripts, with and without hard-wrapped lines."""
 
 import textwrap
 import time
@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from bert_jax.data.sentences import MAX_SENTENCE_CHARACTERS, split_sentences
 from experiments.studies.sentences import evaluate
 
-# '|' marks the boundaries that a reader would set.
+# '|' marks the expected boundaries.
 MARKED = {
     'plain': 'It rained.| We stayed in.| Why not?| Because!',
     'titles': 'Mr. Brown met Dr. Jones and Mrs. St. John.| They left.',
@@ -75,17 +75,17 @@ def test_hard_wrapped_paragraphs_are_joined(width, newline):
     assert split_sentences(text) == SENTENCES * 2
 
 
-def test_one_paragraph_per_line_equals_the_wrapped_one():
+def test_wrapping_does_not_change_the_sentences_of_a_paragraph():
     assert split_sentences(PROSE + '\n' + PROSE) == SENTENCES * 2
 
 
-def test_short_lines_between_whole_paragraphs_stay_lines():
+def test_short_lines_between_paragraphs_are_not_joined():
     verse = 'The sea is wide and it is deep and dark\nthe sea is cold and no one there can\nhear'
     text = '\n\n'.join([PROSE, PROSE, verse, PROSE])
     assert split_sentences(text) == [*SENTENCES * 2, *verse.split('\n'), *SENTENCES]
 
 
-def test_titles_and_verse_in_a_wrapped_document_stay_lines():
+def test_titles_and_verse_in_a_wrapped_document_are_not_joined():
     wrapped = textwrap.fill(PROSE, 70)
     text = f'CHAPTER I\nThe Storm\n\n{wrapped}\n\nThe sea is wide,\nThe sea is deep,\n\n{wrapped}'
     assert split_sentences(text) == [
@@ -96,7 +96,7 @@ def test_titles_and_verse_in_a_wrapped_document_stay_lines():
     ]
 
 
-def test_a_title_right_above_a_wrapped_paragraph_is_not_glued_to_it():
+def test_a_title_above_a_wrapped_paragraph_is_not_joined_to_it():
     text = '\n\n'.join(f'The Storm\n{textwrap.fill(PROSE, 70)}' for _ in range(3))
     assert split_sentences(text) == ['The Storm', *SENTENCES] * 3
 
@@ -106,7 +106,7 @@ def test_indented_paragraphs_without_blank_lines():
     assert split_sentences('\n'.join([paragraph] * 3)) == SENTENCES * 3
 
 
-def test_a_verse_per_line():
+def test_one_verse_per_line():
     lines = [
         'And it came to pass in those days, that a decree went out;',
         'and all went to be taxed, every one into his own city, as it had been commanded of them.',
@@ -120,7 +120,7 @@ def test_a_verse_per_line():
     ]
 
 
-def test_list_items_and_headings_are_units():
+def test_list_items_and_headings_are_not_joined():
     text = ' = Birds = \n\n Birds fly . They sing . \n = = Food = = \n They eat'
     assert split_sentences(text) == [
         *('= Birds =', 'Birds fly .', 'They sing .', '= = Food = =', 'They eat'),
@@ -130,12 +130,12 @@ def test_list_items_and_headings_are_units():
     assert split_sentences(f'{wrapped}\n\n{items}') == SENTENCES + items.split('\n')
 
 
-def test_hyphen_at_the_end_of_a_wrapped_line():
+def test_a_hyphen_at_the_end_of_a_wrapped_line_is_kept_without_a_space():
     text = textwrap.fill(PROSE, 70).replace('lantern', 'well-\nknown lantern')
     assert 'his well-known lantern.' in ' '.join(split_sentences(text))
 
 
-def test_text_without_any_stop_is_cut_at_blanks():
+def test_text_without_stops_is_split_at_spaces():
     text = 'word ' * 1000
     sentences = split_sentences(text)
     assert len(sentences) == 5
@@ -144,19 +144,19 @@ def test_text_without_any_stop_is_cut_at_blanks():
     assert list(map(len, split_sentences('x' * 2500))) == [1000, 1000, 500]
 
 
-def test_long_runs_of_stops_take_no_time():
+def test_long_runs_of_stops_take_linear_time():
     start = time.process_time()
     assert len(split_sentences('.' * 300_000 + 'x')) == 301
     assert len(split_sentences('a.' * 150_000)) == 300
     assert time.process_time() - start < 5
 
 
-def test_empty():
+def test_empty_text_has_no_sentences():
     assert split_sentences('') == split_sentences(' \n\n\t\n') == []
 
 
 @given(st.text(alphabet='abcXYZ .!?…"\')(:-\n\r\t。।1é\u0301\x85'))
-def test_nothing_but_white_space_is_lost(text):
+def test_only_white_space_is_lost(text):
     sentences = split_sentences(text)
     assert all(sentence and sentence == sentence.strip() for sentence in sentences)
     assert ''.join(''.join(sentences).split()) == ''.join(text.split())
@@ -184,7 +184,7 @@ def test_evaluation_counts_boundaries(tmp_path, capsys):
     assert [list(map(len, document)) for document in documents] == [[3, 2], [1]]
     evaluate.evaluate(documents, 5)
     printed = capsys.readouterr().out
-    # Of six ends three lie at the end of a paragraph; one of the other three is found.
+    # Three of the six boundaries end a paragraph; one of the other three is found.
     assert 'precision 1.000  recall 0.667  F1 0.800  of 6 boundaries' in printed
     assert 'precision 1.000  recall 0.333  F1 0.500  of 3 boundaries' in printed
     assert 'precision 1.000  recall 0.500  F1 0.667  of 2 boundaries' in printed

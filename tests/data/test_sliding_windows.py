@@ -1,4 +1,4 @@
-"""Every token is answered for once, with as much context as can be."""
+"""Every token is predicted in one window, the one with most context."""
 
 import itertools
 
@@ -11,7 +11,7 @@ from bert_jax.errors import UserError
 
 
 @given(st.integers(0, 300), st.integers(1, 40), st.data())
-def test_every_token_once_in_windows_that_are_full(num_tokens, size, data):
+def test_every_token_is_in_one_window_and_windows_are_full(num_tokens, size, data):
     overlap = data.draw(st.integers(0, size - 1))
     found = sliding_windows.make_windows(num_tokens, size, overlap)
     answered = [token for w in found for token in range(w.first, w.last)]
@@ -24,7 +24,7 @@ def test_every_token_once_in_windows_that_are_full(num_tokens, size, data):
     assert num_tokens <= size or len(found) == -(-(num_tokens - overlap) // (size - overlap))
 
 
-def test_a_token_belongs_to_the_window_that_shows_more_around_it():
+def test_a_token_belongs_to_the_window_with_more_context():
     first, second, third = sliding_windows.make_windows(20, 10, 4)
     assert (first.start, second.start, third.start) == (0, 6, 10)
     assert (first.last, second.last) == (8, 13)
@@ -36,7 +36,7 @@ def test_a_short_text_is_one_window(num_tokens):
 
 
 @given(st.lists(st.integers(1, 9), max_size=40), st.integers(9, 20), st.data())
-def test_windows_keep_together_what_may_not_be_cut(lengths, size, data):
+def test_windows_only_start_and_stop_at_split_points(lengths, size, data):
     overlap = data.draw(st.integers(0, size - 1))
     places = [0, *itertools.accumulate(lengths)]
     found = sliding_windows.make_windows(places[-1], size, overlap, places)
@@ -51,13 +51,13 @@ def test_windows_keep_together_what_may_not_be_cut(lengths, size, data):
             assert right is found[-1]
 
 
-def test_a_place_at_every_token_is_no_restriction():
+def test_split_points_everywhere_are_no_restriction():
     for size, overlap in ((7, 0), (7, 3), (10, 9)):
         assert sliding_windows.make_windows(
             40, size, overlap, list(range(41))
         ) == sliding_windows.make_windows(40, size, overlap)
 
 
-def test_no_room_is_one_clear_line():
-    with pytest.raises(UserError, match='no token of a text has room'):
+def test_a_size_of_zero_is_an_error():
+    with pytest.raises(UserError, match='leaves 0 tokens for the text'):
         sliding_windows.make_windows(5, 0, 0)

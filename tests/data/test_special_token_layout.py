@@ -1,4 +1,4 @@
-"""One text or two between special tokens, beside transformers."""
+"""Special tokens around one text or two, compared with transformers."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ TEXT = ['the small ship and the old harbour near the sea'] * 3
         ('bytebpe', 2, None),
     ],
 )
-def test_framed_as_published(kind, types, reference):
+def test_layout_equals_that_of_transformers(kind, types, reference):
     spec = f'train:{kind}:{120 if kind == "wordpiece" else 300}'
     tokenizer = tokenizers.train(spec.removeprefix('train:'), iter(TEXT), True)
     layout = SpecialTokenLayout(tokenizer, 16, types)
@@ -49,12 +49,12 @@ def test_framed_as_published(kind, types, reference):
 
 
 @pytest.mark.parametrize('lengths', [(9, 2), (2, 9), (6, 6), (3, 2), (1, 20)])
-def test_the_longest_is_cut_first(lengths):
+def test_the_longest_text_is_truncated_first(lengths):
     parts = [np.arange(length) for length in lengths]
-    cut = truncate_longest_first(parts, 7)
-    assert sum(map(len, cut)) == min(7, sum(lengths))
-    for part, own in zip(parts, cut, strict=True):
+    truncated = truncate_longest_first(parts, 7)
+    assert sum(map(len, truncated)) == min(7, sum(lengths))
+    for part, own in zip(parts, truncated, strict=True):
         np.testing.assert_array_equal(own, part[: len(own)])
-    if sum(lengths) > 7:  # no part is cut below what the other keeps
-        longer, shorter = sorted(map(len, cut), reverse=True)
+    if sum(lengths) > 7:  # no text is truncated below the length of the other
+        longer, shorter = sorted(map(len, truncated), reverse=True)
         assert shorter == min(min(lengths), 3)

@@ -1,4 +1,4 @@
-"""What every kind of tokenizer promises; WordPiece's own ways are in test_tokenizers.py."""
+"""Properties of all kinds of tokenizers; test_tokenizers.py has those of WordPiece."""
 
 import collections
 import json
@@ -54,7 +54,7 @@ def tokens_of(tokenizer, text, **options):
     return [tokenizer.vocab[i] for i in tokenizer.encode_batch([text], **options).ids[0]]
 
 
-def test_training_gives_the_kind_case_and_size_asked(kind):
+def test_training_makes_the_requested_kind_case_and_size(kind):
     for lowercase in (True, False):
         made = TRAINED[kind, lowercase]
         assert made.kind == kind
@@ -64,7 +64,7 @@ def test_training_gives_the_kind_case_and_size_asked(kind):
         assert 'dogs' in made.decode(made.encode_batch(['The dogs']).ids[0])
 
 
-def test_training_twice_gives_the_same(kind):
+def test_training_is_deterministic(kind):
     again = tokenizers.train(SPECS[kind], [TEXT], True)
     assert again.fingerprint == TRAINED[kind, True].fingerprint
     other = tokenizers.train(SPECS[kind], [TEXT + ' zebra zebras' * 500], True)
@@ -79,7 +79,7 @@ def test_special_tokens_are_those_of_xlmr(kind):
     assert set(made.special_ids) == set(range(5))
 
 
-def test_saved_and_loaded_is_the_same(tokenizer, tmp_path):
+def test_saving_and_loading_changes_nothing(tokenizer, tmp_path):
     tokenizer.save(tmp_path)
     for again in (
         tokenizers.load(str(tmp_path)),
@@ -91,7 +91,7 @@ def test_saved_and_loaded_is_the_same(tokenizer, tmp_path):
         np.testing.assert_array_equal(again.encode_ids([TEXT])[0], tokenizer.encode_ids([TEXT])[0])
 
 
-def test_word_starts_are_the_words_of_a_text(tokenizer):
+def test_word_starts_mark_the_words_of_a_text(tokenizer):
     assert tokenizer.is_word_start.dtype == bool
     assert not tokenizer.is_word_start[list(tokenizer.special_ids)].any()
     text = 'The dogs sat with cafés and them'
@@ -101,7 +101,7 @@ def test_word_starts_are_the_words_of_a_text(tokenizer):
     assert tokenizer.is_word_start[ids[0]]
 
 
-def test_no_convention_no_word_starts():
+def test_is_word_start_is_none_for_a_vocabulary_without_marks():
     for settings_of in (
         lambda: byte_bpe.settings({'a': 0, 'b': 1, 'ab': 2}, [['a', 'b']]),
         lambda: with_vocab(TRAINED['wordpiece', True], lambda token: token.lstrip('#')),
@@ -138,7 +138,7 @@ ODD_TEXTS = strategies.lists(
 @pytest.mark.parametrize('lowercase', [True, False])
 @settings(max_examples=150, deadline=None)
 @given(texts=ODD_TEXTS)
-def test_cached_encoding_equals_the_plain_one_and_makes_no_special_token(kind, lowercase, texts):
+def test_cached_encoding_equals_plain_encoding_without_special_tokens(kind, lowercase, texts):
     made = TRAINED[kind, lowercase]
     ids, lengths = made.encode_ids(texts)
     expected = made.encode_batch(texts).ids
@@ -147,7 +147,7 @@ def test_cached_encoding_equals_the_plain_one_and_makes_no_special_token(kind, l
     assert not set(ids.tolist()) & (set(made.special_ids) - {made.unk_id})
 
 
-def test_special_tokens_in_a_text_are_text_unless_asked_for(tokenizer):
+def test_literal_special_tokens_are_text_by_default(tokenizer):
     cls, sep, mask = (
         tokenizer.vocab[i] for i in (tokenizer.cls_id, tokenizer.sep_id, tokenizer.mask_id)
     )
@@ -161,7 +161,7 @@ def test_special_tokens_in_a_text_are_text_unless_asked_for(tokenizer):
     assert text[start:end].strip() == mask
 
 
-def test_training_on_special_tokens_makes_no_token_of_them():
+def test_literal_special_tokens_in_training_text_are_not_learned():
     for kind in SUBWORD:
         text = 'some <s>struck words</s> and <unk> and <mask> here ' * 50
         made = tokenizers.train(f'{kind}:300', [text])
@@ -171,7 +171,7 @@ def test_training_on_special_tokens_makes_no_token_of_them():
         assert not set(ids) & set(made.special_ids)
 
 
-def test_offsets_give_the_text_back(tokenizer):
+def test_offsets_refer_to_the_original_text(tokenizer):
     text = 'The  dogs, naïve\tcafés\u00a0sat in Mocквa!'
     encoded = tokenizer.encode_batch([text, ''])
     covered = np.zeros(len(text), bool)
@@ -193,7 +193,7 @@ def test_offsets_give_the_text_back(tokenizer):
 
 
 def bytes_to_letters():
-    """GPT-2's letter for each byte: itself where it is printable Latin 1, else from U+0100 on."""
+    """GPT-2's letter for each byte: itself if printable Latin 1, else U+0100 and up."""
     printable = [*range(33, 127), *range(161, 173), *range(174, 256)]
     others = (byte for byte in range(256) if byte not in printable)
     return {byte: chr(byte) for byte in printable} | {
@@ -202,7 +202,7 @@ def bytes_to_letters():
 
 
 @pytest.mark.parametrize('kind', SUBWORD)
-def test_decoding_gives_the_text_back(kind):
+def test_decoding_restores_the_text(kind):
     made = TRAINED[kind, False]
     ids = made.encode_batch(['The dogs sat with cafés.']).ids[0]
     text = made.decode([made.cls_id, *ids, made.mask_id])
@@ -210,7 +210,7 @@ def test_decoding_gives_the_text_back(kind):
     assert text.startswith('<s>')
 
 
-def test_pieces_spell_a_token_of_another_vocabulary(tokenizer):
+def test_subword_ids_split_a_token_of_another_vocabulary(tokenizer):
     for index, token in enumerate(tokenizer.vocab):
         assert tokenizer.subword_ids(token) == [index]
     start, inner = {
@@ -232,24 +232,24 @@ def test_pieces_spell_a_token_of_another_vocabulary(tokenizer):
 
 
 @pytest.mark.parametrize('spec', ['unigram:30', 'sentencepiece-bpe:30', 'bytebpe:260'])
-def test_too_small_a_vocabulary(spec):
+def test_a_vocabulary_size_that_is_too_small_is_an_error(spec):
     with pytest.raises(errors.UserError, match='is too small'):
         tokenizers.train(spec, [TEXT])
 
 
 @pytest.mark.parametrize('kind', SPECS)
-def test_training_on_no_words(kind):
+def test_training_text_without_words_is_an_error(kind):
     with pytest.raises(errors.UserError, match='has no words'):
         tokenizers.train(f'{kind}:300', ['', ' \n '])
 
 
-def test_a_large_vocabulary_is_what_the_text_gives(kind):
+def test_a_vocabulary_size_beyond_the_text_is_not_reached(kind):
     made = tokenizers.train(f'{kind}:5000', [TEXT])
     assert 60 < made.vocab_size < 5000
 
 
 def test_sentences_are_encoded_as_in_running_text():
-    """A vocabulary like RoBERTa's, which writes the first word of a text without Ġ."""
+    """With a vocabulary like RoBERTa's, which has no Ġ before the first word of a text."""
     trained = json.loads(TRAINED['bytebpe', False].to_json())['model']
     plain = tokenizers.Tokenizer(json.dumps(byte_bpe.settings(trained['vocab'], trained['merges'])))
     assert not tokens_of(plain, 'dogs sat')[0].startswith('Ġ')
@@ -262,7 +262,7 @@ def test_sentences_are_encoded_as_in_running_text():
         assert other.sentence_prefix == ''
 
 
-def test_mixture_has_the_shares_of_the_power(tmp_path):
+def test_a_mixture_has_shares_by_the_power_law(tmp_path):
     amounts = {'aa': 400, 'bb': 40, 'cc': 10}
     read = collections.Counter()
 
@@ -287,7 +287,7 @@ def test_mixture_has_the_shares_of_the_power(tmp_path):
     assert numbers[-1] > 300  # evenly from the whole
 
 
-def test_one_family_of_files_in_a_folder(tmp_path):
+def test_a_folder_may_only_contain_one_tokenizer(tmp_path):
     trained = json.loads(TRAINED['bytebpe', False].to_json())['model']
     merges = '#version: 0.2\n' + '\n'.join(map(' '.join, trained['merges'])) + '\n'
     (tmp_path / 'gpt-vocab.json').write_text(json.dumps(trained['vocab']))
@@ -307,7 +307,7 @@ def test_one_family_of_files_in_a_folder(tmp_path):
 
 @pytest.fixture(scope='module')
 def model_file(tmp_path_factory):
-    """A SentencePiece model as its library makes it if not told otherwise: <unk> <s> </s> …"""
+    """A SentencePiece model with the library's default ids: <unk> <s> </s> …"""
     path = tmp_path_factory.mktemp('spm') / 'm'
     sentence_piece.sentencepiece.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT.splitlines()),
@@ -319,7 +319,7 @@ def model_file(tmp_path_factory):
     return path.with_suffix('.model')
 
 
-def test_a_folder_says_which_ids_its_model_has(model_file, tmp_path):
+def test_the_configuration_of_a_folder_determines_the_ids(model_file, tmp_path):
     (tmp_path / 'some.model').write_bytes(model_file.read_bytes())
     plain = tokenizers.load(str(tmp_path))
     assert plain.vocab[:3] == ('<unk>', '<s>', '</s>')
@@ -351,7 +351,7 @@ def test_a_folder_says_which_ids_its_model_has(model_file, tmp_path):
         ('vocab.txt;ids=file', b'a', "'ids=file' is for SentencePiece models"),
     ],
 )
-def test_unusable_files_are_one_clear_error(name, content, message, tmp_path, model_file):
+def test_invalid_files_are_a_one_line_error(name, content, message, tmp_path, model_file):
     (tmp_path / 'merges.txt').write_text('#version: 0.2\na b\n')
     path = tmp_path / name.partition(';')[0]
     path.write_bytes(model_file.read_bytes() if content is None else content)
@@ -359,7 +359,7 @@ def test_unusable_files_are_one_clear_error(name, content, message, tmp_path, mo
         tokenizers.load(str(tmp_path / name))
 
 
-def test_a_cut_off_model_is_refused(model_file, tmp_path):
+def test_a_truncated_model_is_an_error(model_file, tmp_path):
     data = model_file.read_bytes()
     (tmp_path / 'cut.model').write_bytes(data[: len(data) // 2])
     with pytest.raises(errors.UserError, match='not a SentencePiece model'):
@@ -367,7 +367,7 @@ def test_a_cut_off_model_is_refused(model_file, tmp_path):
 
 
 @pytest.mark.parametrize('model_type', ['unigram', 'bpe'])
-def test_a_model_file_gives_the_ids_of_the_library_that_made_it(model_type, tmp_path):
+def test_ids_of_a_model_file_equal_those_of_sentencepiece(model_type, tmp_path):
     library_of = sentence_piece.sentencepiece
     library_of.SentencePieceTrainer.train(
         sentence_iterator=iter(TEXT.splitlines()),

@@ -30,7 +30,7 @@ def write_vocab(folder, tokens=VOCAB):
     return str(path)
 
 
-def test_training_gives_specials_first_and_the_size_asked(trained):
+def test_training_makes_the_requested_size_with_special_tokens_first(trained):
     assert trained.vocab[:5] == tokenizers.SPECIAL_TOKENS
     assert trained.special_ids == (0, 1, 2, 3, 4)
     assert trained.vocab_size == len(trained.vocab) == len(set(trained.vocab)) == 90
@@ -38,7 +38,7 @@ def test_training_gives_specials_first_and_the_size_asked(trained):
     assert trained.lowercase is True
 
 
-def test_training_twice_gives_the_same(trained):
+def test_training_is_deterministic(trained):
     texts = [TEXT] + [
         ' '.join(''.join(random.Random(i).choices('abcdefgh', k=4)) for _ in range(50))
         for i in range(20)
@@ -50,20 +50,20 @@ def test_training_twice_gives_the_same(trained):
     assert first.fingerprint != trained.fingerprint
 
 
-def test_trained_vocabulary_leaves_nothing_unknown_in_its_own_text(trained):
+def test_the_training_text_has_no_unknown_tokens(trained):
     ids, lengths = trained.encode_ids(TEXT.split('\n'))
     assert trained.unk_id not in ids
     assert lengths.sum() == len(ids) > 0
 
 
-def test_training_keeps_case_if_asked():
+def test_training_without_lowercasing():
     cased = tokenizers.train('wordpiece:90', [TEXT], lowercase=False)
     assert cased.lowercase is False
     assert {'T', 'ï'} <= set(cased.vocab) | {token.removeprefix('##') for token in cased.vocab}
     assert cased.decode(cased.encode_ids(['The cat'])[0]) == 'The cat'
 
 
-def test_rare_characters_beyond_the_alphabet_become_unknown(monkeypatch):
+def test_rare_characters_become_unknown(monkeypatch):
     monkeypatch.setattr(wordpiece, 'TRAINING_ALPHABET', 3)
     small = tokenizers.train('wordpiece:30', ['aa bb cc ab ' * 10 + 'zz'])
     ids, _ = small.encode_ids(['ab', 'zz'])
@@ -71,7 +71,7 @@ def test_rare_characters_beyond_the_alphabet_become_unknown(monkeypatch):
     assert ids[0] != small.unk_id
 
 
-def test_sample_is_even_and_bounded():
+def test_paragraphs_are_sampled_evenly_up_to_the_limit():
     paragraphs = [f'{i:010d}' for i in range(1000)]
     kept = training.sample_paragraphs(
         ['\n\n'.join(paragraphs[i : i + 50]) for i in range(0, 1000, 50)], limit=2000
@@ -84,7 +84,7 @@ def test_sample_is_even_and_bounded():
     assert training.sample_paragraphs(['a\n\nb', 'c'], limit=100) == ['a', 'b', 'c']
 
 
-def test_counting_in_small_steps_changes_nothing(monkeypatch):
+def test_word_counts_do_not_depend_on_the_chunk_size(monkeypatch):
     texts = ['The cats sat, the dog', '', 'sat. The', 'un-cat']
     expected = {'the': 3, 'cats': 1, 'sat': 2, ',': 1, 'dog': 1, '.': 1, 'un': 1, '-': 1, 'cat': 1}
     for chunks in (2**19, 3, 1):
@@ -102,12 +102,12 @@ def test_counting_in_small_steps_changes_nothing(monkeypatch):
         ('wordpiece:20', 'too small'),
     ],
 )
-def test_bad_training_specs(spec, message):
+def test_invalid_training_specs_are_an_error(spec, message):
     with pytest.raises(errors.UserError, match=message):
         tokenizers.train(spec, [TEXT])
 
 
-def test_training_on_no_words():
+def test_training_text_without_words_is_an_error():
     with pytest.raises(errors.UserError, match='has no words'):
         tokenizers.train('wordpiece:100', ['', ' \n '])
 
@@ -132,7 +132,7 @@ def test_offsets_refer_to_the_original_text(trained):
     assert encoded.ids[1].dtype == np.int32
 
 
-def test_special_tokens_in_a_text_are_text_unless_asked_for(tmp_path):
+def test_literal_special_tokens_are_text_by_default(tmp_path):
     tokenizer = tokenizers.load(write_vocab(tmp_path))
     texts = ['the[MASK] cat', '[SEP]']
     assert all(
@@ -155,7 +155,7 @@ def test_special_tokens_in_a_text_are_text_unless_asked_for(tmp_path):
         max_size=4,
     )
 )
-def test_cached_encoding_equals_the_plain_one(texts):
+def test_cached_encoding_equals_plain_encoding(texts):
     tokenizer = _CACHED
     ids, lengths = tokenizer.encode_ids(texts)
     expected = tokenizer.encode_batch(texts).ids
@@ -168,7 +168,7 @@ _CACHED = tokenizers.train(
 )
 
 
-def test_cache_is_emptied_when_full(monkeypatch, trained):
+def test_the_cache_is_cleared_when_full(monkeypatch, trained):
     monkeypatch.setattr(tokenizer_module, 'CACHED_IDS', 10)
     tokenizer = tokenizers.Tokenizer.from_json(trained.to_json())
     texts = [f'cat{i} sat' for i in range(100)]
@@ -178,7 +178,7 @@ def test_cache_is_emptied_when_full(monkeypatch, trained):
     assert len(tokenizer._cache) < 20
 
 
-def test_saved_and_loaded_is_the_same(trained, tmp_path):
+def test_saving_and_loading_changes_nothing(trained, tmp_path):
     trained.save(tmp_path)
     for again in (
         tokenizers.load(str(tmp_path)),
@@ -190,7 +190,7 @@ def test_saved_and_loaded_is_the_same(trained, tmp_path):
         assert again.vocab == trained.vocab
 
 
-def test_truncation_and_padding_in_the_file_are_switched_off(trained, tmp_path):
+def test_truncation_and_padding_in_a_file_are_disabled(trained, tmp_path):
     settings = json.loads(trained.to_json())
     settings['truncation'] = {
         'direction': 'Right',
@@ -213,7 +213,7 @@ def test_truncation_and_padding_in_the_file_are_switched_off(trained, tmp_path):
     assert len(loaded.encode_batch([text]).ids[0]) == len(trained.encode_batch([text]).ids[0]) > 5
 
 
-def test_case_of_a_bare_vocabulary_is_the_flag_and_of_a_folder_its_config(tmp_path):
+def test_case_is_set_by_the_flag_or_by_the_configuration_of_the_folder(tmp_path):
     path = write_vocab(tmp_path)
     assert tokenizers.load(path).encode_ids(['Cat'])[0].tolist() == [6]
     assert tokenizers.load(path, lowercase=False).encode_ids(['Cat'])[0].tolist() == [8]
@@ -226,13 +226,13 @@ def test_case_of_a_bare_vocabulary_is_the_flag_and_of_a_folder_its_config(tmp_pa
 
 
 @pytest.mark.parametrize('token', tokenizers.SPECIAL_TOKENS)
-def test_a_vocabulary_without_a_special_token_is_refused(token, tmp_path):
+def test_a_vocabulary_without_a_special_token_is_an_error(token, tmp_path):
     path = write_vocab(tmp_path, [t for t in VOCAB if t != token])
     with pytest.raises(errors.UserError, match=rf'vocab.txt.*lacks \[{token[1:-1]}\]'):
         tokenizers.load(path)
 
 
-def test_vocabulary_with_windows_line_ends_and_odd_tokens(tmp_path):
+def test_a_vocabulary_may_have_windows_line_ends_and_odd_tokens(tmp_path):
     path = tmp_path / 'vocab.txt'
     path.write_bytes('\r\n'.join([*VOCAB, '\u2028', '\x85']).encode())
     assert tokenizers.load(str(path)).vocab == (*VOCAB, '\u2028', '\x85')
@@ -251,7 +251,7 @@ def test_vocabulary_with_windows_line_ends_and_odd_tokens(tmp_path):
         ('readme.md', b'x', 'contains no tokenizer.json, vocab.txt'),
     ],
 )
-def test_unusable_files_are_one_clear_error(name, content, message, tmp_path):
+def test_invalid_files_are_a_one_line_error(name, content, message, tmp_path):
     path = tmp_path / name
     if content is not None:
         path.write_bytes(content)

@@ -1,4 +1,4 @@
-"""Texts whose tokens tell where they come from: token i of a text has the id i + FIRST."""
+"""Texts whose token ids identify the tokens: token i of a text has the id i + FIRST."""
 
 import dataclasses
 
@@ -24,7 +24,7 @@ class Split:
 
 
 def make_split(documents: list[list[int]], num_shards: int = 1) -> Split:
-    """A split from the sentence lengths of each document."""
+    """A split with the given sentence lengths of each document."""
     shards, token = [], FIRST
     for part in np.array_split(np.arange(len(documents)), num_shards):
         lengths = [length for number in part for length in documents[number]]

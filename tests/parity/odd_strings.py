@@ -1,4 +1,4 @@
-"""Texts that tokenizers stumble over, by what is odd about them."""
+"""Texts that are difficult for tokenizers, named by their difficulty."""
 
 ODD = {
     'empty': '',

@@ -1,5 +1,7 @@
-"""Byte-level BPE and SentencePiece equal the tokenizers of `transformers` and the library that made
-the model: on real text and odd strings, ids and offsets."""
+"""Byte-level BPE and SentencePiece have the ids and offsets of their reference libraries.
+
+The references are `transformers` and `sentencepiece`; the texts are real text and odd strings.
+"""
 
 import io
 import json
@@ -20,13 +22,13 @@ transformers = pytest.importorskip('transformers')
 SIZE = 3000
 ROBERTA = ['<s>', '<pad>', '</s>', '<unk>', '<mask>']
 BERT = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
-# As in the published folders; the classes of transformers 5 leave the space before it alone.
+# As in the published folders; the classes of transformers 5 do not strip the space before it.
 MASK = library.AddedToken('<mask>', lstrip=True, special=True)
 PROMPTS = ['The capital of France is <mask>.', 'a [MASK] b[SEP]c <s>d</s> <unk>e']
 
 
 class Published(NamedTuple):
-    """A tokenizer of transformers, what it is made from, and the frame of one text and of two."""
+    """A tokenizer of transformers, its files, and the layout of one text and of two."""
 
     tokenizer: object
     files: dict[str, bytes]  # of an older folder, without tokenizer.json
@@ -37,7 +39,7 @@ class Published(NamedTuple):
 
 @pytest.fixture(scope='session')
 def training_lines(real_data):
-    """Lines of three alphabets."""
+    """Lines in three scripts."""
     lines = []
     for name in ('english_novels/*', 'bible_small_langs/Ukr*', 'bible_small_langs/Guj*'):
         path = max(real_data.glob(name), key=lambda path: path.stat().st_size)
@@ -153,7 +155,7 @@ def deberta(lines):
         unk_piece='[UNK]',
     )
     made = transformers.DebertaV2Tokenizer(vocab=[*scores(data), ('[MASK]', 0.0)], unk_id=3)
-    # This class leaves out the normalization of the .model, so that only tokenizer.json is like it.
+    # This class ignores the normalization of the .model, so only tokenizer.json is equivalent.
     return Published(made, {}, 'unigram', '[CLS] A [SEP]', '[CLS] A [SEP] B [SEP]')
 
 
@@ -164,7 +166,7 @@ def published(request, training_lines) -> Published:
 
 @pytest.fixture(params=['tokenizer.json', 'older files'])
 def ours(request, published, tmp_path):
-    """Ours, read from the folder transformers writes, or from one of the older kind."""
+    """Our tokenizer, loaded from a folder written by transformers or from the older files."""
     if request.param == 'tokenizer.json':
         published.tokenizer.save_pretrained(tmp_path)
     elif not published.files:
@@ -175,7 +177,7 @@ def ours(request, published, tmp_path):
     return tokenizers.load(str(tmp_path))
 
 
-def test_odd_strings_and_prompts(published, ours):
+def test_odd_strings_and_prompts_have_equal_ids(published, ours):
     texts = [*ODD.values(), *PROMPTS]
     theirs = published.tokenizer(texts, add_special_tokens=False, return_offsets_mapping=True)
     encoded = ours.encode_batch(texts, special=True)
@@ -191,7 +193,7 @@ def test_odd_strings_and_prompts(published, ours):
         assert spans.tolist() == [list(span) for span in other[1]], repr(text)
 
 
-def test_real_text(published, ours, real_lines):
+def test_real_text_has_equal_ids(published, ours, real_lines):
     theirs = published.tokenizer(real_lines, add_special_tokens=False, return_offsets_mapping=True)
     encoded = ours.encode_batch(real_lines, special=True)
     assert sum(map(len, encoded.ids)) > 250_000
@@ -204,14 +206,14 @@ def test_real_text(published, ours, real_lines):
     expected = ours.encode_batch(some).ids
     assert lengths.tolist() == [len(text_ids) for text_ids in expected]
     np.testing.assert_array_equal(ids, np.concatenate(expected))
-    # <unk> stands in the text many times; it must not become the special token.
+    # The text contains <unk> many times; it must not become the special token.
     assert '<unk>' in ''.join(some)
     assert not np.isin(ids, [i for i in ours.special_ids if i != ours.unk_id]).any()
     if ours.kind == 'bytebpe':
         assert ours.unk_id not in ids
 
 
-def test_roles_and_frames(published, ours):
+def test_special_tokens_and_layouts_are_equal(published, ours):
     assert ours.kind == published.kind
     for role in ('pad', 'unk', 'cls', 'sep', 'mask'):
         assert getattr(ours, f'{role}_id') == getattr(published.tokenizer, f'{role}_token_id')
@@ -234,7 +236,7 @@ def test_roles_and_frames(published, ours):
     [{}, {'byte_fallback': True}, {'remove_extra_whitespaces': False}, {'add_dummy_prefix': False}],
     ids=['plain', 'byte fallback', 'all spaces', 'no dummy prefix'],
 )
-def test_a_model_file_gives_the_ids_of_the_library_that_made_it(
+def test_ids_of_a_model_file_equal_those_of_sentencepiece(
     model_type, options, training_lines, real_lines, tmp_path
 ):
     data = train_sentencepiece(training_lines, model_type, **options)
@@ -244,14 +246,14 @@ def test_a_model_file_gives_the_ids_of_the_library_that_made_it(
     assert ours.kind == {'unigram': 'unigram', 'bpe': 'sentencepiece-bpe'}[model_type]
     assert ours.vocab[: theirs.vocab_size()] == tuple(piece for piece, _ in scores(data))
     assert ours.vocab[theirs.vocab_size() :] == ('<pad>', '<mask>')
-    # `tokenizers` takes U+0085 for a space and \r\n for one character; SentencePiece does not.
+    # `tokenizers` treats U+0085 as a space and \r\n as one character; SentencePiece does not.
     texts = [text.replace('\x85', '').replace('\r\n', '\n') for text in ODD.values()]
     texts += real_lines[:1500]
     found = [[ours.vocab[i] for i in ids] for ids in ours.encode_batch(texts).ids]
     assert found == [theirs.encode(text, out_type=str, emit_unk_piece=True) for text in texts]
 
 
-def test_the_ids_of_xlmr_are_an_option(training_lines, tmp_path):
+def test_the_option_ids_selects_those_of_xlmr(training_lines, tmp_path):
     data = train_sentencepiece(training_lines)
     path = tmp_path / 'sentencepiece.bpe.model'
     path.write_bytes(data)
@@ -265,7 +267,7 @@ def test_the_ids_of_xlmr_are_an_option(training_lines, tmp_path):
     assert shifted.vocab_size == SIZE + 2
 
 
-def test_the_published_vocabulary_of_gpt2(real_data, real_lines, tmp_path):
+def test_the_published_vocabulary_of_gpt2_has_equal_ids(real_data, real_lines, tmp_path):
     folder = real_data / 'vocab_gpt2_bpe'
     ours = tokenizers.load(str(folder))
     shutil.copy(folder / 'gpt2-vocab.json', tmp_path / 'vocab.json')

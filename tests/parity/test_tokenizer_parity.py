@@ -1,4 +1,4 @@
-"""WordPiece equals the tokenizers of `transformers`: its fast one and the original in Python."""
+"""WordPiece equals both tokenizers of `transformers`, the fast one and the one in Python."""
 
 import pathlib
 
@@ -20,14 +20,14 @@ LETTERS = [*'abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ']
 INNER = ['##' + letter for letter in LETTERS]
 VOCAB = list(dict.fromkeys([*tokenizers.SPECIAL_TOKENS, *WORDS.split(), *LETTERS, *INNER]))
 
-# The Python tokenizer of transformers composes characters first and deletes private and unassigned
-# ones. Google's tokenization.py does neither, nor do the fast tokenizer and ours.
+# The Python tokenizer of transformers first composes characters and deletes private and unassigned
+# ones. Google's tokenization.py, the fast tokenizer and ours do not.
 UNLIKE_LEGACY = ('decomposed', 'private and unassigned')
 
 
 @pytest.fixture(params=[True, False], ids=['uncased', 'cased'])
 def trio(request, tmp_path):
-    """(ours, fast, legacy), all with the same small vocabulary."""
+    """Our, the fast and the Python tokenizer with the same small vocabulary."""
     path = tmp_path / 'vocab.txt'
     path.write_text('\n'.join(VOCAB) + '\n', encoding='utf-8')
     return _trio(path, request.param)
@@ -47,7 +47,7 @@ def _fast_ids(fast, texts, **options):
 
 
 @pytest.mark.parametrize('name', ODD)
-def test_odd_strings_with_literal_special_tokens_read_as_such(trio, name):
+def test_odd_strings_with_special_tokens_have_equal_ids(trio, name):
     ours, fast, original = trio
     encoded = ours.encode_batch([ODD[name]], special=True)
     assert encoded.ids[0].tolist() == _fast_ids(fast, [ODD[name]])[0]
@@ -58,7 +58,7 @@ def test_odd_strings_with_literal_special_tokens_read_as_such(trio, name):
 
 
 @pytest.mark.parametrize('name', ODD)
-def test_odd_strings_with_literal_special_tokens_as_text(trio, name):
+def test_odd_strings_with_special_tokens_as_text_have_equal_ids(trio, name):
     ours, fast, _ = trio
     ids = ours.encode_batch([ODD[name]]).ids[0].tolist()
     assert ids == _fast_ids(fast, [ODD[name]], split_special_tokens=True)[0]
@@ -66,13 +66,13 @@ def test_odd_strings_with_literal_special_tokens_as_text(trio, name):
     assert ours.encode_ids([ODD[name]])[0].tolist() == ids
 
 
-def test_decode(trio):
+def test_decoded_texts_are_equal(trio):
     ours, fast, _ = trio
     ids = [ours.cls_id, *ours.encode_ids(["the unaffable, don't!"])[0], ours.mask_id, ours.sep_id]
     assert ours.decode(ids) == fast.decode(ids)
 
 
-def test_published_vocabulary_on_real_text(real_data):
+def test_a_published_vocabulary_has_equal_ids_on_real_text(real_data):
     path = real_data / 'vocab_bert_base_uncased' / 'vocab.txt'
     ours, fast, original = _trio(path, lowercase=True)
     lines = (real_data / 'wikitext2_valid' / 'valid.txt').read_text('utf-8').split('\n')

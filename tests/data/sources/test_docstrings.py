@@ -122,13 +122,13 @@ def test_prose_of_a_google_style_docstring():
         'Too short.',
     ],
 )
-def test_what_is_not_prose(line):
+def test_lines_that_are_not_prose_are_left_out(line):
     assert flat(line) == []
 
 
 @pytest.fixture
 def site_packages(tmp_path, monkeypatch):
-    """A standard library and a site-packages of our own."""
+    """A small standard library and site-packages."""
     paths = {kind: str(tmp_path / kind) for kind in ('stdlib', 'purelib', 'platlib')}
     monkeypatch.setattr(docstrings.sysconfig, 'get_paths', lambda: paths)
     long = 'The first is here. The second is there as well. The third one is the last.'
@@ -153,7 +153,7 @@ def site_packages(tmp_path, monkeypatch):
     return tmp_path
 
 
-def test_documents_of_packages(site_packages):
+def test_modules_and_classes_with_enough_prose_are_documents(site_packages):
     source, documents = read('docstrings')
     assert [document.name for document in documents] == ['alone', 'pack', 'pack.A']
     assert documents[1].text == (
@@ -173,12 +173,12 @@ def test_documents_of_packages(site_packages):
     assert 'installed packages' in source.license
 
 
-def test_packages_option(site_packages):
+def test_the_option_packages_selects_packages(site_packages):
     assert [d.name for d in read('docstrings;packages=alone')[1]] == ['alone']
     assert [d.name for d in read('docstrings;packages=pack')[1]] == ['pack', 'pack.A']
 
 
-def test_installed_packages_give_prose():
+def test_the_text_of_installed_packages_is_prose():
     source, documents = read('docstrings;packages=numpy,email,argparse')
     assert 150 < len(documents) == source.report['documents']
     assert source.report['bytes'] > 200_000

@@ -12,7 +12,7 @@ from bert_jax.errors import UserError
 from tests.data.sources.reading import read, texts, write
 
 
-def test_text_files_recursive_gz_bom_and_crlf(tmp_path):
+def test_text_files_may_be_nested_gzipped_and_have_a_bom_and_crlf(tmp_path):
     write(tmp_path / 'b.txt', '\ufeffOne.\r\nTwo.\r\n\r\nThree.\r\n')
     write(tmp_path / 'deep' / 'er' / 'a.txt', 'Été.')
     (tmp_path / 'c.txt.gz').write_bytes(gzip.compress(b'Zip.\nZap.'))
@@ -43,7 +43,7 @@ def test_documents_by_title(tmp_path):
     assert found[0].startswith(' = Birds')
 
 
-def test_undecodable_bytes_are_replaced_counted_and_placed(tmp_path):
+def test_undecodable_bytes_are_replaced_counted_and_located(tmp_path):
     write(tmp_path / 'a.txt', 'Fine – really.')
     (tmp_path / 'b.txt').write_bytes(b'Caf\xe9 \xff\xfe and \xc3\xa9.\nNext.')
     source, documents = read(f'text:{tmp_path}/*.txt')
@@ -55,12 +55,12 @@ def test_undecodable_bytes_are_replaced_counted_and_placed(tmp_path):
     documents[1].text.encode()
 
 
-def test_another_encoding(tmp_path):
+def test_the_option_encoding(tmp_path):
     path = write(tmp_path / 'a.txt', 'Café.', 'latin-1')
     assert texts(f'text:{path};encoding=latin-1') == ['Café.']
 
 
-def test_report_starts_anew_with_each_pass(tmp_path):
+def test_every_pass_restarts_the_report(tmp_path):
     (tmp_path / 'a.txt').write_bytes(b'One \xff.')
     source, first = read(f'text:{tmp_path}/a.txt')
     report = dict(source.report)
@@ -68,7 +68,7 @@ def test_report_starts_anew_with_each_pass(tmp_path):
     assert dict(source.report) == report
 
 
-def test_a_huge_file_is_streamed_in_pieces(tmp_path, monkeypatch):
+def test_a_huge_document_is_split_at_blank_lines(tmp_path, monkeypatch):
     monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 1000)
     paragraph = 'Words of a line.\n' * 20
     path = write(tmp_path / 'a.txt', '\n'.join([paragraph] * 50))
@@ -81,7 +81,7 @@ def test_a_huge_file_is_streamed_in_pieces(tmp_path, monkeypatch):
     assert ' '.join(d.text for d in documents).split() == path.read_text().split()
 
 
-def test_a_file_of_one_endless_line_is_cut_too(tmp_path, monkeypatch):
+def test_a_huge_line_is_split(tmp_path, monkeypatch):
     monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 1000)
     path = write(tmp_path / 'a.txt', 'é' * 10_000)
     source, documents = read(f'text:{path}')
@@ -90,8 +90,8 @@ def test_a_file_of_one_endless_line_is_cut_too(tmp_path, monkeypatch):
     assert source.report['cut_documents'] == len(documents) - 1 > 0
 
 
-def test_memory_stays_small(tmp_path, monkeypatch):
-    """32 MB of text go through with the memory of a few documents."""
+def test_a_large_file_needs_little_memory(tmp_path, monkeypatch):
+    """Reading 32 MB of text takes the memory of a few documents."""
     monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 2**18)
     path = tmp_path / 'big.txt'
     path.write_text(('A line of some words that is as long as lines are.\n' * 20 + '\n') * 32_000)
@@ -104,7 +104,7 @@ def test_memory_stays_small(tmp_path, monkeypatch):
     assert peak < 4e6
 
 
-def test_json_lines(tmp_path):
+def test_json_lines_are_documents_and_invalid_lines_are_counted(tmp_path):
     lines = [
         json.dumps({'text': 'One.\n\nTwo.', 'id': 3}),
         '{"text": "cut off',
@@ -128,7 +128,7 @@ def test_json_lines(tmp_path):
     assert texts(f'jsonl:{tmp_path}/a.jsonl;field=body') == ['No text here.']
 
 
-def test_empty_and_unreadable_files(tmp_path):
+def test_empty_and_unreadable_files_are_errors(tmp_path):
     path = write(tmp_path / 'a.txt', ' \n\n')
     with pytest.raises(UserError, match='has no text'):
         read(f'text:{path}')
@@ -142,13 +142,13 @@ def test_empty_and_unreadable_files(tmp_path):
             read(f'text:{tmp_path}/{name}')
 
 
-def test_novels(real_data):
+def test_novels_are_read_without_problems(real_data):
     source, documents = read(f'text:{real_data}/english_novels/*_*.txt')
     assert len(documents) == 25
     assert source.report['undecodable_bytes'] == source.report['cut_documents'] == 0
     assert not any('\r' in d.text or d.text.startswith('\ufeff') for d in documents)
 
 
-def test_wikitext_articles(real_data):
+def test_wikitext_titles_separate_articles(real_data):
     spec = f'text:{real_data}/wikitext2_valid/valid.txt;documents=title:^ = [^=].* = $'
     assert len(texts(spec)) == 60

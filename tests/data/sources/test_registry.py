@@ -28,7 +28,7 @@ from tests.data.sources.reading import write
         ('tfds:x;download=yes', 'not true or false'),
     ],
 )
-def test_mistakes_are_found_on_opening(tmp_path, spec, message):
+def test_invalid_specs_are_errors_on_opening(tmp_path, spec, message):
     write(tmp_path / 'a.txt', 'Text.')
     with pytest.raises(UserError, match=message):
         open_source(spec.format(tmp_path))

@@ -15,7 +15,7 @@ MARKERS = (
 
 @pytest.fixture(scope='module')
 def tfds_folder(tmp_path_factory):
-    """Two datasets on disk, as TFDS writes them: plain texts, and wiki40b's markers."""
+    """A folder with two TFDS datasets: plain texts, and texts with the markers of wiki40b."""
     tf, tfds = tensorflow_import.tensorflow(), tensorflow_import.tensorflow_datasets()
     folder = tmp_path_factory.mktemp('tensorflow_datasets')
 
@@ -37,14 +37,14 @@ def tfds_folder(tmp_path_factory):
     return folder
 
 
-def test_tfds_plain_text(tfds_folder):
+def test_plain_texts_are_documents(tfds_folder):
     source, documents = read(f'tfds:plain;data_dir={tfds_folder}')
     assert sorted(d.text for d in documents) == ['Caf\ufffd.', 'One.']
     assert source.report['empty_documents'] == source.report['undecodable_bytes'] == 1
     assert texts(f'tfds:plain:1.0.0;data_dir={tfds_folder};split=test') == ['Three.']
 
 
-def test_tfds_markers_become_documents_and_paragraphs(tfds_folder, monkeypatch):
+def test_markers_of_wiki40b_become_documents_and_paragraphs(tfds_folder, monkeypatch):
     monkeypatch.setenv('TFDS_DATA_DIR', str(tfds_folder))
     source, documents = read('tfds:wiki/fr')
     found = {document.name: document.text for document in documents}
@@ -54,7 +54,7 @@ def test_tfds_markers_become_documents_and_paragraphs(tfds_folder, monkeypatch):
     assert source.language == 'fr'
 
 
-def test_tfds_that_is_not_there(tmp_path, tfds_folder, monkeypatch):
+def test_a_missing_dataset_split_or_field_is_an_error(tmp_path, tfds_folder, monkeypatch):
     monkeypatch.delenv('TFDS_DATA_DIR', raising=False)
     with pytest.raises(UserError, match=r'wiki40b/en was not found in .*download=true') as caught:
         open_source(f'tfds:wiki40b/en;data_dir={tmp_path}')

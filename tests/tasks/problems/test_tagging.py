@@ -10,7 +10,7 @@ import pytest
 from ml_collections import ConfigDict
 
 from bert_jax.data import tokenizers
-from bert_jax.data.finetune_batches import Items, BatchShape, evaluation_batches, unpack_outputs
+from bert_jax.data.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import TaggedExample
 from bert_jax.data.special_token_layout import SpecialTokenLayout
