@@ -1,6 +1,13 @@
 """ALBERT as transformers writes it (modeling_albert.py)."""
 
-from bert_jax.interop.families.family import ACTIVATIONS, BERT_KEYS, Family, Key, bert_like
+from bert_jax.interop.families.family import (
+    ACTIVATIONS,
+    BERT_KEYS,
+    Family,
+    Key,
+    bert_like,
+    common_classes,
+)
 from bert_jax.models.architectures import albert
 
 _LAYER = 'albert.encoder.albert_layer_groups.0.albert_layers.0'
@@ -52,21 +59,9 @@ FAMILY = Family(
         'mlm/head/norm': 'predictions.LayerNorm',
         'mlm/head/bias': 'predictions.bias',
         'sop/head/dense': 'sop_classifier.classifier',
-        'sequence_classification/head/output': 'classifier',
-        'token_classification/head/output': 'classifier',
-        'multiple_choice/head/output': 'classifier',
-        'question_answering/head/output': 'qa_outputs',
     },
     prefix='albert.',
-    classes={
-        'AlbertModel': (),
-        'AlbertForPreTraining': ('mlm', 'sop'),
-        'AlbertForMaskedLM': ('mlm',),
-        'AlbertForSequenceClassification': ('sequence_classification',),
-        'AlbertForTokenClassification': ('token_classification',),
-        'AlbertForQuestionAnswering': ('question_answering',),
-        'AlbertForMultipleChoice': ('multiple_choice',),
-    },
+    classes=common_classes('Albert') | {'AlbertForPreTraining': ('mlm', 'sop')},
     without_pooler=(
         'AlbertForMaskedLM',
         'AlbertForTokenClassification',

@@ -1,6 +1,6 @@
 """BERT, and SpanBERT under its name, as transformers writes it (modeling_bert.py)."""
 
-from bert_jax.interop.families.family import BERT_KEYS, Family, bert_like
+from bert_jax.interop.families.family import BERT_KEYS, Family, bert_like, common_classes
 from bert_jax.models.architectures import bert, spanbert
 
 FAMILY = Family(
@@ -25,22 +25,10 @@ FAMILY = Family(
         'mlm/head/norm': 'cls.predictions.transform.LayerNorm',
         'mlm/head/bias': 'cls.predictions.bias',
         'nsp/head/dense': 'cls.seq_relationship',
-        'sequence_classification/head/output': 'classifier',
-        'token_classification/head/output': 'classifier',
-        'multiple_choice/head/output': 'classifier',
-        'question_answering/head/output': 'qa_outputs',
     },
     prefix='bert.',
-    classes={
-        'BertModel': (),
-        'BertForPreTraining': ('mlm', 'nsp'),
-        'BertForMaskedLM': ('mlm',),
-        'BertForNextSentencePrediction': ('nsp',),
-        'BertForSequenceClassification': ('sequence_classification',),
-        'BertForTokenClassification': ('token_classification',),
-        'BertForQuestionAnswering': ('question_answering',),
-        'BertForMultipleChoice': ('multiple_choice',),
-    },
+    classes=common_classes('Bert')
+    | {'BertForPreTraining': ('mlm', 'nsp'), 'BertForNextSentencePrediction': ('nsp',)},
     without_pooler=(
         'BertForMaskedLM',
         'BertForTokenClassification',

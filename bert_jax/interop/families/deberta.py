@@ -5,7 +5,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.errors import UserError
-from bert_jax.interop.families.family import ACTIVATIONS, BERT_KEYS, Family, Key, bert_like
+from bert_jax.interop.families.family import (
+    ACTIVATIONS,
+    BERT_KEYS,
+    Family,
+    Key,
+    bert_like,
+    common_classes,
+)
 from bert_jax.models.architecture import POSITION_TERMS, Architecture
 from bert_jax.models.architectures import deberta
 
@@ -128,11 +135,7 @@ def _table(attention: Mapping[str, str]) -> dict[str, str]:
         'rtd/head/norm': 'mask_predictions.LayerNorm',
         'rtd/head/output': 'mask_predictions.classifier',
         'sequence_classification/head/transform': 'pooler.dense',
-        'sequence_classification/head/output': 'classifier',
-        'token_classification/head/output': 'classifier',
-        'question_answering/head/output': 'qa_outputs',
         'multiple_choice/head/transform': 'pooler.dense',
-        'multiple_choice/head/output': 'classifier',
     }
 
 
@@ -144,13 +147,8 @@ _KEYS = BERT_KEYS | {
     'pooler_hidden_act': Key('classifier_act', 'gelu', ACTIVATIONS),
 }
 del _KEYS['classifier_dropout']
-_CLASSES = {
-    'Model': (),
-    'ForMaskedLM': ('mlm',),
-    'ForSequenceClassification': ('sequence_classification',),
-    'ForTokenClassification': ('token_classification',),
-    'ForQuestionAnswering': ('question_answering',),
-}
+_V1_CLASSES, _V2_CLASSES = common_classes('Deberta'), common_classes('DebertaV2')
+del _V1_CLASSES['DebertaForMultipleChoice']
 
 V1 = Family(
     model_type='deberta',
@@ -178,7 +176,7 @@ V1 = Family(
         }
     ),
     prefix='deberta.',
-    classes={f'Deberta{name}': heads for name, heads in _CLASSES.items()},
+    classes=_V1_CLASSES,
     old_names={
         'lm_predictions.lm_head.dense.weight': 'cls.predictions.transform.dense.weight',
         'lm_predictions.lm_head.dense.bias': 'cls.predictions.transform.dense.bias',
@@ -218,8 +216,7 @@ V2 = dataclasses.replace(
             'position_query': 'pos_query_proj',
         }
     ),
-    classes={f'DebertaV2{name}': heads for name, heads in _CLASSES.items()}
-    | {'DebertaV2ForMultipleChoice': ('multiple_choice',)},
+    classes=_V2_CLASSES,
     optional_heads={'DebertaV2ForMaskedLM': ('rtd',)},
     # Differences from the generator's embeddings; `weight` already contains them.
     training_only=(

@@ -1,6 +1,6 @@
 """DistilBERT as transformers writes it (modeling_distilbert.py)."""
 
-from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, bert_like
+from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, bert_like, common_classes
 from bert_jax.models.architectures import distilbert
 
 FAMILY = Family(
@@ -41,21 +41,10 @@ FAMILY = Family(
         'mlm/head/norm': 'vocab_layer_norm',
         'mlm/head/bias': 'vocab_projector.bias',
         'sequence_classification/head/transform': 'pre_classifier',
-        'sequence_classification/head/output': 'classifier',
-        'token_classification/head/output': 'classifier',
         'multiple_choice/head/transform': 'pre_classifier',
-        'multiple_choice/head/output': 'classifier',
-        'question_answering/head/output': 'qa_outputs',
     },
     prefix='distilbert.',
-    classes={
-        'DistilBertModel': (),
-        'DistilBertForMaskedLM': ('mlm',),
-        'DistilBertForSequenceClassification': ('sequence_classification',),
-        'DistilBertForTokenClassification': ('token_classification',),
-        'DistilBertForQuestionAnswering': ('question_answering',),
-        'DistilBertForMultipleChoice': ('multiple_choice',),
-    },
+    classes=common_classes('DistilBert'),
     duplicates={'vocab_projector.weight': 'distilbert.embeddings.word_embeddings.weight'},
     buffers=('distilbert.embeddings.position_ids',),
 )

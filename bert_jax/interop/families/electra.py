@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bert_jax.interop.families.family import BERT_KEYS, Family, Key, bert_like
+from bert_jax.interop.families.family import BERT_KEYS, Family, Key, bert_like, common_classes
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architectures import electra
 
@@ -34,21 +34,10 @@ FAMILY = Family(
         'mlm/head/bias': 'generator_lm_head.bias',
         'sequence_classification/head/transform': 'classifier.dense',
         'sequence_classification/head/output': 'classifier.out_proj',
-        'token_classification/head/output': 'classifier',
         'multiple_choice/head/transform': 'sequence_summary.summary',
-        'multiple_choice/head/output': 'classifier',
-        'question_answering/head/output': 'qa_outputs',
     },
     prefix='electra.',
-    classes={
-        'ElectraModel': (),
-        'ElectraForPreTraining': ('rtd',),
-        'ElectraForMaskedLM': ('mlm',),
-        'ElectraForSequenceClassification': ('sequence_classification',),
-        'ElectraForTokenClassification': ('token_classification',),
-        'ElectraForQuestionAnswering': ('question_answering',),
-        'ElectraForMultipleChoice': ('multiple_choice',),
-    },
+    classes=common_classes('Electra') | {'ElectraForPreTraining': ('rtd',)},
     duplicates={'generator_lm_head.weight': 'electra.embeddings.word_embeddings.weight'},
     buffers=('electra.embeddings.position_ids',),
 )

@@ -213,7 +213,7 @@ def _write(value: Any, key: Key) -> Any:
 
 
 def bert_like(prefix: str, layer: str, names: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The table of embeddings and layers that most families inherit from BERT.
+    """The names of embeddings, layers and classifiers that most families inherit from BERT.
 
     Args:
         prefix: prefix of the embeddings.
@@ -236,7 +236,26 @@ def bert_like(prefix: str, layer: str, names: Mapping[str, str] | None = None) -
         'feedforward/output': 'output.dense',
         'feedforward_norm': 'output.LayerNorm',
     } | dict(names or {})
+    classifiers = {
+        'sequence_classification/head/output': 'classifier',
+        'token_classification/head/output': 'classifier',
+        'multiple_choice/head/output': 'classifier',
+        'question_answering/head/output': 'qa_outputs',
+    }
+    return (
+        {f'encoder/embeddings/{ours}': f'{prefix}.embeddings.{n}' for ours, n in embeddings.items()}
+        | {f'encoder/layers_#/{ours}': f'{layer}.{name}' for ours, name in parts.items()}
+        | classifiers
+    )
+
+
+def common_classes(prefix: str) -> dict[str, tuple[str, ...]]:
+    """The classes that most families have, and their heads."""
     return {
-        f'encoder/embeddings/{ours}': f'{prefix}.embeddings.{name}'
-        for ours, name in embeddings.items()
-    } | {f'encoder/layers_#/{ours}': f'{layer}.{name}' for ours, name in parts.items()}
+        f'{prefix}Model': (),
+        f'{prefix}ForMaskedLM': ('mlm',),
+        f'{prefix}ForSequenceClassification': ('sequence_classification',),
+        f'{prefix}ForTokenClassification': ('token_classification',),
+        f'{prefix}ForQuestionAnswering': ('question_answering',),
+        f'{prefix}ForMultipleChoice': ('multiple_choice',),
+    }

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bert_jax.errors import UserError
-from bert_jax.interop.families.family import ACTIVATIONS, Family, Key
+from bert_jax.interop.families.family import ACTIVATIONS, Family, Key, common_classes
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.architectures import modernbert
 
@@ -143,14 +143,7 @@ FAMILY = Family(
     }
     | {f'{head}/head/output': 'classifier' for head in _CLASSIFIERS},
     prefix='model.',
-    classes={
-        'ModernBertModel': (),
-        'ModernBertForMaskedLM': ('mlm',),
-        'ModernBertForSequenceClassification': ('sequence_classification',),
-        'ModernBertForTokenClassification': ('token_classification',),
-        'ModernBertForQuestionAnswering': ('question_answering',),
-        'ModernBertForMultipleChoice': ('multiple_choice',),
-    },
+    classes=common_classes('ModernBert'),
     token_keys={
         'pad_token_id': 'pad_id',
         'bos_token_id': 'cls_id',

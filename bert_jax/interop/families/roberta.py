@@ -3,17 +3,10 @@
 import dataclasses
 from typing import Any
 
-from bert_jax.interop.families.family import BERT_KEYS, Family, Key, bert_like
+from bert_jax.interop.families.family import BERT_KEYS, Family, Key, bert_like, common_classes
 from bert_jax.models.architecture import Architecture
 
-_CLASSES = {
-    'Model': (),
-    'ForMaskedLM': ('mlm',),
-    'ForSequenceClassification': ('sequence_classification',),
-    'ForTokenClassification': ('token_classification',),
-    'ForQuestionAnswering': ('question_answering',),
-    'ForMultipleChoice': ('multiple_choice',),
-}
+_CLASSES = common_classes('Roberta')
 
 
 def _more_keys(architecture: Architecture) -> dict[str, Any]:
@@ -35,15 +28,12 @@ ROBERTA = Family(
         'mlm/head/bias': 'lm_head.bias',
         'sequence_classification/head/transform': 'classifier.dense',
         'sequence_classification/head/output': 'classifier.out_proj',
-        'token_classification/head/output': 'classifier',
         'multiple_choice/head/transform': 'classifier.dense',
-        'multiple_choice/head/output': 'classifier',
-        'question_answering/head/output': 'qa_outputs',
     },
     prefix='roberta.',
-    classes={f'Roberta{name}': heads for name, heads in _CLASSES.items()},
+    classes=_CLASSES,
     without_pooler=tuple(
-        f'Roberta{name}' for name in _CLASSES if name not in ('Model', 'ForMultipleChoice')
+        name for name in _CLASSES if not name.endswith(('Model', 'ForMultipleChoice'))
     ),
     token_keys={'pad_token_id': 'pad_id', 'bos_token_id': 'cls_id', 'eos_token_id': 'sep_id'},
     duplicates={
