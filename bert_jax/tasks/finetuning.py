@@ -5,10 +5,12 @@ import json
 import math
 import pathlib
 from collections.abc import Sequence
+from typing import Any
 
 import flax.linen as nn
 import jax
 import numpy as np
+from ml_collections import ConfigDict
 
 from bert_jax import averages
 from bert_jax.data import tokenizers
@@ -18,12 +20,15 @@ from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import glue, tables
 from bert_jax.evaluation.scores import Scores
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.tasks import initialization, problems
 from bert_jax.tasks.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
+    PredictionStep,
+    apply_model,
     decode_all,
     predict,
     prediction_step,
@@ -32,19 +37,32 @@ from bert_jax.tasks.finetuning_model import (
 from bert_jax.tasks.problems.base import Problem
 from bert_jax.training import sharding
 from bert_jax.training.task import Stage
+from bert_jax.types import Batch, Key, Params
+
+Evaluation = tuple[Sequence[Any], dict[str, float]]  # predictions and metrics of a split
 
 
 class FineTuning:
-    """The task of the training loop (see training/task.py)."""
+    """A `Task` (training/task.py): one fine-tuning problem on labeled examples.
 
-    def __init__(self, config):
+    Attributes:
+      config: that of configs/finetune.py.
+      splits: labeled examples.
+      problem: the `Problem` of config.task.
+      model: encoder and heads.
+      train, held_out: the encoded train split, and those of dev and test by name.
+      scores: of the last evaluation of each held-out split.
+    """
+
+    def __init__(self, config: ConfigDict) -> None:
         self.config = config
         problem_class = problems.find(config.task).load()
         self.splits = problems.read(config.data, config.task)
         model = initialization.load_weights(config)
-        tokenizer = model.tokenizer if model else _tokenizer(config.data, self.splits.train)
-        labels, parts = _labels(problem_class, self.splits.train, config.problem, model)
-        self.start = initialization.initialize(config, model, tokenizer, parts)
+        tokenizer = model.tokenizer if model else None
+        tokenizer = tokenizer or _make_tokenizer(config.data, self.splits.train)
+        labels, heads = _choose_labels(problem_class, self.splits.train, config.problem, model)
+        self.start = initialization.initialize(config, model, tokenizer, heads)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
         layout = SpecialTokenLayout(
@@ -60,36 +78,38 @@ class FineTuning:
             for name, examples in (('dev', self.splits.dev), ('test', self.splits.test))
             if examples
         }
-        self.stages = (self._stage(),)
+        self.stages = (self._make_stage(),)
         self.scores: dict[str, Scores] = {}
-        self._step = None  # compiled at its first use
-        self._last = (None, None)  # the parameters evaluated last, and what came of it
+        self._step: PredictionStep | None = None  # compiled on first use
+        # The parameters of the last evaluation on dev, its predictions and metrics.
+        self._last: tuple[Params | None, Evaluation] = None, ([], {})
 
     def _max_length(self) -> int:
         wanted, most = self.config.training.max_length, self.architecture.max_length
         if wanted > most:
             raise UserError(
-                f'training.max_length {wanted} is longer than the {most} positions of the model'
+                f'training.max_length is {wanted}, but the model has {most} positions; set it to '
+                f'at most {most}'
             )
         return wanted
 
-    def _stage(self) -> Stage:
+    def _make_stage(self) -> Stage:
         training = self.config.training
         if (training.steps > 0) == (training.epochs > 0):
             raise UserError(
-                f'training.steps is {training.steps} and training.epochs {training.epochs}: '
-                'one of them must be 0'
+                f'training.steps is {training.steps} and training.epochs is {training.epochs}; set '
+                'one of them to 0'
             )
         per_epoch = math.ceil(len(self.train.items) / training.batch_size)
         steps = training.steps or math.ceil(training.epochs * per_epoch)
-        every = [self.train, *self.held_out.values()]
-        longest = max(int(encoded.items.length_N.max()) for encoded in every)
+        all_splits = [self.train, *self.held_out.values()]
+        longest = max(int(encoded.items.length_N.max()) for encoded in all_splits)
         length = row_length(longest, self.architecture.max_length)
         mesh = sharding.make_mesh(self.config.mesh)
         multiple = training.accumulation * math.prod(
             mesh.shape[axis] for axis in sharding.BATCH_AXES
         )
-        source = TrainBatches(
+        source = self._source = TrainBatches(
             self.train.items, training.batch_size, length, steps, self.config.seed, multiple
         )
         positions = source.shape.rows * source.shape.length
@@ -103,8 +123,8 @@ class FineTuning:
         )
 
     @property
-    def metadata(self) -> dict:
-        """What a checkpoint needs to be used alone."""
+    def metadata(self) -> dict[str, Any]:
+        """What makes a checkpoint usable on its own."""
         return {
             'task': self.config.task,
             'family': self.start.family,
@@ -116,60 +136,60 @@ class FineTuning:
         }
 
     def describe(self) -> list[str]:
-        """Lines for the start of the log: what is trained, on what, for how long."""
+        """Return log lines: the model, the data, the number of steps, and what was truncated."""
         stage, sizes = self.stages[0], self.architecture
-        rows, length, _ = stage.source.shape
+        rows, length, _ = self._source.shape
         filled = stage.tokens_per_step / (rows * length)
-        sizes = f'{sizes.num_layers} × {sizes.hidden_size}, vocabulary {sizes.vocab_size:,}'
-        counts = ', '.join(
-            f'{len(examples):,} {name}'
-            for name, examples in self.splits._asdict().items()
-            if name != 'report' and examples
-        )
+        splits = {'train': self.splits.train, 'dev': self.splits.dev, 'test': self.splits.test}
+        examples = ', '.join(f'{len(own):,} {name}' for name, own in splits.items() if own)
         lines = [
-            f'{self.config.task} with {sizes}; {len(self.problem.labels)} labels; {counts}',
-            f'{stage.steps:,} steps of {self.config.training.batch_size} in {rows} rows of '
-            f'{length} tokens, {filled:.0%} of them filled',
+            f'{self.config.task} with {sizes.num_layers} × {sizes.hidden_size}, vocabulary '
+            f'{sizes.vocab_size:,}; {len(self.problem.labels)} labels; {examples}',
+            f'{stage.steps:,} steps of {self.config.training.batch_size} examples or windows, '
+            f'packed in {rows} rows of {length} tokens, {filled:.0%} filled',
         ]
         lines += self.splits.report.lines()
         counts = self.problem.counts.items()
         return lines + [f'{number:,} {name}' for name, number in counts if number]
 
-    def check(self, metadata: dict):
-        """Raises UserError if a checkpoint is of another task, tokenizer or classes."""
+    def check(self, metadata: dict[str, Any]) -> None:
+        """Raise UserError if a checkpoint has another task, tokenizer or labels."""
+        workdir = self.config.workdir
         if metadata.get('task') != self.config.task:
             raise UserError(
-                f'{self.config.workdir} holds a {metadata.get("task")} run, and this is '
+                f'{workdir} holds a {metadata.get("task")} run, but the config says '
                 f'{self.config.task}; choose another --config.workdir'
             )
         if metadata['tokenizer_fingerprint'] != self.problem.tokenizer.fingerprint:
-            raise UserError(f'the checkpoints in {self.config.workdir} have another tokenizer')
-        check_order(tuple(metadata['labels']), self.problem.labels, self.config.workdir)
+            raise UserError(
+                f'the checkpoints in {workdir} have another tokenizer; choose another '
+                '--config.workdir'
+            )
+        check_label_order(tuple(metadata['labels']), self.problem.labels, workdir)
 
-    def init(self, key):
-        """Parameters with their logical axis names, float32."""
-        batch = self.stages[0].source.batch(0, np.arange(1))
+    def init(self, key: Key) -> Params:
+        """Return initial parameters, float32, boxed with their logical axis names."""
+        batch = self._source.batch(0, np.arange(1))
         return self.model.init(key, batch)['params']
 
-    def terms(self, params, batch, key, train: bool) -> averages.Terms:
-        """The terms of a batch; dropout depends on `key` and the row's index alone."""
+    def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> averages.Terms:
+        """Return the loss terms; dropout depends only on `key` and the index of the row."""
         seeds_R = None
         if train:
             keys_R = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
             seeds_R = jax.vmap(jax.random.bits)(keys_R)
-        return self.problem.terms(self.model.apply({'params': params}, batch, seeds_R), batch)
+        return self.problem.terms(apply_model(self.model, params, batch, seeds_R), batch)
 
-    def evaluate(self, params, stage: Stage) -> dict[str, float]:
-        """The metrics of the dev split and the loss there."""
+    def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
+        """Return metrics and losses on the dev split, whose thresholds are tuned."""
         self._last = params, self._evaluate(params, 'dev')
         return self._last[1][1]
 
-    def _evaluate(self, params, split: str) -> tuple[list, dict[str, float]]:
-        """The predictions for a split, and its metrics (none if it has no labels); on dev what is
-        calibrated there."""
-        encoded, shape = self.held_out[split], self.stages[0].source.shape
+    def _evaluate(self, params: Params, split: str) -> Evaluation:
+        """Return predictions and metrics of a split; no metrics if it has no labels."""
+        encoded, shape = self.held_out[split], self._source.shape
         shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
-        parts, terms = predict(self._on_mesh(), params, encoded, shape)
+        parts, terms = predict(self._prediction_step(), params, encoded, shape)
         if split == 'dev':
             self.problem.thresholds = self.problem.tune_thresholds(encoded.examples, parts)
         predictions = decode_all(self.problem, encoded.examples, parts)
@@ -179,8 +199,8 @@ class FineTuning:
         means = {f'{name}_loss': float(averages.mean(terms[name])) for name in self.weights}
         return predictions, self.scores[split].metrics | means
 
-    def _on_mesh(self):
-        """The answering step, over the rows of the current mesh; compiled once."""
+    def _prediction_step(self) -> PredictionStep:
+        """The prediction step with rows distributed over the current mesh, compiled once."""
         if self._step is None:
             mesh = jax.sharding.get_mesh()
             place = sharding.batch_sharding(mesh)
@@ -191,8 +211,8 @@ class FineTuning:
             self._step = lambda params, batch: step(params, jax.device_put(batch, place))
         return self._step
 
-    def report(self, params, results: dict):
-        """Predictions, scores and the model card, beside what the loop left in the workdir."""
+    def report(self, params: Params, results: dict[str, Any]) -> None:
+        """Write the predictions and scores of the held-out splits to the workdir."""
         workdir = pathlib.Path(self.config.workdir)
         mesh = sharding.make_mesh(self.config.mesh)
         with jax.set_mesh(mesh), nn.logical_axis_rules(self.config.sharding_rules):
@@ -204,13 +224,14 @@ class FineTuning:
                 records = to_records(self.problem, encoded.examples, predictions)
                 if jax.process_index() == 0:
                     self._save(workdir / split, split, records)
-                    figures = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
-                    print(f'{split}: {figures or "predictions, for it has no labels"}')
+                    shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
+                    print(f'{split}: {shown or "no labels, predictions only"}')
 
-    def _save(self, folder: pathlib.Path, split: str, records: list[dict]):
-        """The predictions of a split, its scores and, of a test split of GLUE, the file to send."""
+    def _save(self, folder: pathlib.Path, split: str, records: list[dict[str, Any]]) -> None:
+        """Write predictions, scores and, for a test split of GLUE, the file to submit."""
         folder.mkdir(parents=True, exist_ok=True)
-        write_lines(folder / 'predictions.jsonl', records)
+        lines = [json.dumps(record, ensure_ascii=False) + '\n' for record in records]
+        (folder / 'predictions.jsonl').write_text(''.join(lines), encoding='utf-8')
         if split in self.scores:
             tables.save_scores(self.scores[split], folder, f'{self.config.task}, {split}')
         dataset = self.config.data.dataset
@@ -219,18 +240,12 @@ class FineTuning:
             glue.write_submission(dataset, predicted, folder)
 
     def references(self) -> dict[str, float]:
-        """No lines for the picture."""
+        """Return no reference lines for the loss plot."""
         return {}
 
 
-def write_lines(path: pathlib.Path, records: list[dict]):
-    """JSON lines."""
-    lines = [json.dumps(record, ensure_ascii=False) + '\n' for record in records]
-    path.write_text(''.join(lines), encoding='utf-8')
-
-
-def check_order(known: tuple[str, ...], labels: tuple[str, ...], where):
-    """Raises UserError if classes are others or in another order than those of a checkpoint."""
+def check_label_order(known: tuple[str, ...], labels: tuple[str, ...], where: str) -> None:
+    """Raise UserError if labels differ from those of the checkpoint or weights in `where`."""
     if known != labels:
         told = 'the same labels in another order' if set(known) == set(labels) else 'other labels'
         raise UserError(
@@ -238,11 +253,11 @@ def check_order(known: tuple[str, ...], labels: tuple[str, ...], where):
         )
 
 
-def _tokenizer(data, train: Sequence) -> tokenizers.Tokenizer:
-    """Where there are no weights: read, or trained on the train split."""
+def _make_tokenizer(data: ConfigDict, train: Sequence[Any]) -> tokenizers.Tokenizer:
+    """Load the tokenizer of a model without weights, or train it on the train split."""
     if not data.tokenizer:
         raise UserError(
-            'set init_from to weights to go on from, or data.tokenizer to a file or to '
+            'no tokenizer: set init_from to pretrained weights, or data.tokenizer to a file or to '
             "'train:wordpiece:2000'"
         )
     if data.tokenizer.startswith('train:'):
@@ -251,17 +266,29 @@ def _tokenizer(data, train: Sequence) -> tokenizers.Tokenizer:
     return tokenizers.load(data.tokenizer)
 
 
-def _labels(kind: type[Problem], train: Sequence, settings, model):
-    """(classes, heads to begin with): in the order that the config says, or that of the weights if
-    they have a head for just these classes, which then is gone on with."""
-    asked = tuple(settings.labels)
-    labels = asked or kind.collect_labels(train, settings)
-    if model is None or not set(kind.pretrained_heads) & set(model.heads):
+def _choose_labels(
+    problem_class: type[Problem[Any, Any]],
+    train: Sequence[Any],
+    settings: ConfigDict,
+    model: Pretrained | None,
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Choose the order of the labels, and which heads of `model` to start from.
+
+    The order is that of problem.labels; else, if `model` has a head for the same set of labels,
+    that of the model, whose head is then trained further; else sorted.
+
+    Returns:
+      The labels, and the names of the heads.
+    """
+    configured = tuple(settings.labels)
+    labels = configured or problem_class.collect_labels(train, settings)
+    heads = problem_class.pretrained_heads
+    if model is None or not set(heads) & set(model.heads):
         return labels, ()
     if not labels:
-        return labels, kind.pretrained_heads
+        return labels, heads
     if set(labels) != set(model.labels):
         return labels, ()
-    if asked:
-        check_order(model.labels, asked, 'init_from')
-    return model.labels, kind.pretrained_heads
+    if configured:
+        check_label_order(model.labels, configured, 'init_from')
+    return model.labels, heads

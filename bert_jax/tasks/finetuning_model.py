@@ -1,7 +1,7 @@
 """The model of a fine-tuning problem, and its predictions for examples in packed batches."""
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
 import flax.linen as nn
 import jax
@@ -13,7 +13,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
-from bert_jax.types import Array, Batch, Params
+from bert_jax.types import Batch, Params
 
 PredictionStep = Callable[[Params, Batch], tuple[averages.Terms, HostOutputs]]
 
@@ -26,7 +26,7 @@ class FineTuningModel(nn.Module):
     problem: Problem[Any, Any]
 
     @nn.compact
-    def __call__(self, batch: Batch, dropout_seeds_R: Array | None = None) -> Outputs:
+    def __call__(self, batch: Batch, dropout_seeds_R: jax.Array | None = None) -> Outputs:
         """Return the problem's outputs for a batch of packed rows.
 
         Args:
@@ -39,6 +39,13 @@ class FineTuningModel(nn.Module):
         constructors = self.problem.make_heads(self.architecture, self.compute)
         heads = {name: _NamedHead(make, name=name) for name, make in constructors.items()}
         return self.problem.apply_heads(heads, encoded, batch, dropout_seeds_R)
+
+
+def apply_model(
+    model: FineTuningModel, params: Params, batch: Batch, dropout_seeds_R: jax.Array | None = None
+) -> Outputs:
+    """Return the outputs of a model with given parameters."""
+    return cast(Outputs, model.apply({'params': params}, batch, dropout_seeds_R))
 
 
 class _NamedHead(nn.Module):
@@ -76,7 +83,7 @@ def prediction_step(model: FineTuningModel, with_terms: bool) -> PredictionStep:
     """Return a step for `jax.jit`; `with_terms` needs the labels of the batch."""
 
     def step(params: Params, batch: Batch) -> tuple[averages.Terms, HostOutputs]:
-        outputs = model.apply({'params': params}, batch)
+        outputs = apply_model(model, params, batch)
         terms = model.problem.terms(outputs, batch) if with_terms else {}
         return terms, model.problem.host_outputs(outputs, batch)
 
@@ -105,7 +112,9 @@ def predict(
         terms, host_outputs = jax.device_get(step(params, batch))
         total = averages.add(total, terms)
         for placed in places:
-            by_item[placed.item] = unpack_outputs(batch, *host_outputs, placed)
+            by_item[placed.item] = unpack_outputs(
+                batch, host_outputs.per_sequence, host_outputs.per_token, placed
+            )
         advance(len(places))
     return encoded.by_example(by_item), total
 

@@ -4,7 +4,6 @@ All offsets count characters, and ends are exclusive. A label of None is unknown
 predict on.
 """
 
-import collections
 from typing import NamedTuple
 
 
@@ -124,12 +123,3 @@ def texts_of(example: Example) -> list[str]:
         value = getattr(example, name, ())
         texts += [value] if isinstance(value, str) else value
     return texts
-
-
-class Splits(NamedTuple):
-    """The examples of a data set; `report` counts the records read, skipped and malformed."""
-
-    train: list[Example]
-    dev: list[Example]
-    test: list[Example]
-    report: collections.Counter[str]

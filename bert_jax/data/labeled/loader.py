@@ -7,14 +7,14 @@ examples depends on the kind of problem: see `readers` in tasks/problems/__init_
 import contextlib
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
 from bert_jax.data import text_files
 from bert_jax.data.labeled import benchmarks, conll, questions, tabular
 from bert_jax.data.labeled.builder import ExampleBuilder
-from bert_jax.data.labeled.examples import Example, Splits
+from bert_jax.data.labeled.examples import Example
 from bert_jax.data.labeled.records import (
     InvalidRecord,
     MissingColumn,
@@ -103,6 +103,15 @@ DEFAULTS: dict[str, Any] = dict(
     malformed_fraction=0.01,  # largest share of unreadable records, which are counted
     misplaced_fraction=0.0,  # largest share of records whose offsets do not fit their text
 )
+
+
+class Splits(NamedTuple):
+    """The examples of a data set; `report` counts the records read, skipped and malformed."""
+
+    train: list[Example]
+    dev: list[Example]
+    test: list[Example]
+    report: ReadingReport
 
 
 def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:

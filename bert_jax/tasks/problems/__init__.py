@@ -19,8 +19,7 @@ from bert_jax.data.labeled import (
     text_pairs,
     word_lists,
 )
-from bert_jax.data.labeled.examples import Splits
-from bert_jax.data.labeled.loader import Reader
+from bert_jax.data.labeled.loader import Reader, Splits
 from bert_jax.errors import unknown
 
 if TYPE_CHECKING:

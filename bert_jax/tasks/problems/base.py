@@ -12,6 +12,7 @@ import collections
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
+import jax
 import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
@@ -114,7 +115,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 
     @abc.abstractmethod
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
     ) -> Outputs:
         """Apply the heads to encoded rows; the outputs are inputs of `terms` and `host_outputs`."""
 

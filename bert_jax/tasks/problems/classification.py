@@ -34,7 +34,7 @@ from bert_jax.tasks.problems.base import (
     require,
     require_texts,
 )
-from bert_jax.types import Array, Batch
+from bert_jax.types import Batch
 
 _ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN
 
@@ -129,7 +129,7 @@ class Classification(SingleLabelProblem[TextExample]):
         return {'sequence_classification': head}
 
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
     ) -> Outputs:
         """Return 'logits', fp32 [R, S, C]."""
         return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
@@ -161,7 +161,7 @@ class Regression(Problem[TextExample, float]):
         return {'sequence_classification': head}
 
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
     ) -> Outputs:
         """Return 'logits', fp32 [R, S, 1]."""
         return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
@@ -222,7 +222,7 @@ class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
         return {'multiple_choice': partial(MultipleChoiceHead, architecture, compute)}
 
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
     ) -> Outputs:
         """Return 'logits', fp32 [R, S]."""
         return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
@@ -292,7 +292,7 @@ def _encode_texts(
 
 
 def _sequence_logits(
-    heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+    heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
 ) -> Outputs:
     """Apply the only head to every sequence of the rows."""
     (head,) = heads.values()

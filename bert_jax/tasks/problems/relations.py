@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import jax
 import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
@@ -20,7 +21,7 @@ from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import Heads, Outputs, require, require_texts
 from bert_jax.tasks.problems.classification import Probabilities, SingleLabelProblem
-from bert_jax.types import Array, Batch
+from bert_jax.types import Batch
 
 
 class Relations(SingleLabelProblem[MarkedExample]):
@@ -95,7 +96,7 @@ class Relations(SingleLabelProblem[MarkedExample]):
         return {'relation': partial(MarkedPairHead, architecture, compute, num_labels=number)}
 
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Array | None
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
     ) -> Outputs:
         """Return 'logits', fp32 [R, S, C]."""
         rows = encoder_arguments(batch)
