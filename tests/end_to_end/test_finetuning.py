@@ -1,16 +1,17 @@
-"""Fine-tuning on the samples that ship with the project: configs/finetune.py through main, what it
-leaves in its folder, and prediction from its checkpoint alone."""
+"""Fine-tuning on the samples that ship with the project, and prediction from checkpoints."""
 
 import contextlib
 import json
 import logging
+import pathlib
 import re
+from typing import NamedTuple
 
 import jax
 import numpy as np
 import pytest
 
-from bert_jax import main
+from bert_jax import main, predict
 from bert_jax.errors import UserError
 from bert_jax.tasks import make_task
 from bert_jax.training import checkpoints
@@ -35,8 +36,8 @@ SMALL = {
     'evaluation.every_steps': 80,
     'logging.every_steps': 40,
 }
-# The main figure, what it must reach on the very examples trained on, and a line to ask about with
-# the way to ask.
+# Sample → the main metric, the value it must reach on the training examples, the --task of predict,
+# and a line of input.
 KINDS = {
     'sample_sentiment': ('accuracy', 0.95, 'classify', 'I am very happy with these shoes.'),
     'sample_pairs': ('accuracy', 0.85, 'classify', 'A man sleeps.\tNo man sleeps.'),
@@ -77,8 +78,14 @@ KINDS = {
 }
 
 
+class Run(NamedTuple):
+    folder: pathlib.Path
+    results: dict
+    compiled: list[str]  # log lines of XLA compilations
+
+
 def keys(task: str, folder, **more) -> dict:
-    """Of a run that is evaluated on what it learns from."""
+    """Config keys of a run whose dev split is its train split; '__' in `more` stands for '.'."""
     train = finetune.get_config(task).data.train
     given = {key.replace('__', '.'): value for key, value in more.items()}
     return SMALL | {'workdir': str(folder), 'data.dev': train} | given
@@ -90,9 +97,29 @@ def config_of(task: str, folder, **more):
     return config.lock()
 
 
-def train(task: str, folder, **more) -> dict:
-    """In this process: the results."""
-    return main.run(config_of(task, folder, **more))
+def train(task: str, folder, **more) -> Run:
+    """Train in this process."""
+    compiled = []
+    with jax.log_compiles(), collect_log(compiled):
+        return Run(folder, main.run(config_of(task, folder, **more)), compiled)
+
+
+@contextlib.contextmanager
+def collect_log(lines: list[str]):
+    """Collect what JAX logs about compilations."""
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())
+    logger = logging.getLogger('jax._src.interpreters.pxla')
+    logger.addHandler(handler)
+    yield
+    logger.removeHandler(handler)
+
+
+@pytest.fixture(scope='module')
+def sentiment(tmp_path_factory) -> Run:
+    """One run that several tests look at."""
+    folder = tmp_path_factory.mktemp('sentiment') / 'run'
+    return train('sample_sentiment', folder, evaluation__every_steps=40)
 
 
 def command(task: str, folder, **more) -> list[str]:
@@ -101,44 +128,50 @@ def command(task: str, folder, **more) -> list[str]:
     return [f'--config=configs/finetune.py:{task}', *(f'--config.{k}={v}' for k, v in flags)]
 
 
+def predictions_for(run: Run, task: str, lines: list[str]) -> list[dict]:
+    """The output of bert_jax.predict for lines of input."""
+    given, output = run.folder.parent / 'input', run.folder.parent / 'output'
+    given.write_text(''.join(f'{line}\n' for line in lines))
+    predict.main(
+        [f'--model={run.folder}', f'--task={task}', f'--input={given}', f'--output={output}']
+    )
+    return lines_of(output)
+
+
 def lines_of(path) -> list[dict]:
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 @pytest.mark.parametrize('task', KINDS)
-def test_learns_what_it_is_shown_and_answers_from_its_checkpoint(task, tmp_path):
+def test_learns_the_training_examples_and_predicts_from_its_checkpoint(task, tmp_path, sentiment):
     metric, least, ask, line = KINDS[task]
-    results = train(task, tmp_path / 'run')
-    assert next(iter(results['held_out'])) == metric
-    assert results['held_out'][metric] >= least
-    saved = json.loads((tmp_path / 'run/dev/metrics.json').read_text())['metrics']
-    assert saved[metric] == pytest.approx(results['held_out'][metric])
-    assert (tmp_path / 'run/dev/report.md').read_text().startswith('#')
-    records = lines_of(tmp_path / 'run/dev/predictions.jsonl')
+    run = sentiment if task == 'sample_sentiment' else train(task, tmp_path / 'run')
+    held_out = run.results['held_out']
+    assert next(iter(held_out)) == metric
+    assert held_out[metric] >= least
+    saved = json.loads((run.folder / 'dev/metrics.json').read_text())['metrics']
+    assert saved[metric] == pytest.approx(held_out[metric])
+    assert (run.folder / 'dev/report.md').read_text().startswith('#')
+    records = lines_of(run.folder / 'dev/predictions.jsonl')
     assert len(records) > 20
     assert all('gold' in record or 'gold' in record['words'][0] for record in records)
-
-    (tmp_path / 'input').write_text(line + '\n')
-    flags = {'model': tmp_path / 'run', 'task': ask, 'input': tmp_path / 'input', 'output': '-'}
-    done = commands.run('bert_jax.predict', *(f'--{k}={v}' for k, v in flags.items()))
-    assert done.returncode == 0, done.stderr
-    (answer,) = [json.loads(own) for own in done.stdout.splitlines()]
+    (answer,) = predictions_for(run, ask, [line])
     assert answer.keys() == records[0].keys() - {'gold'}
 
 
-def test_predictions_of_the_run_and_of_its_checkpoint_agree(tmp_path):
-    train('sample_sentiment', tmp_path / 'run', training__steps=20)
-    records = lines_of(tmp_path / 'run/dev/predictions.jsonl')
-    (tmp_path / 'input').write_text(''.join(r['texts'][0] + '\n' for r in records))
-    flags = {'model': tmp_path / 'run', 'task': 'classify', 'input': tmp_path / 'input'}
-    output = tmp_path / 'output'
-    done = commands.run(
-        'bert_jax.predict', *(f'--{k}={v}' for k, v in flags.items()), f'--output={output}'
-    )
-    assert done.returncode == 0, done.stderr
-    for theirs, ours in zip(records, lines_of(output), strict=True):
-        assert ours['predicted'] == theirs['predicted']
-        assert ours['probability'] == pytest.approx(theirs['probability'], abs=1e-5)
+def test_predictions_of_a_run_and_of_its_checkpoint_agree(sentiment):
+    records = lines_of(sentiment.folder / 'dev/predictions.jsonl')
+    texts = [record['texts'][0] for record in records]
+    ours = predictions_for(sentiment, 'classify', texts)
+    for expected, found in zip(records, ours, strict=True):
+        assert found['predicted'] == expected['predicted']
+        assert found['probability'] == pytest.approx(expected['probability'], abs=1e-5)
+
+
+def test_at_most_three_large_programs_are_compiled(sentiment):
+    """The training step, the evaluation and the initialization."""
+    large = [name for name in sentiment.compiled if re.search(r'jit\((step|init)\)', name)]
+    assert 2 <= len(large) <= 3, sentiment.compiled
 
 
 def test_killed_and_resumed_bitwise(tmp_path):
@@ -160,35 +193,14 @@ def test_killed_and_resumed_bitwise(tmp_path):
         np.testing.assert_array_equal(own, other, err_msg=str(path))
 
 
-def test_at_most_three_programs_are_compiled(tmp_path):
-    """Training, evaluation and the first parameters; what else is compiled is smaller than them."""
-    compiled = []
-    with jax.log_compiles(), _logged(compiled):
-        train('sample_sentiment', tmp_path / 'run', training__steps=60, evaluation__every_steps=20)
-    large = [name for name in compiled if re.search(r'jit\((step|init)\)', name)]
-    assert 2 <= len(large) <= 3, compiled
-
-
-@contextlib.contextmanager
-def _logged(lines: list[str]):
-    """What jax logs of its compilations."""
-    handler = logging.Handler()
-    handler.emit = lambda record: lines.append(record.getMessage())
-    logger = logging.getLogger('jax._src.interpreters.pxla')
-    logger.addHandler(handler)
-    yield
-    logger.removeHandler(handler)
-
-
 REFUSED = {
     'other labels': (
         {'problem__labels': ('good', 'bad')},
         r"example .*: the label '(positive|negative)' is not among those trained: good, bad",
     ),
-    'metric': ({'problem__metrics': ('acuracy',)}, r'metric.*acuracy.*accuracy'),
-    'epochs and steps': ({'training__epochs': 2.0}, r'training.steps is 80 and .*epochs 2'),
-    'column': ({'data__columns__label': 'gold'}, r"sentiment\.tsv.*'?gold'?.*text.*label"),
-    'too long': ({'training__max_length': 65}, r'max_length 65 is longer than the 64 positions'),
+    'epochs and steps': ({'training__epochs': 2.0}, r'training.steps is 80 and .*epochs is 2'),
+    'column': ({'data__columns__label': 'gold'}, r"'gold', but .*sentiment\.tsv has columns text, label"),
+    'too long': ({'training__max_length': 65}, r'max_length is 65, but the model has 64 positions'),
     'no model': ({'model__architecture': None}, r'set init_from .*or model.architecture'),
     'no tokenizer': ({'data__tokenizer': ''}, r'set init_from .*data.tokenizer'),
 }
@@ -196,12 +208,21 @@ REFUSED = {
 
 @pytest.mark.parametrize('mistake', REFUSED)
 def test_mistakes_are_refused_in_one_line(mistake, tmp_path):
-    changes, told = REFUSED[mistake]
-    with pytest.raises(UserError, match=told):
-        train('sample_sentiment', tmp_path / 'run', **changes)
+    changes, message = REFUSED[mistake]
+    with pytest.raises(UserError, match=message) as refused:
+        make_task(config_of('sample_sentiment', tmp_path / 'run', **changes))
+    assert '\n' not in str(refused.value)
 
 
-def test_a_workdir_of_another_task_is_refused(tmp_path):
+def test_an_unknown_metric_is_refused_before_training(tmp_path):
+    config = config_of('sample_sentiment', tmp_path / 'run', problem__metrics=('acuracy',))
+    config.evaluation.best = 'acuracy'
+    with pytest.raises(UserError, match=r'metric.*acuracy.*accuracy'):
+        main.run(config)
+    assert not list((tmp_path / 'run').glob('checkpoints/[0-9]*'))
+
+
+def test_the_workdir_of_another_task_is_refused(tmp_path):
     more = {'training__steps': 2}
     done = commands.run('bert_jax.main', *command('sample_sentiment', tmp_path / 'run', **more))
     assert done.returncode == 0, done.stderr
@@ -209,12 +230,11 @@ def test_a_workdir_of_another_task_is_refused(tmp_path):
         train('sample_pairs', tmp_path / 'run', **more)
 
 
-def test_weights_with_the_labels_in_another_order_are_refused(tmp_path):
-    train('sample_sentiment', tmp_path / 'run', training__steps=2)
-    weights = {'init_from': str(tmp_path / 'run'), 'training__steps': 2, 'data__tokenizer': ''}
+def test_weights_with_the_labels_in_another_order_are_refused(tmp_path, sentiment):
+    weights = {'init_from': str(sentiment.folder), 'data__tokenizer': ''}
     labels = {'problem__labels': ('positive', 'negative')}
     with pytest.raises(UserError, match='the same labels in another order'):
-        train('sample_sentiment', tmp_path / 'again', **weights, **labels)
+        make_task(config_of('sample_sentiment', tmp_path / 'again', **weights, **labels))
     task = make_task(config_of('sample_sentiment', tmp_path / 'again', **weights))
     assert task.problem.labels == ('negative', 'positive')
     assert 'sequence_classification/head/output/kernel' in task.start.params

@@ -1,4 +1,4 @@
-"""Fine-tuning on a benchmark whose test split has no labels: predictions and the file to send."""
+"""Fine-tuning on a benchmark whose test split has no labels: predictions and the file to submit."""
 
 import json
 
@@ -64,4 +64,4 @@ def test_test_split_without_labels(folder, tmp_path, capsys):
     assert (out / 'SST-2.tsv').read_text().splitlines() == ['index\tprediction', *lines]
     assert sorted(path.name for path in out.iterdir()) == ['SST-2.tsv', 'predictions.jsonl']
     assert (tmp_path / 'run' / 'dev' / 'predictions.jsonl').exists()
-    assert 'test: predictions, for it has no labels' in capsys.readouterr().out
+    assert 'test: no labels, predictions only' in capsys.readouterr().out

@@ -57,7 +57,7 @@ def test_a_problem_is_one_file_and_one_table_line(tmp_path, monkeypatch, capsysb
     (tmp_path / 'input.txt').write_text('\n'.join(TEXTS))
     arguments = [f'--model={tmp_path}/run', f'--input={tmp_path}/input.txt', '--output=-']
     capsysbinary.readouterr()
-    predict.predict(predict._flags(['--task=count', *arguments]))
+    predict.main(['--task=classify', *arguments])
     records = [json.loads(line) for line in capsysbinary.readouterr().out.splitlines()]
     assert [record['id'] for record in records] == [f'line {n}' for n in range(1, 7)]
     assert all(np.isfinite(record['count']) for record in records)

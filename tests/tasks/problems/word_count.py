@@ -69,7 +69,7 @@ class WordCount(Problem[CountExample, float]):
 
 KIND = ProblemKind(
     implementation=f'{__name__}:WordCount',
-    predict_task='count',
+    predict_task='classify',
     settings=dict(labels=(), scale=10.0),
     readers={'tsv': read_row},
 )
