@@ -34,7 +34,7 @@ class TokenSequence(NamedTuple):
     ids: np.ndarray
     token_type_ids: np.ndarray
     tokens: Mapping[str, np.ndarray]
-    values: Mapping[str, np.ndarray | float | int]
+    values: Mapping[str, np.ndarray | np.number | float | int]
 
 
 Item: TypeAlias = tuple[TokenSequence, ...]

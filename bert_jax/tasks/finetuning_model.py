@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from bert_jax import averages
-from bert_jax.data.finetune_batches import Items, BatchShape, evaluation_batches, unpack_outputs
+from bert_jax.data.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.packed_rows import encoder_arguments

@@ -199,7 +199,10 @@ REFUSED = {
         r"example .*: the label '(positive|negative)' is not among those trained: good, bad",
     ),
     'epochs and steps': ({'training__epochs': 2.0}, r'training.steps is 80 and .*epochs is 2'),
-    'column': ({'data__columns__label': 'gold'}, r"'gold', but .*sentiment\.tsv has columns text, label"),
+    'column': (
+        {'data__columns__label': 'gold'},
+        r"'gold', but .*sentiment\.tsv has columns text, label",
+    ),
     'too long': ({'training__max_length': 65}, r'max_length is 65, but the model has 64 positions'),
     'no model': ({'model__architecture': None}, r'set init_from .*or model.architecture'),
     'no tokenizer': ({'data__tokenizer': ''}, r'set init_from .*data.tokenizer'),

@@ -1,25 +1,34 @@
-"""Labeled spans of a text, nested or not: every span of up to L words is a class or none."""
+"""Labeled spans, nested or not: every span of up to L words has one label or none."""
 
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
+from ml_collections import ConfigDict
 
-from bert_jax.averages import weighted_sum
+from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data.alignment import Alignment, align
-from bert_jax.data.finetune_batches import TokenSequence
+from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled.examples import SpansExample
 from bert_jax.data.sliding_windows import Window
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import scores
 from bert_jax.evaluation.scores import Scores
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import (
+    ExampleOutputs,
+    Heads,
     HostOutputs,
+    Outputs,
     Problem,
     check_choice,
     check_labels,
@@ -28,17 +37,21 @@ from bert_jax.tasks.problems.base import (
     require_words,
     window_overlap,
 )
+from bert_jax.types import Batch
 
-THRESHOLD = 0.5  # where none was calibrated
-_NO_SPAN = (
-    1  # the stored class of spans that are none; 0 is for what is not learned, 2 … for labels
-)
+THRESHOLD = 0.5  # unless one was tuned
+_NO_SPAN = 1  # stored class of a span without label; 0: not learned, 2 …: labels
+
+Prediction = list[dict[str, Any]]  # spans: start, end, text, label, probability
 
 
-class Found(NamedTuple):
-    """N spans and how probable the likeliest label of each is.
+class CandidateSpans(NamedTuple):
+    """N spans with the most probable label of each.
 
-    first, last: int64 [N], words, both inside. label: int [N], a number. probability: float64 [N].
+    Attributes:
+      first, last: words, both inclusive, int64 [N].
+      label: number of the label, int [N].
+      probability: of this label, float64 [N].
     """
 
     first: np.ndarray
@@ -46,78 +59,78 @@ class Found(NamedTuple):
     label: np.ndarray
     probability: np.ndarray
 
-    def take(self, chosen) -> 'Found':
-        return Found(*(array[chosen] for array in self))
+    def take(self, chosen: np.ndarray) -> 'CandidateSpans':
+        """Select spans by index or mask."""
+        return CandidateSpans(*(array[chosen] for array in self))
 
 
-class SpanLabeling(Problem):
-    """The labeled spans of a text; a span has one label or none.
+class SpanLabeling(Problem[SpansExample, Prediction]):
+    """The labeled spans of a text.
 
-    settings: max_span_words L: longer spans are not found. width, summary, boundary: see
-    models/heads/spans.py. nested: spans may lie in each other and overlap; else the most probable
-    of those that do is kept. overlap: share of a window of a long text that its neighbor sees as
-    well; a span is learned and answered for in the window that sees most on both its sides.
-    class_weights: see problem.class_weights; no label is a class too.
-
-    A span is predicted if its label is more probable than a threshold, by default THRESHOLD, which
-    `tune_thresholds` sets to what gives the best F1. Gold spans that cannot be predicted (longer than L
-    words or than what windows share, a second label of a span) are counted in `counts`, are not
-    learned, and are misses in the score.
+    A span is predicted if the probability of its best label exceeds a threshold, THRESHOLD or
+    the one tuned on the dev split. A span of a long text is learned and predicted in the window
+    that has the most context around it. Gold spans that cannot be predicted (longer than L words
+    or than the overlap of windows, or a second label of a span) are counted in `counts`, not
+    learned, and count as misses in the score. L is the setting `max_span_words`.
     """
 
     weights = {'spans': 1.0}
 
-    def __init__(self, settings, layout, labels):
+    def __init__(
+        self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]
+    ) -> None:
         super().__init__(settings, layout, labels)
         check_choice(settings, 'summary', SUMMARIES)
         check_choice(settings, 'boundary', BOUNDARIES)
         for key in ('max_span_words', 'width'):
             if settings[key] < 1:
-                raise UserError(f'problem.{key} is {settings[key]}, must be at least 1')
-        self._overlap = window_overlap(settings, layout.max_text_tokens(1))
-        self._numbers = label_ids(self.labels)
+                raise UserError(f'problem.{key} is {settings[key]}; it must be at least 1')
+        self._room = layout.max_text_tokens(1)
+        self._overlap = window_overlap(settings, self._room)
+        self._label_ids = label_ids(self.labels)
 
     @classmethod
-    def collect_labels(cls, examples, settings) -> tuple[str, ...]:
-        return tuple(sorted({span.label for example in examples for span in example.spans}))
+    def collect_labels(cls, train: Sequence[SpansExample], settings: ConfigDict) -> tuple[str, ...]:
+        return tuple(sorted({span.label for one in train for span in one.spans or ()}))
 
-    def prepare(self, train):
-        """The weight of no label and of each label."""
-        most = self.settings.max_span_words
-        counts = Counter(span.label for example in train for span in example.spans)
+    def prepare(self, train: Sequence[SpansExample]) -> None:
+        """Compute the weights of no label and of each label."""
+        longest = self.settings.max_span_words
+        counts = Counter(span.label for example in train for span in example.spans or ())
         words_N = np.array([len(example.words) for example in train], np.int64)
-        total = sum(np.maximum(words_N - size, 0).sum() for size in range(most))
+        total = int(sum(np.maximum(words_N - size, 0).sum() for size in range(longest)))
         counts_C = [counts[label] for label in self.labels]
         counts_C = [max(0, total - sum(counts_C)), *counts_C]
         self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
 
-    def parse_input(self, name, given):
-        """From 'words' or 'text' (see require_words)."""
+    def parse_input(self, name: str, given: Mapping[str, Any]) -> SpansExample:
+        """Read 'words' or 'text' (see `require_words`)."""
         return SpansExample(name, *require_words(given, name), None)
 
-    def encode(self, example: SpansExample):
-        aligned, windows = self._cut(example)
-        size_WL = _sizes(aligned, self.settings.max_span_words)
-        owner_WL = _owners(aligned, windows, size_WL)
-        self.counts['texts_cut_into_windows'] += len(windows) > 1
-        self.counts['words_tokenized_apart'] += aligned.num_splits
-        self.counts['words_seen_as_an_unknown_token'] += aligned.num_dropped
-        label_WL = self._label_numbers(example, owner_WL)
-        return [
-            (self._sequence(aligned, window, size_WL * own_WL, label_WL * own_WL),)
-            for window, own_WL in zip(windows, _each(owner_WL, len(windows)), strict=True)
-        ]
+    def encode(self, example: SpansExample) -> list[Item]:
+        aligned, windows = self._windows(example)
+        size_WL = _span_sizes(aligned, self.settings.max_span_words)
+        window_WL = _assigned_window(aligned, windows, size_WL)
+        self.counts['texts split into windows'] += len(windows) > 1
+        self.counts['words tokenized separately'] += aligned.num_splits
+        self.counts['words encoded as unknown token'] += aligned.num_dropped
+        label_WL = self._stored_labels(example, window_WL)
+        items: list[Item] = []
+        for number, window in enumerate(windows):
+            is_own_WL = (window_WL == number).astype(np.int32)
+            sequence = self._sequence(aligned, window, size_WL * is_own_WL, label_WL * is_own_WL)
+            items.append((sequence,))
+        return items
 
-    def _cut(self, example: SpansExample) -> tuple[Alignment, list[Window]]:
+    def _windows(self, example: SpansExample) -> tuple[Alignment, list[Window]]:
         aligned = align(self.tokenizer, example.text, example.words)
-        room = self.layout.max_text_tokens(1)
-        return aligned, aligned.windows(room, self._overlap)
+        return aligned, aligned.windows(self._room, self._overlap)
 
-    def _label_numbers(self, example: SpansExample, owner_WL) -> np.ndarray:
-        """int32 [W, L]: the stored class of each span."""
+    def _stored_labels(self, example: SpansExample, window_WL: np.ndarray) -> np.ndarray:
+        """The stored class of the span of each first word and number of words, int32 [W, L]."""
         if example.spans is None:
-            return np.zeros(owner_WL.shape, np.int32)
-        label_WL = np.full(owner_WL.shape, _NO_SPAN, np.int32)
+            return np.zeros(window_WL.shape, np.int32)
+        label_WL = np.full(window_WL.shape, _NO_SPAN, np.int32)
         firsts = {start: number for number, (start, _) in enumerate(example.words)}
         lasts = {end: number for number, (_, end) in enumerate(example.words)}
         where = f'example {example.id}'
@@ -129,64 +142,71 @@ class SpanLabeling(Problem):
                     f'{where}: the span {span.start}:{span.end} ({span.label}) does not begin and '
                     'end with words'
                 )
-            if last - first >= owner_WL.shape[1]:
-                self.counts['gold_spans_longer_than_max_span_words'] += 1
-            elif owner_WL[first, last - first] < 0:
-                self.counts['gold_spans_in_no_window'] += 1
+            if last - first >= window_WL.shape[1]:
+                self.counts['gold spans longer than problem.max_span_words'] += 1
+            elif window_WL[first, last - first] < 0:
+                self.counts['gold spans in no window'] += 1
             elif label_WL[first, last - first] != _NO_SPAN:
-                self.counts['gold_spans_with_two_labels'] += 1
+                self.counts['gold spans with two labels'] += 1
             else:
-                label_WL[first, last - first] = self._numbers[span.label] + 2
+                label_WL[first, last - first] = self._label_ids[span.label] + 2
         return label_WL
 
-    def _sequence(self, aligned: Alignment, window: Window, size_WL, label_WL) -> TokenSequence:
+    def _sequence(
+        self, aligned: Alignment, window: Window, size_WL: np.ndarray, label_WL: np.ndarray
+    ) -> TokenSequence:
+        """Put the sizes and labels of spans at the first token of their first word."""
         laid_out = self.layout.lay_out(aligned.ids[window.start : window.stop])
-        inside_W = (aligned.first >= window.start) & (aligned.first < window.stop)
-        place_W = aligned.first[inside_W] - window.start + laid_out.starts[0]
+        is_inside_W = (aligned.first >= window.start) & (aligned.first < window.stop)
+        place_W = aligned.first[is_inside_W] - window.start + laid_out.starts[0]
         tokens = {}
         for name, values_WL in (('span_sizes', size_WL), ('span_labels', label_WL)):
             tokens[name] = np.zeros((len(laid_out.ids), values_WL.shape[1]), np.int32)
-            tokens[name][place_W] = values_WL[inside_W]
+            tokens[name][place_W] = values_WL[is_inside_W]
         return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
-    def make_heads(self, architecture, compute):
-        own = self.settings
+    def make_heads(
+        self, architecture: Architecture, compute: Compute
+    ) -> dict[str, Callable[..., nn.Module]]:
+        settings = self.settings
         head = partial(
             SpanClassificationHead,
             architecture,
             compute,
             num_labels=1 + len(self.labels),
-            width=own.width,
-            summary=own.summary,
-            boundary=own.boundary,
+            width=settings.width,
+            summary=settings.summary,
+            boundary=settings.boundary,
         )
         return {'spans': head}
 
-    def apply_heads(self, heads, encoded, batch, dropout_seeds_R):
-        """logits fp32 [R, T, L, 1 + C]: of no span, and of the labels."""
+    def apply_heads(
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
+    ) -> Outputs:
+        """Return 'logits', fp32 [R, T, L, 1 + C], of no label and of each label."""
         segments = encoder_arguments(batch)['segment_ids_BT']
         sizes = batch['span_sizes']
         logits = heads['spans'](encoded, sizes, dropout_seeds_R, segment_ids_BT=segments)
         return {'logits': logits}
 
-    def terms(self, outputs, batch):
-        """spans: −log p of the label or of none, a span, with the class weights."""
+    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+        """Return 'spans', the weighted cross-entropy over spans, no label being a class."""
         label_RTL = batch['span_labels']
         class_RTL = jnp.maximum(label_RTL - 1, 0)
-        log_RTLC = jax.nn.log_softmax(outputs['logits'])
-        loss_RTL = -jnp.take_along_axis(log_RTLC, class_RTL[..., None], axis=-1)[..., 0]
+        log_p_RTLC = jax.nn.log_softmax(outputs['logits'])
+        loss_RTL = -jnp.take_along_axis(log_p_RTLC, class_RTL[..., None], axis=-1)[..., 0]
         weight_RTL = jnp.asarray(self._class_weights_C)[class_RTL] * (label_RTL > 0)
         return {'spans': weighted_sum(loss_RTL, weight_RTL)}
 
-    def host_outputs(self, outputs, batch):
-        """The likeliest label of each span and its probability, which is 0 where no span is."""
-        share_RTLC = jax.nn.softmax(outputs['logits'])[..., 1:]
-        probability_RTL = jnp.where(batch['span_sizes'] > 0, share_RTLC.max(-1), 0)
-        return HostOutputs({}, {'label': share_RTLC.argmax(-1), 'probability': probability_RTL})
+    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
+        """Return the best label of each span and its probability, which is 0 without a span."""
+        p_RTLC = jax.nn.softmax(outputs['logits'])[..., 1:]
+        probability_RTL = jnp.where(batch['span_sizes'] > 0, p_RTLC.max(-1), 0)
+        return HostOutputs({}, {'label': p_RTLC.argmax(-1), 'probability': probability_RTL})
 
-    def decode(self, example, parts) -> list[dict]:
-        """The spans: {start, end, text, label, probability}, in the order of their places."""
-        found = self._found(example, parts)
+    def decode(self, example: SpansExample, parts: ExampleOutputs) -> Prediction:
+        """Return {'start', 'end', 'text', 'label', 'probability'} of spans, in text order."""
+        found = self._candidates(example, parts)
         found = found.take(found.probability > self.thresholds.get('threshold', THRESHOLD))
         spans = []
         for number in np.lexsort((found.last, found.first)):
@@ -203,99 +223,106 @@ class SpanLabeling(Problem):
             )
         return spans
 
-    def _found(self, example, parts) -> Found:
-        """All spans with their likeliest labels; unless they may nest, without those that overlap
-        a more probable one."""
-        aligned, windows = self._cut(example)
+    def _candidates(self, example: SpansExample, parts: ExampleOutputs) -> CandidateSpans:
+        """All spans; unless they may nest, without those that overlap a more probable one."""
+        aligned, windows = self._windows(example)
         word_P = np.full(len(aligned.ids) + 1, -1, np.int64)
         word_P[aligned.first] = np.arange(len(aligned.first))
-        of_windows = []
-        for window, (own,) in zip(windows, parts, strict=True):
-            place_N, number_N = np.nonzero(own['probability'])
-            first_N = word_P[place_N - self.layout.lay_out([]).starts[0] + window.start]
-            label_N, share_N = (own[key][place_N, number_N] for key in ('label', 'probability'))
-            last_N = first_N + number_N
-            of_windows.append(Found(first_N, last_N, label_N, share_N.astype(np.float64)))
-        found = Found(*(np.concatenate(arrays) for arrays in zip(*of_windows, strict=True)))
-        return found if self.settings.nested else found.take(_apart(found, len(aligned.first)))
+        text_start = self.layout.lay_out(np.zeros(0, np.int32)).starts[0]
+        by_window = []
+        for window, (part,) in zip(windows, parts, strict=True):
+            place_N, size_N = np.nonzero(part['probability'])
+            first_N = word_P[place_N - text_start + window.start]
+            label_N, p_N = (part[key][place_N, size_N] for key in ('label', 'probability'))
+            by_window.append(
+                CandidateSpans(first_N, first_N + size_N, label_N, p_N.astype(np.float64))
+            )
+        found = CandidateSpans(*(np.concatenate(own) for own in zip(*by_window, strict=True)))
+        if self.settings.nested:
+            return found
+        return found.take(_without_overlaps(found, len(aligned.first)))
 
-    def tune_thresholds(self, examples, parts):
-        """The threshold that gives the best F1."""
-        right, probability, gold = [], [], 0
+    def tune_thresholds(
+        self, examples: Sequence[SpansExample], parts: Sequence[ExampleOutputs]
+    ) -> dict[str, float]:
+        """Find the threshold with the best F1."""
+        is_correct, probability, num_gold = [], [], 0
         for example, own in zip(examples, parts, strict=True):
-            known = {tuple(span) for span in example.spans}
-            gold += len(known)
-            found = self._found(example, own)
+            gold = {tuple(span) for span in example.spans or ()}
+            num_gold += len(gold)
+            found = self._candidates(example, own)
             probability.append(found.probability)
             for first, last, label in zip(*found[:3], strict=True):
                 place = example.words[first][0], example.words[last][1]
-                right.append((*place, self.labels[label]) in known)
-        return {'threshold': best_threshold(np.array(right), np.concatenate(probability), gold)}
+                is_correct.append((*place, self.labels[label]) in gold)
+        threshold = best_threshold(np.array(is_correct), np.concatenate(probability), num_gold)
+        return {'threshold': threshold}
 
-    def score(self, examples, predictions) -> Scores:
-        """Strict F1 of spans; those that cannot be predicted are misses."""
-        gold = [[tuple(span) for span in example.spans] for example in examples]
+    def score(self, examples: Sequence[SpansExample], predictions: Sequence[Prediction]) -> Scores:
+        """Return strict F1; gold spans that cannot be predicted are misses."""
+        gold = [[tuple(span) for span in example.spans or ()] for example in examples]
         keys = ('start', 'end', 'label')
         guesses = [[tuple(span[key] for key in keys) for span in own] for own in predictions]
         return scores.spans(gold, guesses)
 
-    def to_record(self, example, prediction) -> dict:
+    def to_record(self, example: SpansExample, prediction: Prediction) -> dict[str, Any]:
         gold = {}
         if example.spans is not None:
             gold = {'gold': [span._asdict() for span in example.spans]}
         return {'id': example.id, 'text': example.text} | gold | {'predicted': prediction}
 
 
-def best_threshold(right: np.ndarray, probability: np.ndarray, gold: int) -> float:
-    """The threshold between two probabilities above which the F1 of what is right is best, with
-    `gold` things to be found; THRESHOLD if nothing is right at any."""
-    if not right.any():
+def best_threshold(is_correct: np.ndarray, probability: np.ndarray, num_gold: int) -> float:
+    """Return the threshold of the probability of spans with the best F1.
+
+    It lies in the middle between two probabilities, and is THRESHOLD if no span is correct.
+
+    Args:
+      is_correct, probability: of each candidate, [N].
+      num_gold: number of gold spans.
+    """
+    if not is_correct.any():
         return THRESHOLD
     order = np.argsort(-probability, kind='stable')
     probability = probability[order]
     below = np.append(probability[1:], 0)
-    f1 = 2 * np.cumsum(right[order]) / (np.arange(1, len(order) + 1) + gold)
+    f1 = 2 * np.cumsum(is_correct[order]) / (np.arange(1, len(order) + 1) + num_gold)
     best = int(np.where(below < probability, f1, -1).argmax())
     return float(probability[best] + below[best]) / 2
 
 
-def _sizes(aligned: Alignment, most: int) -> np.ndarray:
-    """int32 [W, L]: of how many pieces the span of 1 … L words is that begins with each word; 0
-    beyond the text."""
+def _span_sizes(aligned: Alignment, max_words: int) -> np.ndarray:
+    """Tokens in the spans of 1 … L words from each word, int32 [W, L]; 0 beyond the text."""
     stop_W = aligned.first + aligned.count
-    last_WL = np.arange(len(stop_W))[:, None] + np.arange(most)
+    last_WL = np.arange(len(stop_W))[:, None] + np.arange(max_words)
     size_WL = np.append(stop_W, 0)[np.minimum(last_WL, len(stop_W))] - aligned.first[:, None]
     return np.maximum(size_WL, 0)
 
 
-def _owners(aligned: Alignment, windows: list[Window], size_WL) -> np.ndarray:
-    """int64 [W, L]: the window that answers for each span, in which it has most context on the
-    side where it has less; −1 if it is in none."""
+def _assigned_window(aligned: Alignment, windows: list[Window], size_WL: np.ndarray) -> np.ndarray:
+    """The window that learns and predicts each span, int64 [W, L]; −1 if it is in no window.
+
+    It is the window with the most context on the side of the span that has less.
+    """
     start_WL, stop_WL = aligned.first[:, None], aligned.first[:, None] + size_WL
-    num_pieces = len(aligned.ids)
+    num_tokens = len(aligned.ids)
     context_KWL = []
     for window in windows:
-        # The text's own ends are no loss.
-        left_WL = np.where(window.start > 0, start_WL - window.start, num_pieces)
-        right_WL = np.where(window.stop < num_pieces, window.stop - stop_WL, num_pieces)
-        inside_WL = (start_WL >= window.start) & (stop_WL <= window.stop) & (size_WL > 0)
-        context_KWL.append(np.where(inside_WL, np.minimum(left_WL, right_WL), -1))
-    context_KWL = np.stack(context_KWL)
-    return np.where(context_KWL.max(0) >= 0, context_KWL.argmax(0), -1)
+        # At an end of the text no context is missing.
+        left_WL = np.where(window.start > 0, start_WL - window.start, num_tokens)
+        right_WL = np.where(window.stop < num_tokens, window.stop - stop_WL, num_tokens)
+        is_inside_WL = (start_WL >= window.start) & (stop_WL <= window.stop) & (size_WL > 0)
+        context_KWL.append(np.where(is_inside_WL, np.minimum(left_WL, right_WL), -1))
+    best_KWL = np.stack(context_KWL)
+    return np.where(best_KWL.max(0) >= 0, best_KWL.argmax(0), -1)
 
 
-def _each(owner_WL, num_windows: int) -> list[np.ndarray]:
-    """For each window 1 where a span is its own, else 0; int32 [W, L]."""
-    return [(owner_WL == number).astype(np.int32) for number in range(num_windows)]
-
-
-def _apart(found: Found, num_words: int) -> np.ndarray:
-    """int64: the spans that are left if, from the most probable on, those that overlap one that
-    was taken are left out."""
-    taken_W, chosen = np.zeros(num_words, bool), []
+def _without_overlaps(found: CandidateSpans, num_words: int) -> np.ndarray:
+    """Indices of the spans left after greedy removal of those that overlap a more probable one."""
+    is_covered_W, chosen = np.zeros(num_words, bool), []
     for number in np.argsort(-found.probability, kind='stable'):
         inside = slice(found.first[number], found.last[number] + 1)
-        if not taken_W[inside].any():
-            taken_W[inside] = True
+        if not is_covered_W[inside].any():
+            is_covered_W[inside] = True
             chosen.append(number)
     return np.array(chosen, np.int64)

@@ -1,25 +1,35 @@
-"""Sequence labeling: a tag for every word, such as parts of speech or entities as BIO or BIOES."""
+"""Sequence labeling: a tag for every word, such as parts of speech, or entities as BIO or BIOES."""
 
 import itertools
 from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import linen as nn
+from ml_collections import ConfigDict
 
-from bert_jax.averages import Term, weighted_sum
+from bert_jax.averages import Term, Terms, weighted_sum
 from bert_jax.data.alignment import Alignment, align
-from bert_jax.data.finetune_batches import TokenSequence
+from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled.examples import TaggedExample
 from bert_jax.data.sliding_windows import Window
+from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import entities, scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models import crf
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import TokenClassificationHead
 from bert_jax.tasks.problems.base import (
+    ExampleOutputs,
+    Heads,
     HostOutputs,
+    Outputs,
     Problem,
     check_choice,
     check_labels,
@@ -28,196 +38,205 @@ from bert_jax.tasks.problems.base import (
     require_words,
     window_overlap,
 )
+from bert_jax.types import Array, Batch
 
-# What a token is, in the field `word`: nothing of a word, a further piece of one, the first piece
-# of a word that a neighboring window answers for, and of one that is answered for here.
-_FURTHER, _CONTEXT, _ANSWERED = 1, 2, 3
-_STARTS, _ENDS = 1, 2  # bits of the field `edge`: the first and the last word of a text
+# Values of the field `word` of a token; 0: not part of a word. A word of a long text may be in
+# several windows, and is learned and predicted in one of them.
+_CONTINUATION = 1  # a token after the first token of a word
+_CONTEXT = 2  # the first token of a word that a neighboring window predicts
+_PREDICTED = 3  # the first token of a word that is predicted here
+_TEXT_START, _TEXT_END = 1, 2  # bits of the field `edge`: the first and the last word of a text
+
+Prediction = dict[str, list[Any]]  # 'tags' and 'probabilities', one for each word
 
 
-class Tagging(Problem):
+class Tagging(Problem[TaggedExample, Prediction]):
     """A tag for every word of a text.
 
-    settings: label_pieces: 'first': the tag is learned at the first piece of a word, 'all': at every
-    piece. decode_pieces: 'first': a word has the distribution of its first piece, 'mean': the
-    normalized geometric mean of those of its pieces. label_smoothing, class_weights: as for classes
-    of texts, by frequencies among words. crf: a chain over the words of a sequence, in which, if
-    tags are BIO or BIOES, only legal ones are possible; decode_pieces then says what the chain
-    sees, in training too. crf_rate: see LinearChain. overlap: share of a window of a long text that
-    its neighbor sees as well.
-
-    Every word is learned and answered for in one window. What cannot be (see alignment.Alignment)
-    is counted in `counts`.
+    With `decode_pieces='mean'` a word has the normalized geometric mean of the distributions of
+    its tokens. With `crf` a linear chain over the words of a sequence sees the logits of words so
+    computed, in training too; if tags are BIO or BIOES, it allows only legal sequences.
     """
 
     weights = {'tagging': 1.0}
     pretrained_heads = ('token_classification',)
 
-    def __init__(self, settings, layout, labels):
+    def __init__(
+        self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]
+    ) -> None:
         super().__init__(settings, layout, labels)
         check_choice(settings, 'label_pieces', ('first', 'all'))
         check_choice(settings, 'decode_pieces', ('first', 'mean'))
-        shaped = settings.label_smoothing or settings.class_weights != 'none'
-        if settings.crf and (settings.label_pieces == 'all' or shaped):
+        modifies_loss = settings.label_smoothing or settings.class_weights != 'none'
+        if settings.crf and (settings.label_pieces == 'all' or modifies_loss):
             raise UserError(
-                'problem.crf learns one tag a word, unsmoothed and unweighted: label_pieces=first, '
-                'label_smoothing=0, class_weights=none'
+                'problem.crf learns one tag per word, unsmoothed and unweighted; set '
+                'problem.label_pieces=first, problem.label_smoothing=0, problem.class_weights=none'
             )
-        self._overlap = window_overlap(settings, layout.max_text_tokens(1))
-        self._numbers = label_ids(self.labels)
+        self._room = layout.max_text_tokens(1)
+        self._overlap = window_overlap(settings, self._room)
+        self._label_ids = label_ids(self.labels)
         self._legal = crf.allowed_tags(self.labels)
 
     @classmethod
-    def collect_labels(cls, examples, settings) -> tuple[str, ...]:
-        return tuple(sorted({tag for example in examples for tag in example.tags}))
+    def collect_labels(
+        cls, train: Sequence[TaggedExample], settings: ConfigDict
+    ) -> tuple[str, ...]:
+        return tuple(sorted({tag for example in train for tag in example.tags or ()}))
 
-    def prepare(self, train):
-        """The weight of each tag."""
-        counts = Counter(tag for example in train for tag in example.tags)
+    def prepare(self, train: Sequence[TaggedExample]) -> None:
+        counts = Counter(tag for example in train for tag in example.tags or ())
         counts_C = [counts[label] for label in self.labels]
         self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
 
     @property
     def has_entities(self) -> bool:
-        """Whether the tags are O and B-…, I-…, E-…, S-…, so that entities are what counts."""
-        kinds = [label.partition('-')[0] for label in self.labels if label != entities.OUTSIDE]
-        return all(kind in ('B', 'I', 'E', 'S') for kind in kinds) and 'B' in kinds
+        """Whether the tags are BIO or BIOES, so that entities are scored."""
+        prefixes = [label.partition('-')[0] for label in self.labels if label != entities.OUTSIDE]
+        return all(prefix in ('B', 'I', 'E', 'S') for prefix in prefixes) and 'B' in prefixes
 
-    def parse_input(self, name, given):
-        """From 'words' or 'text' (see require_words)."""
+    def parse_input(self, name: str, given: Mapping[str, Any]) -> TaggedExample:
+        """Read 'words' or 'text' (see `require_words`)."""
         return TaggedExample(name, *require_words(given, name), None)
 
-    def encode(self, example: TaggedExample):
+    def encode(self, example: TaggedExample) -> list[Item]:
         aligned = align(self.tokenizer, example.text, example.words)
-        room = self.layout.max_text_tokens(1)
-        windows = aligned.windows(room, self._overlap)
-        self.counts['texts_cut_into_windows'] += len(windows) > 1
-        self.counts['words_longer_than_a_window'] += int((aligned.count > room).sum())
-        self.counts['words_tokenized_apart'] += aligned.num_splits
-        self.counts['words_seen_as_an_unknown_token'] += aligned.num_dropped
-        label_W = self._label_numbers(example)
+        windows = aligned.windows(self._room, self._overlap)
+        self.counts['texts split into windows'] += len(windows) > 1
+        self.counts['words longer than a window'] += int((aligned.count > self._room).sum())
+        self.counts['words tokenized separately'] += aligned.num_splits
+        self.counts['words encoded as unknown token'] += aligned.num_dropped
+        label_W = self._stored_labels(example)
         return [(self._sequence(aligned, window, label_W),) for window in windows]
 
-    def _label_numbers(self, example: TaggedExample) -> np.ndarray:
-        """int32 [W]: the number of each word's tag, + 1; 0 where there is none."""
+    def _stored_labels(self, example: TaggedExample) -> np.ndarray:
+        """The number of the tag of each word + 1, int32 [W]; 0 without a tag."""
         if example.tags is None:
             return np.zeros(len(example.words), np.int32)
         where = f'example {example.id}'
         if len(example.tags) != len(example.words):
             raise UserError(f'{where}: {len(example.tags)} tags for {len(example.words)} words')
         check_labels(dict.fromkeys(example.tags, where), self.labels)
-        numbers = [self._numbers[tag] for tag in example.tags]
+        numbers = [self._label_ids[tag] for tag in example.tags]
         if self.settings.crf:
             self._check_legal(numbers, where)
         return np.array(numbers, np.int32) + 1
 
-    def _check_legal(self, numbers: list[int], where: str):
+    def _check_legal(self, numbers: list[int], where: str) -> None:
+        """Raise UserError for a sequence of tags that the CRF cannot produce."""
         legal = self._legal
-        fine = [legal.start_C[number] for number in numbers[:1]]
-        fine += [legal.transition_CC[pair] for pair in itertools.pairwise(numbers)]
-        fine += [legal.end_C[number] for number in numbers[-1:]]
-        if not all(fine):
-            place = fine.index(False)
+        is_legal = [legal.start_C[number] for number in numbers[:1]]
+        is_legal += [legal.transition_CC[pair] for pair in itertools.pairwise(numbers)]
+        is_legal += [legal.end_C[number] for number in numbers[-1:]]
+        if not all(is_legal):
+            place = is_legal.index(False)
             around = numbers[max(0, place - 1) : place + 1]
-            around = ', '.join(self.labels[number] for number in around)
+            tags = ', '.join(self.labels[number] for number in around)
             raise UserError(
-                f'{where}: the tags {around} at word {place} are not legal in their scheme; mend '
-                'them or set problem.crf=False'
+                f'{where}: the tags {tags} at word {place} are not legal in their scheme; fix them '
+                'or set problem.crf=False'
             )
 
-    def _sequence(self, aligned: Alignment, window: Window, label_W) -> TokenSequence:
+    def _sequence(self, aligned: Alignment, window: Window, label_W: np.ndarray) -> TokenSequence:
+        """Make the sequence of a window, with the fields 'word', 'label' and, for a CRF, 'edge'."""
         laid_out = self.layout.lay_out(aligned.ids[window.start : window.stop])
-        here = slice(laid_out.starts[0], laid_out.starts[0] + window.stop - window.start)
         words_N = aligned.words[window.start : window.stop]
         position_N = np.arange(window.start, window.stop)
         first_N = np.where(words_N >= 0, np.append(aligned.first, 0)[words_N], -1)
         is_first_N = first_N == position_N
-        answered_N = (first_N >= window.first) & (first_N < window.last)
-        learned_N = answered_N if self.settings.label_pieces == 'all' else answered_N & is_first_N
-        # Of a word longer than a window, pieces without its first say nothing.
-        word_N = np.where(first_N >= window.start, _FURTHER, 0)
-        word_N = np.where(is_first_N, np.where(answered_N, _ANSWERED, _CONTEXT), word_N)
-        label_N = np.where(learned_N, np.append(label_W, 0)[words_N], 0)
+        is_predicted_N = (first_N >= window.first) & (first_N < window.last)
+        is_learned_N = is_predicted_N
+        if self.settings.label_pieces == 'first':
+            is_learned_N = is_predicted_N & is_first_N
+        # Tokens of a word whose first token is in another window (the word is longer than a
+        # window) are not used.
+        word_N = np.where(first_N >= window.start, _CONTINUATION, 0)
+        word_N = np.where(is_first_N, np.where(is_predicted_N, _PREDICTED, _CONTEXT), word_N)
+        label_N = np.where(is_learned_N, np.append(label_W, 0)[words_N], 0)
         fields = {'word': word_N, 'label': label_N}
         if self.settings.crf:
             last = len(aligned.first) - 1
-            edge_N = _STARTS * (words_N == 0) + _ENDS * (words_N == last)
+            edge_N = _TEXT_START * (words_N == 0) + _TEXT_END * (words_N == last)
             fields['edge'] = edge_N * is_first_N
+        start = laid_out.starts[0]
         tokens = {name: np.zeros(len(laid_out.ids), np.int32) for name in fields}
-        for name, values in fields.items():
-            tokens[name][here] = values
+        for name, values_N in fields.items():
+            tokens[name][start : start + len(values_N)] = values_N
         return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
-    def make_heads(self, architecture, compute):
+    def make_heads(
+        self, architecture: Architecture, compute: Compute
+    ) -> dict[str, Callable[..., nn.Module]]:
         number = len(self.labels)
         head = partial(TokenClassificationHead, architecture, compute, num_labels=number)
-        if not self.settings.crf:
-            return {'token_classification': head}
-        return {
-            'token_classification': head,
-            'crf': partial(crf.LinearChain, self.labels, self.settings.crf_rate),
-        }
-
-    def apply_heads(self, heads, encoded, batch, dropout_seeds_R):
-        """logits fp32 [R, T, C]; with a chain its Scores."""
-        logits_RTC = heads['token_classification'](
-            encoded, batch['attention_mask'], dropout_seeds_R
-        )
-        chain = {'crf': heads['crf']()} if self.settings.crf else {}
-        return {'logits': logits_RTC} | chain
-
-    def terms(self, outputs, batch):
-        """tagging: −log p of the tags, a word (label_pieces 'all': a piece)."""
-        label_RT, known_RT = jnp.maximum(batch['label'] - 1, 0), batch['label'] > 0
+        heads: dict[str, Callable[..., nn.Module]] = {'token_classification': head}
         if self.settings.crf:
-            chains = _chains(batch, known_RT)
-            emissions_RTC = self._of_words(outputs['logits'], batch)
-            log_R = crf.log_likelihood(outputs['crf'], emissions_RTC, label_RT, chains)
-            return {'tagging': Term(-log_R.sum(), known_RT.sum().astype(jnp.float32))}
+            heads['crf'] = partial(crf.LinearChain, self.labels, self.settings.crf_rate)
+        return heads
+
+    def apply_heads(
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
+    ) -> Outputs:
+        """Return 'logits', fp32 [R, T, C], and with a CRF 'crf', its `crf.Scores`."""
+        head, mask = heads['token_classification'], batch['attention_mask']
+        outputs = {'logits': head(encoded, mask, dropout_seeds_R)}
+        return outputs | ({'crf': heads['crf']()} if self.settings.crf else {})
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+        """Return 'tagging', −log p per word (per token with label_pieces='all'), and 'accuracy'."""
+        label_RT, is_known_RT = jnp.maximum(batch['label'] - 1, 0), batch['label'] > 0
+        if self.settings.crf:
+            logits_RTC = self._word_logits(outputs['logits'], batch)
+            log_p_R = crf.log_likelihood(
+                outputs['crf'], logits_RTC, label_RT, _chains(batch, is_known_RT)
+            )
+            return {'tagging': Term(-log_p_R.sum(), is_known_RT.sum().astype(jnp.float32))}
         smoothing, number = self.settings.label_smoothing, len(self.labels)
         weights_C = jnp.asarray(self._class_weights_C)
         target_RTC = jax.nn.one_hot(label_RT, number) * (1 - smoothing) + smoothing / number
         loss_RT = -jnp.sum(target_RTC * jax.nn.log_softmax(outputs['logits']), axis=-1)
-        right_RT = outputs['logits'].argmax(-1) == label_RT
+        is_correct_RT = outputs['logits'].argmax(-1) == label_RT
         return {
-            'tagging': weighted_sum(loss_RT, weights_C[label_RT] * known_RT),
-            'accuracy': weighted_sum(right_RT, known_RT),
+            'tagging': weighted_sum(loss_RT, weights_C[label_RT] * is_known_RT),
+            'accuracy': weighted_sum(is_correct_RT, is_known_RT),
         }
 
-    def host_outputs(self, outputs, batch):
-        """At the first piece of each word its tag and the tag's probability; with a chain the tag
-        of the likeliest sequence, and the tag's own probability."""
-        logits_RTC = self._of_words(outputs['logits'], batch)
+    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
+        """Return, at the first token of each word, its tag and the probability of this tag.
+
+        With a CRF these are the tags of the most probable sequence, and their marginals.
+        """
+        logits_RTC = self._word_logits(outputs['logits'], batch)
         if self.settings.crf:
             chains = _chains(batch, batch['word'] >= _CONTEXT)
             tag_RT = crf.viterbi(outputs['crf'], logits_RTC, chains)
-            share_RTC = crf.marginals(outputs['crf'], logits_RTC, chains)
+            p_RTC = crf.marginals(outputs['crf'], logits_RTC, chains)
         else:
-            tag_RT, share_RTC = logits_RTC.argmax(-1), jax.nn.softmax(logits_RTC)
-        share_RT = jnp.take_along_axis(share_RTC, tag_RT[:, :, None], axis=2)[:, :, 0]
-        return HostOutputs({}, {'word': batch['word'], 'tag': tag_RT, 'probability': share_RT})
+            tag_RT, p_RTC = logits_RTC.argmax(-1), jax.nn.softmax(logits_RTC)
+        p_RT = jnp.take_along_axis(p_RTC, tag_RT[:, :, None], axis=2)[:, :, 0]
+        return HostOutputs({}, {'word': batch['word'], 'tag': tag_RT, 'probability': p_RT})
 
-    def _of_words(self, logits_RTC, batch):
-        """fp32 [R, T, C]: what is said of a word, at its first piece; elsewhere anything."""
+    def _word_logits(self, logits_RTC: jax.Array, batch: Batch) -> jax.Array:
+        """Logits of words at their first tokens, fp32 [R, T, C]; elsewhere meaningless."""
         if self.settings.decode_pieces == 'first':
             return logits_RTC
-        return mean_of_pieces(jax.nn.log_softmax(logits_RTC), batch['word'])
+        return mean_over_words(jax.nn.log_softmax(logits_RTC), batch['word'])
 
-    def decode(self, example, parts) -> dict[str, list]:
-        """{'tags': a tag a word, 'probabilities': of the tags}."""
-        found = {'tags': [], 'probabilities': []}
-        for (own,) in parts:
-            here = own['word'] == _ANSWERED
-            found['tags'] += [self.labels[number] for number in own['tag'][here]]
-            found['probabilities'] += own['probability'][here].tolist()
+    def decode(self, example: TaggedExample, parts: ExampleOutputs) -> Prediction:
+        """Return {'tags', 'probabilities'}, lists of one value for each word."""
+        found: Prediction = {'tags': [], 'probabilities': []}
+        for (part,) in parts:
+            is_predicted_N = part['word'] == _PREDICTED
+            found['tags'] += [self.labels[number] for number in part['tag'][is_predicted_N]]
+            found['probabilities'] += part['probability'][is_predicted_N].tolist()
         return found
 
-    def score(self, examples, predictions) -> Scores:
-        """Of entities strict F1 and with it the accuracy of tags; else what is said of classes."""
-        gold = [example.tags for example in examples]
+    def score(self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]) -> Scores:
+        """Return entity F1 and the accuracy of tags; without entities, the metrics of classes."""
+        gold = [example.tags or () for example in examples]
         guesses = [prediction['tags'] for prediction in predictions]
-        flat = [list(itertools.chain.from_iterable(tags)) for tags in (gold, guesses)]
-        of_tags = scores.classification(*flat, self.labels)
+        flat_gold, flat_guesses = (list(itertools.chain(*tags)) for tags in (gold, guesses))
+        of_tags = scores.classification(flat_gold, flat_guesses, self.labels)
         if not self.has_entities:
             return of_tags
         found = scores.spans(
@@ -225,9 +244,12 @@ class Tagging(Problem):
         )
         return found._replace(metrics=found.metrics | {'accuracy': of_tags.metrics['accuracy']})
 
-    def to_record(self, example, prediction) -> dict:
-        """words: {start, end, text, gold (where known), predicted, probability}, characters, end
-        exclusive; entities: {start, end, text, label, probability: the least of its words}."""
+    def to_record(self, example: TaggedExample, prediction: Prediction) -> dict[str, Any]:
+        """Return {'id', 'text', 'words', 'entities'}, the last if tags are BIO or BIOES.
+
+        words: {'start', 'end', 'text', 'gold' (where known), 'predicted', 'probability'}, in
+        characters, end exclusive. entities: see `_entities`.
+        """
         words = []
         for number, (start, end) in enumerate(example.words):
             gold = {'gold': example.tags[number]} if example.tags is not None else {}
@@ -240,30 +262,18 @@ class Tagging(Problem):
                 }
             )
         record = {'id': example.id, 'text': example.text, 'words': words}
-        if self.has_entities:
-            record['entities'] = self._entities(example, prediction)
-        return record
-
-    def _entities(self, example, prediction) -> list[dict]:
-        found = []
-        for first, last, label in entities.entities_from_tags(prediction['tags']):
-            start, end = example.words[first][0], example.words[last - 1][1]
-            share = min(prediction['probabilities'][first:last])
-            found.append(
-                {
-                    'start': start,
-                    'end': end,
-                    'text': example.text[start:end],
-                    'label': label,
-                    'probability': share,
-                }
-            )
-        return found
+        return record | ({'entities': _entities(example, prediction)} if self.has_entities else {})
 
 
-def mean_of_pieces(values_RTC, word_RT) -> jax.Array:
-    """fp32 [R, T, C]: at every first piece the mean over the pieces of its word, which are the
-    further ones up to the next first one."""
+def mean_over_words(values_RTC: jax.Array, word_RT: Array) -> jax.Array:
+    """Average values over the tokens of each word.
+
+    Args:
+      values_RTC: fp32.
+      word_RT: the field 'word'; the tokens of a word run up to the next first token.
+    Returns:
+      fp32 [R, T, C]: the mean of a word at its first token.
+    """
     number_RT = jnp.cumsum(word_RT >= _CONTEXT, axis=1)
     weight_RT1 = (word_RT > 0).astype(jnp.float32)[:, :, None]
     total = jax.vmap(partial(jax.ops.segment_sum, num_segments=word_RT.shape[1] + 1))
@@ -272,11 +282,29 @@ def mean_of_pieces(values_RTC, word_RT) -> jax.Array:
     return jnp.take_along_axis(mean_RTC, number_RT[:, :, None], axis=1)
 
 
-def _chains(batch, is_link_RT) -> crf.Chains:
+def _entities(example: TaggedExample, prediction: Prediction) -> list[dict[str, Any]]:
+    """Entities {'start', 'end', 'text', 'label', 'probability': the lowest of their words}."""
+    found = []
+    for first, last, label in entities.entities_from_tags(prediction['tags']):
+        start, end = example.words[first][0], example.words[last - 1][1]
+        found.append(
+            {
+                'start': start,
+                'end': end,
+                'text': example.text[start:end],
+                'label': label,
+                'probability': min(prediction['probabilities'][first:last]),
+            }
+        )
+    return found
+
+
+def _chains(batch: Batch, is_word_RT: Array) -> crf.Chains:
+    """The chain of words of each sequence."""
     edge_RT = batch['edge']
     return crf.find_chains(
-        is_link_RT,
+        is_word_RT,
         batch['segment_ids'],
-        starts_BT=(edge_RT & _STARTS) > 0,
-        ends_BT=(edge_RT & _ENDS) > 0,
+        starts_BT=(edge_RT & _TEXT_START) > 0,
+        ends_BT=(edge_RT & _TEXT_END) > 0,
     )

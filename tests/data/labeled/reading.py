@@ -7,8 +7,8 @@ import typing
 
 from ml_collections import ConfigDict
 
-from bert_jax.data.labeled.examples import Example, Splits
-from bert_jax.data.labeled.loader import DEFAULTS
+from bert_jax.data.labeled.examples import Example
+from bert_jax.data.labeled.loader import DEFAULTS, Splits
 from bert_jax.tasks import problems
 
 

@@ -181,7 +181,7 @@ def check_lossless(examples, task, most_lost: float):
         if (prediction['text'], prediction['start']) != example.answers[0]
     ]
     counts = task.counts
-    assert len(lost) == counts['answers_longer_than_a_window'] <= most_lost * len(examples)
+    assert len(lost) == counts['answers longer than a window'] <= most_lost * len(examples)
     if not lost:
         assert task.score(examples, predictions).metrics['exact_match'] == 1.0
 
@@ -280,7 +280,11 @@ def test_questions_without_answer():
     assert set(scores.metrics.values()) == {1.0}
     assert [row[3] for row in scores.tables['Questions'].rows] == [20, 10, 10]
     # A threshold is needed where everything looks unanswerable, and is found.
-    biased = [[[{**part, 'nothing': part['nothing'] + 50.0}] for (part,) in own] for own in parts]
+    biased = [
+        [[{**part, "null_score": part["null_score"] + 50.0}] for (part,) in own] for own in parts
+    ]
+        [[{**part, 'null_score': part['null_score'] + 50.0}] for (part,) in own] for own in parts
+    ]
     after = [task.decode(*pair) for pair in zip(examples, biased, strict=True)]
     metrics = task.score(examples, after).metrics
     assert (metrics['f1'], metrics['has_answer_f1'], metrics['best_f1']) == (0.5, 0.0, 1.0)
@@ -299,7 +303,7 @@ def test_answers_inside_a_piece_are_widened_and_counted():
     example = QuestionExample('q', 'in', context, (Answer(context[start + 1 : end], start + 1),))
     (parts,) = compute(task, [example], gold_logits).parts
     assert task.decode(example, parts)['text'] == context[start:end]
-    assert task.counts == {'answers_that_begin_or_end_inside_a_piece': 1}
+    assert task.counts == {'answers that start or end inside a token': 1}
 
 
 def test_what_cannot_be_found_is_counted():
@@ -314,10 +318,10 @@ def test_what_cannot_be_found_is_counted():
     ((own,),) = task.encode(odd)
     assert not own.tokens['answer_ends'].any()  # not learned as having no answer
     assert task.counts == {
-        'answers_longer_than_a_window': 1,
-        'answers_longer_than_problem.answer_tokens': 1,
-        'questions_cut_short': 1,
-        'answers_without_a_piece': 1,
+        'answers longer than a window': 1,
+        'answers longer than problem.answer_tokens': 1,
+        'truncated questions': 1,
+        'answers without a token': 1,
     }
 
 

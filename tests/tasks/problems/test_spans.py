@@ -94,10 +94,10 @@ def test_gold_spans_come_back_and_no_span_is_answered_for_twice(kind, max_length
         cells = sum((part['probability'] > 0).sum() for (part,) in parts)
         spans = sum(min(3, len(one.words) - first) for first in range(len(one.words)))
         assert cells == spans if max_length == 256 else cells <= spans
-    assert missing == problem.counts['gold_spans_in_no_window']
+    assert missing == problem.counts['gold spans in no window']
     assert (cut > 0) == (max_length == 16)
     assert missing == 0 or max_length == 16
-    assert problem.counts['texts_cut_into_windows'] == cut
+    assert problem.counts['texts split into windows'] == cut
 
 
 def test_a_span_is_answered_for_where_its_context_is_largest():
@@ -115,8 +115,8 @@ def test_long_spans_and_second_labels_are_counted_and_missed():
     spans = [(0, 2, 'PER'), (0, 0, 'PER'), (0, 0, 'THING'), (1, 2, 'THING')]
     one = example('x', ['the', 'old', 'cat'], spans)
     predicted = problem.decode(one, perfect(problem, one))
-    assert problem.counts['gold_spans_longer_than_max_span_words'] == 1
-    assert problem.counts['gold_spans_with_two_labels'] == 1
+    assert problem.counts['gold spans longer than problem.max_span_words'] == 1
+    assert problem.counts['gold spans with two labels'] == 1
     assert len(predicted) == 2
     metrics = problem.score([one], [predicted]).metrics
     assert (metrics['precision'], metrics['recall']) == (1.0, 0.5)
@@ -238,9 +238,9 @@ def test_nested_entities_of_genia_come_back_from_windows(kind):
     problem = SpanLabeling(settings, SpecialTokenLayout(tokenizer, 32, 2), labels)
     found = [problem.decode(one, perfect(problem, one)) for one in examples]
     metrics = problem.score(examples, found).metrics
-    lost = sum(n for name, n in problem.counts.items() if name.startswith('gold_spans'))
+    lost = sum(n for name, n in problem.counts.items() if name.startswith('gold spans'))
     gold = sum(len(set(one.spans)) for one in examples)
     assert metrics['precision'] == 1.0
     assert metrics['recall'] == pytest.approx(1 - lost / gold)
     assert lost < 0.1 * gold
-    assert problem.counts['texts_cut_into_windows'] > 50
+    assert problem.counts['texts split into windows'] > 50

@@ -17,7 +17,7 @@ from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.models import crf
 from bert_jax.tasks.finetuning_model import EncodedExamples, predict, prediction_step
-from bert_jax.tasks.problems.tagging import Tagging, mean_of_pieces
+from bert_jax.tasks.problems.tagging import Tagging, mean_over_words
 from tests.parity.odd_strings import ODD
 from tests.tasks.small_problems import TEXT, large_params, make
 
@@ -102,8 +102,8 @@ def test_gold_tags_come_back_from_odd_texts(trained, kind, pieces):
             tags, taught = round_trip(problem, example)
             assert tags == example.tags, (example.id, max_length)
             assert taught == len(example.words)
-        assert problem.counts['words_tokenized_apart'] > 0
-        assert (problem.counts['texts_cut_into_windows'] > 0) == (max_length < 100)
+        assert problem.counts['words tokenized separately'] > 0
+        assert (problem.counts['texts split into windows'] > 0) == (max_length < 100)
 
 
 def test_without_tags_nothing_is_taught_but_every_word_answered_for(trained):
@@ -211,11 +211,11 @@ def assert_legal_inside_windows(problem, examples, predictions):
             assert all(legal.transition_CC[pair] for pair in itertools.pairwise(tags))
 
 
-def test_mean_of_pieces_is_that_of_each_word():
+def test_mean_over_words_is_the_mean_over_the_tokens_of_each_word():
     rng = np.random.default_rng(0)
     word = np.array([[0, 1, 3, 1, 1, 0, 2, 3, 1, 0, 0, 3], [3, 1, 0, 0, 3, 2, 1, 1, 1, 1, 1, 0]])
     values = rng.normal(size=(*word.shape, 3))
-    found = mean_of_pieces(values, word)
+    found = mean_over_words(values, word)
     for row, first, last in ((0, 2, 5), (0, 6, 7), (0, 7, 9), (0, 11, 12), (1, 0, 2), (1, 5, 11)):
         np.testing.assert_allclose(found[row, first], values[row, first:last].mean(0), atol=1e-6)
 
