@@ -2,14 +2,15 @@
 
 from typing import TYPE_CHECKING
 
+from ml_collections import ConfigDict
+
 from bert_jax.errors import unknown
-from bert_jax.types import Config
 
 if TYPE_CHECKING:
     from bert_jax.training.task import Task
 
 
-def make_task(config: Config) -> 'Task':
+def make_task(config: ConfigDict) -> 'Task':
     """Create the task that `config.task` names; imports only what this task needs.
 
     Raises UserError for an unknown name, and whatever the task itself raises.

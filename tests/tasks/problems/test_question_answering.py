@@ -281,8 +281,6 @@ def test_questions_without_answer():
     assert [row[3] for row in scores.tables['Questions'].rows] == [20, 10, 10]
     # A threshold is needed where everything looks unanswerable, and is found.
     biased = [
-        [[{**part, "null_score": part["null_score"] + 50.0}] for (part,) in own] for own in parts
-    ]
         [[{**part, 'null_score': part['null_score'] + 50.0}] for (part,) in own] for own in parts
     ]
     after = [task.decode(*pair) for pair in zip(examples, biased, strict=True)]

@@ -157,7 +157,7 @@ def random_chain(rng, legal_only=True):
     size = len(LABELS)
     scores = [rng.normal(size=shape) for shape in ((size, size), size, size)]
     if legal_only:
-        legal = crf.legal(LABELS)
+        legal = crf.allowed_tags(LABELS)
         pairs = zip(legal, scores, strict=True)
         scores = [np.where(own, score, crf.ILLEGAL) for own, score in pairs]
     return crf.Scores(*(jnp.asarray(score, jnp.float32) for score in scores))
@@ -350,7 +350,7 @@ def test_records_are_of_characters(trained):
         ({'crf': True}, ('I-x', 'O'), 'I-x at word 0 are not legal'),
         ({'label_pieces': 'last'}, (), 'label_pieces'),
         ({'decode_pieces': 'all'}, (), 'decode_pieces'),
-        ({'crf': True, 'label_pieces': 'all'}, (), 'one tag a word'),
+        ({'crf': True, 'label_pieces': 'all'}, (), 'one tag per word'),
         ({'crf': True, 'class_weights': 'balanced'}, (), 'class_weights=none'),
         ({'overlap': 1.0}, (), 'overlap'),
     ],
