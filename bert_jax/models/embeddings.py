@@ -24,7 +24,7 @@ class Embeddings(nn.Module):
         none: no vectors; with `mask_decoder` there is a table, used by the decoder alone.
 
     Attributes:
-        token_VD: fp32 [padded_vocab_size, embedding_width], rows beyond vocab_size zero.
+        token_VE: fp32 [padded_vocab_size, embedding_width], rows beyond vocab_size zero.
     """
 
     architecture: Architecture
@@ -35,13 +35,13 @@ class Embeddings(nn.Module):
         width, init = architecture.embedding_width, weight_init(architecture)
         token_init = _zero_from_row(architecture.vocab_size, init)
         token_shape = (architecture.padded_vocab_size, width)
-        self.token_VD = param(self, 'token', token_init, token_shape, ('vocab', 'embed'))
+        self.token_VE = param(self, 'token', token_init, token_shape, ('vocab', 'embed'))
         if architecture.positions != 'none' or architecture.mask_decoder:
             shape = (architecture.max_position_embeddings, width)
-            self.position_TD = param(self, 'position', init, shape, ('positions', 'embed'))
+            self.position_TE = param(self, 'position', init, shape, ('positions', 'embed'))
         if architecture.type_vocab_size:
             shape = (architecture.type_vocab_size, width)
-            self.type_YD = param(self, 'type', init, shape, ('types', 'embed'))
+            self.type_YE = param(self, 'type', init, shape, ('types', 'embed'))
         if architecture.embedding_norm:
             self.norm = make_norm(architecture, self.compute)
         if architecture.embedding_size is not None:
@@ -77,31 +77,30 @@ class Embeddings(nn.Module):
                 'positions of the model (max_position_embeddings)'
             )
         # Gather whole rows: vectors sharded along embed would have to be exchanged.
-        token_VD = constrain(self.token_VD, ('vocab', None))
-        x_BTD = constrain(token_VD[input_ids_BT], ('batch', 'length', 'embed'))
+        token_VE = constrain(self.token_VE, ('vocab', None))
+        x_BTE = constrain(token_VE[input_ids_BT], ('batch', 'length', 'embed'))
         if architecture.positions == 'learned':
-            x_BTD = x_BTD + self.position_vectors(length, positions_BT)
+            x_BTE = x_BTE + self.position_vectors(length, positions_BT)
         elif architecture.positions == 'offset_by_padding':
             rows_BT = self._offset_by_padding(attention_mask_BT, positions_BT)
-            x_BTD = x_BTD + self.position_vectors(length, rows_BT)
+            x_BTE = x_BTE + self.position_vectors(length, rows_BT)
         if architecture.type_vocab_size:
-            x_BTD = x_BTD + self._type_vectors(token_type_ids_BT)
-        x_BTD = x_BTD.astype(self.compute.activation_dtype)
+            x_BTE = x_BTE + self._type_vectors(token_type_ids_BT)
+        x_BTE = x_BTE.astype(self.compute.activation_dtype)
         if architecture.embedding_norm:
-            x_BTD = self.norm(x_BTD)
+            x_BTE = self.norm(x_BTE)
         if architecture.embedding_mask:
-            x_BTD = x_BTD * (attention_mask_BT > 0)[..., None]
-        x_BTD = dropout(x_BTD, architecture.hidden_dropout, seeds_B)
-        if architecture.embedding_size is not None:
-            x_BTD = self.projection(x_BTD)
+            x_BTE = x_BTE * (attention_mask_BT > 0)[..., None]
+        x_BTE = dropout(x_BTE, architecture.hidden_dropout, seeds_B)
+        x_BTD = x_BTE if architecture.embedding_size is None else self.projection(x_BTE)
         return constrain(x_BTD, ('batch', 'length', 'embed'))
 
     def position_vectors(self, length: int, rows_BT: jax.Array | None = None) -> jax.Array:
-        """[T, D] vectors of the first positions, or [B, T, D] vectors of the given rows."""
+        """[T, E] vectors of the first positions, or [B, T, E] vectors of the given rows."""
         if rows_BT is None:
-            return self.position_TD[:length]
-        position_TD = constrain(self.position_TD, ('positions', None))
-        return constrain(position_TD[rows_BT], ('batch', 'length', 'embed'))
+            return self.position_TE[:length]
+        position_TE = constrain(self.position_TE, ('positions', None))
+        return constrain(position_TE[rows_BT], ('batch', 'length', 'embed'))
 
     def _offset_by_padding(
         self, attention_mask_BT: jax.Array, positions_BT: jax.Array | None
@@ -115,10 +114,10 @@ class Embeddings(nn.Module):
     def _type_vectors(self, token_type_ids_BT: jax.Array | None) -> jax.Array:
         count = self.architecture.type_vocab_size
         if token_type_ids_BT is None or count == 1:
-            return self.type_YD[0]
+            return self.type_YE[0]
         # One-hot: the gradient is a product, not a scatter into a handful of rows.
         one_hot_BTY = jax.nn.one_hot(token_type_ids_BT, count)
-        return jnp.einsum('BTY,YD->BTD', one_hot_BTY, self.type_YD, precision='highest')
+        return jnp.einsum('BTY,YE->BTE', one_hot_BTY, self.type_YE, precision='highest')
 
 
 def _zero_from_row(row: int, init: Callable) -> Callable:

@@ -15,9 +15,10 @@ class EncoderOutput(NamedTuple):
         hidden_BTD: states of the last layer (normalized, with residual 'pre').
         pooled_BD: pooled state of each row, or [B, S, D] of each sequence if the encoder was given
             first positions; None without a pooler.
-        all_hidden_LBTD: if requested, the embeddings and the states of every layer, num_layers + 1
-            entries, the last of which is hidden_BTD.
-        decoded_BTD: states from which masked tokens are predicted; None: hidden_BTD.
+        all_hidden_LBTD: if requested, the embeddings and the states of every layer: num_layers + 1
+            entries that end with hidden_BTD.
+        decoded_BTD: states from which masked tokens are predicted: hidden_BTD, unless the encoder
+            has a separate decoder for them.
     """
 
     hidden_BTD: jax.Array
@@ -71,4 +72,4 @@ class Encoder(nn.Module):
 
     def embedding_table(self) -> jax.Array:
         """fp32 [padded_vocab_size, embedding_width] token embeddings, for tied decoders."""
-        return self.embeddings.token_VD
+        return self.embeddings.token_VE

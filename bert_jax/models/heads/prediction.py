@@ -27,7 +27,7 @@ class MaskedLanguageModelHead(nn.Module):
     compute: Compute
 
     @nn.compact
-    def __call__(self, hidden_BPD: jax.Array, embedding_VD: jax.Array) -> jax.Array:
+    def __call__(self, hidden_BPD: jax.Array, embedding_VE: jax.Array) -> jax.Array:
         """Returns fp32 logits [B, P, padded_vocab_size]."""
         architecture, settings = self.architecture, (self.architecture, self.compute)
         activation = architecture.prediction_act or architecture.hidden_act
@@ -37,7 +37,7 @@ class MaskedLanguageModelHead(nn.Module):
         )
         x_BPE = make_norm(*settings, name='norm')(ACTIVATIONS[activation](x_BPE))
         x_BPE = constrain(x_BPE, ('batch', None, 'embed'))
-        embedding_VE = constrain(embedding_VD, ('vocab', None))
+        embedding_VE = constrain(embedding_VE, ('vocab', None))
         logits_BPV = product('BPE,VE->BPV', x_BPE, embedding_VE, self.compute.activation_dtype)
         num_logits = architecture.padded_vocab_size
         bias_V = param(self, 'bias', nn.initializers.zeros, (num_logits,), ('vocab',))

@@ -35,7 +35,7 @@ class SpanBoundaryHead(nn.Module):
         left_BPD: jax.Array,
         right_BPD: jax.Array,
         place_BP: jax.Array,
-        embedding_VD: jax.Array,
+        embedding_VE: jax.Array,
     ) -> jax.Array:
         """Returns fp32 logits [B, P, padded_vocab_size].
 
@@ -43,7 +43,7 @@ class SpanBoundaryHead(nn.Module):
             left_BPD: states of the unmasked tokens left of the spans.
             right_BPD: states of the unmasked tokens right of the spans.
             place_BP: int32 place of the token in its span, 0 … num_places − 1.
-            embedding_VD: the encoder's token embeddings.
+            embedding_VE: the encoder's token embeddings.
         """
         settings, size = (self.architecture, self.compute), self.architecture.hidden_size
         place_init, place_shape = weight_init(self.architecture), (self.num_places, self.place_size)
@@ -56,4 +56,4 @@ class SpanBoundaryHead(nn.Module):
         )
         activation = self.architecture.prediction_act or self.architecture.hidden_act
         x_BPD = make_norm(*settings, name='first_norm')(ACTIVATIONS[activation](x_BPD))
-        return MaskedLanguageModelHead(*settings, name='second')(x_BPD, embedding_VD)
+        return MaskedLanguageModelHead(*settings, name='second')(x_BPD, embedding_VE)
