@@ -1,4 +1,4 @@
-"""Prepares a corpus: reads text, trains or loads a tokenizer, and writes the token ids to disk.
+"""Prepares a corpus: reads text, trains or loads a tokenizer, and writes the token ids.
 
     python -m bert_jax.prepare --source='text:books/*.txt;language=en;license=CC0' \\
         --tokenizer=train:wordpiece:8000 --output=corpora/books --workers=2

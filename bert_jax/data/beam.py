@@ -7,7 +7,6 @@ same byte for byte. Beam is optional and imported on first use.
 
 import pickle
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Any, NamedTuple
 
 from bert_jax import errors
@@ -77,12 +76,7 @@ class BeamWorkers:
             raise errors.UserError(f'Beam failed: {reason[0]}') from error
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._remove_blocks()
 
     def tokenize(self, blocks: Iterable[list[str]]) -> Iterator[DocumentBlock]:

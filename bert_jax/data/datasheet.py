@@ -52,7 +52,7 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
         f'Unknown tokens ({unk}): {unknown:,}, {unknown / total:.2%} of all tokens.',
         '',
         f'Held-out rule: a document is held out if the hash of its text, as a number in [0, 1), is '
-        f'below {made_from["held_out_fraction"]:g}, wherever it stands and whatever else is in the '
+        f'below {made_from["held_out_fraction"]:g}, whatever its position and the rest of the '
         'corpus. Copies within a source are therefore on the same side. If this puts all '
         'documents of a source on one side, the document closest to the threshold changes sides. '
         'A source with a single document follows the rule as it is; only if all sources have a '

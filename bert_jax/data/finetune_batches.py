@@ -185,7 +185,7 @@ class TrainBatches:
         return item_GI
 
     def _epoch_order(self, epoch: int) -> np.ndarray:
-        """The items in the order of an epoch; the last two orders asked for are cached."""
+        """The items in the order of an epoch; the last two requested orders are cached."""
         if epoch not in self._epoch_orders:
             order_N = _stratified_order(self._items.length_N, self._num_items, self._seed, epoch)
             earlier = {k: v for k, v in self._epoch_orders.items() if k < epoch}

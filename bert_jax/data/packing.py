@@ -1,5 +1,6 @@
-"""Packing several short examples into one row; they cannot attend to each other (segment_ids).
+"""Packing several short examples into one row.
 
+Segment ids keep them from attending to each other.
 The examples of an epoch are packed once, by length: a histogram of lengths gives a few hundred
 patterns such as "917 rows of 60, 40 and 28 tokens" (Krell et al. 2021, arXiv 2107.02027). Which
 examples of these lengths share a row, and the order of the rows, are drawn for every epoch, as a
@@ -63,7 +64,7 @@ class PackedRows(ExampleSource):
         """Returns the counts of the source, rows_per_epoch and padding_per_epoch.
 
         padding_per_epoch is in tokens. It does not include the tokens by which an example is
-        shorter than `TextExampleSource.lengths` says.
+        shorter than its bound in `TextExampleSource.lengths`.
         """
         return self._source.statistics() | {
             'rows_per_epoch': self.num_examples,

@@ -1,4 +1,4 @@
-"""Special tokens and token types around one text or two, in the layout a model was trained with."""
+"""Special tokens and token types around one text or two."""
 
 from collections.abc import Sequence
 from typing import NamedTuple

@@ -1,4 +1,4 @@
-"""Text files, plain or gzipped, in any encoding: the reader of text sources and labeled data.
+"""Reading text files, plain or gzipped, in any encoding, for text sources and labeled data.
 
 Lines end at \\n or \\r\\n and nowhere else: other Unicode line breaks may occur inside a field.
 """

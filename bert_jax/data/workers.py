@@ -13,7 +13,6 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -130,12 +129,7 @@ class Workers:
         except BrokenPipeError:
             raise _worker_ended(process) from None
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for process in self._processes:
             process.kill()  # it is idle, or its result is no longer needed
         self._threads.shutdown(cancel_futures=True)

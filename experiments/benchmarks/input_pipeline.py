@@ -1,14 +1,14 @@
-"""Speed of the input pipeline alone: tokens per second from memory-mapped shards to batches.
+"""Measures the input pipeline: tokens per second from memory-mapped shards to batches.
 
     python experiments/benchmarks/input_pipeline.py --tokens=100000000 --shards=4
     python experiments/benchmarks/input_pipeline.py --corpus=corpora/books
 
-Without --corpus it writes a synthetic text to a temporary folder (sentences of 22 and documents of
-550 tokens on average). 'NumPy' is source.batch of four steps at a time in one thread, 'tf.data'
-is data.pipeline with its worker threads. The last column divides by the processor time of all
-threads instead of the time that passed, so that it says little about waiting, but the same on a
-busy machine as on an idle one. Tokens count padding: rows × length. Every figure is the median of
-the repeats, with the best in parentheses; the kinds take turns.
+Without --corpus, it writes a synthetic text to a temporary folder (sentences of 22 and documents of
+550 tokens on average). 'NumPy' is source.batch of four steps at a time in one thread, 'tf.data' is
+data.pipeline with its worker threads. The last column divides by the CPU time of all threads
+instead of the wall time; it does not depend on the load of the machine. Tokens include padding:
+rows × length. All numbers are medians of the repeats, with the best in parentheses; the kinds of
+examples are measured in turns.
 """
 
 import argparse
@@ -91,13 +91,15 @@ def measure(split, tokenizer, workers: int, repeats: int):
 
 
 def main():
-    """Parses the command line, and measures."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--corpus', help='a prepared corpus, instead of synthetic text')
-    parser.add_argument('--tokens', type=int, default=100_000_000, help='of synthetic text')
-    parser.add_argument('--shards', type=int, default=1, help='of synthetic text')
+    parser.add_argument('--corpus', help='folder of a prepared corpus; synthetic text by default')
+    parser.add_argument(
+        '--tokens', type=int, default=100_000_000, help='tokens of the synthetic text'
+    )
+    parser.add_argument('--shards', type=int, default=1, help='shards of the synthetic text')
     parser.add_argument('--workers', type=int, default=2, help='threads that make batches')
-    parser.add_argument('--repeats', type=int, default=5)
+    parser.add_argument('--repeats', type=int, default=5, help='measurements of each kind')
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         if options.corpus:

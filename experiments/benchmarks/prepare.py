@@ -1,9 +1,9 @@
-"""Speed and memory of `bert_jax.prepare`: repeats texts to a given size and prepares them.
+"""Measures the speed and memory of `bert_jax.prepare` on texts repeated to a given size.
 
     python experiments/benchmarks/prepare.py --texts='novels/*.txt' --megabytes=500
 
-Prints tokens/s and CPU seconds (the vocabulary's training included) and the peak resident memory of
-the process and its workers together. Linux only.
+Prints tokens/s and CPU seconds, including the training of the vocabulary, and the peak resident
+memory of the process and its workers together. Linux only.
 """
 
 import argparse
@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def repeat(paths: list[str], folder: pathlib.Path, size: int) -> int:
-    """Copies the files over and over until there are `size` bytes; returns how many bytes."""
+    """Copies the files repeatedly until they have `size` bytes; returns the number of bytes."""
     total = number = 0
     while total < size:
         for path in paths:
@@ -35,7 +35,7 @@ def repeat(paths: list[str], folder: pathlib.Path, size: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Resident memory of a process and all its descendants; 0 once they have ended."""
+    """Returns the resident memory of a process and its descendants; 0 if it has ended."""
     total = 0
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         total += int(pathlib.Path(f'/proc/{pid}/statm').read_text().split()[1])
@@ -48,10 +48,10 @@ def resident_bytes(pid: int) -> int:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split('\n')[0])
-    parser.add_argument('--texts', required=True)
-    parser.add_argument('--megabytes', type=int, default=500)
-    parser.add_argument('--tokenizer', default='train:wordpiece:8000')
-    parser.add_argument('--workers', type=int, default=2)
+    parser.add_argument('--texts', required=True, help='glob of text files')
+    parser.add_argument('--megabytes', type=int, default=500, help='size of the repeated text')
+    parser.add_argument('--tokenizer', default='train:wordpiece:8000', help='see bert_jax.prepare')
+    parser.add_argument('--workers', type=int, default=2, help='processes that tokenize')
     flags = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)

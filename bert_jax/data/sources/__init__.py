@@ -1,4 +1,4 @@
-"""Text sources: `open_source(spec)` opens 'NAME:LOCATION;option=value;…' as a document stream.
+"""Text sources: `open_source` opens 'NAME:LOCATION;option=value;…' as a document stream.
 
 To add a source, write a subclass of `base.Source` in a file of its own and add it to `SOURCES`.
 """
