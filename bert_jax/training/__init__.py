@@ -1,1 +1,1 @@
-"""The training loop and its parts; knows no objective, task, model or data source by name."""
+"""The training loop and its parts; independent of objectives, tasks, models and data sources."""

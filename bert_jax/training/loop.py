@@ -58,6 +58,7 @@ def train(
       Interrupted: after SIGTERM or SIGINT on any host; everything is saved.
     """
     with _start(task, config) as run:
+        _describe(run)
         if run.step == 0:
             _evaluate_initial_weights(run)
         for stage, first_step in _remaining_stages(task.stages, run.step):
@@ -194,14 +195,7 @@ def _start(task: Task, config: Config) -> Iterator[Run]:
             contextlib.closing(Log(folder, step, total_steps, enabled=is_host0)) as log,
             StopSignal() as stop,
         ):
-            for line in [*task.describe(), *trained.describe(state.params)]:
-                log.info(line)
-            log.info(
-                f'{num_parameters(state):,} parameters on {_devices()}, measured peak '
-                f'{peak_flops / 1e9:,.0f} GFLOP/s; '
-                + (f'resuming from step {step:,}' if step else f'new run in {folder}')
-            )
-            yield Run(
+            run = Run(
                 task=task,
                 config=config,
                 schedule=schedule,
@@ -218,10 +212,23 @@ def _start(task: Task, config: Config) -> Iterator[Run]:
                 step=step,
                 seconds=seconds,
             )
+            del state, restored  # the only reference is run.state, so that it can be freed
+            yield run
+
+
+def _describe(run: Run) -> None:
+    """Log what is trained, on which devices, and from which step."""
+    for line in [*run.task.describe(), *run.transfer.describe(run.state.params)]:
+        run.log.info(line)
+    run.log.info(
+        f'{num_parameters(run.state):,} parameters on {_devices()}, measured peak '
+        f'{run.peak_flops / 1e9:,.0f} GFLOP/s; '
+        + (f'resuming from step {run.step:,}' if run.step else f'new run in {run.config.workdir}')
+    )
 
 
 def _evaluate_initial_weights(run: Run) -> None:
-    """Evaluate a head that is already trained; and any weights, to find a misspelled metric now."""
+    """Evaluate before training if there is a trained head or a metric whose name to check."""
     start = run.task.start
     if start.params:
         new = sorted(tree_paths.flatten(run.state.params).keys() - start.params.keys())
