@@ -1,4 +1,4 @@
-"""Fine-tune a pretrained model on labeled examples: BERT's published hyperparameters.
+r"""Fine-tune a pretrained model on labeled examples: BERT's published hyperparameters.
 
     python -m bert_jax.main --config=configs/finetune.py:mnli --config.init_from=WEIGHTS
 
@@ -8,8 +8,8 @@ WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colo
 - for your own files, a kind of problem: classification ('file' is the same), regression,
   multiple_choice, relation, word_in_context, coreference, tagging, spans, question_answering.
 
-    python -m bert_jax.main --config=configs/finetune.py:file --config.init_from=WEIGHTS \\
-        --config.data.train="('reviews.tsv',)" \\
+    python -m bert_jax.main --config=configs/finetune.py:file --config.init_from=WEIGHTS \
+        --config.data.train="('reviews.tsv',)" \
         --config.data.columns.text=review --config.data.columns.label=stars
 
 Keys that are not set here are those of configs/base.py. `data` is documented in
@@ -47,7 +47,7 @@ def get_config(task: str = 'file') -> ConfigDict:
             # Without init_from: a tokenizer file, or 'train:wordpiece:2000' to train one on the
             # train split. With init_from: '' (the tokenizer of the weights).
             tokenizer='',
-            reading_threads=1,  # that build batches ahead of the training step
+            reading_threads=1,  # threads that build batches ahead of the training step
             **copy.deepcopy(loader.DEFAULTS),
         )
     )

@@ -1,4 +1,4 @@
-"""A small model and tokenizer for tests of the kinds of tasks."""
+"""A small model and tokenizer for tests of fine-tuning problems."""
 
 import functools
 
@@ -39,7 +39,7 @@ def architecture(name: str = 'bert', **sizes):
 
 
 def make(kind, labels, max_length: int = 64, name: str = 'bert', **settings):
-    """(problem, model): of a class of problems with these settings."""
+    """A problem of a class with these settings, and its model."""
     built = architecture(name)
     layout = SpecialTokenLayout(tokenizer(), max_length, built.type_vocab_size)
     problem = kind(ConfigDict(settings), layout, labels)
@@ -48,15 +48,15 @@ def make(kind, labels, max_length: int = 64, name: str = 'bert', **settings):
 
 
 def large_params(model, encoded, scale: float = 8.0):
-    """Parameters as initialized, but larger, so that every part of the model counts."""
+    """Initial parameters, scaled up so that every part of the model affects its outputs."""
     shape = BatchShape(1, row_length(int(encoded.items.length_N.max()), 512), 8)
     batch, _ = next(iter(batches(encoded, shape)))
     params = nn.unbox(jax.jit(model.init)(jax.random.key(1), batch)['params'])
     return jax.tree.map(lambda leaf: leaf * scale if leaf.ndim > 1 else leaf + 0.1, params)
 
 
-def learned(model, examples, steps: int):
-    """(ExampleOutputs of every example, losses) after some steps of Adam on all of them at once."""
+def fit(model, examples, steps: int):
+    """Train on all examples at once with Adam: (host outputs of every example, losses)."""
     encoded = EncodedExamples.of(model.problem, examples)
     shape = BatchShape(8, row_length(int(encoded.items.length_N.max()), 512), 8)
     ((batch, _),) = batches(encoded, shape)
@@ -91,7 +91,7 @@ def batches(encoded, shape):
 
 
 def answers(model, params, examples, rows: int = 2, length: int | None = None):
-    """(ExampleOutputs of every example, terms) from packed batches."""
+    """Host outputs of every example, and the loss terms, from packed batches."""
     encoded = EncodedExamples.of(model.problem, examples)
     length = length or row_length(int(encoded.items.length_N.max()), 512)
     shape = BatchShape(rows, length, 1)

@@ -1,4 +1,4 @@
-"""Losses and answers of texts with one answer each, on packed rows, beside torch on single ones."""
+"""Classification, regression and multiple choice on packed rows, compared with torch."""
 
 import random
 
@@ -34,8 +34,8 @@ def texts(number: int, seed: int, most: int = 2) -> list[tuple[str, ...]]:
     ]
 
 
-def one_a_row(model, params, sequences) -> np.ndarray:
-    """Logits of each sequence in a row of its own, padded."""
+def one_per_row(model, params, sequences) -> np.ndarray:
+    """Logits of each sequence in a padded row of its own."""
     length = max(len(sequence.ids) for sequence in sequences)
 
     def padded(arrays):
@@ -57,7 +57,7 @@ def sequences_of(problem, examples):
 @pytest.mark.parametrize(
     ('smoothing', 'weights'), [(0.0, 'none'), (0.0, 'balanced'), (0.1, 'none')]
 )
-def test_classification_is_the_loss_of_torch(smoothing, weights):
+def test_classification_agrees_with_torch(smoothing, weights):
     examples = [
         TextExample(f'{i}', own, LABELS[0 if i < 6 else i % 3])
         for i, own in enumerate(texts(12, 0))
@@ -67,7 +67,7 @@ def test_classification_is_the_loss_of_torch(smoothing, weights):
     problem.prepare(examples)
     params = large_params(model, EncodedExamples.of(problem, examples))
     parts, terms = answers(model, params, examples)
-    logits = torch.tensor(one_a_row(model, params, sequences_of(problem, examples)))
+    logits = torch.tensor(one_per_row(model, params, sequences_of(problem, examples)))
     gold = torch.tensor([LABELS.index(example.label) for example in examples])
     assert logits.std() > 0.3
     counts = torch.bincount(gold, minlength=3)
@@ -86,7 +86,7 @@ def test_classification_is_the_loss_of_torch(smoothing, weights):
     assert scores.metrics['accuracy'] == pytest.approx(float(right))
 
 
-def test_unknown_label_and_setting_are_refused():
+def test_unknown_labels_and_settings_are_refused():
     problem, _ = make(Classification, LABELS, **SETTINGS)
     with pytest.raises(UserError, match=r"example x7: the label 'd' is not among .*a, b, c"):
         problem.encode(TextExample('x7', ('ship',), 'd'))
@@ -94,21 +94,21 @@ def test_unknown_label_and_setting_are_refused():
         make(Classification, LABELS, **SETTINGS | {'class_weights': 'some'})
 
 
-def test_long_texts_are_cut_and_counted():
+def test_long_texts_are_truncated_and_counted():
     problem, _ = make(Classification, LABELS, max_length=16, **SETTINGS)
     ((sequence,),) = problem.encode(TextExample('1', (TEXT, TEXT), None))
     assert len(sequence.ids) == 16
     assert problem.counts == {'texts truncated to training.max_length': 1}
 
 
-def test_regression_is_the_squared_error():
+def test_regression_minimizes_the_squared_error():
     examples = [
         TextExample(f'{i}', own, None if i == 4 else i / 2.0) for i, own in enumerate(texts(9, 1))
     ]
     problem, model = make(Regression, ('score',), metrics=('pearson', 'spearman'))
     params = large_params(model, EncodedExamples.of(problem, examples))
     parts, terms = answers(model, params, examples)
-    scores = one_a_row(model, params, sequences_of(problem, examples))[:, 0]
+    scores = one_per_row(model, params, sequences_of(problem, examples))[:, 0]
     known = [i for i in range(9) if i != 4]
     expected = np.mean((scores[known] - np.array(known) / 2) ** 2)
     assert float(mean(terms['regression'])) == pytest.approx(expected, rel=1e-5)
@@ -121,7 +121,7 @@ def test_regression_is_the_squared_error():
     assert found['score'] == pytest.approx((found['pearson'] + found['spearman']) / 2)
 
 
-def test_choice_is_a_softmax_over_the_choices_of_a_question():
+def test_multiple_choice_is_a_softmax_over_the_choices_of_an_example():
     rng = random.Random(2)
     examples = []
     for i in range(7):
@@ -132,7 +132,7 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
     problem, model = make(MultipleChoice, ())
     params = large_params(model, EncodedExamples.of(problem, examples), scale=25.0)
     parts, terms = answers(model, params, examples, rows=1, length=160)
-    logits = one_a_row(model, params, sequences_of(problem, examples)).reshape(7, 3)
+    logits = one_per_row(model, params, sequences_of(problem, examples)).reshape(7, 3)
     shares = torch.softmax(torch.tensor(logits), -1).numpy()
     decoded = np.array([problem.decode(e, own) for e, own in zip(examples, parts, strict=True)])
     assert shares.std() > 0.05
@@ -148,12 +148,12 @@ def test_choice_is_a_softmax_over_the_choices_of_a_question():
     assert float(terms['multiple_choice'].count) == 6
 
 
-def test_record_is_scored_by_the_words_of_the_chosen_entity():
+def test_record_is_scored_by_the_text_of_the_chosen_entity():
     entities = ('New York', 'the York', 'Hull')
     own = MultipleChoiceExample('1-2', 'P', ('a', 'b', 'c'), 0, (2,), entities)
     problem, _ = make(MultipleChoice, ())
     wrong, right = [0.2, 0.7, 0.1], [0.1, 0.2, 0.7]
-    # Without the article 'York' shares one word of two with 'New York': F1 2/3.
+    # Without its article, 'York' shares one of two words with 'New York': F1 is 2/3.
     assert problem.score([own], [wrong]).metrics == pytest.approx(
         {'score': 1 / 3, 'f1': 2 / 3, 'exact_match': 0, 'accuracy': 0}
     )

@@ -1,5 +1,4 @@
-"""Questions: gold ends come back as the gold text, packed rows count as single sequences, windows
-and thresholds against brute force."""
+"""Question answering: gold answers, packed rows, windows and thresholds against brute force."""
 
 import functools
 import itertools
@@ -34,7 +33,7 @@ KINDS = ['wordpiece:140', 'bytebpe:330', 'unigram:130']
 
 
 def some_question(number: int, num_words: int = 30) -> QuestionExample:
-    """Words in a row with odd spaces between; the answer is some of them."""
+    """Random words with odd spaces between them; the answer is some of the words."""
     context, spans = RANDOM.choice(['', ' ', '\n']), []
     for word in RANDOM.choices(WORDS, k=num_words):
         spans.append((len(context), len(context) + len(word)))
@@ -65,15 +64,15 @@ def problem(spec='wordpiece:140', length=64, types=2, **settings):
 
 
 class Computed(NamedTuple):
-    parts: list  # of each example, as `decode` wants them
+    parts: list  # of each example, as `decode` takes them
     terms: dict
     logits: list  # of each example's windows, [n, 2]
 
 
 def compute(task, examples, logits_of, length=128, rows=8) -> Computed:
-    """What leaves the device for packed examples whose logits are logits_of(batch) [R, T, 2]."""
+    """Host outputs of packed examples whose logits are logits_of(batch), [R, T, 2]."""
     found = [task.encode(example) for example in examples]
-    owners = [(n, w) for n, own in enumerate(found) for w in range(len(own))]
+    windows_of = [(n, w) for n, own in enumerate(found) for w in range(len(own))]
     items = Items(list(itertools.chain.from_iterable(found)), task.tokenizer.pad_id)
     parts = [[None] * len(own) for own in found]
     logits = [[None] * len(own) for own in found]
@@ -90,7 +89,7 @@ def compute(task, examples, logits_of, length=128, rows=8) -> Computed:
         slots = jax.device_get(slots)
         total += [float(term.sum), float(term.count)]
         for place in placed:
-            example, window = owners[place.item]
+            example, window = windows_of[place.item]
             parts[example][window] = unpack_outputs(batch, slots, {}, place)
             (own,) = unpack_outputs(batch, {}, {'logits': logits_RT2}, place)
             logits[example][window] = own['logits']
@@ -102,7 +101,7 @@ def gold_logits(batch):
 
 
 def noise(batch):
-    """The same for a sequence wherever it is packed: a hash of the token and its place there."""
+    """Logits from a hash of a token and its position in its sequence, whatever the packing."""
     before = np.pad(batch['segment_ids'], ((0, 0), (1, 0)))[:, :-1]
     at = np.arange(before.shape[1])
     place = at - np.maximum.accumulate(np.where(before != batch['segment_ids'], at, 0), axis=1)
@@ -126,8 +125,8 @@ def test_the_sequence_is_question_and_window_in_the_layout_of_the_family():
             assert sequence.ids[[0, -1]].tolist() == [task.tokenizer.cls_id, task.tokenizer.sep_id]
             np.testing.assert_array_equal(sequence.ids[1 : 1 + len(question)], question)
             assert (sequence.ids[first - between : first] == task.tokenizer.sep_id).all()
-            wanted = (np.arange(len(is_context)) >= first) & (types > 1)
-            np.testing.assert_array_equal(sequence.token_type_ids, wanted)
+            expected = (np.arange(len(is_context)) >= first) & (types > 1)
+            np.testing.assert_array_equal(sequence.token_type_ids, expected)
             covered.append(sequence.ids[is_context].tolist())
         assert all(any(piece in own for own in covered) for piece in context.tolist())
         size = max(map(len, covered))
@@ -139,7 +138,7 @@ def test_the_sequence_is_question_and_window_in_the_layout_of_the_family():
 
 
 @pytest.mark.parametrize('spec', KINDS)
-def test_gold_ends_come_back_as_the_gold_text(spec):
+def test_gold_answers_survive_encoding_and_decoding(spec):
     for length in (128, 48):
         task = problem(spec, length, answer_tokens=99)
         found = compute(task, QUESTIONS, gold_logits)
@@ -153,7 +152,7 @@ def test_gold_ends_come_back_as_the_gold_text(spec):
 
 
 def qamr(folder) -> list[QuestionExample]:
-    """The filtered questions with three answers each, tokens of a sentence with spaces between."""
+    """The filtered questions of QAMR, with three answers each."""
     lines = (folder / 'wiki-sentences.tsv').read_text(encoding='utf-8').splitlines()
     sentences = dict(line.split('\t') for line in lines)
     found = []
@@ -172,7 +171,7 @@ def qamr(folder) -> list[QuestionExample]:
 
 
 def check_lossless(examples, task, most_lost: float):
-    """All answers but those counted as longer than any window come back."""
+    """Check that all gold answers are decoded, except those counted as longer than a window."""
     found = compute(task, examples, gold_logits, rows=64)
     predictions = [task.decode(*pair) for pair in zip(examples, found.parts, strict=True)]
     lost = [
@@ -195,7 +194,7 @@ def real_tokenizers(folder, examples):
 @pytest.mark.parametrize(
     'every', [40, pytest.param(1, marks=pytest.mark.slow)], ids=['some', 'all']
 )
-def test_qamr_comes_back(real_data, every):
+def test_answers_of_qamr_survive_encoding_and_decoding(real_data, every):
     examples = qamr(real_data / 'qamr')[::every]
     for own in real_tokenizers(real_data, examples):
         for length, most_lost in ((128, 0.0001), (48, 0.01), (32, 0.04)):
@@ -205,27 +204,28 @@ def test_qamr_comes_back(real_data, every):
             check_lossless(examples, task, most_lost)
 
 
-def test_loss_is_that_of_each_sequence_alone():
+def test_loss_is_the_cross_entropy_of_each_sequence():
     task = problem(length=48)
     examples = [*QUESTIONS[:8], QUESTIONS[8]._replace(answers=None)]
     found = compute(task, examples, noise)
-    wanted = []
+    expected = []
     for example, logits in zip(examples[:-1], found.logits, strict=False):
         for (sequence,), own_T2 in zip(task.encode(example), logits, strict=True):
             targets = sequence.tokens['answer_ends'].argmax(0)
             loss = torch.nn.functional.cross_entropy(
                 torch.tensor(own_T2.T), torch.tensor(targets), reduction='mean'
             )
-            wanted.append(float(loss))
-    assert len(wanted) > len(examples)
-    assert found.terms[1] == len(wanted)  # what has no label is not counted
-    assert found.terms[0] == pytest.approx(sum(wanted), rel=1e-5)
+            expected.append(float(loss))
+    assert len(expected) > len(examples)
+    assert found.terms[1] == len(expected)  # unlabeled sequences are not counted
+    assert found.terms[0] == pytest.approx(sum(expected), rel=1e-5)
 
 
-def test_answers_against_brute_force():
-    """Every pair of pieces of every window; of an answer in several the one with most around it."""
+def test_answers_agree_with_brute_force():
+    """Over every pair of tokens of every window; an answer in several windows counts in the one
+    with the most context."""
     task = problem(length=40, n_best=40, answer_tokens=5)
-    # without characters that no piece stands for
+    # without characters that belong to no token
     examples = [own for own in QUESTIONS if '\u200b' not in own.context][:5]
     for example, parts, logits in zip(examples, *compute(task, examples, noise)[::2], strict=True):
         (offsets,) = task.tokenizer.encode_batch([example.context]).offsets
@@ -246,18 +246,18 @@ def test_answers_against_brute_force():
             text = example.context[offsets[a, 0] : offsets[b, 1]]
             span = (int(offsets[a, 0]) + len(text) - len(text.lstrip()), int(offsets[b, 1]))
             scores[span] = max(scores.get(span, -99), min(found)[2])
-        wanted = sorted(scores, key=lambda span: -scores[span])[:10]
+        expected = sorted(scores, key=lambda span: -scores[span])[:10]
         found = task.decode(example, parts)
-        assert [(own['start'], own['end']) for own in found['n_best'][:10]] == wanted
+        assert [(own['start'], own['end']) for own in found['n_best'][:10]] == expected
         ratios = [own['probability'] / found['probability'] for own in found['n_best'][:10]]
         np.testing.assert_allclose(
-            ratios, np.exp([scores[span] - scores[wanted[0]] for span in wanted]), rtol=1e-4
+            ratios, np.exp([scores[span] - scores[expected[0]] for span in expected]), rtol=1e-4
         )
         assert sum(own['probability'] for own in found['n_best']) == pytest.approx(1)
         assert len(found['n_best']) == 40
 
 
-def test_questions_without_answer():
+def test_questions_without_answer_and_the_tuned_threshold():
     # An answer of articles alone is as good as none by the rules of version 2.0.
     chosen = [own for own in QUESTIONS if squad.normalize(own.answers[0].text)][:20]
     examples = [*(own._replace(answers=()) for own in chosen[:10]), *chosen[10:]]
@@ -293,7 +293,7 @@ def test_questions_without_answer():
     assert task.to_record(examples[0], after[0])['gold'] == []
 
 
-def test_answers_inside_a_piece_are_widened_and_counted():
+def test_answers_inside_a_token_are_widened_and_counted():
     task = problem()
     context = 'The dog costs of cost'
     (offsets,) = task.tokenizer.encode_batch([context]).offsets
@@ -304,7 +304,7 @@ def test_answers_inside_a_piece_are_widened_and_counted():
     assert task.counts == {'answers that start or end inside a token': 1}
 
 
-def test_what_cannot_be_found_is_counted():
+def test_answers_that_cannot_be_predicted_are_counted():
     task = problem(length=48, answer_tokens=20)
     example = QUESTIONS[0]
     everything = example.context.strip()
@@ -323,7 +323,7 @@ def test_what_cannot_be_found_is_counted():
     }
 
 
-def test_a_question_without_answer_must_be_expected():
+def test_a_question_without_answer_needs_the_no_answer_setting():
     example = QUESTIONS[1]._replace(answers=())
     with pytest.raises(UserError, match='q1: the question has no answer.*no_answer=True'):
         problem().encode(example)
@@ -342,7 +342,7 @@ def test_an_empty_context_has_no_answer():
         task.parse_input('line', {'question': 'who?'})
 
 
-def test_a_tiny_encoder_learns_some_questions_by_heart():
+def test_a_tiny_encoder_memorizes_some_questions():
     rng, words, examples = random.Random(0), TEXT.split(), []
     for number in range(6):
         own = rng.choices(words, k=40)

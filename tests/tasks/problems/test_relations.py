@@ -1,4 +1,4 @@
-"""Pairs of marked places: tokens with marks, what is kept of long texts; alternatives."""
+"""Relations: marked tokens, truncation around marks, exclusive alternatives."""
 
 import itertools
 import os
@@ -68,7 +68,7 @@ def test_marks_are_on_the_tokens_that_share_a_character(kind, num_texts):
                 bits = 0
                 for bit, mark in zip((1, 2), one.marks, strict=True):
                     shared = set(range(start, end)) & set(range(mark.start, mark.end))
-                    inside = mark.start < start == end < mark.end  # a space that has no character
+                    inside = mark.start < start == end < mark.end  # an empty token inside a mark
                     bits += bit * (mark.text == number and (bool(shared) or inside))
                 expected.append(bits)
         assert sequence.tokens['marks'].tolist() == [*expected, 0]
@@ -126,7 +126,7 @@ def test_alternatives_are_not_both_chosen():
     other = pairs[0]._replace(id='other', marks=(Mark(0, 1, 3), Mark(0, 4, 7)), label='FALSE')
     examples = [*pairs, other]
 
-    def settled(*shares):
+    def revise(*shares):
         predictions = [{'FALSE': 1 - share, 'TRUE': share} for share in shares]
         found = problem.postprocess(examples, predictions)
         assert problem.postprocess(examples, found) == found
@@ -134,10 +134,10 @@ def test_alternatives_are_not_both_chosen():
             assert after == before or after == {'FALSE': 1.0, 'TRUE': 0.0}
         return [own['TRUE'] > 0.5 for own in found], problem.score(examples, found).metrics
 
-    assert settled(0.8, 0.9, 0.7)[0] == [False, True, True]
-    assert settled(0.9, 0.8, 0.2)[0] == [True, False, False]
-    assert settled(0.4, 0.3, 0.2)[0] == [False, False, False]
-    metrics = settled(0.8, 0.9, 0.2)[1]
+    assert revise(0.8, 0.9, 0.7)[0] == [False, True, True]
+    assert revise(0.9, 0.8, 0.2)[0] == [True, False, False]
+    assert revise(0.4, 0.3, 0.2)[0] == [False, False, False]
+    metrics = revise(0.8, 0.9, 0.2)[1]
     assert next(iter(metrics)) == 'f1'
     assert metrics['f1'] == pytest.approx(2 / 3)
     free = make(exclusive=False)
@@ -157,7 +157,7 @@ def test_records_and_raw_input():
     assert [mark['marked'] for mark in record['marks']] == ['the', 'mat']
 
 
-def test_mistakes_of_users():
+def test_mistakes_are_reported():
     problem = make()
     for given in ({'text': 'a'}, {'marks': []}):
         with pytest.raises(UserError, match='line 1: key '):
@@ -187,7 +187,7 @@ def test_marks_are_learned():
         marks = (Mark(0, *first), Mark(0, *second))
         examples.append(MarkedExample('x', (text,), marks, rng.choice('abc')))
     assert len({example.label for example in examples}) == 3
-    parts, losses = small_problems.learned(model, examples, 120)
+    parts, losses = small_problems.fit(model, examples, 120)
     found = [problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
     assert losses[-1] < 0.1 < losses[0]
     assert problem.score(examples, found).metrics['accuracy'] == 1.0

@@ -1,4 +1,4 @@
-"""Spans: what comes back out of items, windows, thresholds, what cannot be found."""
+"""Span labeling: encoding and decoding, windows, thresholds, spans that cannot be predicted."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def make(kind='wordpiece', max_length=64, **settings):
 
 
 def example(name, words, spans):
-    """From words and spans of words (first, last inside, label)."""
+    """An example from words and spans of words (first, last, label), both inclusive."""
     places, end = [], 0
     for word in words:
         places.append((end, end + len(word)))
@@ -65,7 +65,7 @@ def sentences(number, most=3, line=LINE):
 
 
 def perfect(problem, example):
-    """ExampleOutputs of an oracle: 0.9 for the gold label, 0.1 for any on what is no span."""
+    """Host outputs of an oracle: probability 0.9 for gold labels, 0.1 for unlabeled spans."""
     parts = []
     for (sequence,) in problem.encode(example):
         label, size = sequence.tokens['span_labels'], sequence.tokens['span_sizes']
@@ -80,7 +80,7 @@ def triples(spans):
 
 @pytest.mark.parametrize('max_length', [256, 16])
 @pytest.mark.parametrize('kind', KINDS)
-def test_gold_spans_come_back_and_no_span_is_answered_for_twice(kind, max_length):
+def test_gold_spans_survive_encoding_and_decoding_once_each(kind, max_length):
     problem = make(kind, max_length, max_span_words=3)
     cut = missing = 0
     for one in sentences(40):
@@ -100,8 +100,8 @@ def test_gold_spans_come_back_and_no_span_is_answered_for_twice(kind, max_length
     assert problem.counts['texts split into windows'] == cut
 
 
-def test_a_span_is_answered_for_where_its_context_is_largest():
-    """One token a word: a window of 8 words starts every 4 words."""
+def test_a_span_belongs_to_the_window_with_the_most_context():
+    """One token per word: a window of 8 words starts every 4 words."""
     problem = make(max_length=10, max_span_words=2)
     one = example('long', ['a'] * 16, [(7, 7, 'PER'), (6, 7, 'PER'), (2, 3, 'THING')])
     windows = [item[0].tokens['span_labels'] for item in problem.encode(one)]
@@ -110,7 +110,7 @@ def test_a_span_is_answered_for_where_its_context_is_largest():
     assert where == [{(2, 1)}, {(6, 1), (7, 0)}, set()]
 
 
-def test_long_spans_and_second_labels_are_counted_and_missed():
+def test_long_spans_and_second_labels_are_counted_and_score_as_misses():
     problem = make(max_span_words=2)
     spans = [(0, 2, 'PER'), (0, 0, 'PER'), (0, 0, 'THING'), (1, 2, 'THING')]
     one = example('x', ['the', 'old', 'cat'], spans)
@@ -124,7 +124,7 @@ def test_long_spans_and_second_labels_are_counted_and_missed():
 
 
 @pytest.mark.parametrize('nested', [True, False])
-def test_flat_spans_are_the_most_probable_that_do_not_overlap(nested):
+def test_without_nesting_the_most_probable_of_overlapping_spans_is_kept(nested):
     one = example('x', ['the', 'old', 'cat', 'sat'], [(0, 1, 'PER')])
     problem = make(nested=nested, max_span_words=3)
     ((own,),) = perfect(problem, one)
@@ -137,7 +137,7 @@ def test_flat_spans_are_the_most_probable_that_do_not_overlap(nested):
     assert found == (['the', 'the old', 'old cat', 'sat'] if nested else flat)
 
 
-def test_thresholds_are_the_best_of_all():
+def test_the_best_threshold_has_the_best_f1_of_all():
     rng = np.random.default_rng(0)
     for number in range(50):
         right = rng.random(12) < 0.4
@@ -153,7 +153,7 @@ def test_thresholds_are_the_best_of_all():
     assert best_threshold(np.zeros(3, bool), np.ones(3), 2) == THRESHOLD
 
 
-def test_the_calibrated_threshold_is_used():
+def test_the_tuned_threshold_is_used():
     problem, examples = make(max_span_words=3), list(sentences(5))
     parts = [perfect(problem, one) for one in examples]
     for own in parts:
@@ -165,7 +165,7 @@ def test_the_calibrated_threshold_is_used():
     assert problem.score(examples, found).metrics['f1'] == 1.0
 
 
-def test_raw_text():
+def test_raw_text_and_words_are_accepted_as_input():
     problem = make()
     one = problem.parse_input('line 1', {'text': 'the old cat.'})
     assert (len(one.words), one.spans) == (4, None)
@@ -178,7 +178,7 @@ def test_raw_text():
     assert problem.decode(empty, perfect(problem, empty)) == []
 
 
-def test_mistakes_of_users():
+def test_mistakes_are_reported():
     problem = make()
     one = problem.parse_input('line 1', {'text': 'the old cat.'})
     with pytest.raises(UserError, match="key 'text' is missing"):
@@ -192,8 +192,8 @@ def test_mistakes_of_users():
             make(**wrong)
 
 
-def test_balanced_spans_weigh_by_their_frequency():
-    """Against cross-entropy by torch, with frequencies counted in the batch."""
+def test_balanced_weights_are_inverse_to_the_frequency_of_labels():
+    """Compared with the cross-entropy of torch, with frequencies counted in the batch."""
     problem = make(class_weights='balanced')
     examples = list(sentences(20))
     problem.prepare(examples)
@@ -210,12 +210,12 @@ def test_balanced_spans_weigh_by_their_frequency():
     assert counts.max() > 5 * counts.min() > 0
 
 
-def test_a_few_sentences_are_learned_in_packed_rows():
-    """All of the way but for the loop; nested spans, of which one text has many."""
+def test_a_model_learns_a_few_sentences_in_packed_rows():
+    """The whole path without the training loop; texts have many nested spans."""
     settings = SETTINGS | dict(max_span_words=3, width=32)
     problem, model = small_problems.make(SpanLabeling, LABELS, **settings)
     examples = list(sentences(8, line=small_problems.TEXT))
-    parts, losses = small_problems.learned(model, examples, 250)
+    parts, losses = small_problems.fit(model, examples, 250)
     problem.thresholds = problem.tune_thresholds(examples, parts)
     found = [problem.decode(*pair) for pair in zip(examples, parts, strict=True)]
     assert losses[-1] < 0.1 < losses[0]
@@ -224,8 +224,8 @@ def test_a_few_sentences_are_learned_in_packed_rows():
 
 @pytest.mark.skipif(not DATA.exists(), reason='needs BERT_JAX_TEST_DATA')
 @pytest.mark.parametrize('kind', KINDS)
-def test_nested_entities_of_genia_come_back_from_windows(kind):
-    """In windows of 32 tokens; the vocabularies are small, so that words have many pieces."""
+def test_nested_entities_of_genia_survive_windows(kind):
+    """In windows of 32 tokens, with small vocabularies, so that words have many tokens."""
     lines = (DATA / 'dev.jsonlines').read_text(encoding='utf-8').splitlines()[:150]
     examples = []
     for line in map(json.loads, lines):

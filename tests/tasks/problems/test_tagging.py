@@ -1,4 +1,4 @@
-"""Sequence labeling: tags go to pieces and come back, each once, whatever the text."""
+"""Tagging: every word is learned and predicted exactly once, whatever the text."""
 
 import itertools
 import json
@@ -48,7 +48,7 @@ def tagging(tokenizer, labels=LABELS, max_length=128, **settings):
     return problem
 
 
-def words_at_random(text, rng):
+def random_words(text, rng):
     words, place = [], 0
     while place < len(text):
         end = min(place + int(rng.integers(1, 7)), len(text))
@@ -70,43 +70,43 @@ def random_tags(number, rng):
 def odd_examples(seed=0):
     rng = np.random.default_rng(seed)
     for name, text in (ODD | {'words': LINES[0], 'long word': 'a ' + 'xyz' * 60 + ' b'}).items():
-        words = words_at_random(text, rng)
+        words = random_words(text, rng)
         yield TaggedExample(name, text, words, random_tags(len(words), rng))
 
 
 def as_if_predicted(sequence):
-    """What would leave the device if the model were right about everything it was taught."""
+    """The host outputs of a model that predicts every learned tag correctly."""
     label = sequence.tokens['label']
     tag = np.maximum(label - 1, 0)
     return {'word': sequence.tokens['word'], 'tag': tag, 'probability': np.ones(len(tag))}
 
 
 def round_trip(problem, example):
-    """The tags that come back, and how many words were taught."""
+    """The decoded gold tags, and the number of words that are learned."""
     made = problem.encode(example)
     parts = [[as_if_predicted(sequence) for sequence in item] for item in made]
     pairs = zip(parts, made, strict=True)
     first = [own['word'][sequence.tokens['label'] > 0] for (own,), (sequence,) in pairs]
-    taught = int((np.concatenate(first) >= 2).sum()) if first else 0
-    return tuple(problem.decode(example, parts)['tags']), taught
+    learned = int((np.concatenate(first) >= 2).sum()) if first else 0
+    return tuple(problem.decode(example, parts)['tags']), learned
 
 
 @pytest.mark.parametrize('pieces', ['first', 'all'])
 @pytest.mark.parametrize('kind', KINDS)
-def test_gold_tags_come_back_from_odd_texts(trained, kind, pieces):
+def test_gold_tags_survive_encoding_and_decoding_of_odd_texts(trained, kind, pieces):
     for max_length, overlap in ((512, 0.5), (12, 0.0), (12, 0.5), (3, 0.9)):
         problem = tagging(
             trained[kind], max_length=max_length, label_pieces=pieces, overlap=overlap
         )
         for example in odd_examples():
-            tags, taught = round_trip(problem, example)
+            tags, learned = round_trip(problem, example)
             assert tags == example.tags, (example.id, max_length)
-            assert taught == len(example.words)
+            assert learned == len(example.words)
         assert problem.counts['words tokenized separately'] > 0
         assert (problem.counts['texts split into windows'] > 0) == (max_length < 100)
 
 
-def test_without_tags_nothing_is_taught_but_every_word_answered_for(trained):
+def test_words_without_tags_are_predicted_but_not_learned(trained):
     problem = tagging(trained['wordpiece'], max_length=12)
     for example in odd_examples():
         made = problem.encode(example._replace(tags=None))
@@ -115,16 +115,16 @@ def test_without_tags_nothing_is_taught_but_every_word_answered_for(trained):
         assert answered == len(example.words)
 
 
-def test_labels_of_pieces(trained):
-    """The tag of a word is at its first piece or at all; [CLS] and [SEP] have none."""
+def test_labels_are_at_the_first_token_or_at_all_tokens_of_a_word(trained):
+    """[CLS] and [SEP] have no label."""
     tokenizer = trained['unigram']
     example = TaggedExample('a', 'sitwanna xyz', ((0, 8), (9, 12)), ('B-y', 'O'))
     ((first,),) = tagging(tokenizer).encode(example)
     ((every,),) = tagging(tokenizer, label_pieces='all').encode(example)
     lengths = [len(tokenizer.encode_batch([word]).ids[0]) for word in ('sitwanna', 'xyz')]
     assert max(lengths) > 1
-    wanted = [2] * lengths[0] + [5] * lengths[1]
-    assert every.tokens['label'].tolist() == [0, *wanted, 0]
+    expected = [2] * lengths[0] + [5] * lengths[1]
+    assert every.tokens['label'].tolist() == [0, *expected, 0]
     starts = np.cumsum([1, *lengths[:-1]])
     assert np.flatnonzero(first.tokens['label']).tolist() == starts.tolist()
     assert first.tokens['label'][starts].tolist() == [2, 5]
@@ -132,7 +132,7 @@ def test_labels_of_pieces(trained):
 
 
 def packed(problem, examples, rows=2, length=64):
-    """Batches of the examples' items, and where they are."""
+    """Batches of the items of examples, and the example of each item."""
     made = [problem.encode(example) for example in examples]
     flat = Items([item for own in made for item in own], problem.tokenizer.pad_id)
     owners = np.repeat(np.arange(len(made)), [len(own) for own in made])
@@ -140,7 +140,7 @@ def packed(problem, examples, rows=2, length=64):
 
 
 def answered(problem, outputs_of, examples, **shape):
-    """Predictions for examples by way of packed batches, with given outputs of the device."""
+    """Predictions for examples in packed batches, from given outputs of the model."""
     batches, owners = packed(problem, examples, **shape)
     parts, answers_of = [None] * len(owners), jax.jit(problem.host_outputs)
     for batch, places in batches:
@@ -159,12 +159,12 @@ def random_chain(rng, legal_only=True):
     if legal_only:
         legal = crf.allowed_tags(LABELS)
         pairs = zip(legal, scores, strict=True)
-        scores = [np.where(own, score, crf.ILLEGAL) for own, score in pairs]
+        scores = [np.where(own, score, crf.DISALLOWED) for own, score in pairs]
     return crf.Scores(*(jnp.asarray(score, jnp.float32) for score in scores))
 
 
 def logits_by_token(batch, seed=3):
-    """Logits that depend on the token and its place in its sequence, so not on the packing."""
+    """Logits that depend on a token and its position in its sequence, but not on packing."""
     table = np.random.default_rng(seed).normal(size=(64, 512, len(LABELS)))
     segment_ids = batch['segment_ids']
     starts = np.array([[row.tolist().index(s) for s in row] for row in segment_ids])
@@ -173,7 +173,7 @@ def logits_by_token(batch, seed=3):
 
 
 @pytest.mark.parametrize('settings', [{}, {'decode_pieces': 'mean'}, {'crf': True}])
-def test_packed_rows_say_the_same_as_rows_of_one_sequence(trained, settings):
+def test_packed_rows_and_rows_of_one_sequence_agree(trained, settings):
     problem = tagging(trained['unigram'], max_length=24, **settings)
     examples = [example for example in odd_examples() if example.words]
     chain = random_chain(np.random.default_rng(0))
@@ -203,7 +203,7 @@ def test_packed_rows_say_the_same_as_rows_of_one_sequence(trained, settings):
 
 
 def assert_legal_inside_windows(problem, examples, predictions):
-    legal, numbers = crf.legal(LABELS), {label: i for i, label in enumerate(LABELS)}
+    legal, numbers = crf.allowed_tags(LABELS), {label: i for i, label in enumerate(LABELS)}
     for example, prediction in zip(examples, predictions, strict=True):
         if len(problem.encode(example)) == 1:
             tags = [numbers[tag] for tag in prediction['tags']]
@@ -220,8 +220,8 @@ def test_mean_over_words_is_the_mean_over_the_tokens_of_each_word():
         np.testing.assert_allclose(found[row, first], values[row, first:last].mean(0), atol=1e-6)
 
 
-def test_loss_is_that_of_the_tags_alone(trained):
-    """Against the cross-entropy computed word by word; what is at other pieces has no gradient."""
+def test_loss_is_the_cross_entropy_of_labeled_tokens(trained):
+    """Compared with a loop over tokens; logits of other tokens have no gradient."""
     example = next(example for example in odd_examples() if example.id == 'words')
     for pieces, smoothing, weights in (
         ('first', 0.0, 'none'),
@@ -243,23 +243,23 @@ def test_loss_is_that_of_the_tags_alone(trained):
             return problem.terms({'logits': logits}, batch)['tagging'].sum
 
         shares = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
-        wanted, total = 0, 0
+        expected, total = 0, 0
         for place in np.flatnonzero(batch['label'][0]):
             targets = np.full(len(LABELS), smoothing / len(LABELS))
             targets[batch['label'][0, place] - 1] += 1 - smoothing
             own = LABELS[batch['label'][0, place] - 1]
             weight = len(example.tags) / (5 * counts[own]) if weights == 'balanced' else 1
-            wanted -= weight * targets @ np.log(shares[0, place])
+            expected -= weight * targets @ np.log(shares[0, place])
             total += weight
         count = problem.terms({'logits': logits}, batch)['tagging'].count
         np.testing.assert_allclose(count, total, rtol=1e-6)
-        np.testing.assert_allclose(loss(logits), wanted, rtol=1e-5)
+        np.testing.assert_allclose(loss(logits), expected, rtol=1e-5)
         touched = np.abs(jax.grad(loss)(jnp.asarray(logits)))[0].sum(-1) > 0
         np.testing.assert_array_equal(touched, batch['label'][0] > 0)
 
 
-def test_a_chain_begins_and_ends_with_the_text_not_with_a_window(trained):
-    """The start score counts once a text, and so does the end score."""
+def test_start_and_end_scores_apply_to_texts_not_to_windows(trained):
+    """Each counts once for a text of several windows."""
     problem = tagging(trained['wordpiece'], max_length=12, crf=True)
     example = next(example for example in odd_examples() if example.id == 'words')
     batches, owners = packed(problem, [example], rows=8, length=12)
@@ -275,15 +275,15 @@ def test_a_chain_begins_and_ends_with_the_text_not_with_a_window(trained):
 
     gradients = [gradient_of(zero, logits_by_token(batch), batch) for batch, _ in batches]
     gradient = jax.tree.map(lambda *own: np.sum(own, axis=0), *gradients)
-    # p(tag) − [tag is gold], of one word: it sums to 0 and the gold tag's part is in (−1, 0).
+    # p(tag) − [tag is gold] of one word sums to 0, and the entry of the gold tag is in (−1, 0).
     for own, tag in ((gradient.start_C, example.tags[0]), (gradient.end_C, example.tags[-1])):
         gold = LABELS.index(tag)
         assert -1 < own[gold] < 0
         np.testing.assert_allclose(np.delete(own, gold).sum(), -own[gold], rtol=1e-4)
 
 
-def test_a_model_says_the_same_of_packed_and_of_single_sequences():
-    """With the chain, whose scores are not 0: its loss and tags through the encoder."""
+def test_a_model_predicts_the_same_for_packed_and_single_sequences():
+    """Loss and tags of an encoder with a CRF whose scores are not 0."""
     rng, words = np.random.default_rng(4), TEXT.split()
     examples = []
     for number in range(12):
@@ -300,15 +300,15 @@ def test_a_model_says_the_same_of_packed_and_of_single_sequences():
     np.testing.assert_allclose(loss['tagging'], same_loss['tagging'], rtol=1e-4)
     tags = set()
     for example, own, other in zip(examples, together, alone, strict=True):
-        found, wanted = problem.decode(example, own), problem.decode(example, other)
+        found, expected = problem.decode(example, own), problem.decode(example, other)
         assert len(found['tags']) == len(example.words)
-        assert found['tags'] == wanted['tags']
-        np.testing.assert_allclose(found['probabilities'], wanted['probabilities'], rtol=1e-3)
+        assert found['tags'] == expected['tags']
+        np.testing.assert_allclose(found['probabilities'], expected['probabilities'], rtol=1e-3)
         tags |= set(found['tags'])
     assert len(tags) > 2
 
 
-def test_scores_of_entities_and_of_parts_of_speech(trained):
+def test_entities_are_scored_by_f1_and_other_tags_by_accuracy(trained):
     examples = [TaggedExample('a', 'a b c', ((0, 1), (2, 3), (4, 5)), ('B-x', 'I-x', 'O'))]
     guess = [{'tags': ['B-x', 'O', 'O'], 'probabilities': [1.0] * 3}]
     found = tagging(trained['wordpiece']).score(examples, guess)
@@ -324,15 +324,15 @@ def test_scores_of_entities_and_of_parts_of_speech(trained):
     assert 'entities' not in plain.to_record(examples[0], guess[0])
 
 
-def test_records_are_of_characters(trained):
+def test_records_give_words_and_entities_in_characters(trained):
     problem = tagging(trained['wordpiece'])
     example = problem.parse_input('line 1', {'text': 'We sit  in Naïve cafés, you.'})
     tags = ['O', 'O', 'O', 'B-x', 'I-x', 'O', 'B-y', 'O']
     shares = [0.5, 0.5, 0.5, 0.9, 0.7, 0.5, 0.8, 0.5]
     record = problem.to_record(example, {'tags': tags, 'probabilities': shares})
     json.dumps(record)
-    wanted = ['We', 'sit', 'in', 'Naïve', 'cafés', ',', 'you', '.']
-    assert [word['text'] for word in record['words']] == wanted
+    expected = ['We', 'sit', 'in', 'Naïve', 'cafés', ',', 'you', '.']
+    assert [word['text'] for word in record['words']] == expected
     assert record['entities'] == [
         {'start': 11, 'end': 22, 'text': 'Naïve cafés', 'label': 'x', 'probability': 0.7},
         {'start': 24, 'end': 27, 'text': 'you', 'label': 'y', 'probability': 0.8},
@@ -355,7 +355,7 @@ def test_records_are_of_characters(trained):
         ({'overlap': 1.0}, (), 'overlap'),
     ],
 )
-def test_mistakes_are_one_line(trained, settings, tags, message):
+def test_mistakes_are_reported_in_one_line(trained, settings, tags, message):
     example = TaggedExample('a', 'We sit', ((0, 2), (3, 6)), tags)
     with pytest.raises(UserError, match=message) as caught:
         tagging(trained['wordpiece'], **settings).encode(example)
