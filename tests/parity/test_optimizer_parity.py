@@ -1,5 +1,7 @@
 """Several whole optimizer updates against PyTorch and NumPy."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -39,6 +41,7 @@ def nest(flat):
     return tree
 
 
+@functools.cache
 def run_ours(name, clip_norm=CLIP, eps=EPS):
     """Return the parameters after STEPS updates, by flat name."""
     schedule = schedules.build(
