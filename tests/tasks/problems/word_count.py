@@ -21,8 +21,8 @@ class CountExample(NamedTuple):
     label: float | None
 
 
-def read_row(row, name, maker):
-    label = maker.label(row, maker.columns.label)
+def read_row(row, name, builder):
+    label = builder.label(row, builder.columns.label)
     return [CountExample(name, row['text'], None if label is None else float(label))]
 
 
