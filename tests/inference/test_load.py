@@ -10,10 +10,12 @@ import numpy as np
 import pytest
 import torch
 import transformers
+from flax import linen as nn
 from ml_collections import ConfigDict
 
 import bert_jax
 from bert_jax.data import tokenizers
+from bert_jax.data.finetune_batches import BatchShape, evaluation_batches
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, pretrained
@@ -61,7 +63,7 @@ def save_run(folder, kind):
         ConfigDict(settings), SpecialTokenLayout(tokenizer(), LENGTH, 2), labels
     )
     items = EncodedExamples.of(problem, [problem.parse_input('x', given)]).items
-    batch = items.rows(np.array([0]), np.array([0]), (1, 64, 4))
+    batch, _ = next(evaluation_batches(items, BatchShape(1, 64, 4)))
     model = FineTuningModel(architecture, Compute(), problem)
     params = jax.jit(model.init)(jax.random.key(0), batch)
     metadata = {
@@ -74,7 +76,7 @@ def save_run(folder, kind):
         'config': {'training': {'max_length': LENGTH}, 'problem': settings},
     }
     writer = Checkpoints(folder / 'checkpoints', keep=1)
-    writer.save(1, {'params': pretrained.nn.unbox(params['params'])}, metadata)
+    writer.save(1, {'params': nn.unbox(params['params'])}, metadata)
     writer.close()
     return folder
 
