@@ -42,7 +42,8 @@ class StopSignal:
         traceback: TracebackType | None,
     ) -> None:
         for number, handler in self._previous.items():
-            signal.signal(number, handler)
+            # None: the handler was not installed from Python and cannot be restored.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self.number = number

@@ -168,8 +168,8 @@ def test_only_a_trained_head_is_evaluated_before_training(tmp_path, monkeypatch,
     given = np.ones(
         {'encoder/pooler/kernel': (4, 4), 'sequence_classification/head/kernel': (4,)}[name]
     )
-    begun = InitialModel(None, None, {name: given.astype(np.float32)}, [])
-    monkeypatch.setattr(toy, 'InitialModel', lambda *_: begun)
+    initial = InitialModel(None, None, {name: given.astype(np.float32)}, [])
+    monkeypatch.setattr(toy, 'InitialModel', lambda *_: initial)
     toy.train(tmp_path / 'run', stages__steps=(10,))
     assert [record['step'] for record in records(tmp_path / 'run', 'held_out')][0] == first
 
