@@ -91,17 +91,17 @@ def test_a_huge_line_is_split(tmp_path, monkeypatch):
 
 
 def test_a_large_file_needs_little_memory(tmp_path, monkeypatch):
-    """Reading 32 MB of text takes the memory of a few documents."""
-    monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 2**18)
+    """Reading 8 MB of text takes the memory of a few documents."""
+    monkeypatch.setattr(files, 'MAX_DOCUMENT_CHARACTERS', 2**16)
     path = tmp_path / 'big.txt'
-    path.write_text(('A line of some words that is as long as lines are.\n' * 20 + '\n') * 32_000)
+    path.write_text(('A line of some words that is as long as lines are.\n' * 20 + '\n') * 8_000)
     source = open_source(f'text:{path}')
     tracemalloc.start()
     total = sum(len(document.text) for document in source.documents())
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert total > 32e6
-    assert peak < 4e6
+    assert total > 8e6
+    assert peak < 1e6
 
 
 def test_json_lines_are_documents_and_invalid_lines_are_counted(tmp_path):
