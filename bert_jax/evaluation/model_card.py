@@ -95,8 +95,8 @@ def exported(
         else 'none',
         'labels': ', '.join(labels) or 'none',
     } | {name: value for name, value in vars(architecture).items() if value is not None}
-    told = {name: value for name, value in metadata.items() if name != 'tokenizer'}
-    training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{_json_block(told)}'
+    details = {name: value for name, value in metadata.items() if name != 'tokenizer'}
+    training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{_json_block(details)}'
     return f"""---
 library_name: transformers
 tags: [{family}]
@@ -117,7 +117,7 @@ After export the folder was read back; it computes the same logits as the origin
 ## Limits
 
 {_BIASES}
-{training if told else ''}"""
+{training if details else ''}"""
 
 
 def _title(name: str | None, architecture: Architecture) -> str:

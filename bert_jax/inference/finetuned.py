@@ -9,6 +9,7 @@ from ml_collections import ConfigDict
 from bert_jax.data.finetune_batches import BatchShape, evaluation_slots, row_length
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.errors import UserError
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import (
@@ -107,3 +108,20 @@ class FineTuned:
         predictions = decode_all(self._problem, examples, outputs)
         records = to_records(self._problem, examples, predictions)
         return [{name: value for name, value in own.items() if name != 'gold'} for own in records]
+
+
+def as_pair(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The input of `FineTuned.predict` for a text, a pair of texts or a dictionary."""
+    if isinstance(text, Mapping):
+        return text
+    texts = [text] if isinstance(text, str) else text
+    if not 1 <= len(texts) <= 2:
+        raise UserError(f'expected a text or a pair of texts, not {len(texts)} texts')
+    return dict(zip(('text', 'text2'), texts, strict=False))
+
+
+def as_words(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
+    """The input of `FineTuned.predict` for a text, a list of words or a dictionary."""
+    if isinstance(text, Mapping):
+        return text
+    return {'text': text} if isinstance(text, str) else {'words': list(text)}

@@ -19,7 +19,6 @@ from bert_jax.models.architecture import Compute
 
 POOLINGS = ('mean', 'cls', 'tokens')
 
-Words = Sequence[str]
 Record = dict[str, Any]
 
 
@@ -224,9 +223,9 @@ class Predictor:
             A dictionary for each text with 'predicted' and, except for regression, 'probability'.
         """
         _check_list(texts)
-        return self.predict('classify', [_as_pair(text) for text in texts])
+        return self.predict('classify', [finetuned.as_pair(text) for text in texts])
 
-    def tag(self, texts: Sequence[str | Words | Mapping[str, Any]]) -> list[Record]:
+    def tag(self, texts: Sequence[str | Sequence[str] | Mapping[str, Any]]) -> list[Record]:
         """The tag of every word, and the entities if tags are BIO or BIOES.
 
         Args:
@@ -238,9 +237,9 @@ class Predictor:
             'probability'}; offsets in characters, end exclusive.
         """
         _check_list(texts)
-        return self.predict('tag', [_as_words(text) for text in texts])
+        return self.predict('tag', [finetuned.as_words(text) for text in texts])
 
-    def spans(self, texts: Sequence[str | Words | Mapping[str, Any]]) -> list[Record]:
+    def spans(self, texts: Sequence[str | Sequence[str] | Mapping[str, Any]]) -> list[Record]:
         """The labeled spans of each text, which may be nested.
 
         Args:
@@ -251,7 +250,7 @@ class Predictor:
             'probability'}.
         """
         _check_list(texts)
-        return self.predict('spans', [_as_words(text) for text in texts])
+        return self.predict('spans', [finetuned.as_words(text) for text in texts])
 
     def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Record]:
         """The answer to each question in its context.
@@ -329,21 +328,6 @@ class Predictor:
 def _check_list(texts: Sequence[Any]) -> None:
     if isinstance(texts, str):
         raise UserError(f'expected a list of texts, not the string {texts[:40]!r}; put it in [ ]')
-
-
-def _as_pair(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
-    if isinstance(text, Mapping):
-        return text
-    texts = [text] if isinstance(text, str) else text
-    if not 1 <= len(texts) <= 2:
-        raise UserError(f'expected a text or a pair of texts, not {len(texts)} texts')
-    return dict(zip(('text', 'text2'), texts, strict=False))
-
-
-def _as_words(text: str | Words | Mapping[str, Any]) -> Mapping[str, Any]:
-    if isinstance(text, Mapping):
-        return text
-    return {'text': text} if isinstance(text, str) else {'words': list(text)}
 
 
 def _is_causal(model: Pretrained) -> bool:
