@@ -25,11 +25,13 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.types import Array, Batch
 
 ExampleT = TypeVar('ExampleT')  # one of data/labeled/examples.py
 PredictionT = TypeVar('PredictionT')  # JSON types
 
+HeadMakers = dict[str, Callable[..., nn.Module]]  # name → constructor that takes `name`
 Heads = Mapping[str, Callable[..., Any]]  # name → head, bound to its parameters
 Outputs = Mapping[str, Any]  # name → fp32 array, or a tuple of them
 
@@ -105,19 +107,19 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         """
 
     @abc.abstractmethod
-    def make_heads(
-        self, architecture: Architecture, compute: Compute
-    ) -> dict[str, Callable[..., nn.Module]]:
-        """Return name → constructor of a head that takes `name`.
+    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
+        """Return the heads; the parameters of one are params[name]['head']."""
 
-        The parameters of a head are params[name]['head'], beside params['encoder'].
-        """
-
-    @abc.abstractmethod
     def apply_heads(
         self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
     ) -> Outputs:
-        """Apply the heads to encoded rows; the outputs are inputs of `terms` and `host_outputs`."""
+        """Apply the heads to encoded rows; the outputs are inputs of `terms` and `host_outputs`.
+
+        By default 'logits' of the only head for each sequence, fp32 [R, S, …].
+        """
+        (head,) = heads.values()
+        rows = encoder_arguments(batch)
+        return {'logits': head(encoded, batch['attention_mask'], dropout_seeds_R, **rows)}
 
     @abc.abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:

@@ -1,14 +1,13 @@
 """Problems with one answer for each text: a class, a number, or the best of several choices."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
@@ -19,12 +18,10 @@ from bert_jax.data.special_token_layout import truncate_longest_first
 from bert_jax.evaluation import glue, scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
-from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import (
     ExampleOutputs,
-    Heads,
+    HeadMakers,
     HostOutputs,
     Outputs,
     Problem,
@@ -121,18 +118,10 @@ class Classification(SingleLabelProblem[TextExample]):
     def encode(self, example: TextExample) -> list[Item]:
         return [(_encode_texts(self, example.texts, {'label': self.label_id(example)}),)]
 
-    def make_heads(
-        self, architecture: Architecture, compute: Compute
-    ) -> dict[str, Callable[..., nn.Module]]:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
         number = len(self.labels)
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=number)
         return {'sequence_classification': head}
-
-    def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
-    ) -> Outputs:
-        """Return 'logits', fp32 [R, S, C]."""
-        return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
 
 
 class Regression(Problem[TextExample, float]):
@@ -154,17 +143,9 @@ class Regression(Problem[TextExample, float]):
         values = {'target': target, 'known': np.float32(is_known)}
         return [(_encode_texts(self, example.texts, values),)]
 
-    def make_heads(
-        self, architecture: Architecture, compute: Compute
-    ) -> dict[str, Callable[..., nn.Module]]:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=1)
         return {'sequence_classification': head}
-
-    def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
-    ) -> Outputs:
-        """Return 'logits', fp32 [R, S, 1]."""
-        return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
 
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:
         """Return 'regression', the squared error."""
@@ -216,16 +197,8 @@ class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
         ]
         return [tuple(sequences)]
 
-    def make_heads(
-        self, architecture: Architecture, compute: Compute
-    ) -> dict[str, Callable[..., nn.Module]]:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
         return {'multiple_choice': partial(MultipleChoiceHead, architecture, compute)}
-
-    def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
-    ) -> Outputs:
-        """Return 'logits', fp32 [R, S]."""
-        return _sequence_logits(heads, encoded, batch, dropout_seeds_R)
 
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:
         """Return 'multiple_choice', −log p of all correct choices together, and 'accuracy'."""
@@ -289,15 +262,6 @@ def _encode_texts(
         ids = truncate_longest_first(ids, room)
     laid_out = problem.layout.lay_out(*ids)
     return finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, {}, values)
-
-
-def _sequence_logits(
-    heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
-) -> Outputs:
-    """Apply the only head to every sequence of the rows."""
-    (head,) = heads.values()
-    rows = encoder_arguments(batch)
-    return {'logits': head(encoded, batch['attention_mask'], dropout_seeds_R, **rows)}
 
 
 def _most_probable(probabilities: Probabilities) -> str:

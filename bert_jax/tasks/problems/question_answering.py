@@ -3,14 +3,13 @@
 Devlin et al. 2019, sections 4.2 and 4.3, and google-research/bert run_squad.py.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 
 from bert_jax.averages import Term, Terms
 from bert_jax.data import sliding_windows
@@ -33,6 +32,7 @@ from bert_jax.tasks.problems.answer_spans import (
 )
 from bert_jax.tasks.problems.base import (
     ExampleOutputs,
+    HeadMakers,
     Heads,
     HostOutputs,
     Outputs,
@@ -117,9 +117,7 @@ class QuestionAnswering(Problem[QuestionExample, Prediction]):
             self.counts['answers that start or end inside a token'] += 1
         return first, last
 
-    def make_heads(
-        self, architecture: Architecture, compute: Compute
-    ) -> dict[str, Callable[..., nn.Module]]:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
         return {'question_answering': partial(QuestionAnsweringHead, architecture, compute)}
 
     def apply_heads(

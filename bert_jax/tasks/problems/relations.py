@@ -1,13 +1,12 @@
 """Classes of pairs of marked places: relations, a word in two contexts, coreference."""
 
 import collections
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import numpy as np
-from flax import linen as nn
 from ml_collections import ConfigDict
 
 from bert_jax.data import finetune_batches
@@ -19,7 +18,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
 from bert_jax.models.packed_rows import encoder_arguments
-from bert_jax.tasks.problems.base import Heads, Outputs, require, require_texts
+from bert_jax.tasks.problems.base import HeadMakers, Heads, Outputs, require, require_texts
 from bert_jax.tasks.problems.classification import Probabilities, SingleLabelProblem
 from bert_jax.types import Batch
 
@@ -89,9 +88,7 @@ class Relations(SingleLabelProblem[MarkedExample]):
         )
         return kept
 
-    def make_heads(
-        self, architecture: Architecture, compute: Compute
-    ) -> dict[str, Callable[..., nn.Module]]:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
         number = len(self.labels)
         return {'relation': partial(MarkedPairHead, architecture, compute, num_labels=number)}
 

@@ -1,14 +1,13 @@
 """Labeled spans, nested or not: every span of up to L words has one label or none."""
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
@@ -26,6 +25,7 @@ from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificatio
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import (
     ExampleOutputs,
+    HeadMakers,
     Heads,
     HostOutputs,
     Outputs,
@@ -165,9 +165,7 @@ class SpanLabeling(Problem[SpansExample, Prediction]):
             tokens[name][place_W] = values_WL[is_inside_W]
         return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
-    def make_heads(
-        self, architecture: Architecture, compute: Compute
-    ) -> dict[str, Callable[..., nn.Module]]:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
         settings = self.settings
         head = partial(
             SpanClassificationHead,

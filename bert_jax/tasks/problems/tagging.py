@@ -2,14 +2,13 @@
 
 import itertools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Term, Terms, weighted_sum
@@ -27,6 +26,7 @@ from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import TokenClassificationHead
 from bert_jax.tasks.problems.base import (
     ExampleOutputs,
+    HeadMakers,
     Heads,
     HostOutputs,
     Outputs,
@@ -164,12 +164,10 @@ class Tagging(Problem[TaggedExample, Prediction]):
             tokens[name][start : start + len(values_N)] = values_N
         return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
-    def make_heads(
-        self, architecture: Architecture, compute: Compute
-    ) -> dict[str, Callable[..., nn.Module]]:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
         number = len(self.labels)
         head = partial(TokenClassificationHead, architecture, compute, num_labels=number)
-        heads: dict[str, Callable[..., nn.Module]] = {'token_classification': head}
+        heads: HeadMakers = {'token_classification': head}
         if self.settings.crf:
             heads['crf'] = partial(crf.LinearChain, self.labels, self.settings.crf_rate)
         return heads

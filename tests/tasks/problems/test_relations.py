@@ -215,6 +215,6 @@ def test_ambiguous_pronouns_of_gap_are_read_and_marked():
     for one in examples[:200]:
         problem.encode(one)
     assert problem.counts['marks without a token'] == problem.counts['truncated marks'] == 0
-    # What the data say never needs to be settled.
+    # The labels of the data need no revision.
     gold = [{label: float(label == one.label) for label in problem.labels} for one in examples]
     assert problem.postprocess(examples, gold) == gold

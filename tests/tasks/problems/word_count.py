@@ -10,7 +10,6 @@ from bert_jax.averages import weighted_sum
 from bert_jax.data import finetune_batches
 from bert_jax.evaluation import scores
 from bert_jax.models.heads import SequenceClassificationHead
-from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems import ProblemKind
 from bert_jax.tasks.problems.base import HostOutputs, Problem, require
 
@@ -45,8 +44,7 @@ class WordCount(Problem[CountExample, float]):
         return {'count': partial(SequenceClassificationHead, architecture, compute, num_labels=1)}
 
     def apply_heads(self, heads, encoded, batch, dropout_seeds_R):
-        rows = encoder_arguments(batch)
-        logits_RSC = heads['count'](encoded, batch['attention_mask'], dropout_seeds_R, **rows)
+        logits_RSC = super().apply_heads(heads, encoded, batch, dropout_seeds_R)['logits']
         return {'count': self.settings.scale * logits_RSC[..., 0]}
 
     def terms(self, outputs, batch):
