@@ -204,7 +204,7 @@ REFUSED = {
         r"'gold', but .*sentiment\.tsv has columns text, label",
     ),
     'too long': ({'training__max_length': 65}, r'max_length is 65, but the model has 64 positions'),
-    'no model': ({'model__architecture': None}, r'set init_from .*or model.architecture'),
+    'no model': ({'model__architecture': None}, r'set init_from .*or set model.architecture'),
     'no tokenizer': ({'data__tokenizer': ''}, r'set init_from .*data.tokenizer'),
 }
 
