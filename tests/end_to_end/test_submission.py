@@ -13,7 +13,7 @@ from tests.tasks import small_problems
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
-    """A few sentences as TFDS has those of SST-2."""
+    """A TFDS data set of a few sentences in the format of SST-2."""
     tf, tfds = tensorflow_import.tensorflow(), tensorflow_import.tensorflow_datasets()
     folder = tmp_path_factory.mktemp('tensorflow_datasets')
     sentences = ['the small ship', 'a red tram', 'nobody saw it', 'the old harbour']
@@ -45,7 +45,7 @@ def folder(tmp_path_factory):
 
 
 @pytest.mark.slow
-def test_test_split_without_labels(folder, tmp_path, capsys):
+def test_an_unlabeled_test_split_is_predicted_and_written_for_submission(folder, tmp_path, capsys):
     small_problems.tokenizer().save(tmp_path)
     config = finetune.get_config('sst2')
     config.workdir = str(tmp_path / 'run')
