@@ -63,21 +63,21 @@ def make_train_step(
         key = step_key(run_key, state.step)
         loss, terms, gradients = _over_data_axis(compute)(state.params, batch, key)
         norm = optimizers.global_norm(gradients)
-        good, usual_norm = _judge(loss, norm, state.usual_norm, spike_factor)
+        accept, usual_norm = _decide(loss, norm, state.usual_norm, spike_factor)
         trained = transfer.select(state.params)
         updates, opt_state = optimizer.update(
-            gradients, state.opt_state, trained, accept=good, norm=norm
+            gradients, state.opt_state, trained, accept=accept, norm=norm
         )
         trained = jax.tree.map(
-            lambda new, old, unfrozen: jnp.where(good & unfrozen, new, old),
+            lambda new, old, unfrozen: jnp.where(accept & unfrozen, new, old),
             optax.apply_updates(trained, updates),
             trained,
             transfer.unfrozen(trained, state.step),
         )
         state = TrainState(
             step=state.step + 1,
-            skipped=state.skipped + ~good,
-            skipped_in_row=jnp.where(good, 0, state.skipped_in_row + 1),
+            skipped=state.skipped + ~accept,
+            skipped_in_row=jnp.where(accept, 0, state.skipped_in_row + 1),
             params=transfer.merge(trained, state.params),
             opt_state=opt_state,
             usual_norm=usual_norm,
@@ -139,17 +139,17 @@ def compile_train_step(
     return jitted.lower(state, batch, run_key).compile()
 
 
-def _judge(
+def _decide(
     loss: jax.Array, norm: jax.Array, usual_norm: jax.Array | None, spike_factor: float
 ) -> tuple[jax.Array, jax.Array | None]:
-    """Return whether a step is good, a bool scalar, and the updated running mean of the norm."""
+    """Return whether to accept a step, a bool scalar, and the updated running mean of the norm."""
     # As a reduction: XLA would compute a simpler expression again in the update of each array.
-    good = jnp.isfinite(jnp.stack([loss, norm])).all()
+    accept = jnp.isfinite(jnp.stack([loss, norm])).all()
     if usual_norm is None:
-        return good, None
-    good &= (usual_norm == 0) | (norm <= spike_factor * usual_norm)
+        return accept, None
+    accept &= (usual_norm == 0) | (norm <= spike_factor * usual_norm)
     mean = jnp.where(usual_norm == 0, norm, usual_norm + _NORM_RATE * (norm - usual_norm))
-    return good, jnp.where(good, mean, usual_norm)
+    return accept, jnp.where(accept, mean, usual_norm)
 
 
 def _over_data_axis(compute: Callable[..., Gradients]) -> Callable[..., Gradients]:
