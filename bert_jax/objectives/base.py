@@ -91,10 +91,11 @@ class Objective(nn.Module):
         return cls.options_type(**config[name].to_dict())
 
     @staticmethod
-    def vocabulary_products(sequence_length: int, num_predictions: int) -> int:
+    def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
         """Returns how many states per sequence are multiplied by the vocabulary's embeddings.
 
         Args:
+            options: What `read_options` returned.
             sequence_length: Tokens per sequence.
             num_predictions: Maximum number of masked tokens per sequence.
         """

@@ -3,6 +3,8 @@
 The row "LTR & No NSP" of BERT's ablation (Devlin et al. 2019, section 5.1).
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -41,7 +43,7 @@ class CausalLanguageModel(Objective):
         return prediction_terms('clm', logits_BPV, targets.labels, targets.weights)
 
     @staticmethod
-    def vocabulary_products(sequence_length: int, num_predictions: int) -> int:
+    def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
         """Every position but the last predicts a token."""
         return sequence_length - 1
 

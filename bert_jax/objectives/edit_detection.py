@@ -105,7 +105,7 @@ class DeletionDetection(EditDetection):
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Adds `deletion_token_loss` (nats per predicted token) and `deletion_token_accuracy`."""
         labels_BT = encoded.corrupted.labels[self.edit]
-        slots = self.vocabulary_products(labels_BT.shape[1], 0)
+        slots = self.vocabulary_products(self.options, labels_BT.shape[1], 0)
         positions_BP = jnp.argsort(labels_BT <= 0, axis=1, stable=True)[:, :slots]
         deleted_BP = jnp.take_along_axis(labels_BT, positions_BP, axis=1)
         decoded_BPD = gather_positions(encoded.decoded, positions_BP)
@@ -116,6 +116,6 @@ class DeletionDetection(EditDetection):
         )
 
     @staticmethod
-    def vocabulary_products(sequence_length: int, num_predictions: int) -> int:
+    def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
         """One third of the positions, rounded up."""
         return -(-sequence_length // 3)

@@ -1,5 +1,7 @@
 """Masked language modeling: predict the tokens that were hidden (BERT, section 3.1)."""
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
 
@@ -35,7 +37,7 @@ class MaskedLanguageModel(Objective):
         return masked_terms(self.logits(encoded), encoded.corrupted, mask_BT)
 
     @staticmethod
-    def vocabulary_products(sequence_length: int, num_predictions: int) -> int:
+    def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
         """Only masked positions predict a token."""
         return num_predictions
 

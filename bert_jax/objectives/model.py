@@ -133,7 +133,9 @@ class PretrainingModel(nn.Module):
 
         def count(architecture: Architecture, names: tuple[str, ...]) -> float:
             products = sum(
-                OBJECTIVES[name].vocabulary_products(sequence_length, num_predictions)
+                OBJECTIVES[name].vocabulary_products(
+                    self.options.get(name), sequence_length, num_predictions
+                )
                 for name in names
             )
             return training_flops_per_token(architecture, sequence_length, products)

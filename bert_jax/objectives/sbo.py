@@ -4,6 +4,7 @@ Source: Joshi et al. 2020 (SpanBERT, arXiv 1907.10529), section 3.2.
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +66,7 @@ class SpanBoundaryObjective(Objective):
         return prediction_terms('sbo', logits_BPV, masked.labels, weights_BP)
 
     @staticmethod
-    def vocabulary_products(sequence_length: int, num_predictions: int) -> int:
+    def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
         """Every masked position is predicted once more."""
         return num_predictions
 

@@ -2,7 +2,6 @@
 
 import flax.linen as nn
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,50 +10,21 @@ from bert_jax.errors import UserError
 from bert_jax.interop import pretrained
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.models.embeddings import Embeddings
-from bert_jax.models.encoders import ENCODERS, Encoder, EncoderOutput, Transformer, build_encoder
-from bert_jax.models.linear import Dense
+from bert_jax.models.encoders import ENCODERS, Transformer, build_encoder
 from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.model import PretrainingModel
-
-
-class Toy(Encoder):
-    """Embeddings and one dense layer."""
-
-    def setup(self):
-        settings = (self.architecture, self.compute)
-        size = self.architecture.hidden_size
-        self.embeddings = Embeddings(*settings)
-        self.dense = Dense('BTD,DE->BTE', (size, size), ('embed', 'features'), *settings)
-
-    def __call__(
-        self,
-        input_ids_BT,
-        attention_mask_BT,
-        token_type_ids_BT=None,
-        dropout_seeds_B=None,
-        *,
-        all_hidden=False,
-        causal=False,
-        segment_ids_BT=None,
-        first_positions_BS=None,
-    ):
-        ids = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
-        embedded_BTD = self.embeddings(*ids, dropout_seeds_B)
-        x_BTD = jnp.tanh(self.dense(embedded_BTD))
-        all_hidden_LBTD = jnp.stack([embedded_BTD, x_BTD]) if all_hidden else None
-        return EncoderOutput(x_BTD, None, all_hidden_LBTD, decoded_BTD=x_BTD)
-
+from tests import extending
 
 IDS = np.arange(12, dtype=np.int32).reshape(2, 6)
 MASK = np.ones_like(IDS)
 
 
 @pytest.fixture
-def architecture(monkeypatch):
-    monkeypatch.setitem(ENCODERS, 'toy', Toy)
+def architecture(tmp_path, monkeypatch):
+    encoder = extending.load('bag_of_words', tmp_path, monkeypatch).BagOfWords
+    monkeypatch.setitem(ENCODERS, 'bag_of_words', encoder)
     sizes = dict(vocab_size=20, hidden_size=8, num_layers=1, pooler=False)
-    return architectures.build('bert', encoder='toy', **sizes)
+    return architectures.build('bert', encoder='bag_of_words', **sizes)
 
 
 def test_the_transformer_is_the_default():
@@ -63,8 +33,8 @@ def test_the_transformer_is_the_default():
 
 
 def test_an_unknown_encoder_is_an_error(architecture, monkeypatch):
-    monkeypatch.delitem(ENCODERS, 'toy')
-    with pytest.raises(UserError, match="unknown encoder 'toy'; known: transformer"):
+    monkeypatch.delitem(ENCODERS, 'bag_of_words')
+    with pytest.raises(UserError, match="unknown encoder 'bag_of_words'; known: transformer"):
         build_encoder(architecture, Compute())
 
 

@@ -3,10 +3,10 @@
 import pytest
 
 from bert_jax.data import sources
-from bert_jax.data.sources import Document, Option, Source, open_source
-from bert_jax.data.sources.base import COMMON_OPTIONS
+from bert_jax.data.sources import open_source
 from bert_jax.errors import UserError
 from bert_jax.prepare import prepare
+from tests import extending
 from tests.data.sources.reading import write
 
 
@@ -34,21 +34,10 @@ def test_invalid_specs_are_errors_on_opening(tmp_path, spec, message):
         open_source(spec.format(tmp_path))
 
 
-class RepeatedLine(Source):
-    """A source defined outside of the package: a line, repeated."""
-
-    location = 'LINE'
-    description = 'a line, repeated'
-    options = {**COMMON_OPTIONS, 'times': Option('3', 'number of documents')}
-
-    def read(self):
-        for number in range(int(self.settings['times'])):
-            yield Document(f'{self.where} Number {number} is here.', f'line#{number}')
-
-
 @pytest.fixture
-def repeated_line(monkeypatch):
-    monkeypatch.setitem(sources.SOURCES, 'line', RepeatedLine)
+def repeated_line(tmp_path, monkeypatch):
+    source = extending.load('repeated_line', tmp_path, monkeypatch).RepeatedLine
+    monkeypatch.setitem(sources.SOURCES, 'line', source)
 
 
 def test_a_corpus_is_prepared_from_a_new_kind_of_source(repeated_line, tmp_path):

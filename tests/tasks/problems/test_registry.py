@@ -11,7 +11,7 @@ from bert_jax import main, predict
 from bert_jax.errors import UserError
 from bert_jax.tasks.problems import PROBLEMS, find
 from configs import finetune
-from tests.tasks.problems import word_count
+from tests import extending
 
 TEXTS = ['a gull', 'the old red tram', 'one', 'a cow in the barn', 'salt and wheat', 'no']
 
@@ -37,7 +37,8 @@ def test_an_unknown_kind_is_refused():
 
 
 def test_a_problem_is_one_file_and_one_table_line(tmp_path, monkeypatch, capsysbinary):
-    monkeypatch.setitem(PROBLEMS, 'word_count', word_count.KIND)
+    kind = extending.load('word_count', tmp_path, monkeypatch).KIND
+    monkeypatch.setitem(PROBLEMS, 'word_count', kind)
 
     rows = [f'{text}\t{len(text.split())}' for text in TEXTS * 2]
     (tmp_path / 'counts.tsv').write_text('\n'.join(['text\tlabel', *rows]))
