@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from bert_jax.interop.pretrained import mlm_logits
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import build_encoder
+from bert_jax.models.encoders.transformer import attention_probabilities
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.types import Batch, Params
 
@@ -61,6 +62,18 @@ def sums(
     positions_T, (first_B, last_B) = jnp.arange(states_BTD.shape[1]), batch['span'].T
     chosen_BT = (positions_T >= first_B[:, None]) & (positions_T < last_B[:, None])
     return jnp.einsum('BTD,BT->BD', states_BTD, chosen_BT.astype(jnp.float32), precision='highest')
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1, 2))
+def attention(
+    architecture: Architecture, compute: Compute, causal: bool, params: Params, batch: Batch
+) -> jax.Array:
+    """Attention probabilities of every layer and head, float32 [B, L, H, T, T]."""
+    _, variables = _apply_encoder(
+        architecture, compute, params, batch, causal=causal, mutable='intermediates'
+    )
+    weights_LBHTU = attention_probabilities(architecture, variables.get('intermediates', {}))
+    return weights_LBHTU.swapaxes(0, 1)
 
 
 def _logits(

@@ -44,8 +44,8 @@ class Likelihood(NamedTuple):
 class Predictor:
     """A loaded model; `bert_jax.load` makes one from a path.
 
-    Every method takes a list of texts of any length, the empty text included, and answers in the
-    same order. Texts longer than the model's input are cut into overlapping windows.
+    Every method but `attention` takes a list of texts of any length, the empty text included, and
+    answers in the same order. Texts longer than the model's input are cut into overlapping windows.
 
     Attributes:
         tasks: names of the methods this model can answer; others raise UserError.
@@ -186,6 +186,27 @@ class Predictor:
             sum(x for x, _, _ in own) / np.float32(sum(last - first for _, first, last in own))
             for own in parts
         ]
+
+    def attention(self, text: str) -> tuple[list[str], np.ndarray]:
+        """The tokens of a text and how much each attends to each: float32 [L, H, T, T].
+
+        Entry [l, h, t, u] is the weight of token u for token t in head h of layer l; each row sums
+        to 1. [CLS] and [SEP] are included.
+
+        Raises:
+            UserError: the text is longer than the model's input.
+        """
+        (ids,) = self._encode([text])
+        window, *others = self._cut(ids)
+        if others:
+            raise UserError(f'the text has {len(ids)} tokens; attention takes up to {self._size}')
+        row = self._row(ids, window)
+        compute = functools.partial(
+            computation.attention, self.architecture, self._compute, self._causal, self._params
+        )
+        (weights_LHTT,) = self._run(compute, [row])
+        length = len(row.ids)
+        return [self._token(i) for i in row.ids], weights_LHTT[..., :length, :length]
 
     def pseudo_likelihood(self, texts: Sequence[str]) -> list[Likelihood]:
         """Log probability of each token when only that token is masked.

@@ -60,7 +60,11 @@ def layer_constants(architecture: Architecture) -> LayerConstants:
 
 
 class Attention(nn.Module):
-    """softmax(Q Kᵀ / √K + bias) V, per head, and an output projection."""
+    """softmax(Q Kᵀ / √K + bias) V, per head, and an output projection.
+
+    With attention kernel xla and `mutable='intermediates'`, `attention_BHTU` there holds the fp32
+    probabilities before dropout (encoders.transformer.attention_probabilities).
+    """
 
     architecture: Architecture
     compute: Compute
@@ -112,6 +116,7 @@ class Attention(nn.Module):
             return self.output(kernels.attend(kernel, query_BTHK, key_BUHK, value_BUHK, visibility))
         scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
         weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias())
+        self.sow('intermediates', 'attention_BHTU', weights_BHTU)
         weights_BHTU = dropout(weights_BHTU, self.architecture.attention_dropout, seeds_B)
         x_BTHK = product('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK, dtype).astype(dtype)
         return self.output(x_BTHK)

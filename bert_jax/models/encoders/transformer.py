@@ -1,7 +1,7 @@
 """The Transformer encoder: embeddings, a stack of blocks, a pooler."""
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -11,6 +11,7 @@ from flax import linen as nn
 
 from bert_jax.errors import UserError
 from bert_jax.models import kernels
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Context, LayerConstants, layer_constants
 from bert_jax.models.block import Block, Convolution
 from bert_jax.models.disentangled import RelativePositions
@@ -67,7 +68,7 @@ class Transformer(Encoder):
                 )
             return nn.scan(
                 layer,
-                variable_axes={'params': 0},
+                variable_axes={'params': 0, 'intermediates': 0},
                 split_rngs={'params': True},
                 in_axes=(0, nn.broadcast, 0),
                 length=architecture.num_layers,
@@ -181,6 +182,26 @@ class Transformer(Encoder):
         x_BSD = gather_positions(x_BTD, jnp.maximum(first_positions_BS, 0))
         x_XD = constrain(x_BSD.reshape(-1, x_BSD.shape[-1]), ('batch', 'embed'))
         return jnp.tanh(self.pooler(x_XD)).reshape(x_BSD.shape)
+
+
+def attention_probabilities(architecture: Architecture, intermediates: Mapping) -> jax.Array:
+    """fp32 [L, B, H, T, U]: the probability with which each query of each layer attends to a key.
+
+    Args:
+        intermediates: what `Transformer.apply(…, mutable='intermediates')` collected.
+
+    Raises:
+        UserError: nothing was collected, by an encoder or a kernel without attention probabilities.
+    """
+    # One entry per call of a layer; a mask decoder calls the last layer twice more.
+    calls = {name: own['attention']['attention_BHTU'] for name, own in intermediates.items()}
+    if not calls:
+        raise UserError('this encoder does not compute attention probabilities')
+    if 'layers' in calls:
+        return calls['layers'][0]
+    if architecture.shared_layers:
+        return jnp.stack(calls['layers_0'][: architecture.num_layers])
+    return jnp.stack([calls[f'layers_{i}'][0] for i in range(architecture.num_layers)])
 
 
 class _Layer(Block):
