@@ -1,4 +1,4 @@
-"""Writes docs/configs.md from the comments of configs/base.py and the fine-tuning configs.
+"""Writes docs/configs.md from the configs and the comments beside their keys.
 
 python docs/generate.py
 """
@@ -6,99 +6,157 @@ python docs/generate.py
 import ast
 import io
 import pathlib
+import sys
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 ROOT = pathlib.Path(__file__).parents[1]
+sys.path.insert(0, str(ROOT))
+
+from bert_jax.tasks.problems import PROBLEMS  # noqa: E402
+
 PAGE = ROOT / 'docs/configs.md'
-HEADER = """# Every config key
+HEADER = """# Config keys
 
-<!-- Written by docs/generate.py from the comments in configs/. Change them there. -->
+<!-- Written by `python docs/generate.py` from configs/ and the comments there. Edit them there. -->
 
-Set any key on the command line, for example `--config.stages.steps="(9000, 1000)"`. An unknown key is
-an error. "unset" takes the value of the architecture or of the weights in `init_from`.
+Any key can be set on the command line: `--config.stages.steps="(9000, 1000)"`. An unknown key is an error.
+A default of "unset" means: as in the architecture or in the weights of `init_from`.
+
+[Pretraining and common keys](#pretraining-and-common-keys) · [fine-tuning](#fine-tuning)
 """
+FINE_TUNING = """# Fine-tuning
+
+`configs/finetune.py:NAME` has the common keys above without {pretraining_only}, and these.
+Named benchmarks and samples set some of them: `configs/finetune_tasks.py`.
+"""
+Rows = list[tuple[str, str, str]]  # key, default, meaning
+
+
+def page() -> str:
+    """Return the text of docs/configs.md."""
+    base, fine_tuning = ROOT / 'configs/base.py', ROOT / 'configs/finetune.py'
+    labeled, problems = 'bert_jax/data/labeled/loader.py', 'bert_jax/tasks/problems/__init__.py'
+    sections = dict(read_sections(base))
+    single = sections.pop('')
+    own = dict(read_sections(fine_tuning))
+    own.pop('', None)
+    (data,) = (rows for name, rows in read_sections(ROOT / labeled) if name == 'DEFAULTS')
+    own['data'] = own['data'] + [(f'data.{key}', *rest) for key, *rest in data]
+    return '\n'.join(
+        [
+            HEADER,
+            '# Pretraining and common keys\n',
+            table('The run', single),
+            *(table(f'`{name}`', rows) for name, rows in sections.items()),
+            FINE_TUNING.format(pretraining_only=pretraining_only(fine_tuning)),
+            *(
+                table(f'`{name}` of fine-tuning', own[name])
+                for name in own
+                if not name[0].isupper()
+            ),
+            *problem_tables(ROOT / problems),
+        ]
+    )
+
+
+def pretraining_only(path: pathlib.Path) -> str:
+    """Name the sections of base.py that configs/finetune.py removes."""
+    for node in ast.walk(ast.parse(path.read_text(encoding='utf-8'))):
+        if isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) == '_PRETRAINING_ONLY':
+            return ', '.join(f'`{name}`' for name in ast.literal_eval(node.value))
+    raise ValueError(path)
+
+
+def problem_tables(path: pathlib.Path) -> Iterator[str]:
+    """Make one table for each set of keys of `problem`, with the kinds that share it."""
+    source = path.read_text(encoding='utf-8')
+    comments = Comments(source)
+    calls = [node for node in ast.walk(ast.parse(source)) if is_dict(node)]
+    meaning = {key: said for call in calls for key, _, said in read_rows(call, comments)}
+    kinds: dict[tuple, list[str]] = {}
+    for kind, entry in PROBLEMS.items():
+        kinds.setdefault(tuple(sorted(entry.settings.items())), []).append(kind)
+    for settings, names in kinds.items():
+        rows = [(f'problem.{key}', f'`{value!r}`', meaning[key]) for key, value in settings]
+        yield table('`problem` of ' + ', '.join(names), rows)
 
 
 class Comments:
-    """The comments of a file by line: those that follow code, and those on lines of their own."""
+    """The comments of a file by line: behind code, and on lines of their own."""
 
     def __init__(self, source: str) -> None:
-        self.after: dict[int, str] = {}
+        self.behind: dict[int, str] = {}
         self.alone: dict[int, str] = {}
         for token in tokenize.generate_tokens(io.StringIO(source).readline):
             if token.type == tokenize.COMMENT:
                 is_alone = not token.line[: token.start[1]].strip()
-                found = self.alone if is_alone else self.after
+                found = self.alone if is_alone else self.behind
                 found[token.start[0]] = token.string.lstrip('# ')
 
     def of(self, first: int, last: int) -> str:
-        """What is said of the code on lines first … last: above it, then behind it."""
-        above = []
+        """Return the comments above and behind the code on lines first … last."""
+        above: list[str] = []
         while first - 1 - len(above) in self.alone:
-            above.append(self.alone[first - 1 - len(above)])
-        behind = [self.after[line] for line in range(first, last + 1) if line in self.after]
-        return ' '.join([*reversed(above), *behind])
+            above.insert(0, self.alone[first - 1 - len(above)])
+        return ' '.join(
+            [*above, *(self.behind[n] for n in range(first, last + 1) if n in self.behind)]
+        )
 
 
-def rows(tree: ast.AST, comments: Comments, prefix: str = '') -> Iterator[tuple[str, str, str]]:
-    """(key, default, meaning) of each keyword of a `dict(…)`, nested ones joined by dots."""
-    for keyword in getattr(tree, 'keywords', []):
-        if keyword.arg is None:
-            continue
-        key = f'{prefix}{keyword.arg}'
-        if isinstance(keyword.value, ast.Call) and is_dict(keyword.value):
-            yield from rows(keyword.value, comments, f'{key}.')
-        else:
-            last = keyword.value.end_lineno or keyword.lineno
-            yield key, default(keyword.value), comments.of(keyword.lineno, last)
-
-
-def is_dict(call: ast.Call) -> bool:
-    return isinstance(call.func, ast.Name) and call.func.id == 'dict'
-
-
-def default(value: ast.expr) -> str:
-    if isinstance(value, ast.Call):  # placeholder(int)
-        return f'unset ({ast.unparse(value.args[0])})' if value.args else ast.unparse(value)
-    return f'`{ast.unparse(value)}`'
-
-
-def sections(path: pathlib.Path) -> Iterator[tuple[str, str, list[tuple[str, str, str]]]]:
-    """(name, comment, rows) of each assignment `config.NAME = …` of `get_config`."""
+def read_sections(path: pathlib.Path) -> Iterable[tuple[str, Rows]]:
+    """Read `config.NAME = ConfigDict(dict(…))` and `NAME = dict(…)`; '' has the single keys."""
     source = path.read_text(encoding='utf-8')
-    comments = Comments(source)
+    comments, sections = Comments(source), {'': []}
     for node in ast.walk(ast.parse(source)):
-        if not isinstance(node, ast.Assign) or not isinstance(node.targets[0], ast.Attribute):
+        if not isinstance(node, ast.Assign | ast.AnnAssign) or node.value is None:
             continue
-        name, value = node.targets[0].attr, node.value
-        if isinstance(value, ast.Call) and value.args and is_dict(value.args[0]):
-            said = comments.of(node.lineno, value.args[0].lineno)
-            yield name, said, list(rows(value.args[0], comments, f'{name}.'))
-        else:
+        target = node.targets[0] if isinstance(node, ast.Assign) else node.target
+        calls = [part for part in ast.walk(node.value) if is_dict(part)]
+        if isinstance(target, ast.Attribute) and calls:
+            rows = list(read_rows(calls[0], comments, f'{target.attr}.'))
+            lead = comments.of(node.lineno, calls[0].lineno)
+            sections[target.attr] = [(f'{target.attr}', '', lead)] * bool(lead) + rows
+        elif isinstance(target, ast.Attribute):
             last = node.end_lineno or node.lineno
-            yield '', '', [(name, default(value), comments.of(node.lineno, last))]
+            row = target.attr, show_default(node.value), comments.of(node.lineno, last)
+            sections[''].append(row)
+        elif isinstance(target, ast.Name) and calls and calls[0] is node.value:
+            sections[target.id] = list(read_rows(calls[0], comments))
+    return sections.items()
 
 
-def table(lines: list[tuple[str, str, str]]) -> str:
-    cells = [[cell.replace('|', '\\|') for cell in (f'`{line[0]}`', *line[1:])] for line in lines]
-    body = [f'| {" | ".join(row)} |' for row in cells]
-    return '\n'.join(['| key | default | |', '|---|---|---|', *body]) + '\n'
+def read_rows(
+    call: ast.Call, comments: Comments, prefix: str = ''
+) -> Iterator[tuple[str, str, str]]:
+    """Read the keywords of a `dict(…)`, with the keys of nested ones joined by dots."""
+    for keyword in call.keywords:
+        key, value = f'{prefix}{keyword.arg}', keyword.value
+        if keyword.arg is not None and is_dict(value):
+            lead = comments.of(keyword.lineno, keyword.lineno)
+            if lead:
+                yield key, '', lead
+            yield from read_rows(value, comments, f'{key}.')
+        elif keyword.arg is not None:
+            last = value.end_lineno or value.lineno
+            yield key, show_default(value), comments.of(keyword.lineno, last)
 
 
-def page() -> str:
-    """The text of docs/configs.md."""
-    parts, single = [HEADER], []
-    for name, said, lines in sections(ROOT / 'configs/base.py'):
-        if name:
-            parts.append(
-                f'## `{name}`\n\n{said[:1].upper() + said[1:]}\n\n{table(lines)}'.replace(
-                    '\n\n\n\n', '\n\n'
-                )
-            )
-        else:
-            single += lines
-    return '\n'.join([parts[0], f'## The run\n\n{table(single)}', *parts[1:]])
+def is_dict(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == 'dict'
+
+
+def show_default(value: ast.expr) -> str:
+    text = ast.unparse(value)
+    if text.startswith('placeholder('):
+        return f'unset ({text[12:-1]})'
+    return 'of the recipe' if 'recipe[' in text else f'`{text}`'
+
+
+def table(title: str, rows: Rows) -> str:
+    cells = [[cell.replace('|', '\\|') for cell in (f'`{row[0]}`', *row[1:])] for row in rows]
+    lines = [f'| {" | ".join(row)} |' for row in cells]
+    return '\n'.join([f'## {title}\n', '| key | default | meaning |', '|---|---|---|', *lines, ''])
 
 
 if __name__ == '__main__':
