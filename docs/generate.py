@@ -20,8 +20,8 @@ HEADER = """# Config keys
 
 <!-- Written by `python docs/generate.py` from configs/ and the comments there. Edit them there. -->
 
-Any key can be set on the command line: `--config.stages.steps="(9000, 1000)"`. An unknown key is an error.
-A default of "unset" means: as in the architecture or in the weights of `init_from`.
+Any key can be set on the command line: `--config.stages.steps="(9000, 1000)"`. An unknown key is an
+error. A default of "unset" means: as in the architecture or in the weights of `init_from`.
 
 [Pretraining and common keys](#pretraining-and-common-keys) · [fine-tuning](#fine-tuning)
 """
@@ -30,7 +30,9 @@ FINE_TUNING = """# Fine-tuning
 `configs/finetune.py:NAME` has the common keys above without {pretraining_only}, and these.
 Named benchmarks and samples set some of them: `configs/finetune_tasks.py`.
 """
-Rows = list[tuple[str, str, str]]  # key, default, meaning
+FINE_TUNED = ('data', 'training', 'evaluation', 'checkpoint')  # sections of its own
+Row = tuple[str, str, str]  # key, default, meaning
+Rows = list[Row]
 
 
 def page() -> str:
@@ -40,7 +42,6 @@ def page() -> str:
     sections = dict(read_sections(base))
     single = sections.pop('')
     own = dict(read_sections(fine_tuning))
-    own.pop('', None)
     (data,) = (rows for name, rows in read_sections(ROOT / labeled) if name == 'DEFAULTS')
     own['data'] = own['data'] + [(f'data.{key}', *rest) for key, *rest in data]
     return '\n'.join(
@@ -50,11 +51,7 @@ def page() -> str:
             table('The run', single),
             *(table(f'`{name}`', rows) for name, rows in sections.items()),
             FINE_TUNING.format(pretraining_only=pretraining_only(fine_tuning)),
-            *(
-                table(f'`{name}` of fine-tuning', own[name])
-                for name in own
-                if not name[0].isupper()
-            ),
+            *(table(f'`{name}` of fine-tuning', own[name]) for name in FINE_TUNED),
             *problem_tables(ROOT / problems),
         ]
     )

@@ -1,0 +1,71 @@
+"""The documentation agrees with the project: links, config keys, commands and generated pages."""
+
+import pathlib
+import re
+import runpy
+import shlex
+
+import pytest
+
+from bert_jax import predict
+from bert_jax.tasks.problems import PROBLEMS
+from configs import base, finetune
+
+ROOT = pathlib.Path(__file__).parents[1]
+PAGES = sorted([*ROOT.glob('*.md'), *ROOT.glob('docs/*.md'), *ROOT.glob('experiments/**/*.md')])
+KEY = re.compile(r'--config\.([\w.]+)=')
+
+
+def test_the_page_of_config_keys_is_up_to_date():
+    page = runpy.run_path(str(ROOT / 'docs/generate.py'))['page']
+    assert (ROOT / 'docs/configs.md').read_text() == page(), 'run python docs/generate.py'
+
+
+def test_the_page_of_config_keys_has_every_key():
+    page = (ROOT / 'docs/configs.md').read_text()
+    configs = [base.get_config(), *(finetune.get_config(kind) for kind in PROBLEMS)]
+    for config in configs:
+        for key in flatten(config):
+            assert f'`{key}`' in page, key
+
+
+def flatten(config, prefix=''):
+    for key, value in config.items():
+        if hasattr(value, 'items'):
+            yield from flatten(value, f'{prefix}{key}.')
+        else:
+            yield prefix + key
+
+
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_and_config_keys_of_a_page_exist(page):
+    text = page.read_text()
+    for target in re.findall(r'\]\(([^)#\s]+)(?:#[\w-]*)?\)', text):
+        if '://' not in target:
+            assert (page.parent / target).exists(), target
+    known = set(flatten(base.get_config()))
+    for kind in PROBLEMS:
+        known |= set(flatten(finetune.get_config(kind)))
+    assert set(KEY.findall(text)) <= known
+
+
+@pytest.mark.parametrize('page', PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_files_and_modules_named_in_commands_exist(page):
+    for module in re.findall(
+        r'python -m ((?:bert_jax|experiments|configs)[\w.]*\w)', page.read_text()
+    ):
+        assert (ROOT / module.replace('.', '/')).with_suffix('.py').exists(), module
+    for path in re.findall(r'python ((?:experiments|docs)/\S+\.py)', page.read_text()):
+        assert (ROOT / path).exists(), path
+    for path in re.findall(r'--config=((?:configs|experiments)/[\w/]+\.py)', page.read_text()):
+        assert (ROOT / path).exists(), path
+
+
+def test_tasks_and_flags_of_predict_in_the_documentation_exist(capsys):
+    with pytest.raises(SystemExit):
+        predict.main(['--help'])
+    described = capsys.readouterr().out
+    for page in PAGES:
+        for command in re.findall(r'python -m bert_jax\.predict (.*)', page.read_text()):
+            for argument in shlex.split(command.rstrip('`. ').partition('`')[0]):
+                assert argument.partition('=')[0] in described, (page, argument)
