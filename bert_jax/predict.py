@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 import numpy as np
 
 from bert_jax import errors, progress
+from bert_jax.tasks.problems import PROBLEMS
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
@@ -114,15 +115,17 @@ def _write_predictions(
 
 
 _WINDOWS = {'max_length': None, 'overlap': 0.25}
-_TASKS = {
+_PRETRAINED_TASKS = {
     'fill_mask': _Task(_write_masks, {'top': 5, **_WINDOWS}),
     'embed': _Task(_write_vectors, {'pooling': 'mean', 'layer': -1, **_WINDOWS}),
     'pseudo_likelihood': _Task(_write_likelihoods, _WINDOWS),
-    'classify': _Task(_write_predictions),
-    'tag': _Task(_write_predictions),
-    'spans': _Task(_write_predictions),
-    'answer': _Task(_write_predictions),
 }
+
+
+def _tasks() -> dict[str, _Task]:
+    """The tasks of pretrained models and those of every kind of fine-tuning problem."""
+    names = dict.fromkeys(kind.predict_task for kind in PROBLEMS.values())
+    return _PRETRAINED_TASKS | dict.fromkeys(names, _Task(_write_predictions))
 
 
 def _parse_line(number: int, line: str) -> dict[str, Any]:
@@ -200,7 +203,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help='folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
         'bert_config.json and bert_model.ckpt',
     )
-    add('--task', required=True, choices=_TASKS, metavar='TASK', help='one of the tasks below')
+    add('--task', required=True, choices=_tasks(), metavar='TASK', help='one of the tasks below')
     add('--input', required=True, help='UTF-8 file with one text or example a line; - for stdin')
     add('--output', required=True, help='file to write; - for stdout; .npz for embed')
     add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
@@ -245,12 +248,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def _apply_defaults(flags: argparse.Namespace) -> None:
     """Fills in the defaults. Raises UserError for an option that the task does not have."""
-    options = _TASKS[flags.task].options
-    for name in dict.fromkeys(name for task in _TASKS.values() for name in task.options):
+    options = _tasks()[flags.task].options
+    for name in dict.fromkeys(name for task in _PRETRAINED_TASKS.values() for name in task.options):
         if getattr(flags, name) is None:
             setattr(flags, name, options.get(name))
         elif name not in options:
-            tasks = ', '.join(task for task, entry in _TASKS.items() if name in entry.options)
+            tasks = ', '.join(
+                task for task, entry in _PRETRAINED_TASKS.items() if name in entry.options
+            )
             raise errors.UserError(f'--{name} is an option of {tasks}, not of --task={flags.task}')
     with contextlib.suppress(ValueError, TypeError):
         flags.layer = int(flags.layer)
@@ -266,9 +271,8 @@ def predict(flags: argparse.Namespace) -> None:
     import bert_jax
 
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
-    windows = {
-        name: getattr(flags, name) for name in _WINDOWS if name in _TASKS[flags.task].options
-    }
+    task = _tasks()[flags.task]
+    windows = {name: getattr(flags, name) for name in _WINDOWS if name in task.options}
     with progress.bar(unit='window') as bar:
         predictor = bert_jax.load(
             flags.model,
@@ -279,7 +283,7 @@ def predict(flags: argparse.Namespace) -> None:
         )
         predictor.require(flags.task)
         with _complete_file(flags.output) as file:
-            _TASKS[flags.task].write(predictor, read_lines(flags.input), file, flags)
+            task.write(predictor, read_lines(flags.input), file, flags)
 
 
 @errors.exit_cleanly

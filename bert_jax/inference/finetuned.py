@@ -23,7 +23,6 @@ from bert_jax.tasks.finetuning_model import (
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.types import Params
 
-_OLDER_KINDS = {'choice': 'multiple_choice'}  # in older checkpoints
 # For models of other libraries, whose folders name their heads but not their problem.
 _KIND_OF_HEAD = {
     'sequence_classification': 'classification',
@@ -36,7 +35,7 @@ _KIND_OF_HEAD = {
 def problem_kind(model: Pretrained) -> str | None:
     """The kind of problem (key of PROBLEMS) a model was fine-tuned on; None if it was not."""
     if 'task' in model.metadata:
-        task = _OLDER_KINDS.get(model.metadata['task'], model.metadata['task'])
+        task = model.metadata['task']
         return task if task in PROBLEMS else None
     for head, kind in _KIND_OF_HEAD.items():
         if head in model.heads:

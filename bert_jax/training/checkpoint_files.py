@@ -27,6 +27,7 @@ _OLDER_HEADS = {
     'question_answering': 'span',
     'multiple_choice': 'choice',
 }
+_OLDER_TASKS = {'choice': 'multiple_choice'}  # older name of a task → name
 
 
 @functools.cache
@@ -145,7 +146,13 @@ def read_description(folder: pathlib.Path) -> dict[str, str]:
 
 def read_metadata(folder: pathlib.Path) -> dict:
     """Read what the caller stored with a checkpoint."""
-    return _read_json(folder / 'metadata.json')
+    return rename_task(_read_json(folder / 'metadata.json'))
+
+
+def rename_task(stored: dict) -> dict:
+    """Replace the older name of a task, in the metadata or the config of a run."""
+    task = stored.get('task')
+    return stored | {'task': _OLDER_TASKS[task]} if task in _OLDER_TASKS else stored
 
 
 def read_arrays(

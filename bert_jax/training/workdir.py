@@ -7,6 +7,7 @@ import pathlib
 from typing import Any, TextIO
 
 from bert_jax.errors import UserError
+from bert_jax.training import checkpoint_files
 
 # Keys that change how a run is carried out but not what it computes; a resumed run may change them.
 CHANGEABLE = (
@@ -68,7 +69,8 @@ def check_config(workdir: pathlib.Path, config: dict) -> None:
     path = workdir / 'config.json'
     if not path.exists():
         return
-    old, new = _flatten(json.loads(path.read_text(encoding='utf-8'))), _flatten(config)
+    old = _flatten(checkpoint_files.rename_task(json.loads(path.read_text(encoding='utf-8'))))
+    new = _flatten(config)
     for key, value in REMOVED.items():
         if old.get(key) == value:
             del old[key]
