@@ -13,7 +13,7 @@ import functools
 import os
 import pathlib
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
 from bert_jax import errors, progress
@@ -88,8 +88,7 @@ def prepare(
             raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
         opened = [open_source(spec) for spec in sources]
         with new_folder(output) as partial:
-            make_pool = functools.partial(_make_pool, workers, beam)
-            _build(partial, opened, made_from, shard_tokens, make_pool)
+            _build(partial, opened, made_from, shard_tokens, workers, beam)
     except OSError as error:
         place = f'{error.filename}: ' if error.filename else ''
         raise errors.UserError(
@@ -104,39 +103,24 @@ def _build(
     sources: list[Source],
     made_from: dict[str, Any],
     shard_tokens: int,
-    make_pool: Callable[[tokenizers.Tokenizer, list[Source]], Pool],
+    workers: int,
+    beam: Beam | None,
 ) -> None:
     """Writes the whole corpus into an empty folder."""
     start = time.monotonic()
     tokenizer = _load_or_train_tokenizer(sources, made_from)
+    pool: Pool = Workers(tokenizer, workers)
+    if beam:
+        specs = [source.spec for source in sources]
+        pool = BeamWorkers(beam, tokenizer, workers, specs, BLOCK_CHARACTERS)
     spoken = [source.language for source in sources]
-    with (
-        contextlib.closing(CorpusWriter(folder, tokenizer, spoken, shard_tokens)) as writer,
-        make_pool(tokenizer, sources) as pool,
-    ):
+    writer = CorpusWriter(folder, tokenizer, spoken, shard_tokens)
+    with contextlib.closing(writer), pool:
         _tokenize_sources(writer, sources, pool, made_from['held_out_fraction'])
-        descriptions = [
-            {
-                'spec': source.spec,
-                'language': source.language,
-                'license': source.license,
-                'report': dict(source.report),
-            }
-            for source in sources
-        ]
-        manifest = writer.finish(made_from, descriptions)
+        manifest = writer.finish(made_from, [source.describe() for source in sources])
     for source in sources:
         print(f'{source.spec}: {source.summary()}')
     _print_summary(manifest, time.monotonic() - start)
-
-
-def _make_pool(
-    workers: int, beam: Beam | None, tokenizer: tokenizers.Tokenizer, sources: list[Source]
-) -> Pool:
-    if beam is None:
-        return Workers(tokenizer, workers)
-    specs = [source.spec for source in sources]
-    return BeamWorkers(beam, tokenizer, workers, specs, BLOCK_CHARACTERS)
 
 
 def _load_or_train_tokenizer(
@@ -201,9 +185,8 @@ def _tokenize_sources(
 
 def _print_summary(manifest: dict[str, Any], seconds: float) -> None:
     """Prints one line for each split and one for the corpus."""
-    tokens = 0
+    tokens = sum(split['tokens'] for split in manifest['splits'].values())
     for name, split in manifest['splits'].items():
-        tokens += split['tokens']
         print(
             f'{name}: {split["documents"]:,} documents, {split["sentences"]:,} sentences, '
             f'{split["tokens"]:,} tokens, {split["unknown_tokens"] / split["tokens"]:.2%} unknown'

@@ -57,11 +57,6 @@ class Alignment(NamedTuple):
         points = (range(start, stop, size) for start, stop in itertools.pairwise(boundaries))
         return [*itertools.chain.from_iterable(points), len(self.ids)]
 
-    def words_of(self, window: sliding_windows.Window) -> range:
-        """Returns the words whose prediction is taken from a window."""
-        start, stop = np.searchsorted(self.first, [window.first, window.last])
-        return range(int(start), int(stop))
-
 
 def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> Alignment:
     """Tokenizes a text and aligns its words to the subwords.
@@ -87,7 +82,11 @@ def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> 
         if not more:
             break
         splits |= more
-    ids, offsets, owners = _with_unknown(tokenizer.unk_id, missing, words_W2, ids, offsets, owners)
+    # Words without a subword become unknown tokens, each after the subwords of the words before it.
+    index = np.searchsorted(np.maximum.accumulate(owners), missing)
+    ids = np.insert(ids, index, tokenizer.unk_id)
+    offsets = np.insert(offsets, index, words_W2[missing], axis=0)
+    owners = np.insert(owners, index, missing)
     counts = np.bincount(owners[owners >= 0], minlength=len(words_W2))
     first = np.searchsorted(np.maximum.accumulate(owners), np.arange(len(words_W2)))
     return Alignment(
@@ -138,21 +137,3 @@ def _covered(missing: np.ndarray, offsets: np.ndarray, words_W2: np.ndarray) -> 
         for word in missing.tolist()
         if ((offsets[:, 0] < words_W2[word, 0]) & (offsets[:, 1] > words_W2[word, 0])).any()
     ]
-
-
-def _with_unknown(
-    unk_id: int,
-    missing: np.ndarray,
-    words_W2: np.ndarray,
-    ids: np.ndarray,
-    offsets: np.ndarray,
-    owners: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Ids, offsets and owners with an unknown token inserted for each word without a subword."""
-    last_owner = np.maximum.accumulate(np.maximum(owners, -1)) if len(owners) else owners
-    index = np.searchsorted(last_owner, missing)
-    return (
-        np.insert(ids, index, unk_id).astype(np.int32),
-        np.insert(offsets, index, words_W2[missing], axis=0).astype(np.int32),
-        np.insert(owners, index, missing).astype(np.int32),
-    )

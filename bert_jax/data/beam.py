@@ -33,14 +33,14 @@ class Work(NamedTuple):
     Attributes:
         specs: Specs of the sources.
         characters: Least number of characters in a block.
-        tokenizer: JSON of the tokenizer.
+        tokenizer: The tokenizer.
         folder: Folder for the tokenized blocks.
         parts: Number of parts the work is divided into.
     """
 
     specs: list[str]
     characters: int
-    tokenizer: str
+    tokenizer: tokenizers.Tokenizer
     folder: str
     parts: int
 
@@ -58,7 +58,7 @@ class BeamWorkers:
     ):
         """Prepares the work; see `Work` for the arguments."""
         self._options = beam.options
-        self._work = Work(specs, characters, tokenizer.to_json(), beam.folder, parts)
+        self._work = Work(specs, characters, tokenizer, beam.folder, parts)
         self._next_source = 0
 
     def __enter__(self) -> 'BeamWorkers':
@@ -109,12 +109,11 @@ class BeamWorkers:
 def tokenize_part(part: int, work: Work) -> None:
     """Writes the tokenized blocks of one part, each with a digest of its text; runs on a worker."""
     files = _beam().io.filesystems.FileSystems
-    tokenizer = tokenizers.Tokenizer.from_json(work.tokenizer)
     for source, spec in enumerate(work.specs):
         for number, texts in enumerate(read_blocks(open_source(spec), work.characters)):
             if number % work.parts == part:
                 with files.create(_block_path(work.folder, source, number)) as file:
-                    block = tokenize_block(texts, tokenizer)
+                    block = tokenize_block(texts, work.tokenizer)
                     pickle.dump((_digest(texts), block), file, protocol=5)
 
 

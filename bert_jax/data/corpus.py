@@ -162,12 +162,10 @@ class Corpus:
             )
             for entry in chosen
         ]
-        if len(known) == 1 or language is None:
-            unigram_counts = np.load(folder / 'unigram.npy')
-        else:
-            unigram_counts = np.zeros(self.tokenizer.vocab_size, np.int64)
-            for shard in shards:
-                unigram_counts += np.bincount(shard.tokens, minlength=len(unigram_counts))
+        unigram_counts = np.load(folder / 'unigram.npy')
+        if len(chosen) < len(entries):
+            counts = (np.bincount(shard.tokens, minlength=len(unigram_counts)) for shard in shards)
+            unigram_counts = sum(counts, np.zeros_like(unigram_counts))
         return Split(
             shards=shards,
             num_documents=sum(entry['documents'] for entry in chosen),
@@ -181,32 +179,28 @@ class Corpus:
         bad = [
             name
             for name, file in self.manifest['files'].items()
-            if not (self.directory / name).is_file()
-            or sha256(self.directory / name) != file['sha256']
+            if not (path := self.directory / name).is_file() or sha256(path) != file['sha256']
         ]
         if bad:
             raise errors.UserError(
                 f'corpus {str(self.directory)!r} is damaged: {", ".join(bad)}: prepare it again'
             )
 
-    def check_settings(
-        self,
-        sources: Sequence[str],
-        tokenizer: str,
-        lowercase: bool,
-        held_out_fraction: float,
-        language_alpha: float = 1.0,
-    ) -> None:
-        """Raises UserError if this corpus was made with other settings; see `settings`.
+    def check_settings(self, **wanted: Any) -> None:
+        """Raises UserError if this corpus was made with other settings.
 
         A tokenizer given as a path is compared by its contents if it can still be read.
+
+        Args:
+            **wanted: The arguments of `settings`.
         """
-        wanted = settings(sources, tokenizer, lowercase, held_out_fraction, language_alpha)
+        wanted = settings(**wanted)
         made_from = {'language_alpha': 1.0} | self.manifest['made_from']
         for key, value in wanted.items():
             same = made_from[key] == value
             if key == 'tokenizer' and os.path.exists(value.partition(';')[0]):
-                same = tokenizers.load(value, lowercase).fingerprint == self.tokenizer.fingerprint
+                tokenizer = tokenizers.load(value, wanted['lowercase'])
+                same = tokenizer.fingerprint == self.tokenizer.fingerprint
             if not same:
                 raise errors.UserError(
                     f'the corpus in {str(self.directory)!r} was made with {key}='

@@ -14,12 +14,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from bert_jax.data import datasheet, tokenizers
 from bert_jax.data.corpus import ARRAYS, FORMAT, SPLITS, sha256, token_dtype
 from bert_jax.errors import UserError
 
 SHARD_TOKENS = 2**27
+PACKAGES = ('numpy', 'tokenizers', 'sentencepiece')  # their versions are in the manifest
 
 
 @dataclasses.dataclass(frozen=True)
@@ -41,9 +43,7 @@ class TokenizedDocuments:
         sentences = np.repeat(chosen, self.document_lengths)
         tokens = np.repeat(sentences, self.sentence_lengths)
         return TokenizedDocuments(
-            self.tokens[tokens],
-            self.sentence_lengths[sentences],
-            self.document_lengths[chosen],
+            self.tokens[tokens], self.sentence_lengths[sentences], self.document_lengths[chosen]
         )
 
 
@@ -65,10 +65,8 @@ class CorpusWriter:
             languages: ISO 639 code of each source.
             shard_tokens: A shard is closed once it holds this many tokens.
         """
-        self._directory = directory
-        self._tokenizer = tokenizer
-        self._languages = languages
-        self._shard_tokens = shard_tokens
+        self._directory, self._tokenizer = directory, tokenizer
+        self._languages, self._shard_tokens = languages, shard_tokens
         self._dtype = token_dtype(tokenizer.vocab_size)
         self._open: dict[str, _ShardWriter] = {}
         self._shards: dict[str, list[dict[str, Any]]] = {name: [] for name in SPLITS}
@@ -80,15 +78,14 @@ class CorpusWriter:
         """Adds documents of the source with this index to a split."""
         if not len(documents.document_lengths):
             return
-        shard = self._open.get(split)
-        if shard and shard.source != source:
+        if split in self._open and self._open[split].source != source:
             self._close(split)
         if split not in self._open:
             name = f'{len(self._shards[split]):05d}'
             self._open[split] = _ShardWriter(self._directory / split, name, source, self._dtype)
         self._open[split].append(documents)
         self._unigram[split] += np.bincount(documents.tokens, minlength=self._tokenizer.vocab_size)
-        if self._open[split].tokens >= self._shard_tokens:
+        if self._open[split].num_tokens >= self._shard_tokens:
             self._close(split)
 
     def has_documents(self, split: str) -> bool:
@@ -97,13 +94,12 @@ class CorpusWriter:
 
     def _close(self, split: str) -> None:
         shard = self._open.pop(split)
-        entry = shard.close() | {'language': self._languages[shard.source]}
-        self._shards[split].append(entry)
+        self._shards[split].append(shard.close() | {'language': self._languages[shard.source]})
 
     def close(self) -> None:
         """Closes the open files of a corpus that will not be finished."""
         for shard in self._open.values():
-            shard.abandon()
+            shard.close()
 
     def finish(self, made_from: dict[str, Any], sources: list[dict[str, Any]]) -> dict[str, Any]:
         """Closes all files and writes tokenizer.json, DATASHEET.md and, last, manifest.json.
@@ -138,12 +134,8 @@ class CorpusWriter:
                 | {'shards': shards}
                 for name, shards in self._shards.items()
             },
-            'versions': {
-                'python': platform.python_version(),
-                'numpy': np.__version__,
-                'tokenizers': importlib.metadata.version('tokenizers'),
-                'sentencepiece': importlib.metadata.version('sentencepiece'),
-            },
+            'versions': {'python': platform.python_version()}
+            | {name: importlib.metadata.version(name) for name in PACKAGES},
             'files': {
                 path.relative_to(self._directory).as_posix(): {
                     'bytes': path.stat().st_size,
@@ -166,62 +158,60 @@ class _ShardWriter:
 
     def __init__(self, folder: pathlib.Path, name: str, source: int, dtype: np.dtype):
         self.source = source
-        self.tokens = 0
         self._name = name
-        dtypes = {'tokens': dtype, 'sentences': np.dtype(np.int64), 'documents': np.dtype(np.int64)}
-        self._files = {a: _ArrayFile(folder / f'{name}.{a}.npy', dtypes[a]) for a in ARRAYS}
-        self._sentences = 0
-        self._documents = 0
-        self._files['sentences'].append(np.zeros(1, np.int64))
-        self._files['documents'].append(np.zeros(1, np.int64))
+        self._tokens, self._sentences, self._documents = (
+            _ArrayFile(folder / f'{name}.{array}.npy', dtype if array == 'tokens' else np.int64)
+            for array in ARRAYS
+        )
+        self._sentences.append(np.zeros(1, np.int64))
+        self._documents.append(np.zeros(1, np.int64))
+
+    @property
+    def num_tokens(self) -> int:
+        return self._tokens.length
 
     def append(self, documents: TokenizedDocuments) -> None:
-        self._files['tokens'].append(documents.tokens)
-        self._files['sentences'].append(self.tokens + np.cumsum(documents.sentence_lengths))
-        self._files['documents'].append(self._sentences + np.cumsum(documents.document_lengths))
-        self.tokens += len(documents.tokens)
-        self._sentences += len(documents.sentence_lengths)
-        self._documents += len(documents.document_lengths)
+        last_sentence = self._sentences.length - 1
+        self._documents.append(last_sentence + np.cumsum(documents.document_lengths))
+        self._sentences.append(self.num_tokens + np.cumsum(documents.sentence_lengths))
+        self._tokens.append(documents.tokens)
 
     def close(self) -> dict[str, Any]:
-        for file in self._files.values():
+        """Closes the files and returns the shard's entry in the manifest."""
+        for file in (self._tokens, self._sentences, self._documents):
             file.close()
         return {
             'name': self._name,
             'source': self.source,
-            'documents': self._documents,
-            'sentences': self._sentences,
-            'tokens': self.tokens,
+            'documents': self._documents.length - 1,
+            'sentences': self._sentences.length - 1,
+            'tokens': self.num_tokens,
         }
-
-    def abandon(self) -> None:
-        for file in self._files.values():
-            file.file.close()
 
 
 class _ArrayFile:
     """A one-dimensional .npy file whose length is filled in when it is closed."""
 
-    def __init__(self, path: pathlib.Path, dtype: np.dtype):
-        self._dtype = dtype
-        self._length = 0
-        self.file = open(path, 'wb')  # noqa: SIM115  closed by close()
+    def __init__(self, path: pathlib.Path, dtype: npt.DTypeLike):
+        self._dtype = np.dtype(dtype)
+        self.length = 0
+        self._file = open(path, 'wb')  # noqa: SIM115  closed by close()
         self._header_size = self._write_header()
 
     def append(self, values: np.ndarray) -> None:
-        self.file.write(values.astype(self._dtype, copy=False).data)
-        self._length += len(values)
+        self._file.write(values.astype(self._dtype, copy=False).data)
+        self.length += len(values)
 
     def close(self) -> None:
-        self.file.seek(0)
+        self._file.seek(0)
         # NumPy pads the header so that any length of the first axis fits.
         assert self._write_header() == self._header_size
-        self.file.close()
+        self._file.close()
 
     def _write_header(self) -> int:
         header = np.lib.format.header_data_from_array_1_0(np.empty(0, self._dtype))
-        np.lib.format.write_array_header_1_0(self.file, header | {'shape': (self._length,)})
-        return self.file.tell()
+        np.lib.format.write_array_header_1_0(self._file, header | {'shape': (self.length,)})
+        return self._file.tell()
 
 
 @contextlib.contextmanager

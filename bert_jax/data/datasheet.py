@@ -4,87 +4,88 @@ from typing import Any
 
 from bert_jax.data import tokenizers
 
+_TEMPLATE = """\
+# Datasheet of a tokenized corpus
+
+Made {manifest[created]} by `bert_jax.prepare` from {num_sources} source(s): {total:,} tokens. \
+See `manifest.json` for the same in JSON.
+
+## Sources
+
+{sources}
+
+## Contents
+
+| split | source | language | documents | sentences | tokens |
+|---|---|---|---:|---:|---:|
+{contents}
+
+Unknown tokens ({unk}): {unknown:,}, {unknown_share:.2%} of all tokens.
+
+Held-out rule: a document is held out if the hash of its text, as a number in [0, 1), is below \
+{made_from[held_out_fraction]:g}, whatever its position and the rest of the corpus. Copies within \
+a source are therefore on the same side. If this puts all documents of a source on one side, the \
+document closest to the threshold changes sides. A source with a single document follows the rule \
+as it is; only if all sources have a single document, the one with the smallest hash is held out.
+
+## Vocabulary
+
+{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, from `{made_from[tokenizer]}`; \
+text is normalized as tokenizer.json says ({case}). Fingerprint: `{tokenizer.fingerprint}`.
+{training}
+Special tokens are not stored. Text that looks like one (`{mask}`) is ordinary text.
+
+## Files
+
+Made with {versions}.
+
+| file | bytes | sha256 |
+|---|---:|---|
+{files}
+"""
+
+_TRAINING = """
+It was trained on the documents of both splits: on all of them, or on evenly spaced paragraphs \
+with {limit:,} characters if they are longer. A language with the share p of all characters makes \
+up a share ∝ p^α of the training text, α = {made_from[language_alpha]:g}.
+"""
+
 
 def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
     """Returns the datasheet of a corpus as Markdown."""
-    made_from = manifest['made_from']
-    splits = manifest['splits']
-    total = sum(split['tokens'] for split in splits.values())
-    lines = [
-        '# Datasheet of a tokenized corpus',
-        '',
-        f'Made {manifest["created"]} by `bert_jax.prepare` from {len(manifest["sources"])} '
-        f'source(s): {total:,} tokens. See `manifest.json` for the same in JSON.',
-        '',
-        '## Sources',
-        '',
-    ]
-    for index, source in enumerate(manifest['sources']):
-        lines += [
-            f'{index + 1}. `{source["spec"]}`',
-            f'   - language: {source["language"] or "not stated"}',
-            f'   - license: {source["license"] or "not stated"}',
-        ]
-        lines += [
-            f'   - {key.replace("_", " ")}: {count:,}'
-            for key, count in sorted(source['report'].items())
-        ]
-    lines += [
-        '',
-        '## Contents',
-        '',
-        '| split | source | language | documents | sentences | tokens |',
-        '|---|---|---|---:|---:|---:|',
-    ]
+    made_from, sources, splits = (manifest[key] for key in ('made_from', 'sources', 'splits'))
+    total, unknown = (
+        sum(split[key] for split in splits.values()) for key in ('tokens', 'unknown_tokens')
+    )
+    listed, contents, training = [], [], ''
+    for number, source in enumerate(sources, start=1):
+        listed.append(f'{number}. `{source["spec"]}`')
+        listed += [f'   - {key}: {source[key] or "not stated"}' for key in ('language', 'license')]
+        report = sorted(source['report'].items())
+        listed += [f'   - {key.replace("_", " ")}: {count:,}' for key, count in report]
     for name, split in splits.items():
-        for index, source in enumerate(manifest['sources']):
+        for index, source in enumerate(sources):
             shards = [shard for shard in split['shards'] if shard['source'] == index]
-            counts = ' | '.join(
-                f'{sum(shard[key] for shard in shards):,}'
-                for key in ('documents', 'sentences', 'tokens')
-            )
-            lines.append(f'| {name} | {index + 1} | {source["language"]} | {counts} |')
-    unk, mask = (tokenizer.vocab[index] for index in (tokenizer.unk_id, tokenizer.mask_id))
-    unknown = sum(split['unknown_tokens'] for split in splits.values())
-    case = 'lowercased' if tokenizer.lowercase else 'case kept'
-    lines += [
-        '',
-        f'Unknown tokens ({unk}): {unknown:,}, {unknown / total:.2%} of all tokens.',
-        '',
-        f'Held-out rule: a document is held out if the hash of its text, as a number in [0, 1), is '
-        f'below {made_from["held_out_fraction"]:g}, whatever its position and the rest of the '
-        'corpus. Copies within a source are therefore on the same side. If this puts all '
-        'documents of a source on one side, the document closest to the threshold changes sides. '
-        'A source with a single document follows the rule as it is; only if all sources have a '
-        'single document, the one with the smallest hash is held out.',
-        '',
-        '## Vocabulary',
-        '',
-        f'{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, from `{made_from["tokenizer"]}`; text '
-        f'is normalized as tokenizer.json says ({case}). '
-        f'Fingerprint: `{tokenizer.fingerprint}`.',
-    ]
+            keys = ('documents', 'sentences', 'tokens')
+            counts = ' | '.join(f'{sum(shard[key] for shard in shards):,}' for key in keys)
+            contents.append(f'| {name} | {index + 1} | {source["language"]} | {counts} |')
     if made_from['tokenizer'].startswith('train:'):
-        lines += [
-            '',
-            'It was trained on the documents of both splits: on all of them, or on evenly spaced '
-            f'paragraphs with {tokenizers.TRAINING_CHARACTERS:,} characters if they are longer. '
-            'A language with the share p of all characters makes up a share ∝ p^α of the training '
-            f'text, α = {made_from["language_alpha"]:g}.',
-        ]
-    lines += [
-        '',
-        f'Special tokens are not stored. Text that looks like one (`{mask}`) is ordinary text.',
-        '',
-        '## Files',
-        '',
-        'Made with ' + ', '.join(f'{k} {v}' for k, v in manifest['versions'].items()) + '.',
-        '',
-        '| file | bytes | sha256 |',
-        '|---|---:|---|',
-    ]
-    lines += [
-        f'| {name} | {file["bytes"]:,} | `{file["sha256"]}` |'
-        for name, file in manifest['files'].items()
-    ]
-    return '\n'.join(lines) + '\n'
+        training = _TRAINING.format(limit=tokenizers.TRAINING_CHARACTERS, made_from=made_from)
+    digests = manifest['files'].items()
+    return _TEMPLATE.format(
+        manifest=manifest,
+        made_from=made_from,
+        tokenizer=tokenizer,
+        num_sources=len(sources),
+        total=total,
+        sources='\n'.join(listed),
+        contents='\n'.join(contents),
+        unk=tokenizer.vocab[tokenizer.unk_id],
+        unknown=unknown,
+        unknown_share=unknown / total,
+        case='lowercased' if tokenizer.lowercase else 'case kept',
+        training=training,
+        mask=tokenizer.vocab[tokenizer.mask_id],
+        versions=', '.join(f'{name} {version}' for name, version in manifest['versions'].items()),
+        files='\n'.join(f'| {n} | {f["bytes"]:,} | `{f["sha256"]}` |' for n, f in digests),
+    )

@@ -6,6 +6,8 @@ data/packing.py, so training and evaluation use one shape each with little paddi
 """
 
 import collections
+import functools
+import itertools
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple, TypeAlias
 
@@ -135,14 +137,17 @@ class TrainBatches:
             seed: Seed of the order.
             multiple: The number of rows is rounded up to a multiple of this.
         """
-        self._items, self._num_items, self._length, self._seed = items, num_items, length, seed
-        self._epoch_orders: dict[int, np.ndarray] = {}
+        self._items, self._num_items, self._length = items, num_items, length
+        self._epoch_order = functools.lru_cache(maxsize=2)(
+            functools.partial(_stratified_order, items.length_N, num_items, seed)
+        )
         rows, slots = 1, 1
         for first in range(0, steps, _PLANNED_STEPS):
             item_GI = self._batch_items(np.arange(first, min(first + _PLANNED_STEPS, steps)))
             row_GI = self._first_fit_decreasing(item_GI)
             rows = max(rows, row_GI.max() + 1)
-            slots = max(slots, _max_sequences_per_row(row_GI, items.count_N[item_GI]))
+            flat_row_X = (np.arange(len(row_GI))[:, None] * rows + row_GI).ravel()
+            slots = max(slots, np.bincount(flat_row_X, items.count_N[item_GI].ravel()).max())
         rows = -(-rows // multiple) * multiple
         self.shape = BatchShape(int(rows), length, int(slots))
         self.batch_size = self.shape.rows
@@ -184,14 +189,6 @@ class TrainBatches:
             item_GI[is_in_epoch] = self._epoch_order(int(epoch))[position_GI[is_in_epoch]]
         return item_GI
 
-    def _epoch_order(self, epoch: int) -> np.ndarray:
-        """The items in the order of an epoch; the last two requested orders are cached."""
-        if epoch not in self._epoch_orders:
-            order_N = _stratified_order(self._items.length_N, self._num_items, self._seed, epoch)
-            earlier = {k: v for k, v in self._epoch_orders.items() if k < epoch}
-            self._epoch_orders = dict([(epoch, order_N), *earlier.items()][:2])
-        return self._epoch_orders[epoch]
-
     def _first_fit_decreasing(self, item_GI: np.ndarray) -> np.ndarray:
         """The row of each item: int64 [G, I]."""
         length_GI = self._items.length_N[item_GI]
@@ -229,12 +226,6 @@ def _stratified_order(length_N: np.ndarray, num_items: int, seed: int, epoch: in
     return order_N
 
 
-def _max_sequences_per_row(row_GI: np.ndarray, count_GI: np.ndarray) -> int:
-    rows = row_GI.max() + 1
-    flat = (np.arange(len(row_GI))[:, None] * rows + row_GI).ravel()
-    return int(np.bincount(flat, count_GI.ravel()).max())
-
-
 class PlacedItem(NamedTuple):
     """Where an item is in a batch: its row and the slots of its sequences."""
 
@@ -263,17 +254,14 @@ def evaluation_batches(
     ]
     for start in range(0, len(packed_rows), shape.rows):
         rows = packed_rows[start : start + shape.rows]
-        item_I = np.array([item for row in rows for item in row])
-        row_I = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
-        yield items.batch(item_I, row_I, shape), list(_places(items, item_I, row_I))
-
-
-def _places(items: Items, item_I: np.ndarray, row_I: np.ndarray) -> Iterator[PlacedItem]:
-    used: collections.Counter[int] = collections.Counter()
-    for item, row in zip(item_I.tolist(), row_I.tolist(), strict=True):
-        count = int(items.count_N[item])
-        yield PlacedItem(item, row, list(range(used[row], used[row] + count)))
-        used[row] += count
+        placed = []
+        for number, row in enumerate(rows):
+            slots = iter(range(shape.slots))
+            for item in row:
+                own_slots = list(itertools.islice(slots, int(items.count_N[item])))
+                placed.append(PlacedItem(item, number, own_slots))
+        item_I, row_I = np.array([(one.item, one.row) for one in placed]).T
+        yield items.batch(item_I, row_I, shape), placed
 
 
 def evaluation_slots(items: Items, shape: BatchShape) -> int:

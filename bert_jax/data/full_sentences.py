@@ -5,7 +5,6 @@ import numpy as np
 from bert_jax.data.corpus import Split
 from bert_jax.data.text_example_source import TextExampleSource
 from bert_jax.data.tokenizers import Tokenizer
-from bert_jax.errors import UserError
 
 
 class FullSentences(TextExampleSource):
@@ -29,7 +28,7 @@ class FullSentences(TextExampleSource):
         within_documents: bool = False,
         mark_sentences: bool = False,
     ):
-        """Opens the source; for the other arguments see `TextExampleSource`.
+        """Opens the source; for the other arguments and errors see `TextExampleSource`.
 
         Args:
             split: Split of a corpus, or its part in one language.
@@ -39,15 +38,8 @@ class FullSentences(TextExampleSource):
             seed: Seed of all random draws.
             within_documents: Whether rows end at document boundaries.
             mark_sentences: Whether batches have sentence_start.
-
-        Raises:
-            UserError: The sequence length is too small or the split has no text.
         """
-        if sequence_length < 3:
-            raise UserError(
-                f'the sequence length is {sequence_length}, but a sentence needs at least 3'
-            )
-        super().__init__(split, tokenizer, sequence_length, batch_size, seed, 2, mark_sentences)
+        super().__init__(split, tokenizer, sequence_length, batch_size, seed, mark_sentences)
         edges, self._sentences_cut, base = [np.zeros(1, np.int64)], 0, 0
         for shard in split.shards:
             sentence_S1 = np.asarray(shard.sentences)
@@ -58,10 +50,7 @@ class FullSentences(TextExampleSource):
             self._sentences_cut += num_cut
             base += int(sentence_S1[-1])
         self._edge_N1 = np.concatenate(edges)
-        self._tokens_per_epoch = base
         self.num_examples = len(self._edge_N1) - 1
-        if not self.num_examples:
-            raise UserError('the corpus is empty: no example can be made of it')
 
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
         """Returns examples made of chunks; token_type_ids is 0, and there are no labels."""

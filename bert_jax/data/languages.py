@@ -103,10 +103,6 @@ class Mixture(ExampleSource):
                 )
         self._language_N, self._rank_N = _pattern(self._count_L, seed)
 
-    def language_of(self, number_B: np.ndarray) -> np.ndarray:
-        """Returns the language of examples as an index into `shares`: int64 [B]."""
-        return self._language_N[number_B % _PERIOD].astype(np.int64)
-
     def observed(self, num_examples: int) -> dict[str, int]:
         """Returns how many of the first `num_examples` examples each language has."""
         periods, rest = divmod(num_examples, _PERIOD)
@@ -121,15 +117,14 @@ class Mixture(ExampleSource):
         period_B, place_B = np.divmod(number_B, _PERIOD)
         language_B = self._language_N[place_B]
         nth_B = period_B * self._count_L[language_B] + self._rank_N[place_B]
-        batch: dict[str, np.ndarray] = {}
+        parts, rows = [], []
         for language, source in enumerate(self._sources.values()):
             row_R = np.flatnonzero(language_B == language)
-            if not row_R.size:
-                continue
-            for name, array in source.examples(nth_B[row_R]).items():
-                if name not in batch:
-                    batch[name] = np.empty((len(number_B), *array.shape[1:]), array.dtype)
-                batch[name][row_R] = array
+            if row_R.size:
+                rows.append(row_R)
+                parts.append(source.examples(nth_B[row_R]))
+        place_B = np.argsort(np.concatenate(rows))
+        batch = {name: np.concatenate([part[name] for part in parts])[place_B] for name in parts[0]}
         batch['example_index'] = (number_B % 2**31).astype(np.int32)
         return batch
 

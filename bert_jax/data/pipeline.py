@@ -42,7 +42,16 @@ def batches(
     template = source.batch(start_step, rows)
     reader = next(_numbers)
     failures: dict[int, Exception] = {}
-    _readers[reader] = _reader(source, stop_step, rows, failures)
+
+    def read(step: int) -> list[np.ndarray]:
+        steps = np.arange(step, min(step + _STEPS_PER_CALL, stop_step))
+        try:
+            return list(source.batch(steps, rows).values())
+        except Exception as error:
+            failures[step] = error
+            raise
+
+    _readers[reader] = read
     types = [tf.as_dtype(array.dtype) for array in template.values()]
     dataset = tf.data.Dataset.range(start_step, stop_step, _STEPS_PER_CALL)
     dataset = dataset.map(
@@ -62,23 +71,6 @@ def batches(
     finally:
         del iterator  # waits for the batches in progress, which still need their reader
         del _readers[reader]
-
-
-def _reader(
-    source: BatchSource,
-    stop_step: int,
-    rows: slice | np.ndarray,
-    failures: dict[int, Exception],
-) -> Callable[[int], list[np.ndarray]]:
-    def read(step: int) -> list[np.ndarray]:
-        steps = np.arange(step, min(step + _STEPS_PER_CALL, stop_step))
-        try:
-            return list(source.batch(steps, rows).values())
-        except Exception as error:
-            failures[step] = error
-            raise
-
-    return read
 
 
 def _read(reader: Any, step: Any) -> list[np.ndarray]:

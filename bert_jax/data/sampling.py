@@ -3,8 +3,6 @@
 A batch can therefore be made from its number alone, on any host and in any order.
 """
 
-import math
-
 import numpy as np
 
 _GOLDEN = 0x9E3779B97F4A7C15
@@ -73,35 +71,25 @@ def permute(index_N: np.ndarray, size: int | np.ndarray, key_N: np.ndarray) -> n
     Returns:
         int64 [N].
     """
-    rows: int | np.ndarray
-    columns: int | np.ndarray
-    if isinstance(size, np.ndarray):
-        rows = _unsigned(np.ceil(np.sqrt(size)))  # exact up to 2^52
-        columns = (_unsigned(size) + rows - 1) // rows
-    else:
-        rows = math.isqrt(int(size) - 1) + 1
-        columns = -(-int(size) // rows)
-    key_N = np.broadcast_to(key_N, index_N.shape)
-    result_N = _feistel(_unsigned(index_N), rows, columns, key_N)
+    rows = _unsigned(np.ceil(np.sqrt(size)))  # exact up to 2^52
+    columns = (_unsigned(size) + rows - 1) // rows
+    network = [np.broadcast_to(value, index_N.shape) for value in (rows, columns, key_N)]
     size_N = np.broadcast_to(size, index_N.shape)
+    result_N = _feistel(_unsigned(index_N), *network)
     while (outside_R := np.flatnonzero(result_N >= size_N)).size:
-        result_N[outside_R] = _feistel(
-            result_N[outside_R],
-            rows if isinstance(rows, int) else rows[outside_R],
-            columns if isinstance(columns, int) else columns[outside_R],
-            key_N[outside_R],
-        )
+        parts = (value_N[outside_R] for value_N in network)
+        result_N[outside_R] = _feistel(result_N[outside_R], *parts)
     return result_N.astype(np.int64)
 
 
 def _feistel(
-    value: np.ndarray, rows: int | np.ndarray, columns: int | np.ndarray, key_N: np.ndarray
+    value: np.ndarray, rows: np.ndarray, columns: np.ndarray, key: np.ndarray
 ) -> np.ndarray:
     left, right = np.divmod(value, columns)
     # Half of a hash, so that the sum does not wrap at 2^64, which would break the bijection.
     for number in range(0, _ROUNDS, 2):
-        left = (left + (_mix(key_N + _ROUND_KEYS[number] ^ right) >> 1)) % rows
-        right = (right + (_mix(key_N + _ROUND_KEYS[number + 1] ^ left) >> 1)) % columns
+        left = (left + (_mix(key + _ROUND_KEYS[number] ^ right) >> 1)) % rows
+        right = (right + (_mix(key + _ROUND_KEYS[number + 1] ^ left) >> 1)) % columns
     return left * columns + right
 
 

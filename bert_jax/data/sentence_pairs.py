@@ -32,6 +32,8 @@ class SentencePairs(TextExampleSource):
     the length of the document, and pairs are truncated to it.
     """
 
+    num_segments = 2
+
     def __init__(
         self,
         split: Split,
@@ -62,15 +64,11 @@ class SentencePairs(TextExampleSource):
         Raises:
             UserError: No pair can be made of the split.
         """
-        if sequence_length < 5:
-            raise UserError(
-                f'the sequence length is {sequence_length}, but a sentence pair needs at least 5'
-            )
         if swapped and faithful_negatives:
             raise UserError(
                 'faithful_negatives is about random segments, but ordered pairs have none: unset it'
             )
-        super().__init__(split, tokenizer, sequence_length, batch_size, seed, 3, mark_sentences)
+        super().__init__(split, tokenizer, sequence_length, batch_size, seed, mark_sentences)
         self._short_probability = short_sequence_probability
         self._faithful = faithful_negatives
         self._swapped = swapped
@@ -162,11 +160,7 @@ class SentencePairs(TextExampleSource):
         return first_B, last_B
 
     def _fill(
-        self,
-        document_B: np.ndarray,
-        first_B: np.ndarray,
-        start_B: np.ndarray,
-        target_B: np.ndarray,
+        self, document_B: np.ndarray, first_B: np.ndarray, start_B: np.ndarray, target_B: np.ndarray
     ) -> np.ndarray:
         """End (exclusive) of the sentences, from first_B on, that reach the target length."""
         text = self._text

@@ -2,10 +2,7 @@
 
 import numpy as np
 
-from bert_jax.data.corpus import Split
 from bert_jax.data.text_example_source import TextExampleSource
-from bert_jax.data.tokenizers import Tokenizer
-from bert_jax.errors import UserError
 
 
 class SingleSegments(TextExampleSource):
@@ -14,25 +11,6 @@ class SingleSegments(TextExampleSource):
     Every row is full, even if this cuts a sentence; the last row of a document ends with it. Only
     documents that fit into one row (see `statistics`) leave padding.
     """
-
-    def __init__(
-        self,
-        split: Split,
-        tokenizer: Tokenizer,
-        sequence_length: int,
-        batch_size: int,
-        seed: int,
-        mark_sentences: bool = False,
-    ):
-        """Opens the source; for the arguments see `TextExampleSource`."""
-        if sequence_length < 3:
-            raise UserError(
-                f'the sequence length is {sequence_length}, but a segment needs at least 3'
-            )
-        super().__init__(split, tokenizer, sequence_length, batch_size, seed, 2, mark_sentences)
-        self._count_chunks(True)
-        if not self.num_examples:
-            raise UserError('the corpus is empty: no example can be made of it')
 
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
         """Returns examples made of chunks; there are no labels."""

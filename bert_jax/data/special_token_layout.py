@@ -47,16 +47,14 @@ class SpecialTokenLayout:
     def lay_out(self, *texts: np.ndarray) -> LaidOutSequence:
         """Returns the sequence of one text or two, given as token ids."""
         ids: list[int] = [self.tokenizer.cls_id]
-        types = [0]
-        starts = []
+        types, starts = [0], []
         for number, text in enumerate(texts):
             if number:
-                more_separators = self._num_separators - 1
-                ids += [self.tokenizer.sep_id] * more_separators
-                types += [0] * more_separators
+                ids += [self.tokenizer.sep_id] * (self._num_separators - 1)
+                types += [0] * (self._num_separators - 1)
             starts.append(len(ids))
             ids += [*text, self.tokenizer.sep_id]
-            types += [number if self._has_types else 0] * (len(text) + 1)
+            types += [number * self._has_types] * (len(text) + 1)
         return LaidOutSequence(np.array(ids, np.int32), np.array(types, np.int32), tuple(starts))
 
 

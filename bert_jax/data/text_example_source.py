@@ -1,6 +1,7 @@
 """Base of the sources that take examples from the text of a corpus."""
 
 import abc
+from typing import ClassVar
 
 import numpy as np
 
@@ -9,10 +10,10 @@ from bert_jax.data.corpus import Split
 from bert_jax.data.corpus_text import CorpusText, running_total
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.errors import UserError
 
 # Random streams: each purpose draws from a stream of its own under the same seed.
-ORDER, SHIFT, LABEL, DRAW, REDRAW, TARGET = range(6)
-_NUM_STREAMS = 6
+ORDER, SHIFT, LABEL, DRAW, REDRAW, TARGET = _STREAMS = range(6)
 
 
 class TextExampleSource(ExampleSource):
@@ -24,9 +25,12 @@ class TextExampleSource(ExampleSource):
     document (24 bytes of memory per document); text is read from the memory-mapped shards.
 
     Attributes:
+        num_segments: Segments of a row, each with [SEP].
         sequence_length: T, tokens of a row.
         pad_id: Token id of padding.
     """
+
+    num_segments: ClassVar[int] = 1
 
     def __init__(
         self,
@@ -35,30 +39,39 @@ class TextExampleSource(ExampleSource):
         sequence_length: int,
         batch_size: int,
         seed: int,
-        num_special: int,
-        mark_sentences: bool,
+        mark_sentences: bool = False,
     ):
         """Opens the source.
 
         Args:
             split: Split of a corpus, or its part in one language.
             tokenizer: Tokenizer of the corpus.
-            sequence_length: T, tokens of a row.
+            sequence_length: T, tokens of a row: at least 3, or 5 with two segments.
             batch_size: Rows of a global batch.
             seed: Seed of all random draws.
-            num_special: Special tokens in a row.
             mark_sentences: Whether batches have sentence_start, int32 [B, T]: 1 for the first
                 token of each sentence.
+
+        Raises:
+            UserError: The sequence length is too small or the split has no text.
         """
+        smallest = 2 * self.num_segments + 1
+        if sequence_length < smallest:
+            raise UserError(
+                f'the sequence length is {sequence_length}, but {self.num_segments} segment(s) '
+                f'with special tokens need at least {smallest}'
+            )
         self.batch_size = batch_size
+        self.sequence_length = sequence_length
+        self.pad_id = tokenizer.pad_id
         self._mark_sentences = mark_sentences
         self._text = CorpusText(split)
         self._tokenizer = tokenizer
-        self.pad_id = tokenizer.pad_id
-        self.sequence_length = sequence_length
-        self._budget = sequence_length - num_special
-        self._keys = [sampling.key(seed, stream) for stream in range(_NUM_STREAMS)]
-        self._tokens_per_epoch = 0
+        self._budget = sequence_length - self.num_segments - 1
+        self._keys = [sampling.key(seed, stream) for stream in _STREAMS]
+        self._count_chunks(True)
+        if not self.num_examples:
+            raise UserError('the corpus is empty: no example can be made of it')
 
     @abc.abstractmethod
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:

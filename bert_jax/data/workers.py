@@ -98,8 +98,7 @@ class Workers:
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, number: int):
         """Creates a pool of `number` processes; with 0, this process does the work."""
-        self._tokenizer = tokenizer
-        self._number = number
+        self._tokenizer, self._number = tokenizer, number
         self._processes: list[subprocess.Popen[bytes]] = []
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
         self._threads = concurrent.futures.ThreadPoolExecutor(max(number, 1))
@@ -134,12 +133,7 @@ class Workers:
             process.kill()  # it is idle, or its result is no longer needed
         self._threads.shutdown(cancel_futures=True)
         for process in self._processes:
-            process.wait()
-            assert process.stdout
-            assert process.stdin
-            process.stdout.close()
-            with contextlib.suppress(BrokenPipeError):
-                process.stdin.close()
+            process.communicate()  # closes the pipes
 
     def tokenize(self, blocks: Iterable[list[str]]) -> Iterator[DocumentBlock]:
         """Yields the tokenized blocks in order, working on up to two per worker at a time."""

@@ -88,7 +88,7 @@ def load_checkpoint(
         metadata['family'],
         architecture,
         params,
-        Tokenizer.from_json(metadata['tokenizer']),
+        Tokenizer(metadata['tokenizer']),
         tuple(metadata.get('labels', ())),
         newly_initialized=new,
         other_parts=other_parts,

@@ -29,7 +29,7 @@ def dump(task: Task, step: int) -> Iterator[str]:
         UserError: If the run does not have that step.
     """
     stage, number, before = find(task.stages, step)
-    vocab = Tokenizer.from_json(task.metadata['tokenizer']).vocab
+    vocab = Tokenizer(task.metadata['tokenizer']).vocab
     if hasattr(task, 'corrupted_batch'):
         batch, corrupted = jax.device_get(task.corrupted_batch(stage, number, before))
         rows = [_corrupted_row(batch, corrupted, row, vocab) for row in _rows(batch)]

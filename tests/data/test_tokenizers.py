@@ -170,7 +170,7 @@ _CACHED = tokenizers.train(
 
 def test_the_cache_is_cleared_when_full(monkeypatch, trained):
     monkeypatch.setattr(tokenizer_module, 'CACHED_IDS', 10)
-    tokenizer = tokenizers.Tokenizer.from_json(trained.to_json())
+    tokenizer = tokenizers.Tokenizer(trained.to_json())
     texts = [f'cat{i} sat' for i in range(100)]
     expected = trained.encode_ids(texts)[0]
     found = [tokenizer.encode_ids([text])[0] for text in texts]
@@ -183,7 +183,7 @@ def test_saving_and_loading_changes_nothing(trained, tmp_path):
     for again in (
         tokenizers.load(str(tmp_path)),
         tokenizers.load(str(tmp_path / 'tokenizer.json')),
-        tokenizers.Tokenizer.from_json(trained.to_json()),
+        tokenizers.Tokenizer(trained.to_json()),
         pickle.loads(pickle.dumps(trained)),
     ):
         assert again.fingerprint == trained.fingerprint

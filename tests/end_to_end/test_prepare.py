@@ -408,7 +408,9 @@ def test_command_line(texts, tmp_path, capsys):
     prepare.main([*flags, '--lowercase=false', '--held_out_fraction=0.3', '--workers=0'])
     assert 'tokens/s' in capsys.readouterr().out
     made = corpus.Corpus.open(output)
-    made.check_settings([source], TOKENIZER, False, 0.3)
+    made.check_settings(
+        sources=[source], tokenizer=TOKENIZER, lowercase=False, held_out_fraction=0.3
+    )
     assert made.tokenizer.lowercase is False
     prepare.main([f'--output={output}', '--verify'])
     assert f'all {len(made.manifest["files"])} files match' in capsys.readouterr().out

@@ -151,7 +151,7 @@ def test_special_tokens_keep_their_role_under_another_name(tmp_path):
     renamed = old.to_json()
     for one, other in zip(('<s>', '</s>', '<mask>'), ('[CLS]', '[SEP]', '[MASK]'), strict=True):
         renamed = renamed.replace(f'"{one}"', f'"{other}"')
-    new = tokenizers.Tokenizer.from_json(renamed)
+    new = tokenizers.Tokenizer(renamed)
     assert new.vocab[new.mask_id] == '[MASK]'
     rows = np.random.default_rng(0).normal(size=(old.vocab_size, 20)).astype(np.float32)
     params = {'encoder/embeddings/token': rows}

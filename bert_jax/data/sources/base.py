@@ -4,7 +4,7 @@ import abc
 import collections
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from bert_jax import errors
 from bert_jax.data import text_files
@@ -95,6 +95,11 @@ class Source(abc.ABC):
                 if kind in self.first_place:
                     text += f' (first in {self.first_place[kind]})'
         return text
+
+    def describe(self) -> dict[str, Any]:
+        """Returns the source's entry in the manifest of a corpus."""
+        names = ('spec', 'language', 'license')
+        return {name: getattr(self, name) for name in names} | {'report': dict(self.report)}
 
     def count(self, problem: str, place: str, number: int = 1) -> None:
         """Adds to the count of a problem in `report`."""

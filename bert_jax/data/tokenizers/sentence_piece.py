@@ -151,11 +151,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def settings(
-    model: Model,
-    *,
-    fairseq_ids: bool = False,
-    lowercase: bool = False,
-    strip_accents: bool = False,
+    model: Model, *, fairseq_ids: bool = False, lowercase: bool = False, strip_accents: bool = False
 ) -> dict[str, Any]:
     """Returns the settings of a tokenizer, the contents of a tokenizer.json.
 

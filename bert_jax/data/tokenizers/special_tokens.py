@@ -32,20 +32,16 @@ def separate_literals(text: str) -> str:
 
 def find(ids: dict[str, int]) -> dict[str, int]:
     """Returns the id of each role in a vocabulary; raises UserError if one is missing."""
-    found = {
-        role: next((ids[name] for name in names if name in ids), None)
-        for role, names in NAMES.items()
-    }
-    missing = [' or '.join(NAMES[role]) for role, index in found.items() if index is None]
+    missing = [' or '.join(names) for names in NAMES.values() if ids.keys().isdisjoint(names)]
     if missing:
         raise errors.UserError(f'the vocabulary lacks {", ".join(missing)}')
-    return {role: index for role, index in found.items() if index is not None}
+    return {role: next(ids[n] for n in names if n in ids) for role, names in NAMES.items()}
 
 
 def missing_names(ids: dict[str, int]) -> list[str]:
     """Returns names for the roles that a vocabulary lacks: BERT's if it has another of BERT's."""
-    style = 0 if any(name in ids for name in BERT) else 1
-    return [names[style] for names in NAMES.values() if not any(name in ids for name in names)]
+    style = int(ids.keys().isdisjoint(BERT))
+    return [names[style] for names in NAMES.values() if ids.keys().isdisjoint(names)]
 
 
 def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:
@@ -54,12 +50,9 @@ def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:
     <mask> absorbs the space before it, as in RoBERTa and XLM-R, because the space belongs to the
     word that it replaces.
     """
-    backend.add_special_tokens(
-        [
-            tokenizers.AddedToken(name, special=True, normalized=False, lstrip=name == '<mask>')
-            for name in names
-        ]
-    )
+    for name in names:
+        token = tokenizers.AddedToken(name, special=True, normalized=False, lstrip=name == '<mask>')
+        backend.add_special_tokens([token])
 
 
 def template(

@@ -95,13 +95,8 @@ class Tokenizer:
     def __reduce__(self) -> tuple[type['Tokenizer'], tuple[str]]:
         return Tokenizer, (self._json,)
 
-    @classmethod
-    def from_json(cls, text: str) -> 'Tokenizer':
-        """Returns the tokenizer that was written by `to_json`."""
-        return cls(text)
-
     def to_json(self) -> str:
-        """Returns the tokenizer as canonical JSON."""
+        """Returns the tokenizer as canonical JSON, the argument of the constructor."""
         return self._json
 
     def save(self, directory: str | pathlib.Path) -> None:
