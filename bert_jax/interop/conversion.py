@@ -1,7 +1,6 @@
 """State dicts of published models → our parameters, with every weight accounted for."""
 
 import collections
-import fnmatch
 import pathlib
 from collections.abc import Iterable, Mapping
 
@@ -43,9 +42,12 @@ def from_state_dict(
     every = state_dict_map.places(family.table, architecture, possible, num_labels)
     found = {family.current_name(name): array for name, array in state.items()}
     if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
-        found = {_with_prefix(family, name, every): array for name, array in found.items()}
-    found = _without_training_weights(family, found, source)
-    found = _without_duplicates(family, found, source)
+        known = {*(place.name for place in every.values()), family.position_ids, *family.duplicates}
+        found = {
+            full if (full := family.prefix + name) in known else name: array
+            for name, array in found.items()
+        }
+    found = _without_extras(family, found, source)
     heads = _heads(every, found, heads)
     places = {ours: place for ours, place in every.items() if _head(ours) in (*heads, None)}
 
@@ -77,37 +79,23 @@ def has_weight(family: Family, state: Mapping[str, np.ndarray], ours: str) -> bo
     return weight in state or weight.removeprefix(family.prefix) in state
 
 
-def _with_prefix(family: Family, name: str, places: Mapping[str, Place]) -> str:
-    full = family.prefix + name
-    known = {place.name for place in places.values()} | {*family.buffers, *family.duplicates}
-    return full if full in known else name
-
-
-def _without_duplicates(
+def _without_extras(
     family: Family, state: Mapping[str, np.ndarray], source: str | pathlib.Path
 ) -> dict[str, np.ndarray]:
-    """`state` without position buffers and tied copies, after checking their values."""
+    """`state` without training-only weights, position buffers and tied copies, which must agree."""
     state = dict(state)
-    for name in list(state):
-        if any(fnmatch.fnmatchcase(name, pattern) for pattern in family.buffers):
-            array = state.pop(name)
-            if not (array == np.arange(array.shape[-1])).all():
-                raise UserError(f'{source}: {name} is not 0, 1, 2, …')
+    skipped = [name for name in family.training_only if state.pop(name, None) is not None]
+    if skipped:
+        logging.warning('%s: skipped training-only weights: %s', source, ', '.join(skipped))
+    positions = state.pop(family.position_ids, np.arange(1))
+    if not (positions == np.arange(positions.shape[-1])).all():
+        raise UserError(f'{source}: {family.position_ids} is not 0, 1, 2, …')
     for copy, original in family.duplicates.items():
         if copy in state:
             array = state.pop(copy)
             if not np.array_equal(array, state.setdefault(original, array)):
                 raise UserError(f'{source}: {copy} differs from {original}, to which it is tied')
     return state
-
-
-def _without_training_weights(
-    family: Family, state: Mapping[str, np.ndarray], source: str | pathlib.Path
-) -> dict[str, np.ndarray]:
-    skipped = [name for name in family.training_only if name in state]
-    if skipped:
-        logging.warning('%s: skipped training-only weights: %s', source, ', '.join(skipped))
-    return {name: array for name, array in state.items() if name not in skipped}
 
 
 def _head(ours: str) -> str | None:

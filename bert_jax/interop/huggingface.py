@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import tree_paths
@@ -134,22 +133,17 @@ def num_parameters(model: Pretrained) -> int:
 
 def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pathlib.Path) -> None:
     """Writes tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt."""
-    has_types = architecture.type_vocab_size > 1
-    if has_types:
+    inputs = ['input_ids', 'attention_mask']
+    if architecture.type_vocab_size > 1:
         tokenizer = tokenizer.with_token_types()
+        inputs.insert(1, 'token_type_ids')
     tokenizer.save(folder)
-    settings = {
-        f'{name}_token': tokenizer.vocab[getattr(tokenizer, f'{name}_id')]
-        for name in _SPECIAL_TOKENS
-    } | {
+    special = {name: getattr(tokenizer, f'{name}_id') for name in _SPECIAL_TOKENS}
+    settings = {f'{name}_token': tokenizer.vocab[index] for name, index in special.items()} | {
         'do_lower_case': tokenizer.lowercase,
         'tokenizer_class': 'PreTrainedTokenizerFast',  # reads everything from tokenizer.json
         'model_max_length': architecture.max_length,
-        'model_input_names': [
-            'input_ids',
-            *(['token_type_ids'] if has_types else []),
-            'attention_mask',
-        ],
+        'model_input_names': inputs,
     }
     (folder / 'tokenizer_config.json').write_text(_json(settings), encoding='utf-8')
     if tokenizer.kind == 'wordpiece' and all(t and '\n' not in t for t in tokenizer.vocab):
@@ -208,12 +202,8 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     has_pooler = 'encoder/pooler' in family.table and published not in family.without_pooler
     if has_pooler and not architecture.pooler:
         raise UserError(f'{published} has a pooler, but this model has none')
-    config: dict[str, Any] = {
-        'architectures': [published],
-        'model_type': family.model_type,
-        'dtype': 'float32',
-    }
-    config |= family.write_config(architecture) | _label_config(model)
+    config: dict[str, Any] = {'architectures': [published], 'model_type': family.model_type}
+    config |= {'dtype': 'float32'} | family.write_config(architecture) | _label_config(model)
     if model.tokenizer is not None:
         _check_padding(architecture, model.tokenizer, folder)
         config |= {name: getattr(model.tokenizer, role) for name, role in family.token_keys.items()}
@@ -227,8 +217,8 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     for ours in omitted_parameters(model):
         del places[ours]
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
-    prefix = family.prefix if not model.heads else ''
-    state = {name.removeprefix(prefix): array for name, array in state.items()}
+    if not model.heads:
+        state = {name.removeprefix(family.prefix): array for name, array in state.items()}
     weights.write(folder / weights.SAFETENSORS, state)
     card = model_card.exported(
         family=family.model_type,
@@ -252,17 +242,9 @@ def _compare(live: Pretrained, written: Pretrained) -> None:
     last_type = max(0, architecture.type_vocab_size - 1)
     types = (np.arange(length) >= length // 2) * np.full((3, 1), last_type)
     mask = np.arange(length) < np.array([[length], [max(1, length - 3)], [1]])
+    inputs = (ids, mask.astype(np.int32), types.astype(np.int32))
     ours, theirs = (
-        jax.device_get(
-            pretrained.outputs(
-                model.architecture,
-                Compute(),
-                jax.tree.map(jnp.asarray, model.params),
-                ids,
-                mask.astype(np.int32),
-                types.astype(np.int32),
-            )
-        )
+        jax.device_get(pretrained.outputs(model.architecture, Compute(), model.params, *inputs))
         for model in (live, written)
     )
     for name, values in ours.items():

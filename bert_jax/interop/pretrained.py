@@ -127,21 +127,15 @@ def init(
 
 
 @functools.cache
-def _abstract(architecture: Architecture, heads: tuple[str, ...], num_labels: int) -> dict:
-    return jax.eval_shape(lambda: init(architecture, heads, jax.random.key(0), num_labels))
-
-
-def abstract(
-    architecture: Architecture, heads: Iterable[str], num_labels: int = 2
-) -> dict[str, Any]:
+def abstract(architecture: Architecture, heads: tuple[str, ...], num_labels: int = 2) -> dict:
     """Shapes and axis names of `init`, without computing anything."""
-    return _abstract(architecture, tuple(heads), num_labels)
+    return jax.eval_shape(lambda: init(architecture, heads, jax.random.key(0), num_labels))
 
 
 def fill(
     found: Mapping[str, np.ndarray],
     architecture: Architecture,
-    heads: Iterable[str],
+    heads: tuple[str, ...],
     num_labels: int = 2,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
     """Completes parameters with newly initialized ones.
@@ -152,17 +146,13 @@ def fill(
     Returns:
         The tree of all parameters, and the names of the newly initialized ones.
     """
-    heads = tuple(heads)
     boxed = abstract(architecture, heads, num_labels)
     names = tree_paths.flatten(boxed, is_boxed)
     missing = tuple(name for name in names if name not in found)
     arrays = dict(found)
     if missing:
-
-        def make() -> dict[str, Any]:
-            return nn.unbox(init(architecture, heads, jax.random.key(0), num_labels))
-
-        initial = tree_paths.flatten(jax.jit(make)())
+        make = jax.jit(lambda: nn.unbox(init(architecture, heads, jax.random.key(0), num_labels)))
+        initial = tree_paths.flatten(make())
         arrays |= {name: np.asarray(initial[name]) for name in missing}
     structure = jax.tree.structure(boxed, is_leaf=is_boxed)
     return jax.tree.unflatten(structure, [arrays[name] for name in names]), missing
@@ -182,11 +172,7 @@ def check_missing(missing: Mapping[str, str], allowed: Iterable[str], source: An
         source: where the parameters were looked for.
     """
     patterns = tuple(allowed)
-    refused = [
-        description
-        for name, description in missing.items()
-        if not any(re.search(pattern, name) for pattern in patterns)
-    ]
+    refused = [missing[n] for n in missing if not any(re.search(p, n) for p in patterns)]
     if refused:
         raise UserError(f'{source} lacks the weights {enumerate_names(refused)}')
 

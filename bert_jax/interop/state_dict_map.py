@@ -4,7 +4,7 @@ import collections
 import dataclasses
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 from flax.core.meta import Partitioned
@@ -59,7 +59,7 @@ class Place:
 
 
 def places(
-    table: Mapping[str, str], architecture: Architecture, heads: Iterable[str], num_labels: int
+    table: Mapping[str, str], architecture: Architecture, heads: tuple[str, ...], num_labels: int
 ) -> dict[str, Place]:
     """The place of every parameter of an architecture with heads, by our name.
 
@@ -77,11 +77,8 @@ def places(
 
 def to_ours(places: Mapping[str, Place], state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Our parameters by name, for all places that the state dict has."""
-    return {
-        ours: place.to_ours(state[place.name])
-        for ours, place in places.items()
-        if place.name in state
-    }
+    found = {ours: place for ours, place in places.items() if place.name in state}
+    return {ours: place.to_ours(state[place.name]) for ours, place in found.items()}
 
 
 def to_theirs(
@@ -91,8 +88,7 @@ def to_theirs(
     parts: dict[str, dict[int, np.ndarray]] = collections.defaultdict(dict)
     for ours, place in places.items():
         array = place.to_theirs(params[ours])
-        array = array.reshape(place.groups, -1, *array.shape[1:])
-        parts[place.name][place.part] = array
+        parts[place.name][place.part] = array.reshape(place.groups, -1, *array.shape[1:])
     joined = {
         name: np.concatenate([own[i] for i in sorted(own)], axis=1) for name, own in parts.items()
     }

@@ -15,11 +15,8 @@ from bert_jax.models.architecture import Architecture
 _INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range')  # of parameter shapes
 _RESOLVED = ('max_relative_positions',)  # compared by the value that None stands for
 _FITTED = ('vocab_size', 'max_position_embeddings')
-_EMBEDDING, _POSITIONS, _BIAS = (
-    'encoder/embeddings/token',
-    'encoder/embeddings/position',
-    'mlm/head/bias',
-)
+_EMBEDDING, _BIAS = 'encoder/embeddings/token', 'mlm/head/bias'  # one row for each token
+_POSITIONS = 'encoder/embeddings/position'
 
 
 def fit(
@@ -45,17 +42,13 @@ def fit(
         UserError: the architectures differ in anything else.
     """
     _check_same(model.architecture, architecture)
-    params = {
-        name: _without_padding(leaf, name, model.architecture.vocab_size)
-        for name, leaf in tree_paths.flatten(model.params).items()
-    }
+    params = tree_paths.flatten(model.params)
     heads = tuple(name for name in HEADS if name in set(heads))
-    lines = []
-    for name in list(params):
-        part = name.partition('/')[0]
-        if part in HEADS and part not in heads:
-            del params[name]
-            lines.append(f'{name} is dropped: no objective uses it')
+    unused = [name for name in params if name.partition('/')[0] in set(HEADS) - set(heads)]
+    lines = [f'{name} is dropped: no objective uses it' for name in unused]
+    params = {name: leaf for name, leaf in params.items() if name not in unused}
+    vocab_size = model.architecture.vocab_size
+    params |= {name: params[name][:vocab_size] for name in (_EMBEDDING, _BIAS) if name in params}
     if tokenizer.fingerprint != (model.tokenizer and model.tokenizer.fingerprint):
         lines += _fit_vocabulary(params, model.tokenizer, tokenizer)
     lines += _fit_positions(params, architecture, positions)
@@ -141,7 +134,3 @@ def _interpolate(old_TD: np.ndarray, number: int) -> np.ndarray:
 
 
 _MORE_POSITIONS = {'tile': _tile, 'interpolate': _interpolate}
-
-
-def _without_padding(leaf: np.ndarray, name: str, vocab_size: int) -> np.ndarray:
-    return leaf[:vocab_size] if name in (_EMBEDDING, _BIAS) else leaf

@@ -62,7 +62,7 @@ class _Unpickler(pickle.Unpickler):
         allowed: dict[tuple[str, str], Callable] = {
             ('collections', 'OrderedDict'): collections.OrderedDict,
             ('torch._utils', '_rebuild_tensor_v2'): _rebuild_tensor,
-            ('torch._utils', '_rebuild_parameter'): _rebuild_parameter,
+            ('torch._utils', '_rebuild_parameter'): lambda data, *_: data,
         }
         if module == 'torch' and name in _STORAGES:
             return _STORAGES[name]
@@ -92,7 +92,3 @@ def _rebuild_tensor(
     item = storage.dtype.itemsize
     steps = [stride * item for stride in strides]
     return np.lib.stride_tricks.as_strided(storage[offset:], shape, steps).copy()
-
-
-def _rebuild_parameter(data: np.ndarray, *_: Any) -> np.ndarray:
-    return data

@@ -17,12 +17,7 @@ from bert_jax.interop import torch_zip
 SAFETENSORS, TORCH = 'model.safetensors', 'pytorch_model.bin'
 _FLOATS = ('float16', 'float32', 'float64', 'bfloat16')
 _TF1_TRAINING_STATE = re.compile(r'global_step|.*/(adam|lamb)_[mv]')
-_TF1_LEAVES = {
-    'gamma': 'weight',
-    'beta': 'bias',
-    'output_bias': 'bias',
-    'output_weights': 'weight',
-}
+_TF1_LEAVES = dict(gamma='weight', beta='bias', output_bias='bias', output_weights='weight')
 
 Weights = dict[str, np.ndarray]
 
@@ -66,12 +61,11 @@ def read_tf1(path: pathlib.Path) -> Weights:
     tensorflow = tensorflow_import.tensorflow()
     try:
         reader = tensorflow.train.load_checkpoint(str(path))
-        names = [
-            name
+        return dict(
+            _translate_tf1(name, reader.get_tensor(name))
             for name in reader.get_variable_to_shape_map()
             if not _TF1_TRAINING_STATE.fullmatch(name)
-        ]
-        return dict(_translate_tf1(name, reader.get_tensor(name)) for name in names)
+        )
     except (tensorflow.errors.OpError, ValueError) as error:
         raise UserError(f'{path} cannot be read: {" ".join(str(error).split())}') from error
 

@@ -30,7 +30,8 @@ class Case:
     def classes(self) -> dict[str, tuple[str, ...]]:
         """Published classes that together have every head once."""
         chosen, seen = {}, set()
-        for name, heads in FAMILIES[self.family].classes.items():
+        classes = FAMILIES[self.family].classes.items()
+        for name, heads in sorted(classes, key=lambda item: -len(item[1])):
             if heads and not seen & set(heads):
                 chosen[name] = heads
                 seen |= set(heads)

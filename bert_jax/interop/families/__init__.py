@@ -38,7 +38,4 @@ def by_model_type(model_type: str | None) -> Family:
 
 def of_architecture(name: str) -> str | None:
     """The model_type of the family of one of our architectures; None if it has no family."""
-    for model_type, family in FAMILIES.items():
-        if name in family.architectures:
-            return model_type
-    return None
+    return next((kind for kind, family in FAMILIES.items() if name in family.architectures), None)

@@ -1,12 +1,12 @@
 """ALBERT as transformers writes it (modeling_albert.py)."""
 
 from bert_jax.interop.families.family import (
-    ACTIVATIONS,
     BERT_KEYS,
     Family,
     Key,
     bert_like,
     common_classes,
+    with_defaults,
 )
 from bert_jax.models.architectures import albert
 
@@ -16,16 +16,18 @@ _KEYS = {name: key for name, key in BERT_KEYS.items() if name != 'classifier_dro
 FAMILY = Family(
     model_type='albert',
     architectures=tuple(albert.BUILDERS),
-    keys=_KEYS
+    keys=with_defaults(
+        _KEYS,
+        vocab_size=30000,
+        hidden_size=4096,
+        num_attention_heads=64,
+        intermediate_size=16384,
+        hidden_act='gelu_new',
+        hidden_dropout_prob=0.0,
+        attention_probs_dropout_prob=0.0,
+    )
     | {
-        'vocab_size': Key('vocab_size', 30000),
         'embedding_size': Key('embedding_size', 128),
-        'hidden_size': Key('hidden_size', 4096),
-        'num_attention_heads': Key('num_heads', 64),
-        'intermediate_size': Key('intermediate_size', 16384),
-        'hidden_act': Key('hidden_act', 'gelu_new', ACTIVATIONS),
-        'hidden_dropout_prob': Key('hidden_dropout', 0.0),
-        'attention_probs_dropout_prob': Key('attention_dropout', 0.0),
         'classifier_dropout_prob': Key('classifier_dropout', 0.1),
     },
     fixed={
@@ -68,9 +70,5 @@ FAMILY = Family(
         'AlbertForQuestionAnswering',
     ),
     token_keys={'pad_token_id': 'pad_id', 'bos_token_id': 'cls_id', 'eos_token_id': 'sep_id'},
-    duplicates={
-        'predictions.decoder.weight': 'albert.embeddings.word_embeddings.weight',
-        'predictions.decoder.bias': 'predictions.bias',
-    },
-    buffers=('albert.embeddings.position_ids',),
+    decoder='predictions.decoder',
 )

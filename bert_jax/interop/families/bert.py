@@ -8,16 +8,8 @@ FAMILY = Family(
     architectures=(*bert.BUILDERS, *spanbert.BUILDERS),
     keys=BERT_KEYS,
     # In configs of the Chinese and multilingual models, which have the usual pooler.
-    harmless=frozenset(
-        {
-            'directionality',
-            'pooler_fc_size',
-            'pooler_num_attention_heads',
-            'pooler_num_fc_layers',
-            'pooler_size_per_head',
-            'pooler_type',
-        }
-    ),
+    harmless='directionality pooler_fc_size pooler_num_attention_heads pooler_num_fc_layers '
+    'pooler_size_per_head pooler_type',
     table=bert_like('bert', 'bert.encoder.layer.#')
     | {
         'encoder/pooler': 'bert.pooler.dense',
@@ -29,15 +21,7 @@ FAMILY = Family(
     prefix='bert.',
     classes=common_classes('Bert')
     | {'BertForPreTraining': ('mlm', 'nsp'), 'BertForNextSentencePrediction': ('nsp',)},
-    without_pooler=(
-        'BertForMaskedLM',
-        'BertForTokenClassification',
-        'BertForQuestionAnswering',
-    ),
+    without_pooler=('BertForMaskedLM', 'BertForTokenClassification', 'BertForQuestionAnswering'),
     old_names={'LayerNorm.gamma': 'LayerNorm.weight', 'LayerNorm.beta': 'LayerNorm.bias'},
-    duplicates={
-        'cls.predictions.decoder.weight': 'bert.embeddings.word_embeddings.weight',
-        'cls.predictions.decoder.bias': 'cls.predictions.bias',
-    },
-    buffers=('bert.embeddings.position_ids',),
+    decoder='cls.predictions.decoder',
 )

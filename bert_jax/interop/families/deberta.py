@@ -12,30 +12,18 @@ from bert_jax.interop.families.family import (
     Key,
     bert_like,
     common_classes,
+    with_defaults,
 )
 from bert_jax.models.architecture import POSITION_TERMS, Architecture
 from bert_jax.models.architectures import deberta
 
 _TERMS = dict(zip(('c2p', 'p2c'), POSITION_TERMS, strict=True))
-_READ_BY_COMPLETE = frozenset(
-    {
-        'attention_head_size',
-        'embedding_size',
-        'max_relative_positions',
-        'pooler_hidden_size',
-        'pos_att_type',
-        'position_biased_input',
-    }
+# Keys that `_complete` and `_complete_v2` read.
+_READ = (
+    'attention_head_size embedding_size max_relative_positions pooler_hidden_size pos_att_type '
+    'position_biased_input relative_attention'
 )
-_READ_OF_V2 = frozenset(
-    {
-        'conv_act',
-        'conv_kernel_size',
-        'norm_rel_ebd',
-        'position_buckets',
-        'share_att_key',
-    }
-)
+_READ_OF_V2 = 'conv_act conv_kernel_size norm_rel_ebd position_buckets share_att_key'
 
 
 def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
@@ -139,10 +127,7 @@ def _table(attention: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-_KEYS = BERT_KEYS | {
-    'vocab_size': Key('vocab_size', 50265),
-    'type_vocab_size': Key('type_vocab_size', 0),
-    'layer_norm_eps': Key('layer_norm_eps', 1e-7),
+_KEYS = with_defaults(BERT_KEYS, vocab_size=50265, type_vocab_size=0, layer_norm_eps=1e-7) | {
     'cls_dropout': Key('classifier_dropout', None),
     'pooler_hidden_act': Key('classifier_act', 'gelu', ACTIVATIONS),
 }
@@ -157,12 +142,8 @@ V1 = Family(
     complete=_complete,
     more_keys=_more_keys,
     fixed={'pooler_dropout': 0, 'talking_head': False},
-    harmless=_READ_BY_COMPLETE
-    | {
-        'legacy',  # chooses between two names of the same head
-        'padding_idx',
-        'relative_attention',
-    },
+    # `legacy` chooses between two names of the same head.
+    harmless=f'{_READ} legacy padding_idx',
     # One kernel holds query, key and value of each head.
     table=_table(
         {
@@ -177,36 +158,30 @@ V1 = Family(
     ),
     prefix='deberta.',
     classes=_V1_CLASSES,
-    old_names={
-        'lm_predictions.lm_head.dense.weight': 'cls.predictions.transform.dense.weight',
-        'lm_predictions.lm_head.dense.bias': 'cls.predictions.transform.dense.bias',
-        'lm_predictions.lm_head.LayerNorm.weight': 'cls.predictions.transform.LayerNorm.weight',
-        'lm_predictions.lm_head.LayerNorm.bias': 'cls.predictions.transform.LayerNorm.bias',
-        'lm_predictions.lm_head.bias': 'cls.predictions.bias',
+    old_names={'lm_predictions.lm_head.bias': 'cls.predictions.bias'}
+    | {
+        f'lm_predictions.lm_head.{weight}': f'cls.predictions.transform.{weight}'
+        for weight in ('dense.weight', 'dense.bias', 'LayerNorm.weight', 'LayerNorm.bias')
     },
-    duplicates={
-        'cls.predictions.decoder.weight': 'deberta.embeddings.word_embeddings.weight',
-        'cls.predictions.decoder.bias': 'cls.predictions.bias',
-    },
-    buffers=('deberta.embeddings.position_ids',),
+    decoder='cls.predictions.decoder',
 )
 
 V2 = dataclasses.replace(
     V1,
     model_type='deberta-v2',
     architectures=tuple(deberta.V2),
-    keys=_KEYS
-    | {
-        'vocab_size': Key('vocab_size', 128100),
-        'hidden_size': Key('hidden_size', 1536),
-        'num_hidden_layers': Key('num_layers', 24),
-        'num_attention_heads': Key('num_heads', 24),
-        'intermediate_size': Key('intermediate_size', 6144),
-    },
+    keys=with_defaults(
+        _KEYS,
+        vocab_size=128100,
+        hidden_size=1536,
+        num_hidden_layers=24,
+        num_attention_heads=24,
+        intermediate_size=6144,
+    ),
     complete=_complete_v2,
     more_keys=_more_keys_of_v2,
     fixed={'pooler_dropout': 0, 'conv_groups': 1},
-    harmless=V1.harmless | _READ_OF_V2,
+    harmless=f'{V1.harmless} {_READ_OF_V2}',
     table=_table(
         {
             'query': 'query_proj',

@@ -21,7 +21,7 @@ FAMILY = Family(
     },
     fixed={'tie_weights_': True},
     # Sinusoids only initialize the position embeddings, which the files contain.
-    harmless=frozenset({'qa_dropout', 'sinusoidal_pos_embds'}),
+    harmless='qa_dropout sinusoidal_pos_embds',
     table=bert_like(
         'distilbert',
         'distilbert.transformer.layer.#',
@@ -45,6 +45,5 @@ FAMILY = Family(
     },
     prefix='distilbert.',
     classes=common_classes('DistilBert'),
-    duplicates={'vocab_projector.weight': 'distilbert.embeddings.word_embeddings.weight'},
-    buffers=('distilbert.embeddings.position_ids',),
+    decoder='vocab_projector',
 )

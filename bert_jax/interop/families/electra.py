@@ -1,29 +1,23 @@
 """ELECTRA, discriminators and generators, as transformers writes it (modeling_electra.py)."""
 
-from typing import Any
-
-from bert_jax.interop.families.family import BERT_KEYS, Family, Key, bert_like, common_classes
-from bert_jax.models.architecture import Architecture
+from bert_jax.interop.families.family import (
+    BERT_KEYS,
+    Family,
+    Key,
+    bert_like,
+    common_classes,
+    with_defaults,
+)
 from bert_jax.models.architectures import electra
-
-
-def _more_keys(architecture: Architecture) -> dict[str, Any]:
-    return {'embedding_size': architecture.embedding_width}
-
 
 FAMILY = Family(
     model_type='electra',
     architectures=tuple(electra.BUILDERS),
-    keys=BERT_KEYS
-    | {
-        'embedding_size': Key('embedding_size', 128),
-        'hidden_size': Key('hidden_size', 256),
-        'num_attention_heads': Key('num_heads', 4),
-        'intermediate_size': Key('intermediate_size', 1024),
-    },
-    more_keys=_more_keys,
+    keys=with_defaults(BERT_KEYS, hidden_size=256, num_attention_heads=4, intermediate_size=1024)
+    | {'embedding_size': Key('embedding_size', 128)},
+    more_keys=lambda architecture: {'embedding_size': architecture.embedding_width},
     fixed={'summary_type': 'first', 'summary_use_proj': True, 'summary_activation': 'gelu'},
-    harmless=frozenset({'summary_last_dropout'}),
+    harmless='summary_last_dropout',
     table=bert_like('electra', 'electra.encoder.layer.#')
     | {
         'encoder/embeddings/projection': 'electra.embeddings_project',
@@ -38,6 +32,5 @@ FAMILY = Family(
     },
     prefix='electra.',
     classes=common_classes('Electra') | {'ElectraForPreTraining': ('rtd',)},
-    duplicates={'generator_lm_head.weight': 'electra.embeddings.word_embeddings.weight'},
-    buffers=('electra.embeddings.position_ids',),
+    decoder='generator_lm_head',
 )

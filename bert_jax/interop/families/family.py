@@ -4,6 +4,8 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from flax.core import FrozenDict
+
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Architecture
@@ -60,7 +62,13 @@ class Key:
 
     field: str
     default: object
-    values: Mapping[Any, Any] = dataclasses.field(default_factory=dict)
+    values: Mapping[Any, Any] = FrozenDict()
+
+
+def with_defaults(keys: Mapping[str, Key], **defaults: object) -> dict[str, Key]:
+    """The keys of a config, some of them with other defaults."""
+    changed = {n: dataclasses.replace(keys[n], default=value) for n, value in defaults.items()}
+    return {**keys, **changed}
 
 
 BERT_KEYS = {
@@ -80,14 +88,6 @@ BERT_KEYS = {
 }
 
 
-def _as_read(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
-    return architecture
-
-
-def _no_keys(architecture: Architecture) -> dict[str, Any]:
-    return {}
-
-
 @dataclasses.dataclass(frozen=True)
 class Family:
     """One value of `model_type` in a config.json.
@@ -98,17 +98,17 @@ class Family:
         table: our parameter names → theirs (see `state_dict_map.places`).
         prefix: prefix of the encoder's weights in a model with heads; absent in a bare encoder.
         classes: published class → its heads.
+        decoder: the module that predicts tokens, whose weights are tied to others.
         optional_heads: published class → heads that its files may contain but the class ignores.
         without_pooler: the classes that have no pooler.
         fixed: keys with only one supported value → that value; in addition to _FIXED.
-        harmless: keys that do not change what the encoder computes; in addition to _HARMLESS.
+        harmless: keys that do not change what the encoder computes, separated by white space; in
+            addition to _HARMLESS.
         complete: (architecture from `keys`, config) → the complete architecture.
         more_keys: architecture → config values that `keys` does not give.
         token_keys: config keys with token ids → attribute of the tokenizer.
         old_names: ends of weight names in early versions → current ends.
-        duplicates: weights that some files contain twice → the weight they must equal.
         training_only: weights that only training needs; skipped with a log line.
-        buffers: patterns (fnmatch) of constants 0, 1, … in some files.
     """
 
     model_type: str
@@ -117,19 +117,28 @@ class Family:
     table: Mapping[str, str]
     prefix: str
     classes: Mapping[str, tuple[str, ...]]
-    optional_heads: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+    decoder: str
+    optional_heads: Mapping[str, tuple[str, ...]] = FrozenDict()
     without_pooler: tuple[str, ...] = ()
-    fixed: Mapping[str, object] = dataclasses.field(default_factory=dict)
-    harmless: frozenset[str] = frozenset()
-    complete: Callable[[Architecture, Mapping[str, Any]], Architecture] = _as_read
-    more_keys: Callable[[Architecture], dict[str, Any]] = _no_keys
-    token_keys: Mapping[str, str] = dataclasses.field(
-        default_factory=lambda: {'pad_token_id': 'pad_id'}
-    )
-    old_names: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    duplicates: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    fixed: Mapping[str, object] = FrozenDict()
+    harmless: str = ''
+    complete: Callable[[Architecture, Mapping[str, Any]], Architecture] = lambda read, config: read
+    more_keys: Callable[[Architecture], dict[str, Any]] = lambda architecture: {}
+    token_keys: Mapping[str, str] = FrozenDict(pad_token_id='pad_id')
+    old_names: Mapping[str, str] = FrozenDict()
     training_only: tuple[str, ...] = ()
-    buffers: tuple[str, ...] = ()
+
+    @property
+    def duplicates(self) -> dict[str, str]:
+        """Weights that some files contain twice → the weight that they must equal."""
+        embedding, bias = self.table['encoder/embeddings/token'], self.table['mlm/head/bias']
+        tied = {f'{self.decoder}.weight': embedding, f'{self.decoder}.bias': bias}
+        return {copy: original for copy, original in tied.items() if copy != original}
+
+    @property
+    def position_ids(self) -> str:
+        """A buffer with 0, 1, 2, … that files of early versions contain."""
+        return f'{self.prefix}embeddings.position_ids'
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -183,7 +192,8 @@ class Family:
         for name, value in fixed.items():
             if name in config and config[name] != value:
                 raise UserError(f'{name} is {config[name]!r}; only {value!r} is supported')
-        unknown = sorted(config.keys() - {*_HARMLESS.split(), *self.harmless, *fixed, *self.keys})
+        harmless = f'{_HARMLESS} {self.harmless}'.split()
+        unknown = sorted(config.keys() - {*harmless, *fixed, *self.keys})
         if unknown:
             raise UserError(
                 f'unknown for model_type {self.model_type}: {", ".join(unknown)}; remove keys that '

@@ -13,13 +13,8 @@ _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
 _WINDOW, _GLOBAL_EVERY = 128, 3  # defaults
 _READ_BY_COMPLETE = (
-    'global_attn_every_n_layers',
-    'global_rope_theta',
-    'layer_types',
-    'local_attention',
-    'local_rope_theta',
-    'mlp_dropout',
-    'rope_parameters',
+    'global_attn_every_n_layers global_rope_theta layer_types local_attention local_rope_theta '
+    'mlp_dropout rope_parameters'
 )
 
 
@@ -113,15 +108,9 @@ FAMILY = Family(
         'rope_scaling': None,
         'sparse_prediction': False,  # would drop logits
     },
-    harmless=frozenset(_READ_BY_COMPLETE)
-    | {
-        'deterministic_flash_attn',
-        'initializer_cutoff_factor',
-        'layer_norm_eps',  # norm_eps is used
-        'reference_compile',
-        'repad_logits_with_grad',
-        'sparse_pred_ignore_index',
-    },
+    # layer_norm_eps: norm_eps is used.
+    harmless=f'{_READ_BY_COMPLETE} deterministic_flash_attn initializer_cutoff_factor '
+    'layer_norm_eps reference_compile repad_logits_with_grad sparse_pred_ignore_index',
     table={
         'encoder/embeddings/token': 'model.embeddings.tok_embeddings.weight',
         'encoder/embeddings/norm': 'model.embeddings.norm',
@@ -151,5 +140,5 @@ FAMILY = Family(
         'eos_token_id': 'sep_id',
         'sep_token_id': 'sep_id',
     },
-    duplicates={'decoder.weight': 'model.embeddings.tok_embeddings.weight'},
+    decoder='decoder',
 )
