@@ -18,7 +18,7 @@ from typing import Any, TypeAlias
 
 from bert_jax import errors, progress
 from bert_jax.data import corpus, languages, tokenizers
-from bert_jax.data.beam import Beam, BeamWorkers
+from bert_jax.data.beam import Beam, BeamWorkers, Work
 from bert_jax.data.corpus_writer import SHARD_TOKENS, CorpusWriter, new_folder
 from bert_jax.data.held_out import DeferredDocument, HeldOutRule, assign_single_documents
 from bert_jax.data.sources import Source, describe_sources, open_source
@@ -112,7 +112,8 @@ def _build(
     pool: Pool = Workers(tokenizer, workers)
     if beam:
         specs = [source.spec for source in sources]
-        pool = BeamWorkers(beam, tokenizer, workers, specs, BLOCK_CHARACTERS)
+        work = Work(beam.folder, specs, BLOCK_CHARACTERS, tokenizer, workers)
+        pool = BeamWorkers(beam.options, work)
     spoken = [source.language for source in sources]
     writer = CorpusWriter(folder, tokenizer, spoken, shard_tokens)
     with contextlib.closing(writer), pool:
@@ -230,11 +231,7 @@ def _parser() -> argparse.ArgumentParser:
         'SentencePiece .model, or a folder with one of them (default: %(default)s)',
     )
     add('--output', required=True, help='folder to write the corpus to')
-    add(
-        '--verify',
-        action='store_true',
-        help='only check that the files in --output still match their hashes',
-    )
+    add('--verify', action='store_true', help='only check that the files match their hashes')
     add(
         '--workers',
         type=int,
@@ -243,9 +240,10 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         '--lowercase',
-        type=_boolean,
-        default=True,
-        help='whether a trained tokenizer or a vocab.txt lowercases: true or false (default: true)',
+        type=str.lower,
+        choices=('true', 'false'),
+        default='true',
+        help='whether a trained tokenizer or a vocab.txt lowercases (default: true)',
     )
     add(
         '--language_alpha',
@@ -254,12 +252,8 @@ def _parser() -> argparse.ArgumentParser:
         help='exponent, 0 to 1, that raises the share of small languages in the text a tokenizer '
         'is trained on: 1 leaves the shares as they are, 0 makes them equal (default: 1)',
     )
-    add(
-        '--held_out_fraction',
-        type=float,
-        default=0.01,
-        help='share of the documents to hold out for evaluation (default: 0.01)',
-    )
+    held_out = 'share of the documents to hold out for evaluation (default: 0.01)'
+    add('--held_out_fraction', type=float, default=0.01, help=held_out)
     add(
         '--runner',
         choices=('local', 'beam'),
@@ -279,12 +273,6 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _boolean(text: str) -> bool:
-    if text.lower() not in ('true', 'false'):
-        raise argparse.ArgumentTypeError(f'{text!r} is neither true nor false')
-    return text.lower() == 'true'
-
-
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Runs the command line; `argv` is sys.argv[1:] by default."""
@@ -301,7 +289,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         flags.source,
         flags.tokenizer,
         flags.output,
-        lowercase=flags.lowercase,
+        lowercase=flags.lowercase == 'true',
         held_out_fraction=flags.held_out_fraction,
         language_alpha=flags.language_alpha,
         workers=flags.workers,

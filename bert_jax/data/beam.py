@@ -6,7 +6,7 @@ same byte for byte. Beam is optional and imported on first use.
 """
 
 import pickle
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bert_jax import errors
@@ -31,34 +31,25 @@ class Work(NamedTuple):
     """What a Beam worker needs to know.
 
     Attributes:
+        folder: Folder for the tokenized blocks.
         specs: Specs of the sources.
         characters: Least number of characters in a block.
         tokenizer: The tokenizer.
-        folder: Folder for the tokenized blocks.
         parts: Number of parts the work is divided into.
     """
 
+    folder: str
     specs: list[str]
     characters: int
     tokenizer: tokenizers.Tokenizer
-    folder: str
     parts: int
 
 
 class BeamWorkers:
     """Replaces `workers.Workers`; tokenizes everything when it is entered."""
 
-    def __init__(
-        self,
-        beam: Beam,
-        tokenizer: tokenizers.Tokenizer,
-        parts: int,
-        specs: list[str],
-        characters: int,
-    ):
-        """Prepares the work; see `Work` for the arguments."""
-        self._options = beam.options
-        self._work = Work(specs, characters, tokenizer, beam.folder, parts)
+    def __init__(self, options: Sequence[str], work: Work):
+        self._options, self._work = options, work
         self._next_source = 0
 
     def __enter__(self) -> 'BeamWorkers':

@@ -90,9 +90,7 @@ class Corpus:
     def __init__(
         self, directory: pathlib.Path, manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer
     ):
-        self.directory = directory
-        self.manifest = manifest
-        self.tokenizer = tokenizer
+        self.directory, self.manifest, self.tokenizer = directory, manifest, tokenizer
         lines = [f'{name} {file["sha256"]}\n' for name, file in sorted(manifest['files'].items())]
         self.fingerprint = hashlib.sha256(''.join(lines).encode()).hexdigest()
 
@@ -122,12 +120,12 @@ class Corpus:
                 'prepare the corpus again'
             )
         for name, file in manifest['files'].items():
-            size = (directory / name).stat().st_size if (directory / name).is_file() else None
+            found = directory / name
+            size = found.stat().st_size if found.is_file() else None
             if size != file['bytes']:
                 problem = 'is missing' if size is None else f'has {size} bytes'
                 raise errors.UserError(
-                    f'{directory / name} {problem}, expected {file["bytes"]} bytes: '
-                    'prepare the corpus again'
+                    f'{found} {problem}, expected {file["bytes"]} bytes: prepare the corpus again'
                 )
         tokenizer = tokenizers.load(str(directory / 'tokenizer.json'))
         if tokenizer.fingerprint != manifest['tokenizer']['fingerprint']:

@@ -73,12 +73,11 @@ class Items:
             'token_type_ids': np.concatenate([sequence.token_type_ids for sequence in sequences]),
             'attention_mask': np.ones(self._length_E.sum(), np.int32),
         }
+        self._values = {}
         for name in sequences[0].tokens:
             self._tokens[name] = np.concatenate([sequence.tokens[name] for sequence in sequences])
-        self._values = {
-            name: np.stack([np.asarray(sequence.values[name]) for sequence in sequences])
-            for name in sequences[0].values
-        }
+        for name in sequences[0].values:
+            self._values[name] = np.stack([sequence.values[name] for sequence in sequences])
 
     def __len__(self) -> int:
         return len(self.count_N)
@@ -288,10 +287,9 @@ def unpack_outputs(
     """
     outputs = []
     for slot in placed.slots:
-        is_own_T = batch['segment_ids'][placed.row] == slot + 1
-        output = {name: array[placed.row, slot] for name, array in slots.items()}
-        output |= {name: array[placed.row][is_own_T] for name, array in tokens.items()}
-        outputs.append(output)
+        own_T = batch['segment_ids'][placed.row] == slot + 1
+        values = {name: array[placed.row, slot] for name, array in slots.items()}
+        outputs.append(values | {k: array[placed.row, own_T] for k, array in tokens.items()})
     return outputs
 
 

@@ -2,9 +2,7 @@
 
 import numpy as np
 
-from bert_jax.data.corpus import Split
-from bert_jax.data.text_example_source import TextExampleSource
-from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.data.text_example_source import RowSettings, TextExampleSource
 
 
 class FullSentences(TextExampleSource):
@@ -18,34 +16,12 @@ class FullSentences(TextExampleSource):
     of memory per row and, during construction, about 60 bytes per sentence of one shard.
     """
 
-    def __init__(
-        self,
-        split: Split,
-        tokenizer: Tokenizer,
-        sequence_length: int,
-        batch_size: int,
-        seed: int,
-        within_documents: bool = False,
-        mark_sentences: bool = False,
-    ):
-        """Opens the source; for the other arguments and errors see `TextExampleSource`.
-
-        Args:
-            split: Split of a corpus, or its part in one language.
-            tokenizer: Tokenizer of the corpus.
-            sequence_length: T, tokens of a row, at least 3.
-            batch_size: Rows of a global batch.
-            seed: Seed of all random draws.
-            within_documents: Whether rows end at document boundaries.
-            mark_sentences: Whether batches have sentence_start.
-        """
-        super().__init__(split, tokenizer, sequence_length, batch_size, seed, mark_sentences)
+    def __init__(self, settings: RowSettings, within_documents: bool = False):
+        super().__init__(settings)
         edges, self._sentences_cut, base = [np.zeros(1, np.int64)], 0, 0
-        for shard in split.shards:
-            sentence_S1 = np.asarray(shard.sentences)
-            edge_N1, num_cut = row_edges(
-                sentence_S1, np.asarray(shard.documents), self._budget, within_documents
-            )
+        for shard in settings.split.shards:
+            sentence_S1, document_D1 = np.asarray(shard.sentences), np.asarray(shard.documents)
+            edge_N1, num_cut = row_edges(sentence_S1, document_D1, self._budget, within_documents)
             edges.append(edge_N1[1:] + base)
             self._sentences_cut += num_cut
             base += int(sentence_S1[-1])

@@ -56,8 +56,8 @@ class HeldOutRule:
             hashes: uint64 [documents], hashes of their texts.
         """
         below = hashes < self._limit
-        sides = {'held_out': below, 'train': ~below}
-        sides = {split: chosen for split, chosen in sides.items() if chosen.any()}
+        pairs = (('held_out', below), ('train', ~below))
+        sides = {split: chosen for split, chosen in pairs if chosen.any()}
         if len(self._seen.union(sides)) == 2:
             for split in self._seen:
                 yield from self._release(split)
@@ -119,14 +119,11 @@ def assign_single_documents(
     Raises:
         UserError: One of the splits would have no document.
     """
-    distinct = sorted(set(hashes))
-    if has_held_out:
-        held_out = {value for value in distinct if value < hash_limit(fraction)}
-    elif len(distinct) > 1:
-        held_out = {distinct[0]}
-    else:
+    num_distinct = len(set(hashes))
+    if not has_held_out and num_distinct < 2:
         raise UserError(
-            f'the sources have {len(distinct)} distinct document(s) with tokens, but a held-out '
+            f'the sources have {num_distinct} distinct document(s) with tokens, but a held-out '
             'split needs at least two: add text, or separate it into documents with documents=…'
         )
-    return ['held_out' if value in held_out else 'train' for value in hashes]
+    limit = hash_limit(fraction) if has_held_out else min(hashes) + 1
+    return ['held_out' if value < limit else 'train' for value in hashes]

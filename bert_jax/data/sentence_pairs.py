@@ -3,9 +3,14 @@
 import numpy as np
 
 from bert_jax.data import sampling
-from bert_jax.data.corpus import Split
-from bert_jax.data.text_example_source import DRAW, LABEL, REDRAW, TARGET, TextExampleSource
-from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.data.text_example_source import (
+    DRAW,
+    LABEL,
+    REDRAW,
+    TARGET,
+    RowSettings,
+    TextExampleSource,
+)
 from bert_jax.errors import UserError
 
 
@@ -36,42 +41,20 @@ class SentencePairs(TextExampleSource):
 
     def __init__(
         self,
-        split: Split,
-        tokenizer: Tokenizer,
-        sequence_length: int,
-        batch_size: int,
-        seed: int,
+        settings: RowSettings,
         short_sequence_probability: float = 0.1,
         faithful_negatives: bool = False,
         swapped: bool = False,
-        mark_sentences: bool = False,
         fixed_lengths: bool = False,
     ):
-        """Opens the source; for the first arguments see `TextExampleSource`.
-
-        Args:
-            split: Split of a corpus, or its part in one language.
-            tokenizer: Tokenizer of the corpus.
-            sequence_length: T, tokens of a row, at least 5.
-            batch_size: Rows of a global batch.
-            seed: Seed of all random draws.
-            short_sequence_probability: Share of the chunks with a random target length.
-            faithful_negatives: Draws random segments exactly as the original code does.
-            swapped: Makes pairs for sentence-order prediction.
-            mark_sentences: Whether batches have sentence_start.
-            fixed_lengths: Makes the target length of a chunk the same in every epoch.
-
-        Raises:
-            UserError: No pair can be made of the split.
-        """
+        """Opens the source; raises UserError if no pair can be made of the split."""
         if swapped and faithful_negatives:
             raise UserError(
                 'faithful_negatives is about random segments, but ordered pairs have none: unset it'
             )
-        super().__init__(split, tokenizer, sequence_length, batch_size, seed, mark_sentences)
+        super().__init__(settings)
         self._short_probability = short_sequence_probability
-        self._faithful = faithful_negatives
-        self._swapped = swapped
+        self._faithful, self._swapped = faithful_negatives, swapped
         self._fixed_lengths = fixed_lengths
         documents = self._text.num_documents
         if documents < 2 and not swapped:
@@ -98,11 +81,10 @@ class SentencePairs(TextExampleSource):
         draws = sampling.random_bits(self._keys[DRAW], number_B, lanes=8)
         short, length, split, coin, partner, place, front_a, front_b = draws
         document_B, anchor_B = self._anchors(number_B, chunk_B)
-        limit_B: int | np.ndarray = self._budget
+        target_B = self._targets(short, length)
         if self._fixed_lengths:
-            limit_B = target_B = self._fixed_targets(document_B, chunk_B)
-        else:
-            target_B = self._targets(short, length)
+            target_B = self._fixed_targets(document_B, chunk_B)
+        limit_B = target_B if self._fixed_lengths else self._budget
         first_B, last_B = self._sentences(document_B, anchor_B, target_B)
         count_B = last_B - first_B
         middle_B = first_B + 1 + sampling.integers(split, np.maximum(count_B - 1, 1))
@@ -118,10 +100,9 @@ class SentencePairs(TextExampleSource):
         start_a += sampling.fair_coins(front_a, length_a - kept_a)
         start_b += sampling.fair_coins(front_b, length_b - kept_b)
         start_2B, kept_2B = np.stack([start_a, start_b]), np.stack([kept_a, kept_b])
-        name = 'next_sentence_label'
         if self._swapped:
-            name = 'sentence_order_label'
             start_2B, kept_2B = (np.where(label_B, x[::-1], x) for x in (start_2B, kept_2B))
+        name = 'sentence_order_label' if self._swapped else 'next_sentence_label'
         batch = self._segment_rows(number_B, start_2B, kept_2B)
         return batch | {name: label_B.astype(np.int32)}
 

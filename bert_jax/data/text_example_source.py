@@ -1,7 +1,7 @@
 """Base of the sources that take examples from the text of a corpus."""
 
 import abc
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 
@@ -14,6 +14,27 @@ from bert_jax.errors import UserError
 
 # Random streams: each purpose draws from a stream of its own under the same seed.
 ORDER, SHIFT, LABEL, DRAW, REDRAW, TARGET = _STREAMS = range(6)
+
+
+class RowSettings(NamedTuple):
+    """What the rows of a source are made of.
+
+    Attributes:
+        split: Split of a corpus, or its part in one language.
+        tokenizer: Tokenizer of the corpus.
+        sequence_length: T, tokens of a row: at least 3, or 5 with two segments.
+        batch_size: Rows of a global batch.
+        seed: Seed of all random draws.
+        mark_sentences: Whether batches have sentence_start, int32 [B, T]: 1 for the first token of
+            each sentence.
+    """
+
+    split: Split
+    tokenizer: Tokenizer
+    sequence_length: int
+    batch_size: int
+    seed: int
+    mark_sentences: bool = False
 
 
 class TextExampleSource(ExampleSource):
@@ -32,43 +53,20 @@ class TextExampleSource(ExampleSource):
 
     num_segments: ClassVar[int] = 1
 
-    def __init__(
-        self,
-        split: Split,
-        tokenizer: Tokenizer,
-        sequence_length: int,
-        batch_size: int,
-        seed: int,
-        mark_sentences: bool = False,
-    ):
-        """Opens the source.
-
-        Args:
-            split: Split of a corpus, or its part in one language.
-            tokenizer: Tokenizer of the corpus.
-            sequence_length: T, tokens of a row: at least 3, or 5 with two segments.
-            batch_size: Rows of a global batch.
-            seed: Seed of all random draws.
-            mark_sentences: Whether batches have sentence_start, int32 [B, T]: 1 for the first
-                token of each sentence.
-
-        Raises:
-            UserError: The sequence length is too small or the split has no text.
-        """
+    def __init__(self, settings: RowSettings):
+        """Opens the source; raises UserError if rows are too short or the split has no text."""
+        self.batch_size, self.sequence_length = settings.batch_size, settings.sequence_length
         smallest = 2 * self.num_segments + 1
-        if sequence_length < smallest:
+        if self.sequence_length < smallest:
             raise UserError(
-                f'the sequence length is {sequence_length}, but {self.num_segments} segment(s) '
-                f'with special tokens need at least {smallest}'
+                f'the sequence length is {self.sequence_length}, but {self.num_segments} '
+                f'segment(s) with special tokens need at least {smallest}'
             )
-        self.batch_size = batch_size
-        self.sequence_length = sequence_length
-        self.pad_id = tokenizer.pad_id
-        self._mark_sentences = mark_sentences
-        self._text = CorpusText(split)
-        self._tokenizer = tokenizer
-        self._budget = sequence_length - self.num_segments - 1
-        self._keys = [sampling.key(seed, stream) for stream in _STREAMS]
+        self.pad_id = settings.tokenizer.pad_id
+        self._tokenizer, self._mark_sentences = settings.tokenizer, settings.mark_sentences
+        self._text = CorpusText(settings.split)
+        self._budget = self.sequence_length - self.num_segments - 1
+        self._keys = [sampling.key(settings.seed, stream) for stream in _STREAMS]
         self._count_chunks(True)
         if not self.num_examples:
             raise UserError('the corpus is empty: no example can be made of it')

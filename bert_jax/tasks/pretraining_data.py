@@ -12,6 +12,7 @@ from bert_jax.data.full_sentences import FullSentences
 from bert_jax.data.packing import PackedRows
 from bert_jax.data.sentence_pairs import SentencePairs
 from bert_jax.data.single_segments import SingleSegments
+from bert_jax.data.text_example_source import RowSettings, TextExampleSource
 from bert_jax.errors import unknown
 from bert_jax.prepare import prepare
 from bert_jax.training import multihost
@@ -27,7 +28,7 @@ def _pair_options(data: Config) -> dict[str, Any]:
 
 
 # data.segments → the source of examples, and its options from the config's `data`.
-SEGMENTS: dict[str, tuple[type[ExampleSource], Callable[[Config], dict[str, Any]]]] = {
+SEGMENTS: dict[str, tuple[type[TextExampleSource], Callable[[Config], dict[str, Any]]]] = {
     'pairs': (SentencePairs, _pair_options),
     'ordered_pairs': (SentencePairs, lambda data: _pair_options(data) | {'swapped': True}),
     'single': (SingleSegments, lambda data: {}),
@@ -103,9 +104,9 @@ def source(
         raise unknown('data.segments', data.segments, SEGMENTS)
     batch_size, sequence_length = shape
     kind, own_options = SEGMENTS[data.segments]
-    text = (corpus.split(split, language), corpus.tokenizer)
-    make: Any = kind
-    examples = make(*text, sequence_length, batch_size, seed, **own_options(data), **options)
+    text = corpus.split(split, language)
+    settings = RowSettings(text, corpus.tokenizer, sequence_length, batch_size, seed, **options)
+    examples = kind(settings, **own_options(data))
     return PackedRows(examples, seed) if data.pack else examples
 
 

@@ -22,6 +22,7 @@ import types
 import numpy as np
 
 from bert_jax.data import corpus, pipeline, sentence_pairs, single_segments
+from bert_jax.data.text_example_source import RowSettings
 
 ARRAYS = ('tokens', 'sentences', 'documents')
 
@@ -76,7 +77,7 @@ def measure(split, tokenizer, workers: int, repeats: int):
     kinds = {}
     for kind in (sentence_pairs.SentencePairs, single_segments.SingleSegments):
         for rows, length in ((256, 128), (256, 512), (32, 128)):
-            source = kind(split, tokenizer, length, rows, seed=0)
+            source = kind(RowSettings(split, tokenizer, length, rows, seed=0))
             kinds[f'{kind.__name__} {rows} × {length}'] = source, length, 2**25 // (rows * length)
     rates = {name: [] for name in kinds}
     for _ in range(repeats):

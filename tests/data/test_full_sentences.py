@@ -6,15 +6,16 @@ import numpy as np
 import pytest
 
 from bert_jax.data.full_sentences import FullSentences, row_edges
+from bert_jax.data.text_example_source import RowSettings
 from bert_jax.errors import UserError
 from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
 
 KINDS = [False, True]
 
 
-def sentences(documents, length=32, batch_size=8, seed=0, within=False, num_shards=1, **options):
+def sentences(documents, length=32, seed=0, within=False, num_shards=1, mark_sentences=False):
     split = make_split(documents, num_shards)
-    return FullSentences(split, Tokenizer, length, batch_size, seed, within, **options)
+    return FullSentences(RowSettings(split, Tokenizer, length, 8, seed, mark_sentences), within)
 
 
 def slow_rows(documents, length, within):

@@ -9,6 +9,7 @@ from hypothesis import given, settings, strategies
 from bert_jax import prepare
 from bert_jax.data import languages, sentence_pairs, single_segments
 from bert_jax.data.example_source import ExampleSource
+from bert_jax.data.text_example_source import RowSettings
 from bert_jax.errors import UserError
 
 BLOCK = languages.BLOCK
@@ -171,7 +172,7 @@ def test_mixing_sources_of_a_corpus(corpus, kind):
     assert list(train.languages) == ['xa', 'xb', 'xc']
 
     def make(language, seed):
-        return kind(corpus.split('train', language), corpus.tokenizer, 24, 50, seed)
+        return kind(RowSettings(corpus.split('train', language), corpus.tokenizer, 24, 50, seed))
 
     source = languages.mix_languages(make, train.languages, 0.0, 50, 3)
     batch = source.batch(np.arange(40))

@@ -12,6 +12,7 @@ from bert_jax.data.languages import Mixture
 from bert_jax.data.packing import PackedRows, best_fit, pack
 from bert_jax.data.sentence_pairs import SentencePairs
 from bert_jax.data.single_segments import SingleSegments
+from bert_jax.data.text_example_source import RowSettings
 from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
 
 LENGTH, BATCH = 48, 16
@@ -24,12 +25,12 @@ def short_documents(count=120, seed=3):
 
 def source(kind: str, documents=None, seed=0):
     split = make_split(documents or short_documents(), 2)
-    settings = (split, Tokenizer, LENGTH, BATCH, seed)
+    settings = RowSettings(split, Tokenizer, LENGTH, BATCH, seed)
     if kind == 'pairs':
-        return SentencePairs(*settings, fixed_lengths=True)
+        return SentencePairs(settings, fixed_lengths=True)
     if kind == 'single':
-        return SingleSegments(*settings)
-    return FullSentences(*settings, within_documents=True)
+        return SingleSegments(settings)
+    return FullSentences(settings, within_documents=True)
 
 
 KINDS = ['pairs', 'single', 'sentences']

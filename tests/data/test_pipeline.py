@@ -14,6 +14,7 @@ import pytest
 
 from bert_jax import prepare
 from bert_jax.data import pipeline, sentence_pairs
+from bert_jax.data.text_example_source import RowSettings
 from bert_jax.errors import UserError
 
 ROOT = pathlib.Path(__file__).parents[2]
@@ -47,9 +48,8 @@ def pairs_source():
         documents=np.arange(0, 301, 10),
     )
     tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2)
-    return sentence_pairs.SentencePairs(
-        types.SimpleNamespace(shards=[shard]), tokenizer, 16, batch_size=8, seed=3
-    )
+    split = types.SimpleNamespace(shards=[shard])
+    return sentence_pairs.SentencePairs(RowSettings(split, tokenizer, 16, batch_size=8, seed=3))
 
 
 @pytest.mark.parametrize('start', [0, 1, 3, 6, 16, 17])
@@ -168,9 +168,8 @@ def test_pairs_of_real_text(real_data, tmp_path, faithful):
     for shard in split.shards:
         starts = np.asarray(shard.sentences)[shard.documents]
         texts += [bytes(text.astype('>u2')) for text in np.split(shard.tokens, starts[1:-1])]
-    source = sentence_pairs.SentencePairs(
-        split, corpus.tokenizer, 128, 64, 0, faithful_negatives=faithful
-    )
+    settings = RowSettings(split, corpus.tokenizer, 128, 64, seed=0)
+    source = sentence_pairs.SentencePairs(settings, faithful_negatives=faithful)
     labels = []
     for batch in pipeline.batches(source, 0, 20):
         names = ('input_ids', 'token_type_ids', 'attention_mask', 'next_sentence_label')

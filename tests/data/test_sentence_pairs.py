@@ -4,6 +4,7 @@ Token i of a text has the id i + FIRST.
 """
 
 import hashlib
+import inspect
 import itertools
 import pathlib
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from scipy import stats
 
 from bert_jax.data import sentence_pairs, single_segments
+from bert_jax.data.text_example_source import RowSettings
 from bert_jax.errors import UserError
 from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
 
@@ -29,18 +31,21 @@ class Where:
         self.document = np.repeat(owner, lengths)
 
 
-def pairs(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, **options):
+def row_settings(
+    documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, mark_sentences=False
+):
     split = make_split(documents, num_shards)
-    return sentence_pairs.SentencePairs(
-        split, Tokenizer, sequence_length, batch_size, seed=seed, **options
-    )
+    return RowSettings(split, Tokenizer, sequence_length, batch_size, seed, mark_sentences)
 
 
-def singles(documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, **options):
-    split = make_split(documents, num_shards)
-    return single_segments.SingleSegments(
-        split, Tokenizer, sequence_length, batch_size, seed=seed, **options
-    )
+def singles(documents, **options):
+    return single_segments.SingleSegments(row_settings(documents, **options))
+
+
+def pairs(documents, **options):
+    shared = inspect.signature(row_settings).parameters
+    settings = {key: options.pop(key) for key in list(options) if key in shared}
+    return sentence_pairs.SentencePairs(row_settings(documents, **settings), **options)
 
 
 def taken_apart(batch):
@@ -147,13 +152,14 @@ class TestStateless:
             'import hashlib, sys, types, numpy as np\n'
             'from bert_jax.data.sentence_pairs import SentencePairs\n'
             'from bert_jax.data.single_segments import SingleSegments\n'
+            'from bert_jax.data.text_example_source import RowSettings\n'
             'names = ("tokens", "sentences", "documents")\n'
             'load = lambda n, a: np.load(f"{sys.argv[1]}/{n}.{a}.npy", mmap_mode="r")\n'
             'shard = lambda n: types.SimpleNamespace(**{a: load(n, a) for a in names})\n'
             'split = types.SimpleNamespace(shards=[shard(n) for n in range(3)])\n'
             'tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2)\n'
             'for kind in (SentencePairs, SingleSegments):\n'
-            '    batch = kind(split, tokenizer, 32, 64, seed=5).batch(12345)\n'
+            '    batch = kind(RowSettings(split, tokenizer, 32, 64, seed=5)).batch(12345)\n'
             '    data = b"".join(batch[name].tobytes() for name in sorted(batch))\n'
             '    print(hashlib.sha256(data).hexdigest())\n'
             'assert "tensorflow" not in sys.modules and "jax" not in sys.modules\n'
@@ -187,9 +193,7 @@ class TestPairs:
         rng = np.random.default_rng(1)
         documents = [[length] * rng.integers(2, 60) for _ in range(50)]
         # With sentences of equal length, truncation never removes a whole sentence.
-        source = OnlyTrue(
-            make_split(documents), Tokenizer, 19, 8, seed=3, short_sequence_probability=0
-        )
+        source = OnlyTrue(row_settings(documents, 19, seed=3), short_sequence_probability=0)
         sentence = Where(documents).sentence
         for epoch in range(3):
             ids = epoch_of(source, epoch)['input_ids']
@@ -223,9 +227,8 @@ class TestPairs:
             assert np.bincount(drawn, minlength=300).tolist() == expected
 
     def test_chunk_boundaries_differ_between_epochs(self):
-        source = OnlyTrue(
-            make_split([[1] * 95, [1] * 95]), Tokenizer, 13, 8, 0, short_sequence_probability=0
-        )
+        settings = row_settings([[1] * 95, [1] * 95], 13)
+        source = OnlyTrue(settings, short_sequence_probability=0)
         cuts = {
             tuple(sorted(a[0] for a, _, _ in taken_apart(epoch_of(source, epoch))))
             for epoch in range(30)
@@ -270,7 +273,7 @@ class TestPairs:
 
     def test_short_sequences_have_the_right_share_and_lengths(self):
         # With sentences of one token, a chunk has exactly its target length.
-        source = OnlyTrue(make_split([[1] * 2000] * 5), Tokenizer, 23, 8, seed=0)
+        source = OnlyTrue(row_settings([[1] * 2000] * 5, 23))
         mask = source.examples(np.arange(40_000))['attention_mask']
         counts = np.bincount(mask.sum(1) - 3, minlength=21)
         assert counts[:2].sum() == 0
@@ -310,7 +313,7 @@ class TestPairs:
     def test_a_chunk_of_one_sentence_takes_a_neighbor(self):
         # Every sentence fills a row, so every chunk is one sentence.
         documents = [[30] * 4, [30] * 3]
-        source = OnlyTrue(make_split(documents), Tokenizer, 23, 8, seed=0)
+        source = OnlyTrue(row_settings(documents, 23))
         where = Where(documents)
         for a, b, _ in taken_apart(source.examples(np.arange(500))):
             assert where.sentence[b[0] - FIRST] == where.sentence[a[0] - FIRST] + 1
@@ -376,9 +379,7 @@ class TestTruncation:
         length_a, length_b, budget = lengths
         count, rng = 6000, np.random.default_rng(0)
         documents = [[length_a, length_b]] * 2
-        source = OnlyTrue(
-            make_split(documents), Tokenizer, budget + 3, 8, 0, short_sequence_probability=0
-        )
+        source = OnlyTrue(row_settings(documents, budget + 3), short_sequence_probability=0)
         size = length_a + length_b
         fast = np.zeros((length_a, length_b))
         for a, b, _ in taken_apart(source.examples(np.arange(count))):

@@ -7,6 +7,7 @@ import pytest
 import transformers
 
 from bert_jax.data import sentence_pairs, tokenizers
+from bert_jax.data.text_example_source import RowSettings
 from bert_jax.interop import huggingface
 
 TEXT = 'The cat sat on the mats. The dogs sat with them, naïve! Cafés in Москва. ' * 20
@@ -57,7 +58,8 @@ def test_two_texts_with_types_are_laid_out_as_in_pretraining(tokenizer, tmp_path
     starts = np.cumsum([0, len(a), len(a), len(b), len(b)])
     shard = types.SimpleNamespace(tokens=flat, sentences=starts, documents=np.array([0, 2, 4]))
     split = types.SimpleNamespace(shards=[shard])
-    batch = sentence_pairs.SentencePairs(split, tokenizer, 64, 8, seed=0).batch(0)
+    settings = RowSettings(split, tokenizer, 64, 8, seed=0)
+    batch = sentence_pairs.SentencePairs(settings).batch(0)
     row = next(r for r in range(8) if batch['next_sentence_label'][r] == 1)
     first_is_a = np.array_equal(batch['input_ids'][row, 1 : 1 + len(a)], a)
     texts = TEXTS[:2] if first_is_a else TEXTS[1::-1]

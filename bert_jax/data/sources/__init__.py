@@ -53,8 +53,7 @@ def open_source(spec: str) -> Source:
 
 def usage(name: str) -> str:
     """Returns the form of a source's spec without options, such as 'text:GLOB'."""
-    location = SOURCES[name].location
-    return f'{name}:{location}' if location else name
+    return f'{name}:{SOURCES[name].location}'.removesuffix(':')
 
 
 def describe_sources() -> str:

@@ -3,6 +3,7 @@
 import ast
 import collections
 import os
+import pathlib
 import re
 import sysconfig
 import warnings
@@ -46,16 +47,15 @@ class DocstringSource(Source):
         self._cached: tuple[list[Document], collections.Counter[str]] | None = None
 
     def read(self) -> Iterator[Document]:
-        if self._cached is None:
-            documents: list[Document] = []
-            counts: collections.Counter[str] = collections.Counter()
+        documents, counts = self._cached or ([], collections.Counter())
+        if self._cached:
+            yield from documents
+        else:
             for document in read_documents(self.files, counts):
                 documents.append(document)
                 yield document
             self._cached = documents, counts
-        else:
-            yield from self._cached[0]
-        self.report.update(self._cached[1])
+        self.report.update(counts)
 
 
 class PythonFile(NamedTuple):
@@ -132,21 +132,21 @@ def _docstrings(
 ) -> Iterator[tuple[str, list[str]]]:
     """Yields (name, docstrings) of a module with its functions and of each class."""
     try:
-        with open(file.path, 'rb') as source:
-            code = source.read()
+        code = pathlib.Path(file.path).read_bytes()
+        if b'"""' not in code and b"'''" not in code:
+            return
+        with warnings.catch_warnings():
+            warnings.simplefilter('ignore')
+            tree = ast.parse(code)
     except OSError:
         counts['unreadable_files'] += 1
         return
-    if b'"""' not in code and b"'''" not in code:
-        return
-    tree = _parse(code)
-    if tree is None:
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         counts['unparsable_files'] += 1
         return
     counts['files'] += 1
-    stack: list[tuple[ast.Module | ast.ClassDef, str]] = [
-        (tree, file.module.removesuffix('.__init__'))
-    ]
+    name = file.module.removesuffix('.__init__')
+    stack: list[tuple[ast.Module | ast.ClassDef, str]] = [(tree, name)]
     while stack:
         node, name = stack.pop()
         strings = [ast.get_docstring(node)]
@@ -158,13 +158,3 @@ def _docstrings(
                 strings.append(ast.get_docstring(child))
         stack += reversed(classes)
         yield name, [string for string in strings if string]
-
-
-def _parse(code: bytes) -> ast.Module | None:
-    """The syntax tree of a module, or None if it cannot be parsed."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter('ignore')
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return None

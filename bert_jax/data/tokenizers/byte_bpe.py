@@ -57,9 +57,8 @@ def settings(
         vocab[name] = max(vocab.values()) + 1
     ids = special_tokens.find(vocab)
     names = {index: token for token, index in vocab.items()}
-    backend = tokenizers.Tokenizer(
-        tokenizers.models.BPE(vocab=vocab, merges=[(first, second) for first, second in merges])
-    )
+    model = tokenizers.models.BPE(vocab=vocab, merges=[(first, second) for first, second in merges])
+    backend = tokenizers.Tokenizer(model)
     _add_steps(backend, lowercase, add_prefix_space)
     special_tokens.add(backend, [names[index] for index in sorted(ids.values())])
     cls, sep = ((names[ids[role]], ids[role]) for role in ('cls', 'sep'))

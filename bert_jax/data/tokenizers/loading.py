@@ -10,6 +10,12 @@ from bert_jax.data.tokenizers.tokenizer import Tokenizer, parse
 
 _PATTERNS = ('tokenizer.json', 'vocab.txt', '*.model', '*vocab.json')
 _IDS = ('file', 'xlm-roberta')
+# Option of a tokenizer_config.json → option of the BertNormalizer.
+_BERT_NORMALIZATION = {
+    'do_lower_case': 'lowercase',
+    'strip_accents': 'strip_accents',
+    'tokenize_chinese_chars': 'handle_chinese_chars',
+}
 # tokenizer_class or model_type of a folder → settings of its SentencePiece model.
 _SENTENCEPIECE_CLASSES: dict[str | None, dict[str, bool]] = {
     'XLMRobertaTokenizer': {'fairseq_ids': True},
@@ -62,7 +68,8 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
             vocab = wordpiece.read_vocab(file.read_bytes().decode('utf-8'))
             settings = wordpiece.settings(vocab, lowercase)
         if (settings.get('normalizer') or {}).get('type') == 'BertNormalizer':
-            settings['normalizer'].update(_bert_normalization(config))
+            for theirs in config.keys() & _BERT_NORMALIZATION:
+                settings['normalizer'][_BERT_NORMALIZATION[theirs]] = config[theirs]
         return Tokenizer(json.dumps(settings))
     except errors.UserError as error:
         raise errors.UserError(f'tokenizer {str(file)!r}: {error}') from None
@@ -107,16 +114,6 @@ def _configuration(folder: pathlib.Path) -> dict[str, Any]:
             raise errors.UserError(f'{name} in its folder is not valid JSON: {error}') from None
         config |= found if name == 'tokenizer_config.json' else {'type': found.get('model_type')}
     return config
-
-
-def _bert_normalization(config: dict[str, Any]) -> dict[str, Any]:
-    """The options of a tokenizer_config.json under the names of the BertNormalizer."""
-    names = {
-        'do_lower_case': 'lowercase',
-        'strip_accents': 'strip_accents',
-        'tokenize_chinese_chars': 'handle_chinese_chars',
-    }
-    return {ours: config[theirs] for theirs, ours in names.items() if theirs in config}
 
 
 def _sentencepiece_options(config: dict[str, Any], option: str) -> dict[str, bool]:

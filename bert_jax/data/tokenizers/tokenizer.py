@@ -4,14 +4,13 @@ A tokenizer is immutable and fully described by a JSON text, whose hash is its `
 """
 
 import copy
-import dataclasses
 import functools
 import hashlib
 import json
 import pathlib
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
@@ -28,8 +27,7 @@ _BEFORE_SPACE = re.compile('(?= )')
 _SENTENCEPIECE_STEPS = {'Replace', 'NFKD', 'StripAccents', 'Lowercase', 'Precompiled'}
 
 
-@dataclasses.dataclass(frozen=True)
-class Encodings:
+class Encodings(NamedTuple):
     """Encoded texts.
 
     Attributes:
@@ -70,9 +68,8 @@ class Tokenizer:
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = roles.values()
         self.special_ids = tuple(roles.values())
         self.vocab_size = max(ids.values()) + 1
-        names = [''] * self.vocab_size
-        for token, index in ids.items():
-            names[index] = token
+        token_of = {index: token for token, index in ids.items()}
+        names = [token_of.get(index, '') for index in range(self.vocab_size)]
         self.vocab = tuple(names)
 
         special = {token['content'] for token in settings['added_tokens'] if token['special']}
@@ -152,9 +149,8 @@ class Tokenizer:
                 [encodable(part) for part in batch], add_special_tokens=False
             )
             for part, encoding in zip(batch, encoded, strict=True):
-                ids = encoding.ids
-                self._cache[part] = np.array(ids, np.int32).tobytes()
-                self._cached_ids += len(ids) + 1
+                self._cache[part] = np.array(encoding.ids, np.int32).tobytes()
+                self._cached_ids += len(encoding) + 1
 
     def decode(self, ids: Sequence[int]) -> str:
         """Returns the text of token ids, with special tokens."""

@@ -113,9 +113,9 @@ def _backend(vocab: dict[str, int], lowercase: bool) -> tokenizers.Tokenizer:
 
 def read_vocab(text: str) -> dict[str, int]:
     """Reads a vocab.txt: one token per line, whose id is the line number from 0."""
-    tokens = [line.rstrip('\r') for line in text.rstrip('\r\n').split('\n')]
     vocab: dict[str, int] = {}
-    for index, token in enumerate(tokens):
+    for index, line in enumerate(text.rstrip('\r\n').split('\n')):
+        token = line.rstrip('\r')
         if token in vocab:
             raise errors.UserError(f'line {index + 1} repeats the token {token!r}')
         vocab[token] = index
@@ -128,8 +128,7 @@ def subword_ids(token: str, ids: dict[str, int]) -> list[int]:
     rest = token.removeprefix(CONTINUATION)
     found: list[int] = []
     while rest:
-        lengths = (n for n in range(len(rest), 0, -1) if prefix + rest[:n] in ids)
-        length = next(lengths, 0)
+        length = next((n for n in range(len(rest), 0, -1) if prefix + rest[:n] in ids), 0)
         if not length:
             return []
         found.append(ids[prefix + rest[:length]])
