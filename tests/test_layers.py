@@ -8,7 +8,7 @@ import pathlib
 ROOT = pathlib.Path(__file__).parents[1]
 # From the lowest to the highest; a package may import itself and packages of lower layers.
 LAYERS = (
-    ('errors', 'progress', 'tree_paths', 'types'),
+    ('errors', 'files', 'progress', 'tree_paths', 'types'),
     ('averages',),
     ('data', 'models', 'recipes'),
     ('objectives', 'prepare'),

@@ -22,6 +22,7 @@ import numpy as np
 
 from bert_jax import errors
 from bert_jax.data import tokenizers
+from bert_jax.files import sha256
 
 FORMAT = 1
 SPLITS = ('train', 'held_out')
@@ -239,9 +240,3 @@ def settings(
         'held_out_fraction': float(held_out_fraction),
         'language_alpha': float(language_alpha) if tokenizer.startswith('train:') else 1.0,
     }
-
-
-def sha256(path: pathlib.Path) -> str:
-    """Returns the SHA-256 of a file's contents, in hexadecimal."""
-    with open(path, 'rb') as file:
-        return hashlib.file_digest(file, 'sha256').hexdigest()

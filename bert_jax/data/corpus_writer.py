@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from bert_jax.data import datasheet, tokenizers
-from bert_jax.data.corpus import ARRAYS, FORMAT, SPLITS, sha256, token_dtype
+from bert_jax.data.corpus import ARRAYS, FORMAT, SPLITS, token_dtype
 from bert_jax.errors import UserError
+from bert_jax.files import sha256, sync
 
 SHARD_TOKENS = 2**27
 PACKAGES = ('numpy', 'tokenizers', 'sentencepiece')  # their versions are in the manifest
@@ -234,20 +235,11 @@ def new_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
                 shutil.rmtree(path) if path.is_dir() else path.unlink()
             yield partial
             for path in [*partial.rglob('*'), partial]:
-                _flush(path)
+                sync(path)
             os.rename(partial, output)
-            _flush(output.parent)
+            sync(output.parent)
         except BaseException:
             shutil.rmtree(partial, ignore_errors=True)
             raise
     finally:
         os.close(lock)
-
-
-def _flush(path: pathlib.Path) -> None:
-    """Flushes a file or a folder's list of files to disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

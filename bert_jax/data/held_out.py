@@ -39,13 +39,17 @@ class HeldOutRule:
     (with its copies) changes sides, so that each split has a document as soon as the source has
     two different ones. This takes one pass and keeps one document in memory until both sides have
     a document; only that document may be written out of order.
+
+    Attributes:
+        undecided: The document in memory; after `finish`, the only document of the source, if it
+            has no two different ones.
     """
 
     def __init__(self, fraction: float):
         """Creates the rule; `fraction` is the expected share of held-out documents."""
         self._limit = np.uint64(hash_limit(fraction))
         self._seen: set[str] = set()
-        self._deferred: DeferredDocument | None = None
+        self.undecided: DeferredDocument | None = None
         self._decided_any = False
 
     def add(self, documents: TokenizedDocuments, hashes: np.ndarray) -> Iterator[SplitDocuments]:
@@ -73,36 +77,31 @@ class HeldOutRule:
     ) -> Iterator[SplitDocuments]:
         """Defers the document closest to the limit and yields the others."""
         closest = int(hashes.min() if split == 'train' else hashes.max())
-        if self._deferred and (self._deferred.hash < closest) == (split == 'train'):
-            closest = self._deferred.hash
-        if self._deferred and self._deferred.hash != closest:
+        if self.undecided and (self.undecided.hash < closest) == (split == 'train'):
+            closest = self.undecided.hash
+        if self.undecided and self.undecided.hash != closest:
             self._decided_any = True
             yield from self._release(split)
         same = hashes == np.uint64(closest)
         if same.any():
             first = np.arange(len(hashes)) == same.argmax()
-            if not self._deferred:
-                self._deferred = DeferredDocument(documents.select(first), closest, copies=0)
-            self._deferred.copies += int(same.sum())
+            if not self.undecided:
+                self.undecided = DeferredDocument(documents.select(first), closest, copies=0)
+            self.undecided.copies += int(same.sum())
         if not same.all():
             self._decided_any = True
             yield split, documents.select(~same)
 
     def _release(self, split: str) -> Iterator[SplitDocuments]:
-        if self._deferred:
-            for _ in range(self._deferred.copies):
-                yield split, self._deferred.document
-        self._deferred = None
+        if self.undecided:
+            for _ in range(self.undecided.copies):
+                yield split, self.undecided.document
+        self.undecided = None
 
     def finish(self) -> Iterator[SplitDocuments]:
         """Yields the deferred document, for the split that would be empty without it."""
-        if self._deferred and self._decided_any:
+        if self.undecided and self._decided_any:
             yield from self._release('train' if 'held_out' in self._seen else 'held_out')
-
-    @property
-    def undecided(self) -> DeferredDocument | None:
-        """After `finish`: the only document of the source, if it has no two different ones."""
-        return self._deferred
 
 
 def assign_single_documents(

@@ -19,7 +19,7 @@ import jax
 import numpy as np
 from flax import traverse_util
 
-from bert_jax import tree_paths
+from bert_jax import files, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.training import checkpoint_files, checksums, multihost
 
@@ -188,7 +188,7 @@ class Checkpoints:
         """Rename a checkpoint whose files are all on disk, and remove those no longer kept."""
         self._remove(save.step)
         save.folder.rename(self.directory / str(save.step))
-        checksums.sync(self.directory)
+        files.sync(self.directory)
         self._damaged.discard(save.step)
         undamaged = [step for step in self.steps() if step not in self._damaged]
         for step in set(self.steps()) - {*undamaged[: self.keep], save.best_step}:

@@ -1,9 +1,9 @@
 """SHA-256 digests of the files in a folder, which show that it is complete and unchanged."""
 
-import hashlib
-import os
 import pathlib
 import re
+
+from bert_jax.files import sha256, sync
 
 NAME = 'manifest.sha256'
 
@@ -13,7 +13,7 @@ def write(folder: pathlib.Path) -> None:
     lines = []
     for name in sorted(_files(folder)):
         sync(folder / name)
-        lines.append(f'{_digest(folder / name)}  {name}\n')
+        lines.append(f'{sha256(folder / name)}  {name}\n')
     for path in [folder, *folder.rglob('*/')]:
         sync(path)
     (folder / NAME).write_text(''.join(lines), encoding='utf-8')
@@ -37,22 +37,13 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
                 return f'{name} is missing'
             if name not in digests:
                 return f'{name} is not in {NAME}'
-            if _digest(folder / name) != digests[name]:
+            if sha256(folder / name) != digests[name]:
                 return f'{name} does not match its digest in {NAME}'
     except OSError as error:
         return f'{error.filename} cannot be read: {error.strerror}'
     except ValueError:
         return f'{NAME} is malformed'
     return None
-
-
-def sync(path: pathlib.Path) -> None:
-    """Wait until the content of a file, or the entries of a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _read(folder: pathlib.Path) -> dict[str, str]:
@@ -71,8 +62,3 @@ def _files(folder: pathlib.Path) -> set[str]:
     """Paths of all files except the manifest, relative to the folder."""
     files = (path.relative_to(folder).as_posix() for path in folder.rglob('*') if path.is_file())
     return set(files) - {NAME}
-
-
-def _digest(path: pathlib.Path) -> str:
-    with open(path, 'rb') as file:
-        return hashlib.file_digest(file, 'sha256').hexdigest()

@@ -1,4 +1,4 @@
-"""FULL-SENTENCES and DOC-SENTENCES, compared with a simple loop written from the paper."""
+"""FULL-SENTENCES and DOC-SENTENCES, compared with a simple loop that follows the paper."""
 
 import time
 

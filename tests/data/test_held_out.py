@@ -17,7 +17,7 @@ def test_text_hash_never_changes():
     assert text_hash('Dvě \ud800.') == 0xB4D07BBCBFCF3242
 
 
-def test_the_same_documents_are_held_out_as_ever():
+def test_the_documents_that_are_held_out_never_change():
     """Golden membership of 40 documents with a held-out fraction of 0.2."""
     hashes = np.array([text_hash(f'Document number {i}.') for i in range(40)], np.uint64)
     ones = np.ones(40, np.int64)
@@ -28,7 +28,7 @@ def test_the_same_documents_are_held_out_as_ever():
 
 
 def oracle(hashes, fraction):
-    """The rule of the datasheet, said plainly: which of the hashes are held out."""
+    """The rule as the datasheet states it: which of the hashes are held out."""
     held_out = {h for h in hashes if h < int(fraction * 2**64)}
     if len(set(hashes)) > 1:
         held_out = (held_out | {min(hashes)}) - {max(hashes)}
@@ -53,12 +53,8 @@ def test_held_out_rule(hashes, block, fraction):
         part = np.array(hashes[start : start + block], np.uint64)
         ones = np.ones(len(part), np.int64)
         # A document is one token: the number of its hash.
-        take(
-            rule.add(
-                TokenizedDocuments((part >> np.uint64(60)).astype(int), ones, ones),
-                part,
-            )
-        )
+        documents = TokenizedDocuments((part >> np.uint64(60)).astype(int), ones, ones)
+        take(rule.add(documents, part))
     take(rule.finish())
     if len(set(hashes)) == 1:
         assert rule.undecided.copies == len(hashes)

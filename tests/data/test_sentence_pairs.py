@@ -263,10 +263,10 @@ class TestPairs:
         source = pairs(documents, batch_size=16)
         labels = source.examples(np.arange(20_000))['next_sentence_label'].reshape(-1, 2)
         assert (labels.sum(1) == 1).all()
-        assert abs(labels[:, 0].mean() - 0.5) < 0.02  # and the order within a couple is a coin's
+        assert abs(labels[:, 0].mean() - 0.5) < 0.02  # the order within two is random
         assert (source.batch(np.arange(50))['next_sentence_label'].sum(1) == 8).all()
 
-    def test_batches_of_odd_size_are_balanced_in_twos(self):
+    def test_two_batches_of_odd_size_are_balanced_together(self):
         labels = pairs(some_documents(), batch_size=5).batch(np.arange(20))['next_sentence_label']
         assert set(labels.sum(1)) == {2, 3}
         assert labels.sum() == 50

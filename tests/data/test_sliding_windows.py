@@ -1,4 +1,4 @@
-"""Every token is predicted in one window, the one with most context."""
+"""Every token is predicted in one window, the one with the most context."""
 
 import itertools
 

@@ -243,7 +243,7 @@ def test_training_text_without_words_is_an_error(kind):
         tokenizers.train(f'{kind}:300', ['', ' \n '])
 
 
-def test_a_vocabulary_size_beyond_the_text_is_not_reached(kind):
+def test_a_text_too_short_for_the_size_gives_a_smaller_vocabulary(kind):
     made = tokenizers.train(f'{kind}:5000', [TEXT])
     assert 60 < made.vocab_size < 5000
 

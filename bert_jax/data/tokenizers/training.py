@@ -32,13 +32,6 @@ def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
     Raises:
         UserError: The kind is unknown, the size is invalid, or the texts have no words.
     """
-    kind, size = parse_spec(spec)
-    sample = [encodable(text) for text in sample_paragraphs(texts, TRAINING_CHARACTERS)]
-    return Tokenizer(json.dumps(TRAINERS[kind](size, sample, lowercase)))
-
-
-def parse_spec(spec: str) -> tuple[str, int]:
-    """Splits a spec such as 'unigram:16000' into kind and size; raises UserError if invalid."""
     kind, _, size = spec.partition(':')
     if kind not in TRAINERS:
         raise errors.unknown('tokenizer kind', kind, TRAINERS)
@@ -48,7 +41,8 @@ def parse_spec(spec: str) -> tuple[str, int]:
             f'tokenizer {spec!r}: the vocabulary size must be a whole number above '
             f'{smallest}, as in {kind}:8000'
         )
-    return kind, int(size)
+    sample = [encodable(text) for text in sample_paragraphs(texts, TRAINING_CHARACTERS)]
+    return Tokenizer(json.dumps(TRAINERS[kind](int(size), sample, lowercase)))
 
 
 def mixture(
