@@ -70,10 +70,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     export(flags.model, flags.output, flags.generator)
 
 
-def run_main() -> None:
-    """Entry point of the bert-jax-export command."""
-    main()
-
-
 if __name__ == '__main__':
-    run_main()
+    main()

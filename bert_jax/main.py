@@ -27,10 +27,10 @@ _COORDINATOR = flags.DEFINE_string(
     'coordinator', None, 'This is one of several processes; HOST:PORT of process 0.'
 )
 _NUM_PROCESSES = flags.DEFINE_integer(
-    'num_processes', None, 'Number of processes, if the environment does not tell.'
+    'num_processes', None, 'Number of processes; by default what the environment says.'
 )
 _PROCESS_ID = flags.DEFINE_integer(
-    'process_id', None, 'Number of this process, from 0, if the environment does not tell.'
+    'process_id', None, 'Number of this process, from 0; by default what the environment says.'
 )
 _FLAGS = (_CONFIG, _DISTRIBUTED, _COORDINATOR, _NUM_PROCESSES, _PROCESS_ID)
 
@@ -112,18 +112,13 @@ def _one_line(error: Exception) -> str:
 
 
 @exit_cleanly
-def main(argv: list[str]) -> None:
-    """Run a command line."""
-    config = parse(argv)
+def main(argv: list[str] | None = None) -> None:
+    """Run a command line, sys.argv by default."""
+    config = parse(sys.argv if argv is None else argv)
     place = _COORDINATOR.value, _NUM_PROCESSES.value, _PROCESS_ID.value
     several = _DISTRIBUTED.value or place != (None, None, None)
     run(config, place if several else None)
 
 
-def run_main() -> None:
-    """Run the command line of this process."""
-    main(sys.argv)
-
-
 if __name__ == '__main__':
-    run_main()
+    main()

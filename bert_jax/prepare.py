@@ -297,10 +297,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
 
 
-def run_main() -> None:
-    """Entry point of the bert-jax-prepare command."""
-    main()
-
-
 if __name__ == '__main__':
-    run_main()
+    main()

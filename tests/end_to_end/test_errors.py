@@ -52,7 +52,7 @@ def test_a_mistyped_command_gives_a_one_line_error(typed, name):
 def test_help_prints_the_flags_and_exits_with_status_0(module, capsys, monkeypatch):
     monkeypatch.setattr(sys, 'argv', [module, '--help'])
     with pytest.raises(SystemExit) as ended:
-        importlib.import_module(f'bert_jax.{module}').run_main()
+        importlib.import_module(f'bert_jax.{module}').main()
     assert ended.value.code == 0
     output = capsys.readouterr()
     assert output.err == ''
