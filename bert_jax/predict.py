@@ -14,8 +14,9 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from argparse import Namespace
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
 
@@ -24,6 +25,10 @@ from bert_jax.tasks.problems import PROBLEMS
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
+
+Record: TypeAlias = dict[str, Any]
+# Yields the results of a task for the lines of the input.
+Task: TypeAlias = Callable[['Predictor', Iterator[str], Namespace], Iterator[Any]]
 
 _CHUNK = 4096  # lines that are sorted by length together
 
@@ -51,81 +56,52 @@ A line that starts with { must be a JSON object. Text is split into words at spa
 """
 
 
-class _Task(NamedTuple):
-    """A task of the command line.
-
-    Attributes:
-        write: writes the results for lines of input to a file.
-        options: options that only some tasks have → their defaults.
-    """
-
-    write: Callable[['Predictor', Iterator[str], BinaryIO, argparse.Namespace], None]
-    options: Mapping[str, Any] = {}
-
-
-def _write_masks(
-    predictor: 'Predictor', lines: Iterator[str], file: BinaryIO, flags: argparse.Namespace
-) -> None:
+def _fill_mask(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
     without = 0
     for texts in _chunks(lines):
         for text, masks in zip(texts, predictor.fill_mask(texts, flags.top), strict=True):
             without += not masks
-            guesses = [[guess._asdict() for guess in mask] for mask in masks]
-            _write_line(file, {'text': text, 'masks': guesses})
+            yield {'text': text, 'masks': [[guess._asdict() for guess in mask] for mask in masks]}
     if without:
         print(f'{without:,} line(s) have no [MASK]', file=sys.stderr)
 
 
-def _write_vectors(
-    predictor: 'Predictor', lines: Iterator[str], file: BinaryIO, flags: argparse.Namespace
-) -> None:
-    vectors = [
-        vector
-        for texts in _chunks(lines)
-        for vector in predictor.embed(texts, flags.pooling, flags.layer)
-    ]
-    if flags.pooling == 'tokens':
-        offsets = np.cumsum([0, *map(len, vectors)])
-        np.savez(file, embeddings=np.concatenate(vectors), offsets=offsets)
-    else:
-        np.savez(file, embeddings=np.stack(vectors))
+def _embed(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[np.ndarray]:
+    for texts in _chunks(lines):
+        yield from predictor.embed(texts, flags.pooling, flags.layer)
 
 
-def _write_likelihoods(
-    predictor: 'Predictor', lines: Iterator[str], file: BinaryIO, flags: argparse.Namespace
-) -> None:
+def _score(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
     for texts in _chunks(lines):
         for text, scored in zip(texts, predictor.pseudo_likelihood(texts), strict=True):
-            record = {
+            yield {
                 'text': text,
                 'pseudo_log_likelihood': scored.total,
                 'tokens': scored.tokens,
                 'log_probabilities': scored.log_probabilities.tolist(),
             }
-            _write_line(file, record)
 
 
-def _write_predictions(
-    predictor: 'Predictor', lines: Iterator[str], file: BinaryIO, flags: argparse.Namespace
-) -> None:
+def _predict(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
     for chunk in _chunks(enumerate(lines, 1)):
         inputs = [_parse_line(number, line) for number, line in chunk]
-        for record in predictor.predict(flags.task, inputs):
-            _write_line(file, record)
+        yield from predictor.predict(flags.task, inputs)
 
 
-_WINDOWS = {'max_length': None, 'overlap': 0.25}
-_PRETRAINED_TASKS = {
-    'fill_mask': _Task(_write_masks, {'top': 5, **_WINDOWS}),
-    'embed': _Task(_write_vectors, {'pooling': 'mean', 'layer': -1, **_WINDOWS}),
-    'pseudo_likelihood': _Task(_write_likelihoods, _WINDOWS),
+_PRETRAINED: dict[str, Task] = {
+    'fill_mask': _fill_mask,
+    'embed': _embed,
+    'pseudo_likelihood': _score,
 }
 
-
-def _tasks() -> dict[str, _Task]:
-    """The tasks of pretrained models and those of every kind of fine-tuning problem."""
-    names = dict.fromkeys(kind.predict_task for kind in PROBLEMS.values())
-    return _PRETRAINED_TASKS | dict.fromkeys(names, _Task(_write_predictions))
+# Options that only some tasks have → default, and these tasks.
+_OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
+    'top': (5, ['fill_mask']),
+    'pooling': ('mean', ['embed']),
+    'layer': (-1, ['embed']),
+    'max_length': (None, _PRETRAINED),
+    'overlap': (0.25, _PRETRAINED),
+}
 
 
 def _parse_line(number: int, line: str) -> dict[str, Any]:
@@ -185,11 +161,21 @@ def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:
         yield chunk
 
 
-def _write_line(file: BinaryIO, record: Mapping[str, Any]) -> None:
-    file.write((json.dumps(record, ensure_ascii=False) + '\n').encode())
+def _write_records(file: BinaryIO, records: Iterable[Record]) -> None:
+    for record in records:
+        file.write((json.dumps(record, ensure_ascii=False) + '\n').encode())
 
 
-def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
+def _write_vectors(file: BinaryIO, results: Iterable[np.ndarray]) -> None:
+    vectors = list(results)
+    if vectors[0].ndim == 1:
+        np.savez(file, embeddings=np.stack(vectors))
+    else:
+        offsets = np.cumsum([0, *map(len, vectors)])
+        np.savez(file, embeddings=np.concatenate(vectors), offsets=offsets)
+
+
+def _parse(arguments: Sequence[str] | None) -> Namespace:
     parser = argparse.ArgumentParser(
         prog='python -m bert_jax.predict',
         description='Run a trained model on texts: one text a line in, one JSON object a line out.',
@@ -203,14 +189,14 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         help='folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
         'bert_config.json and bert_model.ckpt',
     )
-    add('--task', required=True, choices=_tasks(), metavar='TASK', help='one of the tasks below')
+    tasks = dict.fromkeys([*_PRETRAINED, *(kind.predict_task for kind in PROBLEMS.values())])
+    add('--task', required=True, choices=tasks, metavar='TASK', help='one of the tasks below')
     add('--input', required=True, help='UTF-8 file with one text or example a line; - for stdin')
     add('--output', required=True, help='file to write; - for stdout; .npz for embed')
     add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
     add(
         '--pooling',
-        help='embed: mean over the tokens (default), cls (the state of [CLS]), or tokens (a vector '
-        'for each)',
+        help='embed: mean over the tokens (default), cls ([CLS] only), or tokens (each)',
     )
     add(
         '--layer',
@@ -228,12 +214,7 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
         type=float,
         help='pretrained models: share of a window that the next one repeats (default 0.25)',
     )
-    add(
-        '--batch_tokens',
-        type=int,
-        default=1024,
-        help='tokens of a batch, padding included (default 1024)',
-    )
+    add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     flags = parser.parse_args(arguments)
     _apply_defaults(flags)
@@ -246,22 +227,20 @@ def _parse(arguments: Sequence[str] | None) -> argparse.Namespace:
     return flags
 
 
-def _apply_defaults(flags: argparse.Namespace) -> None:
+def _apply_defaults(flags: Namespace) -> None:
     """Fills in the defaults. Raises UserError for an option that the task does not have."""
-    options = _tasks()[flags.task].options
-    for name in dict.fromkeys(name for task in _PRETRAINED_TASKS.values() for name in task.options):
+    for name, (default, tasks) in _OPTIONS.items():
         if getattr(flags, name) is None:
-            setattr(flags, name, options.get(name))
-        elif name not in options:
-            tasks = ', '.join(
-                task for task, entry in _PRETRAINED_TASKS.items() if name in entry.options
+            setattr(flags, name, default)
+        elif flags.task not in tasks:
+            raise errors.UserError(
+                f'--{name} is an option of {", ".join(tasks)}, not of --task={flags.task}'
             )
-            raise errors.UserError(f'--{name} is an option of {tasks}, not of --task={flags.task}')
-    with contextlib.suppress(ValueError, TypeError):
+    with contextlib.suppress(ValueError):
         flags.layer = int(flags.layer)
 
 
-def predict(flags: argparse.Namespace) -> None:
+def predict(flags: Namespace) -> None:
     """Runs a task on a file, as the parsed command line says."""
     from bert_jax.training import runtime
 
@@ -271,19 +250,21 @@ def predict(flags: argparse.Namespace) -> None:
     import bert_jax
 
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
-    task = _tasks()[flags.task]
-    windows = {name: getattr(flags, name) for name in _WINDOWS if name in task.options}
     with progress.bar(unit='window') as bar:
         predictor = bert_jax.load(
             flags.model,
             dtype=flags.dtype,
+            max_length=flags.max_length,
+            overlap=flags.overlap,
             batch_tokens=flags.batch_tokens,
             advance=bar.update,
-            **windows,
         )
         predictor.require(flags.task)
         with _complete_file(flags.output) as file:
-            task.write(predictor, read_lines(flags.input), file, flags)
+            task = _PRETRAINED.get(flags.task, _predict)
+            results = task(predictor, read_lines(flags.input), flags)
+            write = _write_vectors if flags.task == 'embed' else _write_records
+            write(file, results)
 
 
 @errors.exit_cleanly
@@ -292,10 +273,5 @@ def main(argv: Sequence[str] | None = None) -> None:
     predict(_parse(argv))
 
 
-def run_main() -> None:
-    """Entry point of the bert-jax-predict command."""
-    main()
-
-
 if __name__ == '__main__':
-    run_main()
+    main()

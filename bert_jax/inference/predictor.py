@@ -1,25 +1,29 @@
 """Inference with a loaded model: masked tokens, embeddings, likelihoods, fine-tuned predictions."""
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from bert_jax import objectives
-from bert_jax.data import sliding_windows
+from bert_jax.data.sliding_windows import Window, make_windows
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference import computation, finetuned
 from bert_jax.inference.batching import TokenizedText, run
 from bert_jax.inference.computation import LAST_FOUR
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
+from bert_jax.models.encoders import build_encoder
+from bert_jax.types import Batch
 
 POOLINGS = ('mean', 'cls', 'tokens')
 
 Record = dict[str, Any]
+Text = TypeVar('Text')
 
 
 class Guess(NamedTuple):
@@ -67,18 +71,15 @@ class Predictor:
         """Prepares inference; nothing is compiled until the first call.
 
         Args:
-            name: how error messages call the model.
-            dtype: 'float32' or 'bfloat16', for computation.
-            max_length: tokens of a window, special tokens included; the model's maximum by default.
-                Fine-tuned tasks use the length of the training instead.
-            overlap: share of a window that the next window repeats, in [0, 1).
-            batch_tokens: tokens of a batch, padding included.
-            advance: called with the number of windows that are done.
+            model: parameters, architecture and tokenizer.
+            name: the name of the model in error messages.
+            dtype, max_length, overlap, batch_tokens, advance: as for `bert_jax.load`.
 
         Raises:
-            UserError: an invalid setting, or a model without a tokenizer.
+            UserError: a setting is not valid, or the model has no tokenizer.
         """
-        longest = model.architecture.max_length
+        self.architecture = model.architecture
+        longest = self.architecture.max_length
         max_length = longest if max_length is None else max_length
         if not 3 <= max_length <= longest:
             raise UserError(
@@ -88,29 +89,24 @@ class Predictor:
             raise UserError(f'overlap is {overlap}, must be in [0, 1)')
         if model.tokenizer is None:
             raise UserError(f'{name} has no tokenizer; add its tokenizer.json or vocab.txt')
-        self.tokenizer, self.architecture = model.tokenizer, model.architecture
-        self._name, self._compute = name, Compute(dtype)
+        self.tokenizer, self._name, self._batch_tokens = model.tokenizer, name, batch_tokens
         self._advance = advance or (lambda number: None)
-        self._causal = _is_causal(model)
+        compute = Compute(dtype)
+        self._encoder = build_encoder(self.architecture, compute)
+        # A model that was trained with causal attention must be used with it.
+        self._causal = objectives.is_causal(model.metadata.get('config', {}).get('objectives', {}))
         kind = finetuned.problem_kind(model)
         self._finetuned = kind and finetuned.FineTuned(
-            model, kind, self.tokenizer, self._compute, batch_tokens
+            model, kind, self.tokenizer, compute, batch_tokens
         )
         tasks = ['fill_mask', 'embed', 'pseudo_likelihood'] if 'mlm' in model.heads else ['embed']
         if self._finetuned:
             tasks.append(self._finetuned.task)
         self.tasks = tuple(tasks)
-        heads = model.params | (model.other_parts if self._finetuned else {})
-        self._params = jax.tree.map(jnp.asarray, heads)
+        params = model.params | (model.other_parts if self._finetuned else {})
+        self._params = jax.tree.map(jnp.asarray, params)
         self._size = max_length - 2
         self._overlap = min(int(overlap * self._size), self._size - 1)
-        self._run = functools.partial(
-            run,
-            batch_tokens=batch_tokens,
-            max_length=max_length,
-            pad_id=self.tokenizer.pad_id,
-            advance=self._advance,
-        )
 
     def require(self, task: str) -> None:
         """Raises UserError unless the model can answer a task."""
@@ -122,27 +118,16 @@ class Predictor:
     def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Guess]]]:
         """For each text, for each [MASK] in it, the most probable tokens, best first."""
         self.require('fill_mask')
-        _check_list(texts)
-        rows, owners = [], []
-        for owner, ids in enumerate(self.tokenizer.encode_batch(texts, special=True).ids):
-            for window in self._cut(ids):
-                masks = np.flatnonzero(ids[window.first : window.last] == self.tokenizer.mask_id)
-                if len(masks):
-                    positions = masks + window.first - window.start + 1
-                    rows.append(self._row(ids, window, positions=positions))
-                    owners.append(owner)
+        encoded = self.tokenizer.encode_batch(_checked(texts), special=True).ids
         top_k = min(top_k, self.architecture.vocab_size)
-        answers = self._run(
-            lambda batch: computation.guesses(
-                self.architecture, self._compute, top_k, self._params, batch
-            ),
-            rows,
-        )
-        found: list[list[list[Guess]]] = [[] for _ in texts]
-        for row, owner, (probabilities_PK, ids_PK) in zip(rows, owners, answers, strict=True):
-            for slot in range(len(row.extras['positions'])):
-                pairs = zip(ids_PK[slot], probabilities_PK[slot], strict=True)
-                found[owner].append([Guess(self._token(i), float(p)) for i, p in pairs])
+        function = functools.partial(computation.guesses, self._encoder, top_k, self._params)
+        found: list[list[list[Guess]]] = []
+        for answers in self._run(function, map(self._rows_of_masks, encoded)):
+            found.append([])
+            for row, (probabilities_PK, ids_PK) in answers:
+                for slot in range(len(row.extras['positions'])):
+                    pairs = zip(ids_PK[slot], probabilities_PK[slot], strict=True)
+                    found[-1].append([Guess(self._token(i), float(p)) for i, p in pairs])
         return found
 
     def embed(
@@ -160,31 +145,19 @@ class Predictor:
         if pooling not in POOLINGS:
             raise unknown('pooling', pooling, POOLINGS)
         self._check_layer(layer)
-        _check_list(texts)
-        rows, owners = [], []
-        for owner, ids in enumerate(self._encode(texts)):
-            for window in self._cut(ids):
-                # Positions in the row: [CLS] belongs to the first window, [SEP] to the last.
-                first = window.first - window.start + (window.first > 0)
-                last = window.last - window.start + 1 + (window.last == len(ids))
-                span = np.array([0, 1] if pooling == 'cls' else [first, last])
-                rows.append(self._row(ids, window, span=span))
-                owners.append(owner)
+        rows = [list(self._rows_of_spans(ids, pooling)) for ids in self._encode(texts)]
         function = computation.states if pooling == 'tokens' else computation.sums
-        answers = self._run(
-            lambda batch: function(
-                self.architecture, self._compute, layer, self._causal, self._params, batch
-            ),
-            rows,
-        )
-        parts: list[list[tuple]] = [[] for _ in texts]
-        for row, owner, answer in zip(rows, owners, answers, strict=True):
-            parts[owner].append((answer, *row.extras['span']))
+        settings = (self._encoder, layer, self._causal, self._params)
+        answers = self._run(functools.partial(function, *settings), rows)
         if pooling == 'tokens':
-            return [np.concatenate([x[first:last] for x, first, last in own]) for own in parts]
+            return [
+                np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in own])
+                for own in answers
+            ]
         return [
-            sum(x for x, _, _ in own) / np.float32(sum(last - first for _, first, last in own))
-            for own in parts
+            sum(sum_D for _, sum_D in own)
+            / np.float32(sum(np.ptp(row.extras['span']) for row, _ in own))
+            for own in answers
         ]
 
     def attention(self, text: str) -> tuple[list[str], np.ndarray]:
@@ -197,16 +170,13 @@ class Predictor:
             UserError: the text is longer than the model's input.
         """
         (ids,) = self._encode([text])
-        window, *others = self._cut(ids)
+        (_, row), *others = self._windows(ids)
         if others:
             raise UserError(f'the text has {len(ids)} tokens; attention takes up to {self._size}')
-        row = self._row(ids, window)
-        compute = functools.partial(
-            computation.attention, self.architecture, self._compute, self._causal, self._params
-        )
-        (weights_LHTT,) = self._run(compute, [row])
-        length = len(row.ids)
-        return [self._token(i) for i in row.ids], weights_LHTT[..., :length, :length]
+        settings = (self._encoder, self._causal, self._params)
+        function = functools.partial(computation.attention, *settings)
+        (((_, weights_LHTT),),) = self._run(function, [[TokenizedText(row, {})]])
+        return [self._token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
 
     def pseudo_likelihood(self, texts: Sequence[str]) -> list[Likelihood]:
         """Log probability of each token when only that token is masked.
@@ -214,22 +184,12 @@ class Predictor:
         Salazar et al. 2020, "Masked Language Model Scoring", section 2.
         """
         self.require('pseudo_likelihood')
-        _check_list(texts)
         encoded = self._encode(texts)
-        answers = iter(
-            self._run(
-                lambda batch: computation.log_probability(
-                    self.architecture, self._compute, self._params, batch
-                ),
-                [row for ids in encoded for row in self._one_masked(ids)],
-            )
-        )
+        function = functools.partial(computation.log_probability, self._encoder, self._params)
+        answers = self._run(function, map(self._rows_of_tokens, encoded))
         return [
-            Likelihood(
-                [self._token(i) for i in ids],
-                np.array([next(answers) for _ in ids], np.float32),
-            )
-            for ids in encoded
+            Likelihood([self._token(i) for i in ids], np.array([p for _, p in own], np.float32))
+            for ids, own in zip(encoded, answers, strict=True)
         ]
 
     def classify(self, texts: Sequence[str | Sequence[str] | Mapping[str, Any]]) -> list[Record]:
@@ -243,8 +203,7 @@ class Predictor:
         Returns:
             A dictionary for each text with 'predicted' and, except for regression, 'probability'.
         """
-        _check_list(texts)
-        return self.predict('classify', [finetuned.as_pair(text) for text in texts])
+        return self.predict('classify', [finetuned.as_pair(text) for text in _checked(texts)])
 
     def tag(self, texts: Sequence[str | Sequence[str] | Mapping[str, Any]]) -> list[Record]:
         """The tag of every word, and the entities if tags are BIO or BIOES.
@@ -257,8 +216,7 @@ class Predictor:
             'probability'}, and 'entities', a list of {'start', 'end', 'text', 'label',
             'probability'}; offsets in characters, end exclusive.
         """
-        _check_list(texts)
-        return self.predict('tag', [finetuned.as_words(text) for text in texts])
+        return self.predict('tag', [finetuned.as_words(text) for text in _checked(texts)])
 
     def spans(self, texts: Sequence[str | Sequence[str] | Mapping[str, Any]]) -> list[Record]:
         """The labeled spans of each text, which may be nested.
@@ -270,8 +228,7 @@ class Predictor:
             A dictionary for each text; 'predicted' is a list of {'start', 'end', 'text', 'label',
             'probability'}.
         """
-        _check_list(texts)
-        return self.predict('spans', [finetuned.as_words(text) for text in texts])
+        return self.predict('spans', [finetuned.as_words(text) for text in _checked(texts)])
 
     def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Record]:
         """The answer to each question in its context.
@@ -280,19 +237,15 @@ class Predictor:
             A dictionary for each question: 'answer' ('' if unanswerable), 'start', 'end' (offsets
             in the context, in characters), 'probability', and 'n_best', a list of alternatives.
         """
-        _check_list(questions)
-        _check_list(contexts)
-        if len(questions) != len(contexts):
+        if len(_checked(questions)) != len(_checked(contexts)):
             raise UserError(
                 f'{len(questions)} questions need as many contexts, not {len(contexts)}'
             )
         pairs = zip(questions, contexts, strict=True)
-        return self.predict(
-            'answer', [{'question': question, 'context': context} for question, context in pairs]
-        )
+        return self.predict('answer', [{'question': q, 'context': c} for q, c in pairs])
 
     def predict(self, task: str, inputs: Sequence[Mapping[str, Any]]) -> list[Record]:
-        """Answers a fine-tuned task for dictionaries; what the methods of the same names call.
+        """Answers a fine-tuned task for dictionaries, as the method of that name does.
 
         Args:
             task: 'classify', 'tag', 'spans' or 'answer'.
@@ -304,31 +257,56 @@ class Predictor:
         return self._finetuned.predict(self._params, inputs, self._advance)
 
     def _encode(self, texts: Sequence[str]) -> list[np.ndarray]:
-        ids, lengths = self.tokenizer.encode_ids(texts)
+        ids, lengths = self.tokenizer.encode_ids(_checked(texts))
         return np.split(ids, np.cumsum(lengths))[:-1]
 
-    def _one_masked(self, ids: np.ndarray) -> Iterator[TokenizedText]:
-        for window in self._cut(ids):
+    def _run(
+        self, function: Callable[[Batch], Any], rows: Iterable[Iterable[TokenizedText]]
+    ) -> list[list[tuple[TokenizedText, Any]]]:
+        """Runs a function on the rows of every text; returns each row with its result."""
+        rows_of_texts = [list(own) for own in rows]
+        results = run(
+            function,
+            list(itertools.chain.from_iterable(rows_of_texts)),
+            batch_tokens=self._batch_tokens,
+            max_length=self._size + 2,
+            pad_id=self.tokenizer.pad_id,
+            advance=self._advance,
+        )
+        remaining = iter(results)
+        return [[(row, next(remaining)) for row in own] for own in rows_of_texts]
+
+    def _windows(self, ids: np.ndarray) -> Iterator[tuple[Window, np.ndarray]]:
+        """Cuts a text into windows; token i is at i + 1 − window.start in the row of a window."""
+        for window in make_windows(len(ids), self._size, self._overlap):
+            cls_id, sep_id = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
+            row = np.concatenate([cls_id, ids[window.start : window.stop], sep_id])
+            yield window, row.astype(np.int32)
+
+    def _rows_of_masks(self, ids: np.ndarray) -> Iterator[TokenizedText]:
+        """Rows with `positions`, those of [MASK] that the row is used for."""
+        for window, row in self._windows(ids):
+            masks = np.flatnonzero(ids[window.first : window.last] == self.tokenizer.mask_id)
+            if len(masks):
+                yield TokenizedText(row, {'positions': masks + window.first + 1 - window.start})
+
+    def _rows_of_spans(self, ids: np.ndarray, pooling: str) -> Iterator[TokenizedText]:
+        """Rows with `span`, the first and last + 1 of the positions that the row is used for."""
+        for window, row in self._windows(ids):
+            # [CLS] belongs to the first window, [SEP] to the last.
+            first = window.first + (window.first > 0) - window.start
+            last = window.last + 1 + (window.last == len(ids)) - window.start
+            span = (0, 1) if pooling == 'cls' else (first, last)
+            yield TokenizedText(row, {'span': np.array(span)})
+
+    def _rows_of_tokens(self, ids: np.ndarray) -> Iterator[TokenizedText]:
+        """One row per token, with that token masked; `positions` and `targets` have its id."""
+        for window, row in self._windows(ids):
             for token in range(window.first, window.last):
-                position = token - window.start + 1
-                row = self._row(
-                    ids,
-                    window,
-                    positions=np.array([position]),
-                    targets=np.array([ids[token]]),
-                )
-                row.ids[position] = self.tokenizer.mask_id
-                yield row
-
-    def _cut(self, ids: np.ndarray) -> list[sliding_windows.Window]:
-        return sliding_windows.make_windows(len(ids), self._size, self._overlap)
-
-    def _row(
-        self, ids: np.ndarray, window: sliding_windows.Window, **extras: np.ndarray
-    ) -> TokenizedText:
-        cls_id, sep_id = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
-        row = np.concatenate([cls_id, ids[window.start : window.stop], sep_id]).astype(np.int32)
-        return TokenizedText(row, extras)
+                position = np.array([token + 1 - window.start])
+                masked = row.copy()
+                masked[position] = self.tokenizer.mask_id
+                yield TokenizedText(masked, {'positions': position, 'targets': row[position]})
 
     def _token(self, index: int) -> str:
         vocab = self.tokenizer.vocab
@@ -346,11 +324,8 @@ class Predictor:
             raise UserError(f'layer is {layer}, must be from 0 (embeddings) to {num_layers}')
 
 
-def _check_list(texts: Sequence[Any]) -> None:
+def _checked(texts: Sequence[Text]) -> Sequence[Text]:
+    """Returns a list of texts; raises UserError for a single one."""
     if isinstance(texts, str):
         raise UserError(f'expected a list of texts, not the string {texts[:40]!r}; put it in [ ]')
-
-
-def _is_causal(model: Pretrained) -> bool:
-    """Whether the model was trained with causal attention, and must be used so."""
-    return objectives.is_causal(model.metadata.get('config', {}).get('objectives', {}))
+    return texts
