@@ -177,7 +177,7 @@ def test_frozen_layers_have_no_backward_pass():
 
         abstract = jax.eval_shape(state, jax.random.key(0))
         step = jax.jit(make_train_step(task, optimizer, transfer=chosen))
-        return step.lower(abstract, synthetic.batch(0)).cost_analysis()['flops']
+        return step.lower(abstract, synthetic.batch(0), jax.random.key(0)).cost_analysis()['flops']
 
     everything, last, heads = flops('all'), flops('last:1'), flops('heads')
     assert heads < last < everything
