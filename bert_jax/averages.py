@@ -33,10 +33,7 @@ def weighted_sum(values_X: Array, weights_X: Array) -> Term:
 
 def add(total: Terms, terms: Terms) -> Terms:
     """Add sums and counts by name; an empty total counts as zero."""
-    return {
-        name: Term(term.sum + total[name].sum, term.count + total[name].count) if total else term
-        for name, term in terms.items()
-    }
+    return jax.tree.map(operator.add, total, terms) if total else terms
 
 
 def mean(term: Term) -> jax.Array:

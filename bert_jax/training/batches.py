@@ -3,8 +3,6 @@
 from collections.abc import Iterator, Mapping
 
 import jax
-import numpy as np
-from jax.sharding import NamedSharding
 
 from bert_jax.data import pipeline
 from bert_jax.data.example_source import BatchSource
@@ -24,7 +22,9 @@ def read(
     rows = sharding.local_rows(row_sharding, source.batch_size)
     for batch in pipeline.batches(source, start, stop, rows, workers=threads):
         yield {
-            name: _global_array(array, source.batch_size, row_sharding)
+            name: jax.make_array_from_process_local_data(
+                row_sharding, array, (source.batch_size, *array.shape[1:])
+            )
             for name, array in batch.items()
         }
 
@@ -38,9 +38,3 @@ def abstract(source: BatchSource) -> AbstractBatch:
         )
         for name, array in source.batch(0, slice(1)).items()
     }
-
-
-def _global_array(local: np.ndarray, batch_size: int, row_sharding: NamedSharding) -> jax.Array:
-    """Combine the rows of all processes."""
-    shape = (batch_size, *local.shape[1:])
-    return jax.make_array_from_process_local_data(row_sharding, local, shape)

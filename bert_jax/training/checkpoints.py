@@ -276,16 +276,13 @@ def _check_free_space(save: _Save) -> None:
 def _make_writable(directory: pathlib.Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, 'permission denied or read-only')
     except OSError as error:
         raise UserError(
             f'checkpoints cannot be written to {directory}: {error.strerror}; choose another '
             '--config.workdir'
         ) from error
-    if not os.access(directory, os.W_OK | os.X_OK):
-        raise UserError(
-            f'checkpoints cannot be written to {directory}: permission denied or read-only; choose '
-            'another --config.workdir'
-        )
 
 
 def _disk_error(error: Exception) -> str | None:

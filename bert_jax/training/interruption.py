@@ -1,7 +1,7 @@
 """Stopping a run by a signal: the loop saves, then exits with a status that asks for a restart."""
 
 import signal
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any
 
 from bert_jax.training import multihost
@@ -31,16 +31,10 @@ class StopSignal:
         self._previous: dict[int, Any] = {}
 
     def __enter__(self) -> 'StopSignal':
-        for number in SIGNALS:
-            self._previous[number] = signal.signal(number, self._handle)
+        self._previous = {number: signal.signal(number, self._handle) for number in SIGNALS}
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         for number, handler in self._previous.items():
             # None: the handler was not installed from Python and cannot be restored.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)

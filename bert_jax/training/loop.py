@@ -28,7 +28,8 @@ from bert_jax.training import (
 from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
 from bert_jax.training.interruption import Interrupted, StopSignal
-from bert_jax.training.logging import Log, MetricsWindow
+from bert_jax.training.logging import Log
+from bert_jax.training.metrics_window import MetricsWindow
 from bert_jax.training.schedules import Schedule
 from bert_jax.training.state import TrainState, abstract_state, initial_state, num_parameters
 from bert_jax.training.step import compile_train_step, make_train_step
@@ -61,14 +62,17 @@ def train(
         _describe(run)
         if run.step == 0:
             _evaluate_initial_weights(run)
-        for stage, first_step in _remaining_stages(task.stages, run.step):
+        for stage, first_step in _with_first_steps(task.stages):
             if run.early_stopping.is_over:
                 break
+            if run.step >= first_step + stage.steps:
+                continue  # finished before this process was started
             train_step = _compile(run, stage)
             window = MetricsWindow(
                 run.log, stage, task.weights, run.peak_flops, config.max_skipped_in_row
             )
             evaluate_every = stage.evaluate_every or config.evaluation.every_steps
+            save_every = config.checkpoint.every_steps
             threads = config.data.reading_threads
             for batch in batches.read(stage.source, run.step - first_step, stage.steps, threads):
                 # 1. Dispatch the step. The devices compute it while the host continues.
@@ -85,9 +89,7 @@ def train(
                 stop_number = run.stop.number if jax.process_count() == 1 else window.stop_signal
                 is_last = run.step == first_step + stage.steps
                 evaluate = is_last or _is_due(run.step, evaluate_every)
-                save = (
-                    is_last or bool(stop_number) or _is_due(run.step, config.checkpoint.every_steps)
-                )
+                save = is_last or stop_number > 0 or _is_due(run.step, save_every)
 
                 # 4. Record the training metrics since the last record.
                 if evaluate or save or _is_due(run.step, config.logging.every_steps):
@@ -169,16 +171,10 @@ def _start(task: Task, config: Config) -> Iterator[Run]:
     multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
     folder = pathlib.Path(config.workdir)
     peak_flops = runtime.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
-    with (
-        jax.set_mesh(mesh),
-        nn.logical_axis_rules(config.sharding_rules),
-        contextlib.closing(
-            Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
-        ) as checkpoints,
-    ):
-        abstract = abstract_state(
-            task, optimizer, mesh, config.sharding_rules, trained, config.spike_factor
-        )
+    rules = config.sharding_rules
+    checkpoints = Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
+    with jax.set_mesh(mesh), nn.logical_axis_rules(rules), contextlib.closing(checkpoints):
+        abstract = abstract_state(task, optimizer, mesh, rules, trained, config.spike_factor)
         optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
         metadata = checkpoints.metadata()
         if metadata is not None:
@@ -190,11 +186,8 @@ def _start(task: Task, config: Config) -> Iterator[Run]:
         else:
             state, step, seconds = restored.state, restored.step, restored.metadata['train_seconds']
             early_stopping.best = BestEvaluation(**restored.metadata.get('best', {}))
-        is_host0 = jax.process_index() == 0
-        with (
-            contextlib.closing(Log(folder, step, total_steps, enabled=is_host0)) as log,
-            StopSignal() as stop,
-        ):
+        log = Log(folder, step, total_steps, enabled=jax.process_index() == 0)
+        with contextlib.closing(log), StopSignal() as stop:
             run = Run(
                 task=task,
                 config=config,
@@ -239,11 +232,10 @@ def _evaluate_initial_weights(run: Run) -> None:
         run.early_stopping.check(run.held_out)
 
 
-def _remaining_stages(stages: Sequence[Stage], step: int) -> list[tuple[Stage, int]]:
-    """Return the stages that are not finished after `step` steps, each with its first step."""
+def _with_first_steps(stages: Sequence[Stage]) -> Iterator[tuple[Stage, int]]:
+    """Return every stage with the number of steps before it."""
     first_steps = itertools.accumulate((stage.steps for stage in stages), initial=0)
-    numbered = zip(stages, first_steps, strict=False)
-    return [(stage, first) for stage, first in numbered if step < first + stage.steps]
+    return zip(stages, first_steps, strict=False)
 
 
 def _compile(run: Run, stage: Stage) -> jax.stages.Compiled:
@@ -317,7 +309,10 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
     # A signal that came since the last step: exit now, because a sweep would start the next run.
     shared = jax.process_count() > 1
     _exit_if_signaled(run, int(multihost.largest(run.stop.number)) if shared else run.stop.number)
-    tokens = _num_tokens(run.task.stages, run.step)
+    tokens = sum(
+        stage.tokens_per_step * min(max(run.step - first_step, 0), stage.steps)
+        for stage, first_step in _with_first_steps(run.task.stages)
+    )
     return run.state.params, {
         'steps': run.step,
         'best_step': best.step,
@@ -330,15 +325,6 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
         'peak_memory_bytes': memory.peak_bytes(),
         'devices': _devices(),
     }
-
-
-def _num_tokens(stages: Sequence[Stage], step: int) -> int:
-    """Return the number of tokens in the first `step` steps."""
-    tokens = 0
-    for stage in stages:
-        tokens += min(step, stage.steps) * stage.tokens_per_step
-        step -= min(step, stage.steps)
-    return tokens
 
 
 def _devices() -> str:

@@ -26,7 +26,7 @@ class MemoryEstimate(NamedTuple):
       parameters: the parameters.
       optimizer: the optimizer state.
       batch: the batch.
-      temporaries: gradients, activations and other intermediate results; None if XLA does not say.
+      temporaries: gradients, activations and other intermediate results; None if unknown.
     """
 
     parameters: int
@@ -70,14 +70,14 @@ class MemoryEstimate(NamedTuple):
         if limit is None or self.total <= limit:
             return []
         mesh = jax.sharding.get_mesh()
-        rows = stage.source.batch_size // (stage.accumulation * sharding.batch_shards(mesh))
+        shards = sharding.batch_shards(mesh)
+        rows = stage.source.batch_size // (stage.accumulation * shards)
         changes = []
         if rows > 1:  # of a micro-batch on each device
             changes.append('twice the accumulation')
         if not remat:
             changes.append('--config.compute.remat=True')
         if mesh.shape['data'] > 1:
-            shards = sharding.batch_shards(mesh)
             changes.append(f'--config.mesh.data=1 --config.mesh.fsdp={shards}')
         changes.append('a smaller batch, length or model')
         return [f'warning: this will not fit into memory; try {", ".join(changes)}']

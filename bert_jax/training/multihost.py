@@ -1,9 +1,9 @@
 """Coordination of the processes of a multi-host run: joining, agreement, and ending together.
 
-All of it goes through JAX's coordination service, which process 0 ("host 0") hosts. JAX itself ends
-a process when the service reports that another process is dead or when host 0 is gone. This module
-adds what JAX does not do: the error that ends one process is published, so that every process
-prints it and exits with the same status instead of waiting in a collective.
+Everything here uses JAX's coordination service, which runs in process 0 ("host 0"). JAX itself ends
+a process when another one is dead or the service is gone. This module adds errors: the error that
+ends one process is published, so that every process prints it and exits with the same status
+instead of waiting in a collective.
 """
 
 import contextlib
@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, NoReturn
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax._src import distributed
 from jax.experimental import multihost_utils
@@ -29,13 +30,11 @@ RESTART = 75  # exit status (EX_TEMPFAIL): nothing is lost, rerun the same comma
 JOIN_TIMEOUT = 240  # seconds until all processes must have joined
 
 # Seconds without a heartbeat after which JAX declares a process dead and ends all others. The
-# service checks about twice per timeout, so that a dead host ends the run within 90 s; JAX's
-# default of 100 s would not keep that below two minutes. The heartbeats come from a C++ thread:
-# long compilations and a busy interpreter do not delay them, only a network outage or a paused
-# machine does.
+# service checks about twice per timeout, so a dead host ends the run within 90 s (with JAX's
+# default of 100 s: 150 s). The heartbeats come from a C++ thread: only a network outage or a paused
+# machine delays them, not a long compilation or a busy interpreter.
 HEARTBEAT_TIMEOUT = 60
-# Seconds that processes wait for each other when all of them exit at the same time anyway.
-EXIT_TIMEOUT = 10
+EXIT_TIMEOUT = 10  # seconds that processes wait for each other when all of them exit
 
 _POLL_INTERVAL = 1.0  # seconds between looks for the error of another process
 _WAIT_SLICE = 5000  # milliseconds of one blocking call; Python handles signals between the calls
@@ -53,8 +52,8 @@ def joined(
     HEARTBEAT_TIMEOUT).
 
     Args:
-      coordinator: HOST:PORT of process 0. All arguments default to what the environment says
-        (TPU pod, Slurm, Open MPI).
+      coordinator: HOST:PORT of process 0. By default all arguments come from the environment (TPU
+        pod, Slurm, Open MPI).
       num_processes: number of processes of the run.
       process_id: index of this process.
 
@@ -88,11 +87,8 @@ def run_on_host0(function: Callable[[], Any]) -> Any:
         return function()
     key = f'bert_jax/result/{next(_call_numbers)}'
     if jax.process_index() == 0:
-        result = json.dumps(function())
-        _client().key_value_set(key, result)
-    else:
-        result = _wait_for(key)
-    return json.loads(result)
+        _client().key_value_set(key, json.dumps(function()))
+    return json.loads(_wait_for(key))
 
 
 def barrier() -> None:
@@ -122,9 +118,9 @@ def largest(number: int) -> jax.Array:
     mesh = jax.sharding.get_mesh()
     one_per_device = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
     numbers = jax.make_array_from_callback(
-        (mesh.size,), one_per_device, lambda index: np.full(mesh.size, number, np.int32)[index]
+        (mesh.size,), one_per_device, lambda _: np.array([number], np.int32)
     )
-    return _max(numbers)
+    return jax.jit(jnp.max)(numbers)
 
 
 def fetch(tree: Any) -> Any:
@@ -137,7 +133,6 @@ def fetch(tree: Any) -> Any:
     return multihost_utils.process_allgather(tree, tiled=True)
 
 
-_max = jax.jit(lambda numbers: numbers.max())
 _call_numbers = itertools.count()  # the same on all hosts: names the keys of their common calls
 _exit_lock = threading.Lock()  # held by the first thread that ends this process
 
@@ -154,12 +149,11 @@ def _client() -> Any:
 def _initialize(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
     # JAX's own handler of SIGTERM would replace that of the training loop.
     jax.config.update('jax_enable_preemption_service', False)
-    # Open MPI 5 sets these variables, but no longer those that JAX recognizes it by.
-    size, rank = (os.environ.get(f'OMPI_COMM_WORLD_{name}') for name in ('SIZE', 'RANK'))
-    if num_processes is None and size:
-        num_processes = int(size)
-    if process_id is None and rank:
-        process_id = int(rank)
+    # Open MPI 5 sets these variables, but no longer those by which JAX recognizes Open MPI.
+    if num_processes is None and 'OMPI_COMM_WORLD_SIZE' in os.environ:
+        num_processes = int(os.environ['OMPI_COMM_WORLD_SIZE'])
+    if process_id is None and 'OMPI_COMM_WORLD_RANK' in os.environ:
+        process_id = int(os.environ['OMPI_COMM_WORLD_RANK'])
     # If a process is missing, JAX aborts with a C++ stack trace after 300 s.
     alarm = threading.Timer(JOIN_TIMEOUT, _give_up, (coordinator,))
     alarm.start()
@@ -230,7 +224,7 @@ def _print_error(message: str) -> None:
 
 
 def _leave(done: threading.Event, watcher: threading.Thread) -> None:
-    """Leave the run together with all other processes, one of which may still be writing."""
+    """Leave the run once all processes are done: one of them may still be writing."""
     barrier()
     done.set()
     watcher.join()

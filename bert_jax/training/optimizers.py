@@ -90,12 +90,7 @@ def clip_by_global_norm(limit: float) -> optax.GradientTransformationExtraArgs:
     """Scale all gradients by limit / max(norm, limit), as tf.clip_by_global_norm."""
 
     def update(
-        grads: Tree,
-        state: Any,
-        params: Tree = None,
-        *,
-        accept: Array | bool = True,
-        norm: Array | None = None,
+        grads: Tree, state: Any, params: Tree = None, *, norm: Array | None = None, **_: Any
     ) -> tuple[Tree, Any]:
         norm = global_norm(grads) if norm is None else norm
         scale = limit / jnp.maximum(norm, limit)
@@ -124,12 +119,7 @@ def scale_by_learning_rate(schedule: Schedule) -> optax.GradientTransformationEx
     scaling = optax.scale_by_learning_rate(schedule)
 
     def update(
-        updates: Tree,
-        state: Any,
-        params: Tree = None,
-        *,
-        accept: Array | bool = True,
-        norm: Array | None = None,
+        updates: Tree, state: Any, params: Tree = None, *, accept: Array | bool = True, **_: Any
     ) -> tuple[Tree, Any]:
         updates, counted = scaling.update(updates, state, params)
         return updates, jax.tree.map(lambda new, old: jnp.where(accept, new, old), counted, state)
@@ -177,21 +167,12 @@ def scale_by_adam(
         return update, first, second
 
     def update(
-        grads: Tree,
-        state: AdamState,
-        params: Tree = None,
-        *,
-        accept: Array | bool = True,
-        norm: Array | None = None,
+        grads: Tree, state: AdamState, params: Tree = None, *, accept: Array | bool = True, **_: Any
     ) -> tuple[Tree, AdamState]:
         count = None if state.count is None else state.count + accept
         corrections = _bias_correction(beta1, count), _bias_correction(beta2, count)
-        new = jax.tree.map(
-            lambda *arrays: direction(*arrays, corrections, accept),
-            grads,
-            state.first,
-            state.second,
-        )
+        trees = (grads, state.first, state.second)
+        new = jax.tree.map(lambda *arrays: direction(*arrays, corrections, accept), *trees)
         updates, first, second = jax.tree.transpose(jax.tree.structure(grads), None, new)
         return updates, AdamState(first, second, count)
 

@@ -7,7 +7,7 @@ measurements.
 import ctypes
 import os
 import sys
-import time
+import timeit
 
 import jax
 import jax.numpy as jnp
@@ -73,10 +73,6 @@ def peak_flops(dtype: str) -> float:
     a = jax.device_put(jnp.ones((n, n), dtype), jax.local_devices()[0])
     product = jax.jit(lambda x, y: jnp.matmul(x, y, preferred_element_type=jnp.float32))
     product(a, a).block_until_ready()
-    seconds = []
-    for _ in range(_REPEATS):
-        start = time.perf_counter()
-        product(a, a).block_until_ready()
-        seconds.append(time.perf_counter() - start)
+    seconds = timeit.repeat(lambda: product(a, a).block_until_ready(), number=1, repeat=_REPEATS)
     devices = jax.process_count() if backend == 'cpu' else jax.device_count()
     return devices * 2 * n**3 / min(seconds)

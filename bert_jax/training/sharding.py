@@ -11,7 +11,6 @@ from typing import Any, TypeAlias
 import flax.linen as nn
 import jax
 import numpy as np
-import optax
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bert_jax import tree_paths
@@ -38,8 +37,7 @@ def make_mesh(sizes: Mapping[str, int]) -> Mesh:
     if any(size == 0 or size < -1 for size in shape) or shape.count(-1) > 1:
         raise UserError(f'mesh {dict(sizes)}: sizes must be positive, at most one may be -1')
     if -1 in shape:
-        fixed = -math.prod(shape)
-        shape[shape.index(-1)] = devices // fixed
+        shape[shape.index(-1)] = devices // -math.prod(shape)
     if math.prod(shape) != devices:
         raise UserError(
             f'mesh {dict(sizes)} does not fit {devices} device(s): choose sizes whose product is '
@@ -98,25 +96,11 @@ def param_shardings(boxed_params: Tree, mesh: Mesh, rules: Rules) -> Tree:
 
 
 def unbox(boxed_params: Tree) -> Tree:
-    """Return a tree with logical axis names without them."""
+    """Take every array of a tree out of the box that holds its logical axis names."""
     return jax.tree.map(
         lambda box: box.unbox(apply_constraint=False),
         boxed_params,
         is_leaf=lambda leaf: isinstance(leaf, nn.LogicallyPartitioned),
-    )
-
-
-def optimizer_shardings(
-    optimizer: optax.GradientTransformation, abstract_params: Tree, shardings: Tree, mesh: Mesh
-) -> Tree:
-    """Shard the moments like their parameters and replicate the rest of the optimizer state."""
-    state = jax.eval_shape(optimizer.init, abstract_params)
-    return optax.tree.map_params(
-        optimizer,
-        lambda _, sharding: sharding,
-        state,
-        shardings,
-        transform_non_params=lambda _: replicated(mesh),
     )
 
 

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from jax.sharding import Mesh
+from jax.sharding import Mesh, NamedSharding
 
 from bert_jax import tree_paths
 from bert_jax.training import runtime, sharding
@@ -50,7 +50,7 @@ def abstract_state(
       task: provides the parameters with their logical axis names.
       optimizer: provides its own state.
       mesh: the devices.
-      rules: pairs (logical axis name, mesh axes), `sharding_rules` of the config.
+      rules: see `sharding.param_shardings`.
       transfer: which parameters are trained.
       spike_factor: above 0, the state has a running mean of the gradient norm.
     """
@@ -61,15 +61,19 @@ def abstract_state(
     counter: Any = jax.ShapeDtypeStruct((), jnp.int32, sharding=replicated)
     norm: Any = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)
     trained = transfer.select(params)
-    opt_shardings = sharding.optimizer_shardings(
-        optimizer, trained, transfer.select(params, shardings), mesh
+    opt_state = optax.tree.map_params(
+        optimizer,
+        _place,
+        jax.eval_shape(optimizer.init, trained),
+        transfer.select(params, shardings),  # moments are sharded like their parameters
+        transform_non_params=lambda leaf: _place(leaf, replicated),
     )
     return TrainState(
         step=counter,
         skipped=counter,
         skipped_in_row=counter,
-        params=_with_shardings(params, shardings),
-        opt_state=_with_shardings(jax.eval_shape(optimizer.init, trained), opt_shardings),
+        params=jax.tree.map(_place, params, shardings),
+        opt_state=opt_state,
         usual_norm=norm if spike_factor else None,
     )
 
@@ -108,9 +112,5 @@ def num_parameters(state: TrainState) -> int:
     return sum(leaf.size for leaf in jax.tree.leaves(state.params))
 
 
-def _with_shardings(abstract: Any, shardings: Any) -> Any:
-    return jax.tree.map(
-        lambda leaf, where: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where),
-        abstract,
-        shardings,
-    )
+def _place(leaf: jax.ShapeDtypeStruct, where: NamedSharding) -> jax.ShapeDtypeStruct:
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)

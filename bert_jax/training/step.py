@@ -44,8 +44,8 @@ def make_train_step(
     batch into micro-batches changes the memory that is needed and nothing else.
 
     A step whose loss or gradient is not finite leaves parameters and optimizer state unchanged and
-    is counted as skipped; so is a step whose gradient norm exceeds `spike_factor` times its running
-    mean, if `spike_factor` is above 0.
+    is counted as skipped. If `spike_factor` is above 0, the same holds for a step whose gradient
+    norm exceeds `spike_factor` times its running mean.
 
     Args:
       task: provides `terms` and their `weights`.

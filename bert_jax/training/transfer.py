@@ -70,12 +70,12 @@ class Transfer:
         tree = params if tree is None else tree
         if self.trainable == 'all':
             return tree
-        last = self._last_distance(_num_layers(params))
-        return jax.tree.map(
-            lambda distance, leaf: leaf if np.min(distance) <= last else None,
-            _distances(params),
-            tree,
-        )
+        last = self._last_distance(params)
+
+        def choose(distance: np.ndarray, leaf: Any) -> Any:
+            return leaf if np.min(distance) <= last else None
+
+        return jax.tree.map(choose, _distances(params), tree)
 
     def merge(self, trained: Tree, params: Tree) -> Tree:
         """Return `params` with the leaves of a selection in place of their own.
@@ -84,7 +84,7 @@ class Transfer:
         """
         if self.trainable == 'all':
             return trained
-        last = self._last_distance(_num_layers(params))
+        last = self._last_distance(params)
 
         def choose(distance: np.ndarray, param: Any, own: Any) -> Any:
             if own is None:
@@ -118,25 +118,31 @@ class Transfer:
 
     def describe(self, params: Tree) -> list[str]:
         """Lines for the log; none if all parameters are trained at the same learning rate."""
-        lines, num_layers = [], _num_layers(params)
+        lines, last = [], self._last_distance(params)
         if self.trainable != 'all':
-            trained, total = self._count(params)
+            counts = jax.tree.map(
+                lambda distance, leaf: round(leaf.size * np.mean(distance <= last)),
+                _distances(params),
+                params,
+            )
+            trained = sum(jax.tree.leaves(counts))
+            total = sum(leaf.size for leaf in jax.tree.leaves(params))
             lines.append(f'{trained:,} of {total:,} parameters are trained ({self.trainable})')
         if self.layer_decay != 1:
-            first = f'{self._rate_factor(np.array(num_layers)):.3g}'
+            first = f'{self._rate_factor(np.array(_num_layers(params))):.3g}'
             lines.append(
                 f'learning rate × {self.layer_decay:.4g} from layer to layer, × {first} in layer 0'
             )
         if self.unfreeze_every_steps:
-            last = self._last_distance(num_layers)
             lines.append(
                 f'gradual unfreezing: heads first, then a layer every {self.unfreeze_every_steps:,}'
                 f' steps, the last one at step {last * self.unfreeze_every_steps:,}'
             )
         return lines
 
-    def _last_distance(self, num_layers: int) -> int:
+    def _last_distance(self, params: Tree) -> int:
         """The largest distance at which parameters are trained."""
+        num_layers = _num_layers(params)
         if self.trainable == 'all':
             return num_layers + 1
         last = 0 if self.trainable == 'heads' else int(self.trainable.removeprefix('last:'))
@@ -146,16 +152,6 @@ class Transfer:
                 "(shared layers count once); choose fewer, or 'all'"
             )
         return last
-
-    def _count(self, params: Tree) -> tuple[int, int]:
-        """The number of trained parameters, and of all."""
-        last = self._last_distance(_num_layers(params))
-        counts = jax.tree.map(
-            lambda distance, leaf: round(leaf.size * np.mean(distance <= last)),
-            _distances(params),
-            params,
-        )
-        return sum(jax.tree.leaves(counts)), sum(leaf.size for leaf in jax.tree.leaves(params))
 
     def _rate_factor(self, distance: np.ndarray) -> np.ndarray:
         """The factor of the learning rate at a distance, float32."""

@@ -6,6 +6,8 @@ import os
 import pathlib
 from typing import Any, TextIO
 
+from flax import traverse_util
+
 from bert_jax.errors import UserError
 from bert_jax.training import checkpoint_files
 
@@ -69,33 +71,21 @@ def check_config(workdir: pathlib.Path, config: dict) -> None:
     path = workdir / 'config.json'
     if not path.exists():
         return
-    old = _flatten(checkpoint_files.rename_task(json.loads(path.read_text(encoding='utf-8'))))
-    new = _flatten(config)
+    # JSON turns tuples into lists.
+    texts = path.read_text(encoding='utf-8'), json.dumps(config)
+    old, new = (traverse_util.flatten_dict(json.loads(text), sep='.') for text in texts)
+    old = checkpoint_files.rename_task(old)
     for key, value in REMOVED.items():
         if old.get(key) == value:
             del old[key]
+    changeable = tuple(f'{key}.' for key in CHANGEABLE)
     changed = [
         f'{key} was {old.get(key)!r}, is {new.get(key)!r}'
         for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key) and not _is_changeable(key)
+        if old.get(key) != new.get(key) and not f'{key}.'.startswith(changeable)
     ]
     if changed:
         raise UserError(
             f'workdir {workdir} holds a run of another config ({"; ".join(changed[:3])}); '
             'choose another --config.workdir or remove this one'
         )
-
-
-def _is_changeable(key: str) -> bool:
-    return any(key == prefix or key.startswith(prefix + '.') for prefix in CHANGEABLE)
-
-
-def _flatten(tree: dict, prefix: str = '') -> dict[str, Any]:
-    """Dot-joined keys → values after a round trip through JSON, in which tuples equal lists."""
-    flat: dict[str, Any] = {}
-    for key, value in tree.items():
-        if isinstance(value, dict):
-            flat |= _flatten(value, f'{prefix}{key}.')
-        else:
-            flat[prefix + key] = json.loads(json.dumps(value))
-    return flat

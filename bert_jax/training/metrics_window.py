@@ -1,0 +1,122 @@
+"""The metrics of the latest training steps: read one step late, recorded as one."""
+
+import math
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+
+from bert_jax import averages
+from bert_jax.averages import Terms
+from bert_jax.errors import UserError
+from bert_jax.training.logging import Log
+from bert_jax.training.task import Stage
+
+
+class MetricsWindow:
+    """The metrics of the steps since the last record, read from the device one step late.
+
+    Reading the metrics of a step waits until it is computed. `add` reads those of the step before,
+    so the host is at most one step ahead and the device always has work.
+
+    Attributes:
+      stop_signal: largest number of a signal that any host had received at the last step that was
+        read, from metrics['signal']; 0 if the metrics have none.
+    """
+
+    def __init__(
+        self,
+        log: Log,
+        stage: Stage,
+        weights: Mapping[str, float],
+        peak_flops: float,
+        max_skipped_in_row: int,
+    ):
+        """Start a window of steps of one stage.
+
+        Args:
+          log: shows the progress and receives the records.
+          stage: the stage that the steps belong to.
+          weights: weight of each loss term by name.
+          peak_flops: FLOP/s of all devices, the reference for MFU.
+          max_skipped_in_row: number of skipped steps in a row that ends the run.
+        """
+        self.stop_signal = 0
+        self._log, self._stage, self._weights = log, stage, weights
+        self._peak_flops, self._max_skipped_in_row = peak_flops, max_skipped_in_row
+        self._pending: tuple[int, dict[str, Any]] | None = None
+        self.restart()
+
+    def restart(self) -> None:
+        """Begin a new window now."""
+        self._start = time.perf_counter()
+        self._steps, self._terms = 0, Terms()
+        self._last: dict[str, Any] = {}
+
+    def add(self, step: int, metrics: dict[str, Any]) -> None:
+        """Add step number `step` (from 1), which may be running; wait for the step before it."""
+        self.wait()
+        self._pending = step, metrics
+
+    def wait(self) -> None:
+        """Wait for all steps that were added. Raises UserError after too many skipped in a row."""
+        if self._pending is None:
+            return
+        step, metrics = self._pending[0], jax.device_get(self._pending[1])
+        self._pending = None
+        self.stop_signal = int(metrics.get('signal', 0))
+        if metrics['skipped_in_row']:
+            self._report_skipped(step, metrics)
+        else:
+            self._steps += 1
+            self._terms = averages.add(self._terms, metrics['terms'])
+            self._last = metrics
+        rates = self._rates()
+        self._log.advance(
+            {
+                'loss': f'{metrics["loss"]:.3f}',
+                'tokens/s': f'{rates["tokens_per_second"]:,.0f}',
+                'MFU': f'{rates["mfu"]:.0%}',
+            }
+        )
+
+    def record(self, step: int, learning_rate: float) -> float:
+        """Record the window and restart it, unless all steps were skipped; return its seconds."""
+        self.wait()
+        if not self._steps:
+            return 0.0
+        seconds = self._seconds()
+        values = averages.means(self._terms, self._weights) | {
+            'gradient_norm': float(self._last['gradient_norm']),
+            'learning_rate': learning_rate,
+            'skipped': int(self._last['skipped']),
+            **self._rates(),
+        }
+        self._log.record('train', step, values)
+        self.restart()
+        return seconds
+
+    def _seconds(self) -> float:
+        return time.perf_counter() - self._start
+
+    def _rates(self) -> dict[str, float]:
+        steps_per_second = self._steps / self._seconds()
+        return {
+            'tokens_per_second': self._stage.tokens_per_step * steps_per_second,
+            'mfu': self._stage.flops_per_step * steps_per_second / self._peak_flops,
+        }
+
+    def _report_skipped(self, step: int, metrics: Mapping[str, Any]) -> None:
+        loss, norm, in_row = metrics['loss'], metrics['gradient_norm'], metrics['skipped_in_row']
+        fault = 'is a spike' if math.isfinite(loss) and math.isfinite(norm) else 'is not finite'
+        self._log.info(
+            f'step {step}: skipped; its loss {loss:.4g} or gradient norm {norm:.4g} {fault} '
+            f'({metrics["skipped"]} skipped so far, {in_row} in a row)'
+        )
+        if in_row >= self._max_skipped_in_row:
+            raise UserError(
+                f'{in_row} steps in a row, up to step {step}, had a loss or gradient norm that '
+                f'{fault}; --config.debug.batch={step} shows that batch; lower '
+                f'schedule.learning_rate; the last good state is in {self._log.workdir}'
+            )
