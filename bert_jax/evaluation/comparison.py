@@ -1,7 +1,7 @@
 """Compares runs: mean ± standard deviation, bootstrap intervals and a plot."""
 
 import pathlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,7 +11,7 @@ from bert_jax.data import sampling
 LEVEL = 0.95  # of the intervals
 RESAMPLES = 1000
 _SEED = 0  # fixed, so that the same values give the same interval
-_RUNS, _EXAMPLES = 300, 301  # purposes of random draws
+_PURPOSE = 300  # of the random draws
 
 
 class Summary(NamedTuple):
@@ -38,43 +38,25 @@ class Summary(NamedTuple):
 def summarize(values: Sequence[float]) -> Summary:
     """Summarizes the values of one metric, one for each run."""
     values_S = np.asarray(values, np.float64)
-    low, high = bootstrap_interval(lambda run, examples: values_S[run], len(values_S))
+    low, high = bootstrap_interval(values_S)
     sd = float(values_S.std(ddof=1)) if len(values_S) > 1 else 0.0
     return Summary(float(values_S.mean()), sd, low, high, len(values_S))
 
 
-def bootstrap_interval(
-    metric: Callable[[int, np.ndarray], float], num_runs: int, num_examples: int = 0
-) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean of a metric over runs.
-
-    Resamples the runs and, if there are any, the examples. All runs get the same examples, since
-    they were scored on the same.
-
-    Args:
-        metric: from the index of a run and the indices of examples, int64 [num_examples], to the
-            metric of this run on these examples.
-        num_runs: number of runs.
-        num_examples: number of examples; 0 to resample only runs.
+def bootstrap_interval(values_S: np.ndarray) -> tuple[float, float]:
+    """The percentile bootstrap interval of the mean of values.
 
     Source: Efron and Tibshirani 1993, chapter 13.
     """
     means = []
     for resample in range(RESAMPLES):
-        run_S = _draw(num_runs, resample, _RUNS)
-        example_N = _draw(num_examples, resample, _EXAMPLES)
-        runs, counts = np.unique(run_S, return_counts=True)
-        means.append(np.average([metric(int(run), example_N) for run in runs], weights=counts))
+        key = sampling.key(_SEED, resample, _PURPOSE)
+        (bits_S,) = sampling.random_bits(key, np.arange(len(values_S)), 1)
+        chosen, counts = np.unique(sampling.integers(bits_S, len(values_S)), return_counts=True)
+        means.append(np.average(values_S[chosen], weights=counts))
     tail = (1 - LEVEL) / 2
     low, high = np.quantile(means, [tail, 1 - tail])
     return float(low), float(high)
-
-
-def _draw(number: int, resample: int, purpose: int) -> np.ndarray:
-    """int64 [number], each in [0, number)."""
-    key = sampling.key(_SEED, resample, purpose)
-    (bits_N,) = sampling.random_bits(key, np.arange(number), 1)
-    return sampling.integers(bits_N, number)
 
 
 def plot_runs(

@@ -17,22 +17,14 @@ class Entity(NamedTuple):
     label: str
 
 
-class SpanScores(NamedTuple):
-    """Scores of labeled spans.
-
-    Attributes:
-        precision: over all spans, as recall and f1.
-        recall: see precision.
-        f1: see precision.
-        macro_f1: mean F1 over labels.
-        rows: label → (precision, recall, F1, gold spans, predicted spans), sorted by label.
-    """
+class SpanScore(NamedTuple):
+    """Scores of spans, and the numbers of gold and predicted spans."""
 
     precision: float
     recall: float
     f1: float
-    macro_f1: float
-    rows: dict[str, tuple[float, float, float, int, int]]
+    gold: int
+    predicted: int
 
 
 def entities_from_tags(tags: Sequence[str]) -> list[Entity]:
@@ -55,7 +47,7 @@ def entities_from_tags(tags: Sequence[str]) -> list[Entity]:
 
 def score_spans(
     gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]
-) -> SpanScores:
+) -> tuple[dict[str, float], dict[str, SpanScore]]:
     """Scores predicted spans (start, end, label), which are correct if all three are.
 
     Duplicate spans count once. Ratios with denominator 0 are 0.
@@ -63,31 +55,29 @@ def score_spans(
     Args:
         gold: the gold spans of each text, which may overlap.
         guesses: the predicted spans of each text.
+
+    Returns:
+        'f1', 'precision' and 'recall' over all spans and 'f1_macro', the mean F1 over labels; and
+        the scores of each label, sorted by label.
     """
     correct: collections.Counter[str] = collections.Counter()
     expected: collections.Counter[str] = collections.Counter()
     predicted: collections.Counter[str] = collections.Counter()
     for gold_spans, guessed_spans in zip(gold, guesses, strict=True):
-        gold_set, guessed_set = {tuple(s) for s in gold_spans}, {tuple(s) for s in guessed_spans}
+        gold_set, guessed_set = set(map(tuple, gold_spans)), set(map(tuple, guessed_spans))
         expected.update(label for _, _, label in gold_set)
         predicted.update(label for _, _, label in guessed_set)
         correct.update(label for _, _, label in gold_set & guessed_set)
-    rows = {
-        label: (
-            *_precision_recall_f1(correct[label], expected[label], predicted[label]),
-            expected[label],
-            predicted[label],
-        )
+    by_label = {
+        label: _score(correct[label], expected[label], predicted[label])
         for label in sorted(expected | predicted)
     }
-    macro_f1 = float(np.mean([row[2] for row in rows.values()])) if rows else 0.0
-    overall = _precision_recall_f1(correct.total(), expected.total(), predicted.total())
-    return SpanScores(*overall, macro_f1, rows)
+    overall = _score(correct.total(), expected.total(), predicted.total())
+    macro_f1 = float(np.mean([score.f1 for score in by_label.values()])) if by_label else 0.0
+    metrics = {'f1': overall.f1, 'precision': overall.precision, 'recall': overall.recall}
+    return metrics | {'f1_macro': macro_f1}, by_label
 
 
-def _precision_recall_f1(correct: int, expected: int, predicted: int) -> tuple[float, float, float]:
-    return (
-        correct / max(predicted, 1),
-        correct / max(expected, 1),
-        2 * correct / max(expected + predicted, 1),
-    )
+def _score(correct: int, gold: int, predicted: int) -> SpanScore:
+    precision, recall = correct / max(predicted, 1), correct / max(gold, 1)
+    return SpanScore(precision, recall, 2 * correct / max(gold + predicted, 1), gold, predicted)

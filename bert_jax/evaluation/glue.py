@@ -91,10 +91,8 @@ def average(tasks: Mapping[str, Task], results: Results, without: Collection[str
     for name in results:
         if name not in known:
             raise unknown('task', name, known)
-    scores = [
-        task_score(task, results, name) for name, task in tasks.items() if name not in without
-    ]
-    return sum(scores) / len(scores)
+    kept = {name: task for name, task in tasks.items() if name not in without}
+    return sum(task_score(task, results, name) for name, task in kept.items()) / len(kept)
 
 
 def score_record(golds: Sequence[Sequence[str]], guesses: Sequence[str]) -> dict[str, float]:
@@ -113,9 +111,7 @@ def read_results(runs: Sequence[str | pathlib.Path]) -> dict[str, dict[str, floa
     return results
 
 
-def average_table(
-    tasks: Mapping[str, Task], results: Results, without: Collection[str] = ()
-) -> str:
+def average_table(tasks: Mapping[str, Task], results: Results, without: Collection[str]) -> str:
     """A Markdown table of the score of each task and their average; raises as `average` does."""
     mean = average(tasks, results, without)
     rows = [
@@ -126,42 +122,23 @@ def average_table(
     return tables.markdown_table(Table(('task', 'mean of', MEAN), [*rows, ('average', '', mean)]))
 
 
-class Submission(NamedTuple):
-    """A file that gluebenchmark.com accepts.
+_NLI = {label: label for label in ('entailment', 'neutral', 'contradiction')}
+_RTE = {label: label for label in ('entailment', 'not_entailment')}
 
-    Attributes:
-        file: its name.
-        labels: class → what the file contains; empty for scores.
-    """
-
-    file: str
-    labels: dict[str, str]
-
-
-def _names(*labels: str) -> dict[str, str]:
-    return {label: label for label in labels}
-
-
-def _numbers(*labels: str) -> dict[str, str]:
-    return {label: str(number) for number, label in enumerate(labels)}
-
-
-_NLI = _names('entailment', 'neutral', 'contradiction')
-_RTE = _names('entailment', 'not_entailment')
-
-# Named as in data/labeled/benchmarks.py; 'ax' is the diagnostic set, for a model of mnli.
-SUBMISSIONS: dict[str, Submission] = {
-    'cola': Submission('CoLA.tsv', _numbers('unacceptable', 'acceptable')),
-    'sst2': Submission('SST-2.tsv', _numbers('negative', 'positive')),
-    'mrpc': Submission('MRPC.tsv', _numbers('not_equivalent', 'equivalent')),
-    'stsb': Submission('STS-B.tsv', {}),
-    'qqp': Submission('QQP.tsv', _numbers('not_duplicate', 'duplicate')),
-    'mnli': Submission('MNLI-m.tsv', _NLI),
-    'mnli_mismatched': Submission('MNLI-mm.tsv', _NLI),
-    'qnli': Submission('QNLI.tsv', _RTE),
-    'rte': Submission('RTE.tsv', _RTE),
-    'wnli': Submission('WNLI.tsv', _numbers('not_entailment', 'entailment')),
-    'ax': Submission('AX.tsv', _NLI),
+# Task, named as in data/labeled/benchmarks.py → the file that gluebenchmark.com accepts, and its
+# text for each class ({} for scores). 'ax' is the diagnostic set, for a model of mnli.
+SUBMISSIONS: dict[str, tuple[str, dict[str, str]]] = {
+    'cola': ('CoLA.tsv', {'unacceptable': '0', 'acceptable': '1'}),
+    'sst2': ('SST-2.tsv', {'negative': '0', 'positive': '1'}),
+    'mrpc': ('MRPC.tsv', {'not_equivalent': '0', 'equivalent': '1'}),
+    'stsb': ('STS-B.tsv', {}),
+    'qqp': ('QQP.tsv', {'not_duplicate': '0', 'duplicate': '1'}),
+    'mnli': ('MNLI-m.tsv', _NLI),
+    'mnli_mismatched': ('MNLI-mm.tsv', _NLI),
+    'qnli': ('QNLI.tsv', _RTE),
+    'rte': ('RTE.tsv', _RTE),
+    'wnli': ('WNLI.tsv', {'not_entailment': '0', 'entailment': '1'}),
+    'ax': ('AX.tsv', _NLI),
 }
 
 

@@ -1,7 +1,7 @@
 """Held-out metrics of pretraining beside trivial baselines, and cloze examples."""
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -44,10 +44,10 @@ def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, fl
     return metrics
 
 
-def cloze_examples(
+def cloze_markdown(
     tokenizer: 'Tokenizer', masked: 'Masked', batch: Batch, probabilities_BPV: Array, top: int = 5
-) -> list[dict[str, Any]]:
-    """The most probable tokens for every mask of masked examples.
+) -> str:
+    """Lists the most probable tokens for every mask of masked examples; correct ones are bold.
 
     Args:
         tokenizer: decodes the ids.
@@ -57,34 +57,19 @@ def cloze_examples(
         top: number of tokens for each mask.
 
     Returns:
-        For each example {'text': the text with [MASK], 'answers': [{'gold': token, 'guesses':
-        [(token, probability), …]}, …]}.
+        Markdown: for each example the text with [MASK], then a line for each mask.
     """
-    examples = []
+    vocab, lines = tokenizer.vocab, []
     for row in range(len(masked.input_ids)):
         is_token_T = np.asarray(batch['attention_mask'][row]) > 0
         ids = np.asarray(masked.input_ids[row])[is_token_T].tolist()
+        lines += [f'> {tokenizer.decode(ids)}', '']
         slots = np.flatnonzero(masked.weights[row])
-        slots = slots[np.argsort(masked.positions[row][slots])]
-        answers = []
-        for slot in slots:
-            best = np.argsort(-probabilities_BPV[row, slot])[:top]
-            guesses = [(tokenizer.vocab[i], float(probabilities_BPV[row, slot, i])) for i in best]
-            answers.append({'gold': tokenizer.vocab[masked.labels[row, slot]], 'guesses': guesses})
-        examples.append({'text': tokenizer.decode(ids), 'answers': answers})
-    return examples
-
-
-def cloze_markdown(examples: list[dict[str, Any]]) -> str:
-    """Formats cloze examples as Markdown, with correct predictions in bold."""
-    lines = []
-    for example in examples:
-        lines += [f'> {example["text"]}', '']
-        for answer in example['answers']:
-            guesses = ', '.join(
-                f'**`{token}`** {p:.2f}' if token == answer['gold'] else f'`{token}` {p:.2f}'
-                for token, p in answer['guesses']
-            )
-            lines.append(f'- `{answer["gold"]}`: {guesses}')
+        for slot in slots[np.argsort(masked.positions[row][slots])]:
+            gold, p_V, guesses = masked.labels[row, slot], probabilities_BPV[row, slot], []
+            for index in np.argsort(-p_V)[:top]:
+                bold = '**' if index == gold else ''
+                guesses.append(f'{bold}`{vocab[index]}`{bold} {p_V[index]:.2f}')
+            lines.append(f'- `{vocab[gold]}`: {", ".join(guesses)}')
         lines.append('')
     return '\n'.join(lines)

@@ -77,21 +77,16 @@ def classification(
         judged = zip(groups, gold, guesses, strict=True)
         wrong = {group for group, right, guess in judged if right != guess}
         found['exact_match'] = 1 - len(wrong) / max(len(set(groups)), 1)
-    columns = [array.tolist() for array in classes]
+    rows = list(zip(labels, *(array.tolist() for array in classes), strict=True))
     tables: Tables = {
-        'Classes': Table(
-            ('class', 'precision', 'recall', 'f1', 'examples'),
-            list(zip(labels, *columns, strict=True)),
-        ),
+        'Classes': Table(('class', 'precision', 'recall', 'f1', 'examples'), rows),
         'Confusion': Confusion(tuple(labels), counts_CC.tolist()),
     }
     return Scores(main_first(found, main), tables)
 
 
 def regression(
-    gold: Sequence[float],
-    guesses: Sequence[float],
-    main: Sequence[str] = ('pearson', 'spearman'),
+    gold: Sequence[float], guesses: Sequence[float], main: Sequence[str] = ('pearson', 'spearman')
 ) -> Scores:
     """Scores one number for each example: 'pearson', 'spearman' and 'rmse'."""
     errors_N = np.asarray(guesses, np.float64) - np.asarray(gold, np.float64)
@@ -108,18 +103,9 @@ def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]
 
     See `entities.score_spans`.
     """
-    found = entities.score_spans(gold, guesses)
-    table = Table(
-        ('label', 'precision', 'recall', 'f1', 'gold', 'predicted'),
-        [(label, *row) for label, row in found.rows.items()],
-    )
-    named = {
-        'f1': found.f1,
-        'precision': found.precision,
-        'recall': found.recall,
-        'f1_macro': found.macro_f1,
-    }
-    return Scores(named, {'Labels': table})
+    found, by_label = entities.score_spans(gold, guesses)
+    rows = [(label, *score) for label, score in by_label.items()]
+    return Scores(found, {'Labels': Table(('label', *entities.SpanScore._fields), rows)})
 
 
 def main_first(found: dict[str, float], main: Sequence[str]) -> dict[str, float]:

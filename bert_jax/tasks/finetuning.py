@@ -281,7 +281,7 @@ def _choose_labels(
       The labels, and the names of the heads.
     """
     configured = tuple(settings.labels)
-    labels = configured or problem_class.collect_labels(train, settings)
+    labels = configured or tuple(sorted(problem_class.count_labels(train)))
     heads = problem_class.pretrained_heads
     if model is None or not set(heads) & set(model.heads):
         return labels, ()

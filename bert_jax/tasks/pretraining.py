@@ -255,8 +255,7 @@ class Pretraining:
         examples = ''
         if self.model.mask_filler() and self.config.evaluation.cloze_examples:
             filled = self.cloze(params, self.config.evaluation.cloze_examples)
-            tokenizer = self.corpus.tokenizer
-            examples = evaluation.cloze_markdown(evaluation.cloze_examples(tokenizer, *filled))
+            examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
             (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             print(examples)
         card = model_card.pretrained(self.config, self.architecture, self.corpus, results, examples)

@@ -27,7 +27,7 @@ def test_entities_of_any_tags_are_those_of_seqeval(pairs):
 @given(st.lists(SENTENCES.filter(len), min_size=1, max_size=4))
 def test_scores_are_those_of_seqeval(sentences):
     gold, guesses = ([[pair[side] for pair in own] for own in sentences] for side in (0, 1))
-    found = entities.score_spans(
+    found, by_label = entities.score_spans(
         [entities.entities_from_tags(tags) for tags in gold],
         [entities.entities_from_tags(tags) for tags in guesses],
     )
@@ -37,11 +37,13 @@ def test_scores_are_those_of_seqeval(sentences):
             gold, guesses, output_dict=True, zero_division=0
         )
     precision, recall, f1, _ = report.pop('micro avg').values()
-    assert found[:3] == pytest.approx((precision, recall, f1))
+    assert found['precision'] == pytest.approx(precision)
+    assert found['recall'] == pytest.approx(recall)
+    assert found['f1'] == pytest.approx(f1)
     macro_f1 = report.pop('macro avg')['f1-score']  # NaN without any entity
-    assert found.macro_f1 == pytest.approx(np.nan_to_num(macro_f1))
+    assert found['f1_macro'] == pytest.approx(np.nan_to_num(macro_f1))
     report.pop('weighted avg')
-    assert {label: row[:4] for label, row in found.rows.items()} == {
+    assert {label: row[:4] for label, row in by_label.items()} == {
         label: pytest.approx(tuple(row.values())) for label, row in report.items()
     }
 
@@ -65,7 +67,10 @@ def test_where_entities_start_and_end(tags, wanted):
 
 def test_nested_spans_are_compared_as_sets():
     gold = [{(0, 5, 'X'), (1, 3, 'Y'), (1, 3, 'X')}, set()]
-    found = entities.score_spans(gold, [[(0, 5, 'X'), (1, 3, 'Y'), (1, 3, 'Y'), (2, 3, 'X')], []])
-    assert found[:3] == pytest.approx((2 / 3, 2 / 3, 2 / 3))
-    assert found.rows == {'X': (0.5, 0.5, 0.5, 2, 2), 'Y': (1.0, 1.0, 1.0, 1, 1)}
-    assert entities.score_spans([[]], [[]]) == (0.0, 0.0, 0.0, 0.0, {})
+    found, by_label = entities.score_spans(
+        gold, [[(0, 5, 'X'), (1, 3, 'Y'), (1, 3, 'Y'), (2, 3, 'X')], []]
+    )
+    assert list(found.values())[:3] == pytest.approx([2 / 3] * 3)
+    assert by_label == {'X': (0.5, 0.5, 0.5, 2, 2), 'Y': (1.0, 1.0, 1.0, 1, 1)}
+    empty = dict.fromkeys(('f1', 'precision', 'recall', 'f1_macro'), 0.0)
+    assert entities.score_spans([[]], [[]]) == (empty, {})

@@ -6,19 +6,12 @@ Importing this module is cheap: the file with the model code of a problem is imp
 
 import dataclasses
 import importlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.data.labeled import (
-    conll,
-    loader,
-    marked_pairs,
-    questions,
-    text_pairs,
-    word_lists,
-)
+from bert_jax.data.labeled import conll, loader, marked_pairs, questions, text_pairs, word_lists
 from bert_jax.data.labeled.loader import Reader, Splits
 from bert_jax.errors import unknown
 
@@ -66,11 +59,6 @@ def read(data: ConfigDict, kind: str) -> Splits:
     return loader.read(data, kind, find(kind).readers)
 
 
-def _readers(formats: Sequence[str], reader: Reader, **others: Reader) -> dict[str, Reader]:
-    """Use one reader for several formats, and others by format."""
-    return dict.fromkeys(formats, reader) | others
-
-
 _ROWS = ('csv', 'tsv', 'jsonl', 'json')
 _TEXTS = (*_ROWS, 'lines', 'files')
 _LISTS = ('jsonl', 'json')
@@ -88,11 +76,18 @@ _CLASSES = _LABELS | dict(
     class_weights='none',  # 'balanced': weight of a class in the loss ∝ 1 / frequency
     label_smoothing=0.0,  # ε: targets are (1 − ε) · one-hot + ε / number of classes
 )
-_MARKED = _CLASSES | dict(
-    exclusive=False,  # True: of all pairs with the same first mark, at most one is `positive`
-)
 _WINDOWS = dict(
     overlap=0.5,  # share of a window of a long text that the next window repeats, in [0, 1)
+)
+
+_MARKED_PAIRS = ProblemKind(
+    implementation='bert_jax.tasks.problems.relations:Relations',
+    predict_task='classify',
+    settings=_CLASSES
+    | dict(
+        exclusive=False,  # True: of all pairs with the same first mark, at most one is `positive`
+    ),
+    readers=dict.fromkeys(_ROWS, marked_pairs.build_marked_pairs),
 )
 
 PROBLEMS: dict[str, ProblemKind] = {
@@ -100,38 +95,23 @@ PROBLEMS: dict[str, ProblemKind] = {
         implementation='bert_jax.tasks.problems.classification:Classification',
         predict_task='classify',
         settings=_CLASSES,
-        readers=_readers(_TEXTS, text_pairs.build_classification),
+        readers=dict.fromkeys(_TEXTS, text_pairs.build_classification),
     ),
     'regression': ProblemKind(
         implementation='bert_jax.tasks.problems.classification:Regression',
         predict_task='classify',
         settings=_LABELS | dict(metrics=('pearson', 'spearman')),  # also 'rmse'
-        readers=_readers(_TEXTS, text_pairs.build_regression),
+        readers=dict.fromkeys(_TEXTS, text_pairs.build_regression),
     ),
     'multiple_choice': ProblemKind(
         implementation='bert_jax.tasks.problems.classification:MultipleChoice',
         predict_task='classify',
         settings=_LABELS,
-        readers=_readers(_ROWS, text_pairs.build_multiple_choice),
+        readers=dict.fromkeys(_ROWS, text_pairs.build_multiple_choice),
     ),
-    'relation': ProblemKind(
-        implementation='bert_jax.tasks.problems.relations:Relations',
-        predict_task='classify',
-        settings=_MARKED,
-        readers=_readers(_ROWS, marked_pairs.build_marked_pairs),
-    ),
-    'word_in_context': ProblemKind(
-        implementation='bert_jax.tasks.problems.relations:Relations',
-        predict_task='classify',
-        settings=_MARKED,
-        readers=_readers(_ROWS, marked_pairs.build_marked_pairs),
-    ),
-    'coreference': ProblemKind(
-        implementation='bert_jax.tasks.problems.relations:Relations',
-        predict_task='classify',
-        settings=_MARKED,
-        readers=_readers(_ROWS, marked_pairs.build_marked_pairs),
-    ),
+    'relation': _MARKED_PAIRS,
+    'word_in_context': _MARKED_PAIRS,
+    'coreference': _MARKED_PAIRS,
     'tagging': ProblemKind(
         implementation='bert_jax.tasks.problems.tagging:Tagging',
         predict_task='tag',
@@ -145,12 +125,11 @@ PROBLEMS: dict[str, ProblemKind] = {
             crf=False,  # True: a linear-chain CRF over words; only legal BIO or BIOES sequences
             crf_rate=20.0,  # learning rate of the CRF, as a multiple of that of the encoder
         ),
-        readers=_readers(
-            _LISTS,
-            word_lists.build_tagging,
-            conll=conll.build_tagging,
-            conllu=conll.build_conllu_tagging,
-        ),
+        readers={
+            **dict.fromkeys(_LISTS, word_lists.build_tagging),
+            'conll': conll.build_tagging,
+            'conllu': conll.build_conllu_tagging,
+        },
     ),
     'spans': ProblemKind(
         implementation='bert_jax.tasks.problems.spans:SpanLabeling',
@@ -165,7 +144,7 @@ PROBLEMS: dict[str, ProblemKind] = {
             width=150,  # hidden size of the layers that score spans
             class_weights='none',  # 'balanced': ∝ 1 / frequency; "no label" is a class too
         ),
-        readers=_readers(_LISTS, word_lists.build_spans, conll=conll.build_spans),
+        readers=dict.fromkeys(_LISTS, word_lists.build_spans) | {'conll': conll.build_spans},
     ),
     'question_answering': ProblemKind(
         implementation='bert_jax.tasks.problems.question_answering:QuestionAnswering',
@@ -178,6 +157,9 @@ PROBLEMS: dict[str, ProblemKind] = {
             n_best=20,  # candidate starts and ends of each window, and answers returned
             no_answer=False,  # True: some questions have no answer (SQuAD 2.0)
         ),
-        readers=_readers(_ROWS, questions.build_question, squad=questions.build_squad_question),
+        readers={
+            **dict.fromkeys(_ROWS, questions.build_question),
+            'squad': questions.build_squad_question,
+        },
     ),
 }

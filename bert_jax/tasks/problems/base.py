@@ -13,11 +13,12 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 from ml_collections import ConfigDict
 
-from bert_jax.averages import Terms
+from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.special_token_layout import SpecialTokenLayout
@@ -70,21 +71,63 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     weights: ClassVar[Mapping[str, float]]
     pretrained_heads: ClassVar[tuple[str, ...]] = ()
 
-    def __init__(
-        self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]
-    ) -> None:
+    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         self.settings, self.layout, self.labels = settings, layout, tuple(labels)
+        self._label_numbers = {label: number for number, label in enumerate(labels)}
         self.tokenizer = layout.tokenizer
         self.counts: collections.Counter[str] = collections.Counter()
         self.thresholds: dict[str, float] = {}
 
     @classmethod
-    def collect_labels(cls, train: Sequence[ExampleT], settings: ConfigDict) -> tuple[str, ...]:
-        """Return the class names in a train split; none by default."""
-        return ()
+    def count_labels(cls, train: Sequence[ExampleT]) -> collections.Counter[str]:
+        """Count how often each class occurs in a train split; no classes by default."""
+        return collections.Counter()
 
     def prepare(self, train: Sequence[ExampleT]) -> None:
-        """Derive from the train split what the loss needs, such as class weights."""
+        """Derive from the train split what the loss needs; by default the weights of classes."""
+        counts = self.count_labels(train)
+        self.set_class_weights([counts[label] for label in self.labels])
+
+    def set_class_weights(self, counts: Sequence[int]) -> None:
+        """Set `class_weights_C`, the weight of each class in the loss, fp32 [C].
+
+        With the setting class_weights='balanced' it is N / (C · count), as in scikit-learn (after
+        King & Zeng 2001); with 'none', or without this setting, it is 1.
+        """
+        counts_C = np.array(counts, np.float32)
+        setting = self.settings.get('class_weights', 'none')
+        if setting not in ('none', 'balanced'):
+            raise UserError(f'problem.class_weights is {setting!r}; set none or balanced')
+        self.class_weights_C = np.ones_like(counts_C)
+        if setting == 'balanced':
+            self.class_weights_C = counts_C.sum() / (len(counts_C) * np.maximum(counts_C, 1))
+
+    def label_number(self, label: str, example_id: str) -> int:
+        """Return the number of a label. Raises UserError if it is not one of `labels`."""
+        if label not in self._label_numbers:
+            known = ', '.join(self.labels[:8]) + (' …' if len(self.labels) > 8 else '')
+            raise UserError(
+                f'example {example_id}: the label {label!r} is not among those trained: {known}'
+            )
+        return self._label_numbers[label]
+
+    def class_terms(self, name: str, logits_XC: jax.Array, label_X: Array) -> Terms:
+        """Return the terms `name`, smoothed and weighted cross-entropy, and 'accuracy'.
+
+        Args:
+          name: name of the loss.
+          logits_XC: fp32, for sequences or tokens.
+          label_X: number of the class + 1; 0 where it is unknown, which is not counted.
+        """
+        class_X, is_known_X = jnp.maximum(label_X - 1, 0), label_X > 0
+        smoothing, number = self.settings.label_smoothing, len(self.labels)
+        target_XC = jax.nn.one_hot(class_X, number) * (1 - smoothing) + smoothing / number
+        loss_X = -jnp.sum(target_XC * jax.nn.log_softmax(logits_XC), axis=-1)
+        weight_X = jnp.asarray(self.class_weights_C)[class_X] * is_known_X
+        return {
+            name: weighted_sum(loss_X, weight_X),
+            'accuracy': weighted_sum(logits_XC.argmax(-1) == class_X, is_known_X),
+        }
 
     @abc.abstractmethod
     def parse_input(self, name: str, given: Mapping[str, Any]) -> ExampleT:
@@ -176,32 +219,6 @@ def require_words(given: Mapping[str, Any], name: str) -> tuple[str, word_spans.
         return word_spans.join_words(given['words'])
     text = require(given, name, 'text')
     return text, word_spans.split_words(text)
-
-
-def label_ids(labels: Sequence[str]) -> dict[str, int]:
-    """Return label → number."""
-    return {label: number for number, label in enumerate(labels)}
-
-
-def check_labels(found: Mapping[str, str], labels: Sequence[str]) -> None:
-    """Raise UserError for a label in `found` (label → where it was found) that is not a class."""
-    for label, where in found.items():
-        if label not in labels:
-            known = ', '.join(map(str, labels[:8])) + (' …' if len(labels) > 8 else '')
-            raise UserError(f'{where}: the label {label!r} is not among those trained: {known}')
-
-
-def class_weights(setting: str, counts: Sequence[int]) -> np.ndarray:
-    """Return the weight of each class in the loss, fp32 [C].
-
-    'none': 1. 'balanced': N / (C · count), as in scikit-learn (after King & Zeng 2001).
-    """
-    counts_C = np.array(counts, np.float32)
-    if setting == 'none':
-        return np.ones_like(counts_C)
-    if setting != 'balanced':
-        raise UserError(f'problem.class_weights is {setting!r}; set none or balanced')
-    return counts_C.sum() / (len(counts_C) * np.maximum(counts_C, 1))
 
 
 def check_choice(settings: ConfigDict, key: str, known: Sequence[str]) -> None:

@@ -1,14 +1,13 @@
 """Problems with one answer for each text: a class, a number, or the best of several choices."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, TypeVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data import finetune_batches
@@ -19,18 +18,7 @@ from bert_jax.evaluation import glue, scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
-from bert_jax.tasks.problems.base import (
-    ExampleOutputs,
-    HeadMakers,
-    HostOutputs,
-    Outputs,
-    Problem,
-    check_labels,
-    class_weights,
-    label_ids,
-    require,
-    require_texts,
-)
+from bert_jax.tasks.problems import base
 from bert_jax.types import Batch
 
 _ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN
@@ -39,7 +27,7 @@ Probabilities = dict[str, float]  # label → probability
 LabeledT = TypeVar('LabeledT', bound=TextExample | MarkedExample)
 
 
-class SingleLabelProblem(Problem[LabeledT, Probabilities]):
+class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
     """One class for each example, learned by cross-entropy; subclasses encode the example.
 
     Its settings are those of kind 'classification' in tasks/problems/__init__.py. The metric
@@ -49,40 +37,22 @@ class SingleLabelProblem(Problem[LabeledT, Probabilities]):
     weights = {'classification': 1.0}
 
     @classmethod
-    def collect_labels(cls, train: Sequence[LabeledT], settings: ConfigDict) -> tuple[str, ...]:
-        return tuple(sorted({str(example.label) for example in train}))
-
-    def prepare(self, train: Sequence[LabeledT]) -> None:
-        counts = Counter(example.label for example in train)
-        counts_C = [counts[label] for label in self.labels]
-        self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
+    def count_labels(cls, train: Sequence[LabeledT]) -> Counter[str]:
+        return Counter(str(example.label) for example in train)
 
     def label_id(self, example: LabeledT) -> np.int32:
         """Return the number of an example's class + 1, or 0 if it is unknown."""
         if example.label is None:
             return np.int32(0)
-        label = str(example.label)
-        check_labels({label: f'example {example.id}'}, self.labels)
-        return np.int32(label_ids(self.labels)[label] + 1)
+        return np.int32(self.label_number(str(example.label), example.id) + 1)
 
-    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
-        """Return 'classification', smoothed and weighted cross-entropy, and 'accuracy'."""
-        label_RS, logits_RSC = batch['label'] - 1, outputs['logits']
-        smoothing, number = self.settings.label_smoothing, len(self.labels)
-        target_RSC = jax.nn.one_hot(label_RS, number) * (1 - smoothing) + smoothing / number
-        loss_RS = -jnp.sum(target_RSC * jax.nn.log_softmax(logits_RSC), axis=-1)
-        is_known_RS = label_RS >= 0
-        weight_RS = jnp.asarray(self._class_weights_C)[jnp.maximum(label_RS, 0)] * is_known_RS
-        is_correct_RS = logits_RSC.argmax(-1) == label_RS
-        return {
-            'classification': weighted_sum(loss_RS, weight_RS),
-            'accuracy': weighted_sum(is_correct_RS, is_known_RS),
-        }
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
+        return self.class_terms('classification', outputs['logits'], batch['label'])
 
-    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
-        return HostOutputs({'probabilities': jax.nn.softmax(outputs['logits'])}, {})
+    def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        return base.HostOutputs({'probabilities': jax.nn.softmax(outputs['logits'])}, {})
 
-    def decode(self, example: LabeledT, parts: ExampleOutputs) -> Probabilities:
+    def decode(self, example: LabeledT, parts: base.ExampleOutputs) -> Probabilities:
         """Return the probability of every class."""
         ((part,),) = parts
         return dict(zip(self.labels, part['probabilities'].tolist(), strict=True))
@@ -113,29 +83,29 @@ class Classification(SingleLabelProblem[TextExample]):
     pretrained_heads = ('sequence_classification',)
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> TextExample:
-        return TextExample(name, require_texts(given, name), None)
+        return TextExample(name, base.require_texts(given, name), None)
 
     def encode(self, example: TextExample) -> list[Item]:
         return [(_encode_texts(self, example.texts, {'label': self.label_id(example)}),)]
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         number = len(self.labels)
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=number)
         return {'sequence_classification': head}
 
 
-class Regression(Problem[TextExample, float]):
+class Regression(base.Problem[TextExample, float]):
     """A number for a text or a pair of texts, learned by squared error, not normalized."""
 
     weights = {'regression': 1.0}
     pretrained_heads = ('sequence_classification',)
 
     @classmethod
-    def collect_labels(cls, train: Sequence[TextExample], settings: ConfigDict) -> tuple[str, ...]:
-        return ('score',)
+    def count_labels(cls, train: Sequence[TextExample]) -> Counter[str]:
+        return Counter(score=len(train))
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> TextExample:
-        return TextExample(name, require_texts(given, name), None)
+        return TextExample(name, base.require_texts(given, name), None)
 
     def encode(self, example: TextExample) -> list[Item]:
         is_known = example.label is not None
@@ -143,19 +113,19 @@ class Regression(Problem[TextExample, float]):
         values = {'target': target, 'known': np.float32(is_known)}
         return [(_encode_texts(self, example.texts, values),)]
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=1)
         return {'sequence_classification': head}
 
-    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'regression', the squared error."""
         error_RS = outputs['logits'][..., 0] - batch['target']
         return {'regression': weighted_sum(jnp.square(error_RS), batch['known'])}
 
-    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
-        return HostOutputs({'score': outputs['logits'][..., 0]}, {})
+    def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        return base.HostOutputs({'score': outputs['logits'][..., 0]}, {})
 
-    def decode(self, example: TextExample, parts: ExampleOutputs) -> float:
+    def decode(self, example: TextExample, parts: base.ExampleOutputs) -> float:
         ((part,),) = parts
         return float(part['score'])
 
@@ -172,7 +142,7 @@ class Regression(Problem[TextExample, float]):
         }
 
 
-class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
+class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
     """Which of several choices is correct: one sequence for each, a softmax over their scores.
 
     SWAG in Devlin et al. 2019, section 4.4. All choices of an example are in one row.
@@ -183,8 +153,8 @@ class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> MultipleChoiceExample:
         """Read 'premise' and 'choices'."""
-        choices = tuple(require(given, name, 'choices'))
-        return MultipleChoiceExample(name, require(given, name, 'premise'), choices, None)
+        choices = tuple(base.require(given, name, 'choices'))
+        return MultipleChoiceExample(name, base.require(given, name, 'premise'), choices, None)
 
     def encode(self, example: MultipleChoiceExample) -> list[Item]:
         sequences = [
@@ -197,10 +167,10 @@ class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
         ]
         return [tuple(sequences)]
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         return {'multiple_choice': partial(MultipleChoiceHead, architecture, compute)}
 
-    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'multiple_choice', −log p of all correct choices together, and 'accuracy'."""
         log_p_RS, is_present_RS = _log_probabilities(outputs['logits'], batch)
         is_first_RS = is_present_RS & (batch['place'] == 0)
@@ -209,19 +179,20 @@ class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
         log_p_correct_RS = jnp.where(is_correct_RS, log_p_RS, _ABSENT)
         # Counted once for each example, in the slot of its first choice.
         is_known_RS = is_first_RS & jnp.any(same_RSS & is_correct_RS[:, None, :], axis=-1)
-        loss_RS = jnp.where(is_known_RS, -_log_sum(log_p_correct_RS, same_RSS), 0)
-        best_RS = _max(log_p_RS, same_RSS)
-        best_correct_RS = _max(log_p_correct_RS, same_RSS)
+        log_p_any_RS = _reduce(jax.nn.logsumexp, log_p_correct_RS, same_RSS)
+        loss_RS = jnp.where(is_known_RS, -log_p_any_RS, 0)
+        best_RS = _reduce(jnp.max, log_p_RS, same_RSS)
+        best_correct_RS = _reduce(jnp.max, log_p_correct_RS, same_RSS)
         return {
             'multiple_choice': weighted_sum(loss_RS, is_known_RS),
             'accuracy': weighted_sum(best_correct_RS >= best_RS, is_known_RS),
         }
 
-    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
+    def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         log_p_RS, _ = _log_probabilities(outputs['logits'], batch)
-        return HostOutputs({'probability': jnp.exp(log_p_RS)}, {})
+        return base.HostOutputs({'probability': jnp.exp(log_p_RS)}, {})
 
-    def decode(self, example: MultipleChoiceExample, parts: ExampleOutputs) -> list[float]:
+    def decode(self, example: MultipleChoiceExample, parts: base.ExampleOutputs) -> list[float]:
         """Return the probability of every choice."""
         (choices,) = parts
         return [float(part['probability']) for part in choices]
@@ -252,7 +223,7 @@ class MultipleChoice(Problem[MultipleChoiceExample, list[float]]):
 
 
 def _encode_texts(
-    problem: Problem[Any, Any], texts: Sequence[str], values: dict[str, Any]
+    problem: base.Problem[Any, Any], texts: Sequence[str], values: dict[str, Any]
 ) -> finetune_batches.TokenSequence:
     """Tokenize one or two texts into one sequence, truncated to training.max_length."""
     ids = problem.tokenizer.encode_batch(list(texts)).ids
@@ -279,15 +250,10 @@ def _same_example(batch: Batch) -> jax.Array:
 def _log_probabilities(logits_RS: jax.Array, batch: Batch) -> tuple[jax.Array, jax.Array]:
     """Log softmax over the choices of each example, fp32 [R, S], and which slots are filled."""
     is_present_RS = batch['first_positions'] >= 0
-    total_RS = _log_sum(logits_RS, _same_example(batch))
+    total_RS = _reduce(jax.nn.logsumexp, logits_RS, _same_example(batch))
     return jnp.where(is_present_RS, logits_RS - total_RS, 0), jnp.asarray(is_present_RS)
 
 
-def _log_sum(values_RS: jax.Array, same_RSS: jax.Array) -> jax.Array:
-    """Log-sum-exp over the slots of the same example, [R, S]."""
-    return jax.nn.logsumexp(jnp.where(same_RSS, values_RS[:, None, :], _ABSENT), axis=-1)
-
-
-def _max(values_RS: jax.Array, same_RSS: jax.Array) -> jax.Array:
-    """Maximum over the slots of the same example, [R, S]."""
-    return jnp.max(jnp.where(same_RSS, values_RS[:, None, :], _ABSENT), axis=-1)
+def _reduce(function: Callable, values_RS: jax.Array, same_RSS: jax.Array) -> jax.Array:
+    """Apply max or logsumexp to the slots of the same example, [R, S]."""
+    return function(jnp.where(same_RSS, values_RS[:, None, :], _ABSENT), axis=-1)

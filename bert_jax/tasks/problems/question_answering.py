@@ -21,23 +21,14 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import squad
 from bert_jax.evaluation.scores import Scores, Table
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import QuestionAnsweringHead
+from bert_jax.tasks.problems import base
 from bert_jax.tasks.problems.answer_spans import (
     NEVER,
     Candidates,
     WindowedContext,
     rank_candidates,
     token_characters,
-)
-from bert_jax.tasks.problems.base import (
-    ExampleOutputs,
-    HeadMakers,
-    Heads,
-    HostOutputs,
-    Outputs,
-    Problem,
-    require,
 )
 from bert_jax.types import Batch
 
@@ -46,7 +37,7 @@ _THRESHOLD = 'no_answer_threshold'
 Prediction = dict[str, Any]  # see QuestionAnswering.decode
 
 
-class QuestionAnswering(Problem[QuestionExample, Prediction]):
+class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
     """The first and last token of the answer in [CLS] question [SEP] window of the context [SEP].
 
     A window without the answer points at [CLS]. With the setting `no_answer` (SQuAD 2.0), a
@@ -59,7 +50,7 @@ class QuestionAnswering(Problem[QuestionExample, Prediction]):
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> QuestionExample:
         """Read 'question' and 'context'."""
-        question, context = (require(given, name, key) for key in ('question', 'context'))
+        question, context = (base.require(given, name, key) for key in ('question', 'context'))
         return QuestionExample(name, question, context, None)
 
     def encode(self, example: QuestionExample) -> list[Item]:
@@ -117,33 +108,26 @@ class QuestionAnswering(Problem[QuestionExample, Prediction]):
             self.counts['answers that start or end inside a token'] += 1
         return first, last
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         return {'question_answering': partial(QuestionAnsweringHead, architecture, compute)}
 
-    def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
-    ) -> Outputs:
-        """Return 'logits_RT2' of each position being the first and the last of the answer."""
-        head, mask = heads['question_answering'], batch['attention_mask']
-        return {'logits_RT2': head(encoded, mask, dropout_seeds_R)}
-
-    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'answer': mean cross-entropy of both ends over the positions of a sequence."""
         ends_RT2 = batch['answer_ends']
         is_inside_RST1 = _sequence_positions(batch)[..., None]
-        logits_RST2 = jnp.where(is_inside_RST1, outputs['logits_RT2'][:, None], NEVER)
+        logits_RST2 = jnp.where(is_inside_RST1, outputs['logits'][:, None], NEVER)
         target_RS2 = jnp.where(is_inside_RST1, ends_RT2[:, None] * logits_RST2, 0).sum(2)
         loss_RS = (jax.nn.logsumexp(logits_RST2, axis=2) - target_RS2).mean(-1)
         is_known_RS = (is_inside_RST1[..., 0] & (ends_RT2[:, None, :, 0] > 0)).any(2)
         return {'answer': Term(jnp.where(is_known_RS, loss_RS, 0).sum(), is_known_RS.sum() * 1.0)}
 
-    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
+    def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         """Return the n_best starts and ends of every sequence, and the score of no answer.
 
         'logits' fp32 and 'positions' int32 [R, S, 2, K], positions counted from the start of the
         sequence; 'null_score' fp32 [R, S], the sum of both logits of [CLS].
         """
-        logits_R2T = outputs['logits_RT2'].swapaxes(1, 2)
+        logits_R2T = outputs['logits'].swapaxes(1, 2)
         first_RS = jnp.maximum(batch['first_positions'], 0)
         may_be_end_RST = _sequence_positions(batch) & (batch['is_context'][:, None] > 0)
         logits_RS2T = jnp.where(may_be_end_RST[:, :, None], logits_R2T[:, None], NEVER)
@@ -152,9 +136,9 @@ class QuestionAnswering(Problem[QuestionExample, Prediction]):
         null_RS = jnp.take_along_axis(logits_R2T.sum(1), first_RS, axis=1)
         positions_RS2K -= first_RS[:, :, None, None]
         values = {'logits': logits_RS2K, 'positions': positions_RS2K, 'null_score': null_RS}
-        return HostOutputs(values, {})
+        return base.HostOutputs(values, {})
 
-    def decode(self, example: QuestionExample, parts: ExampleOutputs) -> Prediction:
+    def decode(self, example: QuestionExample, parts: base.ExampleOutputs) -> Prediction:
         """Return the best answer and 'n_best', a list of answers.
 
         An answer is {'text', 'start', 'end', 'probability'} with text = context[start:end]; no
@@ -180,13 +164,13 @@ class QuestionAnswering(Problem[QuestionExample, Prediction]):
         best = best if score <= self.thresholds.get(_THRESHOLD, 0.0) else nothing
         return best | {'no_answer_score': score, 'n_best': n_best}
 
-    def _candidates(self, example: QuestionExample, parts: ExampleOutputs) -> Candidates:
+    def _candidates(self, example: QuestionExample, parts: base.ExampleOutputs) -> Candidates:
         settings = self.settings
         context = self._windowed_context(example)
         return rank_candidates(context, parts, settings.answer_tokens, settings.n_best)
 
     def tune_thresholds(
-        self, examples: Sequence[QuestionExample], parts: Sequence[ExampleOutputs]
+        self, examples: Sequence[QuestionExample], parts: Sequence[base.ExampleOutputs]
     ) -> dict[str, float]:
         """With `no_answer`, find the threshold of the no-answer score with the best F1."""
         if not self.settings.no_answer:

@@ -18,7 +18,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
 from bert_jax.models.packed_rows import encoder_arguments
-from bert_jax.tasks.problems.base import HeadMakers, Heads, Outputs, require, require_texts
+from bert_jax.tasks.problems import base
 from bert_jax.tasks.problems.classification import Probabilities, SingleLabelProblem
 from bert_jax.types import Batch
 
@@ -32,9 +32,7 @@ class Relations(SingleLabelProblem[MarkedExample]):
     the F1 of TRUE over all pairs: metrics=('f1',), positive='TRUE'.
     """
 
-    def __init__(
-        self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]
-    ) -> None:
+    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         super().__init__(settings, layout, labels)
         if settings.exclusive and (len(self.labels) != 2 or settings.positive not in self.labels):
             raise UserError(
@@ -45,8 +43,8 @@ class Relations(SingleLabelProblem[MarkedExample]):
     def parse_input(self, name: str, given: Mapping[str, Any]) -> MarkedExample:
         """Read 'text' and 'marks', two [start, end] in characters; with 'text2' the second mark
         is in that text."""
-        texts = require_texts(given, name)
-        marks = require(given, name, 'marks')
+        texts = base.require_texts(given, name)
+        marks = base.require(given, name, 'marks')
         try:
             (start, end), (start2, end2) = marks
             places = Mark(0, int(start), int(end)), Mark(len(texts) - 1, int(start2), int(end2))
@@ -88,13 +86,17 @@ class Relations(SingleLabelProblem[MarkedExample]):
         )
         return kept
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         number = len(self.labels)
         return {'relation': partial(MarkedPairHead, architecture, compute, num_labels=number)}
 
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
-    ) -> Outputs:
+        self,
+        heads: base.Heads,
+        encoded: EncoderOutput,
+        batch: Batch,
+        dropout_seeds_R: jax.Array | None,
+    ) -> base.Outputs:
         """Return 'logits', fp32 [R, S, C]."""
         rows = encoder_arguments(batch)
         return {'logits': heads['relation'](encoded, batch['marks'], dropout_seeds_R, **rows)}

@@ -23,20 +23,7 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.spans import BOUNDARIES, SUMMARIES, SpanClassificationHead
 from bert_jax.models.packed_rows import encoder_arguments
-from bert_jax.tasks.problems.base import (
-    ExampleOutputs,
-    HeadMakers,
-    Heads,
-    HostOutputs,
-    Outputs,
-    Problem,
-    check_choice,
-    check_labels,
-    class_weights,
-    label_ids,
-    require_words,
-    window_overlap,
-)
+from bert_jax.tasks.problems import base
 from bert_jax.types import Batch
 
 THRESHOLD = 0.5  # unless one was tuned
@@ -64,7 +51,7 @@ class CandidateSpans(NamedTuple):
         return CandidateSpans(*(array[chosen] for array in self))
 
 
-class SpanLabeling(Problem[SpansExample, Prediction]):
+class SpanLabeling(base.Problem[SpansExample, Prediction]):
     """The labeled spans of a text.
 
     A span is predicted if the probability of its best label exceeds a threshold, THRESHOLD or
@@ -76,36 +63,32 @@ class SpanLabeling(Problem[SpansExample, Prediction]):
 
     weights = {'spans': 1.0}
 
-    def __init__(
-        self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]
-    ) -> None:
+    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         super().__init__(settings, layout, labels)
-        check_choice(settings, 'summary', SUMMARIES)
-        check_choice(settings, 'boundary', BOUNDARIES)
+        base.check_choice(settings, 'summary', SUMMARIES)
+        base.check_choice(settings, 'boundary', BOUNDARIES)
         for key in ('max_span_words', 'width'):
             if settings[key] < 1:
                 raise UserError(f'problem.{key} is {settings[key]}; it must be at least 1')
         self._room = layout.max_text_tokens(1)
-        self._overlap = window_overlap(settings, self._room)
-        self._label_ids = label_ids(self.labels)
+        self._overlap = base.window_overlap(settings, self._room)
 
     @classmethod
-    def collect_labels(cls, train: Sequence[SpansExample], settings: ConfigDict) -> tuple[str, ...]:
-        return tuple(sorted({span.label for one in train for span in one.spans or ()}))
+    def count_labels(cls, train: Sequence[SpansExample]) -> Counter[str]:
+        return Counter(span.label for example in train for span in example.spans or ())
 
     def prepare(self, train: Sequence[SpansExample]) -> None:
         """Compute the weights of no label and of each label."""
         longest = self.settings.max_span_words
-        counts = Counter(span.label for example in train for span in example.spans or ())
+        counts = self.count_labels(train)
         words_N = np.array([len(example.words) for example in train], np.int64)
         total = int(sum(np.maximum(words_N - size, 0).sum() for size in range(longest)))
         counts_C = [counts[label] for label in self.labels]
-        counts_C = [max(0, total - sum(counts_C)), *counts_C]
-        self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
+        self.set_class_weights([max(0, total - sum(counts_C)), *counts_C])
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> SpansExample:
         """Read 'words' or 'text' (see `require_words`)."""
-        return SpansExample(name, *require_words(given, name), None)
+        return SpansExample(name, *base.require_words(given, name), None)
 
     def encode(self, example: SpansExample) -> list[Item]:
         aligned, windows = self._windows(example)
@@ -133,14 +116,13 @@ class SpanLabeling(Problem[SpansExample, Prediction]):
         label_WL = np.full(window_WL.shape, _NO_SPAN, np.int32)
         firsts = {start: number for number, (start, _) in enumerate(example.words)}
         lasts = {end: number for number, (_, end) in enumerate(example.words)}
-        where = f'example {example.id}'
         for span in dict.fromkeys(example.spans):
-            check_labels({span.label: where}, self.labels)
+            label = self.label_number(span.label, example.id)
             first, last = firsts.get(span.start), lasts.get(span.end)
             if first is None or last is None or last < first:
                 raise UserError(
-                    f'{where}: the span {span.start}:{span.end} ({span.label}) does not begin and '
-                    'end with words'
+                    f'example {example.id}: the span {span.start}:{span.end} ({span.label}) does '
+                    'not begin and end with words'
                 )
             if last - first >= window_WL.shape[1]:
                 self.counts['gold spans longer than problem.max_span_words'] += 1
@@ -149,7 +131,7 @@ class SpanLabeling(Problem[SpansExample, Prediction]):
             elif label_WL[first, last - first] != _NO_SPAN:
                 self.counts['gold spans with two labels'] += 1
             else:
-                label_WL[first, last - first] = self._label_ids[span.label] + 2
+                label_WL[first, last - first] = label + 2
         return label_WL
 
     def _sequence(
@@ -165,7 +147,7 @@ class SpanLabeling(Problem[SpansExample, Prediction]):
             tokens[name][place_W] = values_WL[is_inside_W]
         return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         settings = self.settings
         head = partial(
             SpanClassificationHead,
@@ -179,30 +161,34 @@ class SpanLabeling(Problem[SpansExample, Prediction]):
         return {'spans': head}
 
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
-    ) -> Outputs:
+        self,
+        heads: base.Heads,
+        encoded: EncoderOutput,
+        batch: Batch,
+        dropout_seeds_R: jax.Array | None,
+    ) -> base.Outputs:
         """Return 'logits', fp32 [R, T, L, 1 + C], of no label and of each label."""
         segments = encoder_arguments(batch)['segment_ids_BT']
         sizes = batch['span_sizes']
         logits = heads['spans'](encoded, sizes, dropout_seeds_R, segment_ids_BT=segments)
         return {'logits': logits}
 
-    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'spans', the weighted cross-entropy over spans, no label being a class."""
         label_RTL = batch['span_labels']
         class_RTL = jnp.maximum(label_RTL - 1, 0)
         log_p_RTLC = jax.nn.log_softmax(outputs['logits'])
         loss_RTL = -jnp.take_along_axis(log_p_RTLC, class_RTL[..., None], axis=-1)[..., 0]
-        weight_RTL = jnp.asarray(self._class_weights_C)[class_RTL] * (label_RTL > 0)
+        weight_RTL = jnp.asarray(self.class_weights_C)[class_RTL] * (label_RTL > 0)
         return {'spans': weighted_sum(loss_RTL, weight_RTL)}
 
-    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
+    def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         """Return the best label of each span and its probability, which is 0 without a span."""
         p_RTLC = jax.nn.softmax(outputs['logits'])[..., 1:]
         probability_RTL = jnp.where(batch['span_sizes'] > 0, p_RTLC.max(-1), 0)
-        return HostOutputs({}, {'label': p_RTLC.argmax(-1), 'probability': probability_RTL})
+        return base.HostOutputs({}, {'label': p_RTLC.argmax(-1), 'probability': probability_RTL})
 
-    def decode(self, example: SpansExample, parts: ExampleOutputs) -> Prediction:
+    def decode(self, example: SpansExample, parts: base.ExampleOutputs) -> Prediction:
         """Return {'start', 'end', 'text', 'label', 'probability'} of spans, in text order."""
         found = self._candidates(example, parts)
         found = found.take(found.probability > self.thresholds.get('threshold', THRESHOLD))
@@ -221,7 +207,7 @@ class SpanLabeling(Problem[SpansExample, Prediction]):
             )
         return spans
 
-    def _candidates(self, example: SpansExample, parts: ExampleOutputs) -> CandidateSpans:
+    def _candidates(self, example: SpansExample, parts: base.ExampleOutputs) -> CandidateSpans:
         """All spans; unless they may nest, without those that overlap a more probable one."""
         aligned, windows = self._windows(example)
         word_P = np.full(len(aligned.ids) + 1, -1, np.int64)
@@ -241,7 +227,7 @@ class SpanLabeling(Problem[SpansExample, Prediction]):
         return found.take(_without_overlaps(found, len(aligned.first)))
 
     def tune_thresholds(
-        self, examples: Sequence[SpansExample], parts: Sequence[ExampleOutputs]
+        self, examples: Sequence[SpansExample], parts: Sequence[base.ExampleOutputs]
     ) -> dict[str, float]:
         """Find the threshold with the best F1."""
         is_correct, probability, num_gold = [], [], 0

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.averages import Term, Terms, weighted_sum
+from bert_jax.averages import Term, Terms
 from bert_jax.data.alignment import Alignment, align
 from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled.examples import TaggedExample
@@ -24,20 +24,7 @@ from bert_jax.models import crf
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import TokenClassificationHead
-from bert_jax.tasks.problems.base import (
-    ExampleOutputs,
-    HeadMakers,
-    Heads,
-    HostOutputs,
-    Outputs,
-    Problem,
-    check_choice,
-    check_labels,
-    class_weights,
-    label_ids,
-    require_words,
-    window_overlap,
-)
+from bert_jax.tasks.problems import base
 from bert_jax.types import Array, Batch
 
 # Values of the field `word` of a token; 0: not part of a word. A word of a long text may be in
@@ -50,7 +37,7 @@ _TEXT_START, _TEXT_END = 1, 2  # bits of the field `edge`: the first and the las
 Prediction = dict[str, list[Any]]  # 'tags' and 'probabilities', one for each word
 
 
-class Tagging(Problem[TaggedExample, Prediction]):
+class Tagging(base.Problem[TaggedExample, Prediction]):
     """A tag for every word of a text.
 
     With `decode_pieces='mean'` a word has the normalized geometric mean of the distributions of
@@ -61,12 +48,10 @@ class Tagging(Problem[TaggedExample, Prediction]):
     weights = {'tagging': 1.0}
     pretrained_heads = ('token_classification',)
 
-    def __init__(
-        self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]
-    ) -> None:
+    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         super().__init__(settings, layout, labels)
-        check_choice(settings, 'label_pieces', ('first', 'all'))
-        check_choice(settings, 'decode_pieces', ('first', 'mean'))
+        base.check_choice(settings, 'label_pieces', ('first', 'all'))
+        base.check_choice(settings, 'decode_pieces', ('first', 'mean'))
         modifies_loss = settings.label_smoothing or settings.class_weights != 'none'
         if settings.crf and (settings.label_pieces == 'all' or modifies_loss):
             raise UserError(
@@ -74,20 +59,12 @@ class Tagging(Problem[TaggedExample, Prediction]):
                 'problem.label_pieces=first, problem.label_smoothing=0, problem.class_weights=none'
             )
         self._room = layout.max_text_tokens(1)
-        self._overlap = window_overlap(settings, self._room)
-        self._label_ids = label_ids(self.labels)
+        self._overlap = base.window_overlap(settings, self._room)
         self._legal = crf.allowed_tags(self.labels)
 
     @classmethod
-    def collect_labels(
-        cls, train: Sequence[TaggedExample], settings: ConfigDict
-    ) -> tuple[str, ...]:
-        return tuple(sorted({tag for example in train for tag in example.tags or ()}))
-
-    def prepare(self, train: Sequence[TaggedExample]) -> None:
-        counts = Counter(tag for example in train for tag in example.tags or ())
-        counts_C = [counts[label] for label in self.labels]
-        self._class_weights_C = class_weights(self.settings.class_weights, counts_C)
+    def count_labels(cls, train: Sequence[TaggedExample]) -> Counter[str]:
+        return Counter(tag for example in train for tag in example.tags or ())
 
     @property
     def has_entities(self) -> bool:
@@ -97,7 +74,7 @@ class Tagging(Problem[TaggedExample, Prediction]):
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> TaggedExample:
         """Read 'words' or 'text' (see `require_words`)."""
-        return TaggedExample(name, *require_words(given, name), None)
+        return TaggedExample(name, *base.require_words(given, name), None)
 
     def encode(self, example: TaggedExample) -> list[Item]:
         aligned = align(self.tokenizer, example.text, example.words)
@@ -113,16 +90,16 @@ class Tagging(Problem[TaggedExample, Prediction]):
         """The number of the tag of each word + 1, int32 [W]; 0 without a tag."""
         if example.tags is None:
             return np.zeros(len(example.words), np.int32)
-        where = f'example {example.id}'
         if len(example.tags) != len(example.words):
-            raise UserError(f'{where}: {len(example.tags)} tags for {len(example.words)} words')
-        check_labels(dict.fromkeys(example.tags, where), self.labels)
-        numbers = [self._label_ids[tag] for tag in example.tags]
+            raise UserError(
+                f'example {example.id}: {len(example.tags)} tags for {len(example.words)} words'
+            )
+        numbers = [self.label_number(tag, example.id) for tag in example.tags]
         if self.settings.crf:
-            self._check_legal(numbers, where)
+            self._check_legal(numbers, example.id)
         return np.array(numbers, np.int32) + 1
 
-    def _check_legal(self, numbers: list[int], where: str) -> None:
+    def _check_legal(self, numbers: list[int], example_id: str) -> None:
         """Raise UserError for a sequence of tags that the CRF cannot produce."""
         legal = self._legal
         is_legal = [legal.start_C[number] for number in numbers[:1]]
@@ -133,8 +110,8 @@ class Tagging(Problem[TaggedExample, Prediction]):
             around = numbers[max(0, place - 1) : place + 1]
             tags = ', '.join(self.labels[number] for number in around)
             raise UserError(
-                f'{where}: the tags {tags} at word {place} are not legal in their scheme; fix them '
-                'or set problem.crf=False'
+                f'example {example_id}: the tags {tags} at word {place} are not legal in their '
+                'scheme; fix them or set problem.crf=False'
             )
 
     def _sequence(self, aligned: Alignment, window: Window, label_W: np.ndarray) -> TokenSequence:
@@ -164,42 +141,37 @@ class Tagging(Problem[TaggedExample, Prediction]):
             tokens[name][start : start + len(values_N)] = values_N
         return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
-    def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
+    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         number = len(self.labels)
         head = partial(TokenClassificationHead, architecture, compute, num_labels=number)
-        heads: HeadMakers = {'token_classification': head}
+        heads: base.HeadMakers = {'token_classification': head}
         if self.settings.crf:
             heads['crf'] = partial(crf.LinearChain, self.labels, self.settings.crf_rate)
         return heads
 
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
-    ) -> Outputs:
+        self,
+        heads: base.Heads,
+        encoded: EncoderOutput,
+        batch: Batch,
+        dropout_seeds_R: jax.Array | None,
+    ) -> base.Outputs:
         """Return 'logits', fp32 [R, T, C], and with a CRF 'crf', its `crf.Scores`."""
         head, mask = heads['token_classification'], batch['attention_mask']
         outputs = {'logits': head(encoded, mask, dropout_seeds_R)}
         return outputs | ({'crf': heads['crf']()} if self.settings.crf else {})
 
-    def terms(self, outputs: Outputs, batch: Batch) -> Terms:
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'tagging', −log p per word (per token with label_pieces='all'), and 'accuracy'."""
+        if not self.settings.crf:
+            return self.class_terms('tagging', outputs['logits'], batch['label'])
         label_RT, is_known_RT = jnp.maximum(batch['label'] - 1, 0), batch['label'] > 0
-        if self.settings.crf:
-            logits_RTC = self._word_logits(outputs['logits'], batch)
-            log_p_R = crf.log_likelihood(
-                outputs['crf'], logits_RTC, label_RT, _chains(batch, is_known_RT)
-            )
-            return {'tagging': Term(-log_p_R.sum(), is_known_RT.sum().astype(jnp.float32))}
-        smoothing, number = self.settings.label_smoothing, len(self.labels)
-        weights_C = jnp.asarray(self._class_weights_C)
-        target_RTC = jax.nn.one_hot(label_RT, number) * (1 - smoothing) + smoothing / number
-        loss_RT = -jnp.sum(target_RTC * jax.nn.log_softmax(outputs['logits']), axis=-1)
-        is_correct_RT = outputs['logits'].argmax(-1) == label_RT
-        return {
-            'tagging': weighted_sum(loss_RT, weights_C[label_RT] * is_known_RT),
-            'accuracy': weighted_sum(is_correct_RT, is_known_RT),
-        }
+        logits_RTC = self._word_logits(outputs['logits'], batch)
+        chains = _chains(batch, is_known_RT)
+        log_p_R = crf.log_likelihood(outputs['crf'], logits_RTC, label_RT, chains)
+        return {'tagging': Term(-log_p_R.sum(), is_known_RT.sum().astype(jnp.float32))}
 
-    def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
+    def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         """Return, at the first token of each word, its tag and the probability of this tag.
 
         With a CRF these are the tags of the most probable sequence, and their marginals.
@@ -212,7 +184,7 @@ class Tagging(Problem[TaggedExample, Prediction]):
         else:
             tag_RT, p_RTC = logits_RTC.argmax(-1), jax.nn.softmax(logits_RTC)
         p_RT = jnp.take_along_axis(p_RTC, tag_RT[:, :, None], axis=2)[:, :, 0]
-        return HostOutputs({}, {'word': batch['word'], 'tag': tag_RT, 'probability': p_RT})
+        return base.HostOutputs({}, {'word': batch['word'], 'tag': tag_RT, 'probability': p_RT})
 
     def _word_logits(self, logits_RTC: jax.Array, batch: Batch) -> jax.Array:
         """Logits of words at their first tokens, fp32 [R, T, C]; elsewhere meaningless."""
@@ -220,7 +192,7 @@ class Tagging(Problem[TaggedExample, Prediction]):
             return logits_RTC
         return mean_over_words(jax.nn.log_softmax(logits_RTC), batch['word'])
 
-    def decode(self, example: TaggedExample, parts: ExampleOutputs) -> Prediction:
+    def decode(self, example: TaggedExample, parts: base.ExampleOutputs) -> Prediction:
         """Return {'tags', 'probabilities'}, lists of one value for each word."""
         found: Prediction = {'tags': [], 'probabilities': []}
         for (part,) in parts:

@@ -80,7 +80,7 @@ def compute(task, examples, logits_of, length=128, rows=8) -> Computed:
 
     @jax.jit
     def run(batch, logits_RT2):
-        outputs = {'logits_RT2': logits_RT2}
+        outputs = {'logits': logits_RT2}
         return task.host_outputs(outputs, batch).per_sequence, task.terms(outputs, batch)['answer']
 
     for batch, placed in evaluation_batches(items, BatchShape(rows, length, 12)):
