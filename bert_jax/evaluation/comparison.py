@@ -31,9 +31,6 @@ class Summary(NamedTuple):
     high: float
     count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls
 
-    def __str__(self) -> str:
-        return f'{self.mean:.4f} ± {self.sd:.4f}'
-
 
 def summarize(values: Sequence[float]) -> Summary:
     """Summarizes the values of one metric, one for each run."""

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 from ml_collections import ConfigDict
 
-from bert_jax.data.finetune_batches import BatchShape, evaluation_slots, row_length
+from bert_jax.data.finetune_batches import BatchShape, row_length
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
@@ -18,7 +18,6 @@ from bert_jax.tasks.finetuning_model import (
     decode_all,
     predict,
     prediction_step,
-    to_records,
 )
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.types import Params
@@ -102,10 +101,9 @@ class FineTuned:
         encoded = EncodedExamples.of(self._problem, examples)
         length = row_length(int(encoded.items.length_N.max()), self._max_length)
         shape = BatchShape(max(1, self._batch_tokens // length), length, 1)
-        shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
         outputs, _ = predict(self._step, params, encoded, shape, advance)
         predictions = decode_all(self._problem, examples, outputs)
-        records = to_records(self._problem, examples, predictions)
+        records = map(self._problem.to_record, examples, predictions)
         return [{name: value for name, value in own.items() if name != 'gold'} for own in records]
 
 

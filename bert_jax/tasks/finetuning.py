@@ -14,7 +14,7 @@ from ml_collections import ConfigDict
 
 from bert_jax import averages
 from bert_jax.data import tokenizers
-from bert_jax.data.finetune_batches import TrainBatches, evaluation_slots, row_length
+from bert_jax.data.finetune_batches import TrainBatches, row_length
 from bert_jax.data.labeled.examples import is_labeled, texts_of
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
@@ -23,17 +23,7 @@ from bert_jax.evaluation.scores import Scores
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
-from bert_jax.tasks import initialization, problems
-from bert_jax.tasks.finetuning_model import (
-    EncodedExamples,
-    FineTuningModel,
-    PredictionStep,
-    apply_model,
-    decode_all,
-    predict,
-    prediction_step,
-    to_records,
-)
+from bert_jax.tasks import finetuning_model, initialization, problems
 from bert_jax.tasks.problems.base import Problem
 from bert_jax.training import sharding
 from bert_jax.training.task import Stage
@@ -55,7 +45,7 @@ class FineTuning:
     """
 
     def __init__(self, config: ConfigDict) -> None:
-        self.config = config
+        self.config, self._mesh = config, sharding.make_mesh(config.mesh)
         problem_class = problems.find(config.task).load()
         self.splits = problems.read(config.data, config.task)
         model = initialization.load_weights(config)
@@ -65,33 +55,31 @@ class FineTuning:
         self.start = initialization.initialize(config, model, tokenizer, heads)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
-        layout = SpecialTokenLayout(
-            tokenizer, self._max_length(), self.architecture.type_vocab_size
-        )
+        length, most = config.training.max_length, self.architecture.max_length
+        if length > most:
+            raise UserError(
+                f'training.max_length is {length}, but the model has {most} positions; set it to '
+                f'at most {most}'
+            )
+        layout = SpecialTokenLayout(tokenizer, length, self.architecture.type_vocab_size)
         self.problem = problem_class(config.problem, layout, labels)
         self.problem.prepare(self.splits.train)
         self.weights = self.problem.weights
-        self.model = FineTuningModel(self.architecture, self.compute, self.problem)
-        self.train = EncodedExamples.of(self.problem, self.splits.train)
+        self.model = finetuning_model.FineTuningModel(self.architecture, self.compute, self.problem)
+        self.train = finetuning_model.EncodedExamples.of(self.problem, self.splits.train)
         self.held_out = {
-            name: EncodedExamples.of(self.problem, examples)
+            name: finetuning_model.EncodedExamples.of(self.problem, examples)
             for name, examples in (('dev', self.splits.dev), ('test', self.splits.test))
             if examples
         }
         self.stages = (self._make_stage(),)
         self.scores: dict[str, Scores] = {}
-        self._step: PredictionStep | None = None  # compiled on first use
+        self._step = jax.jit(
+            finetuning_model.prediction_step(self.model, with_terms=True),
+            out_shardings=sharding.replicated(self._mesh),
+        )
         # The parameters of the last evaluation on dev, its predictions and metrics.
         self._last: tuple[Params | None, Evaluation] = None, ([], {})
-
-    def _max_length(self) -> int:
-        wanted, most = self.config.training.max_length, self.architecture.max_length
-        if wanted > most:
-            raise UserError(
-                f'training.max_length is {wanted}, but the model has {most} positions; set it to '
-                f'at most {most}'
-            )
-        return wanted
 
     def _make_stage(self) -> Stage:
         training = self.config.training
@@ -105,10 +93,8 @@ class FineTuning:
         all_splits = [self.train, *self.held_out.values()]
         longest = max(int(encoded.items.length_N.max()) for encoded in all_splits)
         length = row_length(longest, self.architecture.max_length)
-        mesh = sharding.make_mesh(self.config.mesh)
-        multiple = training.accumulation * math.prod(
-            mesh.shape[axis] for axis in sharding.BATCH_AXES
-        )
+        shards = math.prod(self._mesh.shape[axis] for axis in sharding.BATCH_AXES)
+        multiple = training.accumulation * shards
         source = self._source = TrainBatches(
             self.train.items, training.batch_size, length, steps, self.config.seed, multiple
         )
@@ -178,7 +164,8 @@ class FineTuning:
         if train:
             keys_R = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
             seeds_R = jax.vmap(jax.random.bits)(keys_R)
-        return self.problem.terms(apply_model(self.model, params, batch, seeds_R), batch)
+        outputs = finetuning_model.apply_model(self.model, params, batch, seeds_R)
+        return self.problem.terms(outputs, batch)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
         """Return metrics and losses on the dev split, whose thresholds are tuned."""
@@ -187,41 +174,31 @@ class FineTuning:
 
     def _evaluate(self, params: Params, split: str) -> Evaluation:
         """Return predictions and metrics of a split; no metrics if it has no labels."""
-        encoded, shape = self.held_out[split], self._source.shape
-        shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
-        parts, terms = predict(self._prediction_step(), params, encoded, shape)
+        encoded = self.held_out[split]
+        parts, terms = finetuning_model.predict(self._predict, params, encoded, self._source.shape)
         if split == 'dev':
             self.problem.thresholds = self.problem.tune_thresholds(encoded.examples, parts)
-        predictions = decode_all(self.problem, encoded.examples, parts)
+        predictions = finetuning_model.decode_all(self.problem, encoded.examples, parts)
         if not all(map(is_labeled, encoded.examples)):
             return predictions, {}
         self.scores[split] = self.problem.score(encoded.examples, predictions)
         means = {f'{name}_loss': float(averages.mean(terms[name])) for name in self.weights}
         return predictions, self.scores[split].metrics | means
 
-    def _prediction_step(self) -> PredictionStep:
-        """The prediction step with rows distributed over the current mesh, compiled once."""
-        if self._step is None:
-            mesh = jax.sharding.get_mesh()
-            place = sharding.batch_sharding(mesh)
-            step = jax.jit(
-                prediction_step(self.model, with_terms=True),
-                out_shardings=sharding.replicated(mesh),
-            )
-            self._step = lambda params, batch: step(params, jax.device_put(batch, place))
-        return self._step
+    def _predict(self, params: Params, batch: Batch) -> Any:
+        """Run the prediction step with rows distributed over the mesh."""
+        return self._step(params, jax.device_put(batch, sharding.batch_sharding(self._mesh)))
 
     def report(self, params: Params, results: dict[str, Any]) -> None:
         """Write the predictions and scores of the held-out splits to the workdir."""
         workdir = pathlib.Path(self.config.workdir)
-        mesh = sharding.make_mesh(self.config.mesh)
-        with jax.set_mesh(mesh), nn.logical_axis_rules(self.config.sharding_rules):
+        with jax.set_mesh(self._mesh), nn.logical_axis_rules(self.config.sharding_rules):
             for split, encoded in self.held_out.items():
                 known, found = self._last
                 if split != 'dev' or known is not params:
                     found = self._evaluate(params, split)
                 predictions, metrics = found
-                records = to_records(self.problem, encoded.examples, predictions)
+                records = list(map(self.problem.to_record, encoded.examples, predictions))
                 if jax.process_index() == 0:
                     self._save(workdir / split, split, records)
                     shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())

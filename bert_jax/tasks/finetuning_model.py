@@ -8,7 +8,13 @@ import jax
 import numpy as np
 
 from bert_jax import averages
-from bert_jax.data.finetune_batches import BatchShape, Items, evaluation_batches, unpack_outputs
+from bert_jax.data.finetune_batches import (
+    BatchShape,
+    Items,
+    evaluation_batches,
+    evaluation_slots,
+    unpack_outputs,
+)
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.packed_rows import encoder_arguments
@@ -101,11 +107,12 @@ def predict(
 
     Args:
       step: compiled `prediction_step`.
-      shape: of a batch.
+      shape: of a batch; the number of slots is raised to what the items need.
       advance: called with the number of items of each batch that is done.
     Returns:
       The host outputs of every example, and the terms summed over all of them.
     """
+    shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
     by_item: list[Any] = [None] * len(encoded.items)
     total: averages.Terms = {}
     for batch, places in evaluation_batches(encoded.items, shape):
@@ -127,10 +134,3 @@ def decode_all(
         problem.decode(example, parts) for example, parts in zip(examples, outputs, strict=True)
     ]
     return problem.postprocess(examples, predictions)
-
-
-def to_records(
-    problem: Problem[Any, Any], examples: Sequence[Any], predictions: Sequence[Any]
-) -> list[dict[str, Any]]:
-    """Return `Problem.to_record` of each example and its prediction."""
-    return [problem.to_record(*pair) for pair in zip(examples, predictions, strict=True)]

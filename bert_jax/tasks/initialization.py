@@ -85,7 +85,10 @@ def initialize(
                 f'transfer.reinit_layers is {config.transfer.reinit_layers}, but without init_from '
                 'all layers are newly initialized; set it to 0'
             )
-        architecture = _fit_padding(architectures.build(name, **sizes), tokenizer)
+        architecture = architectures.build(name, **sizes)
+        if architecture.positions == 'offset_by_padding':  # as in the published models
+            first = tokenizer.pad_id + 1
+            architecture = dataclasses.replace(architecture, first_position=first)
         return InitialModel(families.of_architecture(name), architecture, {}, [])
     architecture = dataclasses.replace(model.architecture, **sizes)
     fitted, lines = surgery.fit(model, architecture, tokenizer, heads, config.init_positions)
@@ -115,10 +118,3 @@ def _drop_last_layers(params: dict[str, np.ndarray], number: int) -> str:
         if name.split('/')[:2] in [['encoder', part] for part in parts]:
             del params[name]
     return f'newly initialized: {", ".join(parts)}'
-
-
-def _fit_padding(architecture: Architecture, tokenizer: Tokenizer) -> Architecture:
-    """Lets positions start after the id of the tokenizer's padding, as published models do."""
-    if architecture.positions != 'offset_by_padding':
-        return architecture
-    return dataclasses.replace(architecture, first_position=tokenizer.pad_id + 1)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import jax
@@ -63,10 +63,9 @@ class Pretraining:
             unigram_counts=self.corpus.split('train').unigram_counts,
             is_word_start=tokenizer.is_word_start,
         )
-        self.corruption = corruption(
-            masking, _num_predictions(config.stages), tokenizer.pad_id, options
-        )
-        self.stages = tuple(self._make_stage(*stage) for stage in _stage_settings(config.stages))
+        stages = _stage_settings(config.stages)
+        self.corruption = corruption(masking, _num_predictions(stages), tokenizer.pad_id, options)
+        self.stages = tuple(map(self._make_stage, stages))
         self.metadata: dict[str, Any] = {
             'task': 'pretraining',
             'family': self.start.family,
@@ -81,32 +80,29 @@ class Pretraining:
             )
         )
 
-    def _make_stage(
-        self,
-        steps: int,
-        sequence_length: int,
-        batch_size: int,
-        accumulation: int,
-        max_predictions: int,
-    ) -> Stage:
-        if sequence_length > self.architecture.max_length:
+    def _make_stage(self, settings: Mapping[str, int]) -> Stage:
+        batch_size, length = settings['batch_size'], settings['sequence_length']
+        if length > self.architecture.max_length:
             raise UserError(
-                f'stages.sequence_length {sequence_length} exceeds the '
+                f'stages.sequence_length {length} exceeds the '
                 f'{self.architecture.max_length} positions of the model; set '
                 'model.max_position_embeddings'
             )
-        tokens = batch_size * sequence_length
-        shape = (batch_size, sequence_length)
+        tokens = batch_size * length
         source = pretraining_data.train_source(
-            self.corpus, self.config.data, shape, self.config.seed, **self._source_options()
+            self.corpus,
+            self.config.data,
+            (batch_size, length),
+            self.config.seed,
+            **self._source_options(),
         )
         self._check_batch_keys(source)
         return Stage(
             source=source,
-            steps=steps,
-            accumulation=accumulation,
+            steps=settings['steps'],
+            accumulation=settings['accumulation'],
             tokens_per_step=tokens,
-            flops_per_step=tokens * self.model.flops_per_token(sequence_length, max_predictions),
+            flops_per_step=tokens * self.model.flops_per_token(length, settings['max_predictions']),
         )
 
     def _source_options(self) -> dict[str, bool]:
@@ -274,32 +270,33 @@ def _example_keys(key: Key, batch: Batch) -> tuple[Key, Key]:
     return keys[:, 0], keys[:, 1]
 
 
-def _stage_settings(stages: Config) -> list[tuple[int, ...]]:
-    """Returns the values of _STAGE_KEYS for each stage."""
+def _stage_settings(stages: Config) -> list[dict[str, int]]:
+    """Returns _STAGE_KEYS → value for each stage."""
     lengths = {key: len(stages[key]) for key in _STAGE_KEYS}
     if len(set(lengths.values())) > 1:
         raise UserError(f'stages: the numbers of values differ ({lengths}); give one per stage')
     for key in _STAGE_KEYS:
         if any(not isinstance(value, int) or value < 1 for value in stages[key]):
             raise UserError(f'stages.{key} is {stages[key]}; all values must be integers above 0')
-    return list(zip(*(stages[key] for key in _STAGE_KEYS), strict=True))
+    columns = zip(*(stages[key] for key in _STAGE_KEYS), strict=True)
+    return [dict(zip(_STAGE_KEYS, values, strict=True)) for values in columns]
 
 
-def _num_predictions(stages: Config) -> dict[int, int]:
+def _num_predictions(stages: Sequence[Mapping[str, int]]) -> dict[int, int]:
     """Returns sequence length → max_predictions.
 
     Inside the jitted step only the shape of a batch is known, so stages of equal length must agree.
     """
     by_length: dict[int, int] = {}
-    for _, sequence_length, _, _, max_predictions in _stage_settings(stages):
-        if by_length.setdefault(sequence_length, max_predictions) != max_predictions:
+    for stage in stages:
+        length, number = stage['sequence_length'], stage['max_predictions']
+        if by_length.setdefault(length, number) != number:
             raise UserError(
-                f'stages.max_predictions is {stages.max_predictions}; stages of the same '
-                f'sequence_length {sequence_length} need the same value'
+                f'stages.max_predictions is {by_length[length]} and {number} in stages of the same '
+                f'sequence_length {length}; give them the same value'
             )
-        if max_predictions > sequence_length:
+        if number > length:
             raise UserError(
-                f'stages.max_predictions {max_predictions} exceeds the sequence_length '
-                f'{sequence_length}; lower it'
+                f'stages.max_predictions {number} exceeds the sequence_length {length}; lower it'
             )
     return by_length

@@ -1,31 +1,21 @@
 """Published benchmarks, read through TensorFlow Datasets: one entry of BENCHMARKS for each."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
 
 from bert_jax.data import tensorflow_import
-from bert_jax.data.labeled import tag_schemes, word_spans
-from bert_jax.data.labeled.examples import (
-    Example,
-    Mark,
-    MarkedExample,
-    MultipleChoiceExample,
-    QuestionExample,
-    TaggedExample,
-    TextExample,
-    is_labeled,
-)
+from bert_jax.data.labeled import examples, tag_schemes, word_spans
 from bert_jax.data.labeled.questions import checked_answer
 from bert_jax.data.labeled.records import InvalidRecord, ReadingReport
 from bert_jax.data.labeled.splitting import GroupedExample
 from bert_jax.errors import UserError, unknown
 
 Fields = dict[str, Any]  # of a record; classes by name, None for TFDS's label −1
-# From the fields of a record, its default id and data.language to its examples.
-BuildExamples = Callable[[Fields, str, str], list[Example]]
+# From the fields of a record, its id and data.language to its example.
+BuildExample = Callable[[Fields, str, str], examples.Example]
 
 
 class Benchmark(NamedTuple):
@@ -34,63 +24,60 @@ class Benchmark(NamedTuple):
     Attributes:
         kind: the kind of problem.
         splits: train, dev, test → TFDS name and split; '{language}' is replaced by data.language.
-        build: builds the examples of a record.
+        build: builds the example of a record; see `example`.
     """
 
     kind: str
     splits: dict[str, tuple[str, str]]
-    build: BuildExamples
+    build: BuildExample
+
+    def example(self, fields: Fields, default_id: str, language: str) -> examples.Example:
+        """The example of a record; its id is the index in the record, if there is one."""
+        index = fields.get('idx', '')
+        return self.build(fields, default_id if index == '' else str(index), language)
 
 
-def _example_id(fields: Fields, default_id: str) -> str:
-    index = fields.get('idx')
-    if isinstance(index, dict):
-        return '-'.join(str(number) for number in index.values())
-    return default_id if index is None else str(index)
-
-
-def _with_class(*columns: str) -> BuildExamples:
+def _with_class(*columns: str) -> BuildExample:
     """One or two texts with a class."""
 
-    def build(fields: Fields, default_id: str, language: str) -> list[Example]:
-        texts = tuple(fields[column] for column in columns)
-        return [TextExample(_example_id(fields, default_id), texts, fields['label'])]
+    def build(fields: Fields, example_id: str, language: str) -> examples.Example:
+        texts = tuple(fields[name] for name in columns)
+        return examples.TextExample(example_id, texts, fields['label'])
 
     return build
 
 
-def _with_score(*columns: str) -> BuildExamples:
+def _with_score(*columns: str) -> BuildExample:
     """Two texts with a score; in GLUE −1 stands for an unknown score."""
 
-    def build(fields: Fields, default_id: str, language: str) -> list[Example]:
-        texts = tuple(fields[column] for column in columns)
+    def build(fields: Fields, example_id: str, language: str) -> examples.Example:
         score = float(fields['label'])
         if not math.isfinite(score):
             raise InvalidRecord(f'the score is {score}')
-        label = score if score >= 0 else None
-        return [TextExample(_example_id(fields, default_id), texts, label)]
+        texts = tuple(fields[name] for name in columns)
+        return examples.TextExample(example_id, texts, score if score >= 0 else None)
 
     return build
 
 
-def _tagged(column: str, scheme: str) -> BuildExamples:
+def _tagged(column: str, scheme: str) -> BuildExample:
     """Words with tags. The text is the stated one, or the joined words if they differ from it."""
 
-    def build(fields: Fields, default_id: str, language: str) -> list[Example]:
+    def build(fields: Fields, example_id: str, language: str) -> examples.Example:
         words = fields['tokens']
         if not words:
             raise InvalidRecord('no words')
-        text = fields.get('text') or ''
+        text = fields.get('text', '')
         offsets = word_spans.locate_words(words, text)
         if offsets is None:
             text, offsets = word_spans.join_words(words)
         tags, _ = tag_schemes.convert_tags(fields[column], scheme, 'bio')
-        return [TaggedExample(fields.get('idx') or default_id, text, offsets, tags)]
+        return examples.TaggedExample(example_id, text, offsets, tags)
 
     return build
 
 
-def _xnli(fields: Fields, default_id: str, language: str) -> list[Example]:
+def _xnli(fields: Fields, example_id: str, language: str) -> examples.Example:
     """A record of XNLI has all languages; the train split is MNLI, which is English only."""
     premise, hypothesis = fields['premise'], fields['hypothesis']
     if isinstance(premise, dict):
@@ -102,27 +89,27 @@ def _xnli(fields: Fields, default_id: str, language: str) -> list[Example]:
             )
         premise = premise[language]
         hypothesis = hypothesis['translation'][languages.index(language)]
-    return [TextExample(_example_id(fields, default_id), (premise, hypothesis), fields['label'])]
+    return examples.TextExample(example_id, (premise, hypothesis), fields['label'])
 
 
-def _copa(fields: Fields, default_id: str, language: str) -> list[Example]:
+def _copa(fields: Fields, example_id: str, language: str) -> examples.Example:
     """The premise is followed by a question for its cause or effect."""
     question = {'cause': 'What was the cause?', 'effect': 'What happened as a result?'}
     premise = f'{fields["premise"]} {question[fields["question"]]}'
     choices = fields['choice1'], fields['choice2']
     label = None if fields['label'] is None else ('choice1', 'choice2').index(fields['label'])
-    return [MultipleChoiceExample(_example_id(fields, default_id), premise, choices, label)]
+    return examples.MultipleChoiceExample(example_id, premise, choices, label)
 
 
-def _multirc(fields: Fields, default_id: str, language: str) -> list[Example]:
+def _multirc(fields: Fields, example_id: str, language: str) -> examples.Example:
     """Whether one answer is correct; the id is paragraph-question-answer."""
     index = fields['idx']
     example_id = f'{index["paragraph"]}-{index["question"]}-{index["answer"]}'
     answered = f'{fields["question"]} {fields["answer"]}'
-    return [TextExample(example_id, (fields['paragraph'], answered), fields['label'])]
+    return examples.TextExample(example_id, (fields['paragraph'], answered), fields['label'])
 
 
-def _record(fields: Fields, default_id: str, language: str) -> list[Example]:
+def _record(fields: Fields, example_id: str, language: str) -> examples.Example:
     """ReCoRD: the entity that fills the blank of the query; every stated answer is correct."""
     index = fields['idx']
     passage = fields['passage'].replace('\n@highlight\n', ' ')
@@ -130,31 +117,28 @@ def _record(fields: Fields, default_id: str, language: str) -> list[Example]:
     correct = [number for number, entity in enumerate(entities) if entity in answers]
     if answers and not correct:
         raise InvalidRecord(f'none of the answers {sorted(answers)} is an entity of the passage')
-    return [
-        MultipleChoiceExample(
-            f'{index["passage"]}-{index["query"]}',
-            passage,
-            tuple(fields['query'].replace('@placeholder', entity) for entity in entities),
-            correct[0] if correct else None,
-            tuple(correct[1:]),
-            tuple(entities),
-        )
-    ]
+    return examples.MultipleChoiceExample(
+        f'{index["passage"]}-{index["query"]}',
+        passage,
+        tuple(fields['query'].replace('@placeholder', entity) for entity in entities),
+        correct[0] if correct else None,
+        tuple(correct[1:]),
+        tuple(entities),
+    )
 
 
-def _wic(fields: Fields, default_id: str, language: str) -> list[Example]:
+def _wic(fields: Fields, example_id: str, language: str) -> examples.Example:
     """A word in two contexts, with offsets of characters."""
     texts = fields['sentence1'], fields['sentence2']
     marks = []
     for number, text in enumerate(texts):
         start, end = fields[f'start{number + 1}'], fields[f'end{number + 1}']
         word_spans.check_span(text, start, end)
-        marks.append(Mark(number, start, end))
-    example_id = _example_id(fields, default_id)
-    return [MarkedExample(example_id, texts, tuple(marks), fields['label'])]
+        marks.append(examples.Mark(number, start, end))
+    return examples.MarkedExample(example_id, texts, tuple(marks), fields['label'])
 
 
-def _wsc(fields: Fields, default_id: str, language: str) -> list[Example]:
+def _wsc(fields: Fields, example_id: str, language: str) -> examples.Example:
     """A name and a pronoun, both given by their text and the index of their first word."""
     text = fields['text']
     words = word_spans.split_at_whitespace(text)
@@ -163,17 +147,16 @@ def _wsc(fields: Fields, default_id: str, language: str) -> list[Example]:
         stated, first = fields[f'{span}_text'], fields[f'{span}_index']
         last = min(first + len(stated.split()), len(words))
         start, end = word_spans.words_to_characters(words, first, last)
-        marks.append(Mark(0, *word_spans.narrow_to(text, start, end, stated)))
-    example_id = _example_id(fields, default_id)
-    return [MarkedExample(example_id, (text,), tuple(marks), fields['label'])]
+        marks.append(examples.Mark(0, *word_spans.narrow_to(text, start, end, stated)))
+    return examples.MarkedExample(example_id, (text,), tuple(marks), fields['label'])
 
 
-def _squad(fields: Fields, default_id: str, language: str) -> list[Example]:
+def _squad(fields: Fields, example_id: str, language: str) -> examples.Example:
     """A question; one without an answer has empty lists."""
     context, answers = fields['context'], fields['answers']
     pairs = zip(answers['text'], answers['answer_start'], strict=True)
     checked = tuple(checked_answer(text, start, context) for text, start in pairs)
-    return [QuestionExample(fields['id'], fields['question'], context, checked)]
+    return examples.QuestionExample(fields['id'], fields['question'], context, checked)
 
 
 def _splits(name: str, dev: str = 'validation', test: str = 'test') -> dict[str, tuple[str, str]]:
@@ -256,43 +239,41 @@ def read(data: ConfigDict, kind: str, report: ReadingReport) -> dict[str, list[G
         )
     splits: dict[str, list[GroupedExample]] = {'train': [], 'dev': [], 'test': []}
     for split, (name, part) in benchmark.splits.items():
-        name = name.format(language=data.language)
-        asker = f'data.dataset={data.dataset!r}'
         builder = tensorflow_import.open_tfds_builder(
-            name, data.data_dir, data.download, asker, _ADVICE
+            name.format(language=data.language),
+            data.data_dir,
+            data.download,
+            f'data.dataset={data.dataset!r}',
+            _ADVICE,
         )
-        splits[split] = _read_split(builder, part, split, benchmark, data, report)
+        if part not in builder.info.splits:
+            raise unknown(f'split of {builder.info.full_name}', part, builder.info.splits)
+        records = _records(builder, part)
+        splits[split] = _read_split(records, split, benchmark, data, report)
     return splits
 
 
 def _read_split(
-    builder: Any,
-    part: str,
+    records: Iterator[Fields],
     split: str,
     benchmark: Benchmark,
     data: ConfigDict,
     report: ReadingReport,
 ) -> list[GroupedExample]:
-    """The examples of a split of a TFDS builder."""
-    if part not in builder.info.splits:
-        raise unknown(f'split of {builder.info.full_name}', part, builder.info.splits)
-    own = ReadingReport()
-    found: list[GroupedExample] = []
-    count = 0
-    for count, fields in enumerate(_records(builder, part), start=1):
+    """The examples of a split."""
+    own, found, count = ReadingReport(), [], 0
+    for count, fields in enumerate(records, start=1):
         default_id = f'{split}-{count}'
         try:
-            examples = benchmark.build(fields, default_id, data.language)
-            if split != 'test' and not all(map(is_labeled, examples)):
+            example = benchmark.example(fields, default_id, data.language)
+            if split != 'test' and not examples.is_labeled(example):
                 raise InvalidRecord('no label')
         except InvalidRecord as error:
-            reason = 'misplaced' if error.misplaced else 'malformed'
-            own.add(reason, f'{data.dataset} {default_id}: {error}')
+            own.add_invalid(error, f'{data.dataset} {default_id}')
             continue
         if data.group and data.group not in fields:
             raise unknown('data.group', data.group, fields)
-        group = str(fields[data.group]) if data.group else ''
-        found += [GroupedExample(example, group) for example in examples]
+        found.append(GroupedExample(example, str(fields[data.group]) if data.group else ''))
     own.check_shares(count, data)
     report.merge(own)
     return found
@@ -312,13 +293,12 @@ def _records(builder: Any, part: str) -> Iterator[Fields]:
 
 def _to_python(value: Any, feature: Any) -> Any:
     """A value of TFDS as str, int, float, list or dict; classes by name, None if unknown."""
+    inner = getattr(feature, 'feature', feature)
     if isinstance(value, dict):
-        inner: Mapping = getattr(feature, 'feature', feature)
         return {key: _to_python(item, inner[key]) for key, item in value.items()}
     if isinstance(value, bytes):
         return value.decode('utf-8', 'replace')
     if getattr(value, 'ndim', 0):
-        inner = getattr(feature, 'feature', feature)
         return [_to_python(item, inner) for item in value.tolist()]
     names = getattr(feature, 'names', None)
     if names is None:

@@ -1,4 +1,4 @@
-"""The parts of building examples that all kinds of problems share: ids, texts, labels, numbers."""
+"""The parts of building examples that all kinds of problems share: texts, labels, numbers."""
 
 import collections
 import json
@@ -41,9 +41,6 @@ class ExampleBuilder:
             )
         _check_option('units', data.units, ('', 'characters', 'words'))
         _check_option('ends', data.ends, ('exclusive', 'inclusive'))
-
-    def example_id(self, row: Row, default: str) -> str:
-        return row.text(self.columns.id) if self.columns.id else default
 
     def has_label(self, row: Row, column: str, key: str = 'label') -> bool:
         """Whether the row has the column of the label, tags or spans.

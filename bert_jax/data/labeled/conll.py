@@ -63,15 +63,15 @@ def _record(path: str, document: list[Sentence], num_documents: int) -> Record:
     first_line = document[0][0][0]
     default_id = f'{os.path.basename(path)}:{first_line}'
     for number, line in itertools.chain(*document):
-        record = make_record(path, number, line)
-        if isinstance(record.content, InvalidRecord):
+        record = make_record(path, number, None, text=line)
+        if record.content is not None:
             return record._replace(default_id=default_id)
     groups = {'document': f'{path}#{num_documents}'}
     return Record(f'{path}:{first_line}', default_id, document, groups)
 
 
 def build_tagging(
-    document: list[Sentence], default_id: str, builder: ExampleBuilder
+    document: list[Sentence], example_id: str, builder: ExampleBuilder
 ) -> list[TaggedExample]:
     """Words joined by spaces, with the tags of `columns.tag` converted to `data.tags_as`."""
     words: list[str] = []
@@ -85,16 +85,16 @@ def build_tagging(
     if not words:
         raise InvalidRecord('no words')
     text, offsets = word_spans.join_words(words)
-    return [TaggedExample(default_id, text, offsets, tuple(tags) if labeled else None)]
+    return [TaggedExample(example_id, text, offsets, tuple(tags) if labeled else None)]
 
 
 def build_spans(
-    document: list[Sentence], default_id: str, builder: ExampleBuilder
+    document: list[Sentence], example_id: str, builder: ExampleBuilder
 ) -> list[SpansExample]:
     """The spans described by the tags of `columns.tag`."""
     if builder.data.scheme == 'none':
         raise UserError("data.scheme='none' describes no spans; set it to bio, iob1 or bioes")
-    (example,) = build_tagging(document, default_id, builder)
+    (example,) = build_tagging(document, example_id, builder)
     spans = None
     if example.tags is not None:
         in_words, _ = tag_schemes.tags_to_spans(example.tags, builder.data.tags_as)
@@ -102,7 +102,7 @@ def build_spans(
             Span(*word_spans.words_to_characters(example.words, start, end), label)
             for start, end, label in in_words
         )
-    return [SpansExample(default_id, example.text, example.words, spans)]
+    return [SpansExample(example_id, example.text, example.words, spans)]
 
 
 def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], list[str] | None]:
@@ -144,7 +144,7 @@ class _Token(NamedTuple):
 
 
 def build_conllu_tagging(
-    document: list[Sentence], default_id: str, builder: ExampleBuilder
+    document: list[Sentence], example_id: str, builder: ExampleBuilder
 ) -> list[TaggedExample]:
     """The text of '# text =' with a column (upos, xpos, feats.Number, …) as tags of its words.
 
@@ -165,7 +165,7 @@ def build_conllu_tagging(
         raise InvalidRecord('no words')
     known = [builder.new_labels.get(tag, tag) for tag in tags if tag is not None]
     complete = builder.columns.tag and len(known) == len(tags)
-    example_id = _stated_id(document, builder.data) or default_id
+    example_id = _stated_id(document, builder.data) or example_id
     return [TaggedExample(example_id, text, tuple(offsets), tuple(known) if complete else None)]
 
 

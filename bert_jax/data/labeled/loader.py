@@ -12,24 +12,16 @@ from typing import Any, NamedTuple
 from ml_collections import ConfigDict
 
 from bert_jax.data import text_files
-from bert_jax.data.labeled import benchmarks, conll, questions, tabular
+from bert_jax.data.labeled import benchmarks, conll, questions, records, tabular
 from bert_jax.data.labeled.builder import ExampleBuilder
 from bert_jax.data.labeled.examples import Example
-from bert_jax.data.labeled.records import (
-    InvalidRecord,
-    MissingColumn,
-    ReadingReport,
-    Record,
-    Row,
-    SkippedRecord,
-)
 from bert_jax.data.labeled.splitting import GroupedExample, split_off
 from bert_jax.errors import UserError, unknown
 
-# From the content of a record, its default id and the builder to its examples.
+# From the content of a record, its id and the builder to its examples.
 Reader = Callable[[Any, str, ExampleBuilder], Sequence[Example]]
 
-FORMATS: dict[str, Callable[[str, ConfigDict], Iterator[Record]]] = {
+FORMATS: dict[str, Callable[[str, ConfigDict], Iterator[records.Record]]] = {
     'csv': tabular.read_table,
     'tsv': tabular.read_table,
     'jsonl': tabular.read_json_lines,
@@ -111,7 +103,7 @@ class Splits(NamedTuple):
     train: list[Example]
     dev: list[Example]
     test: list[Example]
-    report: ReadingReport
+    report: records.ReadingReport
 
 
 def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
@@ -129,7 +121,7 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
         UserError: an unknown format or column, an unreadable file, an empty train or dev split, or
             more unusable records than allowed.
     """
-    report = ReadingReport()
+    report = records.ReadingReport()
     if data.dataset:
         splits = benchmarks.read(data, kind, report)
     else:
@@ -165,7 +157,7 @@ def read_files(
     data: ConfigDict,
     kind: str,
     readers: Mapping[str, Reader],
-    report: ReadingReport,
+    report: records.ReadingReport,
     labeled: bool = True,
 ) -> list[GroupedExample]:
     """Reads the examples of files.
@@ -189,7 +181,7 @@ def read_files(
             f'{", ".join(readers)}'
         )
     text_files.check_encoding(data.encoding, 'data.encoding')
-    own = ReadingReport()
+    own = records.ReadingReport()
     builder = ExampleBuilder(data, own, labeled, _contexts(data, own) if data.contexts else {})
     examples: list[GroupedExample] = []
     count = 0
@@ -198,9 +190,12 @@ def read_files(
         for record in FORMATS[data.format](path, data):
             count += 1
             with _count_unusable(own, record, data, path, first=len(examples) == before):
-                if isinstance(record.content, InvalidRecord):
+                if isinstance(record.content, records.InvalidRecord):
                     raise record.content
-                built = readers[data.format](record.content, record.default_id, builder)
+                example_id = record.default_id
+                if data.columns.id and isinstance(record.content, records.Row):
+                    example_id = record.content.text(data.columns.id)
+                built = readers[data.format](record.content, example_id, builder)
                 group = _group(record, data.group) or (record.place if len(built) > 1 else '')
                 examples += [GroupedExample(example, group) for example in built]
     own.check_shares(count, data)
@@ -210,57 +205,55 @@ def read_files(
 
 @contextlib.contextmanager
 def _count_unusable(
-    report: ReadingReport, record: Record, data: ConfigDict, path: str, first: bool
+    report: records.ReadingReport, record: records.Record, data: ConfigDict, path: str, first: bool
 ) -> Iterator[None]:
     """Counts a record that is unusable; a mistake in the config raises UserError instead."""
     try:
         yield
-    except SkippedRecord:
+    except records.SkippedRecord:
         report.add('skipped_by_label', record.place)
-    except MissingColumn as error:
+    except records.MissingColumn as error:
         if first:
             key = _config_key(error.name, data)
             raise UserError(
                 f'{key} names column {error.name!r}, but {path} has columns {error.known}'
             ) from None
-        report.add('malformed', f'{record.place}: {error}')
-    except InvalidRecord as error:
-        report.add('misplaced' if error.misplaced else 'malformed', f'{record.place}: {error}')
+        report.add_invalid(error, record.place)
+    except records.InvalidRecord as error:
+        report.add_invalid(error, record.place)
     except UserError as error:
         raise UserError(f'{record.place}: {error}') from None
 
 
 def _config_key(column: str, data: ConfigDict) -> str:
-    """The config keys whose value names this column."""
+    """The config keys whose value is this column or contains it, as 'START:END' and 'a.b' do."""
     values = {f'data.columns.{key}': value for key, value in data.columns.items()}
-    values['data.group'] = data.group
-    return ' or '.join(key for key, value in values.items() if column in _column_names(value))
+    found = []
+    for key, value in {**values, 'data.group': data.group}.items():
+        names = {value} if isinstance(value, str) else set(value)
+        if column in names or any(column in re.split('[:+.]', name) for name in names):
+            found.append(key)
+    return ' or '.join(found)
 
 
-def _column_names(value: str | tuple[str, ...]) -> set[str]:
-    """The column names in a value of `data.columns`, such as 'START:END' or 'a.b'."""
-    names = {value} if isinstance(value, str) else set(value)
-    return names | {part for name in names for part in re.split('[:+.]', name)}
-
-
-def _group(record: Record, name: str) -> str:
+def _group(record: records.Record, name: str) -> str:
     if not name:
         return ''
-    if isinstance(record.content, Row):
+    if isinstance(record.content, records.Row):
         return record.content.text(name)
     if name not in record.groups:
         raise unknown('data.group', name, record.groups)
     return record.groups[name]
 
 
-def _contexts(data: ConfigDict, report: ReadingReport) -> dict[str, str]:
+def _contexts(data: ConfigDict, report: records.ReadingReport) -> dict[str, str]:
     """id → text of the file `data.contexts`."""
     contexts = {}
     for path in tabular.expand_globs((data.contexts,)):
         for number, line in tabular.numbered_lines(path, data):
             context_id, tab, text = line.partition('\t')
-            if not tab:
+            if tab:
+                contexts[context_id] = text
+            else:
                 report.add('malformed', f'{path}:{number}: the line is not ID<tab>TEXT')
-                continue
-            contexts[context_id] = text
     return contexts

@@ -10,13 +10,12 @@ from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
 
 
-def build_marked_pairs(row: Row, default_id: str, builder: ExampleBuilder) -> list[MarkedExample]:
+def build_marked_pairs(row: Row, example_id: str, builder: ExampleBuilder) -> list[MarkedExample]:
     """One example, or one for each of `columns.candidate_labels`.
 
     With candidate labels the first mark is paired with each of the other marks.
     """
     texts, marks = _texts_and_marks(builder, row)
-    example_id = builder.example_id(row, default_id)
     candidates = tuple(builder.columns.candidate_labels)
     if not candidates:
         if len(marks) != 2:

@@ -18,7 +18,7 @@ from bert_jax.errors import UserError
 _WORD_NUMBERS = re.compile(r'(?:\d+:)?(\d+(?: \d+)*)')
 
 
-def build_question(row: Row, default_id: str, builder: ExampleBuilder) -> list[QuestionExample]:
+def build_question(row: Row, example_id: str, builder: ExampleBuilder) -> list[QuestionExample]:
     """A question from a row; its answers are texts, with or without offsets, or word numbers."""
     columns = builder.columns
     context = row.text(columns.context)
@@ -43,7 +43,7 @@ def build_question(row: Row, default_id: str, builder: ExampleBuilder) -> list[Q
             for column, start in zip(answer_columns, starts, strict=True)
             for answer in _answers(builder, row[column], start and row[start], context)
         )
-    return [QuestionExample(builder.example_id(row, default_id), question, context, answers)]
+    return [QuestionExample(example_id, question, context, answers)]
 
 
 def _answers(builder: ExampleBuilder, value: Any, start: Any, context: str) -> Iterator[Answer]:
@@ -121,7 +121,7 @@ def read_squad(path: str, data: ConfigDict) -> Iterator[Record]:
 
 
 def build_squad_question(
-    content: tuple[Any, dict], default_id: str, builder: ExampleBuilder
+    content: tuple[Any, dict], example_id: str, builder: ExampleBuilder
 ) -> list[QuestionExample]:
     """A question from the records of `read_squad`."""
     context, question = content
@@ -130,16 +130,14 @@ def build_squad_question(
         if not isinstance(text, str) or not text.strip():
             raise InvalidRecord('the question or the context is empty')
         check_text(text)
-    stated = question.get('answers')
-    if stated is None and builder.labeled and not question.get('is_impossible'):
-        raise InvalidRecord("the question has no 'answers'")
-    if question.get('is_impossible'):
-        stated = []
+    stated = [] if question.get('is_impossible') else question.get('answers')
     if stated is None:
-        return [QuestionExample(default_id, asked, context, None)]
+        if builder.labeled:
+            raise InvalidRecord("the question has no 'answers'")
+        return [QuestionExample(example_id, asked, context, None)]
     try:
         pairs = [(answer['text'], answer['answer_start']) for answer in stated]
     except (KeyError, TypeError):
         raise InvalidRecord("an answer lacks 'text' or 'answer_start'") from None
     answers = tuple(checked_answer(text, start, context) for text, start in pairs)
-    return [QuestionExample(default_id, asked, context, answers)]
+    return [QuestionExample(example_id, asked, context, answers)]

@@ -65,11 +65,10 @@ def check_text(text: str) -> None:
         )
 
 
-def make_record(path: str, line_number: int, content: Any) -> Record:
-    """The record of a line; a string is checked by `check_text`."""
+def make_record(path: str, line_number: int, content: Any, text: str = '') -> Record:
+    """The record of a line; its content is an InvalidRecord if `text` fails `check_text`."""
     try:
-        if isinstance(content, str):
-            check_text(content)
+        check_text(text)
     except InvalidRecord as error:
         content = error
     return Record(f'{path}:{line_number}', f'{os.path.basename(path)}:{line_number}', content)
@@ -133,6 +132,10 @@ class ReadingReport(collections.Counter[str]):
         self[reason] += 1
         if len(self.places[reason]) < _MAX_PLACES:
             self.places[reason].append(place)
+
+    def add_invalid(self, error: InvalidRecord, place: str) -> None:
+        """Counts an unusable record."""
+        self.add('misplaced' if error.misplaced else 'malformed', f'{place}: {error}')
 
     def merge(self, other: 'ReadingReport') -> None:
         """Adds the counts and places of another report."""

@@ -1,5 +1,6 @@
 """Splits off dev and test examples, reproducibly and without separating the examples of a group."""
 
+import collections
 import hashlib
 from typing import NamedTuple
 
@@ -25,9 +26,7 @@ def split_off(
         The remaining examples and those split off, both in their original order.
     """
     keys = [example.group or f'#{number}' for number, example in enumerate(examples)]
-    sizes: dict[str, int] = {}
-    for key in keys:
-        sizes[key] = sizes.get(key, 0) + 1
+    sizes = collections.Counter(keys)
     target, drawn, count = round(fraction * len(examples)), set(), 0
     for key in sorted(sizes, key=lambda key: _hash(seed, key)):
         if abs(count + sizes[key] - target) < abs(count - target):

@@ -63,14 +63,10 @@ def read_table(path: str, data: ConfigDict) -> Iterator[Record]:
                 )
             if data.header:
                 continue
+        content: Row | InvalidRecord = Row(dict(zip(header, fields, strict=False)))
         if len(fields) != len(header):
-            error = InvalidRecord(f'{len(fields)} columns instead of {len(header)}')
-            yield make_record(path, number, error)
-            continue
-        record = make_record(path, number, '\t'.join(fields))  # checks the text
-        if not isinstance(record.content, InvalidRecord):
-            record = record._replace(content=Row(dict(zip(header, fields, strict=True))))
-        yield record
+            content = InvalidRecord(f'{len(fields)} columns instead of {len(header)}')
+        yield make_record(path, number, content, text='\t'.join(fields))
 
 
 def _fields(path: str, data: ConfigDict) -> Iterator[tuple[int, list[str] | InvalidRecord]]:
@@ -99,16 +95,8 @@ def _fields(path: str, data: ConfigDict) -> Iterator[tuple[int, list[str] | Inva
 def read_json_lines(path: str, data: ConfigDict) -> Iterator[Record]:
     """The JSON objects of a file, one per line."""
     for number, line in numbered_lines(path, data):
-        if not line.strip():
-            continue
-        record = make_record(path, number, line)
-        if not isinstance(record.content, InvalidRecord):
-            try:
-                content = _json_row(json.loads(line))
-            except ValueError:
-                content = InvalidRecord('the line is not valid JSON')
-            record = record._replace(content=content)
-        yield record
+        if line.strip():
+            yield make_record(path, number, _json_row(line), text=line)
 
 
 def read_json_list(path: str, data: ConfigDict) -> Iterator[Record]:
@@ -120,10 +108,17 @@ def read_json_list(path: str, data: ConfigDict) -> Iterator[Record]:
     if not isinstance(objects, list):
         raise UserError(f'{path} is not a JSON list of objects; set data.format')
     for number, value in enumerate(objects, start=1):
-        yield make_record(path, number, _json_row(value))
+        yield make_record(path, number, _row(value))
 
 
-def _json_row(value: Any) -> Row | InvalidRecord:
+def _json_row(line: str) -> Row | InvalidRecord:
+    try:
+        return _row(json.loads(line))
+    except ValueError:
+        return InvalidRecord('the line is not valid JSON')
+
+
+def _row(value: Any) -> Row | InvalidRecord:
     return Row(value) if isinstance(value, dict) else InvalidRecord('not a JSON object')
 
 
@@ -132,14 +127,14 @@ def read_text_lines(path: str, data: ConfigDict) -> Iterator[Record]:
     label = _label(path, data.label_from)
     for number, line in numbered_lines(path, data):
         if line.strip():
-            yield _text_record(path, number, line, label)
+            yield make_record(path, number, Row({'text': line.strip(), 'label': label}), text=line)
 
 
 def read_whole_text(path: str, data: ConfigDict) -> Iterator[Record]:
     """The file as one text with its class."""
     text, label = text_files.read_text(path, data.encoding), _label(path, data.label_from)
-    default_id = '/'.join(pathlib.Path(path).parts[-2:])
-    yield _text_record(path, 1, text, label)._replace(default_id=default_id)
+    record = make_record(path, 1, Row({'text': text.strip(), 'label': label}), text=text)
+    yield record._replace(default_id='/'.join(pathlib.Path(path).parts[-2:]))
 
 
 def _label(path: str, label_from: str) -> str:
@@ -147,10 +142,3 @@ def _label(path: str, label_from: str) -> str:
         raise unknown('data.label_from', label_from, LABEL_FROM)
     file = pathlib.Path(path)
     return LABEL_FROM[label_from](file.with_suffix('') if file.suffix == '.gz' else file)
-
-
-def _text_record(path: str, number: int, text: str, label: str) -> Record:
-    record = make_record(path, number, text)
-    if isinstance(record.content, InvalidRecord):
-        return record
-    return record._replace(content=Row({'text': text.strip(), 'label': label}))

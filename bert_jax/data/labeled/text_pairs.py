@@ -7,19 +7,19 @@ from bert_jax.data.labeled.records import InvalidRecord, Row
 from bert_jax.errors import UserError
 
 
-def build_classification(row: Row, default_id: str, builder: ExampleBuilder) -> list[TextExample]:
+def build_classification(row: Row, example_id: str, builder: ExampleBuilder) -> list[TextExample]:
     label = builder.label(row, builder.columns.label)
-    return [TextExample(builder.example_id(row, default_id), builder.texts(row), label)]
+    return [TextExample(example_id, builder.texts(row), label)]
 
 
-def build_regression(row: Row, default_id: str, builder: ExampleBuilder) -> list[TextExample]:
+def build_regression(row: Row, example_id: str, builder: ExampleBuilder) -> list[TextExample]:
     label = builder.label(row, builder.columns.label)
     score = None if label is None else parse_float(label)
-    return [TextExample(builder.example_id(row, default_id), builder.texts(row), score)]
+    return [TextExample(example_id, builder.texts(row), score)]
 
 
 def build_multiple_choice(
-    row: Row, default_id: str, builder: ExampleBuilder
+    row: Row, example_id: str, builder: ExampleBuilder
 ) -> list[MultipleChoiceExample]:
     """The label is an index from `data.first_choice`, the name of a column or the choice itself."""
     columns = tuple(builder.columns.choices)
@@ -33,7 +33,7 @@ def build_multiple_choice(
     label = builder.label(row, builder.columns.label)
     return [
         MultipleChoiceExample(
-            builder.example_id(row, default_id),
+            example_id,
             word_spans.parse_text(row[builder.columns.text])[0],
             choices,
             None if label is None else _choice_index(builder, label, choices, columns),

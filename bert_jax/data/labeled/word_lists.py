@@ -10,13 +10,13 @@ from bert_jax.data.labeled.records import InvalidRecord, Row
 from bert_jax.data.labeled.word_spans import WordOffsets
 
 
-def build_tagging(row: Row, default_id: str, builder: ExampleBuilder) -> list[TaggedExample]:
+def build_tagging(row: Row, example_id: str, builder: ExampleBuilder) -> list[TaggedExample]:
     columns = builder.columns
     text, words = word_spans.parse_text(row[columns.tokens])
     if words is None:
         raise InvalidRecord(f'column {columns.tokens!r} is not a list of words')
     tags = _tags(builder, row, len(words)) if builder.has_label(row, columns.tags, 'tags') else None
-    return [TaggedExample(builder.example_id(row, default_id), text, words, tags)]
+    return [TaggedExample(example_id, text, words, tags)]
 
 
 def _tags(builder: ExampleBuilder, row: Row, num_words: int) -> tuple[str, ...]:
@@ -26,7 +26,7 @@ def _tags(builder: ExampleBuilder, row: Row, num_words: int) -> tuple[str, ...]:
     return builder.tags([str(tag) for tag in tags])
 
 
-def build_spans(row: Row, default_id: str, builder: ExampleBuilder) -> list[SpansExample]:
+def build_spans(row: Row, example_id: str, builder: ExampleBuilder) -> list[SpansExample]:
     """From words and spans of words, or from a text and spans of characters."""
     columns = builder.columns
     column = columns.tokens if columns.tokens in row else columns.text
@@ -42,7 +42,6 @@ def build_spans(row: Row, default_id: str, builder: ExampleBuilder) -> list[Span
             span = _span(builder, value, text, words, in_words)
             builder.counts['repeated_spans'] += span in spans
             spans[span] = None
-    example_id = builder.example_id(row, default_id)
     return [SpansExample(example_id, text, words, None if spans is None else tuple(spans))]
 
 

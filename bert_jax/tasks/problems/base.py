@@ -35,6 +35,7 @@ PredictionT = TypeVar('PredictionT')  # JSON types
 HeadMakers = dict[str, Callable[..., nn.Module]]  # name → constructor that takes `name`
 Heads = Mapping[str, Callable[..., Any]]  # name → head, bound to its parameters
 Outputs = Mapping[str, Any]  # name → fp32 array, or a tuple of them
+Seeds = jax.Array | None  # of dropout, uint32, one for each row; None for evaluation
 
 
 class HostOutputs(NamedTuple):
@@ -61,6 +62,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
       weights: loss term → weight.
       pretrained_heads: names of its heads that published checkpoints may hold (HEADS of
         interop/pretrained.py): loaded with `init_from`, and exported.
+      head_field: field of a batch that the default `apply_heads` gives to the head.
       settings: the config's `problem`.
       layout: how special tokens are put around one or two texts.
       labels: class names in the order of their numbers.
@@ -70,6 +72,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 
     weights: ClassVar[Mapping[str, float]]
     pretrained_heads: ClassVar[tuple[str, ...]] = ()
+    head_field: ClassVar[str] = 'attention_mask'
 
     def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         self.settings, self.layout, self.labels = settings, layout, tuple(labels)
@@ -154,7 +157,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         """Return the heads; the parameters of one are params[name]['head']."""
 
     def apply_heads(
-        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: jax.Array | None
+        self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Seeds
     ) -> Outputs:
         """Apply the heads to encoded rows; the outputs are inputs of `terms` and `host_outputs`.
 
@@ -162,7 +165,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         """
         (head,) = heads.values()
         rows = encoder_arguments(batch)
-        return {'logits': head(encoded, batch['attention_mask'], dropout_seeds_R, **rows)}
+        return {'logits': head(encoded, batch[self.head_field], dropout_seeds_R, **rows)}
 
     @abc.abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:
@@ -225,6 +228,11 @@ def check_choice(settings: ConfigDict, key: str, known: Sequence[str]) -> None:
     """Raise UserError if settings[key] is not one of the known values."""
     if settings[key] not in known:
         raise UserError(f'problem.{key} is {settings[key]!r}; set {" or ".join(known)}')
+
+
+def describe_span(text: str, start: int, end: int, **more: Any) -> dict[str, Any]:
+    """Return a span of characters for a record: 'start', 'end', 'text', and more."""
+    return {'start': start, 'end': end, 'text': text[start:end], **more}
 
 
 def window_overlap(settings: ConfigDict, room: int) -> int:

@@ -22,14 +22,7 @@ from bert_jax.evaluation import squad
 from bert_jax.evaluation.scores import Scores, Table
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.heads import QuestionAnsweringHead
-from bert_jax.tasks.problems import base
-from bert_jax.tasks.problems.answer_spans import (
-    NEVER,
-    Candidates,
-    WindowedContext,
-    rank_candidates,
-    token_characters,
-)
+from bert_jax.tasks.problems import answer_spans, base
 from bert_jax.types import Batch
 
 _THRESHOLD = 'no_answer_threshold'
@@ -80,7 +73,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
             self.counts['answers longer than a window'] += 1
         return [(own,) for own in sequences]
 
-    def _windowed_context(self, example: QuestionExample) -> WindowedContext:
+    def _windowed_context(self, example: QuestionExample) -> answer_spans.WindowedContext:
         encoded = self.tokenizer.encode_batch([example.question, example.context])
         question, context = encoded.ids
         room = self.layout.max_text_tokens(2)
@@ -89,8 +82,9 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         overlap = max(size - self.settings.doc_stride, size // 2)
         windows = sliding_windows.make_windows(len(context), size, min(overlap, size - 1))
         sequences = [self.layout.lay_out(question, context[w.start : w.stop]) for w in windows]
-        offsets = token_characters(example.context, encoded.offsets[1])
-        return WindowedContext(offsets, windows, sequences, len(question) < len(encoded.ids[0]))
+        offsets = answer_spans.token_characters(example.context, encoded.offsets[1])
+        is_truncated = len(question) < len(encoded.ids[0])
+        return answer_spans.WindowedContext(offsets, windows, sequences, is_truncated)
 
     def _gold_tokens(self, answer: Answer, offsets: np.ndarray) -> tuple[int, int] | None:
         """First and last token of a gold answer; None, counted, if it has no token."""
@@ -115,7 +109,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         """Return 'answer': mean cross-entropy of both ends over the positions of a sequence."""
         ends_RT2 = batch['answer_ends']
         is_inside_RST1 = _sequence_positions(batch)[..., None]
-        logits_RST2 = jnp.where(is_inside_RST1, outputs['logits'][:, None], NEVER)
+        logits_RST2 = jnp.where(is_inside_RST1, outputs['logits'][:, None], answer_spans.NEVER)
         target_RS2 = jnp.where(is_inside_RST1, ends_RT2[:, None] * logits_RST2, 0).sum(2)
         loss_RS = (jax.nn.logsumexp(logits_RST2, axis=2) - target_RS2).mean(-1)
         is_known_RS = (is_inside_RST1[..., 0] & (ends_RT2[:, None, :, 0] > 0)).any(2)
@@ -130,7 +124,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         logits_R2T = outputs['logits'].swapaxes(1, 2)
         first_RS = jnp.maximum(batch['first_positions'], 0)
         may_be_end_RST = _sequence_positions(batch) & (batch['is_context'][:, None] > 0)
-        logits_RS2T = jnp.where(may_be_end_RST[:, :, None], logits_R2T[:, None], NEVER)
+        logits_RS2T = jnp.where(may_be_end_RST[:, :, None], logits_R2T[:, None], answer_spans.NEVER)
         number = min(self.settings.n_best, logits_RS2T.shape[-1])
         logits_RS2K, positions_RS2K = jax.lax.top_k(logits_RS2T, number)
         null_RS = jnp.take_along_axis(logits_R2T.sum(1), first_RS, axis=1)
@@ -164,10 +158,12 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         best = best if score <= self.thresholds.get(_THRESHOLD, 0.0) else nothing
         return best | {'no_answer_score': score, 'n_best': n_best}
 
-    def _candidates(self, example: QuestionExample, parts: base.ExampleOutputs) -> Candidates:
+    def _candidates(
+        self, example: QuestionExample, parts: base.ExampleOutputs
+    ) -> answer_spans.Candidates:
         settings = self.settings
         context = self._windowed_context(example)
-        return rank_candidates(context, parts, settings.answer_tokens, settings.n_best)
+        return answer_spans.rank_candidates(context, parts, settings.answer_tokens, settings.n_best)
 
     def tune_thresholds(
         self, examples: Sequence[QuestionExample], parts: Sequence[base.ExampleOutputs]

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 from ml_collections import ConfigDict
 
@@ -15,12 +14,9 @@ from bert_jax.data.labeled.examples import Mark, MarkedExample
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads.relations import FIRST, SECOND, MarkedPairHead
-from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems import base
 from bert_jax.tasks.problems.classification import Probabilities, SingleLabelProblem
-from bert_jax.types import Batch
 
 
 class Relations(SingleLabelProblem[MarkedExample]):
@@ -31,6 +27,8 @@ class Relations(SingleLabelProblem[MarkedExample]):
     the most probable one is `positive`. GAP (Webster et al. 2018, arXiv 1810.05201) is scored by
     the F1 of TRUE over all pairs: metrics=('f1',), positive='TRUE'.
     """
+
+    head_field = 'marks'
 
     def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         super().__init__(settings, layout, labels)
@@ -50,10 +48,14 @@ class Relations(SingleLabelProblem[MarkedExample]):
             places = Mark(0, int(start), int(end)), Mark(len(texts) - 1, int(start2), int(end2))
         except (TypeError, ValueError):
             raise UserError(f"{name}: 'marks' is {marks}; give two pairs [start, end]") from None
+        for mark in places:
+            if not 0 <= mark.start < mark.end <= len(texts[mark.text]):
+                raise UserError(
+                    f'{name}: the mark {mark.start}:{mark.end} is empty or outside text {mark.text}'
+                )
         return MarkedExample(name, texts, places, None)
 
     def encode(self, example: MarkedExample) -> list[Item]:
-        _check_marks(example)
         encoded = self.tokenizer.encode_batch(list(example.texts))
         flags = [
             _mark_flags(offsets, [mark if mark.text == number else None for mark in example.marks])
@@ -89,17 +91,6 @@ class Relations(SingleLabelProblem[MarkedExample]):
     def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         number = len(self.labels)
         return {'relation': partial(MarkedPairHead, architecture, compute, num_labels=number)}
-
-    def apply_heads(
-        self,
-        heads: base.Heads,
-        encoded: EncoderOutput,
-        batch: Batch,
-        dropout_seeds_R: jax.Array | None,
-    ) -> base.Outputs:
-        """Return 'logits', fp32 [R, S, C]."""
-        rows = encoder_arguments(batch)
-        return {'logits': heads['relation'](encoded, batch['marks'], dropout_seeds_R, **rows)}
 
     def postprocess(
         self, examples: Sequence[MarkedExample], predictions: Sequence[Probabilities]
@@ -164,18 +155,6 @@ def _mark_flags(offsets: np.ndarray, marks: Sequence[Mark | None]) -> np.ndarray
         if mark is not None:
             flags_N |= flag * ((offsets[:, 0] < mark.end) & (offsets[:, 1] > mark.start))
     return flags_N
-
-
-def _check_marks(example: MarkedExample) -> None:
-    where = f'example {example.id}'
-    if len(example.marks) != 2:
-        raise UserError(f'{where} has {len(example.marks)} marks; it must have two')
-    for mark in example.marks:
-        has_text = 0 <= mark.text < len(example.texts)
-        if not has_text or not 0 <= mark.start < mark.end <= len(example.texts[mark.text]):
-            raise UserError(
-                f'{where}: the mark {mark.start}:{mark.end} is outside text {mark.text}, or empty'
-            )
 
 
 def _as_negative(prediction: Probabilities, positive: str, negative: str) -> Probabilities:

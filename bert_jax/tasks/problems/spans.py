@@ -98,12 +98,11 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         self.counts['words tokenized separately'] += aligned.num_splits
         self.counts['words encoded as unknown token'] += aligned.num_dropped
         label_WL = self._stored_labels(example, window_WL)
-        items: list[Item] = []
-        for number, window in enumerate(windows):
-            is_own_WL = (window_WL == number).astype(np.int32)
-            sequence = self._sequence(aligned, window, size_WL * is_own_WL, label_WL * is_own_WL)
-            items.append((sequence,))
-        return items
+        own_KWL = [(window_WL == number).astype(np.int32) for number in range(len(windows))]
+        return [
+            (self._sequence(aligned, window, size_WL * own_WL, label_WL * own_WL),)
+            for window, own_WL in zip(windows, own_KWL, strict=True)
+        ]
 
     def _windows(self, example: SpansExample) -> tuple[Alignment, list[Window]]:
         aligned = align(self.tokenizer, example.text, example.words)
@@ -161,11 +160,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         return {'spans': head}
 
     def apply_heads(
-        self,
-        heads: base.Heads,
-        encoded: EncoderOutput,
-        batch: Batch,
-        dropout_seeds_R: jax.Array | None,
+        self, heads: base.Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: base.Seeds
     ) -> base.Outputs:
         """Return 'logits', fp32 [R, T, L, 1 + C], of no label and of each label."""
         segments = encoder_arguments(batch)['segment_ids_BT']
@@ -192,20 +187,17 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         """Return {'start', 'end', 'text', 'label', 'probability'} of spans, in text order."""
         found = self._candidates(example, parts)
         found = found.take(found.probability > self.thresholds.get('threshold', THRESHOLD))
-        spans = []
-        for number in np.lexsort((found.last, found.first)):
-            start = example.words[found.first[number]][0]
-            end = example.words[found.last[number]][1]
-            spans.append(
-                {
-                    'start': start,
-                    'end': end,
-                    'text': example.text[start:end],
-                    'label': self.labels[found.label[number]],
-                    'probability': float(found.probability[number]),
-                }
+        found = found.take(np.lexsort((found.last, found.first)))
+        return [
+            base.describe_span(
+                example.text,
+                example.words[first][0],
+                example.words[last][1],
+                label=self.labels[label],
+                probability=float(probability),
             )
-        return spans
+            for first, last, label, probability in zip(*found, strict=True)
+        ]
 
     def _candidates(self, example: SpansExample, parts: base.ExampleOutputs) -> CandidateSpans:
         """All spans; unless they may nest, without those that overlap a more probable one."""

@@ -150,11 +150,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         return heads
 
     def apply_heads(
-        self,
-        heads: base.Heads,
-        encoded: EncoderOutput,
-        batch: Batch,
-        dropout_seeds_R: jax.Array | None,
+        self, heads: base.Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: base.Seeds
     ) -> base.Outputs:
         """Return 'logits', fp32 [R, T, C], and with a CRF 'crf', its `crf.Scores`."""
         head, mask = heads['token_classification'], batch['attention_mask']
@@ -209,9 +205,8 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         of_tags = scores.classification(flat_gold, flat_guesses, self.labels)
         if not self.has_entities:
             return of_tags
-        found = scores.spans(
-            *([entities.entities_from_tags(t) for t in tags] for tags in (gold, guesses))
-        )
+        spans = [list(map(entities.entities_from_tags, tags)) for tags in (gold, guesses)]
+        found = scores.spans(*spans)
         return found._replace(metrics=found.metrics | {'accuracy': of_tags.metrics['accuracy']})
 
     def to_record(self, example: TaggedExample, prediction: Prediction) -> dict[str, Any]:
@@ -221,16 +216,13 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         characters, end exclusive. entities: see `_entities`.
         """
         words = []
-        for number, (start, end) in enumerate(example.words):
-            gold = {'gold': example.tags[number]} if example.tags is not None else {}
-            words.append(
-                {'start': start, 'end': end, 'text': example.text[start:end]}
-                | gold
-                | {
-                    'predicted': prediction['tags'][number],
-                    'probability': prediction['probabilities'][number],
-                }
-            )
+        for number, place in enumerate(example.words):
+            more: dict[str, Any] = {}
+            if example.tags is not None:
+                more['gold'] = example.tags[number]
+            more['predicted'] = prediction['tags'][number]
+            more['probability'] = prediction['probabilities'][number]
+            words.append(base.describe_span(example.text, *place, **more))
         record = {'id': example.id, 'text': example.text, 'words': words}
         return record | ({'entities': _entities(example, prediction)} if self.has_entities else {})
 
@@ -254,19 +246,16 @@ def mean_over_words(values_RTC: jax.Array, word_RT: Array) -> jax.Array:
 
 def _entities(example: TaggedExample, prediction: Prediction) -> list[dict[str, Any]]:
     """Entities {'start', 'end', 'text', 'label', 'probability': the lowest of their words}."""
-    found = []
-    for first, last, label in entities.entities_from_tags(prediction['tags']):
-        start, end = example.words[first][0], example.words[last - 1][1]
-        found.append(
-            {
-                'start': start,
-                'end': end,
-                'text': example.text[start:end],
-                'label': label,
-                'probability': min(prediction['probabilities'][first:last]),
-            }
+    return [
+        base.describe_span(
+            example.text,
+            example.words[first][0],
+            example.words[last - 1][1],
+            label=label,
+            probability=min(prediction['probabilities'][first:last]),
         )
-    return found
+        for first, last, label in entities.entities_from_tags(prediction['tags'])
+    ]
 
 
 def _chains(batch: Batch, is_word_RT: Array) -> crf.Chains:

@@ -98,7 +98,7 @@ RECORDS = {
 @pytest.mark.parametrize('name', sorted(BENCHMARKS))
 def test_a_record_becomes_an_example(name):
     record, example = RECORDS[name]
-    assert BENCHMARKS[name].build(record, 'n', 'de') == [example]
+    assert BENCHMARKS[name].example(record, 'n', 'de') == example
     assert isinstance(example, example_type(BENCHMARKS[name].kind))
 
 
@@ -120,18 +120,18 @@ def test_a_record_becomes_an_example(name):
 )
 def test_an_invalid_record_is_an_error(name, change, message):
     with pytest.raises(InvalidRecord, match=message):
-        BENCHMARKS[name].build(RECORDS[name][0] | change, 'n', 'de')
+        BENCHMARKS[name].example(RECORDS[name][0] | change, 'n', 'de')
 
 
 def test_unknown_labels_are_none_and_another_text_is_not_used():
     record = RECORDS['stsb'][0] | {'label': -1.0}
-    assert BENCHMARKS['stsb'].build(record, 'n', '')[0].label is None
+    assert BENCHMARKS['stsb'].example(record, 'n', '').label is None
     record = RECORDS['record'][0] | {'answers': []}
-    assert BENCHMARKS['record'].build(record, 'n', '')[0].label is None
+    assert BENCHMARKS['record'].example(record, 'n', '').label is None
     record = RECORDS['copa'][0] | {'label': None}
-    assert BENCHMARKS['copa'].build(record, 'n', '')[0].label is None
+    assert BENCHMARKS['copa'].example(record, 'n', '').label is None
     words = RECORDS['ud_pos'][0] | {'text': 'Something else'}
-    assert BENCHMARKS['ud_pos'].build(words, 'n', '')[0].text == 'Go !'
+    assert BENCHMARKS['ud_pos'].example(words, 'n', '').text == 'Go !'
 
 
 @pytest.fixture(scope='module')
