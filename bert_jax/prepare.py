@@ -109,13 +109,15 @@ def _build(
     """Writes the whole corpus into an empty folder."""
     start = time.monotonic()
     tokenizer = _load_or_train_tokenizer(sources, made_from)
-    pool: Pool = Workers(tokenizer, workers)
+    pool: Pool
     if beam:
         specs = [source.spec for source in sources]
         work = Work(beam.folder, specs, BLOCK_CHARACTERS, tokenizer, workers)
         pool = BeamWorkers(beam.options, work)
-    spoken = [source.language for source in sources]
-    writer = CorpusWriter(folder, tokenizer, spoken, shard_tokens)
+    else:
+        pool = Workers(tokenizer, workers)
+    languages_of_sources = [source.language for source in sources]
+    writer = CorpusWriter(folder, tokenizer, languages_of_sources, shard_tokens)
     with contextlib.closing(writer), pool:
         _tokenize_sources(writer, sources, pool, made_from['held_out_fraction'])
         manifest = writer.finish(made_from, [source.describe() for source in sources])
@@ -231,7 +233,11 @@ def _parser() -> argparse.ArgumentParser:
         'SentencePiece .model, or a folder with one of them (default: %(default)s)',
     )
     add('--output', required=True, help='folder to write the corpus to')
-    add('--verify', action='store_true', help='only check that the files match their hashes')
+    add(
+        '--verify',
+        action='store_true',
+        help='only check the files in --output against their hashes',
+    )
     add(
         '--workers',
         type=int,
@@ -252,8 +258,12 @@ def _parser() -> argparse.ArgumentParser:
         help='exponent, 0 to 1, that raises the share of small languages in the text a tokenizer '
         'is trained on: 1 leaves the shares as they are, 0 makes them equal (default: 1)',
     )
-    held_out = 'share of the documents to hold out for evaluation (default: 0.01)'
-    add('--held_out_fraction', type=float, default=0.01, help=held_out)
+    add(
+        '--held_out_fraction',
+        type=float,
+        default=0.01,
+        help='share of the documents to hold out for evaluation (default: 0.01)',
+    )
     add(
         '--runner',
         choices=('local', 'beam'),

@@ -23,18 +23,11 @@ class BatchSource(Protocol):
         """Returns rows of the global batch of a step; see `ExampleSource.batch`."""
 
 
-class ExampleSource(abc.ABC):
+class ExampleSource(BatchSource):
     """A source whose example number n is a pure function of (seed, n).
 
     Row `row` of the batch of step `step` is example number step · batch_size + row.
-
-    Attributes:
-        batch_size: Rows of a global batch.
-        num_examples: Examples of an epoch.
     """
-
-    batch_size: int
-    num_examples: int
 
     @abc.abstractmethod
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:

@@ -47,10 +47,11 @@ class DocstringSource(Source):
         self._cached: tuple[list[Document], collections.Counter[str]] | None = None
 
     def read(self) -> Iterator[Document]:
-        documents, counts = self._cached or ([], collections.Counter())
         if self._cached:
+            documents, counts = self._cached
             yield from documents
         else:
+            documents, counts = [], collections.Counter()
             for document in read_documents(self.files, counts):
                 documents.append(document)
                 yield document
