@@ -2,7 +2,7 @@
 
 import dataclasses
 import typing
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 import jax.numpy as jnp
@@ -127,83 +127,54 @@ class Architecture:
         return cls(**values)
 
     def __post_init__(self) -> None:
+        for problem in self._problems():
+            raise UserError(f'architecture: {problem}')
+
+    def _problems(self) -> Iterator[str]:
+        """Describes invalid values and values that do not fit together."""
         for field in dataclasses.fields(self):
-            self._check_field(field.name, field.type, getattr(self, field.name))
+            yield from _problems_of_field(field, getattr(self, field.name))
         if self.hidden_size % self.num_heads:
-            raise UserError(
-                f'architecture: hidden_size {self.hidden_size} is not divisible by num_heads '
-                f'{self.num_heads}'
-            )
+            yield f'hidden_size {self.hidden_size} is not divisible by num_heads {self.num_heads}'
         for name in ('attention_windows', 'rope_thetas'):
-            self._check_per_layer(name)
+            values = getattr(self, name)
+            if values is not None and len(values) != self.num_layers:
+                yield f'{name} has {len(values)} entries for {self.num_layers} layers'
         if (self.attention == 'rotary') != (self.rope_thetas is not None):
-            raise UserError(
-                'architecture: rope_thetas must be set with attention rotary, and only then'
-            )
+            yield 'rope_thetas must be set with attention rotary, and only then'
         if self.attention == 'rotary' and self.head_size % 2:
-            raise UserError(
-                f'architecture: rotary attention needs an even head size, not {self.head_size} '
+            yield (
+                f'rotary attention needs an even head size, not {self.head_size} '
                 '(hidden_size / num_heads)'
             )
-        self._check_relative_positions()
-        if self.convolution_width is not None:
-            self._check_convolution(self.convolution_width)
-        if self.mask_decoder and (self.positions, self.residual) != ('none', 'post'):
-            raise UserError('architecture: mask_decoder needs positions none and residual post')
-        for name in ('hidden_dropout', 'attention_dropout', 'classifier_dropout'):
-            if not 0 <= (getattr(self, name) or 0) < 1:
-                raise UserError(f'architecture: {name} is {getattr(self, name)}, must be in [0, 1)')
-        if self.max_length < 1:
-            raise UserError(
-                f'architecture: max_position_embeddings {self.max_position_embeddings} leaves no '
-                f'positions after the first_position {self.first_position}'
-            )
-
-    def _check_field(self, name: str, kind: Any, value: object) -> None:
-        if typing.get_origin(kind) is Literal and value not in typing.get_args(kind):
-            known = ', '.join(typing.get_args(kind))
-            raise UserError(f'architecture: unknown {name} {value!r}; known: {known}')
-        if kind not in (int, int | None) or (value is None and kind == int | None):
-            return
-        least = 0 if name in _MAY_BE_ZERO else 1
-        if not isinstance(value, int) or value < least:
-            raise UserError(f'architecture: {name} is {value!r}, must be an integer ≥ {least}')
-
-    def _check_relative_positions(self) -> None:
         terms, buckets = self.position_terms, self.position_buckets
         if (self.attention == 'disentangled') != (terms is not None):
-            raise UserError(
-                'architecture: position_terms must be set with attention disentangled, and only '
-                'then'
-            )
+            yield 'position_terms must be set with attention disentangled, and only then'
         if terms is not None and (not terms or set(terms) - set(POSITION_TERMS)):
-            raise UserError(
-                f'architecture: position_terms are {terms}; known: {", ".join(POSITION_TERMS)}, '
-                'at least one'
-            )
-        if buckets is None:
-            return
+            yield f'position_terms are {terms}; known: {", ".join(POSITION_TERMS)}, at least one'
         # The logarithm must be defined for every distance beyond the buckets of a single distance.
-        if buckets < 2 or self.max_length - 1 > buckets // 2 >= self.max_distance - 1:
-            raise UserError(
-                f'architecture: position_buckets is {buckets}; half of it must be at least 1 and '
-                f'less than max_relative_positions - 1 = {self.max_distance - 1}'
+        if buckets is not None and (
+            buckets < 2 or self.max_length - 1 > buckets // 2 >= self.max_distance - 1
+        ):
+            yield (
+                f'position_buckets is {buckets}; half of it must be at least 1 and less than '
+                f'max_relative_positions - 1 = {self.max_distance - 1}'
             )
-
-    def _check_convolution(self, width: int) -> None:
-        if width % 2 == 0:
-            raise UserError(f'architecture: convolution_width is {width}, must be odd')
-        if not self.embedding_mask:
-            raise UserError(
-                'architecture: convolution_width needs embedding_mask, which keeps padding out of '
-                'the convolution'
+        if self.convolution_width is not None and self.convolution_width % 2 == 0:
+            yield f'convolution_width is {self.convolution_width}, must be odd'
+        if self.convolution_width is not None and not self.embedding_mask:
+            yield (
+                'convolution_width needs embedding_mask, which keeps padding out of the convolution'
             )
-
-    def _check_per_layer(self, name: str) -> None:
-        values = getattr(self, name)
-        if values is not None and len(values) != self.num_layers:
-            raise UserError(
-                f'architecture: {name} has {len(values)} entries for {self.num_layers} layers'
+        if self.mask_decoder and (self.positions, self.residual) != ('none', 'post'):
+            yield 'mask_decoder needs positions none and residual post'
+        for name in ('hidden_dropout', 'attention_dropout', 'classifier_dropout'):
+            if not 0 <= (getattr(self, name) or 0) < 1:
+                yield f'{name} is {getattr(self, name)}, must be in [0, 1)'
+        if self.max_length < 1:
+            yield (
+                f'max_position_embeddings {self.max_position_embeddings} leaves no positions after '
+                f'the first_position {self.first_position}'
             )
 
     @property
@@ -239,6 +210,16 @@ class Architecture:
     def equal_layers(self) -> bool:
         """Whether layers can be stacked: separate parameters of equal names and shapes."""
         return not self.shared_layers and self.first_norm and self.convolution_width is None
+
+
+def _problems_of_field(field: dataclasses.Field, value: object) -> Iterator[str]:
+    known = typing.get_args(field.type)
+    if typing.get_origin(field.type) is Literal and value not in known:
+        yield f'unknown {field.name} {value!r}; known: {", ".join(known)}'
+    least = 0 if field.name in _MAY_BE_ZERO else 1
+    is_integer = field.type is int or (field.type == int | None and value is not None)
+    if is_integer and (not isinstance(value, int) or value < least):
+        yield f'{field.name} is {value!r}, must be an integer ≥ {least}'
 
 
 @dataclasses.dataclass(frozen=True)

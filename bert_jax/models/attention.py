@@ -6,12 +6,12 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax import linen as nn
 
 from bert_jax.models import kernels
-from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import dropout
 from bert_jax.models.linear import Dense, output_init_range, product
+from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.visibility import Visibility, alibi_slopes
 
@@ -59,40 +59,27 @@ def layer_constants(architecture: Architecture) -> LayerConstants:
     return LayerConstants(window_L, frequencies_LJ)
 
 
-class Attention(nn.Module):
+class Attention(Module):
     """softmax(Q Kᵀ / √K + bias) V, per head, and an output projection.
 
     With attention kernel xla and `mutable='intermediates'`, `attention_BHTU` there holds the fp32
     probabilities before dropout (encoders.transformer.attention_probabilities).
     """
 
-    architecture: Architecture
-    compute: Compute
-
     def setup(self) -> None:
         architecture = self.architecture
         self.query, self.value = self.projection(), self.projection()
         self.key = self.projection(architecture.biases and architecture.key_bias)
-        self.output = Dense(
-            'BTHK,HKD->BTD',
-            (architecture.num_heads, architecture.head_size, architecture.hidden_size),
-            ('heads', 'head_dim', 'embed'),
-            architecture,
-            self.compute,
-            init_range=output_init_range(architecture),
-        )
+        shape = (architecture.num_heads, architecture.head_size, architecture.hidden_size)
+        names, init_range = ('heads', 'head_dim', 'embed'), output_init_range(architecture)
+        self.output = self.make_dense('BTHK,HKD->BTD', shape, names, init_range=init_range)
 
     def projection(self, use_bias: bool | None = None) -> Dense:
         """A learned projection from states to heads."""
         architecture = self.architecture
-        return Dense(
-            'BTD,DHK->BTHK',
-            (architecture.hidden_size, architecture.num_heads, architecture.head_size),
-            ('embed', 'heads', 'head_dim'),
-            architecture,
-            self.compute,
-            use_bias=use_bias,
-        )
+        shape = (architecture.hidden_size, architecture.num_heads, architecture.head_size)
+        names = ('embed', 'heads', 'head_dim')
+        return self.make_dense('BTD,DHK->BTHK', shape, names, use_bias=use_bias)
 
     def __call__(
         self,

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.attention import (
     AlibiAttention,
     Attention,
@@ -17,8 +16,7 @@ from bert_jax.models.attention import (
 from bert_jax.models.disentangled import DisentangledAttention
 from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.feedforward import ACTIVATIONS, FEEDFORWARDS
-from bert_jax.models.linear import Dense
-from bert_jax.models.normalization import make_norm
+from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
 
 ATTENTIONS: dict[str, type[Attention]] = {
@@ -30,15 +28,13 @@ ATTENTIONS: dict[str, type[Attention]] = {
 _ATTENTION_WEIGHTS, _ATTENTION_OUTPUT, _FEEDFORWARD_OUTPUT = range(3)  # dropout sites
 
 
-class Block(nn.Module):
+class Block(Module):
     """Attention and feed-forward, each with dropout, a residual connection and a norm.
 
     Attributes:
         skip_norm: omit the norm before attention (with residual 'pre').
     """
 
-    architecture: Architecture
-    compute: Compute
     skip_norm: bool = False
 
     def setup(self) -> None:
@@ -46,8 +42,8 @@ class Block(nn.Module):
         self.attention = ATTENTIONS[self.architecture.attention](*settings)
         self.feedforward = FEEDFORWARDS[self.architecture.feedforward](*settings)
         if not self.skip_norm:
-            self.attention_norm = make_norm(*settings)
-        self.feedforward_norm = make_norm(*settings)
+            self.attention_norm = self.make_norm()
+        self.feedforward_norm = self.make_norm()
 
     def __call__(
         self,
@@ -85,15 +81,12 @@ class Block(nn.Module):
         return norm(x_BTD + dropout(function(x_BTD), rate, seeds_B))
 
 
-class Convolution(nn.Module):
+class Convolution(Module):
     """norm(x + activation(dropout(convolution(embeddings)))), x the output of the first layer.
 
     Padding, and positions of other segments, count as zero. The kernel is [W, D, D], neighbors from
     left to right (ConvLayer in microsoft/DeBERTa, bert.py).
     """
-
-    architecture: Architecture
-    compute: Compute
 
     @nn.compact
     def __call__(
@@ -103,7 +96,7 @@ class Convolution(nn.Module):
         seeds_B: jax.Array | None,
         segment_ids_BT: jax.Array | None = None,
     ) -> jax.Array:
-        architecture, settings = self.architecture, (self.architecture, self.compute)
+        architecture = self.architecture
         size, width = architecture.hidden_size, architecture.convolution_width
         assert width is not None
         embedded_BTWD = _neighbors(embedded_BTD, width)
@@ -111,10 +104,10 @@ class Convolution(nn.Module):
             same_BTW = _neighbors(segment_ids_BT, width) == segment_ids_BT[:, :, None]
             embedded_BTWD = jnp.where(same_BTW[..., None], embedded_BTWD, 0)
         shape, names = (width, size, size), (None, 'embed', 'features')
-        dense = Dense('BTWD,WDE->BTE', shape, names, *settings, name='dense')
+        dense = self.make_dense('BTWD,WDE->BTE', shape, names, name='dense')
         update_BTD = dropout(dense(embedded_BTWD), architecture.hidden_dropout, seeds_B)
         update_BTD = ACTIVATIONS[architecture.convolution_act](update_BTD)
-        return make_norm(*settings, name='norm')(x_BTD + update_BTD)
+        return self.make_norm('norm')(x_BTD + update_BTD)
 
 
 def _neighbors(x_BTX: jax.Array, width: int) -> jax.Array:

@@ -81,9 +81,8 @@ def log_likelihood(
 
     tags_BT: int32 in [0, C); only those of links matter.
     """
-    return tag_scores(scores, emissions_BTC, tags_BT, chains) - log_partition(
-        scores, emissions_BTC, chains
-    )
+    tag_score_B = tag_scores(scores, emissions_BTC, tags_BT, chains)
+    return tag_score_B - log_partition(scores, emissions_BTC, chains)
 
 
 def tag_scores(scores: Scores, emissions_BTC: Array, tags_BT: Array, chains: Chains) -> jax.Array:
@@ -117,11 +116,8 @@ def marginals(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array
 
     The gradient of the log partition with respect to the emissions (Eisner 2016, section 3).
     """
-
-    def total(emissions_BTC: Array) -> jax.Array:
-        return log_partition(scores, emissions_BTC, chains).sum()
-
-    return jax.grad(total)(emissions_BTC.astype(jnp.float32))
+    gradient = jax.grad(lambda emissions_BTC: log_partition(scores, emissions_BTC, chains).sum())
+    return gradient(emissions_BTC.astype(jnp.float32))
 
 
 def viterbi(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
@@ -223,20 +219,12 @@ class LinearChain(nn.Module):
     @nn.compact
     def __call__(self) -> Scores:
         size = len(self.labels)
-        scores = Scores(
-            self._scores('transitions', (size, size)),
-            self._scores('start', (size,)),
-            self._scores('end', (size,)),
-        )
+        shapes = {'transitions': (size, size), 'start': (size,), 'end': (size,)}
+        scores = Scores(*(self._scores(name, shape) for name, shape in shapes.items()))
         if not self.constrained:
             return scores
-        allowed = allowed_tags(self.labels)
-        return Scores(
-            *(
-                jnp.where(is_allowed, score, DISALLOWED)
-                for score, is_allowed in zip(scores, allowed, strict=True)
-            )
-        )
+        pairs = zip(scores, allowed_tags(self.labels), strict=True)
+        return Scores(*(jnp.where(is_allowed, score, DISALLOWED) for score, is_allowed in pairs))
 
     def _scores(self, name: str, shape: tuple[int, ...]) -> jax.Array:
         axes = ('labels', None)[: len(shape)]

@@ -5,24 +5,21 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Attention, Context
 from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.linear import product, weight_init
-from bert_jax.models.normalization import make_norm
+from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 
 _TABLE = 1  # dropout site, beside the attention weights
 
 
-class RelativePositions(nn.Module):
+class RelativePositions(Module):
     """The learned vectors of relative distances, shared by all layers.
 
     The table has 2 · relative_span rows, for distances (or buckets of distances) −span … span − 1.
     """
-
-    architecture: Architecture
-    compute: Compute
 
     @nn.compact
     def __call__(self, length: int) -> tuple[jax.Array, np.ndarray]:
@@ -33,19 +30,15 @@ class RelativePositions(nn.Module):
             rows_TU: int32, the row of vectors_RD for each query and key.
         """
         architecture = self.architecture
-        table_RD = param(
-            self,
-            'embedding',
-            weight_init(architecture),
-            (2 * architecture.relative_span, architecture.hidden_size),
-            ('positions', 'embed'),
-        )
+        shape = (2 * architecture.relative_span, architecture.hidden_size)
+        init, names = weight_init(architecture), ('positions', 'embed')
+        table_RD = param(self, 'embedding', init, shape, names)
         position_T = np.arange(length)
         rows_TU = distance_rows(architecture, position_T[:, None] - position_T)
         first, last = rows_TU.min(), rows_TU.max()
         vectors_RD = table_RD[first : last + 1]
         if architecture.relative_norm:
-            vectors_RD = make_norm(architecture, self.compute, name='norm')(vectors_RD)
+            vectors_RD = self.make_norm('norm')(vectors_RD)
         return vectors_RD.astype(self.compute.activation_dtype), rows_TU - first
 
 

@@ -5,11 +5,14 @@ any mesh, in any micro-batch, with or without scan and remat. The hash is a doze
 that fuse with their surroundings; threefry bits cost about a quarter of a training step on CPU.
 """
 
+from collections.abc import Callable
 from typing import overload
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+
+from bert_jax.models.architecture import Architecture
 
 
 def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
@@ -25,6 +28,17 @@ def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
         return x
     keep = random_bits(x.shape, seeds_B) >= np.uint32(round(rate * 2**32))
     return jnp.where(keep, x * jnp.asarray(1 / (1 - rate), x.dtype), 0)
+
+
+def head_dropout(
+    architecture: Architecture, seeds_B: jax.Array | None
+) -> Callable[[jax.Array, int], jax.Array]:
+    """Dropout of fine-tuning heads: a function of x and a site number within the head."""
+    rate = architecture.classifier_dropout
+    rate = architecture.hidden_dropout if rate is None else rate
+    # Beyond the sites of the encoder's layers.
+    head_seeds_B = fold_in(seeds_B, architecture.num_layers + 1)
+    return lambda x, site: dropout(x, rate, fold_in(head_seeds_B, site))
 
 
 @overload

@@ -4,17 +4,15 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from flax import linen as nn
 
 from bert_jax.errors import UserError
-from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import dropout
-from bert_jax.models.linear import Dense, weight_init
-from bert_jax.models.normalization import make_norm
+from bert_jax.models.linear import weight_init
+from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain, param
 
 
-class Embeddings(nn.Module):
+class Embeddings(Module):
     """Sum of token, position and type vectors, normalized, with dropout, projected to hidden_size.
 
     Position vectors depend on the architecture's `positions`:
@@ -26,9 +24,6 @@ class Embeddings(nn.Module):
     Attributes:
         token_VE: fp32 [padded_vocab_size, embedding_width], rows beyond vocab_size zero.
     """
-
-    architecture: Architecture
-    compute: Compute
 
     def setup(self) -> None:
         architecture = self.architecture
@@ -43,11 +38,10 @@ class Embeddings(nn.Module):
             shape = (architecture.type_vocab_size, width)
             self.type_YE = param(self, 'type', init, shape, ('types', 'embed'))
         if architecture.embedding_norm:
-            self.norm = make_norm(architecture, self.compute)
+            self.norm = self.make_norm()
         if architecture.embedding_size is not None:
             shape = (width, architecture.hidden_size)
-            names = ('features', 'embed')
-            self.projection = Dense('BTE,ED->BTD', shape, names, architecture, self.compute)
+            self.projection = self.make_dense('BTE,ED->BTD', shape, ('features', 'embed'))
 
     def __call__(
         self,

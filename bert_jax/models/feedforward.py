@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.linear import Dense, output_init_range
+from bert_jax.models.linear import output_init_range
+from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
 
 
@@ -37,31 +37,22 @@ ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-class FeedForward(nn.Module):
+class FeedForward(Module):
     """activation(x W₁ + b₁) W₂ + b₂ (Vaswani et al. 2017, section 3.3)."""
-
-    architecture: Architecture
-    compute: Compute
 
     @nn.compact
     def __call__(self, x_BTD: jax.Array) -> jax.Array:
-        x_BTF = constrain(self.inner(x_BTD), ('batch', 'length', 'mlp'))
-        return Dense(
-            'BTF,FD->BTD',
-            (self.architecture.intermediate_size, self.architecture.hidden_size),
-            ('mlp', 'embed'),
-            self.architecture,
-            self.compute,
-            init_range=output_init_range(self.architecture),
-            name='output',
-        )(x_BTF)
+        architecture = self.architecture
+        shape = (architecture.intermediate_size, architecture.hidden_size)
+        options = dict(init_range=output_init_range(architecture), name='output')
+        output = self.make_dense('BTF,FD->BTD', shape, ('mlp', 'embed'), **options)
+        return output(constrain(self.inner(x_BTD), ('batch', 'length', 'mlp')))
 
     def inner(self, x_BTD: jax.Array) -> jax.Array:
         """[B, T, F] input of the second projection."""
         architecture = self.architecture
         shape = (architecture.hidden_size, architecture.intermediate_size)
-        settings = (architecture, self.compute)
-        dense = Dense('BTD,DF->BTF', shape, ('embed', 'mlp'), *settings, name='input')
+        dense = self.make_dense('BTD,DF->BTF', shape, ('embed', 'mlp'), name='input')
         return ACTIVATIONS[architecture.hidden_act](dense(x_BTD))
 
 
@@ -74,10 +65,8 @@ class GatedFeedForward(FeedForward):
     def inner(self, x_BTD: jax.Array) -> jax.Array:
         architecture = self.architecture
         shape = (architecture.hidden_size, 2, architecture.intermediate_size)
-        names = ('embed', None, 'mlp')
-        settings = (architecture, self.compute)
-        dense = Dense('BTD,DGF->BTGF', shape, names, *settings, use_bias=False, name='input')
-        x_BTGF = dense(x_BTD)
+        options = dict(use_bias=False, name='input')
+        x_BTGF = self.make_dense('BTD,DGF->BTGF', shape, ('embed', None, 'mlp'), **options)(x_BTD)
         return ACTIVATIONS[architecture.hidden_act](x_BTGF[:, :, 0]) * x_BTGF[:, :, 1]
 
 

@@ -68,21 +68,15 @@ def attend(
     Raises:
         UserError: the Pallas kernel does not support the sequence length.
     """
-    arrays = [query_BTHK, key_BUHK, value_BUHK]
-    names: list[_Axes] = [('batch', None, 'heads', None)] * 3
+    states, names = (query_BTHK, key_BUHK, value_BUHK), [('batch', None, 'heads', None)] * 3
     groups_BT = visibility.groups() if kernel == 'flash' else None
-    function: Callable[..., jax.Array]
     if groups_BT is not None:
-        function = _flash_in_groups
-        arrays.append(groups_BT)
-        names.append(('batch', None))
-    else:
-        function = {'cudnn': _cudnn, 'flash': _flash}[kernel]
-        bias_BHTU = visibility.bias()
-        heads = 'heads' if bias_BHTU.shape[1] > 1 else None
-        arrays.append(bias_BHTU)
-        names.append(('batch', heads, None, None))
-    return _over_mesh(function, names)(*arrays)
+        run = _over_mesh(_flash_in_groups, [*names, ('batch', None)])
+        return run(*states, groups_BT)
+    bias_BHTU = visibility.bias()
+    heads = 'heads' if bias_BHTU.shape[1] > 1 else None
+    function = {'cudnn': _cudnn, 'flash': _flash}[kernel]
+    return _over_mesh(function, [*names, ('batch', heads, None, None)])(*states, bias_BHTU)
 
 
 def _cudnn(

@@ -54,8 +54,3 @@ def _scale(module: nn.Module, x: jax.Array) -> jax.Array:
 
 
 NORMS: dict[str, type[nn.Module]] = {'layer_norm': LayerNorm, 'rms_norm': RMSNorm}
-
-
-def make_norm(architecture: Architecture, compute: Compute, name: str | None = None) -> nn.Module:
-    """The norm that the architecture names."""
-    return NORMS[architecture.norm](architecture, compute, name=name)

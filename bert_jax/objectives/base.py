@@ -2,12 +2,11 @@
 
 from typing import Any, ClassVar, NamedTuple
 
-import flax.linen as nn
 import jax
 
 from bert_jax.averages import Terms
 from bert_jax.errors import UserError
-from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.module import Module
 from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.generator import Generator
 from bert_jax.types import Batch, Config
@@ -35,7 +34,7 @@ class EncodedBatch(NamedTuple):
     embedding_table: jax.Array
 
 
-class Objective(nn.Module):
+class Objective(Module):
     """A pretraining objective: its heads, its loss terms and what it requires of a run.
 
     To add one, write a subclass and enter it in OBJECTIVES (objectives/__init__.py). The class
@@ -59,8 +58,6 @@ class Objective(nn.Module):
             is trained by the objectives in its `trained_by`, which then have no head of their own.
     """
 
-    architecture: Architecture
-    compute: Compute
     options: Any = None
 
     corruptions: ClassVar[tuple[type[Corruption], ...]] = ()

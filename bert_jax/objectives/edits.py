@@ -55,15 +55,9 @@ class EditedText(Corruption):
     allows_packing = False  # edits would move tokens from one example of a row into another
 
     def __post_init__(self) -> None:
-        for name in self.names:
-            rate = self.options[name]
-            if not 0 < rate < 1:
+        for name, rate in self.options.items():
+            if name in EDITS and not 0 < rate < 1:
                 raise UserError(f'editing.{name} is {rate}; it must lie between 0 and 1')
-
-    @property
-    def names(self) -> list[str]:
-        """The enabled edits, in the order in which they are applied."""
-        return [name for name in EDITS if name in self.options]
 
     def __call__(self, keys_B: Key, batch: Batch) -> Edited:
         """Applies the edits.
@@ -78,9 +72,8 @@ class EditedText(Corruption):
             example['input_ids'], example['attention_mask'], example['token_type_ids'], labels={}
         )
         for number, (name, edit) in enumerate(EDITS.items()):
-            if name in self.options:
-                edit_key = jax.random.fold_in(key, number)
-                edited = edit(edit_key, edited, self.options[name], self, example)
+            if rate := self.options.get(name):
+                edited = edit(jax.random.fold_in(key, number), edited, rate, self, example)
         return edited
 
 

@@ -13,11 +13,13 @@ import jax.numpy as jnp
 from flax.core import unfreeze
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import fold_in, random_bits
 from bert_jax.models.encoders import Encoder, build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.module import Module
 from bert_jax.models.packed_rows import encoder_arguments, gather_positions
+from bert_jax.models.partitioning import param
 from bert_jax.objectives.corruption import Corruption, EncoderInputs
 from bert_jax.objectives.masking import Masked, mask_tokens
 from bert_jax.types import Batch, Key
@@ -148,7 +150,7 @@ def generator_architecture(architecture: Architecture, options: GeneratorOptions
     )
 
 
-class Generator(nn.Module):
+class Generator(Module):
     """A small masked language model that shares the discriminator's embeddings.
 
     Parameters: `encoder` (without the shared embeddings), `head` and, with disentangled sharing,
@@ -161,8 +163,6 @@ class Generator(nn.Module):
         trained_by: Objectives that train the generator.
     """
 
-    architecture: Architecture
-    compute: Compute
     options: GeneratorOptions
 
     trained_by: ClassVar[tuple[str, ...]] = ('mlm',)
@@ -172,11 +172,8 @@ class Generator(nn.Module):
         self.encoder = self.param('encoder', self._init_encoder)
         self.head = MaskedLanguageModelHead(self.smaller, self.compute)
         if self.options.sharing == 'disentangled':
-            self.delta = self.param(
-                'delta',
-                nn.with_logical_partitioning(nn.initializers.zeros, ('vocab', 'embed')),
-                (self.architecture.padded_vocab_size, self.architecture.embedding_width),
-            )
+            shape = (self.architecture.padded_vocab_size, self.architecture.embedding_width)
+            self.delta = param(self, 'delta', nn.initializers.zeros, shape, ('vocab', 'embed'))
 
     def __call__(
         self,
@@ -197,9 +194,8 @@ class Generator(nn.Module):
             The filled-in batch, and the embeddings to read it with.
         """
         logits_BPV = self._logits(batch, drafted.masked, embeddings, dropout_seeds_B)
-        samples_BP = gumbel_samples(
-            jax.lax.stop_gradient(logits_BPV), self.options.temperature, drafted.seeds
-        )
+        fixed_BPV = jax.lax.stop_gradient(logits_BPV)
+        samples_BP = gumbel_samples(fixed_BPV, self.options.temperature, drafted.seeds)
         replaced = put_samples(drafted.masked, samples_BP, batch['input_ids'])
         if self.options.sharing == 'disentangled':
             token_VE = jax.lax.stop_gradient(embeddings['token']) + self.delta
@@ -227,12 +223,9 @@ class Generator(nn.Module):
         shared = {name: p for name, p in embeddings.items() if name in SHARED}
         own = unfreeze(self.encoder)
         params = own | {'embeddings': own['embeddings'] | shared}
-        output: Any = self._unbound_encoder().apply(
-            {'params': params},
-            *masked.encoder_inputs(batch),
-            fold_in(dropout_seeds_B, _DROPOUT),
-            **encoder_arguments(batch),
-        )
+        inputs = (*masked.encoder_inputs(batch), fold_in(dropout_seeds_B, _DROPOUT))
+        encoder = self._unbound_encoder()
+        output: Any = encoder.apply({'params': params}, *inputs, **encoder_arguments(batch))
         decoded_BPD = gather_positions(output.decoded_BTD, masked.positions)
         return self.head(decoded_BPD, embeddings['token'])
 
@@ -265,7 +258,6 @@ def put_samples(
         to the original token counts as original.
     """
     new_BP = jnp.where(masked.weights > 0, samples_BP, masked.labels)
-    ids_BT = jax.vmap(lambda ids_T, positions_P, new_P: ids_T.at[positions_P].set(new_P))(
-        original_ids_BT, masked.positions, new_BP
-    )
+    put = jax.vmap(lambda ids_T, positions_P, new_P: ids_T.at[positions_P].set(new_P))
+    ids_BT = put(original_ids_BT, masked.positions, new_BP)
     return ids_BT, ids_BT != original_ids_BT

@@ -131,9 +131,8 @@ def choose_words(
         taken_W |= next_W & fits_W
         left -= jnp.sum(jnp.where(next_W & fits_W, tokens_W, 0))
         next_W &= ~fits_W
-    rank_W = (
-        jnp.zeros(length, jnp.int32).at[order_W].set(jnp.where(taken_W, jnp.arange(length), length))
-    )
+    taken_rank_W = jnp.where(taken_W, jnp.arange(length), length)
+    rank_W = jnp.zeros(length, jnp.int32).at[order_W].set(taken_rank_W)
     rank_T = jnp.where(row.can_choose_T, rank_W[words.index_T], length)
     count = jnp.sum(jnp.where(taken_W, tokens_W, 0))
     return ChosenPositions(_lowest_ranks(rank_T, num_predictions), count)

@@ -9,9 +9,10 @@ import jax
 from flax.core import FrozenDict, unfreeze
 
 from bert_jax.averages import Terms
-from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.flops import training_flops_per_token
+from bert_jax.models.module import Module
 from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.base import EncodedBatch
@@ -20,7 +21,7 @@ from bert_jax.objectives.generator import Drafted, Generator, Replaced, generato
 from bert_jax.types import Batch
 
 
-class PretrainingModel(nn.Module):
+class PretrainingModel(Module):
     """An encoder with the heads of its objectives.
 
     Parameters: `encoder`, one entry per head under the name of its objective, and `generator` if an
@@ -33,8 +34,6 @@ class PretrainingModel(nn.Module):
         options: Objective → its options; objectives without options may be left out.
     """
 
-    architecture: Architecture
-    compute: Compute
     objectives: tuple[str, ...]
     options: Mapping[str, Any] = FrozenDict()
 
@@ -50,20 +49,16 @@ class PretrainingModel(nn.Module):
     @nn.nowrap
     def _find_generator(self) -> tuple[str, type[Generator]] | None:
         """Returns the objective that needs a generator, and the generator's class."""
-        kinds = ((name, OBJECTIVES[name].generator) for name in self.objectives)
-        return next(((name, kind) for name, kind in kinds if kind is not None), None)
-
-    @nn.nowrap
-    def _training_generator(self) -> tuple[str, ...]:
-        """Returns the objectives that train the generator instead of the encoder."""
-        found = self._find_generator()
-        return found[1].trained_by if found else ()
+        kinds = {name: OBJECTIVES[name].generator for name in self.objectives}
+        return next(((name, kind) for name, kind in kinds.items() if kind), None)
 
     @nn.nowrap
     def heads(self) -> tuple[str, ...]:
-        """Returns the objectives that have a head on the encoder."""
-        others = self._training_generator()
-        return tuple(name for name in self.objectives if name not in others)
+        """Returns the objectives that have a head on the encoder, not on a generator."""
+        found = self._find_generator()
+        return tuple(
+            name for name in self.objectives if not found or name not in found[1].trained_by
+        )
 
     @nn.nowrap
     def mask_filler(self) -> str | None:
@@ -142,6 +137,7 @@ class PretrainingModel(nn.Module):
 
         flops = count(self.architecture, self.heads())
         if found := self._find_generator():
-            smaller = generator_architecture(self.architecture, self.options[found[0]])
-            flops += count(smaller, self._training_generator())
+            name, kind = found
+            smaller = generator_architecture(self.architecture, self.options[name])
+            flops += count(smaller, kind.trained_by)
         return flops

@@ -3,9 +3,8 @@
 from typing import NamedTuple
 
 import jax
-from flax import linen as nn
 
-from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.module import Module
 
 
 class EncoderOutput(NamedTuple):
@@ -27,14 +26,11 @@ class EncoderOutput(NamedTuple):
     decoded_BTD: jax.Array | None = None
 
 
-class Encoder(nn.Module):
+class Encoder(Module):
     """Base class of encoders: token ids in, states out.
 
     Subclasses define `setup`, with an `Embeddings` module as `self.embeddings`, and `__call__`.
     """
-
-    architecture: Architecture
-    compute: Compute
 
     def __call__(
         self,

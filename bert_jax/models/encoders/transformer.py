@@ -18,8 +18,6 @@ from bert_jax.models.disentangled import RelativePositions
 from bert_jax.models.dropout import fold_in
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoders.base import Encoder, EncoderOutput
-from bert_jax.models.linear import Dense
-from bert_jax.models.normalization import make_norm
 from bert_jax.models.packed_rows import gather_positions, segment_starts
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.visibility import Visibility
@@ -45,14 +43,14 @@ class Transformer(Encoder):
         self.embeddings = Embeddings(*settings)
         self.layers = self._make_layers()
         if self.architecture.residual == 'pre':
-            self.final_norm = make_norm(*settings)
+            self.final_norm = self.make_norm()
         if self.architecture.attention == 'disentangled':
             self.relative_positions = RelativePositions(*settings)
         if self.architecture.convolution_width is not None:
             self.convolution = Convolution(*settings)
         if self.architecture.pooler:
             size, names = self.architecture.hidden_size, ('embed', 'features')
-            self.pooler = Dense('XD,DE->XE', (size, size), names, *settings, use_bias=True)
+            self.pooler = self.make_dense('XD,DE->XE', (size, size), names, use_bias=True)
 
     def _make_layers(self) -> Any:
         """The list of layers, or with scan_layers one module of all of them."""
@@ -97,7 +95,7 @@ class Transformer(Encoder):
             raise UserError(
                 'causal attention: this architecture has a convolution, which sees later tokens'
             )
-        positions_BT = None
+        positions_BT = all_hidden_LBTD = None
         if segment_ids_BT is not None:
             positions_BT = jnp.arange(input_ids_BT.shape[1]) - segment_starts(segment_ids_BT)
         context = Context(Visibility(attention_mask_BT, segment_ids_BT, is_causal=causal))
@@ -105,13 +103,8 @@ class Transformer(Encoder):
             relative_RD, rows_TU = self.relative_positions(input_ids_BT.shape[1])
             context = context._replace(relative_RD=relative_RD, rows_TU=jnp.asarray(rows_TU))
 
-        embedded_BTD = self.embeddings(
-            input_ids_BT,
-            attention_mask_BT,
-            token_type_ids_BT,
-            fold_in(dropout_seeds_B, 0),
-            positions_BT,
-        )
+        ids = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
+        embedded_BTD = self.embeddings(*ids, fold_in(dropout_seeds_B, 0), positions_BT)
         x_BTD, hidden_LBTD = self._run_layers(embedded_BTD, context, dropout_seeds_B)
         decoded_BTD = x_BTD
         if architecture.mask_decoder:
@@ -121,7 +114,6 @@ class Transformer(Encoder):
             x_BTD = decoded_BTD = self.final_norm(x_BTD)
             hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
         pooled_BD = self._pool(x_BTD, first_positions_BS) if architecture.pooler else None
-        all_hidden_LBTD = None
         if all_hidden:
             all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
         return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD)

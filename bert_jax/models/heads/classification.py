@@ -12,19 +12,19 @@ and dropout of rate `classifier_dropout`:
     dense_norm: dense, activation, norm, dropout (ModernBERT); used for tokens, too.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
 from bert_jax.errors import UserError
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.dropout import dropout, fold_in
+from bert_jax.models.architecture import Architecture
+from bert_jax.models.dropout import head_dropout
 from bert_jax.models.encoders.base import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
-from bert_jax.models.linear import TRUNCATED_STDDEV, Dense
-from bert_jax.models.normalization import make_norm
+from bert_jax.models.linear import TRUNCATED_STDDEV
+from bert_jax.models.module import Module
 from bert_jax.models.packed_rows import gather_positions, masked_mean, sequence_members
 from bert_jax.models.partitioning import constrain
 
@@ -39,12 +39,15 @@ CLASSIFIERS: dict[str, tuple[str, ...]] = {
 class RowLayout(NamedTuple):
     """Where the sequences of a batch are; the last two are None for one sequence per row."""
 
-    attention_mask_BT: jax.Array
+    is_token_BT: jax.Array
     segment_ids_BT: jax.Array | None
     first_positions_BS: jax.Array | None
 
 
-class _Head(nn.Module):
+Inputs: TypeAlias = tuple[jax.Array, tuple[str, ...]]
+
+
+class _Head(Module):
     """Base class: encoder output → fp32 logits.
 
     Initial kernels have standard deviation initializer_range after truncation, as in transformers.
@@ -52,8 +55,7 @@ class _Head(nn.Module):
     (experiments/finetuning).
     """
 
-    architecture: Architecture
-    compute: Compute
+    num_labels: int = 2
 
     @nn.compact
     def __call__(
@@ -76,49 +78,34 @@ class _Head(nn.Module):
                 sequences then are [B, S, …]; those at a negative first position are finite and
                 meaningless.
         """
-        layout = RowLayout(attention_mask_BT, segment_ids_BT, first_positions_BS)
-        return self.logits(encoded, layout, dropout_seeds_B)
-
-    def logits(
-        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
-    ) -> jax.Array:
-        raise NotImplementedError
-
-    def _project(
-        self,
-        x: jax.Array,
-        num_labels: int,
-        layers: tuple[str, ...],
-        dropout_seeds_B: jax.Array | None,
-    ) -> jax.Array:
-        """[B, D], [B, S, D] or [B, T, D] → [B, C], [B, S, C] or [B, T, C], through the layers."""
-        architecture, settings = self.architecture, (self.architecture, self.compute)
-        size, rate = architecture.hidden_size, architecture.classifier_dropout
-        rate = architecture.hidden_dropout if rate is None else rate
+        architecture, size = self.architecture, self.architecture.hidden_size
+        layout = RowLayout(attention_mask_BT > 0, segment_ids_BT, first_positions_BS)
+        x, layers = self.inputs(encoded, layout)
+        drop = head_dropout(architecture, dropout_seeds_B)
         init_range = architecture.initializer_range / TRUNCATED_STDDEV
-        # A site beyond those of the encoder's layers.
-        seeds_B = fold_in(dropout_seeds_B, architecture.num_layers + 1)
         letters = 'BT'[: x.ndim - 1]
         x = constrain(x, ('batch', 'length', 'embed') if x.ndim == 3 else ('batch', 'embed'))
         for number, layer in enumerate(layers):
             if layer == 'dropout':
-                x = dropout(x, rate, fold_in(seeds_B, number))
+                x = drop(x, number)
             elif layer == 'norm':
-                x = make_norm(*settings, name='norm')(x)
+                x = self.make_norm('norm')(x)
             else:
                 spec, names = f'{letters}D,DE->{letters}E', ('embed', 'features')
-                x = Dense(
-                    spec, (size, size), names, *settings, init_range=init_range, name='transform'
-                )(x)
+                options = dict(init_range=init_range, name='transform')
+                x = self.make_dense(spec, (size, size), names, **options)(x)
                 x = ACTIVATIONS[architecture.classifier_act](x)
         spec, names = f'{letters}D,DC->{letters}C', ('embed', 'labels')
-        shape = (size, num_labels)
-        output = Dense(
-            spec, shape, names, *settings, use_bias=True, init_range=init_range, name='output'
-        )
+        options = dict(use_bias=True, init_range=init_range, name='output')
+        output = self.make_dense(spec, (size, self.num_labels), names, **options)
         return output(x).astype(jnp.float32)
 
-    def _token_layers(self, default: tuple[str, ...]) -> tuple[str, ...]:
+    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
+        """Returns states [B, D], [B, S, D] or [B, T, D] and the layers before the logits."""
+        raise NotImplementedError
+
+    @nn.nowrap
+    def token_layers(self, default: tuple[str, ...]) -> tuple[str, ...]:
         """The layers before the logits of tokens."""
         classifier = self.architecture.classifier
         return CLASSIFIERS[classifier] if classifier == 'dense_norm' else default
@@ -127,43 +114,34 @@ class _Head(nn.Module):
 class SequenceClassificationHead(_Head):
     """logits_BC of each sequence's classes; logits_BSC in packed rows."""
 
-    num_labels: int = 2
-
-    def logits(
-        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
-    ) -> jax.Array:
-        vector_BD = _pool(self.architecture, encoded, layout)
+    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
         layers = CLASSIFIERS[self.architecture.classifier]
-        return self._project(vector_BD, self.num_labels, layers, dropout_seeds_B)
+        return _pool(self.architecture, encoded, layout), layers
 
 
-class MultipleChoiceHead(_Head):
+class MultipleChoiceHead(SequenceClassificationHead):
     """logit_B of each sequence being the correct choice; logit_BS in packed rows.
 
     Reads the pooler and applies dropout if the encoder has a pooler (with RoBERTa, too, whose
     sequence classification does not read it); otherwise as sequence classification.
     """
 
-    def logits(
-        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
-    ) -> jax.Array:
-        vector_BD, layers = encoded.pooled_BD, CLASSIFIERS['linear']
-        if vector_BD is None:
-            vector_BD = _pool(self.architecture, encoded, layout)
-            layers = CLASSIFIERS[self.architecture.classifier]
-        return self._project(vector_BD, 1, layers, dropout_seeds_B)[..., 0]
+    num_labels: int = 1
+
+    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
+        if encoded.pooled_BD is None:
+            return super().inputs(encoded, layout)
+        return encoded.pooled_BD, CLASSIFIERS['linear']
+
+    def __call__(self, *args: Any, **options: Any) -> jax.Array:
+        return super().__call__(*args, **options)[..., 0]
 
 
 class TokenClassificationHead(_Head):
     """logits_BTC of each position's classes."""
 
-    num_labels: int = 2
-
-    def logits(
-        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
-    ) -> jax.Array:
-        layers = self._token_layers(CLASSIFIERS['linear'])
-        return self._project(encoded.hidden_BTD, self.num_labels, layers, dropout_seeds_B)
+    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
+        return encoded.hidden_BTD, self.token_layers(CLASSIFIERS['linear'])
 
 
 class QuestionAnsweringHead(_Head):
@@ -172,10 +150,8 @@ class QuestionAnsweringHead(_Head):
     No dropout, as in google-research/bert run_squad.py, except with classifier dense_norm.
     """
 
-    def logits(
-        self, encoded: EncoderOutput, layout: RowLayout, dropout_seeds_B: jax.Array | None
-    ) -> jax.Array:
-        return self._project(encoded.hidden_BTD, 2, self._token_layers(()), dropout_seeds_B)
+    def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
+        return encoded.hidden_BTD, self.token_layers(())
 
 
 def _pool(architecture: Architecture, encoded: EncoderOutput, layout: RowLayout) -> jax.Array:
@@ -184,14 +160,14 @@ def _pool(architecture: Architecture, encoded: EncoderOutput, layout: RowLayout)
         if encoded.pooled_BD is None:
             raise UserError('architecture: pooling pooler needs an encoder with a pooler')
         return encoded.pooled_BD
-    is_token_BT, first_BS = layout.attention_mask_BT > 0, layout.first_positions_BS
+    is_token_BT, segment_ids_BT, first_BS = layout
     is_packed = first_BS is not None
     if architecture.pooling == 'first':
         first_BS = is_token_BT.argmax(1)[:, None] if first_BS is None else first_BS
         vector_BSD = gather_positions(encoded.hidden_BTD, jnp.maximum(first_BS, 0))
     else:
         member_BST = is_token_BT[:, None]
-        if first_BS is not None and layout.segment_ids_BT is not None:
-            member_BST &= sequence_members(layout.segment_ids_BT, first_BS)
+        if first_BS is not None and segment_ids_BT is not None:
+            member_BST &= sequence_members(segment_ids_BT, first_BS)
         vector_BSD = masked_mean(encoded.hidden_BTD, member_BST)
     return vector_BSD if is_packed else vector_BSD[:, 0]

@@ -4,15 +4,14 @@ import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.feedforward import ACTIVATIONS
 from bert_jax.models.heads.prediction import MaskedLanguageModelHead
-from bert_jax.models.linear import Dense, weight_init
-from bert_jax.models.normalization import make_norm
+from bert_jax.models.linear import weight_init
+from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain, param
 
 
-class SpanBoundaryHead(nn.Module):
+class SpanBoundaryHead(Module):
     """norm(gelu(W₂ norm(gelu(W₁ [left; right; p_place] + b₁)) + b₂)), then a decoder.
 
     Joshi et al. 2020, arXiv 1907.10529, equations 1–2; BertPairTargetPredictionHead in
@@ -24,8 +23,6 @@ class SpanBoundaryHead(nn.Module):
         place_size: size of a place vector.
     """
 
-    architecture: Architecture
-    compute: Compute
     num_places: int
     place_size: int
 
@@ -45,15 +42,15 @@ class SpanBoundaryHead(nn.Module):
             place_BP: int32 place of the token in its span, 0 … num_places − 1.
             embedding_VE: the encoder's token embeddings.
         """
-        settings, size = (self.architecture, self.compute), self.architecture.hidden_size
-        place_init, place_shape = weight_init(self.architecture), (self.num_places, self.place_size)
+        architecture, place_shape = self.architecture, (self.num_places, self.place_size)
+        place_init = weight_init(architecture)
         place_XE = param(self, 'place', place_init, place_shape, ('positions', None))
         place_BPE = place_XE[place_BP].astype(self.compute.activation_dtype)
         x_BPF = jnp.concatenate([left_BPD, right_BPD, place_BPE], axis=-1)
-        shape = (2 * size + self.place_size, size)
-        x_BPD = Dense('BPF,FD->BPD', shape, ('features', 'embed'), *settings, name='first')(
-            constrain(x_BPF, ('batch', None, None))
-        )
-        activation = self.architecture.prediction_act or self.architecture.hidden_act
-        x_BPD = make_norm(*settings, name='first_norm')(ACTIVATIONS[activation](x_BPD))
-        return MaskedLanguageModelHead(*settings, name='second')(x_BPD, embedding_VE)
+        shape = (x_BPF.shape[-1], architecture.hidden_size)
+        first = self.make_dense('BPF,FD->BPD', shape, ('features', 'embed'), name='first')
+        x_BPD = first(constrain(x_BPF, ('batch', None, None)))
+        activation = ACTIVATIONS[architecture.prediction_act or architecture.hidden_act]
+        x_BPD = self.make_norm('first_norm')(activation(x_BPD))
+        second = MaskedLanguageModelHead(architecture, self.compute, name='second')
+        return second(x_BPD, embedding_VE)

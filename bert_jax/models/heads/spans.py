@@ -1,16 +1,14 @@
 """Span classification: scores every span of up to L words, nested and overlapping, too."""
 
-from typing import Any
-
 import jax
 import jax.numpy as jnp
 from flax import linen as nn
 
-from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.dropout import dropout, fold_in
+from bert_jax.models.dropout import head_dropout
 from bert_jax.models.encoders.base import EncoderOutput
 from bert_jax.models.feedforward import ACTIVATIONS
-from bert_jax.models.linear import TRUNCATED_STDDEV, Dense, add_bias, product
+from bert_jax.models.linear import TRUNCATED_STDDEV, add_bias, product
+from bert_jax.models.module import Module
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain, param
 
@@ -19,7 +17,7 @@ BOUNDARIES = ('state', 'ffn')
 _MAX_LOGIT = 4.0  # attention weights are within e^±4, so differences of their sums stay exact
 
 
-class SpanClassificationHead(nn.Module):
+class SpanClassificationHead(Module):
     """Classes of spans, from [start_i; end_j; summary_ij] through a hidden layer.
 
     Jurafsky & Martin, Speech and Language Processing, 3rd ed., section 11.5 "Fine-Tuning for
@@ -35,8 +33,6 @@ class SpanClassificationHead(nn.Module):
             layer for each ('ffn').
     """
 
-    architecture: Architecture
-    compute: Compute
     num_labels: int
     width: int = 150
     summary: str = 'mean'
@@ -60,32 +56,24 @@ class SpanClassificationHead(nn.Module):
             dropout_seeds_B: the encoder's, uint32; None for evaluation.
             segment_ids_BT: the encoder's, for rows that pack several sequences.
         """
-        architecture, settings = self.architecture, (self.architecture, self.compute)
-        rate = architecture.classifier_dropout
-        rate = architecture.hidden_dropout if rate is None else rate
-        # A site beyond those of the encoder's layers.
-        seeds_B = fold_in(dropout_seeds_B, architecture.num_layers + 1)
-        hidden_BTD = constrain(encoded.hidden_BTD, ('batch', 'length', 'embed'))
-        hidden_BTD = dropout(hidden_BTD, rate, fold_in(seeds_B, 0))
+        drop = head_dropout(self.architecture, dropout_seeds_B)
+        hidden_BTD = drop(constrain(encoded.hidden_BTD, ('batch', 'length', 'embed')), 0)
         start_BTE, end_BTE = (self._boundary(hidden_BTD, side) for side in ('start', 'end'))
         # The sum over a span is the running sum at its end minus that before its start.
         weighted_BTF = self._weighted_states(hidden_BTD)
         sum_BTF = _running_sum(weighted_BTF, segment_ids_BT)
-        last_BTLF = _gather_ahead(
-            jnp.concatenate([end_BTE, sum_BTF], axis=-1), jnp.maximum(span_sizes_BTL - 1, 0)
-        )
+        ends_BTF = jnp.concatenate([end_BTE, sum_BTF], axis=-1)
+        last_BTLF = _gather_ahead(ends_BTF, jnp.maximum(span_sizes_BTL - 1, 0))
         end_BTLE, sum_BTLF = jnp.split(last_BTLF, [self.width], axis=-1)
         sum_BTLF = sum_BTLF - (sum_BTF - weighted_BTF)[:, :, None]
         summary_BTLE = sum_BTLF[..., :-1] / sum_BTLF[..., -1:]
         bias_E = param(self, 'bias', nn.initializers.zeros, (self.width,), (None,))
         x_BTLE = add_bias(start_BTE[:, :, None] + end_BTLE + summary_BTLE, bias_E)
-        x_BTLE = ACTIVATIONS[architecture.hidden_act](x_BTLE.astype(self.compute.activation_dtype))
-        x_BTLE = dropout(x_BTLE, rate, fold_in(seeds_B, 1))
+        activation = ACTIVATIONS[self.architecture.hidden_act]
+        x_BTLE = drop(activation(x_BTLE.astype(self.compute.activation_dtype)), 1)
         shape, names = (self.width, self.num_labels), (None, 'labels')
-        options: dict[str, Any] = dict(
-            use_bias=True, init_range=_init_range(shape[0]), name='output'
-        )
-        output = Dense('BTLE,EC->BTLC', shape, names, *settings, **options)
+        options = dict(use_bias=True, init_range=_init_range(self.width), name='output')
+        output = self.make_dense('BTLE,EC->BTLC', shape, names, **options)
         return output(x_BTLE).astype(jnp.float32)
 
     def _boundary(self, hidden_BTD: jax.Array, side: str) -> jax.Array:
@@ -106,11 +94,8 @@ class SpanClassificationHead(nn.Module):
 
     def _project(self, x_BTD: jax.Array, size: int, name: str, use_bias: bool = False) -> jax.Array:
         shape, names = (x_BTD.shape[-1], size), ('embed', None)
-        settings = (self.architecture, self.compute)
-        options: dict[str, Any] = dict(
-            use_bias=use_bias, init_range=_init_range(shape[0]), name=name
-        )
-        return Dense('BTD,DE->BTE', shape, names, *settings, **options)(x_BTD)
+        options = dict(use_bias=use_bias, init_range=_init_range(shape[0]), name=name)
+        return self.make_dense('BTD,DE->BTE', shape, names, **options)(x_BTD)
 
 
 def _init_range(inputs: int) -> float:
