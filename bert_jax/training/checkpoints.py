@@ -216,14 +216,11 @@ class Checkpoints:
 
     def _choose(self, files: list[str] | None = None, only: int | None = None) -> int | None:
         """Choose the checkpoint to read, on host 0, so that the files are verified once."""
-
-        def choose() -> int | None:
-            candidates = self.steps() if only is None else [only]
-            return checkpoint_files.first_undamaged(
-                self.directory, candidates, self._damaged, files
-            )
-
-        step = multihost.run_on_host0(choose)
+        find = checkpoint_files.first_undamaged
+        candidates = self.steps() if only is None else [only]
+        step = multihost.run_on_host0(
+            lambda: find(self.directory, candidates, self._damaged, files)
+        )
         if step is None and only is not None:
             raise checkpoint_files.unusable(self.directory, only)
         if step is None and self.steps():

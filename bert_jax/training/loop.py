@@ -307,8 +307,7 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
     if not run.held_out:  # no step was left to train
         run.held_out = run.task.evaluate(run.state.params, run.task.stages[-1])
     # A signal that came since the last step: exit now, because a sweep would start the next run.
-    shared = jax.process_count() > 1
-    _exit_if_signaled(run, int(multihost.largest(run.stop.number)) if shared else run.stop.number)
+    _exit_if_signaled(run, int(multihost.largest(run.stop.number)))
     tokens = sum(
         stage.tokens_per_step * min(max(run.step - first_step, 0), stage.steps)
         for stage, first_step in _with_first_steps(run.task.stages)

@@ -56,10 +56,10 @@ class MetricsWindow:
 
     def add(self, step: int, metrics: dict[str, Any]) -> None:
         """Add step number `step` (from 1), which may be running; wait for the step before it."""
-        self.wait()
+        self._wait()
         self._pending = step, metrics
 
-    def wait(self) -> None:
+    def _wait(self) -> None:
         """Wait for all steps that were added. Raises UserError after too many skipped in a row."""
         if self._pending is None:
             return
@@ -83,7 +83,7 @@ class MetricsWindow:
 
     def record(self, step: int, learning_rate: float) -> float:
         """Record the window and restart it, unless all steps were skipped; return its seconds."""
-        self.wait()
+        self._wait()
         if not self._steps:
             return 0.0
         seconds = self._seconds()

@@ -112,8 +112,8 @@ def check_same(what: str, value: str) -> None:
 def largest(number: int) -> jax.Array:
     """Compute the maximum of `number` over all hosts, as an int32 scalar.
 
-    This is a collective on the current mesh: all hosts must call it at the same point. The result
-    may still be in flight when the function returns.
+    A collective on the current mesh: all hosts must call it at the same point. The result may
+    still be in flight when the function returns.
     """
     mesh = jax.sharding.get_mesh()
     one_per_device = NamedSharding(mesh, PartitionSpec(mesh.axis_names))
@@ -126,7 +126,7 @@ def largest(number: int) -> jax.Array:
 def fetch(tree: Any) -> Any:
     """Gather a tree of global arrays, so that every host can compute with it alone.
 
-    This is a collective: all hosts must call it at the same point.
+    A collective: all hosts must call it at the same point.
     """
     if jax.process_count() == 1:
         return tree
