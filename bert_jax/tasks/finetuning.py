@@ -126,8 +126,8 @@ class FineTuning:
         stage, sizes = self.stages[0], self.architecture
         rows, length, _ = self._source.shape
         filled = stage.tokens_per_step / (rows * length)
-        splits = {'train': self.splits.train, 'dev': self.splits.dev, 'test': self.splits.test}
-        examples = ', '.join(f'{len(own):,} {name}' for name, own in splits.items() if own)
+        splits = {'train': self.train, **self.held_out}
+        examples = ', '.join(f'{len(own.examples):,} {name}' for name, own in splits.items())
         lines = [
             f'{self.config.task} with {sizes.num_layers} × {sizes.hidden_size}, vocabulary '
             f'{sizes.vocab_size:,}; {len(self.problem.labels)} labels; {examples}',

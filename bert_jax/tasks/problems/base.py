@@ -209,7 +209,8 @@ def require(given: Mapping[str, Any], name: str, key: str) -> Any:
 
 def require_texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Return 'text' and, where it is given, 'text2'. Raises UserError without 'text'."""
-    return (require(given, name, 'text'), *(given[key] for key in ('text2',) if key in given))
+    text = require(given, name, 'text')
+    return (text, given['text2']) if 'text2' in given else (text,)
 
 
 def require_words(given: Mapping[str, Any], name: str) -> tuple[str, word_spans.WordOffsets]:
