@@ -196,7 +196,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
     add(
         '--pooling',
-        help='embed: mean over the tokens (default), cls ([CLS] only), or tokens (each)',
+        help='embed: mean of all tokens (default), cls ([CLS]), or tokens (a vector each)',
     )
     add(
         '--layer',
