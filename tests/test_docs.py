@@ -69,3 +69,13 @@ def test_tasks_and_flags_of_predict_in_the_documentation_exist(capsys):
         for command in re.findall(r'python -m bert_jax\.predict (.*)', page.read_text()):
             for argument in shlex.split(command.rstrip('`. ').partition('`')[0]):
                 assert argument.partition('=')[0] in described, (page, argument)
+
+
+@pytest.mark.slow
+def test_the_api_reference_has_a_page_for_every_module(tmp_path):
+    pytest.importorskip('pdoc')
+    names = runpy.run_path(str(ROOT / 'docs/api.py'))['build'](tmp_path)
+    assert len(names) > 100
+    for name in names:
+        page = tmp_path / f'{name.replace(".", "/")}.html'
+        assert page.exists() or (page.with_suffix('') / 'index.html').exists(), name
