@@ -47,7 +47,7 @@ def train(
       task: see training/task.py.
       config: see configs/base.py.
       after_step: called after every step with the number of completed steps, when everything that
-        is due there is done, except that a checkpoint may still be being written.
+        is due there is done, except that a checkpoint may still be in progress.
 
     Returns:
       The final parameters, and the results: held-out metrics, numbers of steps and tokens, time and
@@ -77,7 +77,7 @@ def train(
             for batch in batches.read(stage.source, run.step - first_step, stage.steps, threads):
                 # 1. Dispatch the step. The devices compute it while the host continues.
                 run.state, metrics = train_step(run.state, batch, run.key)
-                if jax.process_count() > 1:  # so that all hosts learn of it after the same step
+                if jax.process_count() > 1:  # all hosts learn of a signal after the same step
                     metrics['signal'] = multihost.largest(run.stop.number)
                 run.step += 1
 
@@ -107,7 +107,7 @@ def train(
                 if save:
                     run.checkpoints.save(run.step, run.state, _metadata(run))
                 if save or evaluate:
-                    window.restart()  # leaves their time out
+                    window.restart()  # exclude the time of saving and evaluating
                 if after_step is not None:
                     after_step(run.step)
 
