@@ -64,6 +64,8 @@ def get_config() -> ConfigDict:
             hidden_dropout=placeholder(float),  # probability
             attention_dropout=placeholder(float),  # probability
             initializer_range=placeholder(float),  # standard deviation of initial weights
+            encoder=placeholder(str),  # kind of encoder; default 'transformer'
+            pooler=placeholder(bool),  # whether there is a pooled state
             mask_decoder=placeholder(bool),  # DeBERTa: absolute positions before mlm only
         )
     )

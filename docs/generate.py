@@ -70,12 +70,18 @@ def problem_tables(path: pathlib.Path) -> Iterator[str]:
     source = path.read_text(encoding='utf-8')
     comments = Comments(source)
     calls = [node for node in ast.walk(ast.parse(source)) if is_dict(node)]
-    meaning = {key: said for call in calls for key, _, said in read_rows(call, comments)}
+    meaning: dict[tuple[str, str], str] = {}
+    for call in calls:
+        for key, value, said in read_rows(call, comments):
+            meaning[key, value] = meaning.get((key, value)) or said
     kinds: dict[tuple, list[str]] = {}
     for kind, entry in PROBLEMS.items():
         kinds.setdefault(tuple(sorted(entry.settings.items())), []).append(kind)
     for settings, names in kinds.items():
-        rows = [(f'problem.{key}', f'`{value!r}`', meaning[key]) for key, value in settings]
+        rows = [
+            (f'problem.{key}', f'`{value!r}`', meaning[key, f'`{value!r}`'])
+            for key, value in settings
+        ]
         yield table('`problem` of ' + ', '.join(names), rows)
 
 
