@@ -110,13 +110,9 @@ def _load_tf1(
     except (ValueError, UserError) as error:
         raise UserError(f'{folder / _TF1_CONFIG}: {error}') from None
     tokenizer = huggingface.load_tokenizer(folder, architecture)
+    state = weights.read_tf1(folder / _TF1_CHECKPOINT)
     params, new = conversion.from_state_dict(
-        family,
-        architecture,
-        weights.read_tf1(folder / _TF1_CHECKPOINT),
-        folder,
-        heads,
-        allow_missing,
+        family, architecture, state, folder, heads, allow_missing
     )
     return Pretrained('bert', architecture, params, tokenizer, newly_initialized=new)
 

@@ -70,13 +70,8 @@ def _more_keys(architecture: Architecture) -> dict[str, Any]:
     }
 
 
-_CLASSIFIERS = (
-    'sequence_classification',
-    'token_classification',
-    'question_answering',
-    'multiple_choice',
-)
-_PREDICTION_HEAD = {'transform': 'head.dense', 'norm': 'head.norm'}
+_CLASSES = common_classes('ModernBert')
+_HEADS = tuple(head for heads in _CLASSES.values() for head in heads)
 
 FAMILY = Family(
     model_type='modernbert',
@@ -125,14 +120,11 @@ FAMILY = Family(
         'encoder/final_norm': 'model.final_norm',
         'mlm/head/bias': 'decoder.bias',
     }
-    | {
-        f'{head}/head/{ours}': theirs
-        for head in ('mlm', *_CLASSIFIERS)
-        for ours, theirs in _PREDICTION_HEAD.items()
-    }
-    | {f'{head}/head/output': 'classifier' for head in _CLASSIFIERS},
+    | {f'{head}/head/transform': 'head.dense' for head in _HEADS}
+    | {f'{head}/head/norm': 'head.norm' for head in _HEADS}
+    | {f'{head}/head/output': 'classifier' for head in _HEADS if head != 'mlm'},
     prefix='model.',
-    classes=common_classes('ModernBert'),
+    classes=_CLASSES,
     token_keys={
         'pad_token_id': 'pad_id',
         'bos_token_id': 'cls_id',

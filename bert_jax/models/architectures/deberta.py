@@ -22,17 +22,11 @@ _FIXED = dict(
     classifier='dense',
     detection_context=True,
 )
-DEBERTA = Builder(
-    sizes=_SIZES | dict(vocab_size=50265),
-    fixed=_FIXED | dict(key_bias=False),
-)
+DEBERTA = Builder(sizes=_SIZES | dict(vocab_size=50265), fixed=_FIXED | dict(key_bias=False))
 DEBERTA_V2 = Builder(
     sizes=_SIZES
     | dict(
-        vocab_size=128100,
-        position_buckets=256,
-        share_position_projections=True,
-        relative_norm=True,
+        vocab_size=128100, position_buckets=256, share_position_projections=True, relative_norm=True
     ),
     fixed=_FIXED,
 )

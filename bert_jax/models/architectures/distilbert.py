@@ -5,11 +5,7 @@ from bert_jax.models.architectures.builder import Builder
 DISTILBERT = Builder(
     sizes=dict(num_layers=6, classifier_dropout=0.2),
     fixed=dict(
-        type_vocab_size=0,
-        pooler=False,
-        pooling='first',
-        classifier='dense',
-        classifier_act='relu',
+        type_vocab_size=0, pooler=False, pooling='first', classifier='dense', classifier_act='relu'
     ),
 )
 
