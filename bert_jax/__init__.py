@@ -30,7 +30,7 @@ def load(
     batch_tokens: int = 1024,
     advance: Callable[[int], object] | None = None,
 ) -> 'Predictor':
-    """Loads a trained model with methods that take lists of strings.
+    """Load a trained model with methods that take lists of strings.
 
     Args:
         path: folder of a run (of a sweep: one of its runs), one of its checkpoints, a Hugging Face

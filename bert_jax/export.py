@@ -19,7 +19,7 @@ same logits before it gets its name."""
 
 
 def export(model: str, output: str, generator: bool = False) -> None:
-    """Exports a model and prints what was written.
+    """Export a model and print what was written.
 
     Args:
         model: path of a run, a checkpoint or a folder with a published model.
@@ -51,7 +51,7 @@ def export(model: str, output: str, generator: bool = False) -> None:
 
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; `argv` is sys.argv[1:] by default."""
+    """Run the command line; `argv` is sys.argv[1:] by default."""
     parser = argparse.ArgumentParser(prog='python -m bert_jax.export', description=_DESCRIPTION)
     add = parser.add_argument
     add(

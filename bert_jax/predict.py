@@ -228,7 +228,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
 
 
 def _apply_defaults(flags: Namespace) -> None:
-    """Fills in the defaults. Raises UserError for an option that the task does not have."""
+    """Fill in the defaults. Raises UserError for an option that the task does not have."""
     for name, (default, tasks) in _OPTIONS.items():
         if getattr(flags, name) is None:
             setattr(flags, name, default)
@@ -241,7 +241,7 @@ def _apply_defaults(flags: Namespace) -> None:
 
 
 def predict(flags: Namespace) -> None:
-    """Runs a task on a file, as the parsed command line says."""
+    """Run a task on a file, as the parsed command line says."""
     from bert_jax.training import runtime
 
     runtime.configure()
@@ -269,7 +269,7 @@ def predict(flags: Namespace) -> None:
 
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; `argv` is sys.argv[1:] by default."""
+    """Run the command line; `argv` is sys.argv[1:] by default."""
     predict(_parse(argv))
 
 

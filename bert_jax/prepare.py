@@ -41,7 +41,7 @@ def prepare(
     shard_tokens: int = SHARD_TOKENS,
     beam: Beam | None = None,
 ) -> corpus.Corpus:
-    """Prepares the corpus of the sources in `output`, or opens it if it is already there.
+    """Prepare the corpus of the sources in `output`, or open it if it is already there.
 
     The files do not depend on the number of workers. They are written to `output`.partial, which
     is renamed at the very end; the next run removes what a killed run left behind.
@@ -106,7 +106,7 @@ def _build(
     workers: int,
     beam: Beam | None,
 ) -> None:
-    """Writes the whole corpus into an empty folder."""
+    """Write the whole corpus into an empty folder."""
     start = time.monotonic()
     tokenizer = _load_or_train_tokenizer(sources, made_from)
     pool: Pool
@@ -129,7 +129,7 @@ def _build(
 def _load_or_train_tokenizer(
     sources: list[Source], made_from: dict[str, Any]
 ) -> tokenizers.Tokenizer:
-    """Loads the tokenizer, or trains it on the documents of all sources."""
+    """Load the tokenizer, or train it on the documents of all sources."""
     spec, lowercase = made_from['tokenizer'], made_from['lowercase']
     prefix, _, kind_and_size = spec.partition(':')
     if prefix != 'train':
@@ -154,7 +154,7 @@ def _load_or_train_tokenizer(
 def _tokenize_sources(
     writer: CorpusWriter, sources: list[Source], pool: Pool, held_out_fraction: float
 ) -> None:
-    """Streams all sources, one after the other, through the workers into the writer."""
+    """Stream all sources, one after the other, through the workers into the writer."""
     undecided: list[tuple[int, DeferredDocument]] = []  # of the sources with a single document
     with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
         documents = characters = 0
@@ -187,7 +187,7 @@ def _tokenize_sources(
 
 
 def _print_summary(manifest: dict[str, Any], seconds: float) -> None:
-    """Prints one line for each split and one for the corpus."""
+    """Print one line for each split and one for the corpus."""
     tokens = sum(split['tokens'] for split in manifest['splits'].values())
     for name, split in manifest['splits'].items():
         print(
@@ -285,7 +285,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
-    """Runs the command line; `argv` is sys.argv[1:] by default."""
+    """Run the command line; `argv` is sys.argv[1:] by default."""
     flags = _parser().parse_args(argv)
     if flags.beam_options and flags.runner != 'beam':
         raise errors.UserError(f'{flags.beam_options[0]!r} needs --runner=beam')

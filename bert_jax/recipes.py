@@ -9,7 +9,7 @@ FOLDERS = (PACKAGE / 'configs', PACKAGE.parent / 'configs')  # of an installed w
 
 
 def register() -> pathlib.Path:
-    """Makes `from configs import base` work from any folder; returns the folder of the recipes."""
+    """Make `from configs import base` work from any folder; return the folder of the recipes."""
     folder = next(folder for folder in FOLDERS if (folder / 'base.py').exists())
     if 'configs' not in sys.modules:
         spec = importlib.util.spec_from_file_location(
@@ -23,7 +23,7 @@ def register() -> pathlib.Path:
 
 
 def locate(argument: str, folder: pathlib.Path) -> str:
-    """Points `--config=configs/NAME.py[:PARAMETER]` to the recipe in `folder`.
+    """Point `--config=configs/NAME.py[:PARAMETER]` to the recipe in `folder`.
 
     Other arguments, and files that exist relative to the working directory, stay as they are.
     """

@@ -177,7 +177,7 @@ def make_config(name, folder):
 
 
 def start(task):
-    """Returns the optimizer, and a function from a key to the state of step 0."""
+    """Return the optimizer, and a function from a key to the state of step 0."""
     config = task.config
     schedule = schedules.build(config.schedule, sum(config.stages.steps))
     optimizer = optimizers.build(config.optimizer, schedule)

@@ -40,7 +40,7 @@ class Alignment(NamedTuple):
     num_dropped: int
 
     def windows(self, size: int, overlap: int) -> list[sliding_windows.Window]:
-        """Returns windows of at most `size` subwords that split no word of at most `size` subwords.
+        """Return windows of at most `size` subwords that split no word of at most `size` subwords.
 
         The prediction for a word is taken from the window whose [first, last) contains the word's
         first subword.
@@ -48,7 +48,7 @@ class Alignment(NamedTuple):
         return sliding_windows.make_windows(len(self.ids), size, overlap, self.split_points(size))
 
     def split_points(self, size: int) -> list[int]:
-        """Returns the indices from 0 to N at which windows may start and stop.
+        """Return the indices from 0 to N at which windows may start and stop.
 
         These are the boundaries of words, and multiples of `size` within longer words.
         """
@@ -59,7 +59,7 @@ class Alignment(NamedTuple):
 
 
 def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> Alignment:
-    """Tokenizes a text and aligns its words to the subwords.
+    """Tokenize a text and align its words to the subwords.
 
     Args:
         tokenizer: The tokenizer.

@@ -71,7 +71,7 @@ class BeamWorkers:
         self._remove_blocks()
 
     def tokenize(self, blocks: Iterable[list[str]]) -> Iterator[DocumentBlock]:
-        """Yields the tokenized blocks in order; call it once per source, in their order.
+        """Yield the tokenized blocks in order; call it once per source, in their order.
 
         Raises:
             UserError: The Beam workers read a different text than this machine.
@@ -98,7 +98,7 @@ class BeamWorkers:
 
 
 def tokenize_part(part: int, work: Work) -> None:
-    """Writes the tokenized blocks of one part, each with a digest of its text; runs on a worker."""
+    """Write the tokenized blocks of one part, each with a digest of its text; run on a worker."""
     files = _beam().io.filesystems.FileSystems
     for source, spec in enumerate(work.specs):
         for number, texts in enumerate(read_blocks(open_source(spec), work.characters)):

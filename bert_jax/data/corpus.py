@@ -97,7 +97,7 @@ class Corpus:
 
     @classmethod
     def open(cls, directory: str | os.PathLike[str]) -> 'Corpus':
-        """Opens a corpus and checks the presence and size of its files; see also `verify`.
+        """Open a corpus and check the presence and size of its files; see also `verify`.
 
         Raises:
             UserError: There is no corpus, it has another format, or a file is missing or has the
@@ -136,7 +136,7 @@ class Corpus:
         return cls(directory, _with_current_names(manifest), tokenizer)
 
     def split(self, name: str, language: str | None = None) -> Split:
-        """Opens a split, or its part in one language.
+        """Open a split, or its part in one language.
 
         Args:
             name: 'train' or 'held_out'.
@@ -174,7 +174,7 @@ class Corpus:
         )
 
     def verify(self) -> None:
-        """Compares every file with its SHA-256; raises UserError naming those that differ."""
+        """Compare every file with its SHA-256; raise UserError naming those that differ."""
         bad = [
             name
             for name, file in self.manifest['files'].items()
@@ -186,7 +186,7 @@ class Corpus:
             )
 
     def check_settings(self, **wanted: Any) -> None:
-        """Raises UserError if this corpus was made with other settings.
+        """Raise UserError if this corpus was made with other settings.
 
         A tokenizer given as a path is compared by its contents if it can still be read.
 
@@ -208,7 +208,7 @@ class Corpus:
 
 
 def _with_current_names(manifest: dict[str, Any]) -> dict[str, Any]:
-    """Translates a manifest in which `license` was still spelled `licence`."""
+    """Translate a manifest in which `license` was still spelled `licence`."""
     for source in manifest['sources']:
         if 'licence' in source:
             source['license'] = source.pop('licence')
@@ -218,7 +218,7 @@ def _with_current_names(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def token_dtype(vocab_size: int) -> np.dtype:
-    """Returns the smallest dtype in which the ids of a vocabulary are stored."""
+    """Return the smallest dtype in which the ids of a vocabulary are stored."""
     return np.dtype(np.uint16 if vocab_size <= 2**16 else np.uint32)
 
 
@@ -229,7 +229,7 @@ def settings(
     held_out_fraction: float,
     language_alpha: float = 1.0,
 ) -> dict[str, Any]:
-    """Returns the settings that determine a corpus, as 'made_from' in the manifest.
+    """Return the settings that determine a corpus, as 'made_from' in the manifest.
 
     `language_alpha` affects the training of a tokenizer only; 1 is recorded if none is trained.
     """

@@ -35,7 +35,7 @@ class CorpusText:
         return len(self.first_token) - 1
 
     def sentence_start(self, sentence_N: np.ndarray) -> np.ndarray:
-        """Returns the first token of each sentence, int64 [N]; past the last one, the total."""
+        """Return the first token of each sentence, int64 [N]; past the last one, the total."""
         return self._by_shard(
             self._sentence_base,
             sentence_N,
@@ -43,7 +43,7 @@ class CorpusText:
         )
 
     def sentence_from(self, token_N: np.ndarray) -> np.ndarray:
-        """Returns the first sentence that starts at each token or later, int64 [N]."""
+        """Return the first sentence that starts at each token or later, int64 [N]."""
         return self._by_shard(
             self._token_base,
             token_N,
@@ -55,7 +55,7 @@ class CorpusText:
     def copy(
         self, output: np.ndarray, target_R: np.ndarray, start_R: np.ndarray, length_R: np.ndarray
     ) -> None:
-        """Copies R runs of tokens into a flat array.
+        """Copy R runs of tokens into a flat array.
 
         Args:
             output: The array, updated in place.
@@ -83,7 +83,7 @@ class CorpusText:
         index_N: np.ndarray,
         function: Callable[[int, np.ndarray], np.ndarray],
     ) -> np.ndarray:
-        """Applies function(shard, local indices) to the global indices of each shard."""
+        """Apply function(shard, local indices) to the global indices of each shard."""
         order_N = np.argsort(index_N)
         sorted_N = index_N[order_N]
         result_N = np.empty_like(sorted_N)
@@ -93,12 +93,12 @@ class CorpusText:
 
 
 def running_total(count_N: np.ndarray | list[int]) -> np.ndarray:
-    """Returns the sums of the first 0, 1, …, N counts: int64 [N + 1]."""
+    """Return the sums of the first 0, 1, …, N counts: int64 [N + 1]."""
     return np.concatenate([[0], np.cumsum(count_N, dtype=np.int64)])
 
 
 def _shard_ranges(sorted_N: np.ndarray, base_S: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Yields (shard, low, high) for every shard that contains the sorted indices [low, high)."""
+    """Yield (shard, low, high) for every shard that contains the sorted indices [low, high)."""
     edges = [0, *sorted_N.searchsorted(base_S[1:-1]), len(sorted_N)]
     for shard, (low, high) in enumerate(itertools.pairwise(edges)):
         if low < high:

@@ -40,7 +40,7 @@ class TokenizedDocuments:
     document_lengths: np.ndarray
 
     def select(self, chosen: np.ndarray) -> 'TokenizedDocuments':
-        """Returns the documents for which `chosen` (bool [documents]) is true."""
+        """Return the documents for which `chosen` (bool [documents]) is true."""
         sentences = np.repeat(chosen, self.document_lengths)
         tokens = np.repeat(sentences, self.sentence_lengths)
         return TokenizedDocuments(
@@ -58,7 +58,7 @@ class CorpusWriter:
         languages: Sequence[str],
         shard_tokens: int = SHARD_TOKENS,
     ):
-        """Opens the writer.
+        """Open the writer.
 
         Args:
             directory: The folder.
@@ -76,7 +76,7 @@ class CorpusWriter:
             (directory / name).mkdir()
 
     def append(self, split: str, source: int, documents: TokenizedDocuments) -> None:
-        """Adds documents of the source with this index to a split."""
+        """Add documents of the source with this index to a split."""
         if not len(documents.document_lengths):
             return
         if split in self._open and self._open[split].source != source:
@@ -98,12 +98,12 @@ class CorpusWriter:
         self._shards[split].append(shard.close() | {'language': self._languages[shard.source]})
 
     def close(self) -> None:
-        """Closes the open files of a corpus that will not be finished."""
+        """Close the open files of a corpus that will not be finished."""
         for shard in self._open.values():
             shard.close()
 
     def finish(self, made_from: dict[str, Any], sources: list[dict[str, Any]]) -> dict[str, Any]:
-        """Closes all files and writes tokenizer.json, DATASHEET.md and, last, manifest.json.
+        """Close all files and write tokenizer.json, DATASHEET.md and, last, manifest.json.
 
         Args:
             made_from: See `corpus.settings`.
@@ -178,7 +178,7 @@ class _ShardWriter:
         self._tokens.append(documents.tokens)
 
     def close(self) -> dict[str, Any]:
-        """Closes the files and returns the shard's entry in the manifest."""
+        """Close the files and return the shard's entry in the manifest."""
         for file in (self._tokens, self._sentences, self._documents):
             file.close()
         return {
@@ -217,7 +217,7 @@ class _ArrayFile:
 
 @contextlib.contextmanager
 def new_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Creates a folder atomically: yields `output`.partial, which is renamed on success.
+    """Create a folder atomically: yields `output`.partial, which is renamed on success.
 
     The partial folder is empty and locked against other processes. It is removed if the block
     fails; what a killed process left in it is removed first.

@@ -52,7 +52,7 @@ up a share ∝ p^α of the training text, α = {made_from[language_alpha]:g}.
 
 
 def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
-    """Returns the datasheet of a corpus as Markdown."""
+    """Return the datasheet of a corpus as Markdown."""
     made_from, sources, splits = (manifest[key] for key in ('made_from', 'sources', 'splits'))
     total, unknown = (
         sum(split[key] for split in splits.values()) for key in ('tokens', 'unknown_tokens')

@@ -20,7 +20,7 @@ class BatchSource(Protocol):
     def batch(
         self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
     ) -> dict[str, np.ndarray]:
-        """Returns rows of the global batch of a step; see `ExampleSource.batch`."""
+        """Return rows of the global batch of a step; see `ExampleSource.batch`."""
 
 
 class ExampleSource(BatchSource):
@@ -31,12 +31,12 @@ class ExampleSource(BatchSource):
 
     @abc.abstractmethod
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the examples with these numbers (int64 [B]), as arrays [B, …]."""
+        """Return the examples with these numbers (int64 [B]), as arrays [B, …]."""
 
     def batch(
         self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
     ) -> dict[str, np.ndarray]:
-        """Returns rows of the global batch of a step; the same in any process and any order.
+        """Return rows of the global batch of a step; the same in any process and any order.
 
         Args:
             step: Number of the step. An int array [G] gives G batches as arrays [G, B, …], much
@@ -51,5 +51,5 @@ class ExampleSource(BatchSource):
         }
 
     def statistics(self) -> dict[str, int]:
-        """Returns counts for the log."""
+        """Return counts for the log."""
         return {}

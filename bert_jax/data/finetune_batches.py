@@ -60,7 +60,7 @@ class Items:
     """
 
     def __init__(self, items: list[Item], pad_id: int):
-        """Stores the items; all sequences must have the same fields."""
+        """Store the items; all sequences must have the same fields."""
         sequences = [sequence for item in items for sequence in item]
         self.pad_id = pad_id
         self.count_N = np.array([len(item) for item in items], np.int64)
@@ -85,7 +85,7 @@ class Items:
     def batch(
         self, item_I: np.ndarray, row_I: np.ndarray, shape: BatchShape
     ) -> dict[str, np.ndarray]:
-        """Returns a batch of I items, those of a row in the given order.
+        """Return a batch of I items, those of a row in the given order.
 
         Args:
             item_I: Indices of the items.
@@ -126,7 +126,7 @@ class TrainBatches:
     def __init__(
         self, items: Items, num_items: int, length: int, steps: int, seed: int, multiple: int = 1
     ):
-        """Plans the batches of a run.
+        """Plan the batches of a run.
 
         Args:
             items: Training items.
@@ -155,7 +155,7 @@ class TrainBatches:
     def batch(
         self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
     ) -> dict[str, np.ndarray]:
-        """Returns these rows of the batch of a step.
+        """Return these rows of the batch of a step.
 
         Args:
             step: Number of the step; or several, int [G], for arrays [G, R, …].
@@ -175,7 +175,7 @@ class TrainBatches:
         return {name: array[rows] for name, array in batch.items()}
 
     def num_tokens(self, steps: int) -> int:
-        """Returns the number of tokens, without padding, in the first `steps` batches."""
+        """Return the number of tokens, without padding, in the first `steps` batches."""
         return int(self._items.length_N[self._batch_items(np.arange(steps))].sum())
 
     def _batch_items(self, step_G: np.ndarray) -> np.ndarray:
@@ -236,7 +236,7 @@ class PlacedItem(NamedTuple):
 def evaluation_batches(
     items: Items, shape: BatchShape
 ) -> Iterator[tuple[dict[str, np.ndarray], list[PlacedItem]]]:
-    """Packs all items best-fit decreasing into batches of one shape.
+    """Pack all items best-fit decreasing into batches of one shape.
 
     Yields:
         A batch (see `Items.batch`) and the places of its items.
@@ -264,7 +264,7 @@ def evaluation_batches(
 
 
 def evaluation_slots(items: Items, shape: BatchShape) -> int:
-    """Returns the slots per row for evaluation: enough for any item and for many short ones."""
+    """Return the slots per row for evaluation: enough for any item and for many short ones."""
     return max(_MIN_EVALUATION_SLOTS, shape.slots, int(items.count_N.max()))
 
 
@@ -274,7 +274,7 @@ def unpack_outputs(
     tokens: Mapping[str, np.ndarray],
     placed: PlacedItem,
 ) -> list[dict[str, np.ndarray]]:
-    """Returns the outputs for each sequence of an item.
+    """Return the outputs for each sequence of an item.
 
     Args:
         batch: The batch, with segment_ids.
@@ -294,7 +294,7 @@ def unpack_outputs(
 
 
 def row_length(longest: int, max_length: int) -> int:
-    """Returns the length of rows into which items are packed, a multiple of 64 if possible.
+    """Return the length of rows into which items are packed, a multiple of 64 if possible.
 
     Rows have space for several short items, but are not longer than the model takes.
 

@@ -29,7 +29,7 @@ class FullSentences(TextExampleSource):
         self.num_examples = len(self._edge_N1) - 1
 
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns examples made of chunks; token_type_ids is 0, and there are no labels."""
+        """Return examples made of chunks; token_type_ids is 0, and there are no labels."""
         first_B, stop_B = self._edge_N1[chunk_B], self._edge_N1[chunk_B + 1]
         document_B, more_B = self._documents_started(first_B, stop_B)
         # One run of tokens for each document in a row, row after row.
@@ -57,7 +57,7 @@ class FullSentences(TextExampleSource):
         return document_N, first_token.searchsorted(stop_N) - document_N
 
     def statistics(self) -> dict[str, int]:
-        """Returns counts for the log; sentences_cut counts those longer than a row."""
+        """Return counts for the log; sentences_cut counts those longer than a row."""
         return {
             'documents': self._text.num_documents,
             'sentences_cut': self._sentences_cut,
@@ -69,7 +69,7 @@ class FullSentences(TextExampleSource):
 def row_edges(
     sentence_S1: np.ndarray, document_D1: np.ndarray, budget: int, within_documents: bool
 ) -> tuple[np.ndarray, int]:
-    """Divides the tokens of a shard into rows of whole sentences.
+    """Divide the tokens of a shard into rows of whole sentences.
 
     The end of a row that starts with a given sentence is looked up for all sentences at once. The
     rows are a chain of these links, which is followed in log₂ N passes by doubling the known part.
@@ -102,7 +102,7 @@ def row_edges(
 
 
 def _chain(next_P: np.ndarray) -> np.ndarray:
-    """Returns 0, next[0], next[next[0]], …, len(next), where next[p] > p."""
+    """Return 0, next[0], next[next[0]], …, len(next), where next[p] > p."""
     end = len(next_P)
     jump_P1 = np.append(next_P, end)  # follows 2^k links
     reached_N = np.zeros(1, np.int64)

@@ -28,7 +28,7 @@ class DeferredDocument:
 
 
 def hash_limit(fraction: float) -> int:
-    """Returns the threshold: documents whose 64-bit hash is below it are held out."""
+    """Return the threshold: documents whose 64-bit hash is below it are held out."""
     return int(fraction * 2.0**64)
 
 
@@ -46,14 +46,14 @@ class HeldOutRule:
     """
 
     def __init__(self, fraction: float):
-        """Creates the rule; `fraction` is the expected share of held-out documents."""
+        """Create the rule; `fraction` is the expected share of held-out documents."""
         self._limit = np.uint64(hash_limit(fraction))
         self._seen: set[str] = set()
         self.undecided: DeferredDocument | None = None
         self._decided_any = False
 
     def add(self, documents: TokenizedDocuments, hashes: np.ndarray) -> Iterator[SplitDocuments]:
-        """Yields (split, documents) for the documents decided so far.
+        """Yield (split, documents) for the documents decided so far.
 
         Args:
             documents: The next documents of the source.
@@ -75,7 +75,7 @@ class HeldOutRule:
     def _defer_closest(
         self, split: str, documents: TokenizedDocuments, hashes: np.ndarray
     ) -> Iterator[SplitDocuments]:
-        """Defers the document closest to the limit and yields the others."""
+        """Defer the document closest to the limit and yield the others."""
         closest = int(hashes.min() if split == 'train' else hashes.max())
         if self.undecided and (self.undecided.hash < closest) == (split == 'train'):
             closest = self.undecided.hash
@@ -99,7 +99,7 @@ class HeldOutRule:
         self.undecided = None
 
     def finish(self) -> Iterator[SplitDocuments]:
-        """Yields the deferred document, for the split that would be empty without it."""
+        """Yield the deferred document, for the split that would be empty without it."""
         if self.undecided and self._decided_any:
             yield from self._release('train' if 'held_out' in self._seen else 'held_out')
 
@@ -107,7 +107,7 @@ class HeldOutRule:
 def assign_single_documents(
     hashes: Sequence[int], fraction: float, has_held_out: bool
 ) -> list[str]:
-    """Returns the splits of sources that have a single document each.
+    """Return the splits of sources that have a single document each.
 
     Args:
         hashes: Hash of each source's document.

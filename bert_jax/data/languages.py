@@ -20,7 +20,7 @@ _PERIOD = BLOCK * BLOCKS
 
 
 def shares(amounts: Sequence[int], alpha: float) -> np.ndarray:
-    """Returns q_i ∝ (amount_i / Σ amounts)^alpha, float64 [L].
+    """Return q_i ∝ (amount_i / Σ amounts)^alpha, float64 [L].
 
     Raises:
         UserError: alpha is not between 0 and 1, or a language has no text.
@@ -34,7 +34,7 @@ def shares(amounts: Sequence[int], alpha: float) -> np.ndarray:
 
 
 def check_alpha(alpha: float) -> None:
-    """Raises UserError unless 0 ≤ alpha ≤ 1."""
+    """Raise UserError unless 0 ≤ alpha ≤ 1."""
     if not 0 <= alpha <= 1:
         raise UserError(
             f'language_alpha is {alpha}, but must be between 0 (equal shares) and 1 (by amount)'
@@ -42,7 +42,7 @@ def check_alpha(alpha: float) -> None:
 
 
 def largest_remainder(shares_L: np.ndarray, total: int) -> np.ndarray:
-    """Rounds shares · total to integers with the sum `total`, up for the largest remainders.
+    """Round shares · total to integers with the sum `total`, up for the largest remainders.
 
     Returns int64 [L].
     """
@@ -54,7 +54,7 @@ def largest_remainder(shares_L: np.ndarray, total: int) -> np.ndarray:
 
 
 def counts_per_block(count_L: np.ndarray) -> np.ndarray:
-    """Distributes counts over blocks: every entry is count / BLOCKS, rounded down or up.
+    """Distribute counts over blocks: every entry is count / BLOCKS, rounded down or up.
 
     The remainders are distributed by systematic sampling: they are laid end to end on a line, and
     in each block those that contain a multiple of BLOCKS, minus the block's offset, get one more.
@@ -87,7 +87,7 @@ class Mixture(ExampleSource):
     """
 
     def __init__(self, sources: dict[str, ExampleSource], alpha: float, batch_size: int, seed: int):
-        """Mixes the sources of languages; raises UserError if one would never occur."""
+        """Mix the sources of languages; raise UserError if one would never occur."""
         self.batch_size = batch_size
         self._sources = sources
         amounts = [source.num_examples for source in sources.values()]
@@ -104,13 +104,13 @@ class Mixture(ExampleSource):
         self._language_N, self._rank_N = _pattern(self._count_L, seed)
 
     def observed(self, num_examples: int) -> dict[str, int]:
-        """Returns how many of the first `num_examples` examples each language has."""
+        """Return how many of the first `num_examples` examples each language has."""
         periods, rest = divmod(num_examples, _PERIOD)
         count_L = np.bincount(self._language_N[:rest], minlength=len(self._sources))
         return dict(zip(self.shares, (count_L + periods * self._count_L).tolist(), strict=True))
 
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the examples with these numbers, as the sources make them.
+        """Return the examples with these numbers, as the sources make them.
 
         example_index is the number modulo 2^31.
         """
@@ -129,7 +129,7 @@ class Mixture(ExampleSource):
         return batch
 
     def statistics(self) -> dict[str, int]:
-        """Returns the sums of the counts of all sources."""
+        """Return the sums of the counts of all sources."""
         total: collections.Counter[str] = collections.Counter()
         for source in self._sources.values():
             total.update(source.statistics())
@@ -143,7 +143,7 @@ def mix_languages(
     batch_size: int,
     seed: int,
 ) -> ExampleSource:
-    """Returns a source of examples in which languages have the shares q_i ∝ p_i^alpha.
+    """Return a source of examples in which languages have the shares q_i ∝ p_i^alpha.
 
     The source of a language only knows the text of this language, so that random next sentences
     are in the same language.

@@ -61,7 +61,7 @@ class PackedRows(ExampleSource):
         self._padding = self.num_examples * sequence_length - int(length_N.sum())
 
     def statistics(self) -> dict[str, int]:
-        """Returns the counts of the source, rows_per_epoch and padding_per_epoch.
+        """Return the counts of the source, rows_per_epoch and padding_per_epoch.
 
         padding_per_epoch is in tokens. It does not include the tokens by which an example is
         shorter than its bound in `TextExampleSource.lengths`.
@@ -72,7 +72,7 @@ class PackedRows(ExampleSource):
         }
 
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the rows with these numbers: B rows of at most S examples.
+        """Return the rows with these numbers: B rows of at most S examples.
 
         Returns:
             input_ids, token_type_ids, attention_mask: int32 [B, T], as the source makes them.
@@ -102,7 +102,7 @@ class PackedRows(ExampleSource):
 def pack(
     examples: dict[str, np.ndarray], present_BS: np.ndarray, pad_id: int
 ) -> dict[str, np.ndarray]:
-    """Packs E examples into rows, in order.
+    """Pack E examples into rows, in order.
 
     Args:
         examples: As a source makes them: arrays [E, T], padded at the end, and labels [E].
@@ -138,7 +138,7 @@ class RowPacking:
         length_E: np.ndarray,
         shape: tuple[int, int, int],
     ):
-        """Computes where each token goes.
+        """Compute where each token goes.
 
         Args:
             row_E: Row of each sequence, ascending.
@@ -157,7 +157,7 @@ class RowPacking:
         self._target_X = np.repeat(row_E * row_length + self._first_E, length_E) + within_X
 
     def indices(self) -> dict[str, np.ndarray]:
-        """Returns segment_ids, int32 [R, T], and first_positions, int32 [R, S].
+        """Return segment_ids, int32 [R, T], and first_positions, int32 [R, S].
 
         segment_ids is 1, 2, … for the sequences of a row and 0 for padding; first_positions is
         the first token of each sequence, −1 for empty slots.
@@ -173,14 +173,14 @@ class RowPacking:
         }
 
     def tokens(self, flat: np.ndarray, padding: int) -> np.ndarray:
-        """Copies values per token, [tokens, …], into an array [R, T, …]."""
+        """Copy values per token, [tokens, …], into an array [R, T, …]."""
         rows, length, _ = self._shape
         packed = np.full((rows * length, *flat.shape[1:]), padding, flat.dtype)
         packed[self._target_X] = flat[self._source_X]
         return packed.reshape(rows, length, *flat.shape[1:])
 
     def values(self, value_E: np.ndarray) -> np.ndarray:
-        """Copies values per sequence, [E, …], into an array [R, S, …]; empty slots are 0."""
+        """Copy values per sequence, [E, …], into an array [R, S, …]; empty slots are 0."""
         rows, _, slots = self._shape
         packed = np.zeros((rows, slots, *value_E.shape[1:]), value_E.dtype)
         packed[self._row_E, self._slot_E] = value_E
@@ -188,14 +188,14 @@ class RowPacking:
 
 
 def ranges(count_N: np.ndarray) -> np.ndarray:
-    """Returns 0, …, count − 1 for each count, concatenated."""
+    """Return 0, …, count − 1 for each count, concatenated."""
     return np.arange(count_N.sum()) - np.repeat(np.cumsum(count_N) - count_N, count_N)
 
 
 def best_fit(
     count_L: np.ndarray, row_length: int, max_sequences: int
 ) -> dict[tuple[int, ...], int]:
-    """Packs sequences into rows by their lengths, best-fit decreasing.
+    """Pack sequences into rows by their lengths, best-fit decreasing.
 
     Sequences are placed longest first, each in the fullest row that can take it. Sequences of
     equal length are placed together: after the first, its row is still the fullest one.
@@ -236,7 +236,7 @@ def best_fit(
 
 
 def _distribute(number: int, fit: int, rows: int) -> Iterator[tuple[int, int]]:
-    """Yields (sequences per row, rows) if `number` sequences fill `rows` rows of `fit` each."""
+    """Yield (sequences per row, rows) if `number` sequences fill `rows` rows of `fit` each."""
     full = min(number // fit, rows)
     if full:
         yield fit, full

@@ -26,7 +26,7 @@ def batches(
     workers: int = 2,
     prefetch: int = 4,
 ) -> Iterator[dict[str, np.ndarray]]:
-    """Yields source.batch(step, rows) for start_step ≤ step < stop_step, in this order.
+    """Yield source.batch(step, rows) for start_step ≤ step < stop_step, in this order.
 
     An exception in source.batch is raised here, after the batches of the steps before it.
 

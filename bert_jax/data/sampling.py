@@ -12,35 +12,35 @@ _ROUND_KEYS = np.arange(_ROUNDS, dtype=np.uint64) * _LANE
 
 
 def key(seed: int, *parts: int | np.ndarray) -> np.ndarray:
-    """Returns the key of a seed and further integers: uint64 [1] or [N]; see `fold`."""
+    """Return the key of a seed and further integers: uint64 [1] or [N]; see `fold`."""
     return fold(np.zeros(1, np.uint64), seed, *parts)
 
 
 def fold(key_N: np.ndarray, *parts: int | np.ndarray) -> np.ndarray:
-    """Derives a key from a key and integers or integer arrays [N], whose order matters."""
+    """Derive a key from a key and integers or integer arrays [N], whose order matters."""
     for part in parts:
         key_N = _mix(key_N ^ _unsigned(part))
     return key_N
 
 
 def random_bits(key_N: np.ndarray, counter_N: np.ndarray, lanes: int) -> np.ndarray:
-    """Returns `lanes` independent 64-bit draws for every counter: uint64 [lanes, N]."""
+    """Return `lanes` independent 64-bit draws for every counter: uint64 [lanes, N]."""
     lane_L = np.arange(lanes, dtype=np.uint64) * _LANE
     return _mix(fold(key_N, counter_N) + lane_L[:, None])
 
 
 def uniform(bits: np.ndarray) -> np.ndarray:
-    """Converts 64 random bits to float64 in [0, 1)."""
+    """Convert 64 random bits to float64 in [0, 1)."""
     return (bits >> 11) * 2.0**-53
 
 
 def integers(bits: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
-    """Converts 64 random bits to int64 in [0, bound); the bias is below bound / 2^64."""
+    """Convert 64 random bits to int64 in [0, bound); the bias is below bound / 2^64."""
     return (bits % _unsigned(bound)).astype(np.int64)
 
 
 def fair_coins(bits_N: np.ndarray, count_N: np.ndarray) -> np.ndarray:
-    """Draws the number of heads among count_N fair coins, Binomial(count, 1/2): int64 [N].
+    """Draw the number of heads among count_N fair coins, Binomial(count, 1/2): int64 [N].
 
     The coins are bits: the given 64 random bits, and as many more as needed, hashed from them.
     """
@@ -56,7 +56,7 @@ def fair_coins(bits_N: np.ndarray, count_N: np.ndarray) -> np.ndarray:
 
 
 def permute(index_N: np.ndarray, size: int | np.ndarray, key_N: np.ndarray) -> np.ndarray:
-    """Applies a keyed random permutation of [0, size) to indices.
+    """Apply a keyed random permutation of [0, size) to indices.
 
     A Feistel network over the two digits of index = left · columns + right, where rows · columns is
     barely above `size`; the rare results outside [0, size) are sent through again until they are

@@ -47,7 +47,7 @@ class SentencePairs(TextExampleSource):
         swapped: bool = False,
         fixed_lengths: bool = False,
     ):
-        """Opens the source; raises UserError if no pair can be made of the split."""
+        """Open the source; raise UserError if no pair can be made of the split."""
         if swapped and faithful_negatives:
             raise UserError(
                 'faithful_negatives is about random segments, but ordered pairs have none: unset it'
@@ -73,7 +73,7 @@ class SentencePairs(TextExampleSource):
             )
 
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns examples made of chunks, see `TextExampleSource.chunk_examples`.
+        """Return examples made of chunks, see `TextExampleSource.chunk_examples`.
 
         The label is next_sentence_label (1 = random), with `swapped` sentence_order_label
         (1 = swapped), int32 [B].
@@ -184,7 +184,7 @@ class SentencePairs(TextExampleSource):
 def truncated_lengths(
     length_a: np.ndarray, length_b: np.ndarray, budget: int | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Returns the lengths that truncate_seq_pair of the original BERT leaves of two segments.
+    """Return the lengths that truncate_seq_pair of the original BERT leaves of two segments.
 
     While both together exceed the budget, the longer one loses a token; B if they are equal.
     """

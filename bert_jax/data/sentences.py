@@ -68,7 +68,7 @@ _FIRST_WORDS = _words(
 
 
 def split_sentences(text: str) -> list[str]:
-    """Returns the sentences of a document, in order; none is empty.
+    """Return the sentences of a document, in order; none is empty.
 
     All characters except white space are kept; white space in a sentence becomes a single space. A
     sentence longer than `MAX_SENTENCE_CHARACTERS` is split at spaces.
@@ -130,7 +130,7 @@ def _loose_end(unit: str, end: int) -> int:
 
 
 def _units(lines: list[str]) -> list[str]:
-    """Joins hard-wrapped lines into paragraphs; drops blank lines."""
+    """Join hard-wrapped lines into paragraphs; drop blank lines."""
     width = _wrap_width(lines)
     units: list[str] = []
     unit: list[str] = []

@@ -13,7 +13,7 @@ class SingleSegments(TextExampleSource):
     """
 
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns examples made of chunks; there are no labels."""
+        """Return examples made of chunks; there are no labels."""
         document_B, anchor_B = self._anchors(number_B, chunk_B)
         begin_B = self._text.first_token[document_B]
         end_B = self._text.first_token[document_B + 1]

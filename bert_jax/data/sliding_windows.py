@@ -24,7 +24,7 @@ class Window(NamedTuple):
 def make_windows(
     num_tokens: int, size: int, overlap: int, split_points: Sequence[int] | None = None
 ) -> list[Window]:
-    """Covers a text with windows; every token is in [first, last) of exactly one window.
+    """Cover a text with windows; every token is in [first, last) of exactly one window.
 
     Args:
         num_tokens: Length of the text in tokens.

@@ -41,11 +41,11 @@ class SpecialTokenLayout:
         self._num_separators = 2 if is_roberta else 1
 
     def max_text_tokens(self, num_texts: int) -> int:
-        """Returns the number of tokens a sequence can hold besides its special tokens."""
+        """Return the number of tokens a sequence can hold besides its special tokens."""
         return self.max_length - 2 - (num_texts - 1) * self._num_separators
 
     def lay_out(self, *texts: np.ndarray) -> LaidOutSequence:
-        """Returns the sequence of one text or two, given as token ids."""
+        """Return the sequence of one text or two, given as token ids."""
         ids: list[int] = [self.tokenizer.cls_id]
         types, starts = [0], []
         for number, text in enumerate(texts):
@@ -59,7 +59,7 @@ class SpecialTokenLayout:
 
 
 def truncate_longest_first(texts: Sequence[np.ndarray], max_tokens: int) -> list[np.ndarray]:
-    """Truncates texts at their ends, always the longest by one token, until they fit together.
+    """Truncate texts at their ends, always the longest by one token, until they fit together.
 
     After google-research/bert, run_classifier.py, _truncate_seq_pair.
     """

@@ -10,7 +10,7 @@ from bert_jax.errors import UserError
 
 @functools.cache
 def tensorflow() -> Any:
-    """Returns the `tensorflow` module with its log silenced and its accelerators hidden."""
+    """Return the `tensorflow` module with its log silenced and its accelerators hidden."""
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
     # Keeps TensorFlow from importing Keras as well: 1.6 s of CPU time and 100 MB of memory.
@@ -24,7 +24,7 @@ def tensorflow() -> Any:
 
 @functools.cache
 def tensorflow_datasets() -> Any:
-    """Returns the `tensorflow_datasets` module."""
+    """Return the `tensorflow_datasets` module."""
     tensorflow()
     import tensorflow_datasets as tfds
 
@@ -32,7 +32,7 @@ def tensorflow_datasets() -> Any:
 
 
 def open_tfds_builder(name: str, data_dir: str, download: bool, origin: str, advice: str) -> Any:
-    """Opens a dataset of TensorFlow Datasets, preferably a copy that is already on disk.
+    """Open a dataset of TensorFlow Datasets, preferably a copy that is already on disk.
 
     Searches `data_dir`, $TFDS_DATA_DIR and ~/tensorflow_datasets, in this order.
 

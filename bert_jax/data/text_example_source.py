@@ -54,7 +54,7 @@ class TextExampleSource(ExampleSource):
     num_segments: ClassVar[int] = 1
 
     def __init__(self, settings: RowSettings):
-        """Opens the source; raises UserError if rows are too short or the split has no text."""
+        """Open the source; raise UserError if rows are too short or the split has no text."""
         self.batch_size, self.sequence_length = settings.batch_size, settings.sequence_length
         smallest = 2 * self.num_segments + 1
         if self.sequence_length < smallest:
@@ -73,7 +73,7 @@ class TextExampleSource(ExampleSource):
 
     @abc.abstractmethod
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns examples made of chunks.
+        """Return examples made of chunks.
 
         Args:
             number_B: int64 [B], numbers of the examples, the counters of their random draws.
@@ -87,20 +87,20 @@ class TextExampleSource(ExampleSource):
 
     @abc.abstractmethod
     def lengths(self) -> np.ndarray:
-        """Returns the most tokens each chunk's example has in any epoch: int64 [num_examples].
+        """Return the most tokens each chunk's example has in any epoch: int64 [num_examples].
 
         Special tokens are included.
         """
 
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the examples with these numbers; see `chunk_examples`."""
+        """Return the examples with these numbers; see `chunk_examples`."""
         epoch_B, position_B = np.divmod(number_B, self.num_examples)
         order_B = sampling.fold(self._keys[ORDER], epoch_B)
         chunk_B = sampling.permute(position_B, self.num_examples, order_B)
         return self.chunk_examples(number_B, chunk_B)
 
     def statistics(self) -> dict[str, int]:
-        """Returns counts for the log; tokens_per_epoch does not include special tokens."""
+        """Return counts for the log; tokens_per_epoch does not include special tokens."""
         text = self._text
         return {
             'documents': text.num_documents,
@@ -111,7 +111,7 @@ class TextExampleSource(ExampleSource):
         }
 
     def _count_chunks(self, usable_D: np.ndarray | bool) -> None:
-        """Divides the usable documents into chunks."""
+        """Divide the usable documents into chunks."""
         token_D = np.diff(self._text.first_token)
         chunk_D = np.where(usable_D, -(-token_D // self._budget), 0)
         self._first_chunk = running_total(chunk_D)

@@ -19,13 +19,13 @@ _SURROGATE = re.compile('[\ud800-\udfff]')
 
 
 def matching_files(pattern: str) -> list[str]:
-    """Returns the sorted paths of the files that a glob matches; '**' is recursive."""
+    """Return the sorted paths of the files that a glob matches; '**' is recursive."""
     found = glob.glob(os.path.expanduser(pattern), recursive=True)
     return sorted(filter(os.path.isfile, found))
 
 
 def check_encoding(encoding: str, option: str = 'encoding') -> None:
-    """Raises UserError unless Python has a codec of this name.
+    """Raise UserError unless Python has a codec of this name.
 
     Args:
         encoding: Name of the encoding.
@@ -41,7 +41,7 @@ def check_encoding(encoding: str, option: str = 'encoding') -> None:
 
 @contextlib.contextmanager
 def open_text(path: str, encoding: str, newline: str = '\n') -> Iterator[TextIO]:
-    """Opens a text file, decompressed if its name ends in .gz.
+    """Open a text file, decompressed if its name ends in .gz.
 
     A byte order mark is skipped. Undecodable bytes become lone surrogates
     (`errors='surrogateescape'`); see `has_surrogates` and `replace_surrogates`.
@@ -62,13 +62,13 @@ def open_text(path: str, encoding: str, newline: str = '\n') -> Iterator[TextIO]
 
 
 def read_text(path: str, encoding: str) -> str:
-    """Returns the whole text of a file. Raises UserError if it cannot be read."""
+    """Return the whole text of a file. Raises UserError if it cannot be read."""
     with open_text(path, encoding) as file:
         return file.read()
 
 
 def read_lines(path: str, encoding: str, limit: int = -1) -> Iterator[str]:
-    """Streams the lines of a file without their ends.
+    """Stream the lines of a file without their ends.
 
     Args:
         path: Plain or gzipped file.
@@ -89,5 +89,5 @@ def has_surrogates(text: str) -> bool:
 
 
 def replace_surrogates(text: str) -> tuple[str, int]:
-    """Replaces each surrogate by U+FFFD; returns the text and the number of replacements."""
+    """Replace each surrogate by U+FFFD; return the text and the number of replacements."""
     return _SURROGATE.subn('\ufffd', text) if has_surrogates(text) else (text, 0)

@@ -43,7 +43,7 @@ class DocumentBlock:
 
 
 def read_blocks(source: Source, characters: int) -> Iterator[list[str]]:
-    """Yields the texts of a source's documents in blocks of at least this many characters."""
+    """Yield the texts of a source's documents in blocks of at least this many characters."""
     block, size = [], 0
     for document in source.documents():
         block.append(document.text)
@@ -56,7 +56,7 @@ def read_blocks(source: Source, characters: int) -> Iterator[list[str]]:
 
 
 def tokenize_block(texts: list[str], tokenizer: tokenizers.Tokenizer) -> DocumentBlock:
-    """Splits documents into sentences and tokenizes them, leaving out what has no tokens."""
+    """Split documents into sentences and tokenize them, leaving out what has no tokens."""
     split = [sentences.split_sentences(text) for text in texts]
     prefix = tokenizer.sentence_prefix
     ids, lengths = tokenizer.encode_ids([prefix + sentence for text in split for sentence in text])
@@ -81,7 +81,7 @@ def tokenize_block(texts: list[str], tokenizer: tokenizers.Tokenizer) -> Documen
 
 
 def text_hash(text: str) -> int:
-    """Returns a 64-bit hash of a text: BLAKE2b of its UTF-8 bytes, little-endian.
+    """Return a 64-bit hash of a text: BLAKE2b of its UTF-8 bytes, little-endian.
 
     The held-out split of every corpus depends on this function; it must not change.
     """
@@ -97,7 +97,7 @@ class Workers:
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, number: int):
-        """Creates a pool of `number` processes; with 0, this process does the work."""
+        """Create a pool of `number` processes; with 0, this process does the work."""
         self._tokenizer, self._number = tokenizer, number
         self._processes: list[subprocess.Popen[bytes]] = []
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
@@ -136,7 +136,7 @@ class Workers:
             process.communicate()  # closes the pipes
 
     def tokenize(self, blocks: Iterable[list[str]]) -> Iterator[DocumentBlock]:
-        """Yields the tokenized blocks in order, working on up to two per worker at a time."""
+        """Yield the tokenized blocks in order, working on up to two per worker at a time."""
         if not self._number:
             yield from (tokenize_block(block, self._tokenizer) for block in blocks)
             return

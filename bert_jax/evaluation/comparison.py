@@ -33,7 +33,7 @@ class Summary(NamedTuple):
 
 
 def summarize(values: Sequence[float]) -> Summary:
-    """Summarizes the values of one metric, one for each run."""
+    """Summarize the values of one metric, one for each run."""
     values_S = np.asarray(values, np.float64)
     low, high = bootstrap_interval(values_S)
     sd = float(values_S.std(ddof=1)) if len(values_S) > 1 else 0.0
@@ -61,7 +61,7 @@ def plot_runs(
     results: Mapping[str, Mapping[str, Mapping[str, Any]]],
     titles: Mapping[str, str],
 ) -> None:
-    """Plots one panel for each metric, with a dot for each run and a bar at the mean.
+    """Plot one panel for each metric, with a dot for each run and a bar at the mean.
 
     Args:
         path: the image file.

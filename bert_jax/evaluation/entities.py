@@ -48,7 +48,7 @@ def entities_from_tags(tags: Sequence[str]) -> list[Entity]:
 def score_spans(
     gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]
 ) -> tuple[dict[str, float], dict[str, SpanScore]]:
-    """Scores predicted spans (start, end, label), which are correct if all three are.
+    """Score predicted spans (start, end, label), which are correct if all three are.
 
     Duplicate spans count once. Ratios with denominator 0 are 0.
 

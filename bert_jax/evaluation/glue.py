@@ -145,7 +145,7 @@ SUBMISSIONS: dict[str, tuple[str, dict[str, str]]] = {
 def write_submission(
     task: str, predictions: Mapping[str, str | float], folder: str | pathlib.Path
 ) -> pathlib.Path:
-    """Writes the submission file of a task of GLUE: a header, then index and prediction.
+    """Write the submission file of a task of GLUE: a header, then index and prediction.
 
     Args:
         task: a key of SUBMISSIONS.

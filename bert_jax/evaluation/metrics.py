@@ -109,7 +109,7 @@ def spearman(gold: Sequence[float], guesses: Sequence[float]) -> float:
 
 
 def _standardize(values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Subtracts the mean and scales to norm 1; zeros for a constant series."""
+    """Subtract the mean and scales to norm 1; zeros for a constant series."""
     x_N = np.asarray(values, np.float64)
     if not len(x_N) or x_N.min() == x_N.max():
         return np.zeros(len(x_N))

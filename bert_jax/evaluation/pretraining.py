@@ -19,7 +19,7 @@ def unigram_entropy(counts_V: np.ndarray) -> float:
 
 
 def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, float]:
-    """Adds perplexities, and the baselines that a model without context reaches.
+    """Add perplexities, and the baselines that a model without context reaches.
 
     Args:
         means: held-out means by name, such as 'mlm_loss'.
@@ -47,7 +47,7 @@ def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, fl
 def cloze_markdown(
     tokenizer: 'Tokenizer', masked: 'Masked', batch: Batch, probabilities_BPV: Array, top: int = 5
 ) -> str:
-    """Lists the most probable tokens for every mask of masked examples; correct ones are bold.
+    """List the most probable tokens for every mask of masked examples; correct ones are bold.
 
     Args:
         tokenizer: decodes the ids.

@@ -44,7 +44,7 @@ def classification(
     negative: str | None = None,
     groups: Sequence[str] | None = None,
 ) -> Scores:
-    """Scores one predicted class for each example.
+    """Score one predicted class for each example.
 
     Args:
         gold: the gold classes.
@@ -88,7 +88,7 @@ def classification(
 def regression(
     gold: Sequence[float], guesses: Sequence[float], main: Sequence[str] = ('pearson', 'spearman')
 ) -> Scores:
-    """Scores one number for each example: 'pearson', 'spearman' and 'rmse'."""
+    """Score one number for each example: 'pearson', 'spearman' and 'rmse'."""
     errors_N = np.asarray(guesses, np.float64) - np.asarray(gold, np.float64)
     found = {
         'pearson': metrics.pearson(gold, guesses),
@@ -99,7 +99,7 @@ def regression(
 
 
 def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]) -> Scores:
-    """Scores labeled spans (start, end, label): 'f1', 'precision', 'recall', 'f1_macro'.
+    """Score labeled spans (start, end, label): 'f1', 'precision', 'recall', 'f1_macro'.
 
     See `entities.score_spans`.
     """
@@ -109,7 +109,7 @@ def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]
 
 
 def main_first(found: dict[str, float], main: Sequence[str]) -> dict[str, float]:
-    """Moves the main metrics to the front, preceded by their mean if there are several.
+    """Move the main metrics to the front, preceded by their mean if there are several.
 
     Raises:
         UserError: a main metric that is not in `found`.

@@ -28,7 +28,7 @@ class Threshold(NamedTuple):
 
 
 def normalize(answer: str) -> str:
-    """Lowercases and removes ASCII punctuation, the words a, an, the and extra whitespace."""
+    """Lowercase and remove ASCII punctuation, the words a, an, the and extra whitespace."""
     return ' '.join(_ARTICLES.sub(' ', answer.lower().translate(_PUNCTUATION)).split())
 
 

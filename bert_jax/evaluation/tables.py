@@ -14,7 +14,7 @@ MAX_CONFUSIONS = 20  # listed pairs of classes
 
 
 def save_scores(scores: Scores, directory: str | pathlib.Path, title: str) -> None:
-    """Writes metrics.json, report.md and, for a confusion matrix, confusion.png into a folder.
+    """Write metrics.json, report.md and, for a confusion matrix, confusion.png into a folder.
 
     The folder is created if it does not exist. metrics.json contains 'metrics' and 'tables'.
     """
@@ -57,7 +57,7 @@ def markdown_table(table: Table) -> str:
 
 
 def plot_confusion(confusion: Confusion, path: pathlib.Path) -> None:
-    """Plots the share of each gold class; only the classes with the most errors if too many."""
+    """Plot the share of each gold class; only the classes with the most errors if too many."""
     import matplotlib
 
     matplotlib.use('Agg')

@@ -58,7 +58,7 @@ class FineTuned:
         compute: Compute,
         batch_tokens: int,
     ) -> None:
-        """Prepares inference; settings, labels and thresholds are those of the training.
+        """Prepare inference; settings, labels and thresholds are those of the training.
 
         Args:
             kind: key of PROBLEMS.
@@ -82,7 +82,7 @@ class FineTuned:
         inputs: Sequence[Mapping[str, Any]],
         advance: Callable[[int], object],
     ) -> list[dict[str, Any]]:
-        """Predicts for JSON objects.
+        """Predict for JSON objects.
 
         Args:
             params: 'encoder' and the problem's heads.

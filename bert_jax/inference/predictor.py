@@ -68,7 +68,7 @@ class Predictor:
         batch_tokens: int = 1024,
         advance: Callable[[int], object] | None = None,
     ) -> None:
-        """Prepares inference; nothing is compiled until the first call.
+        """Prepare inference; nothing is compiled until the first call.
 
         Args:
             model: parameters, architecture and tokenizer.
@@ -109,7 +109,7 @@ class Predictor:
         self._overlap = min(int(overlap * self._size), self._size - 1)
 
     def require(self, task: str) -> None:
-        """Raises UserError unless the model can answer a task."""
+        """Raise UserError unless the model can answer a task."""
         if task not in self.tasks:
             raise UserError(
                 f'{self._name} has no head for {task}; it can answer {", ".join(self.tasks)}'
@@ -245,7 +245,7 @@ class Predictor:
         return self.predict('answer', [{'question': q, 'context': c} for q, c in pairs])
 
     def predict(self, task: str, inputs: Sequence[Mapping[str, Any]]) -> list[Record]:
-        """Answers a fine-tuned task for dictionaries, as the method of that name does.
+        """Answer a fine-tuned task for dictionaries, as the method of that name does.
 
         Args:
             task: 'classify', 'tag', 'spans' or 'answer'.
@@ -263,7 +263,7 @@ class Predictor:
     def _run(
         self, function: Callable[[Batch], Any], rows: Iterable[Iterable[TokenizedText]]
     ) -> list[list[tuple[TokenizedText, Any]]]:
-        """Runs a function on the rows of every text; returns each row with its result."""
+        """Run a function on the rows of every text; return each row with its result."""
         rows_of_texts = [list(own) for own in rows]
         results = run(
             function,
@@ -277,7 +277,7 @@ class Predictor:
         return [[(row, next(remaining)) for row in own] for own in rows_of_texts]
 
     def _windows(self, ids: np.ndarray) -> Iterator[tuple[Window, np.ndarray]]:
-        """Cuts a text into windows; token i is at i + 1 − window.start in the row of a window."""
+        """Cut a text into windows; token i is at i + 1 − window.start in the row of a window."""
         for window in make_windows(len(ids), self._size, self._overlap):
             cls_id, sep_id = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
             row = np.concatenate([cls_id, ids[window.start : window.stop], sep_id])
@@ -325,7 +325,7 @@ class Predictor:
 
 
 def _checked(texts: Sequence[Text]) -> Sequence[Text]:
-    """Returns a list of texts; raises UserError for a single one."""
+    """Return a list of texts; raise UserError for a single one."""
     if isinstance(texts, str):
         raise UserError(f'expected a list of texts, not the string {texts[:40]!r}; put it in [ ]')
     return texts

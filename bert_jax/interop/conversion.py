@@ -24,7 +24,7 @@ def from_state_dict(
     allow_missing: Iterable[str] = (),
     num_labels: int = 2,
 ) -> tuple[dict, tuple[str, ...]]:
-    """Converts a state dict of a family.
+    """Convert a state dict of a family.
 
     Args:
         source: where the state dict comes from, for messages.

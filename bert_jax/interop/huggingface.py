@@ -28,7 +28,7 @@ _SPECIAL_TOKENS = ('pad', 'unk', 'cls', 'sep', 'mask')
 def load(
     path: str | pathlib.Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
 ) -> Pretrained:
-    """Reads a local folder.
+    """Read a local folder.
 
     Args:
         heads: heads the model must have besides those in the folder.
@@ -68,7 +68,7 @@ def load(
 
 
 def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenizer | None:
-    """Reads the tokenizer of a folder; None if it has none.
+    """Read the tokenizer of a folder; None if it has none.
 
     Raises:
         UserError: the tokenizer cannot belong to the model: its vocabulary is larger, or smaller by
@@ -88,7 +88,7 @@ def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenize
 
 
 def save(model: Pretrained, path: str | pathlib.Path) -> None:
-    """Writes a folder that transformers opens with from_pretrained, including all heads.
+    """Write a folder that transformers opens with from_pretrained, including all heads.
 
     The folder is written under a temporary name, read back, and renamed if the model in it computes
     the same logits.
@@ -132,7 +132,7 @@ def num_parameters(model: Pretrained) -> int:
 
 
 def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pathlib.Path) -> None:
-    """Writes tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt."""
+    """Write tokenizer.json, tokenizer_config.json and, for WordPiece, vocab.txt."""
     inputs = ['input_ids', 'attention_mask']
     if architecture.type_vocab_size > 1:
         tokenizer = tokenizer.with_token_types()
@@ -234,7 +234,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
 
 
 def _compare(live: Pretrained, written: Pretrained) -> None:
-    """Raises UserError unless both compute the same logits for a batch of arbitrary tokens."""
+    """Raise UserError unless both compute the same logits for a batch of arbitrary tokens."""
     architecture = live.architecture
     rng = np.random.default_rng(0)
     length = min(16, architecture.max_length)

@@ -24,7 +24,7 @@ _TF1_CONFIG, _TF1_CHECKPOINT = 'bert_config.json', 'bert_model.ckpt'
 def load_any(
     path: str | pathlib.Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
 ) -> Pretrained:
-    """Loads the model at a path.
+    """Load the model at a path.
 
     Args:
         path: a run's folder, one of its checkpoints, a Hugging Face folder, or a folder with the
@@ -55,7 +55,7 @@ def load_checkpoint(
     allow_missing: Iterable[str] = (),
     generator: bool = False,
 ) -> Pretrained:
-    """Loads a checkpoint of bert_jax, or the best one of a run (the newest if none is best).
+    """Load a checkpoint of bert_jax, or the best one of a run (the newest if none is best).
 
     Args:
         heads, allow_missing: see `huggingface.load`.
@@ -99,7 +99,7 @@ def load_checkpoint(
 def _load_tf1(
     folder: pathlib.Path, heads: Iterable[str], allow_missing: Iterable[str]
 ) -> Pretrained:
-    """Loads a folder of google-research/bert: bert_config.json, bert_model.ckpt.*, vocab.txt.
+    """Load a folder of google-research/bert: bert_config.json, bert_model.ckpt.*, vocab.txt.
 
     'gelu' is read as the exact GELU, as transformers runs these weights.
     """

@@ -138,7 +138,7 @@ def fill(
     heads: tuple[str, ...],
     num_labels: int = 2,
 ) -> tuple[dict[str, Any], tuple[str, ...]]:
-    """Completes parameters with newly initialized ones.
+    """Complete parameters with newly initialized ones.
 
     Args:
         found: known parameters, by '/'-joined name.
@@ -164,7 +164,7 @@ def is_boxed(leaf: Any) -> bool:
 
 
 def check_missing(missing: Mapping[str, str], allowed: Iterable[str], source: Any) -> None:
-    """Raises UserError unless every missing parameter may be newly initialized.
+    """Raise UserError unless every missing parameter may be newly initialized.
 
     Args:
         missing: parameter name → its description for the error message.

@@ -43,7 +43,7 @@ class Place:
     groups: int = 1
 
     def to_ours(self, array: np.ndarray) -> np.ndarray:
-        """Converts an array of a state dict to our parameter, float32."""
+        """Convert an array of a state dict to our parameter, float32."""
         array = np.asarray(array, np.float32)
         rest = array.shape[1:]
         array = array.reshape(self.groups, self.parts, -1, *rest)[:, self.part].reshape(-1, *rest)
@@ -51,7 +51,7 @@ class Place:
         return np.ascontiguousarray(np.pad(array, [(0, rows) for rows in self.padding]))
 
     def to_theirs(self, array: np.ndarray) -> np.ndarray:
-        """Converts our parameter to its slice of an array of a state dict, float32."""
+        """Convert our parameter to its slice of an array of a state dict, float32."""
         array = np.asarray(array, np.float32)[tuple(slice(size) for size in self.published)]
         shape = (self.shape[0] // self.parts, *self.shape[1:])
         array = array.reshape(shape[::-1]).T if self.is_kernel else array.reshape(shape)

@@ -26,7 +26,7 @@ def fit(
     heads: Iterable[str],
     positions: str = 'tile',
 ) -> tuple[Pretrained, list[str]]:
-    """Fits a model to another vocabulary, number of positions and exactly the given heads.
+    """Fit a model to another vocabulary, number of positions and exactly the given heads.
 
     A token that the old vocabulary has keeps its embedding; another gets the mean of its subwords
     in the old vocabulary. New heads are newly initialized.

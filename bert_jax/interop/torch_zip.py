@@ -29,7 +29,7 @@ _STORAGES = {
 
 
 def read(path: pathlib.Path) -> dict[str, np.ndarray]:
-    """Reads all tensors of a file, by name.
+    """Read all tensors of a file, by name.
 
     Raises:
         UserError: a damaged file, a format older than torch 1.6, a value that is not a tensor, or a

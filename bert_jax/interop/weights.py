@@ -23,7 +23,7 @@ Weights = dict[str, np.ndarray]
 
 
 def read(folder: pathlib.Path) -> Weights:
-    """Reads every weight of a folder, from one file or from the shards named by an index.
+    """Read every weight of a folder, from one file or from the shards named by an index.
 
     Raises:
         UserError: no weights, a missing or damaged shard, or an index that differs from its shards.
@@ -40,12 +40,12 @@ def read(folder: pathlib.Path) -> Weights:
 
 
 def write(path: pathlib.Path, weights: Weights) -> None:
-    """Writes a safetensors file with the metadata that transformers expects."""
+    """Write a safetensors file with the metadata that transformers expects."""
     safetensors.numpy.save_file(weights, path, metadata={'format': 'pt'})
 
 
 def check_values(weights: Weights, source: str | pathlib.Path) -> None:
-    """Raises UserError for a weight that is not floating-point, or has NaN or infinite values."""
+    """Raise UserError for a weight that is not floating-point, or has NaN or infinite values."""
     for name, array in weights.items():
         if array.dtype.name not in _FLOATS:
             raise UserError(f'{source}: {name} is {array.dtype.name}, not a floating-point weight')
@@ -54,7 +54,7 @@ def check_values(weights: Weights, source: str | pathlib.Path) -> None:
 
 
 def read_tf1(path: pathlib.Path) -> Weights:
-    """Reads a checkpoint of google-research/bert, with PyTorch's names and layouts.
+    """Read a checkpoint of google-research/bert, with PyTorch's names and layouts.
 
     Optimizer moments and the step counter are skipped.
     """

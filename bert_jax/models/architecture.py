@@ -116,7 +116,7 @@ class Architecture:
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> 'Architecture':
-        """Rebuilds an architecture from checkpoint metadata, also of earlier versions."""
+        """Rebuild an architecture from checkpoint metadata, also of earlier versions."""
         values: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value  # JSON has no tuples
             for name, value in fields.items()
@@ -131,7 +131,7 @@ class Architecture:
             raise UserError(f'architecture: {problem}')
 
     def _problems(self) -> Iterator[str]:
-        """Describes invalid values and values that do not fit together."""
+        """Describe invalid values and values that do not fit together."""
         for field in dataclasses.fields(self):
             yield from _problems_of_field(field, getattr(self, field.name))
         if self.hidden_size % self.num_heads:

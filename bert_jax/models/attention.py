@@ -156,7 +156,7 @@ class AlibiAttention(Attention):
 
 
 def _rotate(x_BTHK: jax.Array, frequencies_J: jax.Array | np.ndarray) -> jax.Array:
-    """Rotates each pair of features by position · frequency, in fp32."""
+    """Rotate each pair of features by position · frequency, in fp32."""
     angles_TJ = jnp.arange(x_BTHK.shape[1])[:, None] * frequencies_J
     cos_T1J, sin_T1J = jnp.cos(angles_TJ)[:, None], jnp.sin(angles_TJ)[:, None]
     first_BTHJ, second_BTHJ = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)

@@ -52,7 +52,7 @@ class Block(Module):
         context: Context,
         seeds_B: jax.Array | None,
     ) -> jax.Array:
-        """Runs the layer.
+        """Run the layer.
 
         Args:
             x_BTD: states, in the compute dtype.

@@ -55,7 +55,7 @@ def find_chains(
     starts_BT: Array | bool = True,
     ends_BT: Array | bool = True,
 ) -> Chains:
-    """Makes one chain of the links in each run of one segment id.
+    """Make one chain of the links in each run of one segment id.
 
     Args:
         is_link_BT: bool, the position has a tag.
@@ -173,7 +173,7 @@ class AllowedTags(NamedTuple):
 
 
 def allowed_tags(labels: Sequence[str]) -> AllowedTags:
-    """Derives from the names of tags which sequences their scheme allows.
+    """Derive from the names of tags which sequences their scheme allows.
 
     BIO: I-x only follows B-x or I-x. BIOES, recognized by any tag E- or S-: E-x, too, only follows
     B-x or I-x, which must be followed by I-x or E-x. Tags without such a prefix (O, parts of

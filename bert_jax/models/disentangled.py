@@ -23,7 +23,7 @@ class RelativePositions(Module):
 
     @nn.compact
     def __call__(self, length: int) -> tuple[jax.Array, np.ndarray]:
-        """Returns the vectors that occur in a sequence of this length, and where.
+        """Return the vectors that occur in a sequence of this length, and where.
 
         Returns:
             vectors_RD in the compute dtype, R ≤ 2 · length − 1.

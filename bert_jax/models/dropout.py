@@ -16,7 +16,7 @@ from bert_jax.models.architecture import Architecture
 
 
 def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
-    """Sets a share `rate` of the entries of x to zero and divides the others by 1 − rate.
+    """Set a share `rate` of the entries of x to zero and divide the others by 1 − rate.
 
     Args:
         x: [B, …].
@@ -46,7 +46,7 @@ def fold_in(seeds_B: jax.Array, number: int | np.ndarray) -> jax.Array: ...
 @overload
 def fold_in(seeds_B: jax.Array | None, number: int | np.ndarray) -> jax.Array | None: ...
 def fold_in(seeds_B: jax.Array | None, number: int | np.ndarray) -> jax.Array | None:
-    """Derives uint32 seeds for a numbered site (such as a layer) or time; None stays None."""
+    """Derive uint32 seeds for a numbered site (such as a layer) or time; None stays None."""
     if seeds_B is None:
         return None
     site = jnp.asarray(number).astype(jnp.uint32)

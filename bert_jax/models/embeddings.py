@@ -51,7 +51,7 @@ class Embeddings(Module):
         seeds_B: jax.Array | None,
         positions_BT: jax.Array | None = None,
     ) -> jax.Array:
-        """Returns [B, T, D] in the compute dtype.
+        """Return [B, T, D] in the compute dtype.
 
         Args:
             input_ids_BT: int32 token ids.

@@ -6,7 +6,7 @@ from bert_jax.models.architecture import Architecture
 def training_flops_per_token(
     architecture: Architecture, sequence_length: int, vocabulary_products: int
 ) -> float:
-    """Counts the operations of the matrix products of a training step, per position of the batch.
+    """Count the operations of the matrix products of a training step, per position of the batch.
 
     F = 3 · [Σ_layers (8 D² + 2 M D F + 4 T' D + 2 N R D) + (P / T) (2 D E + 2 E V)
              + 2 E D if E ≠ D + 2 W D² with a convolution]

@@ -25,7 +25,7 @@ _Axes: TypeAlias = tuple[str | None, ...]  # logical axis names
 
 
 def check(architecture: Architecture, compute: Compute) -> None:
-    """Raises UserError if the chosen kernel cannot run this encoder on this machine."""
+    """Raise UserError if the chosen kernel cannot run this encoder on this machine."""
     kernel = compute.attention_kernel
     if kernel not in PLATFORMS:
         return
@@ -42,7 +42,7 @@ def check(architecture: Architecture, compute: Compute) -> None:
 
 
 def check_dropout(architecture: Architecture, compute: Compute, seeds_B: jax.Array | None) -> None:
-    """Raises UserError if training would need dropout of attention weights (there are seeds)."""
+    """Raise UserError if training would need dropout of attention weights (there are seeds)."""
     rate = architecture.attention_dropout
     if rate and seeds_B is not None:
         raise UserError(
@@ -124,7 +124,7 @@ def _pallas(
 
 
 def _over_mesh(function: Callable[..., jax.Array], names: list[_Axes]) -> Callable[..., jax.Array]:
-    """Runs `function` on each device's part of the arrays: XLA cannot partition a kernel.
+    """Run `function` on each device's part of the arrays: XLA cannot partition a kernel.
 
     The result is laid out like the first argument. names: the logical axes of each argument.
     """

@@ -13,7 +13,7 @@ from bert_jax.types import Params
 
 
 def num_parameters(boxed_params: Params, architecture: Architecture) -> int:
-    """Counts parameters as published, without the padding rows of the vocabulary.
+    """Count parameters as published, without the padding rows of the vocabulary.
 
     Args:
         boxed_params: with logical axis names, from `module.init` or its `eval_shape`.
@@ -28,7 +28,7 @@ def num_parameters(boxed_params: Params, architecture: Architecture) -> int:
 
 
 def stack_layers(params: Params) -> dict[str, Any]:
-    """Converts unboxed parameters of a Transformer to those of its twin with scan_layers."""
+    """Convert unboxed parameters of a Transformer to those of its twin with scan_layers."""
     names = sorted(
         (name for name in params if re.fullmatch(r'layers_\d+', name)),
         key=lambda name: int(name.split('_')[1]),

@@ -28,11 +28,11 @@ def param(
     shape: tuple[int, ...],
     axes: tuple[str | None, ...],
 ) -> jax.Array:
-    """Declares an fp32 parameter of a module, with the logical names of its axes."""
+    """Declare an fp32 parameter of a module, with the logical names of its axes."""
     boxed_init: Callable[..., Any] = nn.with_logical_partitioning(init, axes)
     return module.param(name, boxed_init, shape)
 
 
 def constrain(x: jax.Array, names: tuple[str | None, ...]) -> jax.Array:
-    """Shards x over the current mesh by the current rules for these dimension names."""
+    """Shard x over the current mesh by the current rules for these dimension names."""
     return nn.with_logical_constraint(x, names)

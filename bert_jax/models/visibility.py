@@ -32,7 +32,7 @@ class Visibility:
     is_causal: bool = flax.struct.field(pytree_node=False, default=False)
 
     def bias(self) -> jax.Array:
-        """Renders fp32 [B, 1 or H, 1 or T, U] to add to attention scores."""
+        """Render fp32 [B, 1 or H, 1 or T, U] to add to attention scores."""
         position_T = jnp.arange(self.attention_mask_BT.shape[1])
         distance_TU = position_T[:, None] - position_T
         is_visible = self.attention_mask_BT[:, None, None, :] > 0
@@ -49,7 +49,7 @@ class Visibility:
         return jnp.where(is_visible, -penalty_HTU, MASKED)
 
     def groups(self) -> jax.Array | None:
-        """Renders int32 [B, T] group ids: positions attend to exactly those of the same group.
+        """Render int32 [B, T] group ids: positions attend to exactly those of the same group.
 
         Padding is a group of its own. None if groups cannot express this visibility.
         """

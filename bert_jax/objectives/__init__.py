@@ -37,7 +37,7 @@ OBJECTIVES: dict[str, type[Objective]] = {
 
 
 def enabled(weights: Mapping[str, float]) -> tuple[str, ...]:
-    """Returns the objectives with a weight above 0, in the order of OBJECTIVES.
+    """Return the objectives with a weight above 0, in the order of OBJECTIVES.
 
     Raises:
         UserError: For an unknown objective, an invalid weight, or if no weight is above 0.
@@ -54,7 +54,7 @@ def enabled(weights: Mapping[str, float]) -> tuple[str, ...]:
 
 
 def loss_weights(weights: Mapping[str, float]) -> dict[str, float]:
-    """Maps each loss term of the enabled objectives to its weight in the training loss."""
+    """Map each loss term of the enabled objectives to its weight in the training loss."""
     return {
         term: weights[name]
         for name in enabled(weights)
@@ -71,7 +71,7 @@ def is_causal(weights: Mapping[str, float]) -> bool:
 
 
 def common_corruption(names: Sequence[str], masking_scheme: str) -> type[Corruption]:
-    """Returns the corruption that all these objectives can be trained on.
+    """Return the corruption that all these objectives can be trained on.
 
     Raises:
         UserError: If there is none, or if an objective's companion or masking scheme is missing.

@@ -71,12 +71,12 @@ class Objective(Module):
     generator: ClassVar[type[Generator] | None] = None
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Computes the objective's loss and metrics for one batch."""
+        """Compute the objective's loss and metrics for one batch."""
         raise NotImplementedError
 
     @classmethod
     def read_options(cls, name: str, config: Config) -> Any:
-        """Builds the options from the config of a run.
+        """Build the options from the config of a run.
 
         Raises:
             UserError: If `config.<name>` is missing or holds an invalid value.
@@ -89,7 +89,7 @@ class Objective(Module):
 
     @staticmethod
     def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
-        """Returns how many states per sequence are multiplied by the vocabulary's embeddings.
+        """Return how many states per sequence are multiplied by the vocabulary's embeddings.
 
         Args:
             options: What `read_options` returned.

@@ -23,7 +23,7 @@ class CausalText(Corruption):
     label = 'causal'
 
     def __call__(self, keys_B: Key, batch: Batch) -> Masked:
-        """Returns the clean batch with its targets; nothing is random."""
+        """Return the clean batch with its targets; nothing is random."""
         return next_tokens(self.masking, batch['input_ids'], batch['attention_mask'])
 
 
@@ -37,7 +37,7 @@ class CausalLanguageModel(Objective):
         self.head = MaskedLanguageModelHead(self.architecture, self.compute)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Returns the terms `clm_loss` (nats per token) and `clm_accuracy`."""
+        """Return the terms `clm_loss` (nats per token) and `clm_accuracy`."""
         targets = encoded.corrupted
         logits_BPV = self.head(encoded.hidden[:, :-1], encoded.embedding_table)
         return prediction_terms('clm', logits_BPV, targets.labels, targets.weights)
@@ -49,7 +49,7 @@ class CausalLanguageModel(Objective):
 
 
 def next_tokens(masking: Masking, input_ids_BT: jax.Array, attention_mask_BT: jax.Array) -> Masked:
-    """Pairs every position but the last with the token after it.
+    """Pair every position but the last with the token after it.
 
     The weight is 0 where that token is special or padding.
     """

@@ -34,11 +34,11 @@ class Corrupted(Protocol):
     """A corrupted batch: a pytree of arrays, such as a NamedTuple, with these methods."""
 
     def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Returns what the encoder reads instead of the clean `batch`."""
+        """Return what the encoder reads instead of the clean `batch`."""
         ...
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
-        """Returns the prediction targets of one row in readable form, for `debug.batch`."""
+        """Return the prediction targets of one row in readable form, for `debug.batch`."""
         ...
 
 
@@ -67,7 +67,7 @@ class Corruption:
         """Subclasses check their options here and raise UserError for invalid ones."""
 
     def __call__(self, keys_B: Key, batch: Batch) -> Corrupted:
-        """Corrupts a batch.
+        """Corrupt a batch.
 
         Args:
             keys_B: One PRNG key per example. The result for an example must depend on its key and

@@ -21,7 +21,7 @@ from bert_jax.types import Config
 def detection_terms(
     name: str, logits_BT: jax.Array, is_changed_BT: jax.Array, weights_BT: jax.Array
 ) -> Terms:
-    """Returns the loss and metrics of a binary decision per position.
+    """Return the loss and metrics of a binary decision per position.
 
     Terms: `<name>_loss` (binary cross-entropy in nats), `<name>_accuracy` (threshold 0.5), and
     `<name>_share`, the share of changed positions.
@@ -50,14 +50,14 @@ class EditDetection(Objective):
         self.head = ReplacedTokenHead(self.architecture, self.compute)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Returns the terms of `detection_terms`, named after the edit."""
+        """Return the terms of `detection_terms`, named after the edit."""
         labels_BT = encoded.corrupted.labels[self.edit]
         logits_BT = self.head(encoded.hidden)
         return detection_terms(self.edit, logits_BT, labels_BT > 0, labels_BT >= 0)
 
     @classmethod
     def read_options(cls, name: str, config: Config) -> Any:
-        """Returns the rate of the edit."""
+        """Return the rate of the edit."""
         return config.editing[name]
 
 
@@ -103,7 +103,7 @@ class DeletionDetection(EditDetection):
         self.token_head = MaskedLanguageModelHead(self.architecture, self.compute)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Adds `deletion_token_loss` (nats per predicted token) and `deletion_token_accuracy`."""
+        """Add `deletion_token_loss` (nats per predicted token) and `deletion_token_accuracy`."""
         labels_BT = encoded.corrupted.labels[self.edit]
         slots = self.vocabulary_products(self.options, labels_BT.shape[1], 0)
         positions_BP = jnp.argsort(labels_BT <= 0, axis=1, stable=True)[:, :slots]

@@ -36,11 +36,11 @@ class Edited(NamedTuple):
     labels: dict[str, jax.Array]
 
     def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Returns the edited arrays."""
+        """Return the edited arrays."""
         return EncoderInputs(self.input_ids, self.attention_mask, self.token_type_ids)
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
-        """Returns the labels of each edit at the tokens that are not padding."""
+        """Return the labels of each edit at the tokens that are not padding."""
         real_T = self.attention_mask[row] > 0
         return {name: labels_BT[row][real_T].tolist() for name, labels_BT in self.labels.items()}
 
@@ -60,7 +60,7 @@ class EditedText(Corruption):
                 raise UserError(f'editing.{name} is {rate}; it must lie between 0 and 1')
 
     def __call__(self, keys_B: Key, batch: Batch) -> Edited:
-        """Applies the edits.
+        """Apply the edits.
 
         Reads `input_ids`, `attention_mask`, `token_type_ids` and, for the permutation of sentences,
         `sentence_start` (1 at the first token of each sentence).
@@ -102,7 +102,7 @@ def permute(key: Key, edited: Edited, rate: float, settings: EditedText, example
 
 
 def delete(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
-    """Deletes a share `rate` of the tokens that are not special and closes the gaps.
+    """Delete a share `rate` of the tokens that are not special and close the gaps.
 
     Labels every remaining token: 1 + the id of the first token deleted after it, or 0 if none was.
     """
@@ -118,7 +118,7 @@ def delete(key: Key, edited: Edited, rate: float, settings: EditedText, example:
 
 
 def insert(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
-    """Inserts random tokens after a share `rate` of the tokens, never after the last token.
+    """Insert random tokens after a share `rate` of the tokens, never after the last token.
 
     Tokens that no longer fit into the row are cut off before the last token, usually [SEP]. Labels
     every token: 1 if it was inserted, else 0. Earlier edits have no label at inserted tokens.
@@ -154,7 +154,7 @@ def insert(key: Key, edited: Edited, rate: float, settings: EditedText, example:
 def substitute(
     key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch
 ) -> Edited:
-    """Replaces a share `rate` of the tokens that are not special by random tokens.
+    """Replace a share `rate` of the tokens that are not special by random tokens.
 
     Labels every token: 1 if it differs from the original, else 0. Inserted tokens are kept.
     """
@@ -180,7 +180,7 @@ EDITS: dict[str, Edit] = {  # The index is folded into an example's key: append 
 
 
 def _choose(key: Key, rate: float, candidates_T: jax.Array) -> jax.Array:
-    """Chooses each candidate with probability `rate`."""
+    """Choose each candidate with probability `rate`."""
     return candidates_T & jax.random.bernoulli(key, rate, candidates_T.shape)
 
 
@@ -189,12 +189,12 @@ def _with_labels(edited: Edited, name: str, labels_T: jax.Array) -> Edited:
 
 
 def _take(edited: Edited, source_T: jax.Array) -> Edited:
-    """Moves every entry from its source position, in all arrays."""
+    """Move every entry from its source position, in all arrays."""
     return jax.tree.map(lambda leaf_T: leaf_T[source_T], edited)
 
 
 def _pad(edited: Edited, is_real_T: jax.Array, pad_id: int) -> Edited:
-    """Turns the positions behind the real tokens into padding."""
+    """Turn the positions behind the real tokens into padding."""
     return Edited(
         jnp.where(is_real_T, edited.input_ids, pad_id),
         jnp.where(is_real_T, edited.attention_mask, 0),

@@ -42,11 +42,11 @@ class Drafted(NamedTuple):
     seeds: jax.Array
 
     def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Returns what the generator reads: the masked text."""
+        """Return what the generator reads: the masked text."""
         return self.masked.encoder_inputs(batch)
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
-        """Returns what the generator predicts."""
+        """Return what the generator predicts."""
         return self.masked.describe_row(row, vocab)
 
 
@@ -66,7 +66,7 @@ class Replaced(NamedTuple):
     generator_logits: jax.Array
 
     def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Returns the batch with the sampled ids."""
+        """Return the batch with the sampled ids."""
         return EncoderInputs(self.input_ids, batch['attention_mask'], batch['token_type_ids'])
 
 
@@ -80,7 +80,7 @@ class ReplacedText(Corruption):
     label = 'replaced'
 
     def __call__(self, keys_B: Key, batch: Batch) -> Drafted:
-        """Masks a batch and draws the seeds of the samples."""
+        """Mask a batch and draw the seeds of the samples."""
         ids_BT, mask_BT = batch['input_ids'], batch['attention_mask']
         num_predictions = self.num_predictions[ids_BT.shape[1]]
         masked = mask_tokens(self.masking, keys_B, ids_BT, mask_BT, num_predictions)
@@ -119,7 +119,7 @@ class GeneratorOptions:
 
 
 def generator_architecture(architecture: Architecture, options: GeneratorOptions) -> Architecture:
-    """Returns a smaller architecture of the same kind, with embeddings of the same width.
+    """Return a smaller architecture of the same kind, with embeddings of the same width.
 
     Raises:
         UserError: If a mask decoder would add positions that are wider than the hidden states.
@@ -182,7 +182,7 @@ class Generator(Module):
         embeddings: dict[str, Any],
         dropout_seeds_B: jax.Array | None,
     ) -> tuple[Replaced, dict[str, Any]]:
-        """Fills in a masked batch.
+        """Fill in a masked batch.
 
         Args:
             batch: The clean batch.
@@ -219,7 +219,7 @@ class Generator(Module):
         embeddings: dict[str, Any],
         dropout_seeds_B: jax.Array | None,
     ) -> jax.Array:
-        """Returns the logits at the masked positions, float32 [B, P, V]."""
+        """Return the logits at the masked positions, float32 [B, P, V]."""
         shared = {name: p for name, p in embeddings.items() if name in SHARED}
         own = unfreeze(self.encoder)
         params = own | {'embeddings': own['embeddings'] | shared}
@@ -231,7 +231,7 @@ class Generator(Module):
 
 
 def gumbel_samples(logits_BPV: jax.Array, temperature: float, seeds_B: jax.Array) -> jax.Array:
-    """Draws tokens from softmax(logits / temperature), int32 [B, P].
+    """Draw tokens from softmax(logits / temperature), int32 [B, P].
 
     Takes argmax(logits + temperature · G) with standard Gumbel draws G that depend on the example's
     seed, the slot and the token alone. Finds the maximum by comparison, because XLA's argmax is
@@ -248,7 +248,7 @@ def gumbel_samples(logits_BPV: jax.Array, temperature: float, seeds_B: jax.Array
 def put_samples(
     masked: Masked, samples_BP: jax.Array, original_ids_BT: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Puts the samples in place of the predicted tokens.
+    """Put the samples in place of the predicted tokens.
 
     Tokens that the masking chose but kept are replaced as well, as in google-research/electra
     run_pretraining.py, get_fake_data.

@@ -37,11 +37,11 @@ class Masked(NamedTuple):
     weights: jax.Array
 
     def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Returns the batch with the masked ids."""
+        """Return the batch with the masked ids."""
         return EncoderInputs(self.input_ids, batch['attention_mask'], batch['token_type_ids'])
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
-        """Returns the predicted positions from left to right, and the tokens to predict."""
+        """Return the predicted positions from left to right, and the tokens to predict."""
         slots = np.flatnonzero(self.weights[row])
         slots = slots[np.argsort(self.positions[row][slots])]
         return {
@@ -121,7 +121,7 @@ class MaskedText(Corruption):
     label = 'masked'
 
     def __call__(self, keys_B: Key, batch: Batch) -> Masked:
-        """Masks a batch."""
+        """Mask a batch."""
         ids_BT, mask_BT = batch['input_ids'], batch['attention_mask']
         num_predictions = self.num_predictions[ids_BT.shape[1]]
         return mask_tokens(self.masking, keys_B, ids_BT, mask_BT, num_predictions)
@@ -134,7 +134,7 @@ def mask_tokens(
     attention_mask_BT: jax.Array,
     num_predictions: int,
 ) -> Masked:
-    """Chooses at most `num_predictions` tokens per example and replaces them."""
+    """Choose at most `num_predictions` tokens per example and replace them."""
     scheme = SCHEMES[masking.scheme]
 
     def mask_example(key: Key, input_ids_T: jax.Array, attention_mask_T: jax.Array) -> Masked:
@@ -156,7 +156,7 @@ def is_special(input_ids: jax.Array, masking: Masking) -> jax.Array:
 def _replace_chosen(
     key: Key, input_ids_T: jax.Array, positions_P: jax.Array, weights_P: jax.Array, masking: Masking
 ) -> Masked:
-    """Puts [MASK] or a random token at the chosen positions, or keeps the token."""
+    """Put [MASK] or a random token at the chosen positions, or keep the token."""
     draw_key, id_key = jax.random.split(key)
     labels_P = input_ids_T[positions_P]
     draws_P = _replacement_draws(draw_key, len(input_ids_T), positions_P, weights_P, masking)
@@ -199,7 +199,7 @@ def outer_neighbors(chosen_T: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def random_ids(key: Key, shape: tuple[int, ...], masking: Masking) -> jax.Array:
-    """Draws token ids from the distribution `masking.replacement`."""
+    """Draw token ids from the distribution `masking.replacement`."""
     if masking.replacement == 'uniform':
         return jax.random.randint(key, shape, 0, len(masking.unigram_counts))
     cumulative_V = np.cumsum(masking.unigram_counts) / masking.unigram_counts.sum()

@@ -82,7 +82,7 @@ class Words(NamedTuple):
 
 
 def num_to_choose(attention_mask_T: jax.Array, rate: float, num_predictions: int) -> jax.Array:
-    """Returns n = min(num_predictions, max(1, round(rate · length))), special tokens counted.
+    """Return n = min(num_predictions, max(1, round(rate · length))), special tokens counted.
 
     Source: google-research/bert create_pretraining_data.py, create_masked_lm_predictions.
     """
@@ -91,7 +91,7 @@ def num_to_choose(attention_mask_T: jax.Array, rate: float, num_predictions: int
 
 
 def num_in_spans(can_choose_T: jax.Array, rate: float, num_predictions: int) -> jax.Array:
-    """Returns n = min(num_predictions, ceil(rate · length)), special tokens not counted.
+    """Return n = min(num_predictions, ceil(rate · length)), special tokens not counted.
 
     Source: facebookresearch/SpanBERT, pretraining/fairseq data/masking.py, which adds [CLS] and
     [SEP] to its sequences afterwards.
@@ -103,7 +103,7 @@ def num_in_spans(can_choose_T: jax.Array, rate: float, num_predictions: int) -> 
 def choose_tokens(
     key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
 ) -> ChosenPositions:
-    """Chooses single tokens, uniformly without replacement (Devlin et al. 2019)."""
+    """Choose single tokens, uniformly without replacement (Devlin et al. 2019)."""
     score_T = jnp.where(row.can_choose_T, jax.random.uniform(key, row.input_ids_T.shape), -1.0)
     score_P, positions_P = jax.lax.top_k(score_T, num_predictions)
     n = num_to_choose(row.attention_mask_T, masking.rate, num_predictions)
@@ -113,7 +113,7 @@ def choose_tokens(
 def choose_words(
     key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
 ) -> ChosenPositions:
-    """Chooses whole words in random order, skipping words that exceed the remaining number.
+    """Choose whole words in random order, skipping words that exceed the remaining number.
 
     Source: google-research/bert create_pretraining_data.py with do_whole_word_mask. The remaining
     number shrinks with every pass, so a few passes find all words that fit.
@@ -141,7 +141,7 @@ def choose_words(
 def choose_spans(
     key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
 ) -> ChosenPositions:
-    """Chooses spans of words (Joshi et al. 2020, section 3.1).
+    """Choose spans of words (Joshi et al. 2020, section 3.1).
 
     Lengths are geometric, truncated and renormalized; starts are uniform; spans that overlap or
     touch merge. Spans are drawn until the number of tokens to choose is reached, where the last
@@ -160,7 +160,7 @@ def choose_spans(
 def choose_ngrams(
     key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
 ) -> ChosenPositions:
-    """Chooses n-grams of words, p(n) ∝ 1/n for n ≤ longest_ngram (Lan et al. 2020, section 4.1).
+    """Choose n-grams of words, p(n) ∝ 1/n for n ≤ longest_ngram (Lan et al. 2020, section 4.1).
 
     As in google-research/albert create_pretraining_data.py, an n-gram that overlaps an earlier one
     is skipped, and the last one is shortened by whole words to the number of tokens to choose.
@@ -176,13 +176,13 @@ def choose_ngrams(
 
 
 def span_lengths(masking: 'Masking') -> np.ndarray:
-    """Returns p(1 … longest_span) of the geometric distribution p(ℓ) ∝ (1 − p)^(ℓ−1) p."""
+    """Return p(1 … longest_span) of the geometric distribution p(ℓ) ∝ (1 − p)^(ℓ−1) p."""
     p = (1 - masking.span_p) ** np.arange(masking.longest_span)
     return p / p.sum()
 
 
 def ngram_lengths(masking: 'Masking') -> np.ndarray:
-    """Returns p(n) ∝ 1/n for n = 1 … longest_ngram."""
+    """Return p(n) ∝ 1/n for n = 1 … longest_ngram."""
     p = 1 / np.arange(1, masking.longest_ngram + 1)
     return p / p.sum()
 
@@ -190,7 +190,7 @@ def ngram_lengths(masking: 'Masking') -> np.ndarray:
 def find_words(
     input_ids_T: jax.Array, can_choose_T: jax.Array, is_word_start_V: np.ndarray | None
 ) -> Words:
-    """Finds the words of a row.
+    """Find the words of a row.
 
     Args:
         input_ids_T: int32.
@@ -221,7 +221,7 @@ def find_words(
 
 
 def draw_spans(key: Key, words: Words, probability_L: np.ndarray, number: int) -> DrawnSpans:
-    """Draws `number` spans: a length in words, then a start.
+    """Draw `number` spans: a length in words, then a start.
 
     The start is uniform over the words from which that many words follow each other without a
     special token between them. `probability_L` holds the probabilities of the lengths 1 … L.
@@ -247,7 +247,7 @@ def draw_spans(key: Key, words: Words, probability_L: np.ndarray, number: int) -
 
 
 def drop_overlaps(spans: DrawnSpans) -> DrawnSpans:
-    """Empties every span that overlaps an earlier one which is not empty itself.
+    """Empty every span that overlaps an earlier one which is not empty itself.
 
     The first span is always kept. Each pass decides at least one more span, in practice all that
     depend on decided ones. An odd number of passes may drop one span too many, but never leaves an
@@ -263,7 +263,7 @@ def drop_overlaps(spans: DrawnSpans) -> DrawnSpans:
 
 
 def first_to_cover(spans: DrawnSpans, length: int) -> jax.Array:
-    """Returns the index of the first span that covers each token, int32 [T]; C if none does."""
+    """Return the index of the first span that covers each token, int32 [T]; C if none does."""
     number = len(spans.start_C)
     t_T = jnp.arange(length)
     covers_CT = (spans.start_C[:, None] <= t_T) & (t_T < spans.stop_C[:, None])
@@ -271,7 +271,7 @@ def first_to_cover(spans: DrawnSpans, length: int) -> jax.Array:
 
 
 def _lowest_ranks(rank_T: jax.Array, num_predictions: int) -> jax.Array:
-    """Returns the positions of the lowest ranks; equal ranks from left to right."""
+    """Return the positions of the lowest ranks; equal ranks from left to right."""
     return jnp.argsort(rank_T, stable=True)[:num_predictions]
 
 

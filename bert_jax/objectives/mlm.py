@@ -27,12 +27,12 @@ class MaskedLanguageModel(Objective):
         self.head = MaskedLanguageModelHead(self.architecture, self.compute)
 
     def logits(self, encoded: EncodedBatch) -> jax.Array:
-        """Returns the logits at the masked positions, float32 [B, P, V]."""
+        """Return the logits at the masked positions, float32 [B, P, V]."""
         decoded_BPD = gather_positions(encoded.decoded, encoded.corrupted.positions)
         return self.head(decoded_BPD, encoded.embedding_table)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Returns the terms of `masked_terms`."""
+        """Return the terms of `masked_terms`."""
         mask_BT = encoded.batch['attention_mask']
         return masked_terms(self.logits(encoded), encoded.corrupted, mask_BT)
 
@@ -43,7 +43,7 @@ class MaskedLanguageModel(Objective):
 
 
 def masked_terms(logits_BPV: jax.Array, masked: Masked, attention_mask_BT: jax.Array) -> Terms:
-    """Returns the loss and metrics of predicting masked tokens.
+    """Return the loss and metrics of predicting masked tokens.
 
     Terms: `mlm_loss` (nats per masked token), `mlm_accuracy`, and `mlm_rate`, the masked share of
     the tokens that are not padding.
@@ -56,7 +56,7 @@ def masked_terms(logits_BPV: jax.Array, masked: Masked, attention_mask_BT: jax.A
 def prediction_terms(
     name: str, logits_XV: jax.Array, labels_X: jax.Array, weights_X: jax.Array
 ) -> Terms:
-    """Returns the terms `<name>_loss` and `<name>_accuracy` of predicting one of V classes."""
+    """Return the terms `<name>_loss` and `<name>_accuracy` of predicting one of V classes."""
     return {
         f'{name}_loss': weighted_sum(cross_entropy(logits_XV, labels_X), weights_X),
         f'{name}_accuracy': weighted_sum(is_best(logits_XV, labels_X), weights_X),
@@ -64,13 +64,13 @@ def prediction_terms(
 
 
 def cross_entropy(logits_XV: jax.Array, labels_X: jax.Array) -> jax.Array:
-    """Returns −log softmax(logits)[label] in nats, float32 [X]."""
+    """Return −log softmax(logits)[label] in nats, float32 [X]."""
     label_logit_X = jnp.take_along_axis(logits_XV, labels_X[..., None], axis=-1)[..., 0]
     return jax.nn.logsumexp(logits_XV, axis=-1) - label_logit_X
 
 
 def is_best(logits_XV: jax.Array, labels_X: jax.Array) -> jax.Array:
-    """Returns 1 where no other logit is above the label's, else 0; float32 [X].
+    """Return 1 where no other logit is above the label's, else 0; float32 [X].
 
     Compares with the maximum, because XLA's argmax is several times slower on CPU.
     """

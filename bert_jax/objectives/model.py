@@ -48,13 +48,13 @@ class PretrainingModel(Module):
 
     @nn.nowrap
     def _find_generator(self) -> tuple[str, type[Generator]] | None:
-        """Returns the objective that needs a generator, and the generator's class."""
+        """Return the objective that needs a generator, and the generator's class."""
         kinds = {name: OBJECTIVES[name].generator for name in self.objectives}
         return next(((name, kind) for name, kind in kinds.items() if kind), None)
 
     @nn.nowrap
     def heads(self) -> tuple[str, ...]:
-        """Returns the objectives that have a head on the encoder, not on a generator."""
+        """Return the objectives that have a head on the encoder, not on a generator."""
         found = self._find_generator()
         return tuple(
             name for name in self.objectives if not found or name not in found[1].trained_by
@@ -62,13 +62,13 @@ class PretrainingModel(Module):
 
     @nn.nowrap
     def mask_filler(self) -> str | None:
-        """Returns the objective whose head predicts masked tokens, if there is one."""
+        """Return the objective whose head predicts masked tokens, if there is one."""
         return next((name for name in self.heads() if OBJECTIVES[name].fills_masks), None)
 
     def __call__(
         self, batch: Batch, corrupted: Corrupted, dropout_seeds_B: jax.Array | None = None
     ) -> Terms:
-        """Computes the terms of all objectives.
+        """Compute the terms of all objectives.
 
         Args:
             batch: The clean batch.
@@ -84,7 +84,7 @@ class PretrainingModel(Module):
     def encode(
         self, batch: Batch, corrupted: Any, dropout_seeds_B: jax.Array | None
     ) -> EncodedBatch:
-        """Encodes the corrupted text, after the generator has completed it if there is one."""
+        """Encode the corrupted text, after the generator has completed it if there is one."""
         encoder: Callable[..., Any] = self.encoder
         if self._find_generator():
             corrupted, encoder = self._generate(batch, corrupted, dropout_seeds_B)
@@ -100,7 +100,7 @@ class PretrainingModel(Module):
     def _generate(
         self, batch: Batch, drafted: Drafted, dropout_seeds_B: jax.Array | None
     ) -> tuple[Replaced, Callable[..., Any]]:
-        """Returns the text with the generator's samples, and the encoder to read it with."""
+        """Return the text with the generator's samples, and the encoder to read it with."""
         if self.is_initializing():  # create the embeddings, which the generator shares
             self.encoder(*drafted.encoder_inputs(batch))
         params = unfreeze(nn.unbox(self.encoder.variables))['params']
@@ -110,12 +110,12 @@ class PretrainingModel(Module):
         return replaced, functools.partial(encoder.apply, variables)
 
     def predictions(self, batch: Batch, corrupted: Corrupted) -> jax.Array:
-        """Returns the logits of the `mask_filler` at the masked positions, float32 [B, P, V]."""
+        """Return the logits of the `mask_filler` at the masked positions, float32 [B, P, V]."""
         return getattr(self, str(self.mask_filler())).logits(self.encode(batch, corrupted, None))
 
     @nn.nowrap
     def flops_per_token(self, sequence_length: int, num_predictions: int) -> float:
-        """Counts the operations of a training step per position of the batch (models/flops.py).
+        """Count the operations of a training step per position of the batch (models/flops.py).
 
         Args:
             sequence_length: Tokens per sequence.

@@ -31,7 +31,7 @@ class PairClassification(Objective):
         self.head = NextSentenceHead(self.architecture, self.compute)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Returns `<term>_loss` (nats per pair), `<term>_accuracy` and `<term>_negatives`.
+        """Return `<term>_loss` (nats per pair), `<term>_accuracy` and `<term>_negatives`.
 
         `<term>_negatives` is the share of pairs of class 1. Packed rows have pairs [B, S], where
         slots without a pair have weight 0.

@@ -27,7 +27,7 @@ class ReplacedTokenDetection(Objective):
         self.head = ReplacedTokenHead(self.architecture, self.compute)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Returns the discriminator's terms and those of the generator's masked language model.
+        """Return the discriminator's terms and those of the generator's masked language model.
 
         Discriminator: `rtd_loss` (nats per token), `rtd_accuracy`, and `rtd_share`, the share of
         replaced tokens.

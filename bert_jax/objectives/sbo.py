@@ -53,7 +53,7 @@ class SpanBoundaryObjective(Objective):
         self.head = SpanBoundaryHead(self.architecture, self.compute, *sizes)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Returns the terms `sbo_loss` (nats per token) and `sbo_accuracy`."""
+        """Return the terms `sbo_loss` (nats per token) and `sbo_accuracy`."""
         masked, batch = encoded.corrupted, encoded.batch
         segments_BT = batch.get('segment_ids', batch['attention_mask'])
         most = self.options.max_targets
@@ -74,7 +74,7 @@ class SpanBoundaryObjective(Objective):
 def span_boundaries(
     masked: Masked, segment_ids_BT: jax.Array, max_targets: int
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Finds the tokens around the span of each predicted token.
+    """Find the tokens around the span of each predicted token.
 
     Args:
         masked: The masked batch.

@@ -105,7 +105,7 @@ def initialize(
 
 
 def _drop_last_layers(params: dict[str, np.ndarray], number: int) -> str:
-    """Removes the last layers and the pooler from `params`; returns a line for the log."""
+    """Remove the last layers and the pooler from `params`; return a line for the log."""
     found = (re.match(r'encoder/layers_(\d+)/', name) for name in params)
     layers = sorted({int(match[1]) for match in found if match})
     if not 0 < number <= len(layers):

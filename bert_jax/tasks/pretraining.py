@@ -121,7 +121,7 @@ class Pretraining:
                     )
 
     def describe(self) -> list[str]:
-        """Returns lines for the start of the log: the model, the corpus and the stages."""
+        """Return lines for the start of the log: the model, the corpus and the stages."""
         sizes = self.architecture
         train, held_out = self.corpus.split('train'), self.corpus.split('held_out')
         lines = [
@@ -137,7 +137,7 @@ class Pretraining:
         return lines
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Compares the metadata of a checkpoint with this task's.
+        """Compare the metadata of a checkpoint with this task's.
 
         Raises:
             UserError: If the checkpoint was made with another tokenizer or corpus.
@@ -152,13 +152,13 @@ class Pretraining:
                 )
 
     def init(self, key: Key) -> Params:
-        """Initializes the parameters, float32 with logical axis names."""
+        """Initialize the parameters, float32 with logical axis names."""
         batch = self.stages[0].source.batch(0, np.arange(1))
         corrupted = self.corruption(jax.random.split(key, 1), batch)
         return self.model.init(key, batch, corrupted)['params']
 
     def terms(self, params: Params, batch: Batch, key: Key, train: bool) -> averages.Terms:
-        """Computes the terms of a batch.
+        """Compute the terms of a batch.
 
         Corruption and dropout depend on `key` and the index of each example alone.
         """
@@ -169,13 +169,13 @@ class Pretraining:
         return terms
 
     def corrupted_batch(self, stage: Stage, number: int, step: int) -> tuple[Batch, Corrupted]:
-        """Returns batch `number` of a stage, clean and as corrupted in training step `step`."""
+        """Return batch `number` of a stage, clean and as corrupted in training step `step`."""
         batch = stage.source.batch(number)
         key = step_key(jax.random.key(self.config.seed), step)
         return batch, jax.jit(self.corruption)(_example_keys(key, batch)[0], batch)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
-        """Computes the held-out metrics, with baselines that ignore the context.
+        """Compute the held-out metrics, with baselines that ignore the context.
 
         With several languages, also the losses of each, such as `mlm_loss/cy`, over an equal share
         of the examples.
@@ -201,7 +201,7 @@ class Pretraining:
         return {name: float(averages.mean(term)) for name, term in total.items()}
 
     def held_out_source(self, stage: Stage, language: str | None = None) -> ExampleSource:
-        """Returns held-out examples in the shape of a stage, of one language or all of them."""
+        """Return held-out examples in the shape of a stage, of one language or all of them."""
         batch_size = stage.source.batch_size
         return pretraining_data.source(
             self.corpus,
@@ -214,7 +214,7 @@ class Pretraining:
         )
 
     def cloze(self, params: Params, number: int) -> tuple[Masked, Batch, np.ndarray]:
-        """Predicts the masked tokens of held-out examples, with every chosen token as [MASK].
+        """Predict the masked tokens of held-out examples, with every chosen token as [MASK].
 
         Args:
             params: Parameters of the model.
@@ -243,7 +243,7 @@ class Pretraining:
         return masked, batch, probabilities_BPV
 
     def report(self, params: Params, results: dict[str, Any]) -> None:
-        """Writes cloze.md and the model card into the workdir."""
+        """Write cloze.md and the model card into the workdir."""
         params = multihost.fetch(params)
         if jax.process_index():
             return
@@ -258,20 +258,20 @@ class Pretraining:
         (workdir / 'README.md').write_text(card, encoding='utf-8')
 
     def references(self) -> dict[str, float]:
-        """Returns horizontal lines for the loss plot: the loss of guessing by frequency."""
+        """Return horizontal lines for the loss plot: the loss of guessing by frequency."""
         entropy = evaluation.unigram_entropy(self.corpus.split('held_out').unigram_counts)
         return {'unigram entropy of the held-out text': entropy}
 
 
 def _example_keys(key: Key, batch: Batch) -> tuple[Key, Key]:
-    """Returns a corruption key and a dropout key for each example, from its index alone."""
+    """Return a corruption key and a dropout key for each example, from its index alone."""
     example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
     keys = jax.vmap(jax.random.split)(example_keys)
     return keys[:, 0], keys[:, 1]
 
 
 def _stage_settings(stages: Config) -> list[dict[str, int]]:
-    """Returns _STAGE_KEYS → value for each stage."""
+    """Return _STAGE_KEYS → value for each stage."""
     lengths = {key: len(stages[key]) for key in _STAGE_KEYS}
     if len(set(lengths.values())) > 1:
         raise UserError(f'stages: the numbers of values differ ({lengths}); give one per stage')
@@ -283,7 +283,7 @@ def _stage_settings(stages: Config) -> list[dict[str, int]]:
 
 
 def _num_predictions(stages: Sequence[Mapping[str, int]]) -> dict[int, int]:
-    """Returns sequence length → max_predictions.
+    """Return sequence length → max_predictions.
 
     Inside the jitted step only the shape of a batch is known, so stages of equal length must agree.
     """

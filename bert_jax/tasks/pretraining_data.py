@@ -38,7 +38,7 @@ SEGMENTS: dict[str, tuple[type[TextExampleSource], Callable[[Config], dict[str, 
 
 
 def open_corpus(data: Config) -> Corpus:
-    """Opens the corpus of a config; host 0 prepares it first if it does not exist.
+    """Open the corpus of a config; host 0 prepares it first if it does not exist.
 
     Raises:
         UserError: If the corpus was made from another text or tokenizer than the config names.
@@ -65,7 +65,7 @@ def open_corpus(data: Config) -> Corpus:
 def train_source(
     corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, **options: bool
 ) -> ExampleSource:
-    """Returns training examples, with the languages mixed in shares ∝ p^language_alpha.
+    """Return training examples, with the languages mixed in shares ∝ p^language_alpha.
 
     Args:
         corpus: The text.
@@ -93,7 +93,7 @@ def source(
     seed: int,
     **options: bool,
 ) -> ExampleSource:
-    """Returns the examples of a split, of one language or (None) of all in their natural shares.
+    """Return the examples of a split, of one language or (None) of all in their natural shares.
 
     The other arguments are those of `train_source`.
 
@@ -111,7 +111,7 @@ def source(
 
 
 def describe(examples: ExampleSource, number: int) -> list[str]:
-    """Returns log lines about the first `number` examples: epochs, counts, shares of languages."""
+    """Return log lines about the first `number` examples: epochs, counts, shares of languages."""
     counts = ', '.join(
         f'{value:,} {name.replace("_", " ")}'
         for name, value in examples.statistics().items()

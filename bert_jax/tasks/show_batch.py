@@ -15,7 +15,7 @@ from bert_jax.types import Batch
 
 
 def dump(task: Task, step: int) -> Iterator[str]:
-    """Yields one line of JSON per row of the batch of a training step.
+    """Yield one line of JSON per row of the batch of a training step.
 
     For pretraining, a row has its tokens, the tokens that the encoder is shown if they differ
     (`shown`), the prediction targets, and the other numbers of the row. For other tasks it has its
@@ -41,7 +41,7 @@ def dump(task: Task, step: int) -> Iterator[str]:
 
 
 def find(stages: Sequence[Stage], step: int) -> tuple[Stage, int, int]:
-    """Locates a step: its stage, the number of its batch in the stage, and its number from 0.
+    """Locate a step: its stage, the number of its batch in the stage, and its number from 0.
 
     Raises:
         UserError: If the run does not have that step.

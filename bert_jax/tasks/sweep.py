@@ -30,7 +30,7 @@ def is_wanted(config: Config) -> bool:
 
 
 def run(config: Config, train: Callable[[Config], Results], writes: bool = True) -> Results:
-    """Trains every learning rate with every seed and compares the results.
+    """Train every learning rate with every seed and compare the results.
 
     Runs are compared by `evaluation.best` or, if that is empty, by the first metric.
 
@@ -59,7 +59,7 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
 
 
 def runs(config: Config) -> dict[RunKey, Config]:
-    """Returns the config of every run.
+    """Return the config of every run.
 
     Raises:
         UserError: For invalid or repeated seeds or rates.
@@ -91,7 +91,7 @@ def runs(config: Config) -> dict[RunKey, Config]:
 
 
 def finished(config: Config) -> Results | None:
-    """Returns the results of a finished run, or None if it has to be trained or resumed."""
+    """Return the results of a finished run, or None if it has to be trained or resumed."""
     path = pathlib.Path(config.workdir) / 'results.json'
     if not path.exists():
         return None
@@ -100,7 +100,7 @@ def finished(config: Config) -> Results | None:
 
 
 def compare(config: Config, results: dict[RunKey, Results]) -> Results:
-    """Summarizes the metrics of every learning rate over its seeds.
+    """Summarize the metrics of every learning rate over its seeds.
 
     Returns:
         {'metric': the name of the metric that is compared, 'best_learning_rate': the rate with the
@@ -125,7 +125,7 @@ def _summary(values: list[float]) -> dict[str, Any]:
 
 
 def write(folder: pathlib.Path, found: Results) -> None:
-    """Writes results.json, table.md and plot.png, and prints the table."""
+    """Write results.json, table.md and plot.png, and print the table."""
     workdir.write_json(folder / 'results.json', found)
     (folder / 'table.md').write_text(table(found), encoding='utf-8')
     metric = found['metric']
@@ -136,7 +136,7 @@ def write(folder: pathlib.Path, found: Results) -> None:
 
 
 def table(found: Results) -> str:
-    """Returns a Markdown table with one row per learning rate and one column per metric.
+    """Return a Markdown table with one row per learning rate and one column per metric.
 
     The compared metric comes first, with its confidence interval; the best rate is marked.
     """

@@ -39,7 +39,7 @@ class EarlyStopping:
     """
 
     def __init__(self, evaluation: Config, best: BestEvaluation | None = None):
-        """Raises UserError if the patience is negative or there is no metric to wait for."""
+        """Raise UserError if the patience is negative or there is no metric to wait for."""
         self.metric, self.patience = evaluation.best, evaluation.patience
         self.best = best or BestEvaluation()
         if self.patience < 0 or (self.patience and not self.metric):

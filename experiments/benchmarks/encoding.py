@@ -70,7 +70,7 @@ def make_torch(model: str, dtype: str):
 
 
 def run_side(side: str, model: str, texts: list[str], folder: pathlib.Path):
-    """Warms up, then encodes once for every line on stdin and prints the seconds."""
+    """Warm up, then encode once for every line on stdin and print the seconds."""
     name, dtype = side.split('/')
     encode = {'bert_jax': make_bert_jax, 'torch': make_torch}[name](model, dtype)
 

@@ -28,7 +28,7 @@ ARRAYS = ('tokens', 'sentences', 'documents')
 
 
 def write_shard(folder: pathlib.Path, number: int, num_tokens: int):
-    """Writes random tokens with geometric sentence and document lengths."""
+    """Write random tokens with geometric sentence and document lengths."""
     rng = np.random.default_rng(number)
     lengths = np.clip(rng.geometric(1 / 22, size=num_tokens // 22), 3, 120)
     sentences = np.concatenate([[0], np.cumsum(lengths)])
@@ -73,7 +73,7 @@ def pipeline_rates(source, length: int, steps: int, workers: int) -> tuple[float
 
 
 def measure(split, tokenizer, workers: int, repeats: int):
-    """Prints a Markdown table."""
+    """Print a Markdown table."""
     kinds = {}
     for kind in (sentence_pairs.SentencePairs, single_segments.SingleSegments):
         for rows, length in ((256, 128), (256, 512), (32, 128)):
@@ -92,7 +92,7 @@ def measure(split, tokenizer, workers: int, repeats: int):
 
 
 def main():
-    """Runs the command line."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--corpus', help='folder of a prepared corpus; synthetic text by default')
     parser.add_argument(

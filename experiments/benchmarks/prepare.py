@@ -23,7 +23,7 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 
 def repeat(paths: list[str], folder: pathlib.Path, size: int) -> int:
-    """Copies the files repeatedly until they have `size` bytes; returns the number of bytes."""
+    """Copy the files repeatedly until they have `size` bytes; return the number of bytes."""
     total = number = 0
     while total < size:
         for path in paths:
@@ -35,7 +35,7 @@ def repeat(paths: list[str], folder: pathlib.Path, size: int) -> int:
 
 
 def resident_bytes(pid: int) -> int:
-    """Returns the resident memory of a process and its descendants; 0 if it has ended."""
+    """Return the resident memory of a process and its descendants; 0 if it has ended."""
     total = 0
     with contextlib.suppress(FileNotFoundError, ProcessLookupError):
         total += int(pathlib.Path(f'/proc/{pid}/statm').read_text().split()[1])

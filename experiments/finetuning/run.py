@@ -25,7 +25,7 @@ Results = dict[str, list[float]]  # 'metric' and 'seconds', a value for each see
 
 
 def run_side(side: str, name: str, options: argparse.Namespace) -> Results:
-    """Trains a task with every seed unless the runs exist; 'seconds' are per step."""
+    """Train a task with every seed unless the runs exist; 'seconds' are per step."""
     task, folder = tasks.TASKS[name], pathlib.Path(options.runs) / name
     if side == OURS:
         keys = tasks.config_keys(task, options.data, options.weights, options.steps)
@@ -123,7 +123,7 @@ def _seconds_cell(found: dict | None) -> str:
 
 
 def write(folder: pathlib.Path, settings: dict, results: dict[str, dict[str, Results]]):
-    """Writes results.json, table.md and plot.png."""
+    """Write results.json, table.md and plot.png."""
     folder.mkdir(parents=True, exist_ok=True)
     summary = summaries(results)
     write_json(folder / 'results.json', {'settings': settings, 'figures': summary})

@@ -166,7 +166,7 @@ def make_config(task: TaskSettings, keys: dict) -> ConfigDict:
 
 
 def _fill_in(value, data: str):
-    """Replaces '{data}' in a string or a tuple of strings."""
+    """Replace '{data}' in a string or a tuple of strings."""
     if isinstance(value, str):
         return value.replace('{data}', data)
     return tuple(_fill_in(one, data) for one in value) if isinstance(value, tuple) else value

@@ -23,7 +23,7 @@ EVALUATION_BATCH = 32
 
 
 def run(config, padded: bool = False) -> dict:
-    """Trains as a config of bert_jax says and evaluates on the dev split.
+    """Train as a config of bert_jax says and evaluate on the dev split.
 
     Args:
         config: the config of a fine-tuning run of bert_jax.
@@ -73,7 +73,7 @@ def train(model, problem, features: list[dict], config, padded: bool) -> float:
 
 
 def shuffled_batches(features: list[dict], size: int, steps: int, seed: int):
-    """Yields batches of epochs that are shuffled one by one."""
+    """Yield batches of epochs that are shuffled one by one."""
     rng, order = random.Random(seed), []
     for _ in range(steps):
         while len(order) < size:
@@ -83,7 +83,7 @@ def shuffled_batches(features: list[dict], size: int, steps: int, seed: int):
 
 
 def collate(problem, features: list[dict], length: int = 0) -> dict[str, torch.Tensor]:
-    """Pads features to the longest of them, or to `length`."""
+    """Pad features to the longest of them, or to `length`."""
     names = [name for name in problem.tokenizer.model_input_names if name in features[0]]
     inputs = problem.tokenizer.pad(
         [{name: feature[name] for name in names} for feature in features],

@@ -37,7 +37,7 @@ class SpanModel(nn.Module):
 
 
 def _initialize(layer: nn.Linear, parts: list[int]):
-    """Draws the weights of each part of the input with deviation 1/√width; zeroes the bias."""
+    """Draw the weights of each part of the input with deviation 1/√width; zeroes the bias."""
     for weight in layer.weight.data.split(parts, dim=1):
         nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
     nn.init.zeros_(layer.bias)

@@ -56,7 +56,7 @@ def run_all(
     variants: dict[str, dict],
     measure: Callable[[pathlib.Path], Measures],
 ) -> dict[str, list[Measures]]:
-    """Trains and measures every variant with every seed.
+    """Train and measures every variant with every seed.
 
     Args:
         options: the parsed command line.
@@ -88,7 +88,7 @@ def _settings(options: argparse.Namespace) -> dict:
 
 
 def train(folder: pathlib.Path, texts: str, keys: dict):
-    """Trains in a folder unless this has been done; exits with the status of a failed run."""
+    """Train in a folder unless this has been done; exit with the status of a failed run."""
     run_once(folder, main_command(f'{CONFIG}:{texts}', keys), '--config.workdir')
 
 
@@ -99,7 +99,7 @@ def main_command(config: str, keys: dict) -> list[str]:
 
 
 def run_once(folder: pathlib.Path, command: list[str], folder_flag: str):
-    """Runs Python with these arguments, unless the folder has the results of the same command.
+    """Run Python with these arguments, unless the folder has the results of the same command.
 
     Args:
         folder: passed as `folder_flag`=folder.
@@ -144,7 +144,7 @@ def write(
     columns: dict[str, str],
     plotted: Iterable[str] = (),
 ):
-    """Writes results.json, table.md and plot.png.
+    """Write results.json, table.md and plot.png.
 
     Args:
         options: the parsed command line.

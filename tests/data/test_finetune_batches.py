@@ -36,7 +36,7 @@ def lengths():
 
 
 def sequences_of(batch):
-    """Yields (ids, types, wide, label) of every sequence, by segment ids and first positions."""
+    """Yield (ids, types, wide, label) of every sequence, by segment ids and first positions."""
     for row, firsts in enumerate(batch['first_positions']):
         for slot, first in enumerate(firsts):
             if first < 0:

@@ -41,7 +41,7 @@ def epoch_of(rows, number=0):
 
 
 def taken_out(batch) -> list[tuple]:
-    """Yields (ids, types, label) of the examples in packed rows; checks the layout of the rows."""
+    """Yield (ids, types, label) of the examples in packed rows; check the layout of the rows."""
     found = []
     for row, segments in enumerate(batch['segment_ids']):
         firsts = batch['first_positions'][row]
@@ -68,7 +68,7 @@ def taken_out(batch) -> list[tuple]:
 
 
 def alone(batch) -> list[tuple]:
-    """Yields the same for examples that have a row each."""
+    """Yield the same for examples that have a row each."""
     labels = batch.get('next_sentence_label', np.zeros(len(batch['input_ids']), int))
     found = []
     for ids, types, mask, label in zip(

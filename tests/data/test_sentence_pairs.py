@@ -49,7 +49,7 @@ def pairs(documents, **options):
 
 
 def taken_apart(batch):
-    """Yields the tokens of A, those of B, and the label of each row; checks the layout."""
+    """Yield the tokens of A, those of B, and the label of each row; check the layout."""
     ids, types, mask = (batch[name] for name in ('input_ids', 'token_type_ids', 'attention_mask'))
     for row, type_row, mask_row, label in zip(
         ids.tolist(), types.tolist(), mask.tolist(), batch['next_sentence_label'], strict=True

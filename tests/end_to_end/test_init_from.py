@@ -23,7 +23,7 @@ def folder(tmp_path_factory):
 
 
 def continue_in(folder, name, **changes):
-    """Trains a run with a learning rate of almost zero from the weights of the first."""
+    """Train a run with a learning rate of almost zero from the weights of the first."""
     start = {
         'init_from': f'{folder}/run',
         'workdir': f'{folder}/{name}',

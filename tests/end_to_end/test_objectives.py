@@ -96,7 +96,7 @@ def arguments(folder, name, workdir):
 
 
 def outcome(workdir):
-    """Returns the held-out metrics, the arrays of the last checkpoint by name, and all losses."""
+    """Return the held-out metrics, the arrays of the last checkpoint by name, and all losses."""
     results = json.loads((workdir / 'results.json').read_text())
     assert results['steps'] == STEPS
     arrays = tree_paths.flatten(checkpoints.load(workdir).state)

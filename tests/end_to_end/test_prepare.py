@@ -84,7 +84,7 @@ def contents(directory):
 
 
 def stored_sentences(split, tokenizer):
-    """Yields the decoded sentences of each document of a split."""
+    """Yield the decoded sentences of each document of a split."""
     for shard in split.shards:
         for first, end in itertools.pairwise(shard.documents):
             yield [
@@ -311,7 +311,7 @@ def test_two_runs_with_the_same_output_are_an_error(texts, tmp_path):
 
 
 def wait_for(condition, seconds=60):
-    """Polls until condition() is true and returns its value."""
+    """Poll until condition() is true and return its value."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
         if found := condition():

@@ -48,7 +48,7 @@ def test_scores_by_hand(gold, guess, exact, f1, f1_v2):
 
 
 def slow_words(text):
-    """Normalizes character by character what the scripts do by regular expressions."""
+    """Normalize character by character what the scripts do by regular expressions."""
     text = ''.join(c for c in text.lower() if c not in '!"#$%&\'()*+,-./:;<=>?@[\\]^_`{|}~')
     words = []
     for part in text.split():

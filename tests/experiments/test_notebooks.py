@@ -15,7 +15,7 @@ FOLDER = pathlib.Path(__file__).parents[2] / 'experiments/colab'
 
 
 def execute(notebook_name: str, folder: pathlib.Path, **parameters) -> str:
-    """Runs a notebook in a folder and returns all that it shows, as text.
+    """Run a notebook in a folder and return all that it shows, as text.
 
     The cell tagged `parameters` gets other values, and the one tagged `install` is left out.
     """

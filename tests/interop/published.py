@@ -90,7 +90,7 @@ def model(published: str = 'BertForPreTraining', seed: int = 0, **changes):
 
 
 def randomize(made: torch.nn.Module, seed: int, deviation: float):
-    """Draws every weight and bias from a normal distribution; scales of norms have mean one."""
+    """Draw every weight and bias from a normal distribution; scales of norms have mean one."""
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, value in made.named_parameters():
@@ -99,7 +99,7 @@ def randomize(made: torch.nn.Module, seed: int, deviation: float):
 
 
 def folder(path: pathlib.Path, published: str = 'BertForPreTraining', **changes) -> pathlib.Path:
-    """Saves such a model with a vocabulary."""
+    """Save such a model with a vocabulary."""
     model(published, **changes).save_pretrained(path)
     (path / 'vocab.txt').write_text('\n'.join(vocabulary()) + '\n')
     return path
@@ -171,7 +171,7 @@ def compute(made, given) -> dict[str, torch.Tensor]:
 
 
 def edit(path: pathlib.Path, change):
-    """Applies `change` to the weights of a folder."""
+    """Apply `change` to the weights of a folder."""
     file = path / 'model.safetensors'
     weights = load_file(file)
     change(weights)
@@ -209,7 +209,7 @@ def _comparable(computed: dict, architecture, given) -> dict:
 
 
 def assert_same_bits(left: dict, right: dict):
-    """Asserts that two trees of parameters are bitwise equal."""
+    """Assert that two trees of parameters are bitwise equal."""
     left, right = tree_paths.flatten(left), tree_paths.flatten(right)
     assert left.keys() == right.keys()
     for name in left:

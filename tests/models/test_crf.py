@@ -132,7 +132,7 @@ def test_the_log_partition_of_a_long_chain_is_accurate():
 
 
 def is_allowed(tags, closed):
-    """Checks a tag sequence from left to right."""
+    """Check a tag sequence from left to right."""
     open_label = None
     for tag in [*tags, 'O']:
         kind, _, label = tag.partition('-')

@@ -144,7 +144,7 @@ def test_unsupported_settings_are_errors(on_this_cpu, case):
 
 
 def run(compute: dict, sizes: dict):
-    """Traces an encoder in training mode on one row."""
+    """Trace an encoder in training mode on one row."""
     name, length = sizes.pop('name', 'bert'), sizes.pop('length', LENGTH)
     encoder = build_encoder(architectures.build(name, **SIZES | sizes), Compute(**compute))
     ids = jnp.zeros((1, length), jnp.int32)

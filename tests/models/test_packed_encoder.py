@@ -79,7 +79,7 @@ def packed() -> dict[str, np.ndarray]:
 
 
 def in_rows(array_ET) -> np.ndarray:
-    """Moves values at the positions of examples to where these are in packed rows."""
+    """Move values at the positions of examples to where these are in packed rows."""
     rows = np.zeros((2, LENGTH), array_ET.dtype)
     for one, row, offset, length in zip(array_ET, ROW, OFFSET, LENGTHS, strict=True):
         rows[row, offset : offset + length] = one[:length]
@@ -87,13 +87,13 @@ def in_rows(array_ET) -> np.ndarray:
 
 
 def apart(array_BTX) -> np.ndarray:
-    """Concatenates the states of the examples in packed rows, without padding."""
+    """Concatenate the states of the examples in packed rows, without padding."""
     pairs = zip(np.asarray(array_BTX)[ROW], OFFSET, LENGTHS, strict=True)
     return np.concatenate([one[offset : offset + length] for one, offset, length in pairs])
 
 
 def masked() -> tuple[Masked, Masked]:
-    """Masks the same tokens in the examples alone and in packed rows.
+    """Mask the same tokens in the examples alone and in packed rows.
 
     Different examples have a masked run next to [CLS], in the middle, and next to the last [SEP].
     """

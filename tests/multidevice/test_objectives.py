@@ -67,7 +67,7 @@ class Task:
 
 
 def run(corruption, sizes, accumulation):
-    """Returns the loss and terms of 3 steps, and the parameters after them."""
+    """Return the loss and terms of 3 steps, and the parameters after them."""
     task = Task(corruption)
     optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
     mesh = make_mesh(sizes)

@@ -45,7 +45,7 @@ class RealRows(NamedTuple):
 
 @functools.cache
 def real_rows(folder: pathlib.Path, convention: str, length: int) -> RealRows:
-    """Returns 140,000 tokens of a novel in a published vocabulary, or (▁) one trained on it."""
+    """Return 140,000 tokens of a novel in a published vocabulary, or (▁) one trained on it."""
     novel = sorted((folder / 'english_novels').glob('*.txt'))[0]
     text = novel.read_text(encoding='utf-8')[50_000:][:CHARACTERS]
     if convention in FILES:

@@ -44,7 +44,7 @@ def edit(*names, rate=0.2):
 
 
 def rows(batch, edited, number=300):
-    """Yields the clean ids, the edited ids and the labels by name of each row, without padding."""
+    """Yield the clean ids, the edited ids and the labels by name of each row, without padding."""
     for row in range(number):
         real = edited.attention_mask[row].astype(bool)
         assert real[: real.sum()].all()

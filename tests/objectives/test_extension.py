@@ -29,7 +29,7 @@ def config(tmp_path):
 
 
 def train_two_steps(task):
-    """Returns the metrics of two training steps."""
+    """Return the metrics of two training steps."""
     optimizer = optimizers.build(task.config.optimizer, lambda step: 0.01)
     step = jax.jit(make_train_step(task, optimizer))
     params = sharding.unbox(jax.jit(task.init)(jax.random.key(0)))

@@ -71,7 +71,7 @@ def test_samples_equal_to_the_original_count_as_original():
 
 @pytest.fixture(scope='module', params=[TIED, DISENTANGLED], ids=['tied', 'disentangled'])
 def gradients(request):
-    """Returns the sharing, parameters, gradients of each mean loss, and the losses of a batch."""
+    """Return the sharing, parameters, gradients of each mean loss, and the losses of a batch."""
     model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'rtd'), {'rtd': request.param})
     batch = synthetic.batch(0)
     ids = batch['input_ids']

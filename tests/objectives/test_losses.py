@@ -53,7 +53,7 @@ def make_batch():
 
 
 def make_masked(batch):
-    """Masks the spans of HIDDEN that fit into each row, in random order, with unused slots."""
+    """Mask the spans of HIDDEN that fit into each row, in random order, with unused slots."""
     rng, slots = np.random.default_rng(1), 16
     positions, weights = np.zeros((2, ROWS, slots), np.int32)
     for row, length in enumerate(batch['attention_mask'].sum(1)):

@@ -57,7 +57,7 @@ def outcome(folder, convention, scheme, **changes) -> Outcome:
     settings = make_masking(rows, scheme=scheme, **changes)
 
     def draw(key, ids_T, mask_T):
-        """Repeats the draws of the scheme with the same key."""
+        """Repeat the draws of the scheme with the same key."""
         can_choose_T = (mask_T > 0) & ~masking.is_special(ids_T, settings)
         words = masking_schemes.find_words(ids_T, can_choose_T, rows.is_word_start)
         key = jax.random.split(key)[0]
@@ -81,7 +81,7 @@ def outcome(folder, convention, scheme, **changes) -> Outcome:
 
 
 def words_of(rows):
-    """Numbers the words of each row in a loop over its tokens; −1 for special tokens."""
+    """Number the words of each row in a loop over its tokens; −1 for special tokens."""
     word = np.full(rows.input_ids.shape, -1)
     for row, ids in enumerate(rows.input_ids):
         number, before = -1, False
@@ -100,7 +100,7 @@ def inside_words(found):
 
 
 def num_text(rows):
-    """Counts the tokens of each row that are not special, int [N]."""
+    """Count the tokens of each row that are not special, int [N]."""
     return (~np.isin(rows.input_ids, rows.special)).sum(1)
 
 
@@ -196,7 +196,7 @@ def test_chosen_tokens_are_masked_replaced_or_kept_at_80_10_10(real_data, conven
 
 
 def runs_of(chosen):
-    """Yields (row, start, stop) of the maximal runs of chosen tokens."""
+    """Yield (row, start, stop) of the maximal runs of chosen tokens."""
     edge = np.diff(np.pad(chosen.astype(int), ((0, 0), (1, 1))))
     rows, starts = np.nonzero(edge == 1)
     return zip(rows, starts, np.nonzero(edge == -1)[1], strict=True)
@@ -252,7 +252,7 @@ def test_spans_of_whole_words_are_taken_in_order_and_the_last_is_cut_off(real_da
 
 
 def slow_ngrams(found, row):
-    """Takes the n-grams of a row one by one: the set of tokens, and the words of each n-gram."""
+    """Take the n-grams of a row one by one: the set of tokens, and the words of each n-gram."""
     left = np.clip(np.round(0.15 * found.rows.attention_mask[row].sum()), 1, PREDICTIONS)
     taken, kept = set(), []
     for start, stop in zip(found.spans.start_C[row], found.spans.stop_C[row], strict=True):

@@ -8,7 +8,7 @@ TOLERANCE = 1e-5
 
 
 def agree(ours, theirs, what='', tolerance=TOLERANCE):
-    """Asserts |ours − theirs| ≤ tolerance · max(1, max |theirs|)."""
+    """Assert |ours − theirs| ≤ tolerance · max(1, max |theirs|)."""
     ours, theirs = np.asarray(ours, np.float32), np.asarray(theirs)
     assert ours.shape == theirs.shape, what
     bound = tolerance * max(1, np.abs(theirs).max())
@@ -16,7 +16,7 @@ def agree(ours, theirs, what='', tolerance=TOLERANCE):
 
 
 def agree_trees(ours, theirs, tolerance=TOLERANCE):
-    """Asserts that two trees have leaves of the same names, which agree."""
+    """Assert that two trees have leaves of the same names, which agree."""
     ours, theirs = tree_paths.flatten(ours), tree_paths.flatten(theirs)
     assert ours.keys() == theirs.keys()
     for name in ours:

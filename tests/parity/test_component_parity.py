@@ -43,7 +43,7 @@ def slopes_of(num_heads):
 
 
 def rotated(vector, position, theta):
-    """Rotates features k and k + K/2 as a complex number."""
+    """Rotate features k and k + K/2 as a complex number."""
     half = len(vector) // 2
     pairs = vector[:half] + 1j * vector[half:]
     pairs = pairs * np.exp(1j * position * theta ** (-np.arange(half) / half))

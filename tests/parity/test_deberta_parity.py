@@ -105,7 +105,7 @@ class QueriesFromElsewhere(torch.nn.Module):
 
 
 def run_layer(model, query, states, mask):
-    """Runs their last layer with keys and values of `states`.
+    """Run their last layer with keys and values of `states`.
 
     Separate queries fail in the v1 of transformers, so its joint projection is replaced meanwhile.
     """

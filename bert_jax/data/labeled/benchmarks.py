@@ -213,7 +213,7 @@ _ADVICE = (
 
 
 def read(data: ConfigDict, kind: str, report: ReadingReport) -> dict[str, list[GroupedExample]]:
-    """Reads the splits of the benchmark `data.dataset`.
+    """Read the splits of the benchmark `data.dataset`.
 
     Args:
         data: the config's `data`.

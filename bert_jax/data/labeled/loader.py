@@ -107,7 +107,7 @@ class Splits(NamedTuple):
 
 
 def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
-    """Reads the examples that the config's `data` describes; see DEFAULTS for its keys.
+    """Read the examples that the config's `data` describes; see DEFAULTS for its keys.
 
     Without dev files `data.dev_fraction` of the train examples becomes the dev split, and likewise
     for test.
@@ -160,7 +160,7 @@ def read_files(
     report: records.ReadingReport,
     labeled: bool = True,
 ) -> list[GroupedExample]:
-    """Reads the examples of files.
+    """Read the examples of files.
 
     Args:
         patterns: globs.
@@ -207,7 +207,7 @@ def read_files(
 def _count_unusable(
     report: records.ReadingReport, record: records.Record, data: ConfigDict, path: str, first: bool
 ) -> Iterator[None]:
-    """Counts a record that is unusable; a mistake in the config raises UserError instead."""
+    """Count a record that is unusable; a mistake in the config raises UserError instead."""
     try:
         yield
     except records.SkippedRecord:

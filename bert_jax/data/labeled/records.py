@@ -55,7 +55,7 @@ class Record(NamedTuple):
 
 
 def check_text(text: str) -> None:
-    """Raises InvalidRecord for undecodable bytes and for halves of surrogate pairs.
+    """Raise InvalidRecord for undecodable bytes and for halves of surrogate pairs.
 
     Undecodable bytes are read as lone surrogates; JSON can contain them as escapes.
     """
@@ -128,23 +128,23 @@ class ReadingReport(collections.Counter[str]):
         self.places: dict[str, list[str]] = collections.defaultdict(list)
 
     def add(self, reason: str, place: str) -> None:
-        """Counts a record at this place."""
+        """Count a record at this place."""
         self[reason] += 1
         if len(self.places[reason]) < _MAX_PLACES:
             self.places[reason].append(place)
 
     def add_invalid(self, error: InvalidRecord, place: str) -> None:
-        """Counts an unusable record."""
+        """Count an unusable record."""
         self.add('misplaced' if error.misplaced else 'malformed', f'{place}: {error}')
 
     def merge(self, other: 'ReadingReport') -> None:
-        """Adds the counts and places of another report."""
+        """Add the counts and places of another report."""
         self.update(other)
         for reason, places in other.places.items():
             self.places[reason] = (self.places[reason] + places)[:_MAX_PLACES]
 
     def check_shares(self, records: int, data: ConfigDict) -> None:
-        """Raises UserError if more records were unusable than the config's `data` allows."""
+        """Raise UserError if more records were unusable than the config's `data` allows."""
         for reason in ('malformed', 'misplaced'):
             limit = data[f'{reason}_fraction']
             if self[reason] > limit * records:

@@ -17,7 +17,7 @@ class GroupedExample(NamedTuple):
 def split_off(
     examples: list[GroupedExample], fraction: float, seed: int
 ) -> tuple[list[GroupedExample], list[GroupedExample]]:
-    """Splits off a fraction of the examples, exactly if there are no groups.
+    """Split off a fraction of the examples, exactly if there are no groups.
 
     Groups are drawn in the order of their hashed names (examples without a group: indices) until
     the fraction is reached as closely as possible.

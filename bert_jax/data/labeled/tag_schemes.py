@@ -55,7 +55,7 @@ def spans_to_tags(spans: Sequence[WordSpan], num_words: int, scheme: str) -> tup
 
 
 def convert_tags(tags: Sequence[str], scheme: str, target: str) -> tuple[tuple[str, ...], int]:
-    """Converts tags to the scheme `target`; with scheme 'none' they stay as they are.
+    """Convert tags to the scheme `target`; with scheme 'none' they stay as they are.
 
     Returns:
         The tags and the number of violations that were repaired.

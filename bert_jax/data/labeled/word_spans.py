@@ -15,7 +15,7 @@ WordOffsets = tuple[tuple[int, int], ...]  # start and end of each word
 
 
 def join_words(words: list[str], space_after: list[bool] | None = None) -> tuple[str, WordOffsets]:
-    """Joins words by spaces, or by a space only after words whose `space_after` is True."""
+    """Join words by spaces, or by a space only after words whose `space_after` is True."""
     text, offsets = '', []
     for number, word in enumerate(words):
         offsets.append((len(text), len(text) + len(word)))
@@ -40,7 +40,7 @@ def locate_words(words: list[str], text: str) -> WordOffsets | None:
 
 
 def split_words(text: str) -> WordOffsets:
-    """Splits plain text into runs of letters and digits, single ideographs and single symbols.
+    """Split plain text into runs of letters and digits, single ideographs and single symbols.
 
     Accents and other zero-width characters belong to the word before them or around them.
     """
@@ -87,7 +87,7 @@ def words_to_characters(words: WordOffsets, first: int, last: int) -> tuple[int,
 
 
 def check_span(text: str, start: int, end: int) -> None:
-    """Raises InvalidRecord if the span is empty or not inside the text."""
+    """Raise InvalidRecord if the span is empty or not inside the text."""
     if not 0 <= start < end <= len(text):
         raise InvalidRecord(
             f'span {start}:{end} is not inside the text of {len(text)} characters', misplaced=True

@@ -22,7 +22,7 @@ SOURCES: dict[str, type[Source]] = {
 
 
 def open_source(spec: str) -> Source:
-    """Opens a source, for example 'text:books/*.txt;language=en'.
+    """Open a source, for example 'text:books/*.txt;language=en'.
 
     Option values are taken literally, spaces included. Neither they nor the location can contain
     a semicolon.
@@ -52,12 +52,12 @@ def open_source(spec: str) -> Source:
 
 
 def usage(name: str) -> str:
-    """Returns the form of a source's spec without options, such as 'text:GLOB'."""
+    """Return the form of a source's spec without options, such as 'text:GLOB'."""
     return f'{name}:{SOURCES[name].location}'.removesuffix(':')
 
 
 def describe_sources() -> str:
-    """Returns a help text with every source and its options, one per line."""
+    """Return a help text with every source and its options, one per line."""
     lines = []
     for name, kind in SOURCES.items():
         lines.append(f'  {usage(name)}: {kind.description}')

@@ -55,7 +55,7 @@ class Source(abc.ABC):
     options: ClassVar[Mapping[str, Option]] = COMMON_OPTIONS
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
-        """Opens the source; `settings` has a value for every option."""
+        """Open the source; `settings` has a value for every option."""
         self.spec = spec
         self.where = where
         self.settings = settings
@@ -66,10 +66,10 @@ class Source(abc.ABC):
 
     @abc.abstractmethod
     def read(self) -> Iterator[Document]:
-        """Yields the documents, in the same order every time."""
+        """Yield the documents, in the same order every time."""
 
     def documents(self) -> Iterator[Document]:
-        """Yields the documents that have text; every call starts again, and so does `report`.
+        """Yield the documents that have text; every call starts again, and so does `report`.
 
         Raises:
             UserError: A file cannot be read, or the source has no text at all.
@@ -87,7 +87,7 @@ class Source(abc.ABC):
             raise errors.UserError(f'source {self.spec!r} has no text ({self.summary()})')
 
     def summary(self) -> str:
-        """Returns a line such as '25 documents, 17.1 MB; 3 undecodable bytes (first in a.txt)'."""
+        """Return a line such as '25 documents, 17.1 MB; 3 undecodable bytes (first in a.txt)'."""
         text = f'{self.report["documents"]:,} documents, {self.report["bytes"] / 1e6:.1f} MB'
         for kind, number in self.report.items():
             if number and kind not in ('documents', 'bytes'):
@@ -97,17 +97,17 @@ class Source(abc.ABC):
         return text
 
     def describe(self) -> dict[str, Any]:
-        """Returns the source's entry in the manifest of a corpus."""
+        """Return the source's entry in the manifest of a corpus."""
         names = ('spec', 'language', 'license')
         return {name: getattr(self, name) for name in names} | {'report': dict(self.report)}
 
     def count(self, problem: str, place: str, number: int = 1) -> None:
-        """Adds to the count of a problem in `report`."""
+        """Add to the count of a problem in `report`."""
         self.first_place.setdefault(problem, place)
         self.report[problem] += number
 
     def replace_undecodable(self, text: str, place: str) -> str:
-        """Replaces bytes that `surrogateescape` let through by U+FFFD, and counts them."""
+        """Replace bytes that `surrogateescape` let through by U+FFFD, and count them."""
         text, number = text_files.replace_surrogates(text)
         if number:
             self.count('undecodable_bytes', place, number)

@@ -67,7 +67,7 @@ _FUNCTION_WORDS = _words(
 
 
 def extract_prose(docstring: str) -> list[list[str]]:
-    """Returns the paragraphs of English prose in a docstring, each a list of its sentences.
+    """Return the paragraphs of English prose in a docstring, each a list of its sentences.
 
     Markup, parameter tables, code, doctests, formulas, references and URLs are left out.
     """
@@ -114,7 +114,7 @@ def _is_prose(sentence: str) -> bool:
 
 
 def _sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
-    """Yields (lowercase title, whether the title is underlined, lines) of each section.
+    """Yield (lowercase title, whether the title is underlined, lines) of each section.
 
     A section with an underlined title (NumPy style) extends to the next title; the body of
     `Title:` (Google style) is the indented block below it. Text outside a known section has the
@@ -146,7 +146,7 @@ def _is_known(title: str) -> bool:
 
 
 def _entries(lines: list[str], underlined: bool) -> Iterator[list[str]]:
-    """Yields the description of each entry of a parameter list, as lines without the name."""
+    """Yield the description of each entry of a parameter list, as lines without the name."""
     base = min((_indent(line) for line in lines if line.strip()), default=0)
     block: list[str] = []
     for line in [*lines, '']:
@@ -162,7 +162,7 @@ def _entries(lines: list[str], underlined: bool) -> Iterator[list[str]]:
 
 
 def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
-    """Yields the lines of each paragraph or list item, without directives, tables and code."""
+    """Yield the lines of each paragraph or list item, without directives, tables and code."""
     block: list[str] = []
     literal = False
     number = 0

@@ -68,7 +68,7 @@ class PythonFile(NamedTuple):
 
 
 def python_files(packages: set[str]) -> list[PythonFile]:
-    """Lists the .py files of the standard library and site-packages, without tests, in order.
+    """List the .py files of the standard library and site-packages, without tests, in order.
 
     Args:
         packages: Top-level packages or modules to list; all if empty.
@@ -89,7 +89,7 @@ def python_files(packages: set[str]) -> list[PythonFile]:
 
 
 def read_documents(files: list[PythonFile], counts: collections.Counter[str]) -> Iterator[Document]:
-    """Yields a document for each module and class that has enough prose.
+    """Yield a document for each module and class that has enough prose.
 
     A paragraph is a duplicate if more than half of its text occurred before.
 
@@ -131,7 +131,7 @@ def _is_duplicate(sentences: list[str], seen: set[str]) -> bool:
 def _docstrings(
     file: PythonFile, counts: collections.Counter[str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Yields (name, docstrings) of a module with its functions and of each class."""
+    """Yield (name, docstrings) of a module with its functions and of each class."""
     try:
         code = pathlib.Path(file.path).read_bytes()
         if b'"""' not in code and b"'''" not in code:

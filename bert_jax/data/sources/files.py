@@ -73,7 +73,7 @@ class TextSource(FileSource):
                 yield Document(self.replace_undecodable('\n'.join(lines), path), name)
 
     def _line_groups(self, path: str) -> Iterator[list[str]]:
-        """Yields the lines of each document of a file, without leading blank lines."""
+        """Yield the lines of each document of a file, without leading blank lines."""
         lines: list[str] = []
         size = 0
         for line in text_files.read_lines(path, self.encoding, MAX_DOCUMENT_CHARACTERS):

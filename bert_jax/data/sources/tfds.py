@@ -68,7 +68,7 @@ class TfdsSource(Source):
             yield from self._articles(self.replace_undecodable(text, name), name)
 
     def _articles(self, text: str, name: str) -> Iterator[Document]:
-        """Yields the articles of a text with the markers of wiki40b, or the text itself."""
+        """Yield the articles of a text with the markers of wiki40b, or the text itself."""
         if '_START_' not in text:
             yield Document(text, name)
             return

@@ -14,7 +14,7 @@ SPACE = 'Ġ'
 
 
 def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
-    """Trains a tokenizer and returns its settings; every text starts with a word boundary."""
+    """Train a tokenizer and return its settings; every text starts with a word boundary."""
     smallest = len(special_tokens.ROBERTA) + 256
     if size < smallest:
         raise errors.UserError(
@@ -42,7 +42,7 @@ def settings(
     lowercase: bool = False,
     add_prefix_space: bool = False,
 ) -> dict[str, Any]:
-    """Returns the settings of a tokenizer, the contents of a tokenizer.json.
+    """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
     Missing special tokens (GPT-2 has neither mask nor padding) get ids after the last.
 
@@ -79,7 +79,7 @@ def _add_steps(backend: tokenizers.Tokenizer, lowercase: bool, add_prefix_space:
 
 
 def read(vocab: pathlib.Path, merges: pathlib.Path) -> tuple[dict[str, int], list[list[str]]]:
-    """Reads the vocabulary and merges of a vocab.json and its merges.txt.
+    """Read the vocabulary and merges of a vocab.json and its merges.txt.
 
     Raises:
         UserError: The files have another format.

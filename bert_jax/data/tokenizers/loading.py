@@ -30,7 +30,7 @@ _SENTENCEPIECE_CLASSES: dict[str | None, dict[str, bool]] = {
 
 
 def load(path: str, lowercase: bool = True) -> Tokenizer:
-    """Loads a tokenizer.
+    """Load a tokenizer.
 
     Case: a tokenizer.json determines whether text is lowercased; for BERT's, a
     tokenizer_config.json in the same folder takes precedence. The other files have cased
@@ -85,7 +85,7 @@ def has_tokenizer(folder: pathlib.Path) -> bool:
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
-    """Returns the path if it is a file, else the tokenizer in the folder; UserError if none."""
+    """Return the path if it is a file, else the tokenizer in the folder; UserError if none."""
     if path.is_file():
         return path
     if not path.exists():

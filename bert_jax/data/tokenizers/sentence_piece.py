@@ -51,7 +51,7 @@ class Model:
 
 
 def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
-    """Trains a 'unigram' or 'bpe' tokenizer and returns its settings.
+    """Train a 'unigram' or 'bpe' tokenizer and return its settings.
 
     It has SentencePiece's normalization nmt_nfkc and XLM-R's special tokens.
     """
@@ -86,7 +86,7 @@ def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict
 
 
 def _training_lines(texts: list[str], lower: Any) -> Iterator[str]:
-    """Yields lines without the characters because of which the library would skip a line."""
+    """Yield lines without the characters because of which the library would skip a line."""
     for text in texts:
         for line in text.splitlines():
             line = special_tokens.separate_literals(_UNTRAINABLE.sub(' ', line))
@@ -95,7 +95,7 @@ def _training_lines(texts: list[str], lower: Any) -> Iterator[str]:
 
 
 def read(data: bytes) -> Model:
-    """Parses a .model file; raises UserError if it is not a supported SentencePiece model."""
+    """Parse a .model file; raise UserError if it is not a supported SentencePiece model."""
     model = Model([])
     try:
         for number, value in _fields(data):
@@ -125,7 +125,7 @@ def read(data: bytes) -> Model:
 
 
 def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Yields (number, value) of each field of a protobuf message, value an int or bytes."""
+    """Yield (number, value) of each field of a protobuf message, value an int or bytes."""
     place = 0
 
     def varint() -> int:
@@ -153,7 +153,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 def settings(
     model: Model, *, fairseq_ids: bool = False, lowercase: bool = False, strip_accents: bool = False
 ) -> dict[str, Any]:
-    """Returns the settings of a tokenizer, the contents of a tokenizer.json.
+    """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
     Args:
         model: The SentencePiece model.
@@ -221,7 +221,7 @@ def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
 def _add_steps(
     backend: tokenizers.Tokenizer, model: Model, lowercase: bool, strip_accents: bool
 ) -> None:
-    """Adds normalization, splitting and decoding."""
+    """Add normalization, splitting and decoding."""
     normal, split, decode = tokenizers.normalizers, tokenizers.pre_tokenizers, tokenizers.decoders
     steps: list[Any] = []
     if strip_accents:

@@ -23,7 +23,7 @@ _LITERALS = re.compile('<(?=(s|pad|/s|unk|mask)>)')
 
 
 def separate_literals(text: str) -> str:
-    """Inserts a space into each literal <s>, <pad>, … of a training text.
+    """Insert a space into each literal <s>, <pad>, … of a training text.
 
     Otherwise a subword could be learned that is identical to the special token.
     """
@@ -31,7 +31,7 @@ def separate_literals(text: str) -> str:
 
 
 def find(ids: dict[str, int]) -> dict[str, int]:
-    """Returns the id of each role in a vocabulary; raises UserError if one is missing."""
+    """Return the id of each role in a vocabulary; raise UserError if one is missing."""
     missing = [' or '.join(names) for names in NAMES.values() if ids.keys().isdisjoint(names)]
     if missing:
         raise errors.UserError(f'the vocabulary lacks {", ".join(missing)}')
@@ -39,13 +39,13 @@ def find(ids: dict[str, int]) -> dict[str, int]:
 
 
 def missing_names(ids: dict[str, int]) -> list[str]:
-    """Returns names for the roles that a vocabulary lacks: BERT's if it has another of BERT's."""
+    """Return names for the roles that a vocabulary lacks: BERT's if it has another of BERT's."""
     style = int(ids.keys().isdisjoint(BERT))
     return [names[style] for names in NAMES.values() if ids.keys().isdisjoint(names)]
 
 
 def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:
-    """Marks tokens as special.
+    """Mark tokens as special.
 
     <mask> absorbs the space before it, as in RoBERTa and XLM-R, because the space belongs to the
     word that it replaces.
@@ -58,7 +58,7 @@ def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:
 def template(
     ids: dict[str, int], has_types: bool = False
 ) -> tokenizers.processors.TemplateProcessing:
-    """Returns the template for one text or two.
+    """Return the template for one text or two.
 
     [CLS] A [SEP] B [SEP] with types 0 and 1 (BERT, ALBERT, DeBERTa); or, if the vocabulary has <s>
     and `has_types` is false, <s> A </s> </s> B </s> with type 0 (RoBERTa, XLM-R).

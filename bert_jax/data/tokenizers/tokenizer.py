@@ -58,7 +58,7 @@ class Tokenizer:
     """
 
     def __init__(self, text: str):
-        """Reads the JSON; raises UserError if the kind is unknown or a special token missing."""
+        """Read the JSON; raise UserError if the kind is unknown or a special token missing."""
         settings = parse(text)
         self._json = json.dumps(settings, sort_keys=True, ensure_ascii=False, separators=(',', ':'))
         self.fingerprint = hashlib.sha256(self._json.encode()).hexdigest()
@@ -93,11 +93,11 @@ class Tokenizer:
         return Tokenizer, (self._json,)
 
     def to_json(self) -> str:
-        """Returns the tokenizer as canonical JSON, the argument of the constructor."""
+        """Return the tokenizer as canonical JSON, the argument of the constructor."""
         return self._json
 
     def save(self, directory: str | pathlib.Path) -> None:
-        """Writes tokenizer.json into a folder."""
+        """Write tokenizer.json into a folder."""
         (pathlib.Path(directory) / 'tokenizer.json').write_text(self._json, encoding='utf-8')
 
     @functools.cached_property
@@ -106,7 +106,7 @@ class Tokenizer:
         return _backend(json.loads(self._json))
 
     def encode_batch(self, texts: Sequence[str], special: bool = False) -> Encodings:
-        """Encodes texts with character offsets; neither adds special tokens nor truncates.
+        """Encode texts with character offsets; neither adds special tokens nor truncates.
 
         Args:
             texts: The texts.
@@ -124,7 +124,7 @@ class Tokenizer:
         )
 
     def encode_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-        """Encodes texts without offsets, several times faster than `encode_batch`.
+        """Encode texts without offsets, several times faster than `encode_batch`.
 
         Returns:
             The ids of all texts, concatenated: int32 [N].
@@ -138,7 +138,7 @@ class Tokenizer:
         return np.frombuffer(b''.join(encoded), np.int32), lengths
 
     def _remember(self, parts: set[str]) -> None:
-        """Caches the ids of all parts, as the bytes of int32 arrays."""
+        """Cache the ids of all parts, as the bytes of int32 arrays."""
         if self._cached_ids > CACHED_IDS:
             self._cache.clear()
             self._cached_ids = 0
@@ -153,11 +153,11 @@ class Tokenizer:
                 self._cached_ids += len(encoding) + 1
 
     def decode(self, ids: Sequence[int]) -> str:
-        """Returns the text of token ids, with special tokens."""
+        """Return the text of token ids, with special tokens."""
         return self._special.decode([int(i) for i in ids], skip_special_tokens=False)
 
     def subword_ids(self, token: str) -> list[int]:
-        """Splits a token of another vocabulary of the same kind into subwords of this one.
+        """Split a token of another vocabulary of the same kind into subwords of this one.
 
         Returns:
             The id of the token if it is in this vocabulary, else the ids of its subwords; [] if a
@@ -171,7 +171,7 @@ class Tokenizer:
         return ids if ''.join(self.vocab[index] for index in ids) == token else []
 
     def with_token_types(self) -> 'Tokenizer':
-        """Returns this tokenizer with token types 0 and 1 and a single separator between two texts.
+        """Return this tokenizer with token types 0 and 1 and a single separator between two texts.
 
         This is the layout of the sentence pairs of pretraining, for models with token types that
         use RoBERTa's special tokens.
@@ -188,12 +188,12 @@ class Tokenizer:
 
 
 def encodable(text: str) -> str:
-    """Replaces lone surrogates, which broken JSON contains, by U+FFFD: they have no UTF-8."""
+    """Replace lone surrogates, which broken JSON contains, by U+FFFD: they have no UTF-8."""
     return text_files.replace_surrogates(text)[0]
 
 
 def parse(text: str) -> dict[str, Any]:
-    """Reads the settings of a tokenizer.json, without truncation and padding."""
+    """Read the settings of a tokenizer.json, without truncation and padding."""
     try:
         settings = json.loads(text)
     except json.JSONDecodeError as error:

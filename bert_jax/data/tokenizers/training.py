@@ -22,7 +22,7 @@ TRAINERS: dict[str, Callable[[int, list[str], bool], dict[str, Any]]] = {
 
 
 def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
-    """Trains a tokenizer on a stream of texts; deterministic.
+    """Train a tokenizer on a stream of texts; deterministic.
 
     Args:
         spec: Kind and size, such as 'wordpiece:8000'; see `TRAINERS` for the kinds.
@@ -48,7 +48,7 @@ def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
 def mixture(
     texts: Mapping[str, Callable[[], Iterator[str]]], alpha: float, limit: int = TRAINING_CHARACTERS
 ) -> Iterator[str]:
-    """Yields lines in which languages have the shares q_i ∝ p_i^alpha, p_i by characters.
+    """Yield lines in which languages have the shares q_i ∝ p_i^alpha, p_i by characters.
 
     A language whose share is less than its text is represented by evenly spaced lines; one whose
     share is more is repeated.
@@ -69,7 +69,7 @@ def mixture(
 
 
 def _share_of(texts: Iterable[str], share: float) -> Iterator[str]:
-    """Yields evenly spaced lines that contain a share of all characters."""
+    """Yield evenly spaced lines that contain a share of all characters."""
     seen = taken = 0
     for text in texts:
         for line in text.split('\n'):
@@ -80,7 +80,7 @@ def _share_of(texts: Iterable[str], share: float) -> Iterator[str]:
 
 
 def sample_paragraphs(texts: Iterable[str], limit: int) -> list[str]:
-    """Returns evenly spaced paragraphs of a stream, about `limit` characters at most."""
+    """Return evenly spaced paragraphs of a stream, about `limit` characters at most."""
     kept: list[str] = []
     characters, stride, index = 0, 1, 0
     for text in texts:

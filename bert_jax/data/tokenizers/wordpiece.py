@@ -17,7 +17,7 @@ COUNTED_CHUNKS = 2**19  # distinct strings that training splits into words at a 
 
 
 def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
-    """Trains a tokenizer and returns its settings.
+    """Train a tokenizer and return its settings.
 
     The library's trainer (BPE merges written as WordPiece) is not deterministic: it numbers the
     '##' characters in the order of a randomly seeded hash table, and ties between merges follow
@@ -55,7 +55,7 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
 
 
 def word_counts(texts: list[str], lowercase: bool) -> dict[str, int]:
-    """Counts words, after normalization and splitting at punctuation."""
+    """Count words, after normalization and splitting at punctuation."""
     backend = _backend({'[UNK]': 0}, lowercase)
     words: collections.Counter[str] = collections.Counter()
     chunks: collections.Counter[str] = collections.Counter()
@@ -73,7 +73,7 @@ def word_counts(texts: list[str], lowercase: bool) -> dict[str, int]:
 
 
 def _repeated(words: list[str], counts: dict[str, int], per_line: int = 1000) -> Iterator[str]:
-    """Yields each word as often as it was counted, because the trainer only accepts text."""
+    """Yield each word as often as it was counted, because the trainer only accepts text."""
     for word in words:
         full, rest = divmod(counts[word], per_line)
         line = ' '.join([word] * per_line) if full else ''
@@ -83,7 +83,7 @@ def _repeated(words: list[str], counts: dict[str, int], per_line: int = 1000) ->
 
 
 def settings(vocab: dict[str, int], lowercase: bool) -> dict[str, Any]:
-    """Returns the settings of a tokenizer, the contents of a tokenizer.json."""
+    """Return the settings of a tokenizer, the contents of a tokenizer.json."""
     special_tokens.find({name: vocab[name] for name in special_tokens.BERT if name in vocab})
     backend = _backend(vocab, lowercase)
     backend.add_special_tokens(list(special_tokens.BERT))
@@ -112,7 +112,7 @@ def _backend(vocab: dict[str, int], lowercase: bool) -> tokenizers.Tokenizer:
 
 
 def read_vocab(text: str) -> dict[str, int]:
-    """Reads a vocab.txt: one token per line, whose id is the line number from 0."""
+    """Read a vocab.txt: one token per line, whose id is the line number from 0."""
     vocab: dict[str, int] = {}
     for index, line in enumerate(text.rstrip('\r\n').split('\n')):
         token = line.rstrip('\r')
@@ -123,7 +123,7 @@ def read_vocab(text: str) -> dict[str, int]:
 
 
 def subword_ids(token: str, ids: dict[str, int]) -> list[int]:
-    """Splits a token, possibly with ##, longest match first; [] if a character is unknown."""
+    """Split a token, possibly with ##, longest match first; [] if a character is unknown."""
     prefix = CONTINUATION if token.startswith(CONTINUATION) else ''
     rest = token.removeprefix(CONTINUATION)
     found: list[int] = []

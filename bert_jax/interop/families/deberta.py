@@ -27,7 +27,7 @@ _READ_OF_V2 = 'conv_act conv_kernel_size norm_rel_ebd position_buckets share_att
 
 
 def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
-    """Adds the description of positions."""
+    """Add the description of positions."""
     widths = {
         'attention_head_size': architecture.head_size,
         'embedding_size': architecture.hidden_size,
@@ -57,7 +57,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
 
 
 def _complete_v2(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
-    """Adds the buckets and projections of distances, and the convolution."""
+    """Add the buckets and projections of distances, and the convolution."""
     norm = config.get('norm_rel_ebd', 'none')
     if norm not in ('none', 'layer_norm'):
         raise UserError(f'norm_rel_ebd is {norm!r}; known: none, layer_norm')

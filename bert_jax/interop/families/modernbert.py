@@ -19,7 +19,7 @@ _READ_BY_COMPLETE = (
 
 
 def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
-    """Adds the attention windows and RoPE frequencies of the layers.
+    """Add the attention windows and RoPE frequencies of the layers.
 
     Current configs list the layers; older ones give a rule (global_attn_every_n_layers).
     """

@@ -34,7 +34,7 @@ BUILDERS: dict[str, Builder] = {
 
 
 def build(name: str, **sizes: Any) -> Architecture:
-    """Builds the named architecture with some sizes changed: build('bert_base', vocab_size=8000).
+    """Build the named architecture with some sizes changed: build('bert_base', vocab_size=8000).
 
     Raises:
         UserError: an unknown name or size, or sizes that do not fit together.

@@ -44,7 +44,7 @@ class Encoder(Module):
         segment_ids_BT: jax.Array | None = None,
         first_positions_BS: jax.Array | None = None,
     ) -> EncoderOutput:
-        """Encodes a batch of token ids.
+        """Encode a batch of token ids.
 
         Args:
             input_ids_BT: int32.

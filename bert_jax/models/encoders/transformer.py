@@ -146,7 +146,7 @@ class Transformer(Encoder):
         context: Context,
         seeds_B: jax.Array | None,
     ) -> jax.Array:
-        """Runs the last layer twice with absolute positions added to the queries.
+        """Run the last layer twice with absolute positions added to the queries.
 
         Keys and values come from the states before the last layer; so do the first queries, with
         absolute positions added (He et al. 2021, section 3.2; EnhancedMaskDecoder in

@@ -67,7 +67,7 @@ class _Head(Module):
         segment_ids_BT: jax.Array | None = None,
         first_positions_BS: jax.Array | None = None,
     ) -> jax.Array:
-        """Returns fp32 logits.
+        """Return fp32 logits.
 
         Args:
             encoded: states of the batch.
@@ -101,7 +101,7 @@ class _Head(Module):
         return output(x).astype(jnp.float32)
 
     def inputs(self, encoded: EncoderOutput, layout: RowLayout) -> Inputs:
-        """Returns states [B, D], [B, S, D] or [B, T, D] and the layers before the logits."""
+        """Return states [B, D], [B, S, D] or [B, T, D] and the layers before the logits."""
         raise NotImplementedError
 
     @nn.nowrap

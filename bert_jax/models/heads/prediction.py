@@ -24,7 +24,7 @@ class MaskedLanguageModelHead(Module):
 
     @nn.compact
     def __call__(self, hidden_BPD: jax.Array, embedding_VE: jax.Array) -> jax.Array:
-        """Returns fp32 logits [B, P, padded_vocab_size]."""
+        """Return fp32 logits [B, P, padded_vocab_size]."""
         architecture = self.architecture
         activation = architecture.prediction_act or architecture.hidden_act
         shape = (architecture.hidden_size, architecture.embedding_width)
@@ -73,7 +73,7 @@ class ReplacedTokenHead(Module):
 
     @nn.compact
     def __call__(self, hidden_BTD: jax.Array, first_BT: jax.Array | None = None) -> jax.Array:
-        """Returns fp32 logits [B, T].
+        """Return fp32 logits [B, T].
 
         Args:
             hidden_BTD: states of the encoder.

@@ -33,7 +33,7 @@ class MarkedPairHead(Module):
         segment_ids_BT: jax.Array,
         first_positions_BS: jax.Array,
     ) -> jax.Array:
-        """Returns fp32 logits [B, S, C].
+        """Return fp32 logits [B, S, C].
 
         Args:
             encoded: states of the batch.

@@ -34,7 +34,7 @@ class SpanBoundaryHead(Module):
         place_BP: jax.Array,
         embedding_VE: jax.Array,
     ) -> jax.Array:
-        """Returns fp32 logits [B, P, padded_vocab_size].
+        """Return fp32 logits [B, P, padded_vocab_size].
 
         Args:
             left_BPD: states of the unmasked tokens left of the spans.

@@ -47,7 +47,7 @@ class SpanClassificationHead(Module):
         *,
         segment_ids_BT: jax.Array | None = None,
     ) -> jax.Array:
-        """Returns fp32 logits [B, T, L, C].
+        """Return fp32 logits [B, T, L, C].
 
         Args:
             encoded: states of the batch.

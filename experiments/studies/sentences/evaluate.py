@@ -14,7 +14,7 @@ CLOSERS = '"\'”’»)]'
 
 
 def read_documents(path: str) -> list[list[list[str]]]:
-    """Reads documents, their paragraphs and gold sentences from the comments of a CoNLL-U file."""
+    """Read documents, their paragraphs and gold sentences from the comments of a CoNLL-U file."""
     documents = []
     try:
         with open(path, encoding='utf-8') as file:
@@ -32,7 +32,7 @@ def read_documents(path: str) -> list[list[list[str]]]:
 
 
 def ends(sentences: list[str]) -> list[int]:
-    """Returns the end of each sentence, counted in characters without white space."""
+    """Return the end of each sentence, counted in characters without white space."""
     positions, position = [], 0
     for sentence in sentences:
         position += len(''.join(sentence.split()))
@@ -52,7 +52,7 @@ def scores(true: set, found: set) -> str:
 
 
 def evaluate(documents: list[list[list[str]]], num_shown: int = 0):
-    """Prints the scores, and up to `num_shown` missed and up to `num_shown` wrong boundaries."""
+    """Print the scores, and up to `num_shown` missed and up to `num_shown` wrong boundaries."""
     true, found, given, no_stop = set(), set(), set(), set()
     size, seconds = 0, 0.0
     for number, document in enumerate(documents):

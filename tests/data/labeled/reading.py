@@ -13,7 +13,7 @@ from bert_jax.tasks import problems
 
 
 def write_lines(path: pathlib.Path, *lines: str, encoding: str = 'utf-8') -> tuple[str]:
-    """Writes a file and returns the value for `data.train`."""
+    """Write a file and return the value for `data.train`."""
     path.write_bytes('\n'.join(lines).encode(encoding))
     return (str(path),)
 
