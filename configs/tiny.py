@@ -6,8 +6,8 @@ What you get: 2 layers of width 128 with a WordPiece vocabulary of 8,000, traine
 language modeling and next sentence prediction; held-out MLM loss about 4.5 nats (predicting by
 frequency: 6.25), NSP accuracy about 0.69.
 
-How long it takes: 4 min 35 s with the installation on two EPYC cores, training 2 min 21 s; 1.4 GB of
-memory. Not run on GPU or TPU.
+How long it takes: 4 min 35 s with the installation on two EPYC cores, training 2 min 21 s; 1.4 GB
+of memory. Not run on GPU or TPU.
 """
 
 from ml_collections import ConfigDict
