@@ -51,7 +51,7 @@ def test_a_corpus_is_prepared_from_a_new_kind_of_source(repeated_line, tmp_path)
 
 def test_help_describes_every_source_and_option(repeated_line):
     text = ' '.join(sources.describe_sources().split())
-    assert 'line:LINE: a line, repeated' in text
+    assert 'line:TEXT: a line, repeated' in text
     assert 'times=…: number of documents (default: 3)' in text
     for name, kind in sources.SOURCES.items():
         assert sources.usage(name) in text
@@ -61,7 +61,7 @@ def test_help_describes_every_source_and_option(repeated_line):
 
 
 def test_specs_of_a_new_kind_of_source_are_checked(repeated_line):
-    with pytest.raises(UserError, match="source 'line' names no LINE: line:LINE"):
+    with pytest.raises(UserError, match="source 'line' names no TEXT: line:TEXT"):
         open_source('line')
     with pytest.raises(UserError, match="unknown option of source line 'time'; known: language, "):
         open_source('line:a;time=3')
