@@ -46,7 +46,7 @@ def load(
         A `Predictor`; its `tasks` lists the methods that this model has the heads for.
 
     Raises:
-        UserError: there is no model at the path, or it is damaged or not supported.
+        UserError: the path does not hold a model, or the model is damaged or not supported.
     """
     from bert_jax.inference.predictor import Predictor
     from bert_jax.interop import loading

@@ -100,8 +100,8 @@ class Corpus:
         """Open a corpus and check the presence and size of its files; see also `verify`.
 
         Raises:
-            UserError: There is no corpus, it has another format, or a file is missing or has the
-                wrong size.
+            UserError: The directory does not hold a corpus of this format, or a file is missing or
+                has the wrong size.
         """
         directory = pathlib.Path(directory)
         path = directory / 'manifest.json'

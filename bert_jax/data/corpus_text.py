@@ -98,7 +98,7 @@ def running_total(count_N: np.ndarray | list[int]) -> np.ndarray:
 
 
 def _shard_ranges(sorted_N: np.ndarray, base_S: np.ndarray) -> Iterator[tuple[int, int, int]]:
-    """Yield (shard, low, high) for every shard that contains the sorted indices [low, high)."""
+    """Yield (shard, low, high): the entries low … high − 1 of `sorted_N` lie in this shard."""
     edges = [0, *sorted_N.searchsorted(base_S[1:-1]), len(sorted_N)]
     for shard, (low, high) in enumerate(itertools.pairwise(edges)):
         if low < high:

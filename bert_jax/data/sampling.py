@@ -24,7 +24,7 @@ def fold(key_N: np.ndarray, *parts: int | np.ndarray) -> np.ndarray:
 
 
 def random_bits(key_N: np.ndarray, counter_N: np.ndarray, lanes: int) -> np.ndarray:
-    """Return `lanes` independent 64-bit draws for every counter: uint64 [lanes, N]."""
+    """Draw `lanes` independent 64-bit numbers for every counter: uint64 [lanes, N]."""
     lane_L = np.arange(lanes, dtype=np.uint64) * _LANE
     return _mix(fold(key_N, counter_N) + lane_L[:, None])
 

@@ -1,4 +1,4 @@
-"""Held-out metrics of pretraining beside trivial baselines, and cloze examples."""
+"""Baselines for the held-out metrics of pretraining, and cloze examples."""
 
 import math
 from typing import TYPE_CHECKING
@@ -47,7 +47,7 @@ def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, fl
 def cloze_markdown(
     tokenizer: 'Tokenizer', masked: 'Masked', batch: Batch, probabilities_BPV: Array, top: int = 5
 ) -> str:
-    """List the most probable tokens for every mask of masked examples; correct ones are bold.
+    """Render masked examples in Markdown with the most probable tokens, correct ones in bold.
 
     Args:
         tokenizer: decodes the ids.

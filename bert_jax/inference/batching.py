@@ -47,7 +47,7 @@ def run(
     pad_id: int,
     advance: Callable[[int], object],
 ) -> list[Any]:
-    """The function's result for every row, in the order of `rows`.
+    """Run a function on rows in padded batches; return one result per row, in order.
 
     Args:
         function: takes {'input_ids', 'attention_mask': int32 [B, T], extras: int32 [B, P]}, padded

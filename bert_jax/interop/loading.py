@@ -32,7 +32,7 @@ def load_any(
         heads, allow_missing: see `huggingface.load`.
 
     Raises:
-        UserError: there is no model at the path, or it is damaged or not supported.
+        UserError: the path does not hold a model, or the model is damaged or not supported.
     """
     folder = pathlib.Path(path)
     if not folder.is_dir():

@@ -102,7 +102,7 @@ class Pretrained:
 
 
 def num_labels(params: Params) -> int:
-    """Number of classes of the classification heads; 2 if there is no such head."""
+    """Return the number of classes of the classification heads; 2 without such a head."""
     for name in LABEL_HEADS:
         if name in params:
             return len(params[name]['head']['output']['bias'])

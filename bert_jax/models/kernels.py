@@ -31,7 +31,9 @@ def check(architecture: Architecture, compute: Compute) -> None:
         return
     name, platform = f'compute.attention_kernel={kernel}', jax.default_backend()
     if platform != PLATFORMS[kernel]:
-        raise UserError(f'{name} runs on {PLATFORMS[kernel]}, but this is a {platform}; use xla')
+        raise UserError(
+            f'{name} runs on {PLATFORMS[kernel]}, but the backend is {platform}; set it to xla'
+        )
     if architecture.attention == 'disentangled':
         raise UserError(f'{name} does not support disentangled attention; use xla')
     if kernel == 'cudnn' and (compute.dtype != 'bfloat16' or architecture.head_size % 8):

@@ -189,7 +189,7 @@ def _with_labels(edited: Edited, name: str, labels_T: jax.Array) -> Edited:
 
 
 def _take(edited: Edited, source_T: jax.Array) -> Edited:
-    """Move every entry from its source position, in all arrays."""
+    """Gather the positions `source_T` of every array."""
     return jax.tree.map(lambda leaf_T: leaf_T[source_T], edited)
 
 

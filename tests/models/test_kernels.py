@@ -110,7 +110,7 @@ def test_flash_does_not_materialize_scores(on_this_cpu):
 
 
 def test_a_kernel_for_another_platform_is_an_error():
-    with pytest.raises(UserError, match='runs on tpu, but this is a cpu; use xla'):
+    with pytest.raises(UserError, match='runs on tpu, but the backend is cpu; set it to xla'):
         run({'attention_kernel': 'flash'}, {})
 
 

@@ -55,7 +55,7 @@ class Source(abc.ABC):
     options: ClassVar[Mapping[str, Option]] = COMMON_OPTIONS
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
-        """Open the source; `settings` has a value for every option."""
+        """Store the parsed spec. `settings` maps every option to its value."""
         self.spec = spec
         self.where = where
         self.settings = settings

@@ -46,7 +46,7 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
         lowercase: Whether text is lowercased; only used for a bare vocab.txt.
 
     Raises:
-        UserError: There is no such file, or it is not a tokenizer.
+        UserError: The file does not exist or does not hold a tokenizer.
     """
     path, _, option = path.partition(';')
     folder = pathlib.Path(path).expanduser()

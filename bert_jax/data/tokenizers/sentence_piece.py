@@ -86,7 +86,7 @@ def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict
 
 
 def _training_lines(texts: list[str], lower: Any) -> Iterator[str]:
-    """Yield lines without the characters because of which the library would skip a line."""
+    """Yield lines, with the characters removed that make the library skip a whole line."""
     for text in texts:
         for line in text.splitlines():
             line = special_tokens.separate_literals(_UNTRAINABLE.sub(' ', line))

@@ -1,6 +1,6 @@
 """ALBERT version 2, without dropout (Lan et al. 2020, arXiv 1909.11942; google-research/albert).
 
-Small projected embeddings; all layers share the parameters of one.
+Small embeddings are projected to the hidden size, and all layers share parameters.
 """
 
 from bert_jax.models.architectures.builder import Builder
