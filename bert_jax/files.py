@@ -1,8 +1,28 @@
-"""Hashing files, and flushing them to disk."""
+"""Hashing, writing, flushing and locking files."""
 
+import collections
+import contextlib
+import datetime
+import errno
+import fcntl
 import hashlib
+import json
 import os
 import pathlib
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bert_jax.errors import UserError
+
+_POLL_SECONDS = 1.0  # between attempts to get a lock
+_REPORT_SECONDS = 60.0  # between messages while waiting for a lock
+
+# Path of a lock → lock between the threads of this process, which POSIX locks do not separate.
+_thread_locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
 
 def sha256(path: pathlib.Path) -> str:
@@ -18,3 +38,71 @@ def sync(path: pathlib.Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
+    """Write a JSON file atomically.
+
+    Surrogates, which stand for undecodable bytes of file names, become JSON's escapes.
+    """
+    temporary = path.with_suffix('.tmp')
+    text = json.dumps(value, indent=indent, ensure_ascii=False) + '\n'
+    temporary.write_text(text, encoding='utf-8', errors='backslashreplace')
+    sync(temporary)
+    os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[None]:
+    """Hold a lock on a file, after waiting for the process that holds it, on any host.
+
+    This is a POSIX record lock. NFS passes it between hosts, and the kernel releases it when its
+    process ends, so it is never stale. The file is never removed: a process that waits for a
+    removed file and one that makes a new file would both get their lock.
+
+    Args:
+        path: File to lock; created if it does not exist.
+        progress: Describes what the holder has done so far, for the messages while waiting.
+
+    Raises:
+        UserError: The file system has no locks.
+        OSError: The file cannot be written.
+    """
+    with _thread_locks[os.path.realpath(path)]:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        try:
+            _wait_for_lock(file, path, progress)
+            now = datetime.datetime.now().isoformat(' ', 'seconds')
+            os.ftruncate(file, 0)
+            os.pwrite(file, f'process {os.getpid()} on {socket.gethostname()}, {now}'.encode(), 0)
+            yield
+        finally:
+            os.close(file)  # releases the lock
+
+
+def _wait_for_lock(file: int, path: pathlib.Path, progress: Callable[[], str]) -> None:
+    start = time.monotonic()
+    next_report = start
+    while not _try_lock(file, path):
+        if time.monotonic() >= next_report:
+            holder = os.pread(file, 1000, 0).decode(errors='replace')
+            print(
+                f'waiting for the lock {path} of {holder or "another process"}; {progress()}, '
+                f'waited {time.monotonic() - start:.0f} s',
+                file=sys.stderr,
+                flush=True,
+            )
+            next_report += _REPORT_SECONDS
+        time.sleep(_POLL_SECONDS)
+
+
+def _try_lock(file: int, path: pathlib.Path) -> bool:
+    try:
+        fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        if error.errno in (errno.EACCES, errno.EAGAIN):
+            return False
+        raise UserError(
+            f'{path} cannot be locked ({error.strerror}): choose a folder on another file system'
+        ) from error
+    return True

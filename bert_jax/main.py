@@ -1,6 +1,7 @@
 """Train a model: python -m bert_jax.main --config=configs/base.py [--config.KEY=VALUE …]"""
 
 import contextlib
+import os
 import pathlib
 import sys
 from typing import Any
@@ -9,10 +10,10 @@ import jax
 from absl import flags
 from ml_collections import config_flags
 
-from bert_jax import recipes
+from bert_jax import files, recipes
 from bert_jax.errors import UserError, exit_cleanly, writing_to
-from bert_jax.tasks import make_task, show_batch, sweep
-from bert_jax.training import loop, multihost, runtime, workdir
+from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep
+from bert_jax.training import loop, multihost, older_versions, runtime
 from bert_jax.types import Config
 
 _CONFIG = config_flags.DEFINE_config_file(
@@ -49,9 +50,7 @@ def parse(argv: list[str]) -> Config:
     try:
         rest = flags.FLAGS([recipes.locate(argument, folder) for argument in argv])
     except (AttributeError, KeyError) as error:
-        raise UserError(
-            f'unknown config key: {_one_line(error)}; configs/base.py documents all keys'
-        ) from error
+        raise UserError(f'unknown config key: {_one_line(error)}; {_advice(argv)}') from error
     except (flags.Error, OSError, TypeError, ValueError) as error:
         raise UserError(_one_line(error)) from error
     if rest[1:]:
@@ -63,6 +62,10 @@ def parse(argv: list[str]) -> Config:
         config.lock()  # a config file that could not be loaded raises its error here
     except OSError as error:
         raise UserError(f'config file: {_one_line(error)}') from error
+    if config.task == 'pretraining':
+        stated = config_flags.get_override_values(flags.FLAGS['config'])
+        data_keys = [key.removeprefix('data.') for key in stated if key.startswith('data.')]
+        pretraining_data.follow_corpus(config.data, data_keys)
     return config
 
 
@@ -76,6 +79,8 @@ def run(config: Config, place: tuple[Any, ...] | None = None) -> dict[str, Any] 
     Returns:
       The results, or None if the config asks only for a batch to be shown.
     """
+    for key in ('workdir', 'init_from'):
+        config[key] = os.path.expanduser(config[key])
     with multihost.joined(*place) if place else contextlib.nullcontext():
         runtime.configure()
         if config.debug.batch:
@@ -94,7 +99,7 @@ def train(config: Config) -> dict[str, Any]:
     task.report(params, results)
     if jax.process_index() == 0:
         with writing_to(config.workdir):
-            workdir.write_json(pathlib.Path(config.workdir) / 'results.json', results)
+            files.write_json(pathlib.Path(config.workdir) / 'results.json', results)
         print(f'results in {config.workdir}')
     return results
 
@@ -103,6 +108,14 @@ def _help() -> str:
     """Return the usage and all flags."""
     described = [f'  --{flag.name}: {flags.FLAGS[flag.name].help}' for flag in _FLAGS]
     return '\n'.join([__doc__, '', *described])
+
+
+def _advice(argv: list[str]) -> str:
+    """Return what to do about an unknown config key of a command line."""
+    keys = [argument.partition('=')[0].removeprefix('--config.') for argument in argv]
+    renamed = [key for key in keys if older_versions.current_key(key) != key]
+    now = [f'{key} is now {older_versions.current_key(key)}' for key in renamed]
+    return '; '.join(now) or 'docs/configs.md documents all keys'
 
 
 def _one_line(error: Exception) -> str:

@@ -21,6 +21,8 @@ from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 import numpy as np
 
 from bert_jax import errors, progress
+from bert_jax.data import text_files
+from bert_jax.data.labeled import word_spans
 from bert_jax.tasks.problems import PROBLEMS
 
 if TYPE_CHECKING:
@@ -43,16 +45,21 @@ tasks of pretrained models (input: one text a line):
 
 tasks of fine-tuned models (input: one example a line; output: the lines of dev/predictions.jsonl of
 the run, without "gold"):
-  classify   classification, regression   a text, or two texts separated by a tab, or
+  classify   classification, regression   a text, or TEXT<tab>TEXT for a pair, or
                                           {"text": "...", "text2": "..."}
              multiple_choice              {"premise": "...", "choices": ["...", ...]}
              relation, word_in_context,   {"text": "...", "marks": [[start, end], [start, end]]},
              coreference                  in characters; with "text2" the second mark is there
-  tag        tagging                      a text, or {"words": ["...", ...]}
-  spans      spans                        a text, or {"words": ["...", ...]}
-  answer     question_answering           {"question": "...", "context": "..."}
+  tag        tagging                      a text, or {"words": ["...", ...]} (or "tokens")
+  spans      spans                        a text, or {"words": ["...", ...]} (or "tokens")
+  answer     question_answering           QUESTION<tab>CONTEXT, or
+                                          {"question": "...", "context": "..."}
 
-A line that starts with { must be a JSON object. Text is split into words at spaces and punctuation.
+A line that starts with { must be a JSON object, unless --input_format=text; its "id" is kept.
+Text for tag and spans is split into words as the text of the training data was; see --words.
+Examples that are too long are counted at the end: see --long_texts.
+
+To score a model on labeled data: python -m bert_jax.evaluate --help.
 """
 
 
@@ -68,12 +75,14 @@ def _fill_mask(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -
 
 def _embed(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[np.ndarray]:
     for texts in _chunks(lines):
-        yield from predictor.embed(texts, flags.pooling, flags.layer)
+        yield from predictor.embed(texts, flags.pooling, flags.layer, flags.long_texts)
 
 
 def _score(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
     for texts in _chunks(lines):
-        for text, scored in zip(texts, predictor.pseudo_likelihood(texts), strict=True):
+        for text, scored in zip(
+            texts, predictor.pseudo_likelihood(texts, flags.long_texts), strict=True
+        ):
             yield {
                 'text': text,
                 'pseudo_log_likelihood': scored.total,
@@ -83,9 +92,12 @@ def _score(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> It
 
 
 def _predict(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
+    from bert_jax.inference.finetuned import PredictionOptions  # imports JAX
+
+    options = PredictionOptions(flags.probabilities, flags.long_texts, flags.words)
     for chunk in _chunks(enumerate(lines, 1)):
-        inputs = [_parse_line(number, line) for number, line in chunk]
-        yield from predictor.predict(flags.task, inputs)
+        inputs = [_parse_line(number, line, flags) for number, line in chunk]
+        yield from predictor.predict(flags.task, inputs, options)
 
 
 _PRETRAINED: dict[str, Task] = {
@@ -100,39 +112,57 @@ _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'pooling': ('mean', ['embed']),
     'layer': (-1, ['embed']),
     'max_length': (None, _PRETRAINED),
-    'overlap': (0.25, _PRETRAINED),
+    'overlap': (0.25, [*_PRETRAINED, 'classify']),
+    'long_texts': (None, ['embed', 'pseudo_likelihood', 'classify']),
+    'probabilities': (False, ['classify', 'tag']),
+    'words': (None, ['tag', 'spans']),
+    'input_format': ('auto', [kind.predict_task for kind in PROBLEMS.values()]),
 }
 
+# The parts of a line of text, separated by tabs.
+_COLUMNS = {'classify': ('text', 'text2'), 'answer': ('question', 'context')}
 
-def _parse_line(number: int, line: str) -> dict[str, Any]:
+
+def _parse_line(number: int, line: str, flags: Namespace) -> Record:
     """The input on a line, for `Predictor.predict`."""
-    given: dict[str, Any] = dict(zip(('text', 'text2'), line.split('\t', 1), strict=False))
-    if line.startswith('{'):
+    name, columns = f'line {number}', _COLUMNS.get(flags.task, ('text',))
+    if flags.input_format == 'jsonl' or (flags.input_format == 'auto' and line.startswith('{')):
         try:
             given = json.loads(line)
         except json.JSONDecodeError as error:
             raise errors.UserError(
-                f'line {number} starts with {{ but is not valid JSON: {error}'
+                f'{name} is not valid JSON: {error}; set --input_format=text if it is a text'
             ) from error
-    return {**given, 'id': f'line {number}'}
+        if not isinstance(given, dict):
+            raise errors.UserError(f'{name} is not a JSON object')
+        return {'id': name, **given}
+    values = line.split('\t') if len(columns) > 1 else [line]
+    if len(values) > len(columns):
+        raise errors.UserError(
+            f'{name} has {len(values)} columns; give {flags.task} at most {len(columns)}, '
+            f'separated by a tab'
+        )
+    if flags.task == 'answer' and len(values) < 2:
+        raise errors.UserError(f'{name} is not QUESTION<tab>CONTEXT')
+    return {'id': name, **dict(zip(columns, values, strict=False))}
 
 
-def read_lines(path: str) -> Iterator[str]:
-    """The lines of a UTF-8 file, or of stdin for '-', without line ends.
+def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
+    """The lines of a plain or gzipped file, or of stdin for '-', without line ends.
+
+    A byte order mark is skipped.
 
     Raises:
-        UserError: the file cannot be read, is empty, or is not valid UTF-8.
+        UserError: the file cannot be read, is empty, or has bytes that are not in the encoding.
     """
-    number = 0
-    try:
-        with contextlib.ExitStack() as stack:
-            file = sys.stdin.buffer if path == '-' else stack.enter_context(open(path, 'rb'))
-            for number, line in enumerate(file, 1):  # noqa: B007  (used after the loop)
-                yield line.decode('utf-8').rstrip('\r\n')
-    except UnicodeDecodeError as error:
-        raise errors.UserError(f'{path}, line {number}: not valid UTF-8 ({error})') from error
-    except OSError as error:
-        raise errors.UserError(f'{path}: {error.strerror}') from error
+    text_files.check_encoding(encoding, '--encoding')
+    number, lines = 0, text_files.read_lines('/dev/stdin' if path == '-' else path, encoding)
+    for number, line in enumerate(lines, start=1):
+        if text_files.has_surrogates(line):
+            raise errors.UserError(
+                f'{path}, line {number}: not valid {encoding}; set --encoding, such as latin-1'
+            )
+        yield line.removeprefix('\ufeff') if number == 1 else line
     if not number:
         raise errors.UserError(f'{path} is empty')
 
@@ -191,7 +221,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     )
     tasks = dict.fromkeys([*_PRETRAINED, *(kind.predict_task for kind in PROBLEMS.values())])
     add('--task', required=True, choices=tasks, metavar='TASK', help='one of the tasks below')
-    add('--input', required=True, help='UTF-8 file with one text or example a line; - for stdin')
+    add('--input', required=True, help='file with one text or example a line; - for stdin')
     add('--output', required=True, help='file to write; - for stdout; .npz for embed')
     add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
     add(
@@ -212,8 +242,33 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add(
         '--overlap',
         type=float,
-        help='pretrained models: share of a window that the next one repeats (default 0.25)',
+        help='share of a window that the next one repeats (default 0.25; tag, spans and answer use '
+        'that of the training)',
     )
+    add(
+        '--long_texts',
+        choices=['windows', 'truncate'],
+        help='embed, pseudo_likelihood: windows (default), or truncate; classify: truncate '
+        '(default), or windows whose probabilities are averaged',
+    )
+    add(
+        '--probabilities',
+        action='store_true',
+        default=None,
+        help='classify, tag: write the probabilities of all classes',
+    )
+    add(
+        '--words',
+        choices=word_spans.SPLITTERS,
+        help='tag, spans: split text into words at whitespace, or also at punctuation (default: as '
+        'in the training data)',
+    )
+    add(
+        '--input_format',
+        choices=['auto', 'text', 'jsonl'],
+        help='fine-tuned models: every line is text, or JSON; auto (default): JSON after {',
+    )
+    add('--encoding', default='utf-8', help='of the input (default utf-8)')
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     flags = parser.parse_args(arguments)
@@ -236,6 +291,8 @@ def _apply_defaults(flags: Namespace) -> None:
             raise errors.UserError(
                 f'--{name} is an option of {", ".join(tasks)}, not of --task={flags.task}'
             )
+    if flags.task == 'classify' and flags.overlap != 0.25 and flags.long_texts != 'windows':
+        raise errors.UserError('--overlap of classify needs --long_texts=windows')
     with contextlib.suppress(ValueError):
         flags.layer = int(flags.layer)
 
@@ -250,7 +307,7 @@ def predict(flags: Namespace) -> None:
     import bert_jax
 
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
-    with progress.bar(unit='window') as bar:
+    with progress.bar(unit=' windows') as bar:
         predictor = bert_jax.load(
             flags.model,
             dtype=flags.dtype,
@@ -262,9 +319,12 @@ def predict(flags: Namespace) -> None:
         predictor.require(flags.task)
         with _complete_file(flags.output) as file:
             task = _PRETRAINED.get(flags.task, _predict)
-            results = task(predictor, read_lines(flags.input), flags)
+            results = task(predictor, read_lines(flags.input, flags.encoding), flags)
             write = _write_vectors if flags.task == 'embed' else _write_records
             write(file, results)
+    for what, number in predictor.counts.items():
+        if number:
+            print(f'{number:,} {what}', file=sys.stderr)
 
 
 @errors.exit_cleanly

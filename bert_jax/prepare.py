@@ -7,26 +7,23 @@ Imports neither JAX nor, unless a source needs it, TensorFlow.
 """
 
 import argparse
-import collections
 import contextlib
-import functools
 import os
 import pathlib
 import time
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import Any
 
-from bert_jax import errors, progress
-from bert_jax.data import corpus, languages, tokenizers
-from bert_jax.data.beam import Beam, BeamWorkers, Work
-from bert_jax.data.corpus_writer import SHARD_TOKENS, CorpusWriter, new_folder
-from bert_jax.data.held_out import DeferredDocument, HeldOutRule, assign_single_documents
+from bert_jax import errors, files, progress, recipes
+from bert_jax.data import corpus, corpus_builder, languages, source_files
+from bert_jax.data.beam import Beam
+from bert_jax.data.corpus_writer import SHARD_TOKENS, versions
 from bert_jax.data.sources import Source, describe_sources, open_source
-from bert_jax.data.workers import Workers, read_blocks
+from bert_jax.data.unfinished import Unfinished
+from bert_jax.data.workers import usable_cores
 
-BLOCK_CHARACTERS = 2**19  # least amount of text that is sent to a worker at once
-
-Pool: TypeAlias = Workers | BeamWorkers
+_DEFAULTS = recipes.base().data  # the same as in training
+_SHOWN_BAD_FILES = 20  # of each source; the datasheet lists all
 
 
 def prepare(
@@ -34,17 +31,20 @@ def prepare(
     tokenizer: str,
     output: str | os.PathLike[str],
     *,
-    lowercase: bool = True,
-    held_out_fraction: float = 0.01,
-    language_alpha: float = 1.0,
-    workers: int = 2,
+    lowercase: bool = _DEFAULTS.lowercase,
+    held_out_fraction: float = _DEFAULTS.held_out_fraction,
+    language_alpha: float = _DEFAULTS.tokenizer_language_alpha,
+    tokenizer_characters: int = _DEFAULTS.tokenizer_characters,
+    max_bad_share: float = _DEFAULTS.max_bad_share,
+    workers: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
     beam: Beam | None = None,
 ) -> corpus.Corpus:
     """Prepare the corpus of the sources in `output`, or open it if it is already there.
 
     The files do not depend on the number of workers. They are written to `output`.partial, which
-    is renamed at the very end; the next run removes what a killed run left behind.
+    is renamed at the very end. The same call resumes an interrupted one and makes the same files.
+    If another process is preparing this output, on any host, this waits for it.
 
     Args:
         sources: Specs of the sources; see `data.sources.open_source`.
@@ -53,12 +53,16 @@ def prepare(
         output: Folder of the corpus.
         lowercase: Whether a trained tokenizer or a bare vocab.txt lowercases; a tokenizer.json
             has its own setting.
-        held_out_fraction: Share of the documents that are held out, chosen by hash. Every source
-            with two different documents has at least one in each split.
+        held_out_fraction: Share of the documents that are held out, chosen by a hash of the text;
+            every language has some in each split, see `data.held_out.choose_rule`.
         language_alpha: The training text of a tokenizer contains languages in proportion to
             (their characters)^language_alpha: 1 as they are, 0 in equal amounts, 0.3 in XLM-R.
+        tokenizer_characters: About how many characters of text a tokenizer is trained on, evenly
+            spaced if there are more.
+        max_bad_share: Largest share of a source's files, and of the lines of a file, that may be
+            unusable. They are counted, listed and left out; with more, there is no corpus.
         workers: Processes that tokenize; 0 to tokenize in this process. With Beam, the number of
-            parts the work is divided into.
+            parts the work is divided into. Default: `usable_cores`.
         shard_tokens: A shard is closed once it holds this many tokens.
         beam: Tokenizes on Apache Beam if given; see `data.beam`.
 
@@ -67,137 +71,93 @@ def prepare(
 
     Raises:
         UserError: A setting is invalid, there are fewer than two documents, `output` holds
-            something else, the disk is full or not writable, or a worker died.
+            something else, the disk is full or not writable, too many files are bad, or a worker
+            died.
     """
     if not sources:
         raise errors.UserError('no source given: name at least one, as in --source=docstrings')
     if not 0 < held_out_fraction < 1:
         raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')
+    if not 0 <= max_bad_share <= 1:
+        raise errors.UserError(f'max_bad_share is {max_bad_share}, not between 0 and 1')
+    workers = usable_cores() if workers is None else workers
     if workers < bool(beam):
         raise errors.UserError(f'workers is {workers}, but must be at least {int(bool(beam))}')
     languages.check_alpha(language_alpha)
-    made_from = corpus.settings(sources, tokenizer, lowercase, held_out_fraction, language_alpha)
+    if tokenizer_characters < 1:
+        raise errors.UserError(f'tokenizer_characters is {tokenizer_characters}, not at least 1')
+    made_from = corpus.settings(
+        sources, tokenizer, lowercase, held_out_fraction, language_alpha, tokenizer_characters
+    )
     output = pathlib.Path(output).expanduser().absolute()
-    if (output / 'manifest.json').exists():
-        existing = corpus.Corpus.open(output)
-        existing.check_settings(**made_from)
-        print(f'{output} is already prepared with these settings')
+    if existing := _open_existing(output, made_from):
         return existing
+    start = time.monotonic()
     try:
         if output.exists() and (not output.is_dir() or any(output.iterdir())):
             raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
         opened = [open_source(spec) for spec in sources]
-        with new_folder(output) as partial:
-            _build(partial, opened, made_from, shard_tokens, workers, beam)
+        for source in opened:
+            source.max_bad_share = max_bad_share
+        output.parent.mkdir(parents=True, exist_ok=True)
+        partial = output.with_name(output.name + '.partial')
+        with files.locked(output.with_name(f'.{output.name}.lock'), lambda: _size(partial)):
+            if existing := _open_existing(output, made_from):
+                return existing
+            settings = made_from | {
+                'shard_tokens': shard_tokens,
+                'block_characters': corpus_builder.BLOCK_CHARACTERS,
+                'versions': versions(),
+            }
+            with Unfinished(output, settings, source_files.stamps(opened)) as unfinished:
+                manifest = corpus_builder.build(
+                    unfinished, opened, made_from, shard_tokens, workers, beam
+                )
     except OSError as error:
         place = f'{error.filename}: ' if error.filename else ''
         raise errors.UserError(
             f'cannot prepare {output}: {place}{error.strerror or error}'
         ) from error
-    print(f'prepared {output}')
+    _print_summary(manifest, opened, unfinished.progress, time.monotonic() - start)
+    progress.say(f'prepared {output}')
     return corpus.Corpus.open(output)
 
 
-def _build(
-    folder: pathlib.Path,
-    sources: list[Source],
-    made_from: dict[str, Any],
-    shard_tokens: int,
-    workers: int,
-    beam: Beam | None,
+def _open_existing(output: pathlib.Path, made_from: dict[str, Any]) -> corpus.Corpus | None:
+    """Open a finished corpus if there is one; UserError if its settings are others."""
+    if not (output / 'manifest.json').exists():
+        return None
+    existing = corpus.Corpus.open(output)
+    existing.check_settings(**made_from)
+    source_files.report_changes(output)
+    progress.say(f'{output} is already prepared with these settings')
+    return existing
+
+
+def _size(folder: pathlib.Path) -> str:
+    """Describe what a folder has so far."""
+    with contextlib.suppress(OSError):  # it is renamed at any time
+        size = sum(path.stat().st_size for path in folder.rglob('*') if path.is_file())
+        return f'{folder} has {size / 1e6:,.1f} MB'
+    return f'{folder} is finished'
+
+
+def _print_summary(
+    manifest: dict[str, Any], sources: list[Source], resumed: dict[str, Any], seconds: float
 ) -> None:
-    """Write the whole corpus into an empty folder."""
-    start = time.monotonic()
-    tokenizer = _load_or_train_tokenizer(sources, made_from)
-    pool: Pool
-    if beam:
-        specs = [source.spec for source in sources]
-        work = Work(beam.folder, specs, BLOCK_CHARACTERS, tokenizer, workers)
-        pool = BeamWorkers(beam.options, work)
-    else:
-        pool = Workers(tokenizer, workers)
-    languages_of_sources = [source.language for source in sources]
-    writer = CorpusWriter(folder, tokenizer, languages_of_sources, shard_tokens)
-    with contextlib.closing(writer), pool:
-        _tokenize_sources(writer, sources, pool, made_from['held_out_fraction'])
-        manifest = writer.finish(made_from, [source.describe() for source in sources])
+    """Print one line for each source and split, and one for the corpus."""
     for source in sources:
-        print(f'{source.spec}: {source.summary()}')
-    _print_summary(manifest, time.monotonic() - start)
-
-
-def _load_or_train_tokenizer(
-    sources: list[Source], made_from: dict[str, Any]
-) -> tokenizers.Tokenizer:
-    """Load the tokenizer, or train it on the documents of all sources."""
-    spec, lowercase = made_from['tokenizer'], made_from['lowercase']
-    prefix, _, kind_and_size = spec.partition(':')
-    if prefix != 'train':
-        return tokenizers.load(spec, lowercase)
-    with progress.bar(desc=f'vocabulary {kind_and_size}', unit=' documents') as bar:
-
-        def texts(language: str | None = None) -> Iterator[str]:
-            for source in sources:
-                if language in (None, source.language):
-                    for document in source.documents():
-                        bar.update()
-                        yield document.text
-
-        spoken = {source.language for source in sources}
-        if made_from['language_alpha'] == 1 or len(spoken) == 1:
-            return tokenizers.train(kind_and_size, texts(), lowercase)
-        streams = {name: functools.partial(texts, name) for name in sorted(spoken)}
-        mixed = tokenizers.mixture(streams, made_from['language_alpha'])
-        return tokenizers.train(kind_and_size, mixed, lowercase)
-
-
-def _tokenize_sources(
-    writer: CorpusWriter, sources: list[Source], pool: Pool, held_out_fraction: float
-) -> None:
-    """Stream all sources, one after the other, through the workers into the writer."""
-    undecided: list[tuple[int, DeferredDocument]] = []  # of the sources with a single document
-    with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
-        documents = characters = 0
-        for index, source in enumerate(sources):
-            dropped: collections.Counter[str] = collections.Counter()
-            rule = HeldOutRule(held_out_fraction)
-            for block in pool.tokenize(read_blocks(source, BLOCK_CHARACTERS)):
-                for split, chosen in rule.add(block.documents, block.hashes):
-                    writer.append(split, index, chosen)
-                dropped.update(block.dropped)
-                documents += len(block.hashes)
-                characters += block.characters
-                bar.set_postfix_str(
-                    f'{documents:,} documents, {characters / 1e6:.0f} M characters', refresh=False
-                )
-                bar.update(len(block.documents.tokens))
-            for split, chosen in rule.finish():
-                writer.append(split, index, chosen)
-            if rule.undecided:
-                undecided.append((index, rule.undecided))
-            source.report.update(dropped)
-    splits = assign_single_documents(
-        [deferred.hash for _, deferred in undecided],
-        held_out_fraction,
-        has_held_out=writer.has_documents('held_out'),
-    )
-    for (index, deferred), split in zip(undecided, splits, strict=True):
-        for _ in range(deferred.copies):
-            writer.append(split, index, deferred.document)
-
-
-def _print_summary(manifest: dict[str, Any], seconds: float) -> None:
-    """Print one line for each split and one for the corpus."""
+        progress.say(f'{source.spec}: {source.summary()}')
+        for bad in source.bad_files[:_SHOWN_BAD_FILES]:
+            progress.say(f'  bad file: {bad}')
     tokens = sum(split['tokens'] for split in manifest['splits'].values())
     for name, split in manifest['splits'].items():
-        print(
+        progress.say(
             f'{name}: {split["documents"]:,} documents, {split["sentences"]:,} sentences, '
             f'{split["tokens"]:,} tokens, {split["unknown_tokens"] / split["tokens"]:.2%} unknown'
         )
-    print(
-        f'vocabulary of {manifest["tokenizer"]["vocab_size"]:,}; '
-        f'{seconds:.1f} s, {tokens / seconds:,.0f} tokens/s'
-    )
+    speed = '' if resumed else f', {tokens / seconds:,.0f} tokens/s'
+    progress.say(f'vocabulary of {manifest["tokenizer"]["vocab_size"]:,}; {seconds:.1f} s{speed}')
 
 
 _EPILOG = """\
@@ -227,7 +187,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         '--tokenizer',
-        default='train:wordpiece:8000',
+        default=_DEFAULTS.tokenizer,
         help='train:KIND:SIZE trains a vocabulary; KIND is wordpiece, bytebpe, unigram or '
         'sentencepiece-bpe. Or the path of a tokenizer: a tokenizer.json, a vocab.txt, a '
         'SentencePiece .model, or a folder with one of them (default: %(default)s)',
@@ -241,28 +201,42 @@ def _parser() -> argparse.ArgumentParser:
     add(
         '--workers',
         type=int,
-        default=os.cpu_count(),
-        help='processes that tokenize; 0 tokenizes in the main process (default: one per core)',
+        help='processes that tokenize; 0 tokenizes in the main process (default: one per core that '
+        'this process may use)',
     )
     add(
         '--lowercase',
         type=str.lower,
         choices=('true', 'false'),
-        default='true',
-        help='whether a trained tokenizer or a vocab.txt lowercases (default: true)',
+        default=str(_DEFAULTS.lowercase).lower(),
+        help='whether a trained tokenizer or a vocab.txt lowercases (default: %(default)s)',
     )
     add(
         '--language_alpha',
         type=float,
-        default=1.0,
+        default=_DEFAULTS.tokenizer_language_alpha,
         help='exponent, 0 to 1, that raises the share of small languages in the text a tokenizer '
-        'is trained on: 1 leaves the shares as they are, 0 makes them equal (default: 1)',
+        'is trained on: 1 leaves the shares as they are, 0 makes them equal (default: %(default)s)',
+    )
+    add(
+        '--tokenizer_characters',
+        type=int,
+        default=_DEFAULTS.tokenizer_characters,
+        help='about how many characters of text a tokenizer is trained on, evenly spaced if there '
+        'are more (default: %(default)s)',
     )
     add(
         '--held_out_fraction',
         type=float,
-        default=0.01,
-        help='share of the documents to hold out for evaluation (default: 0.01)',
+        default=_DEFAULTS.held_out_fraction,
+        help='share of the documents to hold out for evaluation (default: %(default)s)',
+    )
+    add(
+        '--max_bad_share',
+        type=float,
+        default=_DEFAULTS.max_bad_share,
+        help='largest share of the files of a source, and of the lines of a file, that may be '
+        'unusable; they are listed and left out (default: %(default)s)',
     )
     add(
         '--runner',
@@ -292,9 +266,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     if flags.verify:
         found = corpus.Corpus.open(flags.output)
         found.verify()
-        print(f'{flags.output}: all {len(found.manifest["files"])} files match their hashes')
+        progress.say(f'{flags.output}: all {len(found.manifest["files"])} files match their hashes')
         return
-    folder = flags.beam_folder or f'{os.path.abspath(flags.output)}.blocks'
+    output = os.path.abspath(os.path.expanduser(flags.output))
+    beam = Beam(tuple(flags.beam_options), flags.beam_folder or f'{output}.blocks')
     prepare(
         flags.source,
         flags.tokenizer,
@@ -302,8 +277,10 @@ def main(argv: Sequence[str] | None = None) -> None:
         lowercase=flags.lowercase == 'true',
         held_out_fraction=flags.held_out_fraction,
         language_alpha=flags.language_alpha,
+        tokenizer_characters=flags.tokenizer_characters,
+        max_bad_share=flags.max_bad_share,
         workers=flags.workers,
-        beam=Beam(tuple(flags.beam_options), folder) if flags.runner == 'beam' else None,
+        beam=beam if flags.runner == 'beam' else None,
     )
 
 

@@ -8,7 +8,26 @@ import tqdm
 SECONDS_BETWEEN_LINES = 15.0  # when stderr is a file
 
 
+def say(text: str) -> None:
+    """Print a line, with escapes for characters that stdout cannot encode."""
+    encoding = sys.stdout.encoding or 'utf-8'
+    print(text.encode(encoding, 'backslashreplace').decode(encoding))
+
+
 def bar(**settings: Any) -> tqdm.tqdm:
-    """Create a tqdm bar on stderr, redrawn once a second on a terminal."""
-    interval = 1.0 if sys.stderr.isatty() else SECONDS_BETWEEN_LINES
-    return tqdm.tqdm(mininterval=interval, dynamic_ncols=True, **settings)
+    """Create a tqdm bar on stderr: redrawn once a second on a terminal, else lines of text."""
+    if sys.stderr.isatty():
+        return tqdm.tqdm(mininterval=1.0, dynamic_ncols=True, **settings)
+    return tqdm.tqdm(mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, **settings)
+
+
+class _Lines:
+    """A file that writes every state of a bar to stderr as a line, without carriage returns."""
+
+    def write(self, text: str) -> None:
+        state = text.strip()
+        if state:
+            sys.stderr.write(f'{state}\n')
+
+    def flush(self) -> None:
+        sys.stderr.flush()

@@ -4,13 +4,15 @@ import importlib.util
 import pathlib
 import sys
 
+from ml_collections import ConfigDict
+
 PACKAGE = pathlib.Path(__file__).parent
 FOLDERS = (PACKAGE / 'configs', PACKAGE.parent / 'configs')  # of an installed wheel, of a checkout
 
 
 def register() -> pathlib.Path:
     """Make `from configs import base` work from any folder; return the folder of the recipes."""
-    folder = next(folder for folder in FOLDERS if (folder / 'base.py').exists())
+    folder = _folder()
     if 'configs' not in sys.modules:
         spec = importlib.util.spec_from_file_location(
             'configs', folder / '__init__.py', submodule_search_locations=[str(folder)]
@@ -20,6 +22,21 @@ def register() -> pathlib.Path:
         sys.modules['configs'] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
     return folder
+
+
+def base() -> ConfigDict:
+    """Return `configs/base.py`, the defaults of all keys, without importing a package `configs`."""
+    path = _folder() / 'base.py'
+    spec = importlib.util.spec_from_file_location('bert_jax_base_config', path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.get_config()
+
+
+def _folder() -> pathlib.Path:
+    return next(folder for folder in FOLDERS if (folder / 'base.py').exists())
 
 
 def locate(argument: str, folder: pathlib.Path) -> str:

@@ -24,11 +24,10 @@ def get_config() -> ConfigDict:
     config.objectives.nsp = 0.0
     config.objectives.sop = 1.0
     config.masking.scheme = 'ngrams'
-    config.stages.steps = (125_000,)
-    config.stages.sequence_length = (512,)
-    config.stages.batch_size = (4096,)
-    config.stages.accumulation = (1,)
-    config.stages.max_predictions = (77,)
+    config.training.steps = (125_000,)
+    config.training.sequence_length = (512,)
+    config.training.batch_size = (4096,)
+    config.training.max_predictions = (77,)
     config.optimizer.name = 'lamb'
     config.schedule.name = 'linear'
     config.schedule.learning_rate = 0.00176

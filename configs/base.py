@@ -10,7 +10,7 @@ How long it takes: the full run has not been trained here; expect days on 8 GPUs
 Tested: hyperparameters, shapes at full size, and a few steps of a shrunk version
 (tests/test_configs.py); step time and memory on CPU (experiments/benchmarks).
 
-Every key can be set on the command line, for example --config.stages.steps="(9000, 1000)". The
+Every key can be set on the command line, for example --config.training.steps="(9000, 1000)". The
 other configs contain only what they change.
 """
 
@@ -30,7 +30,9 @@ def get_config() -> ConfigDict:
         dict(
             # 'docstrings', 'text:GLOB', 'jsonl:GLOB', 'tfds:NAME/CONFIG'; options after ';'.
             sources=('tfds:wiki40b/en',),
-            corpus='corpora/wiki40b_en',  # folder of the tokenized text; prepared if missing
+            # Folder of the tokenized text; prepared if missing. An existing one that the command
+            # line names sets the other keys of its text, unless the command line sets them too.
+            corpus='corpora/wiki40b_en',
             # 'train:KIND:SIZE' (wordpiece, bytebpe, unigram, sentencepiece-bpe) or the path of a
             # vocab.txt, tokenizer.json or SentencePiece model.
             tokenizer='train:wordpiece:30522',
@@ -38,13 +40,16 @@ def get_config() -> ConfigDict:
             held_out_fraction=0.005,  # share of the documents used for evaluation only
             language_alpha=1.0,  # language shares ∝ (share of examples)^alpha; XLM-R: 0.3
             tokenizer_language_alpha=1.0,  # the same for the text a tokenizer is trained on
-            prepare_workers=8,  # processes that tokenize the text
+            tokenizer_characters=67_108_864,  # of that text; more text is sampled evenly
+            max_bad_share=0.05,  # share of unusable files, and of lines in a file, to leave out
+            # Processes that tokenize the text; default: one per core that may be used.
+            prepare_workers=placeholder(int),
             # 'pairs' (for nsp), 'ordered_pairs' (for sop), 'single' segments, or whole sentences as
             # in RoBERTa: 'full_sentences' (across documents), 'doc_sentences' (within documents).
             segments='pairs',
             pack=False,  # True: several short examples per row, which cannot attend to each other
             short_sequence_probability=0.1,  # share of examples with a shorter, random length
-            faithful_negatives=False,  # True: draw random segments as the original code does
+            faithful_negatives=False,  # True: draw pairs as the original code does, unbalanced
             reading_threads=2,  # threads that assemble batches
         )
     )
@@ -104,6 +109,7 @@ def get_config() -> ConfigDict:
             mask=0.8,  # share of the chosen tokens that become [MASK]
             random=0.1,  # share of the chosen tokens that become random tokens; the rest is kept
             replacement='uniform',  # random tokens; 'unigram': by their frequency
+            unknown=True,  # whether [UNK] may be chosen: in BERT, ALBERT, ELECTRA, not in DeBERTa
             scheme='tokens',  # or 'whole_words', 'spans' (SpanBERT), 'ngrams' (ALBERT)
             span_p=0.2,  # p of the geometric distribution of span lengths
             longest_span=10,  # words
@@ -135,13 +141,13 @@ def get_config() -> ConfigDict:
             substitution=0.15,
         )
     )
-    # Training stages, one value per stage.
-    config.stages = ConfigDict(
+    # Length of training: one value for each stage, or one for all stages.
+    config.training = ConfigDict(
         dict(
-            steps=(900_000, 100_000),
-            sequence_length=(128, 512),  # tokens
+            steps=(900_000, 100_000),  # of each stage
+            sequence_length=(128, 512),  # tokens per sequence, special tokens included
             batch_size=(256, 256),  # sequences per step, over all devices and micro-batches
-            accumulation=(1, 1),  # micro-batches per step: less memory, same result
+            accumulation=(1,),  # micro-batches per step: less memory, same result
             max_predictions=(20, 76),  # maximum number of masked tokens per sequence
         )
     )

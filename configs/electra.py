@@ -47,7 +47,6 @@ def get_config(size: str = 'small') -> ConfigDict:
     config.masking.random = 0.0
     config.rtd.generator_width = sizes['generator_width']
     for key in ('steps', 'sequence_length', 'batch_size', 'max_predictions'):
-        config.stages[key] = (sizes[key],)
-    config.stages.accumulation = (1,)
+        config.training[key] = (sizes[key],)
     config.schedule.learning_rate = sizes['learning_rate']
     return config

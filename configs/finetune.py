@@ -28,8 +28,10 @@ from bert_jax.tasks.problems import PROBLEMS
 from configs import base
 from configs.finetune_tasks import TASKS
 
-_PRETRAINING_ONLY = ('data', 'stages', 'objectives', 'masking', 'sbo', 'rtd', 'editing')
-_OWN_FILES = dict(data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, max_length=128))
+_PRETRAINING_ONLY = ('data', 'training', 'objectives', 'masking', 'sbo', 'rtd', 'editing')
+_OWN_FILES = dict(
+    data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, sequence_length=128)
+)
 
 
 def get_config(task: str = 'file') -> ConfigDict:
@@ -64,7 +66,9 @@ def get_config(task: str = 'file') -> ConfigDict:
             steps=0,  # training steps; 0 if `epochs` is set
             batch_size=recipe['batch_size'],  # examples per step; for long texts, windows
             accumulation=1,  # micro-batches per step: less memory, same result
-            max_length=recipe['max_length'],  # tokens per sequence, special tokens included
+            sequence_length=recipe[
+                'sequence_length'
+            ],  # tokens per sequence, special tokens included
         )
     )
     config.optimizer.name = 'adamw'

@@ -28,11 +28,10 @@ def get_config() -> ConfigDict:
     config.model.architecture = 'modernbert_base'
     config.objectives.nsp = 0.0
     config.masking.rate = 0.3
-    config.stages.steps = (360_000, 64_000)
-    config.stages.sequence_length = (1024, 8192)
-    config.stages.batch_size = (4608, 576)
-    config.stages.accumulation = (1, 1)
-    config.stages.max_predictions = (308, 2458)
+    config.training.steps = (360_000, 64_000)
+    config.training.sequence_length = (1024, 8192)
+    config.training.batch_size = (4608, 576)
+    config.training.max_predictions = (308, 2458)
     config.optimizer.name = 'stable_adamw'
     config.optimizer.beta2 = 0.98
     config.optimizer.weight_decay = 1e-5

@@ -24,11 +24,10 @@ def get_config() -> ConfigDict:
     config.data.segments = 'full_sentences'
     config.model.architecture = 'roberta_base'
     config.objectives.nsp = 0.0
-    config.stages.steps = (500_000,)
-    config.stages.sequence_length = (512,)
-    config.stages.batch_size = (8192,)
-    config.stages.accumulation = (1,)
-    config.stages.max_predictions = (77,)
+    config.training.steps = (500_000,)
+    config.training.sequence_length = (512,)
+    config.training.batch_size = (8192,)
+    config.training.max_predictions = (77,)
     config.optimizer.name = 'adamw'
     config.optimizer.beta2 = 0.98
     config.optimizer.clip_norm = 0.0

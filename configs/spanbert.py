@@ -27,11 +27,10 @@ def get_config() -> ConfigDict:
     config.masking.scheme = 'spans'
     config.masking.replacement = 'unigram'
     config.sbo.max_targets = 15
-    config.stages.steps = (2_400_000,)
-    config.stages.sequence_length = (512,)
-    config.stages.batch_size = (256,)
-    config.stages.accumulation = (1,)
-    config.stages.max_predictions = (77,)
+    config.training.steps = (2_400_000,)
+    config.training.sequence_length = (512,)
+    config.training.batch_size = (256,)
+    config.training.max_predictions = (77,)
     config.optimizer.name = 'adamw'
     config.optimizer.eps = 1e-8
     config.schedule.name = 'linear'

@@ -34,5 +34,5 @@ def get_config() -> ConfigDict:
     config.data.language_alpha = 0.3
     config.data.tokenizer_language_alpha = 0.3
     config.model.architecture = 'xlmr_base'
-    config.stages.steps = (1_500_000,)
+    config.training.steps = (1_500_000,)
     return config

@@ -20,8 +20,8 @@ HEADER = """# Config keys
 
 <!-- Written by `python docs/generate.py` from configs/ and the comments there. Edit them there. -->
 
-Any key can be set on the command line: `--config.stages.steps="(9000, 1000)"`. An unknown key is an
-error. A default of "unset" means: as in the architecture or in the weights of `init_from`.
+Any key can be set on the command line: `--config.training.steps="(9000, 1000)"`. An unknown key is
+an error. A default of "unset" means: as in the architecture or in the weights of `init_from`.
 
 [Pretraining and common keys](#pretraining-and-common-keys) · [fine-tuning](#fine-tuning)
 """

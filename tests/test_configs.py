@@ -1,13 +1,17 @@
 """Every config: published values, shapes at full size, and a few steps of a shrunk version."""
 
+import copy
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.tasks.stage_settings import stage_settings
 from bert_jax.training import optimizers, schedules, sharding, workdir
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
@@ -32,10 +36,10 @@ SIZES = {'wordpiece': 120, 'bytebpe': 300, 'unigram': 90}
 # Values from the papers and the code that the configs cite.
 PUBLISHED = {
     'base': {
-        'stages.steps': (900_000, 100_000),
-        'stages.sequence_length': (128, 512),
-        'stages.batch_size': (256, 256),
-        'stages.max_predictions': (20, 76),
+        'training.steps': (900_000, 100_000),
+        'training.sequence_length': (128, 512),
+        'training.batch_size': (256, 256),
+        'training.max_predictions': (20, 76),
         'optimizer.name': 'bert_adam',
         'optimizer.eps': 1e-6,
         'optimizer.clip_norm': 1.0,
@@ -50,9 +54,9 @@ PUBLISHED = {
     'roberta': {
         'data.segments': 'full_sentences',
         'objectives.nsp': 0.0,
-        'stages.sequence_length': (512,),
-        'stages.batch_size': (8192,),
-        'stages.steps': (500_000,),
+        'training.sequence_length': (512,),
+        'training.batch_size': (8192,),
+        'training.steps': (500_000,),
         'optimizer.beta2': 0.98,
         'optimizer.clip_norm': 0.0,
         'schedule.warmup_steps': 24_000,
@@ -65,7 +69,7 @@ PUBLISHED = {
         'masking.replacement': 'unigram',
         'sbo.position_size': 200,
         'objectives.sbo': 1.0,
-        'stages.steps': (2_400_000,),
+        'training.steps': (2_400_000,),
         'schedule.learning_rate': 1e-4,
         'optimizer.eps': 1e-8,
         'optimizer.clip_norm': 1.0,
@@ -79,43 +83,46 @@ PUBLISHED = {
         'rtd.temperature': 1.0,
         'schedule.learning_rate': 5e-4,
         'schedule.warmup_steps': 10_000,
-        'stages.batch_size': (128,),
-        'stages.sequence_length': (128,),
-        'stages.steps': (1_000_000,),
+        'training.batch_size': (128,),
+        'training.sequence_length': (128,),
+        'training.steps': (1_000_000,),
     },
     'electra:base': {
+        'masking.unknown': True,
         'rtd.generator_width': 1 / 3,
         'schedule.learning_rate': 2e-4,
-        'stages.batch_size': (256,),
-        'stages.sequence_length': (512,),
+        'training.batch_size': (256,),
+        'training.sequence_length': (512,),
     },
     'albert': {
         'data.segments': 'ordered_pairs',
         'data.tokenizer': 'train:unigram:30000',
         'objectives.sop': 1.0,
+        'masking.unknown': True,
         'masking.scheme': 'ngrams',
         'masking.longest_ngram': 3,
         'optimizer.name': 'lamb',
-        'stages.batch_size': (4096,),
-        'stages.steps': (125_000,),
+        'training.batch_size': (4096,),
+        'training.steps': (125_000,),
         'schedule.learning_rate': 0.00176,
         'schedule.warmup_steps': 3125,
     },
     'deberta': {
         'objectives.rtd': 50.0,
+        'masking.unknown': False,
         'rtd.sharing': 'disentangled',
         'rtd.generator_width': 1.0,
         'rtd.generator_depth': 0.5,
-        'stages.batch_size': (8192,),
-        'stages.steps': (500_000,),
+        'training.batch_size': (8192,),
+        'training.steps': (500_000,),
         'schedule.learning_rate': 6e-4,
     },
     'xlmr': {
         'data.language_alpha': 0.3,
         'data.tokenizer_language_alpha': 0.3,
         'data.tokenizer': 'train:unigram:250002',
-        'stages.steps': (1_500_000,),
-        'stages.batch_size': (8192,),
+        'training.steps': (1_500_000,),
+        'training.batch_size': (8192,),
     },
     'modernbert': {
         'masking.rate': 0.3,
@@ -125,7 +132,7 @@ PUBLISHED = {
         'optimizer.eps': 1e-6,
         'optimizer.weight_decay': 1e-5,
         'schedule.name': 'sqrt',
-        'stages.sequence_length': (1024, 8192),
+        'training.sequence_length': (1024, 8192),
     },
 }
 
@@ -139,15 +146,15 @@ def test_hyperparameters_are_as_published(name):
 
 
 def test_modernbert_trains_on_the_published_number_of_tokens():
-    stages = modernbert.get_config().stages
+    training = modernbert.get_config().training
     tokens = [
         steps * size * length
         for steps, size, length in zip(
-            stages.steps, stages.batch_size, stages.sequence_length, strict=True
+            training.steps, training.batch_size, training.sequence_length, strict=True
         )
     ]
     assert tokens == pytest.approx([1.7e12, 0.3e12], rel=0.02)
-    per_step = stages.batch_size[0] * stages.sequence_length[0]
+    per_step = training.batch_size[0] * training.sequence_length[0]
     assert modernbert.get_config().schedule.warmup_steps * per_step == pytest.approx(3e9, rel=0.02)
 
 
@@ -179,7 +186,7 @@ def make_config(name, folder):
 def start(task):
     """Return the optimizer, and a function from a key to the state of step 0."""
     config = task.config
-    schedule = schedules.build(config.schedule, sum(config.stages.steps))
+    schedule = schedules.build(config.schedule, sum(config.training.steps))
     optimizer = optimizers.build(config.optimizer, schedule)
 
     def state(key):
@@ -199,7 +206,7 @@ def test_a_step_at_full_size_has_the_right_shapes(name, folder):
     optimizer, state = start(task)
     state = jax.eval_shape(state, jax.random.key(0))
     optimizers.check_decay_exclude(config.optimizer.decay_exclude, state.params)
-    for stage, length in zip(task.stages, config.stages.sequence_length, strict=True):
+    for stage, length in zip(task.stages, config.training.sequence_length, strict=True):
         one = stage.source.batch(0, np.arange(1))
         size = stage.source.batch_size
         batch = {
@@ -226,7 +233,7 @@ def test_the_loss_of_a_shrunk_version_falls(name, folder):
             config.model.embedding_size = 16
         config.rtd.generator_width = max(config.rtd.generator_width, 0.5)
         config.compute.dtype = 'float32'
-        config.stages.update(
+        config.training.update(
             dict(
                 steps=(12,),
                 sequence_length=(32,),
@@ -249,12 +256,24 @@ def test_the_loss_of_a_shrunk_version_falls(name, folder):
     assert np.mean(losses[-2:]) < np.mean(losses[:2]) * 0.98
 
 
-def test_a_run_whose_config_has_a_removed_key_can_be_resumed(tmp_path):
+def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path):
     config = base.get_config().to_dict()
-    older = config | {'masking': config['masking'] | {'last_span': 'cut'}}
-    workdir.write_json(tmp_path / 'config.json', older)
+    older = copy.deepcopy(config)
+    older['masking']['last_span'] = 'cut'
+    assert older['masking'].pop('unknown')
+    config['masking']['unknown'] = False  # [UNK] was never chosen
+    older['stages'] = older.pop('training')
+    files.write_json(tmp_path / 'config.json', older)
     workdir.check_config(tmp_path, config)
     older['masking']['last_span'] = 'whole'
-    workdir.write_json(tmp_path / 'config.json', older)
+    files.write_json(tmp_path / 'config.json', older)
     with pytest.raises(UserError, match="masking.last_span was 'whole', is None"):
         workdir.check_config(tmp_path, config)
+
+
+def test_a_value_for_all_stages():
+    training = base.get_config().training
+    training.update(dict(batch_size=(8,), steps=(2, 1)))
+    stages = stage_settings(training)
+    assert [stage['batch_size'] for stage in stages] == [8, 8]
+    assert [stage['steps'] for stage in stages] == [2, 1]

@@ -8,15 +8,15 @@ import pathlib
 ROOT = pathlib.Path(__file__).parents[1]
 # From the lowest to the highest; a package may import itself and packages of lower layers.
 LAYERS = (
-    ('errors', 'files', 'progress', 'tree_paths', 'types'),
-    ('averages',),
+    ('errors', 'figures', 'progress', 'tree_paths', 'types'),
+    ('averages', 'files'),
     ('data', 'models', 'recipes'),
     ('objectives', 'prepare'),
     ('evaluation', 'training'),
     ('interop',),
     ('tasks',),
     ('inference',),
-    ('__init__', 'export', 'main', 'predict'),
+    ('__init__', 'evaluate', 'export', 'main', 'predict'),
 )
 
 

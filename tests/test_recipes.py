@@ -61,7 +61,7 @@ def test_an_installed_wheel_trains_and_predicts_in_another_folder(tmp_path):
         assert done.returncode == 0, done.stderr
         return done.stdout
 
-    arguments = small.arguments(tmp_path, '--config.stages.steps=(4, 2)')
+    arguments = small.arguments(tmp_path, '--config.training.steps=(4, 2)')
     run('bert-jax-train', *arguments)
     (tmp_path / 'texts.txt').write_text('The [MASK] and the gull .\n')
     answer = run(

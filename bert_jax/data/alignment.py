@@ -1,14 +1,18 @@
 """Words are aligned to subwords by character offset."""
 
 import itertools
+import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.data import sliding_windows
+from bert_jax.data.scripts import CHARACTER
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
+
+_CHARACTER = re.compile(CHARACTER)
 
 
 class Alignment(NamedTuple):
@@ -98,6 +102,36 @@ def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> 
         num_splits=len(splits),
         num_dropped=len(missing),
     )
+
+
+def join_characters(
+    tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]
+) -> tuple[tuple[int, int], ...]:
+    """Join words that touch and share a subword, if one of them is a single character.
+
+    The characters are those of Hangul and of text without spaces (data/scripts.py), whose words
+    are unknown. `align` then needs not tokenize them separately.
+
+    Args:
+        tokenizer: The tokenizer.
+        text: The text.
+        words: First character and end (exclusive) of each word.
+    """
+    is_character_W = np.array([bool(_CHARACTER.fullmatch(text, *word)) for word in words], bool)
+    if not is_character_W.any():
+        return tuple(words)
+    start_W, end_W = np.array(words).T
+    start_N, end_N = tokenizer.encode_batch([text]).offsets[0].T
+    first_N = np.searchsorted(end_W, start_N, side='right')
+    last_N = np.searchsorted(start_W, end_N) - 1
+    is_shared_W = np.zeros(len(words), bool)  # with the word before
+    for first, last in zip(first_N, last_N, strict=True):
+        is_shared_W[first + 1 : last + 1] = True
+    may_join_W = is_character_W[1:] | is_character_W[:-1]
+    is_joined_W = is_shared_W[1:] & may_join_W & (start_W[1:] == end_W[:-1])
+    is_start_W = np.append(True, ~is_joined_W)
+    is_end_W = np.append(~is_joined_W, True)
+    return tuple(zip(start_W[is_start_W].tolist(), end_W[is_end_W].tolist(), strict=True))
 
 
 def _check(text: str, words_W2: np.ndarray) -> None:

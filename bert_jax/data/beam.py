@@ -5,14 +5,15 @@ tokenizing, and tokenizes its own blocks. The blocks are those of a local run, s
 same byte for byte. Beam is optional and imported on first use.
 """
 
+import hashlib
 import pickle
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from bert_jax import errors
 from bert_jax.data import tokenizers
-from bert_jax.data.sources import open_source
-from bert_jax.data.workers import DocumentBlock, read_blocks, text_hash, tokenize_block
+from bert_jax.data.sources import Document, open_source
+from bert_jax.data.workers import DocumentBlock, TextBlock, read_blocks, tokenize_block
 
 
 class Beam(NamedTuple):
@@ -48,9 +49,10 @@ class Work(NamedTuple):
 class BeamWorkers:
     """Replaces `workers.Workers`; tokenizes everything when it is entered."""
 
-    def __init__(self, options: Sequence[str], work: Work):
+    def __init__(self, options: Sequence[str], work: Work, first: tuple[int, int] = (0, 0)):
+        """Create the pool; `first` is the source and block with which `tokenize` starts."""
         self._options, self._work = options, work
-        self._next_source = 0
+        self._next_source, self._first_block = first
 
     def __enter__(self) -> 'BeamWorkers':
         beam = _beam()
@@ -70,21 +72,22 @@ class BeamWorkers:
     def __exit__(self, *exception: object) -> None:
         self._remove_blocks()
 
-    def tokenize(self, blocks: Iterable[list[str]]) -> Iterator[DocumentBlock]:
+    def tokenize(self, blocks: Iterable[TextBlock]) -> Iterator[DocumentBlock]:
         """Yield the tokenized blocks in order; call it once per source, in their order.
 
         Raises:
             UserError: The Beam workers read a different text than this machine.
         """
         source, self._next_source = self._next_source, self._next_source + 1
+        first, self._first_block = self._first_block, 0
         files = _beam().io.filesystems.FileSystems
-        for number, texts in enumerate(blocks):
+        for number, own in enumerate(blocks, first):
             path = _block_path(self._work.folder, source, number)
             digest = block = None
             if files.exists(path):
                 with files.open(path) as file:
                     digest, block = pickle.load(file)
-            if block is None or digest != _digest(texts):
+            if block is None or digest != _digest(own.documents):
                 raise errors.UserError(
                     f'block {number} of {self._work.specs[source]} differs from what the Beam '
                     'workers read: all machines must see the same files'
@@ -101,19 +104,22 @@ def tokenize_part(part: int, work: Work) -> None:
     """Write the tokenized blocks of one part, each with a digest of its text; run on a worker."""
     files = _beam().io.filesystems.FileSystems
     for source, spec in enumerate(work.specs):
-        for number, texts in enumerate(read_blocks(open_source(spec), work.characters)):
+        opened = open_source(spec)
+        opened.max_bad_share = 1.0  # this machine leaves the decision to the one that writes
+        for number, own in enumerate(read_blocks(opened, work.characters)):
             if number % work.parts == part:
                 with files.create(_block_path(work.folder, source, number)) as file:
-                    block = tokenize_block(texts, work.tokenizer)
-                    pickle.dump((_digest(texts), block), file, protocol=5)
+                    block = tokenize_block(own, work.tokenizer)
+                    pickle.dump((_digest(own.documents), block), file, protocol=5)
 
 
 def _block_path(folder: str, source: int, number: int) -> str:
     return f'{folder}/{source}-{number:06d}'
 
 
-def _digest(texts: list[str]) -> int:
-    return text_hash('\0'.join(texts))
+def _digest(documents: list[Document]) -> bytes:
+    text = '\0'.join(document.text for document in documents)
+    return hashlib.blake2b(text.encode('utf-8', 'surrogatepass')).digest()
 
 
 def _beam() -> Any:

@@ -27,6 +27,8 @@ from bert_jax.files import sha256
 FORMAT = 1
 SPLITS = ('train', 'held_out')
 ARRAYS = ('tokens', 'sentences', 'documents')
+# Settings that older corpora do not record.
+DEFAULTS = {'language_alpha': 1.0, 'tokenizer_characters': tokenizers.TRAINING_CHARACTERS}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,14 +59,12 @@ class Split:
         num_documents: Number of documents in all shards.
         num_sentences: Number of sentences.
         num_tokens: Number of tokens.
-        unigram_counts: int64 [V], the number of occurrences of each token id.
     """
 
     shards: list[Shard]
     num_documents: int
     num_sentences: int
     num_tokens: int
-    unigram_counts: np.ndarray
 
     @property
     def languages(self) -> dict[str, dict[str, int]]:
@@ -103,23 +103,8 @@ class Corpus:
             UserError: The directory does not hold a corpus of this format, or a file is missing or
                 has the wrong size.
         """
-        directory = pathlib.Path(directory)
-        path = directory / 'manifest.json'
-        try:
-            manifest = json.loads(path.read_text(encoding='utf-8'))
-        except OSError:
-            raise errors.UserError(
-                f'no corpus in {str(directory)!r}: make one with python -m bert_jax.prepare'
-            ) from None
-        except ValueError:
-            manifest = None
-        if not isinstance(manifest, dict):
-            raise errors.UserError(f'{path} is damaged: prepare the corpus again')
-        if manifest.get('format') != FORMAT:
-            raise errors.UserError(
-                f'{path} has format {manifest.get("format")!r}, but this version reads {FORMAT}: '
-                'prepare the corpus again'
-            )
+        directory = pathlib.Path(directory).expanduser()
+        manifest = read_manifest(directory)
         for name, file in manifest['files'].items():
             found = directory / name
             size = found.stat().st_size if found.is_file() else None
@@ -133,7 +118,7 @@ class Corpus:
             raise errors.UserError(
                 f'{directory}/tokenizer.json does not match manifest.json: prepare the corpus again'
             )
-        return cls(directory, _with_current_names(manifest), tokenizer)
+        return cls(directory, manifest, tokenizer)
 
     def split(self, name: str, language: str | None = None) -> Split:
         """Open a split, or its part in one language.
@@ -161,17 +146,16 @@ class Corpus:
             )
             for entry in chosen
         ]
-        unigram_counts = np.load(folder / 'unigram.npy')
-        if len(chosen) < len(entries):
-            counts = (np.bincount(shard.tokens, minlength=len(unigram_counts)) for shard in shards)
-            unigram_counts = sum(counts, np.zeros_like(unigram_counts))
         return Split(
             shards=shards,
             num_documents=sum(entry['documents'] for entry in chosen),
             num_sentences=sum(entry['sentences'] for entry in chosen),
             num_tokens=sum(entry['tokens'] for entry in chosen),
-            unigram_counts=unigram_counts,
         )
+
+    def unigram_counts(self, split: str) -> np.ndarray:
+        """Return how often each token id occurs in a split, int64 [V]."""
+        return np.load(self.directory / split / 'unigram.npy')
 
     def verify(self) -> None:
         """Compare every file with its SHA-256; raise UserError naming those that differ."""
@@ -194,10 +178,11 @@ class Corpus:
             **wanted: The arguments of `settings`.
         """
         wanted = settings(**wanted)
-        made_from = {'language_alpha': 1.0} | self.manifest['made_from']
+        made_from = DEFAULTS | self.manifest['made_from']
         for key, value in wanted.items():
             same = made_from[key] == value
-            if key == 'tokenizer' and os.path.exists(value.partition(';')[0]):
+            path = os.path.expanduser(value.partition(';')[0]) if key == 'tokenizer' else ''
+            if os.path.exists(path):
                 tokenizer = tokenizers.load(value, wanted['lowercase'])
                 same = tokenizer.fingerprint == self.tokenizer.fingerprint
             if not same:
@@ -205,6 +190,27 @@ class Corpus:
                     f'the corpus in {str(self.directory)!r} was made with {key}='
                     f'{made_from[key]!r}, not {value!r}: name another folder or remove this one'
                 )
+
+
+def read_manifest(directory: pathlib.Path) -> dict[str, Any]:
+    """Return the manifest of a corpus; UserError if there is none that can be read."""
+    path = directory / 'manifest.json'
+    try:
+        manifest = json.loads(path.read_text(encoding='utf-8'))
+    except OSError:
+        raise errors.UserError(
+            f'no corpus in {str(directory)!r}: make one with python -m bert_jax.prepare'
+        ) from None
+    except ValueError:
+        manifest = None
+    if not isinstance(manifest, dict):
+        raise errors.UserError(f'{path} is damaged: prepare the corpus again')
+    if manifest.get('format') != FORMAT:
+        raise errors.UserError(
+            f'{path} has format {manifest.get("format")!r}, but this version reads {FORMAT}: '
+            'prepare the corpus again'
+        )
+    return _with_current_names(manifest)
 
 
 def _with_current_names(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -228,15 +234,21 @@ def settings(
     lowercase: bool,
     held_out_fraction: float,
     language_alpha: float = 1.0,
+    tokenizer_characters: int = tokenizers.TRAINING_CHARACTERS,
 ) -> dict[str, Any]:
     """Return the settings that determine a corpus, as 'made_from' in the manifest.
 
-    `language_alpha` affects the training of a tokenizer only; 1 is recorded if none is trained.
+    `language_alpha` and `tokenizer_characters` affect the training of a tokenizer only; their
+    defaults are recorded if none is trained.
     """
+    training = {
+        'language_alpha': float(language_alpha),
+        'tokenizer_characters': int(tokenizer_characters),
+    }
     return {
         'sources': list(sources),
         'tokenizer': tokenizer,
         'lowercase': bool(lowercase),
         'held_out_fraction': float(held_out_fraction),
-        'language_alpha': float(language_alpha) if tokenizer.startswith('train:') else 1.0,
+        **(training if tokenizer.startswith('train:') else DEFAULTS),
     }

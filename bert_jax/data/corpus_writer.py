@@ -1,28 +1,28 @@
 """Writing a tokenized corpus (see `data.corpus`) shard by shard, in bounded memory."""
 
-import contextlib
 import dataclasses
 import datetime
-import fcntl
 import importlib.metadata
-import json
 import os
 import pathlib
 import platform
-import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from bert_jax.data import datasheet, tokenizers
 from bert_jax.data.corpus import ARRAYS, FORMAT, SPLITS, token_dtype
-from bert_jax.errors import UserError
-from bert_jax.files import sha256, sync
+from bert_jax.files import sha256, sync, write_json
 
 SHARD_TOKENS = 2**27
 PACKAGES = ('numpy', 'tokenizers', 'sentencepiece')  # their versions are in the manifest
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what a corpus may depend on."""
+    found = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {'python': platform.python_version()} | found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -49,7 +49,7 @@ class TokenizedDocuments:
 
 
 class CorpusWriter:
-    """Writes a corpus into an existing, empty folder."""
+    """Writes a corpus into an existing folder."""
 
     def __init__(
         self,
@@ -57,14 +57,16 @@ class CorpusWriter:
         tokenizer: tokenizers.Tokenizer,
         languages: Sequence[str],
         shard_tokens: int = SHARD_TOKENS,
+        state: Mapping[str, Any] | None = None,
     ):
         """Open the writer.
 
         Args:
-            directory: The folder.
+            directory: The folder; empty if there is no state.
             tokenizer: The tokenizer of the corpus.
             languages: ISO 639 code of each source.
             shard_tokens: A shard is closed once it holds this many tokens.
+            state: See `state`, to continue from there.
         """
         self._directory, self._tokenizer = directory, tokenizer
         self._languages, self._shard_tokens = languages, shard_tokens
@@ -73,7 +75,40 @@ class CorpusWriter:
         self._shards: dict[str, list[dict[str, Any]]] = {name: [] for name in SPLITS}
         self._unigram = {name: np.zeros(tokenizer.vocab_size, np.int64) for name in SPLITS}
         for name in SPLITS:
-            (directory / name).mkdir()
+            (directory / name).mkdir(exist_ok=True)
+        if state:
+            self._restore(state)
+
+    @property
+    def num_tokens(self) -> int:
+        """Tokens in all splits."""
+        return sum(int(counts.sum()) for counts in self._unigram.values())
+
+    @property
+    def num_closed(self) -> int:
+        """Number of finished shards."""
+        return sum(map(len, self._shards.values()))
+
+    def state(self) -> dict[str, Any]:
+        """Return all that is known of the corpus so far, as JSON, once it is on disk."""
+        is_open = {split: shard.state() for split, shard in self._open.items()}
+        for split in SPLITS:
+            sync(self._directory / split)
+        unigram = {split: counts.tolist() for split, counts in self._unigram.items()}
+        return {'shards': self._shards, 'open': is_open, 'unigram': unigram}
+
+    def _restore(self, state: Mapping[str, Any]) -> None:
+        """Return to a state; what was written later is removed."""
+        self._shards = state['shards']
+        self._unigram = {name: np.array(counts) for name, counts in state['unigram'].items()}
+        for split in SPLITS:
+            names = {shard['name'] for shard in self._shards[split]}
+            names |= {state['open'][split]['name']} if split in state['open'] else set()
+            for path in (self._directory / split).iterdir():
+                if path.name.partition('.')[0] not in names:
+                    path.unlink()
+        for split, shard in state['open'].items():
+            self._open[split] = _ShardWriter(self._directory / split, dtype=self._dtype, **shard)
 
     def append(self, split: str, source: int, documents: TokenizedDocuments) -> None:
         """Add documents of the source with this index to a split."""
@@ -107,7 +142,7 @@ class CorpusWriter:
 
         Args:
             made_from: See `corpus.settings`.
-            sources: Dictionaries with the keys spec, language, license and report.
+            sources: See `Source.describe`.
 
         Returns:
             The manifest.
@@ -135,37 +170,54 @@ class CorpusWriter:
                 | {'shards': shards}
                 for name, shards in self._shards.items()
             },
-            'versions': {'python': platform.python_version()}
-            | {name: importlib.metadata.version(name) for name in PACKAGES},
+            'versions': versions(),
             'files': {
                 path.relative_to(self._directory).as_posix(): {
                     'bytes': path.stat().st_size,
                     'sha256': sha256(path),
                 }
-                for path in sorted(self._directory.rglob('*'))
-                if path.is_file()
+                for path in sorted(
+                    [self._directory / 'tokenizer.json', *self._directory.glob('*/*.npy')]
+                )
             },
         }
         text = datasheet.render(manifest, self._tokenizer)
-        (self._directory / 'DATASHEET.md').write_text(text, encoding='utf-8')
-        (self._directory / 'manifest.json').write_text(
-            json.dumps(manifest, indent=1, ensure_ascii=False) + '\n', encoding='utf-8'
-        )
+        # File names may have undecodable bytes, which are surrogates.
+        path = self._directory / 'DATASHEET.md'
+        path.write_text(text, encoding='utf-8', errors='backslashreplace')
+        write_json(self._directory / 'manifest.json', manifest, indent=1)
         return manifest
 
 
 class _ShardWriter:
     """The three files of a shard while it is written."""
 
-    def __init__(self, folder: pathlib.Path, name: str, source: int, dtype: np.dtype):
+    def __init__(
+        self,
+        folder: pathlib.Path,
+        name: str,
+        source: int,
+        dtype: np.dtype,
+        lengths: Sequence[int] = (0, 0, 0),
+    ):
+        """Open the files, new or with these lengths of the arrays."""
         self.source = source
         self._name = name
-        self._tokens, self._sentences, self._documents = (
-            _ArrayFile(folder / f'{name}.{array}.npy', dtype if array == 'tokens' else np.int64)
-            for array in ARRAYS
-        )
-        self._sentences.append(np.zeros(1, np.int64))
-        self._documents.append(np.zeros(1, np.int64))
+        self._files = self._tokens, self._sentences, self._documents = [
+            _ArrayFile(path, dtype if array == 'tokens' else np.dtype(np.int64), length)
+            for array, length in zip(ARRAYS, lengths, strict=True)
+            for path in [folder / f'{name}.{array}.npy']
+        ]
+        if not self._sentences.length:
+            self._sentences.append(np.zeros(1, np.int64))
+            self._documents.append(np.zeros(1, np.int64))
+
+    def state(self) -> dict[str, Any]:
+        """Return the arguments to open the shard again, once its files are on disk."""
+        for file in self._files:
+            file.sync()
+        lengths = [file.length for file in self._files]
+        return {'name': self._name, 'source': self.source, 'lengths': lengths}
 
     @property
     def num_tokens(self) -> int:
@@ -179,7 +231,7 @@ class _ShardWriter:
 
     def close(self) -> dict[str, Any]:
         """Close the files and return the shard's entry in the manifest."""
-        for file in (self._tokens, self._sentences, self._documents):
+        for file in self._files:
             file.close()
         return {
             'name': self._name,
@@ -193,11 +245,12 @@ class _ShardWriter:
 class _ArrayFile:
     """A one-dimensional .npy file whose length is filled in when it is closed."""
 
-    def __init__(self, path: pathlib.Path, dtype: npt.DTypeLike):
-        self._dtype = np.dtype(dtype)
-        self.length = 0
-        self._file = open(path, 'wb')  # noqa: SIM115  closed by close()
+    def __init__(self, path: pathlib.Path, dtype: np.dtype, length: int):
+        """Open the file, which is new or has values; those after `length` are removed."""
+        self._dtype, self.length = dtype, length
+        self._file = open(path, 'r+b' if length else 'wb')  # noqa: SIM115  closed by close()
         self._header_size = self._write_header()
+        self._file.truncate(self._file.seek(length * dtype.itemsize, os.SEEK_CUR))
 
     def append(self, values: np.ndarray) -> None:
         self._file.write(values.astype(self._dtype, copy=False).data)
@@ -207,39 +260,14 @@ class _ArrayFile:
         self._file.seek(0)
         # NumPy pads the header so that any length of the first axis fits.
         assert self._write_header() == self._header_size
+        self.sync()
         self._file.close()
+
+    def sync(self) -> None:
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
     def _write_header(self) -> int:
         header = np.lib.format.header_data_from_array_1_0(np.empty(0, self._dtype))
         np.lib.format.write_array_header_1_0(self._file, header | {'shape': (self.length,)})
         return self._file.tell()
-
-
-@contextlib.contextmanager
-def new_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Create a folder atomically: yields `output`.partial, which is renamed on success.
-
-    The partial folder is empty and locked against other processes. It is removed if the block
-    fails; what a killed process left in it is removed first.
-    """
-    partial = output.with_name(output.name + '.partial')
-    partial.mkdir(parents=True, exist_ok=True)
-    lock = os.open(partial, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise UserError(f'another run is preparing {output}: wait until it is done') from None
-        try:
-            for path in partial.iterdir():
-                shutil.rmtree(path) if path.is_dir() else path.unlink()
-            yield partial
-            for path in [*partial.rglob('*'), partial]:
-                sync(path)
-            os.rename(partial, output)
-            sync(output.parent)
-        except BaseException:
-            shutil.rmtree(partial, ignore_errors=True)
-            raise
-    finally:
-        os.close(lock)

@@ -22,11 +22,11 @@ See `manifest.json` for the same in JSON.
 
 Unknown tokens ({unk}): {unknown:,}, {unknown_share:.2%} of all tokens.
 
-Held-out rule: a document is held out if the hash of its text, as a number in [0, 1), is below \
-{made_from[held_out_fraction]:g}, whatever its position and the rest of the corpus. Copies within \
-a source are therefore on the same side. If this puts all documents of a source on one side, the \
-document closest to the threshold changes sides. A source with a single document follows the rule \
-as it is; only if all sources have a single document, the one with the smallest hash is held out.
+Held-out rule: a document is held out if the hash of its text without whitespace, as a number in \
+[0, 1), is below {made_from[held_out_fraction]:g}, whatever its position and the rest of the \
+corpus. With `held_out_by=file` the text is that of its file. Copies are on the same side in all \
+sources. If this gives a split fewer than two different documents of a language, those closest to \
+the threshold change sides; the only document of a language is for training.
 
 ## Vocabulary
 
@@ -46,8 +46,9 @@ Made with {versions}.
 
 _TRAINING = """
 It was trained on the documents of both splits: on all of them, or on evenly spaced paragraphs \
-with {limit:,} characters if they are longer. A language with the share p of all characters makes \
-up a share ∝ p^α of the training text, α = {made_from[language_alpha]:g}.
+with {made_from[tokenizer_characters]:,} characters if they are longer. A language with the \
+share p of all characters makes up a share ∝ p^α of the training text, \
+α = {made_from[language_alpha]:g}.
 """
 
 
@@ -63,6 +64,7 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
         listed += [f'   - {key}: {source[key] or "not stated"}' for key in ('language', 'license')]
         report = sorted(source['report'].items())
         listed += [f'   - {key.replace("_", " ")}: {count:,}' for key, count in report]
+        listed += [f'   - bad file: {reason}' for reason in source.get('bad_files', [])]
     for name, split in splits.items():
         for index, source in enumerate(sources):
             shards = [shard for shard in split['shards'] if shard['source'] == index]
@@ -70,7 +72,7 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
             counts = ' | '.join(f'{sum(shard[key] for shard in shards):,}' for key in keys)
             contents.append(f'| {name} | {index + 1} | {source["language"]} | {counts} |')
     if made_from['tokenizer'].startswith('train:'):
-        training = _TRAINING.format(limit=tokenizers.TRAINING_CHARACTERS, made_from=made_from)
+        training = _TRAINING.format(made_from=made_from)
     digests = manifest['files'].items()
     return _TEMPLATE.format(
         manifest=manifest,

@@ -44,8 +44,8 @@ class FullSentences(TextExampleSource):
         separator_R = row_R * self.sequence_length + start_R + length_R - first_B[row_R] + nth_R + 1
         return self._rows(number_B, stop_B - first_B + more_B + 2, separator_R, start_R, length_R)
 
-    def lengths(self) -> np.ndarray:
-        first_N, stop_N = self._edge_N1[:-1], self._edge_N1[1:]
+    def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
+        first_N, stop_N = self._edge_N1[chunk_N], self._edge_N1[chunk_N + 1]
         return stop_N - first_N + self._documents_started(first_N, stop_N)[1] + 2
 
     def _documents_started(

@@ -1,128 +1,103 @@
 """The rule that decides which documents are held out of training, by the hash of their text."""
 
-import dataclasses
-from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+import bisect
+import hashlib
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from bert_jax.data.corpus_writer import TokenizedDocuments
 from bert_jax.errors import UserError
 
-SplitDocuments: TypeAlias = tuple[str, TokenizedDocuments]  # ('train' or 'held_out', documents)
+_HASHED_CHARACTERS = 2**20  # at once, to save memory
+LEAST = 2  # documents of each language in each split: a random next sentence needs two
 
 
-@dataclasses.dataclass
-class DeferredDocument:
-    """A document whose split is not decided yet.
+def text_hash(text: str) -> int:
+    """Return a 64-bit hash of a text without its whitespace; see `hash_of_parts`."""
+    starts = range(0, len(text), _HASHED_CHARACTERS)
+    return hash_of_parts(text[start : start + _HASHED_CHARACTERS] for start in starts)
 
-    Attributes:
-        document: The document.
-        hash: Hash of its text, an unsigned 64-bit integer.
-        copies: Number of occurrences of the document.
+
+def hash_of_parts(parts: Iterable[str]) -> int:
+    """Return a 64-bit hash of a text in parts, such as lines: BLAKE2b of its UTF-8 bytes.
+
+    Whitespace is left out, so copies that are wrapped or indented differently have the same hash.
+    The held-out split of every corpus depends on this function; it must not change.
     """
-
-    document: TokenizedDocuments
-    hash: int
-    copies: int
-
-
-def hash_limit(fraction: float) -> int:
-    """Return the threshold: documents whose 64-bit hash is below it are held out."""
-    return int(fraction * 2.0**64)
+    found = hashlib.blake2b(digest_size=8)
+    for part in parts:
+        found.update(''.join(part.split()).encode('utf-8', 'surrogatepass'))
+    return int.from_bytes(found.digest(), 'little')
 
 
 class HeldOutRule:
-    """Assigns the documents of one source to splits: hashes below a limit are held out.
+    """Assigns documents to splits: hashes below a limit are held out, with few exceptions.
 
-    If all documents of the source are on one side of the limit, the document closest to the limit
-    (with its copies) changes sides, so that each split has a document as soon as the source has
-    two different ones. This takes one pass and keeps one document in memory until both sides have
-    a document; only that document may be written out of order.
-
-    Attributes:
-        undecided: The document in memory; after `finish`, the only document of the source, if it
-            has no two different ones.
+    The rule is one for all sources, so the copies of a text are on the same side everywhere.
     """
 
-    def __init__(self, fraction: float):
-        """Create the rule; `fraction` is the expected share of held-out documents."""
-        self._limit = np.uint64(hash_limit(fraction))
-        self._seen: set[str] = set()
-        self.undecided: DeferredDocument | None = None
-        self._decided_any = False
-
-    def add(self, documents: TokenizedDocuments, hashes: np.ndarray) -> Iterator[SplitDocuments]:
-        """Yield (split, documents) for the documents decided so far.
+    def __init__(self, fraction: float, exceptions: Mapping[int, bool] | None = None):
+        """Create the rule.
 
         Args:
-            documents: The next documents of the source.
-            hashes: uint64 [documents], hashes of their texts.
+            fraction: Expected share of held-out documents.
+            exceptions: Whether documents with these hashes are held out, wherever the limit is.
         """
-        below = hashes < self._limit
-        pairs = (('held_out', below), ('train', ~below))
-        sides = {split: chosen for split, chosen in pairs if chosen.any()}
-        if len(self._seen.union(sides)) == 2:
-            for split in self._seen:
-                yield from self._release(split)
-            for split, chosen in sides.items():
-                yield split, documents.select(chosen)
-        else:
-            for split in sides:
-                yield from self._defer_closest(split, documents, hashes)
-        self._seen.update(sides)
+        self._limit = np.uint64(fraction * 2.0**64)
+        self._exceptions = exceptions or {}
 
-    def _defer_closest(
-        self, split: str, documents: TokenizedDocuments, hashes: np.ndarray
-    ) -> Iterator[SplitDocuments]:
-        """Defer the document closest to the limit and yield the others."""
-        closest = int(hashes.min() if split == 'train' else hashes.max())
-        if self.undecided and (self.undecided.hash < closest) == (split == 'train'):
-            closest = self.undecided.hash
-        if self.undecided and self.undecided.hash != closest:
-            self._decided_any = True
-            yield from self._release(split)
-        same = hashes == np.uint64(closest)
-        if same.any():
-            first = np.arange(len(hashes)) == same.argmax()
-            if not self.undecided:
-                self.undecided = DeferredDocument(documents.select(first), closest, copies=0)
-            self.undecided.copies += int(same.sum())
-        if not same.all():
-            self._decided_any = True
-            yield split, documents.select(~same)
-
-    def _release(self, split: str) -> Iterator[SplitDocuments]:
-        if self.undecided:
-            for _ in range(self.undecided.copies):
-                yield split, self.undecided.document
-        self.undecided = None
-
-    def finish(self) -> Iterator[SplitDocuments]:
-        """Yield the deferred document, for the split that would be empty without it."""
-        if self.undecided and self._decided_any:
-            yield from self._release('train' if 'held_out' in self._seen else 'held_out')
+    def is_held_out(self, hashes: np.ndarray) -> np.ndarray:
+        """Return which documents are held out, bool [N], by their hashes, uint64 [N]."""
+        held_out = hashes < self._limit
+        for value, side in self._exceptions.items():
+            held_out[hashes == np.uint64(value)] = side
+        return held_out
 
 
-def assign_single_documents(
-    hashes: Sequence[int], fraction: float, has_held_out: bool
-) -> list[str]:
-    """Return the splits of sources that have a single document each.
+def choose_rule(hashes: Mapping[str, Iterable[int]], fraction: float) -> HeldOutRule:
+    """Return the rule that gives each language enough documents in both splits.
+
+    Each split gets at least two different documents of a language, one if the language has only
+    two or three: those closest to the limit change sides. The only document of a language is for
+    training, unless all languages have a single document.
 
     Args:
-        hashes: Hash of each source's document.
+        hashes: Language → hashes of its documents; read only until both splits have enough.
         fraction: Expected share of held-out documents.
-        has_held_out: Whether other sources have filled both splits already. The limit then
-            decides; otherwise, the document with the smallest hash is held out.
 
     Raises:
-        UserError: One of the splits would have no document.
+        UserError: There are fewer than two different documents.
     """
-    num_distinct = len(set(hashes))
-    if not has_held_out and num_distinct < 2:
-        raise UserError(
-            f'the sources have {num_distinct} distinct document(s) with tokens, but a held-out '
-            'split needs at least two: add text, or separate it into documents with documents=…'
-        )
-    limit = hash_limit(fraction) if has_held_out else min(hashes) + 1
-    return ['held_out' if value < limit else 'train' for value in hashes]
+    limit = int(fraction * 2.0**64)
+    extremes = [_extremes(values, limit) for values in hashes.values()]
+    if all(len(found) < 2 for found in extremes):
+        together = _extremes((value for found in extremes for value in found), limit)
+        if len(together) < 2:
+            raise UserError(
+                f'the sources have {len(together)} distinct document(s), but a held-out split '
+                'needs at least two: add text, or separate it into documents with documents=…'
+            )
+        extremes = [together]
+    exceptions: dict[int, bool] = {}
+    for found in extremes:
+        least = min(LEAST, len(found) // 2)
+        number = min(max(bisect.bisect_left(found, limit), least), len(found) - max(least, 1))
+        for place, value in enumerate(found):
+            if (place < number) != (value < limit):
+                exceptions[value] = place < number or exceptions.get(value, False)
+    return HeldOutRule(fraction, exceptions)
+
+
+def _extremes(hashes: Iterable[int], limit: int) -> list[int]:
+    """Return the smallest and largest different hashes, up to LEAST of each, sorted.
+
+    Stops as soon as LEAST are below the limit and as many are not.
+    """
+    found: list[int] = []
+    for value in hashes:
+        if value not in found:
+            bisect.insort(found, value)
+            del found[LEAST:-LEAST]
+            if len(found) == 2 * LEAST and bisect.bisect_left(found, limit) == LEAST:
+                break
+    return found

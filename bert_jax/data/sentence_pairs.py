@@ -1,116 +1,114 @@
 """Sentence pairs for next-sentence and sentence-order prediction."""
 
+import abc
+from typing import NamedTuple
+
 import numpy as np
 
 from bert_jax.data import sampling
+from bert_jax.data.packing import ranges
 from bert_jax.data.text_example_source import (
     DRAW,
     LABEL,
-    REDRAW,
     TARGET,
     RowSettings,
     TextExampleSource,
 )
 from bert_jax.errors import UserError
 
+_BLOCKS, _BLOCK = 20, 250  # runs of chunks from which the coverage of an epoch is estimated
 
-class SentencePairs(TextExampleSource):
-    """Sentence pairs, as in create_pretraining_data.py of the original BERT.
+
+class Chunks(NamedTuple):
+    """Chunks of text and how they become pairs; arrays [B].
+
+    Attributes:
+        document: Document of the chunk.
+        first: Its first sentence, that of segment A.
+        middle: First sentence of segment B.
+        last: End of its sentences, exclusive.
+        target: Target length in tokens.
+        label: Label of the pair.
+    """
+
+    document: np.ndarray
+    first: np.ndarray
+    middle: np.ndarray
+    last: np.ndarray
+    target: np.ndarray
+    label: np.ndarray
+
+
+class PairSource(TextExampleSource):
+    """Base of the sources of sentence pairs.
 
     A chunk takes sentences until it reaches its target length or the document ends. The target is
     all that a row holds or, with probability `short_sequence_probability`, uniform from 2 upwards.
-    Segment A is the first sentences of the chunk, at least one and not all. Segment B is the rest
-    (label 0) or consists of sentences from a random other document (label 1). A pair that is too
-    long loses tokens of the longer segment, each from a random end.
-
-    By default, exactly one of the examples 2k and 2k + 1 has label 1, so batches of even size are
-    balanced. A chunk of one sentence is extended by a neighboring sentence, and documents of one
-    sentence only serve as segment B (see `statistics`). With `faithful_negatives`, as in the
-    original: labels are independent coin flips, chunks of one sentence always get label 1 (more
-    than half of the labels are then 1), and the random document is drawn up to ten times until it
-    differs from that of A.
-
-    With `swapped`, pairs are for sentence-order prediction, as in create_pretraining_data.py of
-    ALBERT: B always follows A in the text, and with label 1 the two are swapped.
+    Segment A is the first sentences of the chunk. Segment B is the rest (label 0) or consists of
+    sentences from a random document (label 1). A pair that is too long loses tokens of the longer
+    segment, each from a random end.
 
     With `fixed_lengths`, for packing, the target of a chunk is the same in every epoch and at most
     the length of the document, and pairs are truncated to it.
     """
 
     num_segments = 2
+    label_name = 'next_sentence_label'
 
     def __init__(
         self,
         settings: RowSettings,
         short_sequence_probability: float = 0.1,
-        faithful_negatives: bool = False,
-        swapped: bool = False,
         fixed_lengths: bool = False,
     ):
-        """Open the source; raise UserError if no pair can be made of the split."""
-        if swapped and faithful_negatives:
-            raise UserError(
-                'faithful_negatives is about random segments, but ordered pairs have none: unset it'
-            )
+        """Open the source."""
         super().__init__(settings)
         self._short_probability = short_sequence_probability
-        self._faithful, self._swapped = faithful_negatives, swapped
         self._fixed_lengths = fixed_lengths
+
+    @abc.abstractmethod
+    def _partners(
+        self, number_R: np.ndarray, document_R: np.ndarray, bits_R: np.ndarray
+    ) -> np.ndarray:
+        """The documents of the random segments of examples whose A is from these documents."""
+
+    def _check_documents(self) -> None:
+        """Raise UserError if there are no other documents for random segments."""
         documents = self._text.num_documents
-        if documents < 2 and not swapped:
+        if documents < 2:
             raise UserError(
                 f'this split of the corpus has {documents} document(s), but random next sentences '
                 'come from other documents: separate the text into more documents, hold out more '
                 'of them, or train without next-sentence prediction'
             )
-        sentence_D = np.diff(self._text.first_sentence)
-        self._count_chunks(sentence_D >= (1 if faithful_negatives else 2))
-        if not self.num_examples:
-            raise UserError(
-                f'none of the {documents} documents has two sentences, so no sentence pair can be '
-                'made: separate the text into longer documents, or train without predicting '
-                'sentence pairs'
-            )
 
-    def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Return examples made of chunks, see `TextExampleSource.chunk_examples`.
+    def _pairs(
+        self, number_B: np.ndarray, chunks: Chunks, bits_4B: np.ndarray
+    ) -> dict[str, np.ndarray]:
+        """Examples whose label 1 stands for a random segment B."""
+        segments = self._segments(number_B, chunks, bits_4B, chunks.label == 1)
+        batch = self._segment_rows(number_B, *segments)
+        return batch | {self.label_name: chunks.label.astype(np.int32)}
 
-        The label is next_sentence_label (1 = random), with `swapped` sentence_order_label
-        (1 = swapped), int32 [B].
-        """
-        draws = sampling.random_bits(self._keys[DRAW], number_B, lanes=8)
-        short, length, split, coin, partner, place, front_a, front_b = draws
-        document_B, anchor_B = self._anchors(number_B, chunk_B)
-        target_B = self._targets(short, length)
-        if self._fixed_lengths:
-            target_B = self._fixed_targets(document_B, chunk_B)
-        limit_B = target_B if self._fixed_lengths else self._budget
-        first_B, last_B = self._sentences(document_B, anchor_B, target_B)
-        count_B = last_B - first_B
-        middle_B = first_B + 1 + sampling.integers(split, np.maximum(count_B - 1, 1))
-        label_B = self._labels(number_B, count_B, coin)
-        edge_3B = self._text.sentence_start(np.concatenate([first_B, middle_B, last_B]))
+    def _segments(
+        self, number_B: np.ndarray, chunks: Chunks, bits_4B: np.ndarray, is_random_B: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """First token and length of segments A and B after truncation, each int64 [2, B]."""
+        partner, place, front_a, front_b = bits_4B
+        edge_3B = self._text.sentence_start(
+            np.concatenate([chunks.first, chunks.middle, chunks.last])
+        )
         start_a, start_b, stop_b = edge_3B.reshape(3, -1)
         length_a, length_b = start_b - start_a, stop_b - start_b
-        random_R = np.flatnonzero(label_B & (not self._swapped))
-        other_R = self._partners(number_B[random_R], document_B[random_R], partner[random_R])
-        wanted_R = (target_B - length_a)[random_R]
+        random_R = np.flatnonzero(is_random_B)
+        other_R = self._partners(number_B[random_R], chunks.document[random_R], partner[random_R])
+        wanted_R = (chunks.target - length_a)[random_R]
         start_b[random_R], length_b[random_R] = self._excerpt(other_R, place[random_R], wanted_R)
+        limit_B = chunks.target if self._fixed_lengths else self._budget
         kept_a, kept_b = truncated_lengths(length_a, length_b, limit_B)
         start_a += sampling.fair_coins(front_a, length_a - kept_a)
         start_b += sampling.fair_coins(front_b, length_b - kept_b)
-        start_2B, kept_2B = np.stack([start_a, start_b]), np.stack([kept_a, kept_b])
-        if self._swapped:
-            start_2B, kept_2B = (np.where(label_B, x[::-1], x) for x in (start_2B, kept_2B))
-        name = 'sentence_order_label' if self._swapped else 'next_sentence_label'
-        batch = self._segment_rows(number_B, start_2B, kept_2B)
-        return batch | {name: label_B.astype(np.int32)}
-
-    def lengths(self) -> np.ndarray:
-        if not self._fixed_lengths:
-            return np.full(self.num_examples, self.sequence_length)
-        document_N = np.repeat(np.arange(self._text.num_documents), np.diff(self._first_chunk))
-        return self._fixed_targets(document_N, np.arange(self.num_examples)) + 3
+        return np.stack([start_a, start_b]), np.stack([kept_a, kept_b])
 
     def _targets(self, short_B: np.ndarray, length_B: np.ndarray) -> np.ndarray:
         """The target lengths of chunks in tokens, from random bits."""
@@ -120,25 +118,11 @@ class SentencePairs(TextExampleSource):
             self._budget,
         )
 
-    def _fixed_targets(self, document_B: np.ndarray, chunk_B: np.ndarray) -> np.ndarray:
-        """The target lengths with `fixed_lengths`."""
-        bits = sampling.random_bits(self._keys[TARGET], chunk_B, lanes=2)
+    def _at_most_document(self, target_B: np.ndarray, document_B: np.ndarray) -> np.ndarray:
+        """Target lengths, lowered to the tokens of the documents."""
         first_token = self._text.first_token
         tokens_B = first_token[document_B + 1] - first_token[document_B]
-        return np.minimum(self._targets(*bits), np.maximum(tokens_B, 2))
-
-    def _sentences(
-        self, document_B: np.ndarray, anchor_B: np.ndarray, target_B: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """First and end (exclusive) sentence of the chunks that start at the anchors."""
-        text = self._text
-        begin_B, end_B = text.first_sentence[document_B], text.first_sentence[document_B + 1]
-        first_B = np.minimum(text.sentence_from(anchor_B), end_B - 1)
-        last_B = self._fill(document_B, first_B, text.sentence_start(first_B), target_B)
-        if not self._faithful:
-            last_B += (last_B - first_B == 1) & (last_B < end_B)
-            first_B -= (last_B - first_B == 1) & (first_B > begin_B)
-        return first_B, last_B
+        return np.minimum(target_B, np.maximum(tokens_B, 2))
 
     def _fill(
         self, document_B: np.ndarray, first_B: np.ndarray, start_B: np.ndarray, target_B: np.ndarray
@@ -147,27 +131,6 @@ class SentencePairs(TextExampleSource):
         text = self._text
         stop_B = np.minimum(start_B + target_B, text.first_token[document_B + 1])
         return np.maximum(text.sentence_from(stop_B), first_B + 1)
-
-    def _labels(self, number_B: np.ndarray, count_B: np.ndarray, coin: np.ndarray) -> np.ndarray:
-        if self._faithful:
-            return (coin >> 63 == 1) | (count_B == 1)
-        order_B = sampling.fold(self._keys[LABEL], number_B // 2) >> 63
-        return (number_B & 1) ^ order_B.astype(np.int64)
-
-    def _partners(
-        self, number_R: np.ndarray, document_R: np.ndarray, bits_R: np.ndarray
-    ) -> np.ndarray:
-        """The documents of the random segments."""
-        documents = self._text.num_documents
-        if not self._faithful:
-            other_R = sampling.integers(bits_R, documents - 1)
-            return other_R + (other_R >= document_R)
-        bits = sampling.random_bits(self._keys[REDRAW], number_R, lanes=10)
-        draws = sampling.integers(bits, documents)
-        other_R = draws[0]
-        for draw_R in draws[1:]:
-            other_R = np.where(other_R == document_R, draw_R, other_R)
-        return other_R
 
     def _excerpt(
         self, document_R: np.ndarray, bits_R: np.ndarray, wanted_R: np.ndarray
@@ -179,6 +142,123 @@ class SentencePairs(TextExampleSource):
         start_R = text.sentence_start(first_R)
         last_R = self._fill(document_R, first_R, start_R, wanted_R)
         return start_R, text.sentence_start(last_R) - start_R
+
+
+class SentencePairs(PairSource):
+    """Sentence pairs, as in BERT but with balanced labels; see `PairSource`.
+
+    Exactly one of the examples 2k and 2k + 1 has label 1, so batches of even size are balanced. A
+    chunk of one sentence is extended by a neighboring sentence, and documents of one sentence only
+    serve as segment B (see `statistics`). The random document is another than that of A.
+
+    An epoch omits text: what random segments replace and what truncation takes, about a quarter.
+    Chunks differ between epochs, so several epochs have all of it. See also `PublishedPairs`.
+
+    With `swapped`, pairs are for sentence-order prediction, as in create_pretraining_data.py of
+    ALBERT: B always follows A in the text, and with label 1 the two are swapped.
+    """
+
+    def __init__(
+        self,
+        settings: RowSettings,
+        short_sequence_probability: float = 0.1,
+        swapped: bool = False,
+        fixed_lengths: bool = False,
+    ):
+        """Open the source; raise UserError if no pair can be made of the split."""
+        super().__init__(settings, short_sequence_probability, fixed_lengths)
+        self._swapped = swapped
+        if swapped:
+            self.label_name = 'sentence_order_label'
+        else:
+            self._check_documents()
+        self._count_chunks(np.diff(self._text.first_sentence) >= 2)
+        if not self.num_examples:
+            raise UserError(
+                f'none of the {self._text.num_documents} documents has two sentences, so no '
+                'sentence pair can be made: separate the text into longer documents, or train '
+                'without predicting sentence pairs'
+            )
+
+    def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
+        """Return examples made of chunks, see `TextExampleSource.chunk_examples`.
+
+        The label is next_sentence_label (1 = random), with `swapped` sentence_order_label
+        (1 = swapped), int32 [B].
+        """
+        chunks, bits_4B = self._chunks(number_B, chunk_B)
+        if not self._swapped:
+            return self._pairs(number_B, chunks, bits_4B)
+        is_random_B = np.zeros(len(number_B), bool)
+        start_2B, kept_2B = (
+            np.where(chunks.label, both[::-1], both)
+            for both in self._segments(number_B, chunks, bits_4B, is_random_B)
+        )
+        batch = self._segment_rows(number_B, start_2B, kept_2B)
+        return batch | {self.label_name: chunks.label.astype(np.int32)}
+
+    def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
+        if not self._fixed_lengths:
+            return np.full(len(chunk_N), self.sequence_length)
+        return self._fixed_targets(self._chunk_documents(chunk_N), chunk_N) + 3
+
+    def statistics(self) -> dict[str, int]:
+        """Return counts for the log; tokens_per_epoch is estimated, without random segments."""
+        return super().statistics() | {'tokens_per_epoch': self._covered_tokens()}
+
+    def _covered_tokens(self) -> int:
+        """Number of tokens that are in A or a true B at least once in the first epoch."""
+        size = min(_BLOCK, self.num_examples)
+        blocks = min(_BLOCKS, self.num_examples // size)
+        first_N = np.linspace(0, self.num_examples - size, blocks).astype(np.int64)
+        number_B = (first_N[:, None] + np.arange(size)).ravel()
+        chunks, bits_4B = self._chunks(number_B, number_B)
+        is_random_B = (chunks.label == 1) & (not self._swapped)
+        start_2B, kept_2B = self._segments(number_B, chunks, bits_4B, is_random_B)
+        kept_2B[1, is_random_B] = 0
+        token_X = np.repeat(start_2B.ravel(), kept_2B.ravel()) + ranges(kept_2B.ravel())
+        estimate = len(np.unique(token_X)) / len(number_B) * self.num_examples
+        return min(round(estimate), self._tokens_per_epoch)
+
+    def _chunks(self, number_B: np.ndarray, chunk_B: np.ndarray) -> tuple[Chunks, np.ndarray]:
+        """The chunks of examples, and random bits for `_segments`, uint64 [4, B]."""
+        draws = sampling.random_bits(self._keys[DRAW], number_B, lanes=8)
+        short, length, split = draws[:3]
+        document_B, anchor_B = self._anchors(number_B, chunk_B)
+        target_B = self._targets(short, length)
+        if self._fixed_lengths:
+            target_B = self._fixed_targets(document_B, chunk_B)
+        first_B, last_B = self._sentences(document_B, anchor_B, target_B)
+        middle_B = first_B + 1 + sampling.integers(split, np.maximum(last_B - first_B - 1, 1))
+        label_B = self._labels(number_B)
+        return Chunks(document_B, first_B, middle_B, last_B, target_B, label_B), draws[4:]
+
+    def _fixed_targets(self, document_B: np.ndarray, chunk_B: np.ndarray) -> np.ndarray:
+        """The target lengths with `fixed_lengths`."""
+        bits = sampling.random_bits(self._keys[TARGET], chunk_B, lanes=2)
+        return self._at_most_document(self._targets(*bits), document_B)
+
+    def _sentences(
+        self, document_B: np.ndarray, anchor_B: np.ndarray, target_B: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """First and end (exclusive) sentence of the chunks that start at the anchors."""
+        text = self._text
+        begin_B, end_B = text.first_sentence[document_B], text.first_sentence[document_B + 1]
+        first_B = np.minimum(text.sentence_from(anchor_B), end_B - 1)
+        last_B = self._fill(document_B, first_B, text.sentence_start(first_B), target_B)
+        last_B += (last_B - first_B == 1) & (last_B < end_B)
+        first_B -= (last_B - first_B == 1) & (first_B > begin_B)
+        return first_B, last_B
+
+    def _labels(self, number_B: np.ndarray) -> np.ndarray:
+        order_B = sampling.fold(self._keys[LABEL], number_B // 2) >> 63
+        return (number_B & 1) ^ order_B.astype(np.int64)
+
+    def _partners(
+        self, number_R: np.ndarray, document_R: np.ndarray, bits_R: np.ndarray
+    ) -> np.ndarray:
+        other_R = sampling.integers(bits_R, self._text.num_documents - 1)
+        return other_R + (other_R >= document_R)
 
 
 def truncated_lengths(

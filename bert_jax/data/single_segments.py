@@ -21,6 +21,6 @@ class SingleSegments(TextExampleSource):
         length_B = np.minimum(end_B - start_B, self._budget)
         return self._segment_rows(number_B, start_B[None], length_B[None])
 
-    def lengths(self) -> np.ndarray:
-        tokens_D = np.minimum(np.diff(self._text.first_token), self._budget)
-        return np.repeat(tokens_D + 2, np.diff(self._first_chunk))
+    def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
+        document_N, first_token = self._chunk_documents(chunk_N), self._text.first_token
+        return np.minimum(first_token[document_N + 1] - first_token[document_N], self._budget) + 2

@@ -86,10 +86,13 @@ class TextExampleSource(ExampleSource):
         """
 
     @abc.abstractmethod
-    def lengths(self) -> np.ndarray:
-        """Return the most tokens each chunk's example has in any epoch: int64 [num_examples].
+    def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
+        """Return the most tokens that the examples of chunks have in any epoch: int64 [N].
 
         Special tokens are included.
+
+        Args:
+            chunk_N: int64 [N], chunks of an epoch, ascending.
         """
 
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
@@ -118,6 +121,10 @@ class TextExampleSource(ExampleSource):
         self._tokens_per_epoch = int(token_D[chunk_D > 0].sum())
         self.num_examples = int(self._first_chunk[-1])
 
+    def _chunk_documents(self, chunk_N: np.ndarray) -> np.ndarray:
+        """The document of each chunk."""
+        return self._first_chunk.searchsorted(chunk_N, side='right') - 1
+
     def _anchors(self, number_B: np.ndarray, chunk_B: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """The document of each example, and the token at which its chunk starts.
 
@@ -127,7 +134,7 @@ class TextExampleSource(ExampleSource):
         so the chunks still cover the document.
         """
         epoch_B = number_B // self.num_examples
-        document_B = self._first_chunk.searchsorted(chunk_B, side='right') - 1
+        document_B = self._chunk_documents(chunk_B)
         first_B, end_B = self._first_chunk[document_B], self._first_chunk[document_B + 1]
         start_B, stop_B = self._text.first_token[document_B], self._text.first_token[document_B + 1]
         slack_B = (end_B - first_B) * self._budget - (stop_B - start_B)

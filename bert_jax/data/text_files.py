@@ -7,6 +7,7 @@ import codecs
 import contextlib
 import glob
 import gzip
+import io
 import os
 import re
 import zlib
@@ -16,26 +17,84 @@ from typing import TextIO, cast
 from bert_jax.errors import UserError
 
 _SURROGATE = re.compile('[\ud800-\udfff]')
+_CONTROL = re.compile('[\0-\x06\x0e-\x19\x1c-\x1f]')  # characters that text does not have
+_HEAD_BYTES = 2**13  # looked at to tell text from other files
+_MAX_CONTROLS, _MAX_UNDECODABLE = 0.02, 0.3  # share of the first characters of a text
+
+# First bytes of files that are not text, though parts of them may look like text.
+_SIGNATURES = {
+    b'PAR1\x15': 'a Parquet file',
+    b'%PDF-': 'a PDF file',
+    b'PK\x03\x04': 'a zip archive',
+    b'\x1f\x8b\x08': 'compressed with gzip',
+    b'BZh91AY&SY': 'compressed with bzip2',
+    b'\xfd7zXZ\0': 'compressed with xz',
+    b'\x28\xb5\x2f\xfd': 'compressed with zstd',
+}
+_DOUBLE_STAR = re.compile(r'(?:^|(?<=/))\*\*(?:/|$)')
 
 
 def matching_files(pattern: str) -> list[str]:
-    """Return the sorted paths of the files that a glob matches; '**' is recursive."""
-    found = glob.glob(os.path.expanduser(pattern), recursive=True)
-    return sorted(filter(os.path.isfile, found))
+    """Return the sorted paths of the files that a glob matches; '**' is recursive.
+
+    A folder that symbolic links lead to again is not entered again, so links may form loops. A
+    link to nothing counts as a file, so that reading it is an error.
+    """
+    found = _glob(os.path.expanduser(pattern))
+    return sorted(path for path in found if os.path.isfile(path) or not os.path.exists(path))
+
+
+def _glob(pattern: str) -> Iterator[str]:
+    """Yield what a glob matches, without the endless or repeated paths of symbolic links."""
+    star = _DOUBLE_STAR.search(pattern)
+    if not star:
+        yield from glob.iglob(pattern)
+        return
+    for root in glob.iglob(pattern[: star.start()] or os.curdir):
+        for folder in _folders(root):
+            inside = glob.escape(folder if star.start() else folder[2:])  # without './'
+            yield from _glob(os.path.join(inside, pattern[star.end() :] or '*'))
+
+
+def _folders(root: str) -> Iterator[str]:
+    """Yield a folder and the folders in it that are not hidden, each once."""
+
+    def fail(error: OSError) -> None:
+        raise UserError(f'cannot read folder {error.filename}: {error.strerror}')
+
+    seen = set()
+    for folder, folders, _ in os.walk(root, followlinks=True, onerror=fail):
+        status = os.stat(folder)
+        if (status.st_dev, status.st_ino) in seen:
+            folders.clear()
+            continue
+        seen.add((status.st_dev, status.st_ino))
+        folders[:] = sorted(name for name in folders if not name.startswith('.'))
+        yield folder
+
+
+def identify(path: str) -> tuple[int, int, int] | str:
+    """Return what all paths of a file have in common, whatever links they contain."""
+    try:
+        status = os.stat(path)
+    except OSError:
+        return path
+    return status.st_dev, status.st_ino, status.st_size
 
 
 def check_encoding(encoding: str, option: str = 'encoding') -> None:
-    """Raise UserError unless Python has a codec of this name.
+    """Raise UserError unless Python can read text in this encoding.
 
     Args:
         encoding: Name of the encoding.
         option: The setting it comes from, for the message.
     """
     try:
-        codecs.lookup(encoding)
-    except LookupError:
+        # Not every codec is for text: rot13 is not, and idna has no error handler.
+        io.TextIOWrapper(io.BytesIO(' \n'.encode(encoding)), encoding, 'surrogateescape').read()
+    except (LookupError, ValueError):
         raise UserError(
-            f'unknown {option} {encoding!r}; use the name of a Python codec, such as utf-8'
+            f'unknown {option} {encoding!r}; use the name of a text encoding, such as utf-8'
         ) from None
 
 
@@ -47,18 +106,33 @@ def open_text(path: str, encoding: str, newline: str = '\n') -> Iterator[TextIO]
     (`errors='surrogateescape'`); see `has_surrogates` and `replace_surrogates`.
 
     Raises:
-        UserError: The file cannot be read, or a read inside the `with` block fails.
+        UserError: The file cannot be read or does not contain text, or a read inside the `with`
+            block fails.
     """
     if codecs.lookup(encoding).name == 'utf-8':
         encoding = 'utf-8-sig'
     opener = gzip.open if path.endswith('.gz') else open
     try:
-        with opener(
-            path, 'rt', encoding=encoding, errors='surrogateescape', newline=newline
-        ) as file:
-            yield cast(TextIO, file)
+        with cast(io.BufferedReader, opener(path, 'rb')) as raw:
+            _check_head(raw.peek(_HEAD_BYTES), path, encoding)
+            yield io.TextIOWrapper(raw, encoding, 'surrogateescape', newline)
     except (OSError, EOFError, zlib.error, UnicodeError) as error:
         raise UserError(f'cannot read {path}: {error}') from error
+
+
+def _check_head(head: bytes, path: str, encoding: str) -> None:
+    """Raise UserError if a file does not begin like text in this encoding."""
+    for signature, kind in _SIGNATURES.items():
+        if head.startswith(signature):
+            raise UserError(f'{path} is {kind}, not text: convert it to text or leave it out')
+    text = codecs.getincrementaldecoder(encoding)('surrogateescape').decode(head)
+    controls, undecodable = len(_CONTROL.findall(text)), len(_SURROGATE.findall(text))
+    if undecodable > _MAX_UNDECODABLE * len(text) or controls > _MAX_CONTROLS * len(text):
+        raise UserError(
+            f'{path} is not {encoding.removesuffix("-sig")} text: of its first {len(text):,} '
+            f'characters, {undecodable / len(text):.0%} cannot be decoded and '
+            f'{controls / len(text):.0%} are control characters; set its encoding or leave it out'
+        )
 
 
 def read_text(path: str, encoding: str) -> str:
@@ -80,7 +154,8 @@ def read_lines(path: str, encoding: str, limit: int = -1) -> Iterator[str]:
     """
     with open_text(path, encoding) as file:
         while line := file.readline(limit):
-            yield line.removesuffix('\n').removesuffix('\r')
+            line = line.removesuffix('\n').removesuffix('\r')  # frees the longer one
+            yield line
 
 
 def has_surrogates(text: str) -> bool:

@@ -4,7 +4,6 @@ import collections
 import concurrent.futures
 import contextlib
 import dataclasses
-import hashlib
 import os
 import pathlib
 import pickle
@@ -13,7 +12,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +21,23 @@ from bert_jax import errors
 from bert_jax.data import sentences, tokenizers
 from bert_jax.data.corpus import token_dtype
 from bert_jax.data.corpus_writer import TokenizedDocuments
-from bert_jax.data.sources import Source
+from bert_jax.data.sources import Document, Source
+
+_CPU_QUOTA = pathlib.Path('/sys/fs/cgroup/cpu.max')  # of a container
+
+
+class TextBlock(NamedTuple):
+    """Documents of a source that are tokenized together.
+
+    Attributes:
+        documents: The documents.
+        language: ISO 639 code of their language.
+        one_per_line: Whether every line is a sentence.
+    """
+
+    documents: list[Document]
+    language: str = 'und'
+    one_per_line: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +46,7 @@ class DocumentBlock:
 
     Attributes:
         documents: The documents that have at least one token.
-        hashes: uint64 [documents], hash of each document's text.
+        hashes: uint64 [documents], `Document.hash` of each.
         characters: Characters in the block's text.
         dropped: Numbers of sentences and documents without tokens.
     """
@@ -42,29 +57,32 @@ class DocumentBlock:
     dropped: dict[str, int]
 
 
-def read_blocks(source: Source, characters: int) -> Iterator[list[str]]:
-    """Yield the texts of a source's documents in blocks of at least this many characters."""
-    block, size = [], 0
+def read_blocks(source: Source, characters: int) -> Iterator[TextBlock]:
+    """Yield the documents of a source in blocks of at least this many characters."""
+    documents, size = [], 0
     for document in source.documents():
-        block.append(document.text)
+        documents.append(document)
         size += len(document.text)
         if size >= characters:
-            yield block
-            block, size = [], 0
-    if block:
-        yield block
+            yield TextBlock(documents, source.language, source.one_per_line)
+            documents, size = [], 0
+    if documents:
+        yield TextBlock(documents, source.language, source.one_per_line)
 
 
-def tokenize_block(texts: list[str], tokenizer: tokenizers.Tokenizer) -> DocumentBlock:
+def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> DocumentBlock:
     """Split documents into sentences and tokenize them, leaving out what has no tokens."""
-    split = [sentences.split_sentences(text) for text in texts]
+    documents, language, one_per_line = block
+    split = [
+        sentences.split_sentences(document.text, language, one_per_line) for document in documents
+    ]
     prefix = tokenizer.sentence_prefix
     ids, lengths = tokenizer.encode_ids([prefix + sentence for text in split for sentence in text])
-    document_of_sentence = np.repeat(np.arange(len(texts)), [len(document) for document in split])
+    document_of_sentence = np.repeat(np.arange(len(documents)), list(map(len, split)))
     has_tokens = lengths > 0
-    document_lengths = np.bincount(document_of_sentence[has_tokens], minlength=len(texts))
+    document_lengths = np.bincount(document_of_sentence[has_tokens], minlength=len(documents))
     kept = document_lengths > 0
-    hashes = np.array([text_hash(text) for text in texts], np.uint64)
+    hashes = np.array([document.hash() for document in documents], np.uint64)
     return DocumentBlock(
         documents=TokenizedDocuments(
             tokens=ids.astype(token_dtype(tokenizer.vocab_size)),
@@ -72,7 +90,7 @@ def tokenize_block(texts: list[str], tokenizer: tokenizers.Tokenizer) -> Documen
             document_lengths=document_lengths[kept],
         ),
         hashes=hashes[kept],
-        characters=sum(map(len, texts)),
+        characters=sum(len(document.text) for document in documents),
         dropped={
             'sentences_without_tokens': int(np.sum(~has_tokens)),
             'documents_without_tokens': int(np.sum(~kept)),
@@ -80,13 +98,15 @@ def tokenize_block(texts: list[str], tokenizer: tokenizers.Tokenizer) -> Documen
     )
 
 
-def text_hash(text: str) -> int:
-    """Return a 64-bit hash of a text: BLAKE2b of its UTF-8 bytes, little-endian.
-
-    The held-out split of every corpus depends on this function; it must not change.
-    """
-    data = text.encode('utf-8', 'surrogatepass')
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), 'little')
+def usable_cores() -> int:
+    """Return how many cores this process may use: its affinity, and the quota of its cgroup."""
+    cores = os.cpu_count() or 1
+    if hasattr(os, 'sched_getaffinity'):  # not on macOS
+        cores = len(os.sched_getaffinity(0))
+    with contextlib.suppress(OSError, ValueError):  # no cgroup v2, or no quota: 'max 100000'
+        quota, period = map(int, _CPU_QUOTA.read_text().split())
+        cores = min(cores, max(1, round(quota / period)))
+    return cores
 
 
 class Workers:
@@ -135,7 +155,7 @@ class Workers:
         for process in self._processes:
             process.communicate()  # closes the pipes
 
-    def tokenize(self, blocks: Iterable[list[str]]) -> Iterator[DocumentBlock]:
+    def tokenize(self, blocks: Iterable[TextBlock]) -> Iterator[DocumentBlock]:
         """Yield the tokenized blocks in order, working on up to two per worker at a time."""
         if not self._number:
             yield from (tokenize_block(block, self._tokenizer) for block in blocks)
@@ -148,7 +168,7 @@ class Workers:
         while pending:
             yield pending.popleft().result()
 
-    def _tokenize_in_worker(self, block: list[str]) -> DocumentBlock:
+    def _tokenize_in_worker(self, block: TextBlock) -> DocumentBlock:
         process = self._idle.get()
         try:
             _send(process, block)

@@ -78,6 +78,45 @@ def score_spans(
     return metrics | {'f1_macro': macro_f1}, by_label
 
 
+ERRORS = ('wrong type', 'wrong boundary', 'wrong both', 'missed', 'spurious')
+
+
+def count_errors(
+    gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]
+) -> dict[str, collections.Counter[str]]:
+    """Count the kinds of errors in predicted spans (start, end, label).
+
+    Each wrong span is paired with one missed gold span, if any: first with the same boundaries,
+    then overlapping with the same label, then overlapping.
+
+    Returns:
+        Gold label (predicted label, for 'spurious') → counts of 'correct' and of ERRORS.
+    """
+    pairings = {
+        'wrong type': lambda a, b: a[:2] == b[:2],
+        'wrong boundary': lambda a, b: a[2] == b[2] and a[0] < b[1] and b[0] < a[1],
+        'wrong both': lambda a, b: a[0] < b[1] and b[0] < a[1],
+    }
+    found: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for gold_spans, guessed_spans in zip(gold, guesses, strict=True):
+        gold_set, guessed_set = set(map(tuple, gold_spans)), set(map(tuple, guessed_spans))
+        for _, _, label in gold_set & guessed_set:
+            found[label]['correct'] += 1
+        missed, wrong = sorted(gold_set - guessed_set), sorted(guessed_set - gold_set)
+        for name, fits in pairings.items():
+            for span in tuple(missed):
+                partner = next((guess for guess in wrong if fits(span, guess)), None)
+                if partner:
+                    missed.remove(span)
+                    wrong.remove(partner)
+                    found[span[2]][name] += 1
+        for _, _, label in missed:
+            found[label]['missed'] += 1
+        for _, _, label in wrong:
+            found[label]['spurious'] += 1
+    return dict(sorted(found.items()))
+
+
 def _score(correct: int, gold: int, predicted: int) -> SpanScore:
     precision, recall = correct / max(predicted, 1), correct / max(gold, 1)
     return SpanScore(precision, recall, 2 * correct / max(gold + predicted, 1), gold, predicted)

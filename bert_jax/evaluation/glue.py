@@ -10,7 +10,7 @@ import argparse
 import json
 import pathlib
 from collections.abc import Collection, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bert_jax.errors import UserError, exit_cleanly, unknown
 from bert_jax.evaluation import squad, tables
@@ -101,14 +101,37 @@ def score_record(golds: Sequence[Sequence[str]], guesses: Sequence[str]) -> dict
 
 
 def read_results(runs: Sequence[str | pathlib.Path]) -> dict[str, dict[str, float]]:
-    """The dev metrics of runs whose folders are named after their test sets."""
-    results = {}
+    """The dev metrics of runs and sweeps whose folders are named after their tasks.
+
+    Those of a sweep are the means over the seeds of its best learning rate.
+    """
+    results: dict[str, dict[str, float]] = {}
     for run in map(pathlib.Path, runs):
-        path = run / 'dev' / 'metrics.json'
-        if not path.is_file():
-            raise UserError(f'{path} does not exist; {run} is not a finished fine-tuning run')
-        results[run.name] = json.loads(path.read_text(encoding='utf-8'))['metrics']
+        for split in ('dev', 'dev_mismatched'):
+            files = [seed / split / 'metrics.json' for seed in _seeds(run)]
+            if split != 'dev' and not all(path.is_file() for path in files):
+                continue
+            found = [_read(path)['metrics'] for path in files]
+            results[run.name + split.removeprefix('dev')] = {
+                metric: sum(own[metric] for own in found) / len(found) for metric in found[0]
+            }
     return results
+
+
+def _seeds(run: pathlib.Path) -> list[pathlib.Path]:
+    """The folder of a run; of a sweep, those of the runs with the best learning rate."""
+    path = run / 'results.json'
+    rate = _read(path).get('best_learning_rate') if path.is_file() else None
+    if rate is None:
+        return [run]
+    configs = sorted(run.glob('*/config.json'))
+    return [path.parent for path in configs if _read(path)['schedule']['learning_rate'] == rate]
+
+
+def _read(path: pathlib.Path) -> dict[str, Any]:
+    if not path.is_file():
+        raise UserError(f'{path} does not exist; {path.parents[1]} is no finished fine-tuning run')
+    return json.loads(path.read_text(encoding='utf-8'))
 
 
 def average_table(tasks: Mapping[str, Task], results: Results, without: Collection[str]) -> str:
@@ -126,7 +149,7 @@ _NLI = {label: label for label in ('entailment', 'neutral', 'contradiction')}
 _RTE = {label: label for label in ('entailment', 'not_entailment')}
 
 # Task, named as in data/labeled/benchmarks.py → the file that gluebenchmark.com accepts, and its
-# text for each class ({} for scores). 'ax' is the diagnostic set, for a model of mnli.
+# text for each class ({} for scores). 'ax' is the diagnostic set, for the model of mnli.
 SUBMISSIONS: dict[str, tuple[str, dict[str, str]]] = {
     'cola': ('CoLA.tsv', {'unacceptable': '0', 'acceptable': '1'}),
     'sst2': ('SST-2.tsv', {'negative': '0', 'positive': '1'}),
@@ -140,6 +163,12 @@ SUBMISSIONS: dict[str, tuple[str, dict[str, str]]] = {
     'wnli': ('WNLI.tsv', {'not_entailment': '0', 'entailment': '1'}),
     'ax': ('AX.tsv', _NLI),
 }
+
+
+def test_set(dataset: str, split: str) -> str | None:
+    """The key of SUBMISSIONS for a split of a benchmark; None if it has no labels to submit."""
+    name = split if split == 'ax' else dataset + split.removeprefix('test')
+    return name if split.startswith(('test', 'ax')) and name in SUBMISSIONS else None
 
 
 def write_submission(
@@ -193,7 +222,9 @@ def main() -> None:
     )
     parser.add_argument('--suite', choices=SUITES, default='glue')
     parser.add_argument('--without', action='append', default=[], help='task to leave out')
-    parser.add_argument('runs', nargs='+', help='folders of runs, named after their tasks')
+    parser.add_argument(
+        'runs', nargs='+', help='folders of runs or sweeps, named after their tasks'
+    )
     flags = parser.parse_args()
     print(average_table(SUITES[flags.suite], read_results(flags.runs), flags.without))
 

@@ -14,6 +14,7 @@ _BIASES = 'The model reproduces the statements of its training text, including e
 
 def pretrained(
     config: Config,
+    stages: Sequence[Mapping[str, int]],
     architecture: Architecture,
     corpus: Corpus,
     results: Mapping[str, Any],
@@ -22,11 +23,10 @@ def pretrained(
     """The card of a pretraining run, in Markdown.
 
     Args:
+        stages: key of `config.training` → value, for each stage.
         results: what the training loop returns.
         examples: cloze examples, in Markdown; may be empty.
     """
-    keys = ('steps', 'batch_size', 'sequence_length')
-    stages = zip(*(config.stages[key] for key in keys), strict=True)
     facts = {
         'parameters': f'{results["parameters"]:,}',
         'objective': ' + '.join(
@@ -34,7 +34,8 @@ def pretrained(
         ),
         'initialized from': config.init_from or 'random values',
         'training': '; '.join(
-            f'{steps:,} steps of {batch} × {length}' for steps, batch, length in stages
+            '{steps:,} steps of {batch_size} × {sequence_length}'.format(**stage)
+            for stage in stages
         ),
         'tokens': f'{results["tokens"]:,} in {results["train_seconds"]:,.0f} s on '
         f'{results["devices"]}',
@@ -47,13 +48,13 @@ def pretrained(
     return f"""{_title(config.model.architecture, architecture)}
 A bidirectional encoder pretrained with bert_jax.
 
-{_table(facts)}
+{table(facts)}
 ## Held-out metrics
 
 Measured on documents that were not used for training. `unigram_entropy` is the loss of guessing by
 frequency alone; `…_majority` is the accuracy of always giving the most frequent answer.
 
-{_table(held_out)}
+{table(held_out)}
 ![loss](loss.png)
 
 ## Limits
@@ -66,7 +67,7 @@ frequency alone; `…_majority` is the accuracy of always giving the most freque
 {_lower_headings(datasheet)}
 ## Config
 
-{_json_block(config.to_dict())}"""
+{json_block(config.to_dict())}"""
 
 
 def exported(
@@ -96,7 +97,7 @@ def exported(
         'labels': ', '.join(labels) or 'none',
     } | {name: value for name, value in vars(architecture).items() if value is not None}
     details = {name: value for name, value in metadata.items() if name != 'tokenizer'}
-    training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{_json_block(details)}'
+    training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{json_block(details)}'
     return f"""---
 library_name: transformers
 tags: [{family}]
@@ -111,7 +112,7 @@ model = transformers.{published_class}.from_pretrained("PATH")
 tokenizer = transformers.AutoTokenizer.from_pretrained("PATH")
 ```
 
-{_table(facts)}
+{table(facts)}
 After export the folder was read back; it computes the same logits as the original model.
 
 ## Limits
@@ -124,12 +125,14 @@ def _title(name: str | None, architecture: Architecture) -> str:
     return f'# {name}, {architecture.num_layers} × {architecture.hidden_size}\n'
 
 
-def _table(rows: Mapping[str, Any]) -> str:
+def table(rows: Mapping[str, Any]) -> str:
+    """A Markdown table of names and values."""
     lines = [f'| {name} | {value} |\n' for name, value in rows.items()]
     return '| | |\n|---|---|\n' + ''.join(lines)
 
 
-def _json_block(value: Mapping[str, Any]) -> str:
+def json_block(value: Mapping[str, Any]) -> str:
+    """A Markdown block of JSON."""
     return f'```json\n{json.dumps(value, indent=2, ensure_ascii=False)}\n```\n'
 
 

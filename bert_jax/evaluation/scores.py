@@ -25,7 +25,14 @@ class Confusion(NamedTuple):
     counts: list[list[int]]
 
 
-Tables: TypeAlias = Mapping[str, Table | Confusion]  # by title
+class Scatter(NamedTuple):
+    """The gold and the predicted number of each example."""
+
+    gold: list[float]
+    predicted: list[float]
+
+
+Tables: TypeAlias = Mapping[str, Table | Confusion | Scatter]  # by title
 
 
 class Scores(NamedTuple):
@@ -95,7 +102,7 @@ def regression(
         'spearman': metrics.spearman(gold, guesses),
         'rmse': float(np.sqrt(np.mean(errors_N**2))) if len(errors_N) else 0.0,
     }
-    return Scores(main_first(found, main), {})
+    return Scores(main_first(found, main), {'Predictions': Scatter(list(gold), list(guesses))})
 
 
 def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]) -> Scores:
@@ -105,7 +112,14 @@ def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]
     """
     found, by_label = entities.score_spans(gold, guesses)
     rows = [(label, *score) for label, score in by_label.items()]
-    return Scores(found, {'Labels': Table(('label', *entities.SpanScore._fields), rows)})
+    kinds = ('correct', *entities.ERRORS)
+    errors = entities.count_errors(gold, guesses)
+    error_rows = [(label, *(own[kind] for kind in kinds)) for label, own in errors.items()]
+    tables: Tables = {
+        'Labels': Table(('label', *entities.SpanScore._fields), rows),
+        'Errors': Table(('label', *kinds), error_rows),
+    }
+    return Scores(found, tables)
 
 
 def main_first(found: dict[str, float], main: Sequence[str]) -> dict[str, float]:

@@ -4,6 +4,8 @@ With `unanswerable` the rules are those of evaluate-v2.0.py, otherwise of evalua
 """
 
 import collections
+import itertools
+import math
 import re
 import string
 from collections.abc import Sequence
@@ -94,8 +96,8 @@ def best_threshold(
 ) -> Threshold:
     """The threshold of no-answer scores that is best for a metric.
 
-    Starts with no question answered and threshold 0, then answers the questions in the order of
-    their no-answer scores, lowest first, and keeps the first best point.
+    Starts with no question answered, threshold −∞, then answers the questions in the order of their
+    no-answer scores, lowest first and equal ones together, and keeps the first best point.
 
     Args:
         golds: the gold answers of each question; none for a question without an answer.
@@ -103,17 +105,20 @@ def best_threshold(
         no_answer_scores: one for each question.
         metric: 'f1' or 'exact_match'.
 
-    Source: find_best_thresh of evaluate-v2.0.py.
+    Source: find_best_thresh of evaluate-v2.0.py, which has 0 instead of −∞: this threshold may
+    answer questions that its score counts as unanswered.
     """
     column = ('exact_match', 'f1').index(metric)
     current: float = sum(not own for own in golds)
-    best, threshold = current, 0.0
-    for number in np.argsort(np.asarray(no_answer_scores), kind='stable').tolist():
+    best, threshold = current, -math.inf
+    order = np.argsort(np.asarray(no_answer_scores), kind='stable').tolist()
+    for number, following in itertools.zip_longest(order, order[1:]):
         if golds[number]:
             current += best_over_golds(golds[number], guesses[number], True)[column]
         elif guesses[number]:
             current -= 1
-        if current > best:
+        is_last = following is None or no_answer_scores[following] > no_answer_scores[number]
+        if is_last and current > best:
             best, threshold = current, float(no_answer_scores[number])
     return Threshold(best / max(len(golds), 1), threshold)
 

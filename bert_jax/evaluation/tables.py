@@ -1,20 +1,22 @@
-"""Writes scores to disk: metrics.json for programs, report.md and confusion.png for readers."""
+"""Writes scores to disk: metrics.json for programs, report.md and figures for readers."""
 
 import json
 import pathlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 
-from bert_jax.evaluation.scores import Confusion, Scores, Table
+from bert_jax import figures
+from bert_jax.evaluation.scores import Confusion, Scatter, Scores, Table
 
 MAX_CLASSES_IN_TABLE = 12  # of a confusion matrix; more are listed by their frequent confusions
-MAX_CLASSES_IN_PLOT = 40
+MAX_CLASSES_IN_PLOT = 100
 MAX_CONFUSIONS = 20  # listed pairs of classes
 
 
 def save_scores(scores: Scores, directory: str | pathlib.Path, title: str) -> None:
-    """Write metrics.json, report.md and, for a confusion matrix, confusion.png into a folder.
+    """Write metrics.json, report.md and the figures confusion and scatter into a folder.
 
     The folder is created if it does not exist. metrics.json contains 'metrics' and 'tables'.
     """
@@ -22,14 +24,52 @@ def save_scores(scores: Scores, directory: str | pathlib.Path, title: str) -> No
     directory.mkdir(parents=True, exist_ok=True)
     content = {
         'metrics': scores.metrics,
-        'tables': {name: table._asdict() for name, table in scores.tables.items()},
+        'tables': {
+            name: table._asdict()
+            for name, table in scores.tables.items()
+            if not isinstance(table, Scatter)
+        },
     }
     text = json.dumps(content, indent=2, ensure_ascii=False) + '\n'
     (directory / 'metrics.json').write_text(text, encoding='utf-8')
     (directory / 'report.md').write_text(report_markdown(scores, title), encoding='utf-8')
     for table in scores.tables.values():
         if isinstance(table, Confusion) and np.sum(table.counts):
-            plot_confusion(table, directory / 'confusion.png')
+            plot_confusion(table, directory / 'confusion')
+        if isinstance(table, Scatter) and table.gold:
+            plot_scatter(table, directory / 'scatter')
+
+
+def save_predictions(records: Iterable[dict], directory: str | pathlib.Path) -> None:
+    """Write predictions.jsonl, one record a line, into a folder, which is created."""
+    directory = pathlib.Path(directory)
+    directory.mkdir(parents=True, exist_ok=True)
+    lines = [json.dumps(record, ensure_ascii=False) + '\n' for record in records]
+    (directory / 'predictions.jsonl').write_text(''.join(lines), encoding='utf-8')
+
+
+def save_candidates(
+    records: Sequence[dict], columns: Sequence[str], directory: str | pathlib.Path
+) -> None:
+    """Write candidates.tsv, which the scorer of GAP reads: an id and a class for each candidate.
+
+    Args:
+        records: predictions for pairs, whose ids are that of the text, '-' and a column.
+        columns: `data.columns.candidate_labels`, in the order of the file ('A-coref', 'B-coref').
+        directory: the folder.
+    """
+    predicted: dict[str, dict[str, str]] = {}
+    for record in records:
+        column = next(column for column in columns if record['id'].endswith(f'-{column}'))
+        text_id = record['id'].removesuffix(f'-{column}')
+        predicted.setdefault(text_id, {})[column] = str(record['predicted'])
+    lines = [
+        '\t'.join([text_id, *(found[column] for column in columns)]) + '\n'
+        for text_id, found in predicted.items()
+        if len(found) == len(columns)
+    ]
+    path = pathlib.Path(directory) / 'candidates.tsv'
+    path.write_text(''.join(lines), encoding='utf-8')
 
 
 def report_markdown(scores: Scores, title: str) -> str:
@@ -41,6 +81,8 @@ def report_markdown(scores: Scores, title: str) -> str:
             lines += ['Rows are gold classes, columns predictions.', '', _confusion_markdown(table)]
             if np.sum(table.counts):
                 lines += ['', '![confusion](confusion.png)']
+        elif isinstance(table, Scatter):
+            lines += ['![predicted against gold](scatter.png)'] if table.gold else []
         else:
             lines.append(markdown_table(table))
     return '\n'.join(lines) + '\n'
@@ -57,33 +99,51 @@ def markdown_table(table: Table) -> str:
 
 
 def plot_confusion(confusion: Confusion, path: pathlib.Path) -> None:
-    """Plot the share of each gold class; only the classes with the most errors if too many."""
-    import matplotlib
+    """Plot the share of each gold class; only the classes with the most errors if too many.
 
-    matplotlib.use('Agg')
-    import matplotlib.pyplot as plt
-
+    Args:
+        confusion: the counts.
+        path: the path of the figure, without a suffix.
+    """
     counts_CC = np.array(confusion.counts)
     chosen = _most_errors(counts_CC, MAX_CLASSES_IN_PLOT)
     shares_CC = counts_CC[chosen] / np.maximum(counts_CC[chosen].sum(1, keepdims=True), 1)
     shares_CC = shares_CC[:, chosen]
     labels = [_shorten(confusion.labels[number]) for number in chosen]
-    size = max(3.5, 0.28 * len(chosen) + 2)
-    figure, axes = plt.subplots(figsize=(size, size), layout='constrained')
-    axes.imshow(shares_CC, cmap='Blues', vmin=0, vmax=1)
-    axes.set_xticks(range(len(chosen)), labels, rotation=90, parse_math=False)
-    axes.set_yticks(range(len(chosen)), labels, parse_math=False)
+    is_large = len(chosen) > MAX_CLASSES_IN_TABLE
+    size = max(3.5, (0.18 if is_large else 0.28) * len(chosen) + 2.5)
+    figure = figures.new(size + 1, size)
+    axes = figure.subplots()
+    image = axes.imshow(shares_CC, cmap='Blues', vmin=0, vmax=1)
+    figure.colorbar(image, label='share of the gold class', shrink=0.5)
+    ticks: dict[str, Any] = {'fontsize': 7 if is_large else 10, 'parse_math': False}
+    axes.set_xticks(range(len(chosen)), labels, rotation=90, **ticks)
+    axes.set_yticks(range(len(chosen)), labels, **ticks)
+    axes.set_xticks(np.arange(len(chosen)) + 0.5, minor=True)
+    axes.set_yticks(np.arange(len(chosen)) + 0.5, minor=True)
+    axes.grid(which='minor', color='lightgray', linewidth=0.3)
+    axes.tick_params(which='minor', length=0)
     axes.set_xlabel('predicted')
     axes.set_ylabel('gold')
     if len(chosen) < len(counts_CC):
         axes.set_title(f'the {len(chosen)} of {len(counts_CC)} classes with the most errors')
-    if len(chosen) <= MAX_CLASSES_IN_TABLE:
+    if not is_large:
         for (row, column), share in np.ndenumerate(shares_CC):
             color = 'white' if share > 0.5 else 'black'
             count = counts_CC[chosen[row], chosen[column]]
             axes.text(column, row, count, ha='center', va='center', color=color, fontsize=8)
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    figures.save(figure, path)
+
+
+def plot_scatter(scatter: Scatter, path: pathlib.Path) -> None:
+    """Plot predicted against gold numbers, with the line on which they are equal."""
+    figure = figures.new(5, 5)
+    axes = figure.subplots()
+    axes.plot(scatter.gold, scatter.predicted, 'o', alpha=0.4, markersize=4)
+    axes.axline((scatter.gold[0], scatter.gold[0]), slope=1, color='gray', linewidth=1)
+    axes.set(xlabel='gold', ylabel='predicted')
+    axes.grid(alpha=0.3)
+    figures.save(figure, path)
 
 
 def _confusion_markdown(confusion: Confusion) -> str:
@@ -116,5 +176,5 @@ def _cell(value: object) -> str:
     return str(value).replace('|', '\\|').replace('\n', ' ')
 
 
-def _shorten(label: str, limit: int = 24) -> str:
+def _shorten(label: str, limit: int = 44) -> str:
     return label if len(label) <= limit else label[: limit - 1] + '…'

@@ -1,20 +1,26 @@
 """Predictions of a fine-tuned model for raw input."""
 
+import copy
+import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from ml_collections import ConfigDict
 
 from bert_jax.data.finetune_batches import BatchShape, row_length
+from bert_jax.data.labeled import loader, word_spans
+from bert_jax.data.labeled.records import ReadingReport
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.data.tokenizers import Tokenizer
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, unknown
+from bert_jax.evaluation.scores import Scores
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
+    PredictionStep,
     decode_all,
     predict,
     prediction_step,
@@ -37,10 +43,25 @@ def problem_kind(model: Pretrained) -> str | None:
         task = model.metadata['task']
         return task if task in PROBLEMS else None
     for head, kind in _KIND_OF_HEAD.items():
-        if head in model.heads:
+        if head in model.heads and not model.is_multi_label:  # no problem has such classes
             is_number = kind == 'classification' and len(model.labels) == 1
             return 'regression' if is_number else kind
     return None
+
+
+class PredictionOptions(NamedTuple):
+    """How a fine-tuned model answers.
+
+    Attributes:
+        probabilities: list the probability of every class.
+        long_texts: 'truncate' or 'windows', whose predictions are averaged; None: as in training.
+        words: how tagging and spans split plain text (data/labeled/word_spans.SPLITTERS); None: as
+            in training.
+    """
+
+    probabilities: bool = False
+    long_texts: str | None = None
+    words: str | None = None
 
 
 class FineTuned:
@@ -48,6 +69,7 @@ class FineTuned:
 
     Attributes:
         task: the method of Predictor (and --task of predict.py) that queries the model.
+        problem: the `Problem`; its `counts` say which texts were truncated or split.
     """
 
     def __init__(
@@ -57,30 +79,39 @@ class FineTuned:
         tokenizer: Tokenizer,
         compute: Compute,
         batch_tokens: int,
+        overlap: float,
     ) -> None:
         """Prepare inference; settings, labels and thresholds are those of the training.
 
         Args:
             kind: key of PROBLEMS.
             batch_tokens: tokens of a batch, padding included.
+            overlap: share of a window that the next one repeats, for classes of long texts.
         """
         entry, architecture = PROBLEMS[kind], model.architecture
         config = model.metadata.get('config', {})
-        length = config.get('training', {}).get('max_length', architecture.max_length)
+        training = config.get('training', {})  # `max_length` is the key of earlier versions
+        length = training.get('sequence_length', training.get('max_length'))
         settings = ConfigDict({**entry.settings, **config.get('problem', {})})
-        layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
+        layout = SpecialTokenLayout(
+            tokenizer, length or architecture.max_length, architecture.type_vocab_size
+        )
         self.task = entry.predict_task
-        self._problem = entry.load()(settings, layout, model.labels)
-        self._problem.thresholds = dict(model.metadata.get('calibrated', {}))
-        module = FineTuningModel(architecture, compute, self._problem)
-        self._step = jax.jit(prediction_step(module, with_terms=False))
+        self.problem = entry.load()(settings, layout, model.labels)
+        self.problem.thresholds = dict(model.metadata.get('calibrated', {}))
+        self._words = model.metadata.get('words', self.problem.splitter)
+        self._data = config.get('data', {})
+        self._num_texts = model.metadata.get('texts')
+        self._module = FineTuningModel(architecture, compute, self.problem)
         self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
+        self._overlap, self._kind = overlap, kind
 
     def predict(
         self,
         params: Params,
         inputs: Sequence[Mapping[str, Any]],
         advance: Callable[[int], object],
+        options: PredictionOptions,
     ) -> list[dict[str, Any]]:
         """Predict for JSON objects.
 
@@ -92,19 +123,106 @@ class FineTuned:
         Returns:
             Records as in predictions.jsonl of a run, without 'gold'.
         """
+        self._set_options(options)
         if not inputs:
             return []
         examples = [
-            self._problem.parse_input(given.get('id', f'input {number}'), given)
+            self._parse(str(given.get('id', f'input {number}')), given)
             for number, given in enumerate(inputs)
         ]
-        encoded = EncodedExamples.of(self._problem, examples)
+        predictions = self._predictions(params, examples, advance)
+        records = map(self.problem.to_record, examples, predictions)
+        return [{name: value for name, value in own.items() if name != 'gold'} for own in records]
+
+    def evaluate(
+        self,
+        params: Params,
+        gold: Sequence[str],
+        changes: Mapping[str, Any],
+        advance: Callable[[int], object],
+    ) -> tuple[Scores, list[dict[str, Any]]]:
+        """Score the model on labeled files; see `Predictor.evaluate`."""
+        data = self.data_config(changes)
+        report, readers = ReadingReport(), PROBLEMS[self._kind].readers
+        found = loader.read_files(tuple(gold), data, self._kind, readers, report)
+        examples = [one.example for one in found]
+        self._set_options(PredictionOptions())
+        self.problem.counts.update(report)
+        predictions = self._predictions(params, examples, advance)
+        records = list(map(self.problem.to_record, examples, predictions))
+        return self.problem.score(examples, predictions), records
+
+    def data_config(self, changes: Mapping[str, Any]) -> ConfigDict:
+        """How labeled files are read: as in training, with changes by dotted key."""
+        return _data_config(self._data, changes)
+
+    def _set_options(self, options: PredictionOptions) -> None:
+        """Set how the problem answers. Raises UserError for what this kind of problem lacks."""
+        problem, kind = self.problem, self._kind
+        if options.probabilities and not problem.has_probabilities:
+            raise UserError(f'a {kind} model has no probabilities of classes')
+        if options.long_texts not in (None, *problem.long_texts):
+            raise UserError(
+                f'long_texts is {options.long_texts!r}, but a {kind} model has only '
+                f'{" or ".join(problem.long_texts)}'
+            )
+        if options.words and options.words not in word_spans.SPLITTERS:
+            raise unknown('way to split words', options.words, word_spans.SPLITTERS)
+        problem.all_probabilities = options.probabilities
+        use_windows = options.long_texts == 'windows' and problem.long_texts[0] != 'windows'
+        problem.window_overlap = self._overlap if use_windows else None
+        problem.splitter = options.words or self._words
+
+    def _parse(self, name: str, given: Mapping[str, Any]) -> Any:
+        """Make an example. Raises UserError if it has one text where the model takes two."""
+        example = self.problem.parse_input(name, given)
+        number = len(getattr(example, 'texts', ()))
+        if self._num_texts == 2 and number == 1:
+            raise UserError(
+                f'{name}: one text, but the model was trained on pairs; give two texts, on a line '
+                'separated by a tab'
+            )
+        if self._num_texts == 1 and number == 2:
+            raise UserError(
+                f'{name}: two texts, on a line separated by a tab, but the model was trained on '
+                'single texts'
+            )
+        return example
+
+    def _predictions(
+        self, params: Params, examples: Sequence[Any], advance: Callable[[int], object]
+    ) -> Sequence[Any]:
+        encoded = EncodedExamples.of(self.problem, examples)
         length = row_length(int(encoded.items.length_N.max()), self._max_length)
         shape = BatchShape(max(1, self._batch_tokens // length), length, 1)
-        outputs, _ = predict(self._step, params, encoded, shape, advance)
-        predictions = decode_all(self._problem, examples, outputs)
-        records = map(self._problem.to_record, examples, predictions)
-        return [{name: value for name, value in own.items() if name != 'gold'} for own in records]
+        step = self._step(self.problem.all_probabilities)
+        outputs, _ = predict(step, params, encoded, shape, advance)
+        return decode_all(self.problem, examples, outputs)
+
+    @functools.cache  # noqa: B019  (a loaded model lives as long as its process)
+    def _step(self, all_probabilities: bool) -> PredictionStep:
+        """The prediction step, which is traced anew when the problem has other outputs."""
+        return jax.jit(prediction_step(self._module, with_terms=False))
+
+
+def _data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> ConfigDict:
+    """The keys of `data` of the training, for other files, with changes by dotted key."""
+    data = ConfigDict(copy.deepcopy(loader.DEFAULTS))
+    known = data.to_dict()
+    kept = {key: value for key, value in trained.items() if key in known and key != 'columns'}
+    columns = trained.get('columns', {})
+    kept |= {f'columns.{key}': columns[key] for key in columns.keys() & known['columns'].keys()}
+    for key, value in (kept | {'dataset': ''} | dict(changes)).items():
+        section, _, name = key.rpartition('.')
+        target = data[section] if section == 'columns' else data
+        if section not in ('', 'columns') or name not in target:
+            raise unknown('key of data', key, [*known, *(f'columns.{n}' for n in known['columns'])])
+        try:
+            target[name] = tuple(value) if isinstance(value, list) else value
+        except TypeError:
+            kind = type(target[name]).__name__
+            raise UserError(f'data.{key} is {value!r}, which is not of type {kind}') from None
+    return data
 
 
 def as_pair(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
@@ -112,8 +230,8 @@ def as_pair(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(text, Mapping):
         return text
     texts = [text] if isinstance(text, str) else text
-    if not 1 <= len(texts) <= 2:
-        raise UserError(f'expected a text or a pair of texts, not {len(texts)} texts')
+    if not isinstance(texts, Sequence) or not 1 <= len(texts) <= 2:
+        raise UserError(f'expected a text or a pair of texts, not {text!r:.60}')
     return dict(zip(('text', 'text2'), texts, strict=False))
 
 
@@ -121,4 +239,8 @@ def as_words(text: str | Sequence[str] | Mapping[str, Any]) -> Mapping[str, Any]
     """The input of `FineTuned.predict` for a text, a list of words or a dictionary."""
     if isinstance(text, Mapping):
         return text
-    return {'text': text} if isinstance(text, str) else {'words': list(text)}
+    if isinstance(text, str):
+        return {'text': text}
+    if not isinstance(text, Sequence):
+        raise UserError(f'expected a text or a list of words, not {text!r:.60}')
+    return {'words': list(text)}

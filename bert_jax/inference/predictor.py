@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
@@ -12,9 +13,11 @@ import numpy as np
 from bert_jax import objectives
 from bert_jax.data.sliding_windows import Window, make_windows
 from bert_jax.errors import UserError, unknown
+from bert_jax.evaluation.scores import Scores
 from bert_jax.inference import computation, finetuned
 from bert_jax.inference.batching import TokenizedText, run
 from bert_jax.inference.computation import LAST_FOUR
+from bert_jax.inference.finetuned import PredictionOptions
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
@@ -55,6 +58,7 @@ class Predictor:
         tasks: names of the methods this model can answer; others raise UserError.
         tokenizer: its tokenizer.
         architecture: its sizes.
+        counts: how many texts were truncated or split into windows, and the like.
     """
 
     def __init__(
@@ -97,7 +101,7 @@ class Predictor:
         self._causal = objectives.is_causal(model.metadata.get('config', {}).get('objectives', {}))
         kind = finetuned.problem_kind(model)
         self._finetuned = kind and finetuned.FineTuned(
-            model, kind, self.tokenizer, compute, batch_tokens
+            model, kind, self.tokenizer, compute, batch_tokens, overlap
         )
         tasks = ['fill_mask', 'embed', 'pseudo_likelihood'] if 'mlm' in model.heads else ['embed']
         if self._finetuned:
@@ -107,6 +111,7 @@ class Predictor:
         self._params = jax.tree.map(jnp.asarray, params)
         self._size = max_length - 2
         self._overlap = min(int(overlap * self._size), self._size - 1)
+        self.counts = self._finetuned.problem.counts if self._finetuned else Counter()
 
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""
@@ -119,6 +124,7 @@ class Predictor:
         """For each text, for each [MASK] in it, the most probable tokens, best first."""
         self.require('fill_mask')
         encoded = self.tokenizer.encode_batch(_checked(texts), special=True).ids
+        self._count_long(encoded, 'windows')
         top_k = min(top_k, self.architecture.vocab_size)
         function = functools.partial(computation.guesses, self._encoder, top_k, self._params)
         found: list[list[list[Guess]]] = []
@@ -131,7 +137,11 @@ class Predictor:
         return found
 
     def embed(
-        self, texts: Sequence[str], pooling: str = 'mean', layer: int | str = -1
+        self,
+        texts: Sequence[str],
+        pooling: str = 'mean',
+        layer: int | str = -1,
+        long_texts: str | None = None,
     ) -> list[np.ndarray]:
         """A vector for each text, float32 [D], or for each of its tokens, float32 [T, D].
 
@@ -141,11 +151,12 @@ class Predictor:
                 included.
             layer: 0 (embeddings) to the number of layers, or negative from the last; or
                 'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers.
+            long_texts: 'windows' (the default), or 'truncate'.
         """
         if pooling not in POOLINGS:
             raise unknown('pooling', pooling, POOLINGS)
         self._check_layer(layer)
-        rows = [list(self._rows_of_spans(ids, pooling)) for ids in self._encode(texts)]
+        rows = [list(self._rows_of_spans(ids, pooling)) for ids in self._encode(texts, long_texts)]
         function = computation.states if pooling == 'tokens' else computation.sums
         settings = (self._encoder, layer, self._causal, self._params)
         answers = self._run(functools.partial(function, *settings), rows)
@@ -178,13 +189,18 @@ class Predictor:
         (((_, weights_LHTT),),) = self._run(function, [[TokenizedText(row, {})]])
         return [self._token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
 
-    def pseudo_likelihood(self, texts: Sequence[str]) -> list[Likelihood]:
+    def pseudo_likelihood(
+        self, texts: Sequence[str], long_texts: str | None = None
+    ) -> list[Likelihood]:
         """Log probability of each token when only that token is masked.
 
         Salazar et al. 2020, "Masked Language Model Scoring", section 2.
+
+        Args:
+            long_texts: 'windows' (the default), or 'truncate'.
         """
         self.require('pseudo_likelihood')
-        encoded = self._encode(texts)
+        encoded = self._encode(texts, long_texts)
         function = functools.partial(computation.log_probability, self._encoder, self._params)
         answers = self._run(function, map(self._rows_of_tokens, encoded))
         return [
@@ -192,43 +208,66 @@ class Predictor:
             for ids, own in zip(encoded, answers, strict=True)
         ]
 
-    def classify(self, texts: Sequence[str | Sequence[str] | Mapping[str, Any]]) -> list[Record]:
+    def classify(
+        self,
+        texts: Sequence[str | Sequence[str] | Mapping[str, Any]],
+        probabilities: bool = False,
+        long_texts: str | None = None,
+    ) -> list[Record]:
         """The class of each text, pair of texts or marked example; a number for regression.
 
         Args:
             texts: strings, (text, text2) pairs, or dictionaries: {'text': …, 'text2': …};
                 {'premise': …, 'choices': […]} for multiple choice; {'text': …, 'marks':
                 [[start, end], [start, end]]}, in characters, for relations.
+            probabilities: list the 'probabilities' of all classes or choices.
+            long_texts: 'truncate' (the default), or 'windows', whose probabilities or scores are
+                averaged.
 
         Returns:
             A dictionary for each text with 'predicted' and, except for regression, 'probability'.
         """
-        return self.predict('classify', [finetuned.as_pair(text) for text in _checked(texts)])
+        options = PredictionOptions(probabilities, long_texts)
+        return self.predict('classify', list(map(finetuned.as_pair, _listed(texts))), options)
 
-    def tag(self, texts: Sequence[str | Sequence[str] | Mapping[str, Any]]) -> list[Record]:
+    def tag(
+        self,
+        texts: Sequence[str | Sequence[str] | Mapping[str, Any]],
+        probabilities: bool = False,
+        words: str | None = None,
+    ) -> list[Record]:
         """The tag of every word, and the entities if tags are BIO or BIOES.
 
         Args:
             texts: strings, lists of words, or dictionaries {'text': …} or {'words': […]}.
+            probabilities: list the 'probabilities' of all tags of a word.
+            words: how strings are split into words: 'whitespace', 'punctuation' (at both), or None
+                as the text of the training data was.
 
         Returns:
             A dictionary for each text: 'words', a list of {'start', 'end', 'text', 'predicted',
             'probability'}, and 'entities', a list of {'start', 'end', 'text', 'label',
             'probability'}; offsets in characters, end exclusive.
         """
-        return self.predict('tag', [finetuned.as_words(text) for text in _checked(texts)])
+        options = PredictionOptions(probabilities, words=words)
+        return self.predict('tag', list(map(finetuned.as_words, _listed(texts))), options)
 
-    def spans(self, texts: Sequence[str | Sequence[str] | Mapping[str, Any]]) -> list[Record]:
+    def spans(
+        self,
+        texts: Sequence[str | Sequence[str] | Mapping[str, Any]],
+        words: str | None = None,
+    ) -> list[Record]:
         """The labeled spans of each text, which may be nested.
 
         Args:
-            texts: as for `tag`.
+            texts, words: as for `tag`.
 
         Returns:
             A dictionary for each text; 'predicted' is a list of {'start', 'end', 'text', 'label',
             'probability'}.
         """
-        return self.predict('spans', [finetuned.as_words(text) for text in _checked(texts)])
+        options = PredictionOptions(words=words)
+        return self.predict('spans', list(map(finetuned.as_words, _listed(texts))), options)
 
     def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Record]:
         """The answer to each question in its context.
@@ -244,7 +283,12 @@ class Predictor:
         pairs = zip(questions, contexts, strict=True)
         return self.predict('answer', [{'question': q, 'context': c} for q, c in pairs])
 
-    def predict(self, task: str, inputs: Sequence[Mapping[str, Any]]) -> list[Record]:
+    def predict(
+        self,
+        task: str,
+        inputs: Sequence[Mapping[str, Any]],
+        options: PredictionOptions | None = None,
+    ) -> list[Record]:
         """Answer a fine-tuned task for dictionaries, as the method of that name does.
 
         Args:
@@ -254,11 +298,45 @@ class Predictor:
         self.require(task)
         if not self._finetuned or task != self._finetuned.task:
             raise UserError(f'{task} is not a task of fine-tuned models')
-        return self._finetuned.predict(self._params, inputs, self._advance)
+        return self._finetuned.predict(
+            self._params, inputs, self._advance, options or PredictionOptions()
+        )
 
-    def _encode(self, texts: Sequence[str]) -> list[np.ndarray]:
+    def evaluate(
+        self, gold: Sequence[str], changes: Mapping[str, Any] | None = None
+    ) -> tuple[Scores, list[Record]]:
+        """Score a fine-tuned model on labeled files of any format that training reads.
+
+        Args:
+            gold: files or globs.
+            changes: keys of the config's `data` that differ from the training, such as
+                {'format': 'csv', 'columns.label': 'stars'}.
+
+        Returns:
+            Metrics and tables, and the lines of predictions.jsonl.
+        """
+        if not self._finetuned:
+            raise UserError(f'{self._name} is not a fine-tuned model; it has nothing to score')
+        return self._finetuned.evaluate(self._params, _listed(gold), changes or {}, self._advance)
+
+    def candidate_labels(self, changes: Mapping[str, Any]) -> tuple[str, ...]:
+        """The columns of the candidates of a pronoun in the files of `evaluate`, if any."""
+        if not self._finetuned:
+            return ()
+        return tuple(self._finetuned.data_config(changes).columns.candidate_labels)
+
+    def _encode(self, texts: Sequence[str], long_texts: str | None = None) -> list[np.ndarray]:
+        if long_texts not in (None, 'windows', 'truncate'):
+            raise unknown('treatment of long texts', long_texts, ('windows', 'truncate'))
         ids, lengths = self.tokenizer.encode_ids(_checked(texts))
-        return np.split(ids, np.cumsum(lengths))[:-1]
+        encoded = np.split(ids, np.cumsum(lengths))[:-1]
+        self._count_long(encoded, long_texts or 'windows')
+        return [own[: self._size] for own in encoded] if long_texts == 'truncate' else encoded
+
+    def _count_long(self, encoded: Sequence[np.ndarray], long_texts: str) -> None:
+        number, length = sum(len(ids) > self._size for ids in encoded), self._size + 2
+        done = f'texts {"split into windows of" if long_texts == "windows" else "truncated to"}'
+        self.counts[f'{done} {length} tokens'] += number
 
     def _run(
         self, function: Callable[[Batch], Any], rows: Iterable[Iterable[TokenizedText]]
@@ -324,8 +402,17 @@ class Predictor:
             raise UserError(f'layer is {layer}, must be from 0 (embeddings) to {num_layers}')
 
 
-def _checked(texts: Sequence[Text]) -> Sequence[Text]:
-    """Return a list of texts; raise UserError for a single one."""
-    if isinstance(texts, str):
-        raise UserError(f'expected a list of texts, not the string {texts[:40]!r}; put it in [ ]')
+def _listed(texts: Sequence[Text]) -> Sequence[Text]:
+    """Return a list of texts or other inputs; raise UserError for a single one."""
+    if isinstance(texts, str | Mapping):
+        raise UserError(f'expected a list of texts, not {texts!r:.40}; put it in [ ]')
     return texts
+
+
+def _checked(texts: Sequence[str]) -> list[str]:
+    """Return a list of strings; raise UserError for anything else."""
+    found = list(_listed(texts))
+    for number, text in enumerate(found):
+        if not isinstance(text, str):
+            raise UserError(f'text {number} is {text!r:.40}, not a string')
+    return found

@@ -23,6 +23,7 @@ def from_state_dict(
     heads: Iterable[str] = (),
     allow_missing: Iterable[str] = (),
     num_labels: int = 2,
+    declared: Iterable[str] = (),
 ) -> tuple[dict, tuple[str, ...]]:
     """Convert a state dict of a family.
 
@@ -31,6 +32,7 @@ def from_state_dict(
         heads: heads that the model must have, besides those that `state` has weights for.
         allow_missing: regular expressions (re.search) for the names of our parameters, such as
             '^mlm/', that may be newly initialized.
+        declared: heads that the model has if `state` has any weight of theirs.
 
     Returns:
         The parameters, and the names of the newly initialized ones.
@@ -42,13 +44,18 @@ def from_state_dict(
     every = state_dict_map.places(family.table, architecture, possible, num_labels)
     found = {family.current_name(name): array for name, array in state.items()}
     if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
-        known = {*(place.name for place in every.values()), family.position_ids, *family.duplicates}
+        names = (place.name for place in every.values())
+        known = {*names, family.position_ids, *family.duplicates(architecture)}
         found = {
             full if (full := family.prefix + name) in known else name: array
             for name, array in found.items()
         }
-    found = _without_extras(family, found, source)
-    heads = _heads(every, found, heads)
+    found = _without_extras(family, architecture, found, source)
+    present = {_head(ours) for ours, place in every.items() if place.name in found}
+    absent = [head for head in declared if head not in {*present, *heads}]
+    if absent:
+        logging.warning('%s: no weights of %s, which config.json names', source, ', '.join(absent))
+    heads = _heads(every, found, {*heads, *declared} - {*absent})
     places = {ours: place for ours, place in every.items() if _head(ours) in (*heads, None)}
 
     missing = [ours for ours, place in places.items() if place.name not in found]
@@ -80,7 +87,10 @@ def has_weight(family: Family, state: Mapping[str, np.ndarray], ours: str) -> bo
 
 
 def _without_extras(
-    family: Family, state: Mapping[str, np.ndarray], source: str | pathlib.Path
+    family: Family,
+    architecture: Architecture,
+    state: Mapping[str, np.ndarray],
+    source: str | pathlib.Path,
 ) -> dict[str, np.ndarray]:
     """`state` without training-only weights, position buffers and tied copies, which must agree."""
     state = dict(state)
@@ -90,7 +100,10 @@ def _without_extras(
     positions = state.pop(family.position_ids, np.arange(1))
     if not (positions == np.arange(positions.shape[-1])).all():
         raise UserError(f'{source}: {family.position_ids} is not 0, 1, 2, …')
-    for copy, original in family.duplicates.items():
+    if not architecture.tied_decoder and f'{family.decoder}.bias' in state:
+        # transformers then reads this bias and not the one that is otherwise tied to it.
+        state[family.table['mlm/head/bias']] = state.pop(f'{family.decoder}.bias')
+    for copy, original in family.duplicates(architecture).items():
         if copy in state:
             array = state.pop(copy)
             if not np.array_equal(array, state.setdefault(original, array)):

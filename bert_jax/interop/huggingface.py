@@ -3,12 +3,14 @@
 import dataclasses
 import json
 import pathlib
+import reprlib
 import shutil
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from absl import logging
 
 from bert_jax import tree_paths
 from bert_jax.data import tokenizers
@@ -21,6 +23,7 @@ from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
 
 _LOGITS_TOLERANCE = 1e-6  # relative to the largest logit, between two runs of the same program
+_MAX_LABELS = 1_000_000
 _SPARE_ROWS = 1023  # of an embedding padded to a multiple of 1024
 _SPECIAL_TOKENS = ('pad', 'unk', 'cls', 'sep', 'mask')
 
@@ -31,7 +34,8 @@ def load(
     """Read a local folder.
 
     Args:
-        heads: heads the model must have besides those in the folder.
+        heads: heads the model must have besides those in the folder. A head that config.json
+            declares but the files lack is only reported.
         allow_missing: regular expressions (re.search) for the names of our parameters, such as
             '^mlm/', that may be newly initialized if the folder lacks them.
 
@@ -43,12 +47,15 @@ def load(
     folder = pathlib.Path(path)
     config = _read_config(folder / 'config.json')
     try:
-        family = families.by_model_type(str(config.get('model_type')))
+        family = families.of_config(config)
         architecture = family.read_config(config)
         labels = _read_labels(config)
     except UserError as error:
         raise UserError(f'{folder / "config.json"}: {error}') from None
-    published = next(iter(config.get('architectures') or ()), '')
+    ignored = family.ignored_keys(config)
+    if ignored:
+        logging.info('%s: ignored keys: %s', folder / 'config.json', ', '.join(ignored))
+    published = families.published_class(config) or ''
     state = weights.read(folder)
     if not architecture.pooler and conversion.has_weight(family, state, 'encoder/pooler'):
         architecture = dataclasses.replace(architecture, pooler=True)
@@ -58,13 +65,22 @@ def load(
     tokenizer = load_tokenizer(folder, architecture)
     if published in family.without_pooler:
         allow_missing = (*allow_missing, '^encoder/pooler/')
-    heads = {*heads, *family.classes.get(published, ())}
+    declared = family.classes.get(published, ())
     params, new = conversion.from_state_dict(
-        family, architecture, state, folder, heads, allow_missing, len(labels)
+        family, architecture, state, folder, heads, allow_missing, len(labels), declared
     )
     if not (config.get('id2label') or set(LABEL_HEADS) & params.keys()):
         labels = ()
-    return Pretrained(family.model_type, architecture, params, tokenizer, labels, new)
+    is_multi_label = config.get('problem_type') == 'multi_label_classification'
+    return Pretrained(
+        family.model_type,
+        architecture,
+        params,
+        tokenizer,
+        labels,
+        new,
+        is_multi_label=is_multi_label,
+    )
 
 
 def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenizer | None:
@@ -162,22 +178,36 @@ def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pat
 
 
 def _read_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Label names; LABEL_0 … if the config has none (two labels by default).
+    """Label names; LABEL_i without id2label (two by default), or if num_labels is another number.
+
+    As in transformers, which does not read label2id either.
 
     Raises:
-        UserError: id2label, label2id and num_labels disagree.
+        UserError: the keys of id2label are not 0, 1, 2, …, or num_labels is not valid.
     """
-    by_id = {int(number): label for number, label in (config.get('id2label') or {}).items()}
-    number = config.get('num_labels', len(by_id) or 2)
-    by_id = by_id or {index: f'LABEL_{index}' for index in range(number)}
+    given = config.get('id2label') or {}
+    try:
+        by_id = {int(number): str(label) for number, label in given.items()}
+    except ValueError:
+        by_id = {-1: ''}
     if sorted(by_id) != list(range(len(by_id))):
-        raise UserError(f'id2label has the ids {sorted(by_id)}, expected 0, 1, 2, …')
-    if number != len(by_id):
-        raise UserError(f'num_labels is {number}, but id2label has {len(by_id)} classes')
-    ids = config.get('label2id')
-    if ids and ids != {label: number for number, label in by_id.items()}:
-        raise UserError('id2label and label2id disagree')
-    return tuple(by_id[number] for number in range(len(by_id)))
+        raise UserError(f'id2label has the keys {reprlib.repr(list(given))}, expected 0, 1, 2, …')
+    number = config.get('num_labels') or len(by_id) or 2
+    if not 0 < number <= _MAX_LABELS:
+        raise UserError(f'num_labels is {number}, must be between 1 and {_MAX_LABELS}')
+    ids = config.get('label2id') or {}
+    if (
+        by_id
+        and ids
+        and {label: str(i) for label, i in ids.items()}
+        != {label: str(i) for i, label in by_id.items()}
+    ):
+        logging.warning('id2label and label2id disagree; using id2label')
+    if number == len(by_id):
+        return tuple(by_id[index] for index in range(number))
+    if by_id:
+        logging.warning('num_labels is %d, but id2label has %d; not used', number, len(by_id))
+    return tuple(f'LABEL_{index}' for index in range(number))
 
 
 def _label_config(model: Pretrained) -> dict[str, Any]:
@@ -217,6 +247,8 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     for ours in omitted_parameters(model):
         del places[ours]
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
+    if 'mlm' in model.heads and not architecture.tied_decoder:
+        state[f'{family.decoder}.bias'] = state[family.table['mlm/head/bias']]
     if not model.heads:
         state = {name.removeprefix(family.prefix): array for name, array in state.items()}
     weights.write(folder / weights.SAFETENSORS, state)

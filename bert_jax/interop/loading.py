@@ -45,8 +45,19 @@ def load_any(
         return _load_tf1(folder, heads, allow_missing)
     runs = sorted(checkpoint.parent.name for checkpoint in folder.glob('*/checkpoints'))
     if runs and not has_checkpoints:
-        raise UserError(f'{folder} holds several runs; choose one of them: {", ".join(runs)}')
+        raise UserError(f'{folder} holds {_describe_runs(folder, runs)}')
     return load_checkpoint(folder, heads, allow_missing)
+
+
+def _describe_runs(folder: pathlib.Path, runs: list[str]) -> str:
+    """The runs of a sweep for an error message, and the best of them once all are finished."""
+    results = folder / 'results.json'
+    if results.is_file():
+        found = json.loads(results.read_text(encoding='utf-8'))
+        if found.get('best_run') in runs:
+            best = folder / found['best_run']
+            return f'{len(runs)} runs; the best by {found["metric"]} is {best}: choose that folder'
+    return f'several runs; choose one of them: {", ".join(runs)}'
 
 
 def load_checkpoint(

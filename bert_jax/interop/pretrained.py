@@ -84,6 +84,7 @@ class Pretrained:
         other_parts: parameters of a checkpoint that belong neither to the encoder nor to HEADS, by
             part.
         metadata: `step` and the metadata of a checkpoint of bert_jax; else empty.
+        is_multi_label: whether the classes of a published classifier do not exclude each other.
     """
 
     family: str | None
@@ -94,6 +95,7 @@ class Pretrained:
     newly_initialized: tuple[str, ...] = ()
     other_parts: dict = dataclasses.field(default_factory=dict)
     metadata: dict = dataclasses.field(default_factory=dict)
+    is_multi_label: bool = False
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -151,9 +153,14 @@ def fill(
     missing = tuple(name for name in names if name not in found)
     arrays = dict(found)
     if missing:
-        make = jax.jit(lambda: nn.unbox(init(architecture, heads, jax.random.key(0), num_labels)))
-        initial = tree_paths.flatten(make())
-        arrays |= {name: np.asarray(initial[name]) for name in missing}
+
+        @jax.jit
+        def initialize() -> dict[str, jax.Array]:
+            every = nn.unbox(init(architecture, heads, jax.random.key(0), num_labels))
+            initial = tree_paths.flatten(every)
+            return {name: initial[name] for name in missing}  # the others are never computed
+
+        arrays |= jax.device_get(initialize())
     structure = jax.tree.structure(boxed, is_leaf=is_boxed)
     return jax.tree.unflatten(structure, [arrays[name] for name in names]), missing
 

@@ -15,7 +15,7 @@ from bert_jax.models.architecture import Architecture
 _INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range')  # of parameter shapes
 _RESOLVED = ('max_relative_positions',)  # compared by the value that None stands for
 _FITTED = ('vocab_size', 'max_position_embeddings')
-_EMBEDDING, _BIAS = 'encoder/embeddings/token', 'mlm/head/bias'  # one row for each token
+_ROWS = ('encoder/embeddings/token', 'mlm/head/bias', 'mlm/head/decoder')  # one for each token
 _POSITIONS = 'encoder/embeddings/position'
 
 
@@ -48,11 +48,11 @@ def fit(
     lines = [f'{name} is dropped: no objective uses it' for name in unused]
     params = {name: leaf for name, leaf in params.items() if name not in unused}
     vocab_size = model.architecture.vocab_size
-    params |= {name: params[name][:vocab_size] for name in (_EMBEDDING, _BIAS) if name in params}
+    params |= {name: params[name][:vocab_size] for name in _ROWS if name in params}
     if tokenizer.fingerprint != (model.tokenizer and model.tokenizer.fingerprint):
         lines += _fit_vocabulary(params, model.tokenizer, tokenizer)
     lines += _fit_positions(params, architecture, positions)
-    for name in (_EMBEDDING, _BIAS):
+    for name in _ROWS:
         if name in params:
             rows = params[name][: architecture.vocab_size]
             padding = architecture.padded_vocab_size - len(rows)
@@ -89,7 +89,7 @@ def _fit_vocabulary(
     subwords = [old.subword_ids(token) for token in new.vocab]
     for old_id, new_id in zip(old.special_ids, new.special_ids, strict=True):
         subwords[new_id] = [old_id]  # the same role, whatever its name
-    for name in (_EMBEDDING, _BIAS):
+    for name in _ROWS:
         if name in params:
             average = params[name][: old.vocab_size].mean(0)
             params[name] = np.stack(

@@ -12,9 +12,10 @@ import safetensors.numpy
 
 from bert_jax.data import tensorflow_import
 from bert_jax.errors import UserError
-from bert_jax.interop import torch_zip
+from bert_jax.interop import torch_file
 
 SAFETENSORS, TORCH = 'model.safetensors', 'pytorch_model.bin'
+_OTHER_FORMATS = ('tf_model.h5', 'flax_model.msgpack', 'model.onnx', 'rust_model.ot')
 _FLOATS = ('float16', 'float32', 'float64', 'bfloat16')
 _TF1_TRAINING_STATE = re.compile(r'global_step|.*/(adam|lamb)_[mv]')
 _TF1_LEAVES = dict(gamma='weight', beta='bias', output_bias='bias', output_weights='weight')
@@ -28,14 +29,16 @@ def read(folder: pathlib.Path) -> Weights:
     Raises:
         UserError: no weights, a missing or damaged shard, or an index that differs from its shards.
     """
-    for name, read_file in ((SAFETENSORS, _read_safetensors), (TORCH, torch_zip.read)):
+    for name, read_file in ((SAFETENSORS, _read_safetensors), (TORCH, torch_file.read)):
         if (folder / name).is_file():
             return read_file(folder / name)
         if (folder / f'{name}.index.json').is_file():
             return _read_shards(folder / f'{name}.index.json', read_file)
+    others = [name for name in _OTHER_FORMATS if (folder / name).is_file()]
+    found = f'; {", ".join(others)} must be converted first' if others else ''
     raise UserError(
         f'{folder} has no weights: expected {SAFETENSORS}, {TORCH}, or one of them in shards with '
-        'an .index.json'
+        f'an .index.json{found}'
     )
 
 
@@ -85,6 +88,8 @@ def _read_safetensors(path: pathlib.Path) -> Weights:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
     except (safetensors.SafetensorError, OSError) as error:
         raise UserError(f'{path} is damaged: {error}') from error
+    except (AttributeError, KeyError, TypeError) as error:  # such as float8
+        raise UserError(f'{path} has a dtype that is not supported: {error}') from error
 
 
 def _read_shards(index: pathlib.Path, read_file: Callable[[pathlib.Path], Weights]) -> Weights:

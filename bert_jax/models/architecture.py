@@ -102,6 +102,8 @@ class Architecture:
     mask_decoder: bool = False
     # Whether the encoder has a pooler (EncoderOutput.pooled_BD).
     pooler: bool = True
+    # Whether masked tokens are predicted from the token embeddings, not from a matrix of its own.
+    tied_decoder: bool = True
     # Activation of the heads that predict tokens; None: hidden_act.
     prediction_act: str | None = None
     # Replaced-token head: the state of the first position is added to all, and normalized.

@@ -1,7 +1,7 @@
 """Products arranged for XLA's CPU backend; other backends use jnp.einsum and +.
 
-Measured with jax 0.10.2 (experiments/benchmark/training_step.md): XLA's CPU compiler runs a product
-as written, so the order of its operands decides what is transposed, and some orders of bf16
+Measured with jax 0.10.2 (experiments/benchmarks/training_step.md): XLA's CPU compiler runs a
+product as written, so the order of its operands decides what is transposed, and some orders of bf16
 operands compile but fail at run time.
 """
 

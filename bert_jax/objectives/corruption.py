@@ -10,6 +10,7 @@ The corruptions of this package, each a subclass of `Corruption`:
 All objectives of a run share one corruption, because the encoder reads each batch once.
 """
 
+import abc
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
@@ -43,7 +44,7 @@ class Corrupted(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Corruption:
+class Corruption(abc.ABC):
     """Turns a clean batch into a corrupted batch, inside the jitted training step.
 
     Attributes:
@@ -63,9 +64,10 @@ class Corruption:
     label: ClassVar[str]
     allows_packing: ClassVar[bool] = True
 
-    def __post_init__(self) -> None:
+    def __post_init__(self) -> None:  # noqa: B027 (a hook that may stay empty)
         """Subclasses check their options here and raise UserError for invalid ones."""
 
+    @abc.abstractmethod
     def __call__(self, keys_B: Key, batch: Batch) -> Corrupted:
         """Corrupt a batch.
 
@@ -77,4 +79,3 @@ class Corruption:
         Returns:
             The corrupted batch. Shapes depend on the shapes of `batch` alone.
         """
-        raise NotImplementedError

@@ -149,7 +149,7 @@ def mask_tokens(
 
 
 def is_special(input_ids: jax.Array, masking: Masking) -> jax.Array:
-    """Whether ids are special tokens, [UNK] and [PAD] included."""
+    """Whether ids are special tokens that masking does not choose."""
     return jnp.isin(input_ids, jnp.array(masking.special_ids))
 
 

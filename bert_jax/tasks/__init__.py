@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
 
-from bert_jax.errors import unknown
+from bert_jax.errors import UserError, unknown
 
 if TYPE_CHECKING:
     from bert_jax.training.task import Task
@@ -15,6 +15,8 @@ def make_task(config: ConfigDict) -> 'Task':
 
     Raises UserError for an unknown name, and whatever the task itself raises.
     """
+    if config.data.reading_threads < 1:
+        raise UserError(f'data.reading_threads is {config.data.reading_threads}; give at least 1')
     if config.task == 'pretraining':
         from bert_jax.tasks.pretraining import Pretraining
 

@@ -1,9 +1,9 @@
 """Fine-tuning on labeled examples, as a task of the training loop."""
 
 import dataclasses
-import json
 import math
 import pathlib
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,11 +14,18 @@ from ml_collections import ConfigDict
 
 from bert_jax import averages
 from bert_jax.data import tokenizers
-from bert_jax.data.finetune_batches import TrainBatches, row_length
+from bert_jax.data.finetune_batches import (
+    BatchShape,
+    TrainBatches,
+    evaluation_batches,
+    evaluation_slots,
+    row_length,
+)
 from bert_jax.data.labeled.examples import is_labeled, texts_of
+from bert_jax.data.labeled.records import printable
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
-from bert_jax.evaluation import glue, tables
+from bert_jax.evaluation import finetuning_card, glue, tables
 from bert_jax.evaluation.scores import Scores
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
@@ -40,7 +47,7 @@ class FineTuning:
       splits: labeled examples.
       problem: the `Problem` of config.task.
       model: encoder and heads.
-      train, held_out: the encoded train split, and those of dev and test by name.
+      train, held_out: the encoded train split, and the others by name.
       scores: of the last evaluation of each held-out split.
     """
 
@@ -51,27 +58,34 @@ class FineTuning:
         model = initialization.load_weights(config)
         tokenizer = model.tokenizer if model else None
         tokenizer = tokenizer or _make_tokenizer(config.data, self.splits.train)
-        labels, heads = _choose_labels(problem_class, self.splits.train, config.problem, model)
+        labels, heads = _choose_labels(problem_class, self.splits.unsplit, config.problem, model)
         self.start = initialization.initialize(config, model, tokenizer, heads)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
-        length, most = config.training.max_length, self.architecture.max_length
+        length, most = config.training.sequence_length, self.architecture.max_length
         if length > most:
             raise UserError(
-                f'training.max_length is {length}, but the model has {most} positions; set it to '
-                f'at most {most}'
+                f'training.sequence_length is {length}, but the model has {most} positions; set it '
+                f'to at most {most}'
             )
         layout = SpecialTokenLayout(tokenizer, length, self.architecture.type_vocab_size)
         self.problem = problem_class(config.problem, layout, labels)
         self.problem.prepare(self.splits.train)
+        self.problem.score((), ())  # a mistake in the settings of the metrics is an error now
         self.weights = self.problem.weights
         self.model = finetuning_model.FineTuningModel(self.architecture, self.compute, self.problem)
         self.train = finetuning_model.EncodedExamples.of(self.problem, self.splits.train)
+        held_out = {'dev': self.splits.dev, 'test': self.splits.test, **self.splits.more}
         self.held_out = {
             name: finetuning_model.EncodedExamples.of(self.problem, examples)
-            for name, examples in (('dev', self.splits.dev), ('test', self.splits.test))
+            for name, examples in held_out.items()
             if examples
         }
+        if config.evaluation.best and 'dev' not in self.held_out:
+            raise UserError(
+                f'evaluation.best is {config.evaluation.best!r}, but there is no dev split; set '
+                'data.dev or data.dev_fraction'
+            )
         self.stages = (self._make_stage(),)
         self.scores: dict[str, Scores] = {}
         self._step = jax.jit(
@@ -119,6 +133,8 @@ class FineTuning:
             'tokenizer_fingerprint': self.problem.tokenizer.fingerprint,
             'labels': self.problem.labels,
             'calibrated': self.problem.thresholds,
+            'words': self.problem.splitter,
+            'texts': len(getattr(self.splits.train[0], 'texts', ())),
         }
 
     def describe(self) -> list[str]:
@@ -168,14 +184,35 @@ class FineTuning:
         return self.problem.terms(outputs, batch)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
-        """Return metrics and losses on the dev split, whose thresholds are tuned."""
+        """Return metrics and losses on the dev split, on which thresholds are tuned, if any."""
+        if 'dev' not in self.held_out:
+            return {}
         self._last = params, self._evaluate(params, 'dev')
         return self._last[1][1]
 
+    def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled | None:
+        """Compile the prediction step; see training/task.py."""
+        if 'dev' not in self.held_out:
+            return None
+        items, shape = self.held_out['dev'].items, self._evaluation_shape()
+        shape = shape._replace(slots=evaluation_slots(items, shape))
+        batch, _ = next(evaluation_batches(items, shape))
+        sharded = sharding.batch_sharding(self._mesh)
+        abstract = {
+            name: jax.ShapeDtypeStruct(array.shape, array.dtype, sharding=sharded)
+            for name, array in batch.items()
+        }
+        return self._step.lower(params, abstract).compile()
+
+    def _evaluation_shape(self) -> BatchShape:
+        """Return the shape of a batch for evaluation, as many rows as a micro-batch of training."""
+        shape = self._source.shape
+        return shape._replace(rows=shape.rows // self.config.training.accumulation)
+
     def _evaluate(self, params: Params, split: str) -> Evaluation:
         """Return predictions and metrics of a split; no metrics if it has no labels."""
-        encoded = self.held_out[split]
-        parts, terms = finetuning_model.predict(self._predict, params, encoded, self._source.shape)
+        encoded, shape = self.held_out[split], self._evaluation_shape()
+        parts, terms = finetuning_model.predict(self._predict, params, encoded, shape)
         if split == 'dev':
             self.problem.thresholds = self.problem.tune_thresholds(encoded.examples, parts)
         predictions = finetuning_model.decode_all(self.problem, encoded.examples, parts)
@@ -190,8 +227,14 @@ class FineTuning:
         return self._step(params, jax.device_put(batch, sharding.batch_sharding(self._mesh)))
 
     def report(self, params: Params, results: dict[str, Any]) -> None:
-        """Write the predictions and scores of the held-out splits to the workdir."""
+        """Write predictions and scores of the held-out splits, and the card, to the workdir."""
         workdir = pathlib.Path(self.config.workdir)
+        scored: dict[str, finetuning_card.SplitScores] = {}
+        guess = self.problem.blind_guess(self.splits.train)
+
+        def score(examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+            return self.problem.score(examples, predictions).metrics
+
         with jax.set_mesh(self._mesh), nn.logical_axis_rules(self.config.sharding_rules):
             for split, encoded in self.held_out.items():
                 known, found = self._last
@@ -201,20 +244,28 @@ class FineTuning:
                 records = list(map(self.problem.to_record, encoded.examples, predictions))
                 if jax.process_index() == 0:
                     self._save(workdir / split, split, records)
+                    if metrics:
+                        scored[split] = finetuning_card.score_split(
+                            score, encoded.examples, predictions, guess
+                        )
                     shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
                     print(f'{split}: {shown or "no labels, predictions only"}')
+        if jax.process_index() == 0:
+            num_train = len(self.splits.train)
+            card = finetuning_card.finetuned(self.config, results, num_train, scored, sys.argv)
+            (workdir / 'README.md').write_text(card, encoding='utf-8')
 
     def _save(self, folder: pathlib.Path, split: str, records: list[dict[str, Any]]) -> None:
-        """Write predictions, scores and, for a test split of GLUE, the file to submit."""
-        folder.mkdir(parents=True, exist_ok=True)
-        lines = [json.dumps(record, ensure_ascii=False) + '\n' for record in records]
-        (folder / 'predictions.jsonl').write_text(''.join(lines), encoding='utf-8')
+        """Write predictions, scores, and the file that the scorer of GLUE or GAP reads."""
+        tables.save_predictions(records, folder)
+        if self.config.data.columns.candidate_labels:
+            tables.save_candidates(records, self.config.data.columns.candidate_labels, folder)
         if split in self.scores:
             tables.save_scores(self.scores[split], folder, f'{self.config.task}, {split}')
-        dataset = self.config.data.dataset
-        if split == 'test' and dataset in glue.SUBMISSIONS:
+        test_set = glue.test_set(self.config.data.dataset, split)
+        if test_set:
             predicted = {record['id']: record['predicted'] for record in records}
-            glue.write_submission(dataset, predicted, folder)
+            glue.write_submission(test_set, predicted, folder)
 
     def references(self) -> dict[str, float]:
         """Return no reference lines for the loss plot."""
@@ -254,11 +305,21 @@ def _choose_labels(
     The order is that of problem.labels; else, if `model` has a head for the same set of labels,
     that of the model, whose head is then trained further; else sorted.
 
+    Args:
+      train: the train split before other splits and a subset were drawn from it.
     Returns:
       The labels, and the names of the heads.
+    Raises:
+      UserError: fewer labels than the problem needs.
     """
     configured = tuple(settings.labels)
     labels = configured or tuple(sorted(problem_class.count_labels(train)))
+    if len(labels) < problem_class.min_labels:
+        raise UserError(
+            f'the labels of the {len(train):,} training examples are '
+            f'{printable(str(list(labels)))}, but at least {problem_class.min_labels} are needed; '
+            'check data.columns and data.skip_labels'
+        )
     heads = problem_class.pretrained_heads
     if model is None or not set(heads) & set(model.heads):
         return labels, ()

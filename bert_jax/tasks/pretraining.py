@@ -2,13 +2,14 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, cast
 
 import jax
 import numpy as np
 
 from bert_jax import averages, objectives
+from bert_jax.data.corpus import Corpus
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.errors import UserError
 from bert_jax.evaluation import model_card
@@ -19,13 +20,13 @@ from bert_jax.objectives.corruption import Corrupted
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks import initialization, pretraining_data
+from bert_jax.tasks.stage_settings import num_predictions, stage_settings
 from bert_jax.training import batches, multihost
-from bert_jax.training.step import step_key
+from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Config, Key, Params
 
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
-_STAGE_KEYS = ('steps', 'sequence_length', 'batch_size', 'accumulation', 'max_predictions')
 
 
 class Pretraining:
@@ -56,16 +57,13 @@ class Pretraining:
         self.compute = Compute(**config.compute.to_dict())
         options = {name: kind.read_options(name, config) for name, kind in self.objectives.items()}
         self.model = PretrainingModel(self.architecture, self.compute, names, options)
-        masking = Masking(
-            **config.masking.to_dict(),
-            mask_id=tokenizer.mask_id,
-            special_ids=tokenizer.special_ids,
-            unigram_counts=self.corpus.split('train').unigram_counts,
-            is_word_start=tokenizer.is_word_start,
-        )
-        stages = _stage_settings(config.stages)
-        self.corruption = corruption(masking, _num_predictions(stages), tokenizer.pad_id, options)
+        masking = _make_masking(config.masking.to_dict(), self.corpus)
+        stages = stage_settings(config.training)
+        self.corruption = corruption(masking, num_predictions(stages), tokenizer.pad_id, options)
         self.stages = tuple(map(self._make_stage, stages))
+        self._held_out = {
+            shape: self._held_out_sources(shape) for shape in map(_shape, self.stages)
+        }
         self.metadata: dict[str, Any] = {
             'task': 'pretraining',
             'family': self.start.family,
@@ -74,17 +72,13 @@ class Pretraining:
             'tokenizer_fingerprint': tokenizer.fingerprint,
             'corpus_fingerprint': self.corpus.fingerprint,
         }
-        self._held_out_step = jax.jit(
-            lambda params, batch: self.terms(
-                params, batch, jax.random.key(HELD_OUT_SEED), train=False
-            )
-        )
+        self._held_out_step = jax.jit(self._held_out_terms, static_argnums=2)
 
     def _make_stage(self, settings: Mapping[str, int]) -> Stage:
         batch_size, length = settings['batch_size'], settings['sequence_length']
         if length > self.architecture.max_length:
             raise UserError(
-                f'stages.sequence_length {length} exceeds the '
+                f'training.sequence_length {length} exceeds the '
                 f'{self.architecture.max_length} positions of the model; set '
                 'model.max_position_embeddings'
             )
@@ -180,37 +174,41 @@ class Pretraining:
         With several languages, also the losses of each, such as `mlm_loss/cy`, over an equal share
         of the examples.
         """
-        held_out, number = self.corpus.split('held_out'), self.config.evaluation.examples
-        means = self._held_out_means(params, self.held_out_source(stage), number)
-        metrics = evaluation.add_baselines(means, held_out.unigram_counts)
-        if len(held_out.languages) > 1:
-            share = number // len(held_out.languages)
-            for language in held_out.languages:
-                source = self.held_out_source(stage, language)
-                means = self._held_out_means(params, source, share)
-                metrics |= {f'{name}/{language}': means[name] for name in self.weights}
+        number, means = self.config.evaluation.examples, {}
+        sources = self._held_out[_shape(stage)]
+        for language, source in sources.items():
+            share = number // (len(sources) - 1) if language else number
+            means[language] = self._held_out_means(params, source, share, stage.accumulation)
+        counts = self.corpus.unigram_counts('held_out')
+        metrics = evaluation.add_baselines(means.pop(None), counts)
+        for language, found in means.items():
+            metrics |= {f'{name}/{language}': found[name] for name in self.weights}
         return metrics
 
+    def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled:
+        """Compile what `evaluate` runs; see training/task.py."""
+        batch = batches.abstract(self._held_out[_shape(stage)][None])
+        return self._held_out_step.lower(params, batch, stage.accumulation).compile()
+
     def _held_out_means(
-        self, params: Params, source: ExampleSource, number: int
+        self, params: Params, source: ExampleSource, number: int, accumulation: int
     ) -> dict[str, float]:
         num_batches = min(number, source.num_examples) // source.batch_size
         total: averages.Terms = {}
         for batch in batches.read(source, 0, max(1, num_batches), self.config.data.reading_threads):
-            total = averages.add(total, jax.device_get(self._held_out_step(params, batch)))
+            terms = self._held_out_step(params, batch, accumulation)
+            total = averages.add(total, jax.device_get(terms))
         return {name: float(averages.mean(term)) for name, term in total.items()}
 
-    def held_out_source(self, stage: Stage, language: str | None = None) -> ExampleSource:
-        """Return held-out examples in the shape of a stage, of one language or all of them."""
-        batch_size = stage.source.batch_size
-        return pretraining_data.source(
-            self.corpus,
-            'held_out',
-            language,
-            self.config.data,
-            (batch_size, stage.tokens_per_step // batch_size),
-            HELD_OUT_SEED,
-            **self._source_options(),
+    def _held_out_terms(self, params: Params, batch: Batch, accumulation: int) -> averages.Terms:
+        key = jax.random.key(HELD_OUT_SEED)
+        return sum_over_micro_batches(
+            lambda micro: self.terms(params, micro, key, train=False), batch, accumulation
+        )
+
+    def _held_out_sources(self, shape: tuple[int, int]) -> dict[str | None, ExampleSource]:
+        return pretraining_data.held_out_sources(
+            self.corpus, self.config.data, shape, HELD_OUT_SEED, **self._source_options()
         )
 
     def cloze(self, params: Params, number: int) -> tuple[Masked, Batch, np.ndarray]:
@@ -224,8 +222,9 @@ class Pretraining:
             The masked batch, the clean batch, and probabilities, float32 [N, P, V]; NumPy arrays.
         """
         stage = self.stages[-1]
-        source = self.held_out_source(stage)
-        batch = source.batch(0, np.arange(min(number, stage.source.batch_size)))
+        batch = self._held_out[_shape(stage)][None].batch(
+            0, np.arange(min(number, stage.source.batch_size))
+        )
         all_masked = dataclasses.replace(self.corruption.masking, mask=1.0, random=0.0)
         num_predictions = self.corruption.num_predictions[batch['input_ids'].shape[1]]
 
@@ -254,13 +253,39 @@ class Pretraining:
             examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
             (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             print(examples)
-        card = model_card.pretrained(self.config, self.architecture, self.corpus, results, examples)
+        card = model_card.pretrained(
+            self.config,
+            stage_settings(self.config.training),
+            self.architecture,
+            self.corpus,
+            results,
+            examples,
+        )
         (workdir / 'README.md').write_text(card, encoding='utf-8')
 
     def references(self) -> dict[str, float]:
         """Return horizontal lines for the loss plot: the loss of guessing by frequency."""
-        entropy = evaluation.unigram_entropy(self.corpus.split('held_out').unigram_counts)
-        return {'unigram entropy of the held-out text': entropy}
+        entropy = evaluation.unigram_entropy(self.corpus.unigram_counts('held_out'))
+        return {'unigram entropy of the held-out text (nats)': entropy}
+
+
+def _make_masking(settings: dict[str, Any], corpus: Corpus) -> Masking:
+    """Return the masking of a corpus with the settings `config.masking`."""
+    tokenizer = corpus.tokenizer
+    may_be_chosen = {tokenizer.unk_id} if settings.pop('unknown') else set()
+    return Masking(
+        **settings,
+        mask_id=tokenizer.mask_id,
+        special_ids=tuple(sorted({*tokenizer.special_ids} - may_be_chosen)),
+        unigram_counts=corpus.unigram_counts('train'),
+        is_word_start=tokenizer.is_word_start,
+    )
+
+
+def _shape(stage: Stage) -> tuple[int, int]:
+    """Return the batch size and the sequence length of a stage."""
+    batch_size = stage.source.batch_size
+    return batch_size, stage.tokens_per_step // batch_size
 
 
 def _example_keys(key: Key, batch: Batch) -> tuple[Key, Key]:
@@ -268,35 +293,3 @@ def _example_keys(key: Key, batch: Batch) -> tuple[Key, Key]:
     example_keys = jax.vmap(jax.random.fold_in, (None, 0))(key, batch['example_index'])
     keys = jax.vmap(jax.random.split)(example_keys)
     return keys[:, 0], keys[:, 1]
-
-
-def _stage_settings(stages: Config) -> list[dict[str, int]]:
-    """Return _STAGE_KEYS → value for each stage."""
-    lengths = {key: len(stages[key]) for key in _STAGE_KEYS}
-    if len(set(lengths.values())) > 1:
-        raise UserError(f'stages: the numbers of values differ ({lengths}); give one per stage')
-    for key in _STAGE_KEYS:
-        if any(not isinstance(value, int) or value < 1 for value in stages[key]):
-            raise UserError(f'stages.{key} is {stages[key]}; all values must be integers above 0')
-    columns = zip(*(stages[key] for key in _STAGE_KEYS), strict=True)
-    return [dict(zip(_STAGE_KEYS, values, strict=True)) for values in columns]
-
-
-def _num_predictions(stages: Sequence[Mapping[str, int]]) -> dict[int, int]:
-    """Return sequence length → max_predictions.
-
-    Inside the jitted step only the shape of a batch is known, so stages of equal length must agree.
-    """
-    by_length: dict[int, int] = {}
-    for stage in stages:
-        length, number = stage['sequence_length'], stage['max_predictions']
-        if by_length.setdefault(length, number) != number:
-            raise UserError(
-                f'stages.max_predictions is {by_length[length]} and {number} in stages of the same '
-                f'sequence_length {length}; give them the same value'
-            )
-        if number > length:
-            raise UserError(
-                f'stages.max_predictions {number} exceeds the sequence_length {length}; lower it'
-            )
-    return by_length

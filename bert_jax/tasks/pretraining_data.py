@@ -1,40 +1,76 @@
 """The data of a pretraining run: the corpus, and the examples made from it."""
 
-import os
 import pathlib
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Collection
 
-from bert_jax.data import languages
-from bert_jax.data.corpus import Corpus
+from bert_jax.data import languages, source_files
+from bert_jax.data.corpus import DEFAULTS, Corpus, read_manifest
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.full_sentences import FullSentences
 from bert_jax.data.packing import PackedRows
+from bert_jax.data.published_pairs import PublishedPairs
 from bert_jax.data.sentence_pairs import SentencePairs
 from bert_jax.data.single_segments import SingleSegments
 from bert_jax.data.text_example_source import RowSettings, TextExampleSource
-from bert_jax.errors import unknown
+from bert_jax.errors import UserError, unknown
 from bert_jax.prepare import prepare
 from bert_jax.training import multihost
 from bert_jax.types import Config
 
 
-def _pair_options(data: Config) -> dict[str, Any]:
-    return {
-        'short_sequence_probability': data.short_sequence_probability,
-        'faithful_negatives': data.faithful_negatives,
-        'fixed_lengths': data.pack,
-    }
+def _next_sentences(settings: RowSettings, data: Config) -> TextExampleSource:
+    kind = PublishedPairs if data.faithful_negatives else SentencePairs
+    return kind(settings, data.short_sequence_probability, fixed_lengths=data.pack)
 
 
-# data.segments → the source of examples, and its options from the config's `data`.
-SEGMENTS: dict[str, tuple[type[TextExampleSource], Callable[[Config], dict[str, Any]]]] = {
-    'pairs': (SentencePairs, _pair_options),
-    'ordered_pairs': (SentencePairs, lambda data: _pair_options(data) | {'swapped': True}),
-    'single': (SingleSegments, lambda data: {}),
-    'full_sentences': (FullSentences, lambda data: {}),
-    'doc_sentences': (FullSentences, lambda data: {'within_documents': True}),
+def _ordered_sentences(settings: RowSettings, data: Config) -> TextExampleSource:
+    if data.faithful_negatives:
+        raise UserError(
+            'data.faithful_negatives is about random segments, but ordered pairs have none: unset '
+            'it'
+        )
+    return SentencePairs(
+        settings, data.short_sequence_probability, swapped=True, fixed_lengths=data.pack
+    )
+
+
+# data.segments → the source of examples, from its rows and the config's `data`.
+SEGMENTS: dict[str, Callable[[RowSettings, Config], TextExampleSource]] = {
+    'pairs': _next_sentences,
+    'ordered_pairs': _ordered_sentences,
+    'single': lambda settings, data: SingleSegments(settings),
+    'full_sentences': lambda settings, data: FullSentences(settings),
+    'doc_sentences': lambda settings, data: FullSentences(settings, within_documents=True),
 }
+
+
+# Setting of a corpus (see `corpus.settings`) → key of the config's `data`.
+CORPUS_KEYS = {
+    'sources': 'sources',
+    'tokenizer': 'tokenizer',
+    'lowercase': 'lowercase',
+    'held_out_fraction': 'held_out_fraction',
+    'language_alpha': 'tokenizer_language_alpha',
+    'tokenizer_characters': 'tokenizer_characters',
+}
+
+
+def follow_corpus(data: Config, stated: Collection[str]) -> None:
+    """Take the settings of the corpus that the command line names, if it exists.
+
+    Args:
+        data: The config's `data`; updated.
+        stated: Its keys that the command line sets, which stay as they are.
+    """
+    folder = pathlib.Path(data.corpus).expanduser()
+    if 'corpus' not in stated or not (folder / 'manifest.json').exists():
+        return
+    made_from = DEFAULTS | read_manifest(folder)['made_from']
+    for setting, key in CORPUS_KEYS.items():
+        value = tuple(made_from[setting]) if key == 'sources' else made_from[setting]
+        if key not in stated and data[key] != value:
+            print(f'data.{key} = {value!r}, as in {data.corpus}')
+            data[key] = value
 
 
 def open_corpus(data: Config) -> Corpus:
@@ -43,20 +79,22 @@ def open_corpus(data: Config) -> Corpus:
     Raises:
         UserError: If the corpus was made from another text or tokenizer than the config names.
     """
-    settings = {
-        'sources': tuple(data.sources),
-        'tokenizer': data.tokenizer,
-        'lowercase': data.lowercase,
-        'held_out_fraction': data.held_out_fraction,
-        'language_alpha': data.tokenizer_language_alpha,
-    }
+    settings = {setting: data[key] for setting, key in CORPUS_KEYS.items()}
+    folder = pathlib.Path(data.corpus).expanduser()
 
     def prepare_if_missing() -> None:
-        if not os.path.exists(data.corpus):
-            prepare(**settings, output=data.corpus, workers=data.prepare_workers)
+        if (folder / 'manifest.json').exists():
+            source_files.report_changes(folder)
+        else:
+            prepare(
+                **settings,
+                output=folder,
+                max_bad_share=data.max_bad_share,
+                workers=data.prepare_workers,
+            )
 
     multihost.run_on_host0(prepare_if_missing)
-    corpus = Corpus.open(pathlib.Path(data.corpus))
+    corpus = Corpus.open(folder)
     corpus.check_settings(**settings)
     multihost.check_same('corpus', corpus.fingerprint)
     return corpus
@@ -84,6 +122,27 @@ def train_source(
     )
 
 
+def held_out_sources(
+    corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, **options: bool
+) -> dict[str | None, ExampleSource]:
+    """Return the held-out examples of all languages (None) and, if there are several, of each.
+
+    The arguments are those of `train_source`.
+
+    Raises:
+        UserError: If no examples can be made of the held-out text in a language.
+    """
+    names = list(corpus.split('held_out').languages)
+    sources = {}
+    for language in [None, *(names if len(names) > 1 else [])]:
+        try:
+            sources[language] = source(corpus, 'held_out', language, data, shape, seed, **options)
+        except UserError as error:
+            place = f' in language {language!r}' if language else ''
+            raise UserError(f'the held-out text{place} cannot be evaluated: {error}') from None
+    return sources
+
+
 def source(
     corpus: Corpus,
     split: str,
@@ -103,10 +162,9 @@ def source(
     if data.segments not in SEGMENTS:
         raise unknown('data.segments', data.segments, SEGMENTS)
     batch_size, sequence_length = shape
-    kind, own_options = SEGMENTS[data.segments]
     text = corpus.split(split, language)
     settings = RowSettings(text, corpus.tokenizer, sequence_length, batch_size, seed, **options)
-    examples = kind(settings, **own_options(data))
+    examples = SEGMENTS[data.segments](settings, data)
     return PackedRows(examples, seed) if data.pack else examples
 
 

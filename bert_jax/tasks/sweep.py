@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
+from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.evaluation import comparison
 from bert_jax.evaluation.scores import Table
@@ -37,7 +38,7 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
     Args:
         config: The config of the sweep.
         train: Function from the config of one run to its results.
-        writes: Whether this process writes results.json, table.md and plot.png into the workdir.
+        writes: Whether this process writes results.json, table.md and the plot into the workdir.
 
     Returns:
         The contents of results.json, see `compare`.
@@ -52,6 +53,10 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
         print(f'run {number} of {len(configs)}: {run_config.workdir}', flush=True)
         done = multihost.run_on_host0(functools.partial(finished, run_config))
         results[key] = done or train(run_config)
+        if not results[key]['held_out']:
+            raise UserError(
+                'a sweep compares runs on a dev split; set data.dev_fraction or data.dev'
+            )
     found = compare(config, results)
     if writes:
         write(folder, found)
@@ -81,13 +86,19 @@ def runs(config: Config) -> dict[RunKey, Config]:
     for rate in rates or (config.schedule.learning_rate,):
         for seed in seeds or (config.seed,):
             run_config = copy.deepcopy(config)
-            name = f'rate_{rate:g}_seed_{seed}' if rates else f'seed_{seed}'
+            name = _run_name(config, (rate, seed))
             with run_config.unlocked():
                 run_config.sweep.update(dict(seeds=(), learning_rates=()))
                 run_config.schedule.learning_rate, run_config.seed = float(rate), seed
                 run_config.workdir = str(pathlib.Path(config.workdir) / name)
             configs[float(rate), seed] = run_config
     return configs
+
+
+def _run_name(config: Config, key: RunKey) -> str:
+    """Return the name of the folder of a run."""
+    rate, seed = key
+    return f'rate_{rate:g}_seed_{seed}' if config.sweep.learning_rates else f'seed_{seed}'
 
 
 def finished(config: Config) -> Results | None:
@@ -104,7 +115,8 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
 
     Returns:
         {'metric': the name of the metric that is compared, 'best_learning_rate': the rate with the
-        best mean, 'rates': [{'learning_rate', 'seeds', 'metrics': name → summary}, …]}.
+        best mean, 'best_run': the folder of the run with the best value, 'rates':
+        [{'learning_rate', 'seeds', 'metrics': name → summary}, …]}.
     """
     metric = config.evaluation.best or next(iter(next(iter(results.values()))['held_out']))
     rates: list[dict[str, Any]] = []
@@ -117,7 +129,13 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
         rates.append({'learning_rate': rate, 'seeds': list(by_seed), 'metrics': metrics})
     sign = -1 if lower_is_better(metric) else 1
     best = max(rates, key=lambda rate: sign * rate['metrics'][metric]['mean'])
-    return {'metric': metric, 'best_learning_rate': best['learning_rate'], 'rates': rates}
+    best_run = max(results, key=lambda key: sign * results[key]['held_out'][metric])
+    return {
+        'metric': metric,
+        'best_learning_rate': best['learning_rate'],
+        'best_run': _run_name(config, best_run),
+        'rates': rates,
+    }
 
 
 def _summary(values: list[float]) -> dict[str, Any]:
@@ -125,12 +143,12 @@ def _summary(values: list[float]) -> dict[str, Any]:
 
 
 def write(folder: pathlib.Path, found: Results) -> None:
-    """Write results.json, table.md and plot.png, and print the table."""
-    workdir.write_json(folder / 'results.json', found)
+    """Write results.json, table.md, plot.png and plot.pdf, and print the table."""
+    files.write_json(folder / 'results.json', found)
     (folder / 'table.md').write_text(table(found), encoding='utf-8')
     metric = found['metric']
     by_rate = {f'{rate["learning_rate"]:g}': rate['metrics'] for rate in found['rates']}
-    comparison.plot_runs(folder / 'plot.png', by_rate, {metric: metric})
+    comparison.plot_runs(folder / 'plot', by_rate, {metric: metric}, 'learning rate')
     print(table(found))
     print(f'sweep in {folder}: results.json, table.md, plot.png')
 
@@ -151,15 +169,11 @@ def table(found: Results) -> str:
             (
                 f'{rate["learning_rate"]:g}{mark}',
                 len(rate['seeds']),
-                _mean_and_sd(metrics[main]),
-                f'{metrics[main]["low"]:.4f} – {metrics[main]["high"]:.4f}',
-                *(_mean_and_sd(metrics[name]) for name in others),
+                comparison.mean_cell(metrics[main]),
+                comparison.interval_cell(metrics[main]),
+                *(comparison.mean_cell(metrics[name]) for name in others),
             )
         )
     interval = f'{comparison.LEVEL:.0%} interval of the mean'
     columns = ('learning rate', 'seeds', main, interval, *others)
     return markdown_table(Table(columns, rows)) + '\n'
-
-
-def _mean_and_sd(summary: dict[str, Any]) -> str:
-    return f'{summary["mean"]:.4f} ± {summary["sd"]:.4f}'

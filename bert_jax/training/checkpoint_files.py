@@ -5,29 +5,22 @@ A checkpoint is the folder DIRECTORY/STEP/ with
 - `arrays/`: the arrays, as Orbax stores them;
 - `arrays.json`: array name → dtype and shape;
 - `metadata.json`: what the caller stored beside them;
-- `manifest.sha256`: the digest of every other file, in the format of `sha256sum -c`.
+- `manifest.sha256`: the digest of every other file, in the format of `sha256sum -c`;
+- `added/`: later metadata that replace the first, with a manifest of their own.
 """
 
 import functools
 import json
 import logging
 import pathlib
-import re
+import shutil
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from bert_jax import files
 from bert_jax.errors import UserError
-from bert_jax.training import checksums
-
-# Heads whose parameters older checkpoints name differently: name → older name.
-_OLDER_HEADS = {
-    'sequence_classification': 'sequence',
-    'token_classification': 'token',
-    'question_answering': 'span',
-    'multiple_choice': 'choice',
-}
-_OLDER_TASKS = {'choice': 'multiple_choice'}  # older name of a task → name
+from bert_jax.training import checksums, older_versions
 
 
 @functools.cache
@@ -141,18 +134,30 @@ def describe(arrays: dict[str, Any]) -> dict[str, str]:
 
 def read_description(folder: pathlib.Path) -> dict[str, str]:
     """Read `describe` of the arrays in a checkpoint, under their current names."""
-    return {_current_name(name): text for name, text in _read_json(folder / 'arrays.json').items()}
+    return {
+        older_versions.current_array(name): text
+        for name, text in _read_json(folder / 'arrays.json').items()
+    }
 
 
 def read_metadata(folder: pathlib.Path) -> dict:
-    """Read what the caller stored with a checkpoint."""
-    return rename_task(_read_json(folder / 'metadata.json'))
+    """Read what the caller stored with a checkpoint, or added later."""
+    added = folder / checksums.ADDED
+    found = _read_json((added if added.is_dir() else folder) / 'metadata.json')
+    return older_versions.current_metadata(found)
 
 
-def rename_task(stored: dict) -> dict:
-    """Replace the older name of a task, in the metadata or the config of a run."""
-    task = stored.get('task')
-    return stored | {'task': _OLDER_TASKS[task]} if task in _OLDER_TASKS else stored
+def add_metadata(folder: pathlib.Path, metadata: dict[str, Any]) -> None:
+    """Add metadata to a checkpoint, which replace the first; complete or absent after a kill."""
+    added = folder / checksums.ADDED
+    unfinished = added.with_name(f'{checksums.ADDED}.unfinished')
+    shutil.rmtree(unfinished, ignore_errors=True)
+    unfinished.mkdir()
+    text = json.dumps(metadata, ensure_ascii=False) + '\n'
+    (unfinished / 'metadata.json').write_text(text, encoding='utf-8')
+    checksums.write(unfinished)
+    unfinished.rename(added)
+    files.sync(folder)
 
 
 def read_arrays(
@@ -168,7 +173,9 @@ def read_arrays(
     Returns:
       array name → array, in the order of `wanted`.
     """
-    stored = {_current_name(name): name for name in _read_json(folder / 'arrays.json')}
+    stored = {
+        older_versions.current_array(name): name for name in _read_json(folder / 'arrays.json')
+    }
     args = orbax().args.PyTreeRestore(
         item={stored[name]: leaf for name, leaf in wanted.items()},
         restore_args={stored[name]: restore_args(leaf) for name, leaf in wanted.items()},
@@ -193,13 +200,6 @@ def check_arrays(folder: pathlib.Path, wanted: dict[str, str]) -> None:
             f'{"; ".join(differences[:3])} ({len(differences)} differences in total); '
             'choose another --config.workdir'
         )
-
-
-def _current_name(stored: str) -> str:
-    """The name under which an array of this stored name is saved today."""
-    for name, older in _OLDER_HEADS.items():
-        stored = re.sub(rf'(^|/){older}/head/', rf'\1{name}/head/', stored)
-    return stored
 
 
 def _read_json(path: pathlib.Path) -> dict:

@@ -20,7 +20,7 @@ import numpy as np
 from flax import traverse_util
 
 from bert_jax import files, tree_paths
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, writing_to
 from bert_jax.training import checkpoint_files, checksums, multihost
 
 UNFINISHED = '.unfinished'
@@ -111,6 +111,17 @@ class Checkpoints:
         self._thread = threading.Thread(target=self._finish, args=(save,))
         self._thread.start()
 
+    def replace_metadata(self, step: int, metadata: dict[str, Any]) -> None:
+        """Replace the metadata of a saved checkpoint; a kill leaves either the old or the new.
+
+        Waits for the save in progress. Only once for each checkpoint. The arguments are those of
+        `save`.
+        """
+        self.wait()
+        if jax.process_index() == 0:
+            with writing_to(self.directory):
+                checkpoint_files.add_metadata(self.directory / str(step), metadata)
+
     def wait(self) -> None:
         """Wait for the save in progress; raise UserError if the disk failed."""
         if self._thread is not None:
@@ -159,7 +170,8 @@ class Checkpoints:
             ),
         )
         state = jax.tree.unflatten(jax.tree.structure(abstract_state), list(arrays.values()))
-        return Restored(step, state, checkpoint_files.read_metadata(folder))
+        metadata = multihost.run_on_host0(lambda: checkpoint_files.read_metadata(folder))
+        return Restored(step, state, metadata)
 
     def metadata(self) -> dict | None:
         """Read the metadata of the newest checkpoint in which they are undamaged."""

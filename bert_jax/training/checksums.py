@@ -6,6 +6,7 @@ import re
 from bert_jax.files import sha256, sync
 
 NAME = 'manifest.sha256'
+ADDED = 'added'  # folder that may be added later, with a manifest of its own
 
 
 def write(folder: pathlib.Path) -> None:
@@ -39,6 +40,8 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
                 return f'{name} is not in {NAME}'
             if sha256(folder / name) != digests[name]:
                 return f'{name} does not match its digest in {NAME}'
+        if (folder / ADDED).is_dir() and (damage := find_damage(folder / ADDED)):
+            return f'{ADDED}/{damage}'
     except OSError as error:
         return f'{error.filename} cannot be read: {error.strerror}'
     except ValueError:
@@ -59,6 +62,6 @@ def _read(folder: pathlib.Path) -> dict[str, str]:
 
 
 def _files(folder: pathlib.Path) -> set[str]:
-    """Paths of all files except the manifest, relative to the folder."""
-    files = (path.relative_to(folder).as_posix() for path in folder.rglob('*') if path.is_file())
-    return set(files) - {NAME}
+    """Paths of all files except the manifest and what was added later, relative to the folder."""
+    files = (path.relative_to(folder) for path in folder.rglob('*') if path.is_file())
+    return {path.as_posix() for path in files if not path.parts[0].startswith(ADDED)} - {NAME}

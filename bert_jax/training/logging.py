@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from typing import Any
 
-from bert_jax import progress
+from bert_jax import figures, progress
 from bert_jax.errors import writing_to
 
 # Required free bytes: TensorBoard's writer thread dies on a full disk, and then its queue blocks.
@@ -24,10 +24,21 @@ class Log:
       records: the records of metrics.jsonl, dictionaries with 'kind', 'step' and metrics.
     """
 
-    def __init__(self, workdir: pathlib.Path, step: int, total_steps: int, enabled: bool):
-        """Open the log of a run that resumes after `step`; later records are dropped."""
+    def __init__(
+        self,
+        workdir: pathlib.Path,
+        step: int,
+        total_steps: int,
+        enabled: bool,
+        is_evaluated: bool = True,
+    ):
+        """Open the log of a run that resumes after `step`; later records are dropped.
+
+        Without `is_evaluated`, the evaluation at that step is one of them.
+        """
         self.workdir, self.enabled = workdir, enabled
-        self.records = _read_records(workdir / 'metrics.jsonl', step) if enabled else []
+        last = {'train': step, 'held_out': step if is_evaluated else step - 1}
+        self.records = _read_records(workdir / 'metrics.jsonl', last) if enabled else []
         if enabled:
             with writing_to(workdir):
                 self._check_space()
@@ -59,16 +70,12 @@ class Log:
             for name, value in values.items():
                 self._tensorboard.add_scalar(f'{kind}/{name}', value, step)
 
-    def plot(self, references: Mapping[str, float]) -> None:
+    def plot(self, references: Mapping[str, float], file_format: str = 'png') -> None:
         """Draw loss.png: the loss terms over the steps, and a horizontal line per reference."""
         if not self.enabled:
             return
-        import matplotlib
-
-        matplotlib.use('Agg')
-        import matplotlib.pyplot as plt
-
-        figure, axes = plt.subplots(figsize=(8, 5))
+        figure = figures.new(8, 5)
+        axes = figure.subplots()
         for kind, style in (('train', '-'), ('held_out', 'o-')):
             records = [record for record in self.records if record['kind'] == kind]
             names = sorted({name for record in records for name in record if name.endswith('loss')})
@@ -81,13 +88,11 @@ class Log:
             axes.annotate(
                 name, (0.01, value), xycoords=('axes fraction', 'data'), va='bottom', fontsize=8
             )
-        axes.set(xlabel='step', ylabel='nats', ylim=(0, None))
+        axes.set(xlabel='training step', ylabel='loss', ylim=(0, None))
         axes.legend()
         axes.grid(alpha=0.3)
-        figure.tight_layout()
         with writing_to(self.workdir):
-            figure.savefig(self.workdir / 'loss.png', dpi=120)
-        plt.close(figure)
+            figures.save(figure, self.workdir / 'loss', [file_format])
 
     def advance(self, shown: Mapping[str, str]) -> None:
         """Move the progress bar by one step and show these values beside it."""
@@ -114,8 +119,8 @@ class Log:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
-def _read_records(path: pathlib.Path, step: int) -> list[dict[str, Any]]:
-    """Read the records up to `step`; a last line that was cut off by a kill is dropped."""
+def _read_records(path: pathlib.Path, last: Mapping[str, int]) -> list[dict[str, Any]]:
+    """Read the records up to the last step of their kind; a line cut off by a kill is dropped."""
     records = []
     lines = path.read_text(encoding='utf-8').splitlines() if path.exists() else []
     for line in lines:
@@ -123,6 +128,6 @@ def _read_records(path: pathlib.Path, step: int) -> list[dict[str, Any]]:
             record = json.loads(line)
         except json.JSONDecodeError:
             break
-        if record['step'] <= step:
+        if record['step'] <= last[record['kind']]:
             records.append(record)
     return records

@@ -1,41 +1,21 @@
 """The training loop: any task, from its first step or its last checkpoint to its last step."""
 
-import contextlib
-import dataclasses
 import itertools
-import json
-import pathlib
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-import flax.linen as nn
 import jax
-import optax
 
 from bert_jax import tree_paths
-from bert_jax.training import (
-    batches,
-    memory,
-    multihost,
-    optimizers,
-    runtime,
-    schedules,
-    sharding,
-    transfer,
-    workdir,
-)
-from bert_jax.training.checkpoints import Checkpoints
-from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
-from bert_jax.training.interruption import Interrupted, StopSignal
-from bert_jax.training.logging import Log
+from bert_jax.training import batches, memory, multihost
+from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
-from bert_jax.training.schedules import Schedule
-from bert_jax.training.state import TrainState, abstract_state, initial_state, num_parameters
+from bert_jax.training.run import Run, start
+from bert_jax.training.state import num_parameters
 from bert_jax.training.step import compile_train_step, make_train_step
 from bert_jax.training.task import Stage, Task
-from bert_jax.training.transfer import Transfer
-from bert_jax.types import Config, Key, Params
+from bert_jax.types import Config, Params
 
 
 def train(
@@ -58,11 +38,13 @@ def train(
         many steps in a row were skipped.
       Interrupted: after SIGTERM or SIGINT on any host; everything is saved.
     """
-    with _start(task, config) as run:
+    with start(task, config) as run:
         _describe(run)
         if run.step == 0:
             _evaluate_initial_weights(run)
         for stage, first_step in _with_first_steps(task.stages):
+            if not run.is_evaluated and run.step <= first_step + stage.steps:
+                _evaluate_checkpoint(run, stage)
             if run.early_stopping.is_over:
                 break
             if run.step >= first_step + stage.steps:
@@ -95,17 +77,20 @@ def train(
                 if evaluate or save or _is_due(run.step, config.logging.every_steps):
                     run.seconds += window.record(run.step, float(run.schedule(run.step - 1)))
 
-                # 5. Evaluate. The checkpoint of the best evaluation is kept, so save it too.
-                if evaluate:
-                    _evaluate(run, stage)
-                    run.early_stopping.update(run.step, run.held_out)
-                    is_best = run.early_stopping.best.step == run.step
-                    save = save or is_best or run.early_stopping.is_over
-
-                # 6. Save, after the evaluation because a checkpoint stores the best one. The files
-                #    are written in the background.
+                # 5. Save, before the evaluation so that its failure costs nothing. The files are
+                #    written in the background.
+                run.is_evaluated = not evaluate
                 if save:
                     run.checkpoints.save(run.step, run.state, _metadata(run))
+
+                # 6. Evaluate. The checkpoint stores the result; that of the best one is kept.
+                if evaluate and save:
+                    _evaluate_checkpoint(run, stage)
+                elif evaluate:
+                    _evaluate(run, stage)
+                    is_best = run.early_stopping.best.step == run.step
+                    if is_best or run.early_stopping.is_over:
+                        run.checkpoints.save(run.step, run.state, _metadata(run))
                 if save or evaluate:
                     window.restart()  # exclude the time of saving and evaluating
                 if after_step is not None:
@@ -122,93 +107,6 @@ def train(
         return _finish(run)
 
 
-@dataclasses.dataclass
-class Run:
-    """A run in progress: the objects it works with, and what changes from step to step.
-
-    Attributes:
-      abstract: shapes, dtypes and shardings of the state.
-      key: random key of the run; that of each step is derived from it.
-      peak_flops: FLOP/s of all devices, the reference for MFU.
-      state: parameters, optimizer state and counters after `step` steps.
-      step: number of completed steps.
-      seconds: time spent in training steps, in all processes of the run so far.
-      held_out: metrics of the last evaluation.
-    """
-
-    task: Task
-    config: Config
-    schedule: Schedule
-    transfer: Transfer
-    optimizer: optax.GradientTransformationExtraArgs
-    checkpoints: Checkpoints
-    early_stopping: EarlyStopping
-    log: Log
-    stop: StopSignal
-    abstract: TrainState
-    key: Key
-    peak_flops: float
-    state: TrainState
-    step: int
-    seconds: float
-    held_out: dict[str, float] = dataclasses.field(default_factory=dict)
-
-
-@contextlib.contextmanager
-def _start(task: Task, config: Config) -> Iterator[Run]:
-    """Claim the working directory and restore the last checkpoint, or initialize."""
-    mesh = sharding.make_mesh(config.mesh)
-    for stage in task.stages:
-        sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
-    total_steps = sum(stage.steps for stage in task.stages)
-    schedule = schedules.build(config.schedule, total_steps)
-    trained = transfer.build(config.transfer, total_steps)
-    optimizer = trained.scale_updates(optimizers.build(config.optimizer, schedule))
-    early_stopping = EarlyStopping(config.evaluation)
-
-    settings = config.to_dict()
-    multihost.check_same('config', json.dumps(settings))
-    multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
-    folder = pathlib.Path(config.workdir)
-    peak_flops = runtime.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
-    rules = config.sharding_rules
-    checkpoints = Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
-    with jax.set_mesh(mesh), nn.logical_axis_rules(rules), contextlib.closing(checkpoints):
-        abstract = abstract_state(task, optimizer, mesh, rules, trained, config.spike_factor)
-        optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
-        metadata = checkpoints.metadata()
-        if metadata is not None:
-            task.check(metadata)
-        restored = checkpoints.restore(abstract)
-        if restored is None:
-            state = initial_state(task, optimizer, abstract, config.seed, trained)
-            step, seconds = 0, 0.0
-        else:
-            state, step, seconds = restored.state, restored.step, restored.metadata['train_seconds']
-            early_stopping.best = BestEvaluation(**restored.metadata.get('best', {}))
-        log = Log(folder, step, total_steps, enabled=jax.process_index() == 0)
-        with contextlib.closing(log), StopSignal() as stop:
-            run = Run(
-                task=task,
-                config=config,
-                schedule=schedule,
-                transfer=trained,
-                optimizer=optimizer,
-                checkpoints=checkpoints,
-                early_stopping=early_stopping,
-                log=log,
-                stop=stop,
-                abstract=abstract,
-                key=jax.random.key(config.seed),
-                peak_flops=peak_flops,
-                state=state,
-                step=step,
-                seconds=seconds,
-            )
-            del state, restored  # the only reference is run.state, so that it can be freed
-            yield run
-
-
 def _describe(run: Run) -> None:
     """Log what is trained, on which devices, and from which step."""
     for line in [*run.task.describe(), *run.transfer.describe(run.state.params)]:
@@ -222,12 +120,12 @@ def _describe(run: Run) -> None:
 
 def _evaluate_initial_weights(run: Run) -> None:
     """Evaluate before training if there is a trained head or a metric whose name to check."""
-    start = run.task.start
-    if start.params:
-        new = sorted(tree_paths.flatten(run.state.params).keys() - start.params.keys())
-        for line in [*start.lines, f'newly initialized: {", ".join(new) or "nothing"}']:
+    initial = run.task.start
+    if initial.params:
+        new = sorted(tree_paths.flatten(run.state.params).keys() - initial.params.keys())
+        for line in [*initial.lines, f'newly initialized: {", ".join(new) or "nothing"}']:
             run.log.info(line)
-    if start.has_head or run.early_stopping.metric:
+    if initial.has_head or run.early_stopping.metric:
         _evaluate(run, run.task.stages[0])
         run.early_stopping.check(run.held_out)
 
@@ -239,14 +137,15 @@ def _with_first_steps(stages: Sequence[Stage]) -> Iterator[tuple[Stage, int]]:
 
 
 def _compile(run: Run, stage: Stage) -> jax.stages.Compiled:
-    """Compile the step of a stage and log the memory that it needs."""
+    """Compile the steps of training and evaluation, and log the memory that they need."""
     train_step = make_train_step(
         run.task, run.optimizer, stage.accumulation, run.transfer, run.config.spike_factor
     )
     batch = batches.abstract(stage.source)
     compiled = compile_train_step(train_step, run.abstract, batch, run.key)
+    evaluation = run.task.compile_evaluation(run.abstract.params, stage)
     multihost.barrier()  # compile times differ between hosts, and collectives time out
-    estimate = memory.MemoryEstimate.of(compiled, run.abstract, batch)
+    estimate = memory.MemoryEstimate.of(compiled, run.abstract, batch, evaluation)
     for line in estimate.table() + estimate.warning(stage, run.config.compute.remat):
         run.log.info(line)
     return compiled
@@ -256,13 +155,24 @@ def _is_due(step: int, every: int) -> bool:
     return every > 0 and step % every == 0
 
 
+def _evaluate_checkpoint(run: Run, stage: Stage) -> None:
+    """Evaluate a state that was saved before, and add the result to its checkpoint."""
+    _evaluate(run, stage)
+    run.checkpoints.replace_metadata(run.step, _metadata(run))
+
+
 def _evaluate(run: Run, stage: Stage) -> None:
-    """Evaluate on the held-out data, record the metrics and draw the plot of the loss."""
+    """Evaluate on the held-out data, if any, record the metrics and draw the plot of the loss."""
     run.held_out = run.task.evaluate(run.state.params, stage)
+    run.is_evaluated = True
+    if not run.held_out:
+        return
     run.log.record('held_out', run.step, run.held_out)
     shown = ', '.join(f'{name} {value:.4g}' for name, value in run.held_out.items())
     run.log.info(f'step {run.step} held-out: {shown}')
     run.log.plot(run.task.references())
+    if run.step:
+        run.early_stopping.update(run.step, run.held_out)
 
 
 def _metadata(run: Run) -> dict[str, Any]:
@@ -271,6 +181,7 @@ def _metadata(run: Run) -> dict[str, Any]:
         **run.task.metadata,
         'config': run.config.to_dict(),
         'train_seconds': run.seconds,
+        'is_evaluated': run.is_evaluated,
     }
     if run.early_stopping.metric:
         metadata['best'] = run.early_stopping.best._asdict()
@@ -306,6 +217,7 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
         )
     if not run.held_out:  # no step was left to train
         run.held_out = run.task.evaluate(run.state.params, run.task.stages[-1])
+    run.log.plot(run.task.references(), 'pdf')
     # A signal that came since the last step: exit now, because a sweep would start the next run.
     _exit_if_signaled(run, int(multihost.largest(run.stop.number)))
     tokens = sum(

@@ -1,4 +1,4 @@
-"""The memory that a compiled step needs on each device, and the memory that the device has."""
+"""The memory that training and evaluation need on each device, and the memory that it has."""
 
 import math
 import os
@@ -20,36 +20,52 @@ CGROUP = pathlib.Path('/sys/fs/cgroup/memory.max')
 
 
 class MemoryEstimate(NamedTuple):
-    """Bytes that a compiled step needs on each device.
+    """Bytes that a compiled step, and evaluation between steps, need on each device.
 
     Attributes:
       parameters: the parameters.
       optimizer: the optimizer state.
       batch: the batch.
       temporaries: gradients, activations and other intermediate results; None if unknown.
+      evaluation: intermediate and final results of evaluating a batch; None if unknown.
     """
 
     parameters: int
     optimizer: int
     batch: int
     temporaries: int | None
+    evaluation: int | None
 
     @classmethod
     def of(
-        cls, compiled: jax.stages.Compiled, state: TrainState, batch: Batch | AbstractBatch
+        cls,
+        compiled: jax.stages.Compiled,
+        state: TrainState,
+        batch: Batch | AbstractBatch,
+        evaluation: jax.stages.Compiled | None = None,
     ) -> 'MemoryEstimate':
-        """Estimate from a compiled step and its arguments (arrays or abstract arrays)."""
-        analysis = compiled.memory_analysis()
+        """Estimate from the compiled steps of training and evaluation.
+
+        Args:
+          compiled: the training step.
+          state: arrays or abstract arrays, as `batch`.
+          batch: a batch for training; those for evaluation are about as large.
+          evaluation: the evaluation step, if it is known.
+        """
+        train = compiled.memory_analysis()
+        held_out = evaluation.memory_analysis() if evaluation else None
         return cls(
             local_bytes(state.params),
             local_bytes(state.opt_state),
             local_bytes(batch),
-            None if analysis is None else analysis.temp_size_in_bytes,
+            None if train is None else train.temp_size_in_bytes,
+            held_out and held_out.temp_size_in_bytes + held_out.output_size_in_bytes,
         )
 
     @property
     def total(self) -> int:
-        return self.parameters + self.optimizer + self.batch + (self.temporaries or 0)
+        largest = max(self.temporaries or 0, self.evaluation or 0)
+        return self.parameters + self.optimizer + self.batch + largest
 
     def table(self) -> list[str]:
         """Return log lines with the sizes in MiB."""
@@ -59,6 +75,7 @@ class MemoryEstimate(NamedTuple):
             ('optimizer state', self.optimizer, ''),
             ('batch', self.batch, ''),
             ('gradients, activations', self.temporaries, ''),
+            ('or evaluation', self.evaluation, ''),
             ('total', self.total, f'  of {_mib(limit)}' if limit else ''),
         ]
         lines = [f'  {name:22} {_mib(size):>9}{note}' for name, size, note in rows]

@@ -1,8 +1,8 @@
 """Optimizers by name, as optax transformations.
 
 Their `update` takes two optional arguments beyond those of optax: `accept`, a bool scalar, False to
-leave the optimizer state unchanged (a skipped step), and `norm`, the global norm of the gradients
-if it is already known.
+leave the moments unchanged (a skipped step), and `norm`, the global norm of the gradients if it is
+already known. A skipped step counts as a step of the schedule, which so reaches its end.
 """
 
 import re
@@ -42,7 +42,7 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
       config: has the attributes `name`, `beta1`, `beta2`, `eps`, `weight_decay`, `clip_norm` (0 for
         no clipping) and `decay_exclude`, regular expressions; parameters in whose path one of them
         is found (`re.search`) are not decayed.
-      schedule: learning rate by number of previous updates.
+      schedule: learning rate by number of previous steps.
 
     Raises:
       UserError: the name is unknown.
@@ -54,7 +54,7 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
     return optax.chain(
         clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
         *_DIRECTIONS[config.name](decay, config.beta1, config.beta2, config.eps),
-        scale_by_learning_rate(schedule),
+        optax.scale_by_learning_rate(schedule),
     )
 
 
@@ -112,19 +112,6 @@ def global_norm(grads: Tree) -> jax.Array:
     small = [leaf.ravel() for leaf in leaves if leaf.size <= _SMALL]
     concatenated = [jnp.concatenate(small)] if small else []
     return optax.tree.norm(concatenated + [leaf for leaf in leaves if leaf.size > _SMALL])
-
-
-def scale_by_learning_rate(schedule: Schedule) -> optax.GradientTransformationExtraArgs:
-    """Multiply updates by −schedule(number of accepted updates before this one)."""
-    scaling = optax.scale_by_learning_rate(schedule)
-
-    def update(
-        updates: Tree, state: Any, params: Tree = None, *, accept: Array | bool = True, **_: Any
-    ) -> tuple[Tree, Any]:
-        updates, counted = scaling.update(updates, state, params)
-        return updates, jax.tree.map(lambda new, old: jnp.where(accept, new, old), counted, state)
-
-    return optax.GradientTransformationExtraArgs(scaling.init, update)
 
 
 class AdamState(NamedTuple):

@@ -22,7 +22,7 @@ _DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 def build(config: Config, total_steps: int) -> Schedule:
-    """Build the schedule `config.name`, a function of the number of previous updates.
+    """Build the schedule `config.name`, a function of the number of previous steps.
 
     All schedules start with a linear warmup from 0 to `learning_rate` (the very first update
     therefore has learning rate 0, as published) and reach `end_learning_rate` at `total_steps`:

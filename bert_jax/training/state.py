@@ -21,7 +21,7 @@ class TrainState(NamedTuple):
 
     Attributes:
       step: number of batches that were read, int32 scalar.
-      skipped: number of skipped steps, int32 scalar. A skipped step changes only these counters.
+      skipped: number of skipped steps, int32 scalar. A skipped step changes only counters.
       skipped_in_row: number of skipped steps since the last accepted one, int32 scalar.
       params: nested dictionaries of float32 arrays.
       opt_state: the state of the optimizer, for the trained parameters only.

@@ -43,8 +43,8 @@ def make_train_step(
     The loss is Σ weight · sum / count, with counts over the whole global batch, so dividing the
     batch into micro-batches changes the memory that is needed and nothing else.
 
-    A step whose loss or gradient is not finite leaves parameters and optimizer state unchanged and
-    is counted as skipped. If `spike_factor` is above 0, the same holds for a step whose gradient
+    A step whose loss or gradient is not finite leaves parameters and moments unchanged and is
+    counted as skipped. If `spike_factor` is above 0, the same holds for a step whose gradient
     norm exceeds `spike_factor` times its running mean.
 
     Args:
@@ -94,12 +94,13 @@ def make_train_step(
     def compute(params: Params, batch: Batch, key: Key) -> Gradients:
         if accumulation == 1:
             return compute_rows(params, batch, key, None)
-        micro_batches = jax.tree.map(lambda leaf: _split(leaf, accumulation), batch)
-        counts = _sum_over(
-            lambda micro: _counts(task.terms(params, micro, key, train=True)), micro_batches
+        counts = sum_over_micro_batches(
+            lambda micro: _counts(task.terms(params, micro, key, train=True)), batch, accumulation
         )
         counts = _sum_over_devices(counts)
-        return _sum_over(lambda micro: compute_rows(params, micro, key, counts), micro_batches)
+        return sum_over_micro_batches(
+            lambda micro: compute_rows(params, micro, key, counts), batch, accumulation
+        )
 
     def compute_rows(
         params: Params, batch: Batch, key: Key, counts: Mapping[str, jax.Array] | None
@@ -192,8 +193,11 @@ def _split(leaf_BX: jax.Array, parts: int) -> jax.Array:
     return jnp.swapaxes(leaf, 0, 1)
 
 
-def _sum_over(function: Callable[[Any], Any], stacked: Any) -> Any:
-    """Σ function(slice) over the leading axis, computed one slice at a time."""
+def sum_over_micro_batches(function: Callable[[Batch], Any], batch: Batch, number: int) -> Any:
+    """Return Σ function(micro-batch) over this many micro-batches, computed one at a time."""
+    if number == 1:
+        return function(batch)
+    stacked = jax.tree.map(lambda leaf: _split(leaf, number), batch)
     zeros = jax.tree.map(
         lambda leaf: jnp.zeros(leaf.shape, leaf.dtype),
         jax.eval_shape(function, jax.tree.map(lambda leaf: leaf[0], stacked)),

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
+import jax
 import numpy as np
 
 from bert_jax.averages import Terms
@@ -83,6 +84,14 @@ class Task(Protocol):
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
         """Return the held-out metrics by name."""
+
+    def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled | None:
+        """Compile the step that `evaluate` runs, if any, before training starts.
+
+        Args:
+          params: shapes, dtypes and shardings of the parameters.
+          stage: the stage; evaluation divides a batch into as many micro-batches as training.
+        """
 
     def describe(self) -> Sequence[str]:
         """Return lines for the start of the log: what is trained, on which data, for how long."""

@@ -2,32 +2,31 @@
 
 import fcntl
 import json
-import os
 import pathlib
-from typing import Any, TextIO
+from typing import TextIO
 
 from flax import traverse_util
 
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoint_files
+from bert_jax.files import write_json
+from bert_jax.training import older_versions
 
 # Keys that change how a run is carried out but not what it computes; a resumed run may change them.
 CHANGEABLE = (
     'workdir',
     'mesh',
     'sharding_rules',
-    'stages.accumulation',
+    'training.accumulation',
     'debug',
     'checkpoint',
     'logging',
     'compute.remat',
     'compute.attention_kernel',
     'data.corpus',
+    'data.max_bad_share',
     'data.prepare_workers',
     'data.reading_threads',
 )
-# Keys of earlier versions → the value that is now the only behavior, so that those runs resume.
-REMOVED = {'masking.last_span': 'cut'}
 
 _locks: list[TextIO] = []  # open until the process ends, which releases them
 
@@ -59,25 +58,17 @@ def claim(path: str, config: dict) -> None:
     write_json(workdir / 'config.json', config)
 
 
-def write_json(path: pathlib.Path, value: Any) -> None:
-    """Write a JSON file atomically."""
-    temporary = path.with_suffix('.tmp')
-    temporary.write_text(json.dumps(value, indent=2, ensure_ascii=False) + '\n', encoding='utf-8')
-    os.replace(temporary, path)
-
-
 def check_config(workdir: pathlib.Path, config: dict) -> None:
     """Raise UserError if the folder belongs to a run of another config."""
     path = workdir / 'config.json'
     if not path.exists():
         return
-    # JSON turns tuples into lists.
-    texts = path.read_text(encoding='utf-8'), json.dumps(config)
-    old, new = (traverse_util.flatten_dict(json.loads(text), sep='.') for text in texts)
-    old = checkpoint_files.rename_task(old)
-    for key, value in REMOVED.items():
-        if old.get(key) == value:
-            del old[key]
+    stored = json.loads(path.read_text(encoding='utf-8'))
+    configs = (
+        older_versions.current_config(stored),
+        json.loads(json.dumps(config)),
+    )  # lists for tuples
+    old, new = (traverse_util.flatten_dict(each, sep='.') for each in configs)
     changeable = tuple(f'{key}.' for key in CHANGEABLE)
     changed = [
         f'{key} was {old.get(key)!r}, is {new.get(key)!r}'

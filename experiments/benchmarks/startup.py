@@ -25,11 +25,11 @@ ARGUMENTS = [
     '--config=configs/base.py',
     "--config.data.sources=('docstrings',)",
     '--config.data.prepare_workers=2',
-    '--config.stages.steps=(20000,)',
-    '--config.stages.sequence_length=(128,)',
-    '--config.stages.batch_size=(8,)',
-    '--config.stages.accumulation=(1,)',
-    '--config.stages.max_predictions=(20,)',
+    '--config.training.steps=(20000,)',
+    '--config.training.sequence_length=(128,)',
+    '--config.training.batch_size=(8,)',
+    '--config.training.accumulation=(1,)',
+    '--config.training.max_predictions=(20,)',
 ]
 LOG_LINES = {'state': 'measured peak', 'step_ready': 'memory of each device'}  # parts of lines
 

@@ -14,8 +14,8 @@ from bert_jax.errors import exit_cleanly, unknown
 from bert_jax.evaluation import comparison
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
+from bert_jax.files import write_json
 from bert_jax.tasks import problems
-from bert_jax.training.workdir import write_json
 from experiments.finetuning import tasks
 from experiments.studies import runner
 
@@ -114,12 +114,11 @@ def table(summary: dict[str, dict[str, dict]], names: list[str]) -> str:
 def _metric_cells(found: dict | None) -> list[str]:
     if found is None:
         return ['–', '–']
-    mean = f'{found["mean"]:.4f} ± {found["sd"]:.4f}'
-    return [mean, f'{found["low"]:.4f} – {found["high"]:.4f}']
+    return [comparison.mean_cell(found), comparison.interval_cell(found)]
 
 
 def _seconds_cell(found: dict | None) -> str:
-    return '–' if found is None else f'{found["mean"]:.1f} ± {found["sd"]:.1f}'
+    return '–' if found is None else comparison.mean_cell(found, digits=1)
 
 
 def write(folder: pathlib.Path, settings: dict, results: dict[str, dict[str, Results]]):
@@ -129,7 +128,7 @@ def write(folder: pathlib.Path, settings: dict, results: dict[str, dict[str, Res
     write_json(folder / 'results.json', {'settings': settings, 'figures': summary})
     (folder / 'table.md').write_text(table(summary, list(results)), encoding='utf-8')
     titles = {'metric': 'metric on dev', 'seconds': 'seconds per epoch'}
-    comparison.plot_runs(folder / 'plot.png', summary, titles)
+    comparison.plot_runs(folder / 'plot', summary, titles)
     print(table(summary, list(results)))
 
 

@@ -143,7 +143,7 @@ def config_keys(task: TaskSettings, data: str, weights: str, steps: int = 0) -> 
         'training.epochs': 0.0,
         'training.steps': steps,
         'training.batch_size': task.batch_size,
-        'training.max_length': MAX_LENGTH,
+        'training.sequence_length': MAX_LENGTH,
         'schedule.learning_rate': task.learning_rate,
         'schedule.warmup_fraction': 0.1,
         'evaluation.every_steps': steps,

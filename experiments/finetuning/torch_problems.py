@@ -31,7 +31,7 @@ class Texts:
     """Classification and regression of texts and pairs."""
 
     def __init__(self, tokenizer, config, train):
-        self.tokenizer, self.max_length = tokenizer, config.training.max_length
+        self.tokenizer, self.max_length = tokenizer, config.training.sequence_length
         self.is_regression = config.task == 'regression'
         self.labels = [] if self.is_regression else sorted({one.label for one in train})
 
@@ -68,7 +68,7 @@ class _Words:
     """Base of the problems on words."""
 
     def __init__(self, tokenizer, config):
-        self.tokenizer, self.max_length = tokenizer, config.training.max_length
+        self.tokenizer, self.max_length = tokenizer, config.training.sequence_length
 
     def encode(self, example):
         """The output of the tokenizer, and word → its first and last subword.
@@ -195,7 +195,7 @@ class Questions:
     """Question answering; contexts that are too long are truncated."""
 
     def __init__(self, tokenizer, config, train):
-        self.tokenizer, self.max_length = tokenizer, config.training.max_length
+        self.tokenizer, self.max_length = tokenizer, config.training.sequence_length
         self.settings = config.problem
 
     def model(self, weights):

@@ -27,7 +27,7 @@ def run(config, padded: bool = False) -> dict:
 
     Args:
         config: the config of a fine-tuning run of bert_jax.
-        padded: pad every batch to training.max_length and measure only the time.
+        padded: pad every batch to training.sequence_length and measure only the time.
 
     Returns:
         'seconds_per_step', and 'held_out' with the metrics unless `padded`.
@@ -54,7 +54,7 @@ def train(model, problem, features: list[dict], config, padded: bool) -> float:
     )
     warmup = round(config.schedule.warmup_fraction * steps)
     schedule = transformers.get_linear_schedule_with_warmup(optimizer, warmup, steps)
-    length = config.training.max_length if padded else 0
+    length = config.training.sequence_length if padded else 0
     model.train()
     start = None
     batches = shuffled_batches(features, config.training.batch_size, steps, config.seed)

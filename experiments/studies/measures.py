@@ -108,8 +108,8 @@ class MaskedLoss:
         config.data.segments = 'single'
         config.masking.rate, config.masking.scheme = 0.15, 'tokens'
         config.masking.mask, config.masking.random = 0.8, 0.1
-        lengths = config.stages.sequence_length
-        config.stages.max_predictions = [math.ceil(0.15 * length) for length in lengths]
+        lengths = config.training.sequence_length
+        config.training.max_predictions = [math.ceil(0.15 * length) for length in lengths]
         config.objectives = ConfigDict({'mlm': 1.0})
         self.task, self.mesh = Pretraining(config), sharding.make_mesh(config.mesh)
 

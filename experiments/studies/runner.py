@@ -22,10 +22,10 @@ COMMON = {  # keys of all studies; a run takes two minutes on two cores
     'data.tokenizer': 'train:wordpiece:4000',
     'data.segments': 'single',
     'objectives.nsp': 0.0,
-    'stages.sequence_length': (32,),
-    'stages.batch_size': (64,),
-    'stages.accumulation': (1,),
-    'stages.max_predictions': (5,),
+    'training.sequence_length': (32,),
+    'training.batch_size': (64,),
+    'training.accumulation': (1,),
+    'training.max_predictions': (5,),
     'schedule.learning_rate': 2e-3,
     'compute.dtype': 'bfloat16',
     'evaluation.every_steps': 400,
@@ -83,7 +83,10 @@ def run_folder(options: argparse.Namespace, name: str, seed: int) -> pathlib.Pat
 
 
 def _settings(options: argparse.Namespace) -> dict:
-    steps = {'stages.steps': (options.steps,), 'schedule.warmup_steps': max(1, options.steps // 10)}
+    steps = {
+        'training.steps': (options.steps,),
+        'schedule.warmup_steps': max(1, options.steps // 10),
+    }
     return COMMON | steps
 
 
@@ -157,7 +160,7 @@ def write(
     _write_json(folder / 'results.json', {'settings': _settings(options), 'variants': found})
     (folder / 'table.md').write_text(table(found, columns), encoding='utf-8')
     titles = {name: columns[name] for name in plotted or columns}
-    comparison.plot_runs(folder / 'plot.png', found, titles)
+    comparison.plot_runs(folder / 'plot', found, titles)
     print(table(found, columns))
 
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from bert_jax.data import alignment, tokenizers
+from bert_jax.data.labeled.word_spans import split_characters
 from bert_jax.data.tokenizers import wordpiece
 from bert_jax.errors import UserError
 from tests.parity.odd_strings import ODD
@@ -129,3 +130,36 @@ def test_a_text_without_words_and_an_empty_text(tokenizer):
     assert (found.words == -1).all()
     assert len(check(tokenizer, '', []).ids) == 0
     assert found.windows(4, 1)[-1].stop == len(found.ids)
+
+
+UNSPACED = [
+    'กรุงเทพเป็นเมืองใหญ่',
+    '東京タワーに行きました',
+    '서울에서 왔습니다',
+    'ភ្នំពេញជាទីក្រុង',
+    'abc北京xyz',
+]
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_characters_of_text_without_spaces_are_joined_to_subwords(kind):
+    tokenizer = tokenizers.train(f'{kind}:400', [' '.join(UNSPACED), *UNSPACED] * 5, False)
+    num_joined = 0
+    for text in UNSPACED:
+        characters = split_characters(text)
+        words = alignment.join_characters(tokenizer, text, characters)
+        assert {a for a, _ in words} <= {a for a, _ in characters}
+        assert {b for _, b in words} <= {b for _, b in characters}
+        found = check(tokenizer, text, words)
+        assert found.num_splits == 0
+        num_joined += len(characters) - len(words)
+    assert num_joined > 20
+
+
+def test_words_with_spaces_are_not_joined(tokenizer):
+    for text in LINES:
+        words = tuple(match.span() for match in re.finditer(r'\w{1,3}', text))
+        characters = split_characters(text)
+        joined = alignment.join_characters(tokenizer, text, words)
+        assert len(words) - len(joined) <= text.count('京')
+        assert len(characters) - len(alignment.join_characters(tokenizer, text, characters)) <= 1

@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax import prepare
 from bert_jax.data import beam as beam_lib
+from bert_jax.data import corpus_builder
 from bert_jax.data.beam import Beam
 from bert_jax.errors import UserError
 from tests.end_to_end import small
@@ -25,7 +26,7 @@ def contents(folder) -> dict:
 
 def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
     pytest.importorskip('apache_beam')
-    monkeypatch.setattr(prepare, 'BLOCK_CHARACTERS', 2000)
+    monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', 2000)
     (tmp_path / 'more').mkdir()
     sources = [small.write_text(tmp_path), small.write_text(tmp_path / 'more', 9, seed=1)]
     prepare.prepare(sources, TOKENIZER, tmp_path / 'local', workers=0, shard_tokens=900)

@@ -1,19 +1,20 @@
 """Packed rows contain every example once and whole, in few rows, as a function of the step."""
 
 import collections
+import tracemalloc
 
 import numpy as np
 import pytest
 from scipy import stats
 
-from bert_jax.data import pipeline
+from bert_jax.data import packing, pipeline
 from bert_jax.data.full_sentences import FullSentences
 from bert_jax.data.languages import Mixture
 from bert_jax.data.packing import PackedRows, best_fit, pack
 from bert_jax.data.sentence_pairs import SentencePairs
 from bert_jax.data.single_segments import SingleSegments
 from bert_jax.data.text_example_source import RowSettings
-from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
+from tests.data.texts import FIRST, Shard, Split, Tokenizer, make_split, some_documents
 
 LENGTH, BATCH = 48, 16
 
@@ -24,7 +25,10 @@ def short_documents(count=120, seed=3):
 
 
 def source(kind: str, documents=None, seed=0):
-    split = make_split(documents or short_documents(), 2)
+    return source_of(kind, make_split(documents or short_documents(), 2), seed)
+
+
+def source_of(kind: str, split, seed=0):
     settings = RowSettings(split, Tokenizer, LENGTH, BATCH, seed)
     if kind == 'pairs':
         return SentencePairs(settings, fixed_lengths=True)
@@ -108,7 +112,7 @@ def test_packed_pairs_are_whole_and_balanced_and_cover_every_chunk():
     examples = source('pairs')
     rows = PackedRows(examples, 7)
     assert rows.num_examples < 0.85 * examples.num_examples
-    limits = collections.Counter(examples.lengths().tolist())
+    limits = collections.Counter(examples.lengths(np.arange(examples.num_examples)).tolist())
     owner = np.repeat(np.arange(120), [sum(document) for document in short_documents()])
     for number in range(2):
         found = taken_out(epoch_of(rows, number))
@@ -135,7 +139,32 @@ def test_lengths_are_never_exceeded(kind):
     chunks = np.arange(examples.num_examples)
     for epoch in range(4):
         batch = examples.chunk_examples(chunks + epoch * examples.num_examples, chunks)
-        assert (batch['attention_mask'].sum(axis=1) <= examples.lengths()).all()
+        assert (batch['attention_mask'].sum(axis=1) <= examples.lengths(chunks)).all()
+
+
+@pytest.mark.parametrize('kind', KINDS)
+def test_packing_takes_little_memory(kind):
+    number = 400_000  # documents of two sentences with 20 tokens each
+    tokens = np.broadcast_to(np.uint16(FIRST), 40 * number)
+    shard = Shard(tokens, np.arange(0, 40 * number + 1, 20), np.arange(0, 2 * number + 1, 2))
+    examples = source_of(kind, Split([shard]))
+    tracemalloc.start()
+    rows = PackedRows(examples, 7)
+    kept, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert rows.num_examples <= number
+    assert kept < 9 * number
+    assert peak < 20 * number
+
+
+def test_chunks_are_sorted_by_length(monkeypatch):
+    examples = source('pairs')
+    length_N = examples.lengths(np.arange(examples.num_examples))
+    for part in (10, 1000):
+        monkeypatch.setattr(packing, '_SORTED_CHUNKS', part)
+        chunk_N, count_L = packing.sort_by_length(examples)
+        assert np.array_equal(chunk_N, np.argsort(length_N, kind='stable'))
+        assert np.array_equal(count_L, np.bincount(length_N, minlength=LENGTH + 1))
 
 
 @pytest.mark.parametrize('kind', KINDS)

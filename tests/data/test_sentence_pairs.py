@@ -14,28 +14,18 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bert_jax.data import sentence_pairs, single_segments
-from bert_jax.data.text_example_source import RowSettings
+from bert_jax.data import published_pairs, sentence_pairs, single_segments
 from bert_jax.errors import UserError
-from tests.data.texts import FIRST, Tokenizer, make_split, some_documents
-
-
-class Where:
-    """The document and sentence of each token, and whether it starts a sentence."""
-
-    def __init__(self, documents):
-        lengths = np.concatenate(documents)
-        owner = np.repeat(np.arange(len(documents)), [len(document) for document in documents])
-        self.starts = set(np.cumsum([0, *lengths[:-1]]) + FIRST)
-        self.sentence = np.repeat(np.arange(len(lengths)), lengths)
-        self.document = np.repeat(owner, lengths)
-
-
-def row_settings(
-    documents, sequence_length=32, batch_size=64, seed=0, num_shards=1, mark_sentences=False
-):
-    split = make_split(documents, num_shards)
-    return RowSettings(split, Tokenizer, sequence_length, batch_size, seed, mark_sentences)
+from tests.data.texts import (
+    FIRST,
+    Where,
+    assert_same,
+    epoch_of,
+    make_split,
+    row_settings,
+    some_documents,
+    taken_apart,
+)
 
 
 def singles(documents, **options):
@@ -48,38 +38,16 @@ def pairs(documents, **options):
     return sentence_pairs.SentencePairs(row_settings(documents, **settings), **options)
 
 
-def taken_apart(batch):
-    """Yield the tokens of A, those of B, and the label of each row; check the layout."""
-    ids, types, mask = (batch[name] for name in ('input_ids', 'token_type_ids', 'attention_mask'))
-    for row, type_row, mask_row, label in zip(
-        ids.tolist(), types.tolist(), mask.tolist(), batch['next_sentence_label'], strict=True
-    ):
-        first, second = (i for i, token in enumerate(row) if token == Tokenizer.sep_id)
-        padding = len(row) - second - 1
-        assert row[0] == Tokenizer.cls_id
-        assert row[second + 1 :] == [Tokenizer.pad_id] * padding
-        assert mask_row == [1] * (second + 1) + [0] * padding
-        assert type_row == [0] * (first + 1) + [1] * (second - first) + [0] * padding
-        yield row[1:first], row[first + 1 : second], int(label)
-
-
-def epoch_of(source, number=0):
-    return source.examples(np.arange(source.num_examples) + number * source.num_examples)
-
-
-def assert_same(one, other):
-    assert one.keys() == other.keys()
-    for name in one:
-        np.testing.assert_array_equal(one[name], other[name])
-        assert one[name].dtype == other[name].dtype
+def published(documents, **options):
+    return published_pairs.PublishedPairs(row_settings(documents, **options))
 
 
 class TestStateless:
-    @pytest.mark.parametrize('make', [pairs, singles])
+    @pytest.mark.parametrize('make', [pairs, published, singles])
     def test_shapes_and_types(self, make):
         batch = make(some_documents()).batch(3)
         names = {'input_ids', 'token_type_ids', 'attention_mask', 'example_index'}
-        if make is pairs:
+        if make is not singles:
             names.add('next_sentence_label')
         assert set(batch) == names
         for name, array in batch.items():
@@ -87,7 +55,7 @@ class TestStateless:
             assert array.shape == ((64,) if name.endswith(('index', 'label')) else (64, 32))
         assert batch['example_index'].tolist() == list(range(192, 256))
 
-    @pytest.mark.parametrize('make', [pairs, singles])
+    @pytest.mark.parametrize('make', [pairs, published, singles])
     @pytest.mark.parametrize('hosts', [2, 4])
     def test_the_rows_of_all_hosts_are_the_global_batch(self, make, hosts):
         source = make(some_documents())
@@ -103,7 +71,7 @@ class TestStateless:
         whole = source.batch(2)
         assert_same(source.batch(2, rows), {name: whole[name][rows] for name in whole})
 
-    @pytest.mark.parametrize('make', [pairs, singles])
+    @pytest.mark.parametrize('make', [pairs, published, singles])
     def test_several_steps_can_be_requested_at_once(self, make):
         source = make(some_documents())
         many = source.batch(np.arange(4, 7), slice(10, 20))
@@ -119,7 +87,7 @@ class TestStateless:
         assert_same(whole, large.batch(0))
         assert_same(small.batch(3), {name: whole[name][21:28] for name in whole})
 
-    @pytest.mark.parametrize('make', [pairs, singles])
+    @pytest.mark.parametrize('make', [pairs, published, singles])
     def test_examples_do_not_depend_on_the_shards(self, make):
         documents = some_documents()
         one, many = make(documents), make(documents, num_shards=7)
@@ -150,6 +118,7 @@ class TestStateless:
                 np.save(tmp_path / f'{number}.{name}.npy', getattr(shard, name))
         script = (
             'import hashlib, sys, types, numpy as np\n'
+            'from bert_jax.data.published_pairs import PublishedPairs\n'
             'from bert_jax.data.sentence_pairs import SentencePairs\n'
             'from bert_jax.data.single_segments import SingleSegments\n'
             'from bert_jax.data.text_example_source import RowSettings\n'
@@ -158,7 +127,7 @@ class TestStateless:
             'shard = lambda n: types.SimpleNamespace(**{a: load(n, a) for a in names})\n'
             'split = types.SimpleNamespace(shards=[shard(n) for n in range(3)])\n'
             'tokenizer = types.SimpleNamespace(pad_id=0, cls_id=1, sep_id=2)\n'
-            'for kind in (SentencePairs, SingleSegments):\n'
+            'for kind in (SentencePairs, PublishedPairs, SingleSegments):\n'
             '    batch = kind(RowSettings(split, tokenizer, 32, 64, seed=5)).batch(12345)\n'
             '    data = b"".join(batch[name].tobytes() for name in sorted(batch))\n'
             '    print(hashlib.sha256(data).hexdigest())\n'
@@ -173,7 +142,7 @@ class TestStateless:
             timeout=60,
         ).stdout.split()
         here = []
-        for make in (pairs, singles):
+        for make in (pairs, published, singles):
             batch = make(some_documents(), seed=5).batch(12345)
             data = b''.join(batch[name].tobytes() for name in sorted(batch))
             here.append(hashlib.sha256(data).hexdigest())
@@ -183,7 +152,7 @@ class TestStateless:
 class OnlyTrue(sentence_pairs.SentencePairs):
     """Pairs whose B always follows A, so that pairs are whole chunks."""
 
-    def _labels(self, number_B, count_B, coin):
+    def _labels(self, number_B):
         return np.zeros_like(number_B)
 
 
@@ -326,13 +295,28 @@ class TestPairs:
 
     def test_statistics(self):
         source = pairs([[3], [4, 4], [20, 30], [1] * 7], sequence_length=13)
-        assert source.statistics() == {
+        statistics = source.statistics()
+        assert 0 < statistics.pop('tokens_per_epoch') <= 8 + 50 + 7
+        assert statistics == {
             'documents': 4,
             'single_sentence_documents': 1,
             'documents_within_one_sequence': 3,
             'examples_per_epoch': 1 + 5 + 1,
-            'tokens_per_epoch': 8 + 50 + 7,
         }
+
+    @pytest.mark.parametrize('swapped', [False, True])
+    def test_the_tokens_of_an_epoch_are_those_that_it_takes_as_running_text(self, swapped):
+        documents = [document for document in some_documents(3000) if len(document) > 1]
+        source = pairs(documents, swapped=swapped)
+        batch = epoch_of(source)
+        ids, types = batch['input_ids'], batch['token_type_ids']
+        if not swapped:
+            ids = np.where((types == 1) & (batch['next_sentence_label'][:, None] == 1), 0, ids)
+        seen = len(np.unique(ids[ids >= FIRST]))
+        stated = source.statistics()['tokens_per_epoch']
+        assert stated == pytest.approx(seen, rel=0.02)
+        total = sum(map(sum, documents))
+        assert seen / total < (0.97 if swapped else 0.8)
 
     @pytest.mark.parametrize(
         ('documents', 'message'),
@@ -395,84 +379,6 @@ class TestTruncation:
         assert stats.chi2_contingency(table).pvalue > 1e-4
 
 
-class TestFaithfulNegatives:
-    def test_chunks_of_one_sentence_make_more_than_half_of_the_labels_random(self):
-        documents = [[30] * 4, [2] * 40, [40], [2, 3]] * 5
-        source, where = pairs(documents, faithful_negatives=True), Where(documents)
-        labels = [[], []]
-        for a, _, label in taken_apart(epoch_of(source)):
-            document = documents[where.document[a[0] - FIRST]]
-            labels[max(document) >= 30].append(label)
-        assert all(labels[1])
-        assert 0.3 < np.mean(labels[0]) < 0.7
-        assert np.mean(sum(labels, [])) > 0.6
-
-    def test_labels_are_independent_coin_flips(self):
-        source = pairs([[1] * 50] * 8, faithful_negatives=True, short_sequence_probability=0)
-        labels = source.examples(np.arange(20_000))['next_sentence_label'].reshape(-1, 2)
-        assert abs(labels.mean() - 0.5) < 0.02
-        assert abs((labels.sum(1) == 1).mean() - 0.5) < 0.03
-
-    def test_after_ten_draws_the_random_document_may_be_that_of_a(self):
-        documents = [[2] * 10] * 2
-        source, where = pairs(documents, faithful_negatives=True), Where(documents)
-        batch = source.examples(np.arange(200_000))
-        random = batch['next_sentence_label'] == 1
-        ids, types = batch['input_ids'][random], batch['token_type_ids'][random]
-        first_b = types.argmax(1)
-        document_a = where.document[ids[:, 1] - FIRST]
-        document_b = where.document[ids[np.arange(len(ids)), first_b] - FIRST]
-        expected = random.sum() / 2**10
-        assert abs((document_a == document_b).sum() - expected) < 5 * np.sqrt(expected)
-
-    def test_documents_of_one_sentence_suffice(self):
-        labels = epoch_of(pairs([[5], [6], [7]], faithful_negatives=True))['next_sentence_label']
-        assert labels.tolist() == [1, 1, 1]
-
-
-class TestSingleSegments:
-    def test_an_epoch_has_every_token_in_full_rows(self):
-        documents = some_documents(100)
-        where, source = Where(documents), singles(documents, num_shards=3)
-        size = np.bincount(where.document)
-        for epoch in range(3):
-            batch = epoch_of(source, epoch)
-            seen = set()
-            for row, mask in zip(batch['input_ids'].tolist(), batch['attention_mask'], strict=True):
-                length = int(mask.sum()) - 2
-                text = row[1 : length + 1]
-                assert row[0] == Tokenizer.cls_id
-                assert row[length + 1] == Tokenizer.sep_id
-                assert row[length + 2 :] == [Tokenizer.pad_id] * (30 - length)
-                assert mask[: length + 2].all()
-                assert text == list(range(text[0], text[0] + length))
-                document = where.document[text[0] - FIRST]
-                assert where.document[text[-1] - FIRST] == document
-                assert length == min(30, size[document])
-                seen.update(text)
-            assert len(seen) == size.sum()
-            assert not batch['token_type_ids'].any()
-
-    def test_row_boundaries_differ_between_epochs(self):
-        source = singles([[95]], sequence_length=12)
-        cuts = {tuple(sorted(epoch_of(source, epoch)['input_ids'][:, 1])) for epoch in range(30)}
-        assert len(cuts) > 3
-        assert all(cut[0] == FIRST and cut[-1] == FIRST + 85 for cut in cuts)
-
-    def test_one_document_of_one_sentence_suffices(self):
-        source = singles([[3]])
-        assert source.num_examples == 1
-        assert source.batch(0)['input_ids'][:, :6].tolist() == [[1, 10, 11, 12, 2, 0]] * 64
-
-    def test_an_empty_corpus_is_an_error(self):
-        with pytest.raises(UserError, match='empty'):
-            singles([])
-
-    def test_a_sequence_length_that_is_too_small_is_an_error(self):
-        with pytest.raises(UserError, match='sequence length is 2'):
-            singles(some_documents(), sequence_length=2)
-
-
 class TestOrderedPairs:
     def test_both_orders_have_neighboring_text_and_half_are_swapped(self):
         documents = some_documents(100)
@@ -499,11 +405,9 @@ class TestOrderedPairs:
         assert pairs([[5, 6, 7]], swapped=True).num_examples == 1
         with pytest.raises(UserError, match='none of the 2 documents has two sentences'):
             pairs([[5], [6]], swapped=True)
-        with pytest.raises(UserError, match='faithful_negatives'):
-            pairs([[5, 6]], swapped=True, faithful_negatives=True)
 
 
-@pytest.mark.parametrize('make', [pairs, singles])
+@pytest.mark.parametrize('make', [pairs, published, singles])
 @pytest.mark.parametrize('num_shards', [1, 3])
 def test_sentence_start_marks_the_first_tokens_of_sentences(make, num_shards):
     documents = some_documents()

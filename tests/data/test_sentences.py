@@ -1,14 +1,17 @@
 """Sentence splitting in several scripts, with and without hard-wrapped lines."""
 
+import random
+import tarfile
 import textwrap
 import time
+import zipfile
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from bert_jax.data.sentences import MAX_SENTENCE_CHARACTERS, split_sentences
-from experiments.studies.sentences import evaluate
+from experiments.studies.sentences import evaluate, languages
 
 # '|' marks the expected boundaries.
 MARKED = {
@@ -51,6 +54,46 @@ MARKED = {
 def test_boundaries(kind):
     marked = MARKED[kind]
     assert split_sentences(marked.replace('|', '')) == [s.strip() for s in marked.split('|')]
+
+
+# Language, and a text in which '|' marks the boundaries.
+OWN_ABBREVIATIONS = [
+    ('ru', 'Он помог им.| Потом он ушёл на ул. Мира в г. Тула.| Там т.е. Здесь.'),
+    ('es', 'Fuimos cerca del mar.| El Sr. López y la Dra. Ruiz no.| Fin.'),
+    ('ko', '네.| 알겠습니다.| 안녕.'),
+    ('hu', 'Ez ő.| Ott van.'),
+    (
+        'de',
+        'Am 3. Oktober kam Hr. Maier, d.h. Prof. M.| Er blieb z.B. Montag.| Seit 1990.| Gut.',
+    ),
+    ('de-AT', 'Es war der 2. Weltkrieg.| Es waren 3.| Das war viel.'),
+    ('fr', 'M. Dupont et Mme. Durand, cf. Proust, etc.| Il vint le mar.| Puis il partit.'),
+    ('it', 'Il Sig. Rossi e il dott. Bianchi.| Art. 5 del 3 gen. 1990.| Vado in St.| Moritz'),
+    ('pol', 'Ul. Długa, tzn. Krótka, dr. Nowak.| On im.| Potem wyszedł.'),
+    ('el', 'Έρχεσαι;| Ναι, κ. Γιώργο.| «Πού;»| Εδώ; ρώτησε.'),
+    ('en', 'They sat.| Tom had a fig.| Ben got ill.| Sam fell in the mar.| 5 came on Mar. 5.'),
+    ('nl', 'Dat is onzin.| ,,De man wil dat,, niet.| Hij kwam met dhr. Jansen op 5 mrt. 1990.'),
+    ('sw', 'Tulienda na Mr.| Bob na J. Smith.| Basi.'),
+    ('ka', 'ის მოვიდა.| „კარგი.“| თქვა.| ის წავიდა.'),
+]
+
+
+@pytest.mark.parametrize(('language', 'marked'), OWN_ABBREVIATIONS)
+def test_only_the_abbreviations_of_the_language_apply(language, marked):
+    expected = [s.strip() for s in marked.split('|')]
+    assert split_sentences(marked.replace('|', ''), language) == expected
+
+
+@pytest.mark.parametrize(
+    'marked',
+    [
+        *('वह आया।|वह गया॥|“क्या?”', 'وہ آیا۔|وہ گیا؟|ہاں', 'သူလာ။|သူသွား။', 'គាត់មក។|គាត់ទៅ។'),
+        *('例です．|３．１４です．|終', 'እሱ መጣ።|እሷ ሄደች፧|አዎ', '他来了｡|他走了！？|好'),
+        *('Նա եկաւ։|Եւ գնաց։', '他说：“好。”[3]|我走了。', '他用iphone。|apple好'),
+    ],
+)
+def test_stops_without_a_following_space(marked):
+    assert split_sentences(marked.replace('|', '')) == marked.split('|')
 
 
 PROSE = (
@@ -120,6 +163,33 @@ def test_one_verse_per_line():
     ]
 
 
+@pytest.mark.parametrize('stop', ['', '。', '”'])
+def test_lines_of_chinese_and_thai_sentences_are_not_joined(stop):
+    rng = random.Random(0)
+    for letters, longest in (('我们今天去学校读书他来了', 60), ('กขคงจฉชซดตถทนบปผพ', 120)):
+        lengths = [rng.randint(longest // 5, longest) for _ in range(300)]
+        lines = [''.join(rng.choices(letters, k=length)) + stop for length in lengths]
+        assert split_sentences('\n'.join(lines)) == lines
+        assert split_sentences('\n\n'.join(lines)) == lines
+
+
+@pytest.mark.parametrize(
+    ('sentence', 'stop'), [('我们今天去学校读书', '。'), ('กขคงจฉชซดตถท นบปผพกข', ' ')]
+)
+def test_wrapped_text_without_spaces_is_joined_without_spaces(sentence, stop):
+    paragraph = (sentence * 5 + stop) * 8
+    wrapped = '\n'.join(paragraph[i : i + 40] for i in range(0, len(paragraph), 40))
+    once = ''.join(split_sentences(f'{wrapped}\n\n{wrapped}'))
+    assert once.replace(' ', '') == (paragraph * 2).replace(' ', '')
+    assert split_sentences(wrapped)[0].startswith(sentence * 5)
+
+
+def test_every_line_is_a_sentence_on_request():
+    lines = ['One. Two.', 'three', '他来了。他走了。', '= Four =', 'x ' * 100]
+    text = '\r\n \n'.join(lines)
+    assert split_sentences(text, one_per_line=True) == [line.strip() for line in lines]
+
+
 def test_list_items_and_headings_are_not_joined():
     text = ' = Birds = \n\n Birds fly . They sing . \n = = Food = = \n They eat'
     assert split_sentences(text) == [
@@ -144,11 +214,35 @@ def test_text_without_stops_is_split_at_spaces():
     assert list(map(len, split_sentences('x' * 2500))) == [1000, 1000, 500]
 
 
-def test_long_runs_of_stops_take_linear_time():
-    start = time.process_time()
+def test_long_runs_of_stops_are_split():
     assert len(split_sentences('.' * 300_000 + 'x')) == 301
     assert len(split_sentences('a.' * 150_000)) == 300
-    assert time.process_time() - start < 5
+
+
+@pytest.mark.parametrize(
+    'repeated',
+    [
+        *(
+            '. " ',
+            '. ) ',
+            'Mr. "a" ',
+            'A. B. ',
+            'He said , " No . " ',
+            'x',
+            'a.',
+            '．',
+            '。"',
+            '।"',
+        ),
+        *('. :) ', '.[12]', '1. 2. ', '. - ', '!', 'x: y ', '. (', '= ', 'Եւ: ', 'ἀ; '),
+    ],
+)
+def test_a_long_line_takes_linear_time(repeated):
+    line = repeated * (500_000 // len(repeated))
+    start = time.process_time()
+    sentences = split_sentences(line)
+    assert time.process_time() - start < 3  # below 0.5 s on an idle core
+    assert ''.join(sentences).replace(' ', '') == line.replace(' ', '')
 
 
 def test_empty_text_has_no_sentences():
@@ -189,6 +283,26 @@ def test_evaluation_counts_boundaries(tmp_path, capsys):
     assert 'precision 1.000  recall 0.333  F1 0.500  of 3 boundaries' in printed
     assert 'precision 1.000  recall 0.500  F1 0.667  of 2 boundaries' in printed
     assert 'Browncame.nostophere | Thenitcleared.' in printed
+
+
+def test_scores_of_packaged_sentences(tmp_path, capsys, monkeypatch):
+    wheel, source = tmp_path / 'spacy.whl', tmp_path / 'pattern.tar.gz'
+    with zipfile.ZipFile(wheel, 'w') as file:
+        file.writestr('spacy/lang/hi/examples.py', '"""D."""\nsentences = ["वह आया।", "क्या\\nहुआ?"]')
+    tagged = 'Het/A gaat/B (/C goed/D )/E ./F\n,,/A Ja/B ./C\nDag/A'
+    path = tmp_path / 'tagged-nl-x.txt'
+    path.write_text(tagged)
+    with tarfile.open(source, 'w:gz') as file:
+        file.add(path, 'p/test/corpora/tagged-nl-x.txt')
+    assert dict(languages.tagged_corpora(str(source))) == {
+        'nl': ['Het gaat (goed).', ',, Ja.', 'Dag']
+    }
+    monkeypatch.setattr('sys.argv', ['languages', str(wheel), str(source)])
+    languages.main()
+    assert capsys.readouterr().out.splitlines() == [
+        'hi, spaCy: precision 1.000  recall 1.000  F1 1.000  of 1 boundaries',
+        'nl, Pattern: precision 1.000  recall 1.000  F1 1.000  of 2 boundaries',
+    ]
 
 
 def test_real_boundaries(real_data, capsys):

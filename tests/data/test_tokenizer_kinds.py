@@ -12,6 +12,7 @@ from hypothesis import given, settings, strategies
 
 from bert_jax import errors
 from bert_jax.data import tokenizers, workers
+from bert_jax.data.sources import Document
 from bert_jax.data.tokenizers import byte_bpe, sentence_piece, training
 
 RANDOM = random.Random(0)
@@ -93,7 +94,9 @@ def test_saving_and_loading_changes_nothing(tokenizer, tmp_path):
 
 def test_word_starts_mark_the_words_of_a_text(tokenizer):
     assert tokenizer.is_word_start.dtype == bool
-    assert not tokenizer.is_word_start[list(tokenizer.special_ids)].any()
+    markers = {*tokenizer.special_ids} - {tokenizer.unk_id}
+    assert not tokenizer.is_word_start[list(markers)].any()
+    assert tokenizer.is_word_start[tokenizer.unk_id] == (tokenizer.kind == 'wordpiece')
     text = 'The dogs sat with cafés and them'
     ids = tokenizer.encode_batch([text]).ids[0]
     assert len(ids) > len(text.split())
@@ -254,7 +257,8 @@ def test_sentences_are_encoded_as_in_running_text():
     plain = tokenizers.Tokenizer(json.dumps(byte_bpe.settings(trained['vocab'], trained['merges'])))
     assert not tokens_of(plain, 'dogs sat')[0].startswith('Ġ')
     assert plain.sentence_prefix == ' '
-    block = workers.tokenize_block(['The dogs sat. The cat sat.'], plain)
+    document = Document('The dogs sat. The cat sat.', 'test')
+    block = workers.tokenize_block(workers.TextBlock([document]), plain)
     whole = plain.encode_ids([' The dogs sat. The cat sat.'])[0]
     np.testing.assert_array_equal(block.documents.tokens, whole)
     assert len(block.documents.sentence_lengths) == 2

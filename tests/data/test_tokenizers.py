@@ -64,11 +64,55 @@ def test_training_without_lowercasing():
 
 
 def test_rare_characters_become_unknown(monkeypatch):
-    monkeypatch.setattr(wordpiece, 'TRAINING_ALPHABET', 3)
-    small = tokenizers.train('wordpiece:30', ['aa bb cc ab ' * 10 + 'zz'])
-    ids, _ = small.encode_ids(['ab', 'zz'])
-    assert small.unk_id == ids[-1]
-    assert ids[0] != small.unk_id
+    monkeypatch.setattr(wordpiece, 'MIN_ALPHABET', 3)
+    text = 'aa bb cc ab ' * 1000 + 'zz'
+    for size, num_unknown in ((15, 1), (17, 0)):  # 16 and 17 are the room for 'z' and '##z'
+        small = tokenizers.train(f'wordpiece:{size}', [text])
+        ids, _ = small.encode_ids(['ab', 'zz'])
+        assert (ids == small.unk_id).sum() == num_unknown
+
+
+def test_the_alphabet_follows_the_size_of_the_vocabulary():
+    rng = random.Random(0)
+    characters = [chr(0x4E00 + i) for i in range(3000)]
+    weights = [1 / (i + 10) for i in range(3000)]
+    text = ''.join(rng.choices(characters, weights, k=100_000))
+    unknown = []
+    for size in (1500, 6000):
+        tokenizer = tokenizers.train(f'wordpiece:{size}', [text])
+        ids, _ = tokenizer.encode_ids([text])
+        unknown.append((ids == tokenizer.unk_id).mean())
+    assert 0.05 < unknown[0] < 0.2
+    assert unknown[1] == 0
+    assert tokenizer.vocab_size == 5 + len(set(text))
+
+
+def test_syllables_within_words_are_covered():
+    rng = random.Random(0)
+    syllables = [chr(0xAC00 + i) for i in range(2000)]
+    weights = [1 / (i + 100) for i in range(2000)]
+    words = [''.join(rng.choices(syllables, weights, k=3)) for _ in range(20_000)]
+    text = ' '.join(words * 3)
+    tokenizer = tokenizers.train('wordpiece:4800', [text], lowercase=False)
+    assert tokenizer.vocab_size == 4800  # no room is left for rarer syllables
+    ids, _ = tokenizer.encode_ids([text])
+    assert (ids == tokenizer.unk_id).mean() < 0.01
+
+
+def test_words_of_up_to_200_characters_are_split(tmp_path, trained):
+    for tokenizer in (tokenizers.load(write_vocab(tmp_path, [*VOCAB, 'a', '##a'])), trained):
+        encoded = tokenizer.encode_batch(['a' * 200, 'a' * 201]).ids
+        assert len(encoded[0]) > 1
+        assert tokenizer.unk_id not in encoded[0]
+        assert encoded[1].tolist() == [tokenizer.unk_id]
+
+
+def test_the_amount_of_training_text_can_be_set():
+    texts = [f'{number:03d} {chr(97 + number // 4) * 6}' for number in range(100)]
+    whole = tokenizers.train('wordpiece:200', texts)
+    part = tokenizers.train('wordpiece:200', texts, characters=300)
+    assert whole.vocab_size > part.vocab_size
+    assert 'aaaaaa' in whole.vocab
 
 
 def test_paragraphs_are_sampled_evenly_up_to_the_limit():
@@ -115,7 +159,7 @@ def test_training_text_without_words_is_an_error():
 def test_word_starts_follow_the_vocabulary(tmp_path):
     tokenizer = tokenizers.load(write_vocab(tmp_path))
     starts = [token for token, s in zip(tokenizer.vocab, tokenizer.is_word_start, strict=True) if s]
-    assert starts == ['the', 'cat', 'Cat', '[', ']', 'é']
+    assert starts == ['[UNK]', 'the', 'cat', 'Cat', '[', ']', 'é']
     assert tokenizer.is_word_start.dtype == bool
 
 

@@ -1,15 +1,31 @@
 """Worker processes: blocks of documents in, tokenized blocks out, in order."""
 
 import itertools
+import os
+import tracemalloc
 
 import pytest
 
 from bert_jax.data import tokenizers
-from bert_jax.data.workers import Workers, text_hash
+from bert_jax.data import workers as workers_lib
+from bert_jax.data.held_out import text_hash
+from bert_jax.data.sources import Document, open_source
+from bert_jax.data.workers import TextBlock, Workers, read_blocks, tokenize_block
 
 
 def text(number):
     return f'Number {number} is a green hill. The dog went home.'
+
+
+@pytest.mark.parametrize(
+    ('quota', 'cores'), [('200000 100000', 2), ('50000 100000', 1), ('max 100000', 3), (None, 3)]
+)
+def test_the_usable_cores_are_those_of_the_process(quota, cores, tmp_path, monkeypatch):
+    if quota:
+        (tmp_path / 'cpu.max').write_text(quota)
+    monkeypatch.setattr(workers_lib, '_CPU_QUOTA', tmp_path / 'cpu.max')
+    monkeypatch.setattr(os, 'sched_getaffinity', lambda _: {0, 3, 5}, raising=False)
+    assert workers_lib.usable_cores() == cores
 
 
 @pytest.mark.parametrize('workers', [0, 2])
@@ -21,7 +37,7 @@ def test_blocks_are_read_only_when_they_are_needed(workers):
     def blocks():
         nonlocal number
         for number in taken:
-            yield [text(number)]
+            yield TextBlock([Document(text(number), 'test')])
 
     with Workers(tokenizer, workers) as pool:
         tokenized = pool.tokenize(blocks())
@@ -29,3 +45,36 @@ def test_blocks_are_read_only_when_they_are_needed(workers):
             block = next(tokenized)
             assert number <= done + 2 * workers
             assert block.hashes[0] == text_hash(text(done))
+
+
+@pytest.mark.parametrize(
+    ('options', 'lengths'),
+    [
+        ('', [3]),  # Ave. is an English abbreviation
+        (';language=es', [4]),
+        (';sentences=line', [2]),
+        (';documents=line', [2, 1]),
+        (';documents=line;sentences=line', [1, 1]),
+    ],
+)
+def test_a_source_says_what_documents_and_sentences_are(tmp_path, options, lengths):
+    path = tmp_path / 'a.txt'
+    path.write_text('The dog went home. The dog is on Ave. Number 5\nThe hill is green\n')
+    tokenizer = tokenizers.train('wordpiece:60', [text(0)])
+    for characters in (1, 10**6):  # a block for each document, or one for all
+        blocks = read_blocks(open_source(f'text:{path}{options}'), characters)
+        found = [tokenize_block(block, tokenizer).documents.document_lengths for block in blocks]
+        assert [length for own in found for length in own] == lengths
+
+
+def test_a_long_document_takes_little_memory_beside_its_text():
+    tokenizer = tokenizers.train('wordpiece:60', [text(0)])
+    long = '\n'.join(text(number % 10) for number in range(60_000))
+    block = TextBlock([Document(long, 'long')], 'en', False)
+    tokenize_block(block, tokenizer)  # fills the cache of words
+    tracemalloc.start()
+    made = tokenize_block(block, tokenizer)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert len(made.documents.sentence_lengths) == 120_000
+    assert peak < 20 * len(long)  # 32 with all words at once

@@ -17,6 +17,7 @@ from tests.end_to_end import commands, small
 TYPED = {
     'unknown key': (['--config.model.hiden_size=3'], 'hiden_size'),
     'wrong type': (['--config.model.hidden_size=many'], 'many'),
+    'renamed key': (['--config.stages.steps=(9,)'], 'stages.steps is now training.steps'),
     'unknown flag': (['--confg=x'], 'confg'),
     'stray word': (['tiny'], "'tiny' is not a flag"),
     'mesh too large': (['--config.mesh.data=64'], 'does not fit 1 device'),
@@ -68,11 +69,11 @@ REFUSED = {
     'architecture name': ({'model__architecture': 'brt'}, 'bert_base'),
     'segments name': ({'data__segments': 'pair'}, 'pairs, single'),
     'dtype name': ({'compute__dtype': 'float8'}, 'bfloat16'),
-    'batch and mesh': ({'stages__batch_size': (12, 8)}, 'batch size 12'),
-    'accumulation': ({'stages__accumulation': (3, 1)}, 'multiple of 24'),
-    'sequence too long': ({'stages__sequence_length': (16, 33)}, '33 exceeds'),
-    'stages of different number': ({'stages__steps': (30,)}, 'give one per stage'),
-    'no steps': ({'stages__steps': (30, 0)}, 'above 0'),
+    'batch and mesh': ({'training__batch_size': (12, 8)}, 'batch size 12'),
+    'accumulation': ({'training__accumulation': (3, 1)}, 'multiple of 24'),
+    'sequence too long': ({'training__sequence_length': (16, 33)}, '33 exceeds'),
+    'stages of different number': ({'training__steps': (9, 9, 9)}, 'one for each stage, or one'),
+    'no steps': ({'training__steps': (30, 0)}, 'above 0'),
     'warmup too long': ({'schedule__warmup_steps': 50}, 'warmup'),
     'nsp without pairs': ({'data__segments': 'single'}, "'nsp' needs"),
     'nsp of full sentences': (
@@ -108,7 +109,8 @@ REFUSED = {
         {'objectives__mlm': 0.0, 'objectives__deletion': 1.0, 'editing__deletion': 1.0},
         'editing.deletion',
     ),
-    'too many predictions': ({'stages__max_predictions': (17, 5)}, '17 exceeds'),
+    'too many predictions': ({'training__max_predictions': (17, 5)}, '17 exceeds'),
+    'no reading threads': ({'data__reading_threads': 0}, 'data.reading_threads is 0'),
     'unknown source': ({'data__sources': ('web:all',)}, 'docstrings'),
     'missing text': ({'data__sources': ('text:/none/*.txt',)}, '/none'),
     'missing tokenizer': ({'data__tokenizer': '/none/vocab.txt'}, '/none/vocab.txt'),
@@ -280,7 +282,7 @@ def test_a_full_disk_during_a_save_keeps_the_last_good_checkpoint(tmp_path, disk
     arguments = (
         f'--config.workdir={disk}/run',
         '--config.model.hidden_size=64',
-        '--config.stages.steps=(200,20)',
+        '--config.training.steps=(200,20)',
         '--config.checkpoint.keep=50',
     )
     status, stderr = small.run(tmp_path, *arguments)

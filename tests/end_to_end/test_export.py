@@ -22,7 +22,7 @@ SINGLE = {'objectives__nsp': 0.0, 'data__segments': 'single', 'schedule__warmup_
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp('run')
-    steps = {'stages__steps': (20, 5)}
+    steps = {'training__steps': (20, 5)}
     main.run(small.config(folder, compute__scan_layers=True, model__num_layers=2, **steps))
     return folder / 'run'
 
@@ -82,8 +82,8 @@ def test_position_ids_start_after_the_padding_of_the_tokenizer(tmp_path):
     changes = {
         'model__architecture': 'roberta',
         'model__type_vocab_size': 1,
-        'stages__steps': (2, 1),
-        'stages__sequence_length': (16, 31),
+        'training__steps': (2, 1),
+        'training__sequence_length': (16, 31),
     }
     main.run(small.config(tmp_path, **SINGLE | changes))
     model = loading.load_any(tmp_path / 'run')
@@ -109,7 +109,7 @@ def test_discriminator_and_generator_are_exported_separately(tmp_path, capsys):
         'objectives__rtd': 50.0,
         'rtd__sharing': 'disentangled',
         'rtd__generator_width': 0.5,
-        'stages__steps': (2, 1),
+        'training__steps': (2, 1),
     }
     main.run(small.config(tmp_path, **SINGLE | changes))
     run = tmp_path / 'run'

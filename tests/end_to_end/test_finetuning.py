@@ -13,6 +13,9 @@ import pytest
 
 from bert_jax import main, predict
 from bert_jax.errors import UserError
+from bert_jax.inference.finetuned import FineTuned, PredictionOptions
+from bert_jax.interop.pretrained import Pretrained
+from bert_jax.models.architecture import Compute
 from bert_jax.tasks import make_task
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.training import checkpoints, workdir
@@ -153,6 +156,8 @@ def test_learns_the_training_examples_and_predicts_from_its_checkpoint(task, tmp
     saved = json.loads((run.folder / 'dev/metrics.json').read_text())['metrics']
     assert saved[metric] == pytest.approx(held_out[metric])
     assert (run.folder / 'dev/report.md').read_text().startswith('#')
+    card = (run.folder / 'README.md').read_text()
+    assert f'| {next(iter(saved))} | {next(iter(saved.values())):.4f} |' in card
     records = lines_of(run.folder / 'dev/predictions.jsonl')
     assert len(records) > 20
     assert all('gold' in record or 'gold' in record['words'][0] for record in records)
@@ -167,6 +172,41 @@ def test_predictions_of_a_run_and_of_its_checkpoint_agree(sentiment):
     for expected, found in zip(records, ours, strict=True):
         assert found['predicted'] == expected['predicted']
         assert found['probability'] == pytest.approx(expected['probability'], abs=1e-5)
+
+
+def test_predict_splits_text_into_words_like_the_training_data(tmp_path):
+    path = tmp_path / 'a.conll'
+    sentence = 'Rail B-ORG\nwon O\n8-{} O\nin O\nOslo B-LOC\n. O\n\n'
+    path.write_text(''.join(map(sentence.format, range(10))))
+    data = {'data__train': (str(path),), 'data__dev': ()}
+    task = make_task(config_of('sample_entities', tmp_path / 'run', **data))
+    assert task.metadata['words'] == 'whitespace'
+    tokenizer = task.problem.tokenizer
+    model = Pretrained(
+        'bert', task.architecture, {}, tokenizer, task.problem.labels, metadata=task.metadata
+    )
+    tagger = FineTuned(model, 'tagging', tokenizer, Compute(), batch_tokens=64, overlap=0.25)
+    tagger._set_options(PredictionOptions())
+    inputs = {'text': 'Oslo lost 4-8 .'}, {'words': ['4-8', '.']}, {'tokens': ['4-8']}
+    parsed = [tagger.problem.parse_input('line 1', given) for given in inputs]
+    words = [[one.text[start:end] for start, end in one.words] for one in parsed]
+    assert words == [['Oslo', 'lost', '4-8', '.'], ['4-8', '.'], ['4-8']]
+    for wrong in ({'words': 'Oslo'}, {'tokens': [1]}, {'text': ['Oslo']}, {'sentence': 'Oslo'}):
+        with pytest.raises(UserError, match='^line 1: '):
+            tagger.problem.parse_input('line 1', wrong)
+
+
+@pytest.mark.parametrize(
+    ('settings', 'message'),
+    [
+        ({'problem__metrics': ('acuracy',)}, "unknown metric 'acuracy'; known: accuracy"),
+        ({'problem__positive': 'good'}, "problem.positive is 'good'; set it to one of the classes"),
+    ],
+)
+def test_wrong_settings_of_metrics_are_refused_before_training(tmp_path, settings, message):
+    """They ended a run at its first evaluation, after an epoch, and again on every restart."""
+    with pytest.raises(UserError, match=message):
+        make_task(config_of('sample_sentiment', tmp_path / 'run', **settings))
 
 
 def test_at_most_three_large_programs_are_compiled(sentiment):
@@ -204,7 +244,10 @@ REFUSED = {
         {'data__columns__label': 'gold'},
         r"'gold', but .*sentiment\.tsv has columns text, label",
     ),
-    'too long': ({'training__max_length': 65}, r'max_length is 65, but the model has 64 positions'),
+    'too long': (
+        {'training__sequence_length': 65},
+        r'sequence_length is 65, but the model has 64 positions',
+    ),
     'no model': ({'model__architecture': None}, r'set init_from .*or set model.architecture'),
     'no tokenizer': ({'data__tokenizer': ''}, r'set init_from .*data.tokenizer'),
 }
@@ -216,6 +259,50 @@ def test_mistakes_are_refused_in_one_line(mistake, tmp_path):
     with pytest.raises(UserError, match=message) as refused:
         make_task(config_of('sample_sentiment', tmp_path / 'run', **changes))
     assert '\n' not in str(refused.value)
+
+
+def task_on(folder, format: str, text: str, **more):
+    """The task of a kind of problem on a file of this content, without a model to train."""
+    path = folder / 'train'
+    path.write_text(text)
+    data = {'data__train': (str(path),), 'data__dev': (), 'data__format': format}
+    kind = 'sample_entities' if format == 'conll' else 'sample_sentiment'
+    return make_task(config_of(kind, folder / 'run', **data | more))
+
+
+def test_labels_are_those_of_the_whole_train_file(tmp_path):
+    rows = ''.join(f'text {n}\tclass {n % 40:02}\n' for n in range(200))
+    task = task_on(tmp_path, 'tsv', f'text\tlabel\n{rows}', data__train_examples=20)
+    assert len(task.splits.train) == 20
+    assert task.problem.labels == tuple(f'class {n:02}' for n in range(40))
+
+
+def test_a_tag_set_with_b_has_i_too(tmp_path):
+    text = 'a B-X\n\n' + ''.join(f'a{n} B-Y\nb I-Y\n\n' for n in range(20))
+    task = task_on(tmp_path, 'conll', text)
+    assert task.problem.labels == ('B-X', 'B-Y', 'I-X', 'I-Y', 'O')
+    task = task_on(tmp_path, 'conll', text, data__tags_as='bioes')
+    assert {'E-X', 'S-X', 'S-Y'} < set(task.problem.labels)
+    task = task_on(tmp_path, 'conll', text, data__scheme='none', data__rename_labels=('I-Y=N',))
+    assert task.problem.labels == ('B-X', 'B-Y', 'N')
+
+
+@pytest.mark.parametrize(('format', 'row'), [('tsv', 'text {}\tx\n'), ('conll', 'a{} O\nb O\n\n')])
+def test_a_single_class_is_refused(tmp_path, format, row):
+    text = 'text\tlabel\n' * (format == 'tsv') + ''.join(map(row.format, range(20)))
+    with pytest.raises(UserError, match=r"20 training examples are \['[xO]'\], but at least 2 are"):
+        task_on(tmp_path, format, text)
+
+
+def test_without_a_dev_split_there_is_no_evaluation(tmp_path):
+    text = 'text\tlabel\n' + ''.join(f'a {n}\tx\nb {n}\ty\n' for n in range(10))
+    task = task_on(tmp_path, 'tsv', text, data__dev_fraction=0.0)
+    assert len(task.splits.train) == 20
+    assert task.evaluate({}, task.stages[0]) == {}
+    with pytest.raises(UserError, match="evaluation.best is 'accuracy', but there is no dev split"):
+        task_on(tmp_path, 'tsv', text, data__dev_fraction=0.0, evaluation__best='accuracy')
+    with pytest.raises(UserError, match='fraction=0.01 of 20 examples, .*a larger one, 0 for no'):
+        task_on(tmp_path, 'tsv', text, data__dev_fraction=0.01)
 
 
 def test_an_unknown_metric_is_refused_before_training(tmp_path):

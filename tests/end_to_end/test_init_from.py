@@ -12,7 +12,7 @@ from bert_jax.interop import loading
 from bert_jax.tasks import initialization
 from tests.end_to_end import small
 
-FEW = {'stages__steps': (2, 1), 'schedule__warmup_steps': 1}
+FEW = {'training__steps': (2, 1), 'schedule__warmup_steps': 1}
 
 
 @pytest.fixture(scope='module')

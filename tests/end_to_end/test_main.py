@@ -13,8 +13,8 @@ from tests.end_to_end import small
 from tests.end_to_end.commands import ROOT
 
 ARGUMENTS = (
-    '--config.stages.steps=(300,100)',
-    '--config.stages.batch_size=(32,16)',
+    '--config.training.steps=(300,100)',
+    '--config.training.batch_size=(32,16)',
     '--config.schedule.learning_rate=0.003',
     '--config.model.initializer_range=0.15',
     '--config.model.hidden_dropout=0.0',
@@ -101,7 +101,7 @@ def test_a_finished_run_is_not_trained_again(finished):
 
 def test_eight_devices_give_the_same_loss_as_one(tmp_path):
     """On simulated devices, with parameters and batch sharded over all three mesh axes."""
-    few = [f'--config.stages.{key}={value}' for key, value in ONE_STAGE.items()]
+    few = [f'--config.training.{key}={value}' for key, value in ONE_STAGE.items()]
     few += ['--config.schedule.warmup_steps=1', '--config.evaluation.cloze_examples=0']
     meshes = {'one': (1, 1, 1), 'eight': (2, 2, 2)}
     losses = {}

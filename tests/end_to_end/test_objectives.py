@@ -20,11 +20,11 @@ STEPS, SAVED, KILLED = 6, 3, 5
 LANGUAGES = {'aa': 60, 'bb': 15}  # documents
 COMMON = {
     'data.language_alpha': 0.3,
-    'stages.steps': (STEPS,),
-    'stages.sequence_length': (32,),
-    'stages.batch_size': (8,),
-    'stages.accumulation': (1,),
-    'stages.max_predictions': (6,),
+    'training.steps': (STEPS,),
+    'training.sequence_length': (32,),
+    'training.batch_size': (8,),
+    'training.accumulation': (1,),
+    'training.max_predictions': (6,),
     'checkpoint.every_steps': SAVED,
     'evaluation.every_steps': 1000,
     'evaluation.examples': 16,

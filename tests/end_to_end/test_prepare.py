@@ -1,7 +1,6 @@
 """Preparing corpora: nothing is lost, whatever kills the run, and errors are one line."""
 
 import errno
-import fcntl
 import itertools
 import json
 import os
@@ -17,7 +16,9 @@ import time
 import pytest
 
 from bert_jax import errors, prepare
-from bert_jax.data import corpus, sentences, tokenizers
+from bert_jax.data import corpus, corpus_builder, sentences, tokenizers
+from bert_jax.tasks import pretraining_data
+from configs import base
 from tests import disks
 
 ROOT = pathlib.Path(prepare.__file__).parents[1]
@@ -58,7 +59,7 @@ def many_texts(tmp_path):
 @pytest.fixture
 def small_blocks(monkeypatch):
     """Blocks of a few documents, so that small corpora have many blocks."""
-    monkeypatch.setattr(prepare, 'BLOCK_CHARACTERS', 2000)
+    monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', 2000)
 
 
 def command(source, output, *more):
@@ -146,7 +147,7 @@ def test_text_that_looks_like_special_tokens_is_ordinary_text(texts, tmp_path):
     for name in corpus.SPLITS:
         split = made.split(name)
         for special in set(made.tokenizer.special_ids) - {made.tokenizer.unk_id}:
-            assert split.unigram_counts[special] == 0
+            assert made.unigram_counts(name)[special] == 0
             assert all(special not in shard.tokens for shard in split.shards)
     assert '[ mask ]' in next(stored_sentences(made.split('train'), made.tokenizer))[-1]
 
@@ -165,6 +166,18 @@ def test_sentences_and_documents_without_tokens_are_dropped_and_counted(tmp_path
     for shown in (capsys.readouterr().out, (tmp_path / 'out' / 'DATASHEET.md').read_text()):
         assert 'documents without tokens' in shown
         assert 'malformed lines' in shown
+
+
+def test_bad_and_shared_files_are_listed(texts, tmp_path, capsys):
+    (texts / '05.txt').write_bytes(b'\x89PNG\r\n\x1a\n' + bytes(100))
+    specs = [f'text:{texts}/*.txt', f'text:{texts}/2*.txt']
+    made = prepare.prepare(specs, TOKENIZER, tmp_path / 'out', workers=0)
+    assert [source['report'].get('bad_files') for source in made.manifest['sources']] == [1, None]
+    for shown in (capsys.readouterr().out, (tmp_path / 'out' / 'DATASHEET.md').read_text()):
+        assert f'bad file: {texts}/05.txt is not utf-8 text' in shown
+        assert shown.count('files also in another source') == 2
+    with pytest.raises(errors.UserError, match='1 of 30 files .* cannot be used'):
+        prepare.prepare(specs, TOKENIZER, tmp_path / 'no', max_bad_share=0.01, workers=0)
 
 
 def test_a_finished_corpus_is_opened_but_not_overwritten(texts, tmp_path, capsys):
@@ -192,7 +205,7 @@ def test_a_published_vocabulary_is_not_changed(texts, tmp_path):
     path.write_text('\n'.join(vocab))
     made = prepare.prepare([f'text:{texts}/*.txt'], str(path), tmp_path / 'out', workers=0)
     assert made.tokenizer.vocab == tuple(vocab)
-    unknown = sum(made.split(name).unigram_counts[1] for name in corpus.SPLITS)
+    unknown = sum(made.unigram_counts(name)[1] for name in corpus.SPLITS)
     assert unknown > 100
     assert f'[UNK]): {unknown:,}' in (tmp_path / 'out' / 'DATASHEET.md').read_text()
 
@@ -291,23 +304,13 @@ def test_a_file_size_limit_is_a_one_line_error_and_leaves_no_files(texts, tmp_pa
 def test_a_full_disk_is_a_one_line_error_and_leaves_no_files(workers, size, many_texts, tmp_path):
     with disks.small(tmp_path, size) as disk:
         done = run(command(many_texts, disk / 'out', f'--workers={workers}'))
-        left = list(disk.iterdir())
+        left = list(disk.glob('out*'))
     assert done.returncode == 2
     last = done.stderr.strip().split('\n')[-1]
     assert last.startswith('error: cannot prepare')
     assert os.strerror(errno.ENOSPC) in last
     assert 'Traceback' not in done.stderr
     assert not left
-
-
-def test_two_runs_with_the_same_output_are_an_error(texts, tmp_path):
-    (tmp_path / 'out.partial').mkdir()
-    lock = os.open(tmp_path / 'out.partial', os.O_RDONLY)
-    fcntl.flock(lock, fcntl.LOCK_EX)
-    with pytest.raises(errors.UserError, match='another run'):
-        prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
-    os.close(lock)
-    prepare.prepare([f'text:{texts}/*.txt'], TOKENIZER, tmp_path / 'out', workers=0)
 
 
 def wait_for(condition, seconds=60):
@@ -425,6 +428,14 @@ def test_command_line(texts, tmp_path, capsys):
         stderr = capsys.readouterr().err
         assert stderr.startswith('error: ')
         assert len(stderr.strip().split('\n')) == 1
+
+
+def test_the_defaults_are_those_of_training(texts, tmp_path, monkeypatch):
+    monkeypatch.setenv('HOME', str(tmp_path))
+    prepare.main([f'--source=text:{texts}/*.txt', '--output=~/out'])
+    data = base.get_config().data
+    data.sources, data.corpus = (f'text:{texts}/*.txt',), '~/out'
+    pretraining_data.open_corpus(data)
 
 
 def test_help_lists_every_flag_and_source(capsys):

@@ -13,7 +13,7 @@ from bert_jax.training import checkpoints, multihost
 from tests.end_to_end import small
 
 ARGUMENTS = (
-    '--config.stages.steps=(120,60)',
+    '--config.training.steps=(120,60)',
     '--config.checkpoint.every_steps=25',
     '--config.evaluation.every_steps=1000',
     '--config.logging.every_steps=1',

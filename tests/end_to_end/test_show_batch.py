@@ -19,7 +19,7 @@ from tests.end_to_end import small
 
 @pytest.fixture
 def config(tmp_path):
-    changed = {'stages__steps': (3, 2), 'schedule__warmup_steps': 1, 'evaluation__examples': 16}
+    changed = {'training__steps': (3, 2), 'schedule__warmup_steps': 1, 'evaluation__examples': 16}
     return small.config(tmp_path, evaluation__cloze_examples=0, **changed)
 
 

@@ -53,7 +53,7 @@ def test_an_unlabeled_test_split_is_predicted_and_written_for_submission(folder,
     config.data.tokenizer = str(tmp_path / 'tokenizer.json')
     config.model.update(dict(architecture='bert', hidden_size=16, num_layers=1, num_heads=2))
     config.model.update(dict(intermediate_size=16, max_position_embeddings=16))
-    config.training.update(dict(epochs=0.0, steps=2, batch_size=4, max_length=16))
+    config.training.update(dict(epochs=0.0, steps=2, batch_size=4, sequence_length=16))
     main.run(config)
     out = tmp_path / 'run' / 'test'
     records = [json.loads(line) for line in (out / 'predictions.jsonl').read_text().splitlines()]

@@ -13,7 +13,16 @@ def test_a_summary_is_reproducible_and_its_interval_contains_the_mean():
     assert found.sd == pytest.approx(np.std(values, ddof=1))
     assert found == comparison.summarize(values)
     assert min(values) <= found.low < found.mean < found.high <= max(values)
-    assert comparison.summarize([0.5]) == (0.5, 0.0, 0.5, 0.5, 1)
+
+
+def test_one_run_has_no_deviation_and_two_runs_have_no_interval():
+    one, two = comparison.summarize([0.5])._asdict(), comparison.summarize([0.5, 0.7])._asdict()
+    assert (one['mean'], one['sd'], one['low'], one['high']) == (0.5, None, None, None)
+    assert (two['sd'], two['low']) == (pytest.approx(0.1414, abs=1e-4), None)
+    assert [comparison.mean_cell(one), comparison.interval_cell(one)] == ['0.5000', '–']
+    assert [comparison.mean_cell(two), comparison.interval_cell(two)] == ['0.6000 ± 0.1414', '–']
+    three = comparison.summarize([0.5, 0.7, 0.6])._asdict()
+    assert comparison.interval_cell(three) == '0.5000 – 0.7000'
 
 
 def test_the_interval_is_the_normal_approximation():

@@ -74,3 +74,13 @@ def test_nested_spans_are_compared_as_sets():
     assert by_label == {'X': (0.5, 0.5, 0.5, 2, 2), 'Y': (1.0, 1.0, 1.0, 1, 1)}
     empty = dict.fromkeys(('f1', 'precision', 'recall', 'f1_macro'), 0.0)
     assert entities.score_spans([[]], [[]]) == (empty, {})
+
+
+def test_errors_are_counted_by_kind():
+    gold = [[(0, 2, 'A'), (4, 6, 'A'), (8, 9, 'B'), (12, 14, 'B'), (20, 21, 'A')]]
+    guesses = [[(0, 2, 'A'), (4, 6, 'B'), (8, 10, 'B'), (11, 13, 'A'), (30, 31, 'B')]]
+    assert entities.count_errors(gold, guesses) == {
+        'A': {'correct': 1, 'wrong type': 1, 'missed': 1},
+        'B': {'wrong boundary': 1, 'wrong both': 1, 'spurious': 1},
+    }
+    assert entities.count_errors([[]], [[]]) == {}

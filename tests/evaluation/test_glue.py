@@ -1,5 +1,7 @@
 """Scores of GLUE and SuperGLUE, compared with values by hand, and submission files."""
 
+import json
+
 import pytest
 
 from bert_jax.data.labeled.benchmarks import BENCHMARKS
@@ -77,6 +79,37 @@ def test_the_average_table_is_made_from_the_folders_of_runs(tmp_path):
         glue.read_results([tmp_path / 'none'])
 
 
+def save_run(folder, rate, **accuracies):
+    for split, accuracy in accuracies.items():
+        tables.save_scores(scores.Scores({'accuracy': accuracy}, {}), folder / split, 'run')
+    (folder / 'config.json').write_text(json.dumps({'schedule': {'learning_rate': rate}}))
+
+
+def test_one_run_of_mnli_has_both_test_sets(tmp_path):
+    save_run(tmp_path / 'mnli', 1e-5, dev=0.8, dev_mismatched=0.7, test=0.1)
+    found = glue.read_results([tmp_path / 'mnli'])
+    assert found == {'mnli': {'accuracy': 0.8}, 'mnli_mismatched': {'accuracy': 0.7}}
+
+
+def test_a_sweep_counts_with_the_mean_over_the_seeds_of_its_best_learning_rate(tmp_path):
+    sweep = tmp_path / 'mnli'
+    for seed, accuracy in enumerate((0.5, 0.6, 0.7)):
+        save_run(sweep / f'rate_2_seed_{seed}', 2e-5, dev=accuracy, dev_mismatched=accuracy - 0.1)
+        save_run(sweep / f'rate_5_seed_{seed}', 5e-5, dev=0.4, dev_mismatched=0.9)
+    (sweep / 'results.json').write_text(json.dumps({'best_learning_rate': 2e-5}))
+    found = glue.read_results([sweep])
+    assert found['mnli']['accuracy'] == pytest.approx(0.6)
+    assert found['mnli_mismatched']['accuracy'] == pytest.approx(0.5)
+
+
+def test_the_test_sets_that_have_no_labels_are_submitted():
+    assert glue.test_set('cola', 'test') == 'cola'
+    assert glue.test_set('mnli', 'test_mismatched') == 'mnli_mismatched'
+    assert glue.test_set('mnli', 'ax') == 'ax'
+    for dataset, split in (('cola', 'dev'), ('mnli', 'dev_mismatched'), ('', 'test')):
+        assert glue.test_set(dataset, split) is None
+
+
 @pytest.mark.parametrize(
     ('task', 'predictions', 'file', 'lines'),
     [
@@ -103,9 +136,11 @@ def test_submission_files_have_the_format_of_the_site(tmp_path, task, prediction
 
 def test_submissions_cover_the_tasks_of_glue_that_can_be_read():
     parts = {part for name, task in glue.GLUE.items() for part in task.sets or (name,)}
-    parts = {'mnli' if part == 'mnli_matched' else part for part in parts}
     assert set(glue.SUBMISSIONS) == parts | {'ax'}
-    assert parts <= set(BENCHMARKS)
+    submitted = {
+        glue.test_set(name, split) for name in glue.GLUE for split in BENCHMARKS[name].splits
+    }
+    assert submitted - {None} == set(glue.SUBMISSIONS)
 
 
 def test_unknown_tasks_classes_and_ids_are_errors(tmp_path):

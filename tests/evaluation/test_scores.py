@@ -67,3 +67,25 @@ def test_spans_are_scored_by_label():
     found = scores.spans([[(0, 2, 'A')], [(1, 2, 'B')]], [[(0, 2, 'A')], [(1, 2, 'A')]])
     assert found.metrics == {'f1': 0.5, 'precision': 0.5, 'recall': 0.5, 'f1_macro': 1 / 3}
     assert found.tables['Labels'].rows[1] == ('B', 0.0, 0.0, 0.0, 1, 0)
+    table = found.tables['Errors']
+    assert table.columns[1:4] == ('correct', 'wrong type', 'wrong boundary')
+    assert table.rows == [('A', 1, 0, 0, 0, 0, 0), ('B', 0, 1, 0, 0, 0, 0)]
+
+
+def test_candidates_are_written_as_the_scorer_of_gap_reads_them(tmp_path):
+    ids = ('d-1-A-coref', 'd-1-B-coref', 'd-2-A-coref', 'd-2-B-coref', 'd-3-B-coref')
+    classes = ('TRUE', 'FALSE', 'FALSE', 'FALSE', 'TRUE')
+    pairs = zip(ids, classes, strict=True)
+    records = [{'id': own, 'predicted': predicted} for own, predicted in pairs]
+    tables.save_candidates(records, ('A-coref', 'B-coref'), tmp_path)
+    text = (tmp_path / 'candidates.tsv').read_text()
+    assert text == 'd-1\tTRUE\tFALSE\nd-2\tFALSE\tFALSE\n'
+
+
+def test_regression_has_a_scatter_plot(tmp_path):
+    found = scores.regression([1.0, 2.0, 3.0], [1.0, 2.0, 5.0])
+    tables.save_scores(found, tmp_path, 'numbers')
+    assert matplotlib.image.imread(tmp_path / 'scatter.png').ndim == 3
+    assert (tmp_path / 'scatter.pdf').read_bytes().startswith(b'%PDF')
+    assert 'scatter.png' in (tmp_path / 'report.md').read_text()
+    assert json.loads((tmp_path / 'metrics.json').read_text())['tables'] == {}

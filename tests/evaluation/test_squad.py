@@ -1,5 +1,6 @@
 """SQuAD's scores, compared with values by hand and with a second, slow implementation."""
 
+import math
 import re
 
 import pytest
@@ -109,11 +110,10 @@ def test_means_are_reported_with_and_without_answer():
         st.tuples(
             st.sampled_from([(), ('cat',), ('cat dog',)]),
             st.sampled_from(['', 'cat', 'dog', 'cat dog']),
-            st.integers(-9, 9),
+            st.integers(-3, 3),
         ),
         min_size=1,
         max_size=8,
-        unique_by=lambda row: row[2],
     )
 )
 def test_no_threshold_is_better_than_the_best(rows):
@@ -126,11 +126,13 @@ def test_no_threshold_is_better_than_the_best(rows):
     found = squad.best_threshold(golds, guesses, scores)
     none_answered = mean_f1(min(scores) - 1)
     assert found.best == pytest.approx(max(none_answered, *map(mean_f1, scores)))
-    assert max(none_answered, mean_f1(found.threshold)) == pytest.approx(found.best)
+    assert mean_f1(found.threshold) == pytest.approx(found.best)
 
 
 def test_the_surest_questions_are_answered_first():
     golds, guesses = [('cat',), (), ('dog',)], ['cat', 'fish', 'dog']
     assert squad.best_threshold(golds, guesses, [-3.0, 2.0, 1.0]) == (1.0, 1.0)
     assert squad.best_threshold(golds, guesses, [3.0, -2.0, 2.0]) == (2 / 3, 3.0)
-    assert squad.best_threshold(golds, ['x', '', 'y'], [1.0, 2.0, 3.0], 'exact_match') == (1 / 3, 0)
+    assert squad.best_threshold(golds, ['x', '', 'y'], [1.0, 2.0, 3.0], 'exact_match') == (
+        *(1 / 3, -math.inf),
+    )

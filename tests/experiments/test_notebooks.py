@@ -46,7 +46,7 @@ def run(tmp_path_factory):
     folder = tmp_path_factory.mktemp('tiny')
     options = ' '.join(
         shlex.quote(argument)
-        for argument in small.arguments(folder, '--config.stages.steps=(6, 4)')
+        for argument in small.arguments(folder, '--config.training.steps=(6, 4)')
         if not argument.startswith(('--config=', '--config.workdir='))
     )
     with pytest.MonkeyPatch.context() as patch:

@@ -37,12 +37,12 @@ def study(tmp_path_factory):
     for part in ('train', 'dev'):
         (folder / f'x-ud-{part}.conllu').write_text(CONLLU, encoding='utf-8')
     changes = small.changes(folder) | {
-        'stages.sequence_length': (16,),
-        'stages.batch_size': (8,),
-        'stages.max_predictions': (3,),
+        'training.sequence_length': (16,),
+        'training.batch_size': (8,),
+        'training.max_predictions': (3,),
         'evaluation.cloze_examples': 0,
     }
-    for key in ('workdir', 'stages.steps', 'schedule.warmup_steps'):
+    for key in ('workdir', 'training.steps', 'schedule.warmup_steps'):
         del changes[key]
     variants = {name: changes | more for name, more in VARIANTS.items()}
     options = argparse.Namespace(

@@ -1,84 +1,21 @@
 """bert_jax.load: one object for every kind of model, with methods on lists of texts."""
 
-import dataclasses
 import functools
 import subprocess
 import sys
 
-import jax
 import numpy as np
 import pytest
 import torch
 import transformers
-from flax import linen as nn
-from ml_collections import ConfigDict
 
 import bert_jax
-from bert_jax.data import tokenizers
-from bert_jax.data.finetune_batches import BatchShape, evaluation_batches
-from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.interop import loading, pretrained
-from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.tasks.finetuning_model import EncodedExamples, FineTuningModel
 from bert_jax.tasks.problems import PROBLEMS
-from bert_jax.training.checkpoints import Checkpoints
+from tests.inference.small_runs import KINDS, save_run
 from tests.interop import published
-
-TEXT = 'the ship near the storm . the cow and the barn and the field near the moon . star'
-LENGTH = 24
-# Kind of problem → its labels, a valid input, and the method that answers it.
-KINDS = {
-    'classification': (('no', 'yes'), {'text': 'the ship', 'text2': 'a storm'}),
-    'regression': (('score',), {'text': 'the ship near the moon'}),
-    'multiple_choice': ((), {'premise': 'the ship', 'choices': ['a storm', 'the moon', 'star']}),
-    'relation': (('near', 'far'), {'text': 'the ship near the moon', 'marks': [[4, 8], [18, 22]]}),
-    'tagging': (('B-X', 'I-X', 'O'), {'words': ['the', 'ship', 'near', 'the', 'moon']}),
-    'spans': (('X',), {'text': 'the ship near the moon'}),
-    'question_answering': ((), {'question': 'the ship', 'context': 'the ship near the moon'}),
-}
-
-
-@functools.cache
-def tokenizer():
-    return tokenizers.train('wordpiece:120', [TEXT * 5])
-
-
-def save_run(folder, kind):
-    """A run of one checkpoint, with a newly initialized model for a kind of problem."""
-    labels, given = KINDS[kind]
-    architecture = architectures.build(
-        'bert',
-        vocab_size=tokenizer().vocab_size,
-        hidden_size=16,
-        num_layers=1,
-        num_heads=2,
-        intermediate_size=32,
-        max_position_embeddings=64,
-        initializer_range=0.3,
-    )
-    settings = dict(PROBLEMS[kind].settings) | {'labels': list(labels)}
-    problem = PROBLEMS[kind].load()(
-        ConfigDict(settings), SpecialTokenLayout(tokenizer(), LENGTH, 2), labels
-    )
-    items = EncodedExamples.of(problem, [problem.parse_input('x', given)]).items
-    batch, _ = next(evaluation_batches(items, BatchShape(1, 64, 4)))
-    model = FineTuningModel(architecture, Compute(), problem)
-    params = jax.jit(model.init)(jax.random.key(0), batch)
-    metadata = {
-        'task': kind,
-        'family': 'bert',
-        'architecture': dataclasses.asdict(architecture),
-        'tokenizer': tokenizer().to_json(),
-        'labels': labels,
-        'calibrated': {},
-        'config': {'training': {'max_length': LENGTH}, 'problem': settings},
-    }
-    writer = Checkpoints(folder / 'checkpoints', keep=1)
-    writer.save(1, {'params': nn.unbox(params['params'])}, metadata)
-    writer.close()
-    return folder
 
 
 @pytest.fixture(scope='module')
@@ -209,8 +146,11 @@ def test_a_method_without_a_head_names_what_the_model_can_do(load):
 @pytest.mark.parametrize(
     ('call', 'message'),
     [
-        (lambda model: model.embed('the ship'), "a list of texts, not the string 'the ship'"),
-        (lambda model: model.classify([('a', 'b', 'c')]), 'a pair of texts, not 3 texts'),
+        (lambda model: model.embed('the ship'), "a list of texts, not 'the ship'"),
+        (
+            lambda model: model.classify([('a', 'b', 'c')]),
+            r"a pair of texts, not \('a', 'b', 'c'\)",
+        ),
         (lambda model: model.classify([{'txt': 'a'}]), "input 0: .*'text'"),
         (lambda model: model.answer(['a'], []), '1 questions need as many contexts, not 0'),
     ],
@@ -220,8 +160,12 @@ def test_a_malformed_input_is_one_line(load, call, message):
         call(load('classification'))
 
 
-def test_a_folder_of_several_runs_names_them(tmp_path):
+def test_a_folder_of_several_runs_names_them_and_the_best(tmp_path):
     for seed in (0, 1):
         (tmp_path / f'sweep/seed_{seed}/checkpoints').mkdir(parents=True)
     with pytest.raises(UserError, match='choose one of them: seed_0, seed_1'):
+        bert_jax.load(tmp_path / 'sweep')
+    results = '{"metric": "f1", "best_run": "seed_1"}'
+    (tmp_path / 'sweep/results.json').write_text(results)
+    with pytest.raises(UserError, match=r'holds 2 runs; the best by f1 is .*/sweep/seed_1: choose'):
         bert_jax.load(tmp_path / 'sweep')

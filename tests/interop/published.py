@@ -62,6 +62,7 @@ CHANGES = {
         'sep_token_id': 3,
     },
 }
+RENAMED = ('xlm-roberta', 'camembert', 'data2vec-text', 'ernie')  # other families, other names
 # Names of a class for the logits of our heads, if not 'logits'.
 LOGITS = {
     'BertForPreTraining': {'mlm': 'prediction_logits', 'nsp': 'seq_relationship_logits'},

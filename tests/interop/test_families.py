@@ -30,7 +30,18 @@ VARIATIONS = {
 }
 
 
-@pytest.mark.parametrize('name', published.CLASSES)
+def _is_repetition(name: str, model_type: str) -> bool:
+    """Whether a class differs from a quickly tested one in names only."""
+    return model_type in published.RENAMED and not name.endswith('ForMaskedLM')
+
+
+@pytest.mark.parametrize(
+    'name',
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * _is_repetition(name, family.model_type))
+        for name, (family, _) in published.CLASSES.items()
+    ],
+)
 def test_import_and_export_keep_outputs_and_bits(name, tmp_path):
     family, heads = published.CLASSES[name]
     original = published.model(name, **VARIATIONS.get(name, {}))
@@ -47,7 +58,7 @@ def test_import_and_export_keep_outputs_and_bits(name, tmp_path):
     published.assert_same_bits(again.params, loaded.params)
     written = load_file(tmp_path / 'out/model.safetensors')
     for key, array in load_file(tmp_path / 'in/model.safetensors').items():
-        if key not in family.duplicates and key != family.position_ids:
+        if key not in family.duplicates(loaded.architecture) and key != family.position_ids:
             assert array.tobytes() == written[key].tobytes(), key
 
     opened, report = getattr(transformers, name).from_pretrained(
@@ -65,7 +76,7 @@ def test_architectures_belong_to_families():
         assert family.model_type == model_type
         for name in family.architectures:
             assert name in architectures.BUILDERS
-            assert families.of_architecture(name) == model_type
+            assert family.table.keys() == FAMILIES[families.of_architecture(name)].table.keys()
     assert families.of_architecture('spanbert_base') == 'bert'
     assert families.of_architecture('neobert') is None
 
@@ -79,8 +90,6 @@ def test_every_key_of_a_default_config_is_known(family):
         assert architecture.vocab_size == config.vocab_size
         assert architecture == family.read_config(config.to_diff_dict())
         assert architecture == family.read_config({})  # our defaults are theirs
-    with pytest.raises(UserError, match='unknown for model_type .*: feed_forward_type'):
-        family.read_config(config.to_dict() | {'feed_forward_type': 'glu'})
 
 
 def test_an_early_config_of_modernbert_is_read():
@@ -174,12 +183,12 @@ def test_labels_keep_their_order_and_number(tmp_path):
     with pytest.raises(UserError, match='3 classes, but 2 labels'):
         huggingface.save(dataclasses.replace(three, labels=('no', 'yes')), tmp_path / 'two')
     for change, word in [
-        ({'num_labels': 2}, 'num_labels is 2, but id2label has 3'),
+        ({'num_labels': 2}, r'the shape \[3\], but the config implies \[2\]'),
         (
             {'id2label': {'0': 'no', '1': 'yes'}, 'label2id': {'no': 0, 'yes': 1}},
             r'\[3.*the config implies \[2',
         ),
-        ({'id2label': {'0': 'no', '2': 'yes'}, 'label2id': None}, 'ids .0, 2.'),
+        ({'id2label': {'0': 'no', '2': 'yes'}, 'label2id': None}, 'id2label has the keys'),
     ]:
         config = json.loads((tmp_path / 'three/config.json').read_text()) | change
         shutil.copytree(tmp_path / 'three', tmp_path / 'bad', dirs_exist_ok=True)

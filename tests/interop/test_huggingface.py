@@ -79,15 +79,17 @@ def test_half_precision_shards_and_weights_of_old_versions_are_read(folder, tmp_
         huggingface.load(path)
 
 
-def test_a_pytorch_file_is_read(folder, tmp_path):
+@pytest.mark.parametrize('is_zip', [True, False], ids=['zip', 'before torch 1.6'])
+def test_a_pytorch_file_is_read(folder, tmp_path, is_zip):
     shutil.copy(folder / 'config.json', tmp_path)
     state = published.model().state_dict()
     state['bert.pooler.dense.weight'] = state['bert.pooler.dense.weight'].T.contiguous().T
-    torch.save(state, tmp_path / 'pytorch_model.bin')
+    path = tmp_path / 'pytorch_model.bin'
+    torch.save(state, path, _use_new_zipfile_serialization=is_zip)
     published.assert_same_bits(huggingface.load(tmp_path).params, huggingface.load(folder).params)
 
-    data = (tmp_path / 'pytorch_model.bin').read_bytes()
-    (tmp_path / 'pytorch_model.bin').write_bytes(data[: len(data) // 2])
+    data = path.read_bytes()
+    path.write_bytes(data[: len(data) // 2])
     with pytest.raises(UserError, match='pytorch_model.bin is damaged'):
         huggingface.load(tmp_path)
 
@@ -100,9 +102,11 @@ class _Evil:
         return open, (str(self.path), 'w')
 
 
-def test_a_pytorch_file_executes_no_code(folder, tmp_path):
+@pytest.mark.parametrize('is_zip', [True, False], ids=['zip', 'before torch 1.6'])
+def test_a_pytorch_file_executes_no_code(folder, tmp_path, is_zip):
     shutil.copy(folder / 'config.json', tmp_path)
-    torch.save({'x': _Evil(tmp_path / 'harm')}, tmp_path / 'pytorch_model.bin')
+    path = tmp_path / 'pytorch_model.bin'
+    torch.save({'x': _Evil(tmp_path / 'harm')}, path, _use_new_zipfile_serialization=is_zip)
     with pytest.raises(UserError, match='asks to run io.open'):
         huggingface.load(tmp_path)
     assert not (tmp_path / 'harm').exists()
@@ -116,6 +120,58 @@ def test_heads_beyond_those_of_the_class_are_found(copy):
     published.edit(copy, put('classifier.weight', np.ones((2, 20), 'f4')))
     with pytest.raises(UserError, match='a bert model with mlm, nsp has no place for .*classifier'):
         huggingface.load(copy)
+
+
+def change_config(path, **changes):
+    config = json.loads((path / 'config.json').read_text()) | changes
+    (path / 'config.json').write_text(json.dumps(config))
+
+
+def test_keys_that_change_nothing_are_ignored_and_named(copy, caplog):
+    changes = {'sentence_transformers': {'version': '2'}, 'emb_size': 7, 'structure': []}
+    change_config(copy, **changes, problem_type='regression', label2id={'x': 'y'})
+    with caplog.at_level('INFO'):
+        huggingface.load(copy)
+    assert 'ignored keys: emb_size, sentence_transformers, structure' in caplog.text
+
+
+def test_a_config_without_model_type_is_known_by_its_class(copy):
+    change_config(copy, model_type=None)
+    assert huggingface.load(copy).family == 'bert'
+
+
+def test_a_declared_head_without_weights_is_needed_only_if_requested(copy, caplog):
+    change_config(copy, architectures=['BertForTokenClassification'])
+    assert huggingface.load(copy).heads == ('mlm', 'nsp')
+    assert 'no weights of token_classification, which config.json names' in caplog.text
+    with pytest.raises(UserError, match='lacks the weights classifier'):
+        huggingface.load(copy, heads=('token_classification',))
+
+
+@pytest.mark.parametrize(
+    'changes',
+    [
+        dict(id2label={'0': 'a', '1': 'b'}, label2id={'a': 1, 'b': 0}),
+        dict(id2label={'0': 'a', '1': 'b'}, label2id={'a': '0', 'b': '1'}),
+        dict(id2label={'0': 'a', '1': 'b'}, label2id=None, num_labels=None),
+    ],
+)
+def test_labels_are_those_of_id2label(copy, changes):
+    change_config(copy, **changes)
+    assert huggingface.load(copy).labels == ('a', 'b')
+
+
+def test_a_decoder_of_its_own_is_read_and_written(tmp_path):
+    path = published.folder(tmp_path / 'in', 'BertForMaskedLM', tie_word_embeddings=False)
+    loaded = huggingface.load(path)
+    expected = transformers.BertForMaskedLM.from_pretrained(path)
+    expected = published.theirs(expected.eval(), loaded.architecture)['mlm_logits']
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(published.ours(loaded)['mlm_logits'], expected, atol=1e-5 * scale)
+    huggingface.save(loaded, tmp_path / 'out')
+    written = transformers.BertForMaskedLM.from_pretrained(tmp_path / 'out').eval()
+    written = published.theirs(written, loaded.architecture)['mlm_logits']
+    np.testing.assert_allclose(written, expected, atol=1e-6 * scale)
 
 
 def test_missing_heads_are_initialized_only_if_allowed(tmp_path):

@@ -87,11 +87,14 @@ CONFIGS = {
     'activation': ({'hidden_act': 'quick_gelu'}, "hidden_act is 'quick_gelu'; known: gelu"),
     'positions': ({'position_embedding_type': 'relative_key'}, "'relative_key'; only 'absolute'"),
     'decoder': ({'is_decoder': True}, 'is_decoder is True; only False'),
-    'untied': ({'tie_word_embeddings': False}, 'tie_word_embeddings'),
+    'untied': ({'tie_word_embeddings': False}, 'lacks the weights cls.predictions.decoder.weight'),
+    'code': ({'auto_map': {'AutoModel': 'x.X'}}, 'auto_map is .*; only None is supported'),
+    'class': ({'model_type': None, 'architectures': ['X']}, 'no model_type, and architectures'),
+    'number of labels': ({'num_labels': -1}, 'num_labels is -1'),
     'heads': ({'num_attention_heads': 3}, 'not divisible by num_heads 3'),
     'layers': ({'num_hidden_layers': 3}, 'lacks the weights bert.encoder.layer.2'),
     'no number': ({'hidden_size': '20'}, "hidden_size is '20'"),
-    'labels': ({'id2label': {'0': 'a', '1': 'b'}, 'label2id': {'a': 1, 'b': 0}}, 'disagree'),
+    'labels': ({'id2label': {'0': 'a', '2': 'b'}}, 'id2label has the keys'),
 }
 
 

@@ -1,5 +1,7 @@
 """A new encoder is one file and one line: everything else knows encoders by their interface."""
 
+import types
+
 import flax.linen as nn
 import jax
 import numpy as np
@@ -13,6 +15,8 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import ENCODERS, Transformer, build_encoder
 from bert_jax.objectives.masking import Masked
 from bert_jax.objectives.model import PretrainingModel
+from bert_jax.tasks.initialization import initialize
+from configs import base
 from tests import extending
 
 IDS = np.arange(12, dtype=np.int32).reshape(2, 6)
@@ -36,6 +40,15 @@ def test_an_unknown_encoder_is_an_error(architecture, monkeypatch):
     monkeypatch.delitem(ENCODERS, 'bag_of_words')
     with pytest.raises(UserError, match="unknown encoder 'bag_of_words'; known: transformer"):
         build_encoder(architecture, Compute())
+
+
+def test_the_config_keys_of_the_docs_select_a_registered_encoder(architecture):
+    config = base.get_config()
+    config.model.update(encoder='bag_of_words', pooler=False)
+    tokenizer = types.SimpleNamespace(vocab_size=20, pad_id=0)
+    selected = initialize(config, None, tokenizer, ('mlm',)).architecture
+    assert type(build_encoder(selected, Compute())).__name__ == 'BagOfWords'
+    assert not selected.pooler
 
 
 def test_a_registered_encoder_encodes(architecture):

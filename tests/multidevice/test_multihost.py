@@ -17,11 +17,11 @@ from bert_jax.training import checkpoint_files, checkpoints, multihost
 from tests.end_to_end import commands, small
 
 ARGUMENTS = (
-    '--config.stages.steps=(40,)',
-    '--config.stages.sequence_length=(16,)',
-    '--config.stages.batch_size=(16,)',
-    '--config.stages.accumulation=(1,)',
-    '--config.stages.max_predictions=(3,)',
+    '--config.training.steps=(40,)',
+    '--config.training.sequence_length=(16,)',
+    '--config.training.batch_size=(16,)',
+    '--config.training.accumulation=(1,)',
+    '--config.training.max_predictions=(3,)',
     '--config.checkpoint.every_steps=10',
     '--config.evaluation.every_steps=1000',
     '--config.evaluation.examples=16',
@@ -191,7 +191,7 @@ def test_fine_tuning_evaluates_between_checkpoints_and_stops_early(tmp_path):
         'training.epochs': 0.0,
         'training.steps': 40,
         'training.batch_size': 8,
-        'training.max_length': 32,
+        'training.sequence_length': 32,
         'schedule.learning_rate': 1e-5,  # so small that the accuracy does not change
         'evaluation.best': 'accuracy',
         'evaluation.every_steps': 2,

@@ -25,7 +25,7 @@ def recovery(tmp_path, monkeypatch):
 
 @pytest.fixture
 def config(tmp_path):
-    return small.config(tmp_path, stages__steps=(2, 2), schedule__warmup_steps=1)
+    return small.config(tmp_path, training__steps=(2, 2), schedule__warmup_steps=1)
 
 
 def train_two_steps(task):

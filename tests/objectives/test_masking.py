@@ -154,3 +154,20 @@ def test_another_key_gives_other_masks():
 def test_settings_out_of_range_are_rejected(change, word):
     with pytest.raises(UserError, match=word):
         dataclasses.replace(MASKING, **change)
+
+
+@pytest.mark.parametrize('scheme', ['tokens', 'whole_words'])
+def test_unknown_tokens_are_chosen_like_others_if_the_recipe_says_so(scheme):
+    unknown = 1
+    ids, attention_mask, _ = make_batch()
+    ids = np.where((ids >= 5) & (ids < 10), unknown, ids)
+    keys = jax.random.split(jax.random.key(0), len(ids))
+    is_word_start = np.arange(VOCAB_SIZE) % 3 != 0
+    for special_ids in (SPECIAL_IDS, tuple(set(SPECIAL_IDS) - {unknown})):
+        settings = dataclasses.replace(
+            MASKING, scheme=scheme, special_ids=special_ids, is_word_start=is_word_start
+        )
+        masked = jax.device_get(mask_tokens(settings, keys, ids, attention_mask, 20))
+        share = np.mean(masked.labels[masked.weights > 0] == unknown)
+        can_choose = ~np.isin(ids, special_ids)
+        assert share == pytest.approx(np.mean(ids[can_choose] == unknown), rel=0.1)

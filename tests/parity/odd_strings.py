@@ -8,7 +8,7 @@ ODD = {
     'chinese': '北京大學abc東京タワー 한국어 𠀀𠀁',
     'emoji': 'x😀y 👩‍👩‍👧‍👦 👍🏽 🇫🇷 ❤️ ☎',
     'controls': 'a\x00b\x01c\x7fd\x1fe\u200bf\ufeffg\ufffdh\x85i\u2028j\u00adk',
-    'long word': 'a' * 200 + ' ' + 'b' * 100 + ' ' + 'c' * 101,
+    'long word': 'a' * 200 + ' ' + 'b' * 100 + ' ' + 'c' * 201,
     'joiners': 'नमस्ते क्\u200dष می\u200cخواهم',
     'right to left': 'שָׁלוֹם עולם السَّلامُ عليكم \u202babc\u202c',
     'tabs and newlines': 'the\tof\nand\r\nto\x0bin\x0ca',

@@ -35,11 +35,12 @@ def trio(request, tmp_path):
 
 def _trio(path: pathlib.Path, lowercase: bool):
     vocab = {token: i for i, token in enumerate(path.read_text('utf-8').split('\n')) if token}
-    return (
-        tokenizers.load(str(path), lowercase),
-        transformers.BertTokenizerFast(vocab=vocab, do_lower_case=lowercase),
-        legacy.BertTokenizerLegacy(str(path), do_lower_case=lowercase),
-    )
+    fast = transformers.BertTokenizerFast(vocab=vocab, do_lower_case=lowercase)
+    original = legacy.BertTokenizerLegacy(str(path), do_lower_case=lowercase)
+    # transformers sets 100, unlike Google's tokenization.py.
+    fast.backend_tokenizer.model.max_input_chars_per_word = 200
+    original.wordpiece_tokenizer.max_input_chars_per_word = 200
+    return tokenizers.load(str(path), lowercase), fast, original
 
 
 def _fast_ids(fast, texts, **options):

@@ -8,6 +8,7 @@ import pytest
 
 from bert_jax import prepare
 from bert_jax.data import languages
+from bert_jax.errors import UserError
 from bert_jax.tasks import pretraining_data
 from configs import base
 
@@ -33,6 +34,39 @@ def corpus(tmp_path_factory):
     return prepare.prepare(
         specs, 'train:wordpiece:90', folder / 'corpus', workers=0, held_out_fraction=0.2
     )
+
+
+def test_an_existing_corpus_is_used_by_its_name(corpus, monkeypatch, capsys):
+    monkeypatch.setenv('HOME', str(corpus.directory.parent))
+    data = base.get_config().data
+    data.corpus = '~/corpus'
+    with pytest.raises(UserError, match=r"made with sources=.* not \['tfds:wiki40b/en'\]"):
+        pretraining_data.open_corpus(data)
+    pretraining_data.follow_corpus(data, ['corpus'])
+    assert "data.tokenizer = 'train:wordpiece:90', as in ~/corpus" in capsys.readouterr().out
+    assert data.held_out_fraction == 0.2
+    assert pretraining_data.open_corpus(data).fingerprint == corpus.fingerprint
+    # What the command line sets is not replaced, and a recipe's corpus has the recipe's settings.
+    data.tokenizer = 'train:wordpiece:80'
+    pretraining_data.follow_corpus(data, ['corpus', 'tokenizer'])
+    pretraining_data.follow_corpus(data, [])
+    with pytest.raises(UserError, match='made with tokenizer'):
+        pretraining_data.open_corpus(data)
+    data.corpus = '~/none'
+    pretraining_data.follow_corpus(data, ['corpus'])
+    assert data.tokenizer == 'train:wordpiece:80'
+
+
+def test_changed_text_is_reported_when_its_corpus_is_used(corpus, capsys):
+    data = base.get_config().data
+    data.corpus = str(corpus.directory)
+    pretraining_data.follow_corpus(data, ['corpus'])
+    path = corpus.directory.parent / 'xc.txt'
+    text = path.read_text()
+    path.write_text(text + ' More.')
+    pretraining_data.open_corpus(data)
+    path.write_text(text)
+    assert f'{path} has changed' in capsys.readouterr().err
 
 
 def source_of(corpus, seed=3, **changes):

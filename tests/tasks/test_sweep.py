@@ -5,6 +5,7 @@ import pathlib
 
 import pytest
 
+from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.tasks import sweep
 from bert_jax.training import workdir
@@ -32,7 +33,7 @@ class Trainer:
         accuracy = 0.8 + config.seed / 100 + (0.05 if config.schedule.learning_rate == 2e-5 else 0)
         found = results('accuracy', accuracy)
         workdir.claim(config.workdir, config.to_dict())
-        workdir.write_json(pathlib.Path(config.workdir) / 'results.json', found)
+        files.write_json(pathlib.Path(config.workdir) / 'results.json', found)
         return found
 
 
@@ -88,6 +89,7 @@ def test_the_best_rate_has_the_best_mean(tmp_path):
     found = sweep.run(made, Trainer())
     assert found['metric'] == 'accuracy'
     assert found['best_learning_rate'] == 2e-5
+    assert found['best_run'] == 'rate_2e-05_seed_2'
     best = found['rates'][1]['metrics']['accuracy']
     assert best['mean'] == pytest.approx(0.86)
     assert best['sd'] == pytest.approx(0.01)  # of 0.85, 0.86, 0.87
@@ -100,12 +102,14 @@ def test_the_best_rate_has_the_best_mean(tmp_path):
     assert lines[3].startswith('| 2e-05 (best) | 3 | 0.8600 ± 0.0100 | 0.8')
     assert lines[3].endswith('| 1.7200 ± 0.0200 |')
     assert (folder / 'plot.png').read_bytes().startswith(b'\x89PNG')
+    assert (folder / 'plot.pdf').read_bytes().startswith(b'%PDF')
 
 
 def test_lower_losses_are_better(tmp_path):
     values = {(1e-5, 0): results('loss', 0.5), (2e-5, 0): results('loss', 0.4)}
     found = sweep.compare(config(tmp_path), values)
     assert (found['metric'], found['best_learning_rate']) == ('loss', 2e-5)
+    assert found['best_run'] == 'seed_0'
     found = sweep.compare(config(tmp_path, evaluation__best='f1'), values)
     assert (found['metric'], found['best_learning_rate']) == ('f1', 1e-5)
 

@@ -31,6 +31,39 @@ def test_every_flipped_bit_is_found(checkpoint, name):
     assert checksums.find_damage(checkpoint) is None
 
 
+def test_every_flipped_bit_of_added_metadata_is_found(checkpoint):
+    made = Checkpoints(checkpoint.parent, 1)
+    assert made.metadata()['step'] == 1
+    made.replace_metadata(1, {'step': 1, 'best': {'step': 1}})
+    assert made.metadata() == {'step': 1, 'best': {'step': 1}}
+    path = checkpoint / checksums.ADDED / 'metadata.json'
+    data = path.read_bytes()
+    for position in range(0, len(data) * 8, 31):
+        changed = bytearray(data)
+        changed[position // 8] ^= 1 << position % 8
+        path.write_bytes(changed)
+        assert 'added/metadata.json' in checksums.find_damage(checkpoint), position
+        assert checksums.find_damage(checkpoint, ['metadata.json']), position
+    path.write_bytes(data)
+    assert checksums.find_damage(checkpoint) is None
+
+
+def test_a_kill_while_metadata_are_added_leaves_the_first(checkpoint, monkeypatch):
+    def kill(folder):
+        raise ZeroDivisionError
+
+    made = Checkpoints(checkpoint.parent, 1)
+    monkeypatch.setattr(checksums, 'write', kill)
+    with pytest.raises(ZeroDivisionError):
+        made.replace_metadata(1, {'step': 2})
+    monkeypatch.undo()
+    assert checksums.find_damage(checkpoint) is None
+    made = Checkpoints(checkpoint.parent, 1)
+    assert made.metadata()['step'] == 1
+    made.replace_metadata(1, {'step': 3})
+    assert made.metadata() == {'step': 3}
+
+
 def test_an_additional_file_is_reported(checkpoint):
     (checkpoint / 'arrays' / 'd' / 'stray').write_text('')
     assert checksums.find_damage(checkpoint) == f'arrays/d/stray is not in {checksums.NAME}'

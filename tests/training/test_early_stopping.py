@@ -40,6 +40,7 @@ def best_of(metric, values):
         ('mlm_loss/cy', 3),
         ('perplexity', 3),
         ('mlm_perplexity', 3),
+        ('rmse', 3),
     ],
 )
 def test_the_name_of_the_metric_tells_which_value_is_best(metric, expected):
@@ -149,6 +150,60 @@ def test_killed_runs_wait_as_long_and_end_the_same(finished, tmp_path):
     assert records(run, 'held_out') == records(folder, 'held_out')
 
 
+@pytest.mark.parametrize('step', ['best_step', 'steps'])
+def test_a_run_that_dies_in_an_evaluation_has_saved_and_evaluates_once_when_resumed(
+    finished, tmp_path, monkeypatch, step
+):
+    """Also at the best step and the last, where the result belongs to the checkpoint."""
+    folder, params, results = finished
+    evaluated, evaluate, changes = (
+        [],
+        toy.Toy.evaluate,
+        toy.PATIENT | dict(checkpoint__every_steps=5),
+    )
+
+    def die_once(self, params, stage):
+        evaluated.append(params)
+        if len(evaluated) == 1 + results[step] // 5:  # the first is before training
+            raise Killed
+        return evaluate(self, params, stage)
+
+    monkeypatch.setattr(toy.Toy, 'evaluate', die_once)
+    run = tmp_path / 'run'
+    with pytest.raises(Killed):
+        toy.train(run, **changes)
+    assert checkpoints.load(run / 'checkpoints' / str(results[step])).step == results[step]
+    assert [record['step'] for record in records(run, 'held_out')][-1] == results[step] - 5
+    run = shutil.copytree(run, tmp_path / 'resumed')
+    found, again = toy.train(run, **changes)
+    jax.tree.map(np.testing.assert_array_equal, jax.device_get(found), jax.device_get(params))
+    for key in ('steps', 'best_step', 'held_out'):
+        assert again[key] == results[key]
+    assert records(run, 'held_out') == records(folder, 'held_out')
+    assert checkpoints.load(run).step == results['best_step']
+    number = len(evaluated)
+    toy.train(shutil.copytree(run, tmp_path / 'again'), **changes)
+    assert len(evaluated) == number
+
+
+def test_a_run_killed_after_the_record_of_an_evaluation_repeats_it(finished, tmp_path, monkeypatch):
+    folder, _, results = finished
+    changes = toy.PATIENT | dict(checkpoint__every_steps=5)
+
+    def kill(self, step, metadata):
+        raise Killed
+
+    monkeypatch.setattr(checkpoints.Checkpoints, 'replace_metadata', kill)
+    with pytest.raises(Killed):
+        toy.train(tmp_path / 'run', **changes)
+    monkeypatch.undo()
+    assert [record['step'] for record in records(tmp_path / 'run', 'held_out')] == [0, 5]
+    run = shutil.copytree(tmp_path / 'run', tmp_path / 'resumed')
+    _, again = toy.train(run, **changes)
+    assert again['best_step'] == results['best_step']
+    assert records(run, 'held_out') == records(folder, 'held_out')
+
+
 def test_a_damaged_best_checkpoint_is_an_error_that_names_it(finished, tmp_path):
     folder, _, results = finished
     copy = shutil.copytree(folder, tmp_path / 'run')
@@ -170,7 +225,7 @@ def test_only_a_trained_head_is_evaluated_before_training(tmp_path, monkeypatch,
     )
     initial = InitialModel(None, None, {name: given.astype(np.float32)}, [])
     monkeypatch.setattr(toy, 'InitialModel', lambda *_: initial)
-    toy.train(tmp_path / 'run', stages__steps=(10,))
+    toy.train(tmp_path / 'run', training__steps=(10,))
     assert [record['step'] for record in records(tmp_path / 'run', 'held_out')][0] == first
 
 

@@ -14,7 +14,7 @@ from bert_jax.training import checkpoints, loop, multihost, schedules
 from bert_jax.training.interruption import Interrupted, StopSignal
 from tests.training import toy
 
-STAGES = dict(stages__steps=(6, 4), checkpoint__every_steps=4, checkpoint__keep=4)
+STAGES = dict(training__steps=(6, 4), checkpoint__every_steps=4, checkpoint__keep=4)
 
 
 def records(folder, kind='train'):
@@ -59,7 +59,7 @@ def test_each_stage_is_compiled_once_and_a_finished_one_not_at_all(tmp_path, com
 def test_the_memory_of_a_step_is_logged_before_it_runs(tmp_path, capfd):
     seen = []
     toy.train(
-        tmp_path, stages__steps=(1,), after_step=lambda _: seen.append(capfd.readouterr().err)
+        tmp_path, training__steps=(1,), after_step=lambda _: seen.append(capfd.readouterr().err)
     )
     assert 'memory of each device' in seen[0]
 
@@ -76,7 +76,7 @@ def test_a_stage_is_divided_into_micro_batches(tmp_path, monkeypatch):
     found = {}
     for number in (1, 4):
         folder = tmp_path / str(number)
-        found[number], _ = toy.train(folder, stages__accumulation=(number,), **mesh)
+        found[number], _ = toy.train(folder, training__accumulation=(number,), **mesh)
         assert set(rows) == {8 // number}
         rows.clear()
     jax.tree.map(
@@ -96,8 +96,35 @@ def test_the_logged_learning_rate_follows_the_schedule(tmp_path):
         assert rate == pytest.approx(float(schedule(step - 1)))
 
 
+def test_after_skipped_steps_the_logged_rate_is_used_and_the_decay_reaches_its_end(tmp_path):
+    """One step after the last skipped one, Adam without moments moves by the logged rate."""
+    changes = dict(
+        schedule__name='linear',
+        schedule__warmup_steps=1,
+        optimizer__weight_decay=0.0,
+        optimizer__beta1=0.0,
+        optimizer__beta2=0.0,
+        optimizer__clip_norm=0.0,
+        training__steps=(12,),
+        checkpoint__every_steps=1,
+        checkpoint__keep=12,
+        logging__every_steps=1,
+    )
+    toy.train(tmp_path, spoil=dict.fromkeys([4, 5, 6], float('nan')), **changes)
+    rates = {record['step']: record['learning_rate'] for record in records(tmp_path)}
+    schedule = schedules.build(toy.config(tmp_path, **changes).schedule, 12)
+    for step in (3, 8, 12):
+        before, after = (
+            checkpoints.load(tmp_path / 'checkpoints' / str(number)).state['params']
+            for number in (step - 1, step)
+        )
+        moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), before, after)
+        assert max(jax.tree.leaves(moved)) == pytest.approx(rates[step], rel=1e-3)
+        assert rates[step] == pytest.approx(float(schedule(step - 1)))
+
+
 def test_a_spike_is_skipped_only_with_a_spike_factor(tmp_path):
-    changes = dict(stages__steps=(10,), spoil={6: 1e4})
+    changes = dict(training__steps=(10,), spoil={6: 1e4})
     _, ignored = toy.train(tmp_path / 'ignored', **changes)
     assert ignored['skipped_steps'] == 0
     _, skipped = toy.train(tmp_path / 'skipped', spike_factor=20.0, **changes)
@@ -132,6 +159,17 @@ def test_a_signal_stops_after_the_next_step_and_the_rerun_ends_the_same(tmp_path
     check_same(params, expected)
 
 
+def test_a_run_without_held_out_data_is_not_evaluated(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(toy.Toy, 'evaluate', lambda *arguments: {})
+    _, results = toy.train(tmp_path / 'run', training__steps=(4,))
+    assert results['held_out'] == {}
+    assert records(tmp_path / 'run', 'held_out') == []
+    assert 'held-out' not in capfd.readouterr().err
+    copy = shutil.copytree(tmp_path / 'run', tmp_path / 'again')
+    _, again = toy.train(copy, training__steps=(4,))
+    assert again['steps'] == 4
+
+
 def test_a_signal_during_the_last_evaluation_stops_a_sweep_too(tmp_path, monkeypatch):
     evaluate = toy.Toy.evaluate
 
@@ -141,7 +179,7 @@ def test_a_signal_during_the_last_evaluation_stops_a_sweep_too(tmp_path, monkeyp
 
     monkeypatch.setattr(toy.Toy, 'evaluate', evaluate_and_signal)
     with pytest.raises(Interrupted):
-        toy.train(tmp_path, stages__steps=(3,))
+        toy.train(tmp_path, training__steps=(3,))
     assert checkpoints.load(tmp_path).step == 3
 
 

@@ -57,15 +57,27 @@ def test_sizes_are_those_of_the_arrays_on_one_device(estimate):
     assert estimate.total == parts
 
 
+def test_an_evaluation_that_needs_more_than_a_training_step_counts(estimate, mesh):
+    def evaluate(logits):
+        return jnp.sort(jnp.sin(logits), axis=-1).sum()
+
+    logits = jax.ShapeDtypeStruct((64 * ROWS, CLASSES), jnp.float32)
+    with jax.set_mesh(mesh):
+        step = compile_step(mesh)
+        found = memory.MemoryEstimate.of(*step, jax.jit(evaluate).lower(logits).compile())
+    assert found.evaluation >= 4 * 64 * ROWS * CLASSES > estimate.temporaries
+    assert found.total == estimate.total - estimate.temporaries + found.evaluation
+
+
 def test_the_table_names_every_part(estimate, monkeypatch):
     monkeypatch.setattr(memory, 'device_bytes', lambda: 3 * 2**30)
     title, *lines = estimate.table()
     assert 'each device' in title
     assert [line.split()[0] for line in lines] == [
-        *('parameters', 'optimizer', 'batch', 'gradients,', 'total')
+        *('parameters', 'optimizer', 'batch', 'gradients,', 'or', 'total')
     ]
     assert lines[1].split()[-1] == f'{estimate.optimizer / 2**20:,.0f}'
-    assert lines[4].endswith('of 3,072')
+    assert lines[5].endswith('of 3,072')
     assert 'unknown' in estimate._replace(temporaries=None).table()[4]
 
 

@@ -7,9 +7,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax import files
 from bert_jax.averages import Term
 from bert_jax.tasks.initialization import InitialModel
-from bert_jax.training import loop, workdir
+from bert_jax.training import loop
 from bert_jax.training.task import Stage
 from configs import base
 
@@ -48,10 +49,10 @@ class Toy:
     def __init__(self, config, stacked=False, spoil=None):
         self.config, self.stacked = config, stacked
         self.start = InitialModel(None, None, {}, [])
-        source, (accumulation, *_) = ToySource(config.seed, spoil), config.stages.accumulation
+        source, (accumulation, *_) = ToySource(config.seed, spoil), config.training.accumulation
         self.stages = tuple(
             Stage(source, steps, accumulation, tokens_per_step=8, flops_per_step=1e3)
-            for steps in config.stages.steps
+            for steps in config.training.steps
         )
         self.dev = ToySource(1000).batch(0, np.arange(8))
 
@@ -81,6 +82,10 @@ class Toy:
     def evaluate(self, params, stage):
         loss = float(np.mean((self.predict(params, self.dev['x']) - self.dev['y']) ** 2))
         return {'loss': loss, 'accuracy': -loss}
+
+    def compile_evaluation(self, params, stage):
+        x_BI = jax.ShapeDtypeStruct(self.dev['x'].shape, np.float32)
+        return jax.jit(self.predict).lower(params, x_BI).compile()
 
     def describe(self):
         return []
@@ -117,8 +122,8 @@ def config(folder, **more):
         'workdir': str(folder),
         'mesh.data': 1,
         'mesh.fsdp': jax.device_count(),
-        'stages.steps': (30,),
-        'stages.accumulation': (1,),
+        'training.steps': (30,),
+        'training.accumulation': (1,),
         'compute.dtype': 'float32',
         'optimizer.name': 'adamw',
         'optimizer.decay_exclude': ('bias',),
@@ -141,12 +146,12 @@ def train(folder, *, spoil=None, after_step=None, **more):
     """Train in `folder`: (parameters, results); the results are also written there."""
     made = config(folder, **more)
     params, results = loop.train(Toy(made, spoil=spoil), made, after_step)
-    workdir.write_json(pathlib.Path(folder) / 'results.json', results)
+    files.write_json(pathlib.Path(folder) / 'results.json', results)
     return params, results
 
 
 PATIENT = dict(
-    stages__steps=(200,),
+    training__steps=(200,),
     evaluation__best='loss',
     evaluation__patience=4,
     checkpoint__every_steps=7,

@@ -24,6 +24,7 @@ class Benchmark(NamedTuple):
     Attributes:
         kind: the kind of problem.
         splits: train, dev, test → TFDS name and split; '{language}' is replaced by data.language.
+            Further ones are only evaluated, or predicted, once training is done.
         build: builds the example of a record; see `example`.
     """
 
@@ -42,9 +43,14 @@ def _with_class(*columns: str) -> BuildExample:
 
     def build(fields: Fields, example_id: str, language: str) -> examples.Example:
         texts = tuple(fields[name] for name in columns)
-        return examples.TextExample(example_id, texts, fields['label'])
+        return examples.TextExample(example_id, texts, _class(fields['label']))
 
     return build
+
+
+def _class(label: str | int | None) -> str | None:
+    """A class; numbers without names are their own names, and −1 is unknown."""
+    return None if label in (None, -1) else str(label)
 
 
 def _with_score(*columns: str) -> BuildExample:
@@ -89,7 +95,7 @@ def _xnli(fields: Fields, example_id: str, language: str) -> examples.Example:
             )
         premise = premise[language]
         hypothesis = hypothesis['translation'][languages.index(language)]
-    return examples.TextExample(example_id, (premise, hypothesis), fields['label'])
+    return examples.TextExample(example_id, (premise, hypothesis), _class(fields['label']))
 
 
 def _copa(fields: Fields, example_id: str, language: str) -> examples.Example:
@@ -106,7 +112,8 @@ def _multirc(fields: Fields, example_id: str, language: str) -> examples.Example
     index = fields['idx']
     example_id = f'{index["paragraph"]}-{index["question"]}-{index["answer"]}'
     answered = f'{fields["question"]} {fields["answer"]}'
-    return examples.TextExample(example_id, (fields['paragraph'], answered), fields['label'])
+    texts = fields['paragraph'], answered
+    return examples.TextExample(example_id, texts, _class(fields['label']))
 
 
 def _record(fields: Fields, example_id: str, language: str) -> examples.Example:
@@ -135,7 +142,7 @@ def _wic(fields: Fields, example_id: str, language: str) -> examples.Example:
         start, end = fields[f'start{number + 1}'], fields[f'end{number + 1}']
         word_spans.check_span(text, start, end)
         marks.append(examples.Mark(number, start, end))
-    return examples.MarkedExample(example_id, texts, tuple(marks), fields['label'])
+    return examples.MarkedExample(example_id, texts, tuple(marks), _class(fields['label']))
 
 
 def _wsc(fields: Fields, example_id: str, language: str) -> examples.Example:
@@ -148,7 +155,7 @@ def _wsc(fields: Fields, example_id: str, language: str) -> examples.Example:
         last = min(first + len(stated.split()), len(words))
         start, end = word_spans.words_to_characters(words, first, last)
         marks.append(examples.Mark(0, *word_spans.narrow_to(text, start, end, stated)))
-    return examples.MarkedExample(example_id, (text,), tuple(marks), fields['label'])
+    return examples.MarkedExample(example_id, (text,), tuple(marks), _class(fields['label']))
 
 
 def _squad(fields: Fields, example_id: str, language: str) -> examples.Example:
@@ -170,8 +177,12 @@ def _classification(name: str, *columns: str) -> Benchmark:
 
 _PAIR = ('sentence1', 'sentence2')
 _NLI = ('premise', 'hypothesis')
-_MNLI_SPLITS = _splits('glue/mnli', 'validation_matched', 'test_matched')
-_MISMATCHED_SPLITS = _splits('glue/mnli', 'validation_mismatched', 'test_mismatched')
+# The mismatched sets are from other genres than train; ax is the diagnostic set, without labels.
+_MNLI_SPLITS = _splits('glue/mnli', 'validation_matched', 'test_matched') | {
+    'dev_mismatched': ('glue/mnli', 'validation_mismatched'),
+    'test_mismatched': ('glue/mnli', 'test_mismatched'),
+    'ax': ('glue/ax', 'test'),
+}
 _XNLI_SPLITS = _splits('xnli') | {'train': ('glue/mnli', 'train')}
 _UD_SPLITS = _splits('universal_dependencies/{language}', 'dev')
 
@@ -183,7 +194,6 @@ BENCHMARKS: dict[str, Benchmark] = {
     'stsb': Benchmark('regression', _splits('glue/stsb'), _with_score(*_PAIR)),
     'qqp': _classification('glue/qqp', 'question1', 'question2'),
     'mnli': Benchmark('classification', _MNLI_SPLITS, _with_class(*_NLI)),
-    'mnli_mismatched': Benchmark('classification', _MISMATCHED_SPLITS, _with_class(*_NLI)),
     'qnli': _classification('glue/qnli', 'question', 'sentence'),
     'rte': _classification('glue/rte', *_PAIR),
     'wnli': _classification('glue/wnli', *_PAIR),
@@ -239,13 +249,19 @@ def read(data: ConfigDict, kind: str, report: ReadingReport) -> dict[str, list[G
         )
     splits: dict[str, list[GroupedExample]] = {'train': [], 'dev': [], 'test': []}
     for split, (name, part) in benchmark.splits.items():
-        builder = tensorflow_import.open_tfds_builder(
-            name.format(language=data.language),
-            data.data_dir,
-            data.download,
-            f'data.dataset={data.dataset!r}',
-            _ADVICE,
-        )
+        try:
+            builder = tensorflow_import.open_tfds_builder(
+                name.format(language=data.language),
+                data.data_dir,
+                data.download,
+                f'data.dataset={data.dataset!r}',
+                _ADVICE,
+            )
+        except UserError:
+            if split in splits:
+                raise
+            report.add('splits_that_are_not_on_disk', f'{split}: {name}')
+            continue
         if part not in builder.info.splits:
             raise unknown(f'split of {builder.info.full_name}', part, builder.info.splits)
         records = _records(builder, part)
@@ -265,8 +281,8 @@ def _read_split(
     for count, fields in enumerate(records, start=1):
         default_id = f'{split}-{count}'
         try:
-            example = benchmark.example(fields, default_id, data.language)
-            if split != 'test' and not examples.is_labeled(example):
+            example = _build(benchmark, fields, default_id, data.language)
+            if split.startswith(('train', 'dev')) and not examples.is_labeled(example):
                 raise InvalidRecord('no label')
         except InvalidRecord as error:
             own.add_invalid(error, f'{data.dataset} {default_id}')
@@ -277,6 +293,20 @@ def _read_split(
     own.check_shares(count, data)
     report.merge(own)
     return found
+
+
+def _build(
+    benchmark: Benchmark, fields: Fields, default_id: str, language: str
+) -> examples.Example:
+    """The example of a record. Raises InvalidRecord if its fields are missing or of other types."""
+    try:
+        example = benchmark.example(fields, default_id, language)
+        is_text = all(isinstance(text, str) for text in examples.texts_of(example))
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise InvalidRecord(f'other fields than in the published data: {error!r}') from None
+    if not is_text:
+        raise InvalidRecord('a text is not a string')
+    return example
 
 
 def _records(builder: Any, part: str) -> Iterator[Fields]:

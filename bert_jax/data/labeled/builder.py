@@ -1,6 +1,7 @@
 """The parts of building examples that all kinds of problems share: texts, labels, numbers."""
 
 import collections
+import contextlib
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -70,7 +71,7 @@ class ExampleBuilder:
             return None
         label = row.text(column).strip()
         if label in self.data.skip_labels:
-            raise SkippedRecord(f'label {label!r}')
+            raise SkippedRecord('skipped_by_label')
         if not label and not self.labeled:
             return None
         if not label:
@@ -117,10 +118,11 @@ def parse_float(text: str) -> float:
 
 
 def parse_int(value: Any) -> int:
-    try:
-        return int(value)
-    except (TypeError, ValueError):
-        raise InvalidRecord(f'{value!r} is not an integer') from None
+    """An integer from a number such as 12 or 12.0, or from text such as '12'."""
+    with contextlib.suppress(TypeError, ValueError, OverflowError):
+        if not isinstance(value, bool) and float(value).is_integer():
+            return int(float(value))
+    raise InvalidRecord(f'{str(value)[:40]!r} is not an integer')
 
 
 def require_list(value: Any, column: str) -> list:

@@ -9,11 +9,12 @@ from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
+from bert_jax.data.held_out import hash_of_parts
 from bert_jax.data.labeled import tag_schemes, word_spans
 from bert_jax.data.labeled.builder import ExampleBuilder
 from bert_jax.data.labeled.examples import Span, SpansExample, TaggedExample
 from bert_jax.data.labeled.records import InvalidRecord, MissingColumn, Record, Row, make_record
-from bert_jax.data.labeled.tabular import numbered_lines
+from bert_jax.data.labeled.text_lines import numbered_lines
 from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
 
@@ -31,15 +32,18 @@ def read_sentences(path: str, data: ConfigDict) -> Iterator[Record]:
     """
     document: list[Sentence] = []
     num_documents = 0
+    name = ''
     for sentence, starts_document in _sentences(path, data):
         if document and (starts_document or not data.documents):
-            yield _record(path, document, num_documents)
+            yield _record(path, document, name)
             document = []
-        num_documents += starts_document
-        if sentence:
-            document.append(sentence)
+        if starts_document or not name:
+            num_documents += 1
+            # Without the path, so that a moved file is split in the same way.
+            name = f'{num_documents}/{hash_of_parts(line for _, line in sentence)}'
+        document.append(sentence)
     if document:
-        yield _record(path, document, num_documents)
+        yield _record(path, document, name)
 
 
 def _sentences(path: str, data: ConfigDict) -> Iterator[tuple[Sentence, bool]]:
@@ -59,14 +63,14 @@ def _sentences(path: str, data: ConfigDict) -> Iterator[tuple[Sentence, bool]]:
         yield sentence, starts_document
 
 
-def _record(path: str, document: list[Sentence], num_documents: int) -> Record:
+def _record(path: str, document: list[Sentence], document_name: str) -> Record:
     first_line = document[0][0][0]
     default_id = f'{os.path.basename(path)}:{first_line}'
     for number, line in itertools.chain(*document):
         record = make_record(path, number, None, text=line)
         if record.content is not None:
             return record._replace(default_id=default_id)
-    groups = {'document': f'{path}#{num_documents}'}
+    groups = {'document': document_name}
     return Record(f'{path}:{first_line}', default_id, document, groups)
 
 

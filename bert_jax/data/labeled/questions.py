@@ -8,11 +8,11 @@ from typing import Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.builder import ExampleBuilder, parse_int
 from bert_jax.data.labeled.examples import Answer, QuestionExample
-from bert_jax.data.labeled.records import InvalidRecord, Record, Row, check_text
+from bert_jax.data.labeled.json_rows import load_json
+from bert_jax.data.labeled.records import InvalidRecord, Record, Row, check_text, printable
 from bert_jax.errors import UserError
 
 _WORD_NUMBERS = re.compile(r'(?:\d+:)?(\d+(?: \d+)*)')
@@ -64,7 +64,7 @@ def _answer_from_text(builder: ExampleBuilder, text: Any, start: Any, context: s
     if not isinstance(text, str):
         raise InvalidRecord(f'answer {json.dumps(text)[:40]} is not a string')
     if start is not None and start != '':
-        return checked_answer(text, parse_int(start), context)
+        return checked_answer(text, start, context)
     start = context.find(text)
     if start < 0:
         raise InvalidRecord(f'answer {text[:40]!r} is not in the context', misplaced=True)
@@ -84,8 +84,11 @@ def _answer_from_words(builder: ExampleBuilder, numbers: Any, context: str) -> A
     return Answer(context[start:end], start)
 
 
-def checked_answer(text: str, start: int, context: str) -> Answer:
+def checked_answer(text: Any, start: Any, context: str) -> Answer:
     """The answer. Raises InvalidRecord if the context does not have it at `start`."""
+    if not isinstance(text, str):
+        raise InvalidRecord(f'answer {json.dumps(text)[:40]} is not a string')
+    start = parse_int(start)
     found = context[start : start + len(text)] if start >= 0 else ''
     if not text or found != text:
         raise InvalidRecord(
@@ -101,36 +104,42 @@ def read_squad(path: str, data: ConfigDict) -> Iterator[Record]:
     Raises:
         UserError: the file is not in this format.
     """
-    text = text_files.read_text(path, data.encoding)
     try:
         questions = [
-            (article.get('title', ''), paragraph['context'], question)
-            for article in json.loads(text)['data']
+            (str(article.get('title', '')), paragraph['context'], question)
+            for article in load_json(path, data)['data']
             for paragraph in article['paragraphs']
             for question in paragraph['qas']
         ]
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, AttributeError) as error:
         raise UserError(
             f'{path} is not in the format of SQuAD (data, paragraphs, context, qas): {error!r}; '
             'set data.format'
         ) from None
     for number, (title, context, question) in enumerate(questions, start=1):
-        name = str(question.get('id') or f'{os.path.basename(path)}:{number}')
-        groups = {'context': str(context), 'title': str(title)}
-        yield Record(f'{path}: question {name}', name, (context, question), groups)
+        content: Any = context, question
+        name = f'{os.path.basename(path)}:{number}'
+        if not isinstance(question, dict):
+            content = InvalidRecord('the question is not a JSON object')
+        elif question.get('id'):
+            name = str(question['id']).encode(errors='replace').decode()
+        groups = {'context': str(context), 'title': title}
+        yield Record(f'{path}: question {printable(name)}', name, content, groups)
 
 
 def build_squad_question(
     content: tuple[Any, dict], example_id: str, builder: ExampleBuilder
 ) -> list[QuestionExample]:
-    """A question from the records of `read_squad`."""
+    """A question from the records of `read_squad`; an empty answer is no answer."""
     context, question = content
-    asked = question.get('question', '')
+    asked, is_impossible = question.get('question', ''), question.get('is_impossible', False)
     for text in (context, asked):
         if not isinstance(text, str) or not text.strip():
-            raise InvalidRecord('the question or the context is empty')
+            raise InvalidRecord('the question or the context is not a text')
         check_text(text)
-    stated = [] if question.get('is_impossible') else question.get('answers')
+    if not isinstance(is_impossible, bool):
+        raise InvalidRecord(f'is_impossible is {json.dumps(is_impossible)[:40]}, not true or false')
+    stated = [] if is_impossible else question.get('answers')
     if stated is None:
         if builder.labeled:
             raise InvalidRecord("the question has no 'answers'")
@@ -139,5 +148,5 @@ def build_squad_question(
         pairs = [(answer['text'], answer['answer_start']) for answer in stated]
     except (KeyError, TypeError):
         raise InvalidRecord("an answer lacks 'text' or 'answer_start'") from None
-    answers = tuple(checked_answer(text, start, context) for text, start in pairs)
+    answers = tuple(checked_answer(*pair, context) for pair in pairs if pair[0] != '')
     return [QuestionExample(example_id, asked, context, answers)]

@@ -14,6 +14,12 @@ from bert_jax.errors import UserError
 _MAX_PLACES = 3
 
 
+def printable(text: str, limit: int = 200) -> str:
+    """Make text of a file fit to be shown in a message of one line."""
+    shown = ''.join(char if char.isprintable() else '�' for char in text[:limit])
+    return shown + ' …' * (len(text) > limit)
+
+
 class InvalidRecord(Exception):
     """A record that cannot become an example.
 
@@ -22,19 +28,19 @@ class InvalidRecord(Exception):
     """
 
     def __init__(self, reason: str, misplaced: bool = False):
-        super().__init__(reason)
+        super().__init__(printable(reason))
         self.misplaced = misplaced
 
 
 class SkippedRecord(InvalidRecord):
-    """A record left out on purpose: its label is in `data.skip_labels`."""
+    """A record left out on purpose; the message is the reason under which it is counted."""
 
 
 class MissingColumn(InvalidRecord):
     """A record without a column of this name."""
 
     def __init__(self, name: str, known: Iterable):
-        self.name, self.known = name, ', '.join(map(str, known))
+        self.name, self.known = name, printable(', '.join(map(str, known)))
         super().__init__(f'no column {name!r}; the columns are {self.known}')
 
 
@@ -74,11 +80,16 @@ def make_record(path: str, line_number: int, content: Any, text: str = '') -> Re
     return Record(f'{path}:{line_number}', f'{os.path.basename(path)}:{line_number}', content)
 
 
+def text_of(value: Any) -> Any:
+    """The text of an object that has one, as XML elements have; other values as they are."""
+    return value.get('text', value) if isinstance(value, dict) else value
+
+
 class Row:
     """Values by column name.
 
     A column can also be given by its index as a string, negative from the end; 'a.b' is key b of
-    the JSON object in column a.
+    the JSON object in column a, or of each object of a list there.
     """
 
     def __init__(self, values: dict[str, Any]):
@@ -97,8 +108,11 @@ class Row:
         if name.removeprefix('-').isdigit() and -len(self.values) <= int(name) < len(self.values):
             return list(self.values.values())[int(name)]
         head, dot, rest = name.partition('.')
-        if dot and isinstance(self.values.get(head), dict):
-            return Row(self.values[head])[rest]
+        inner = self.values.get(head) if dot else None
+        if isinstance(inner, dict):
+            return Row(inner)[rest]
+        if isinstance(inner, list) and all(isinstance(item, dict) for item in inner):
+            return [Row(item)[rest] for item in inner]
         raise MissingColumn(name, self.values)
 
     def text(self, name: str) -> str:
@@ -107,7 +121,7 @@ class Row:
         Raises:
             InvalidRecord: a list, object, null or undecodable text.
         """
-        value = self[name]
+        value = text_of(self[name])
         if isinstance(value, str):
             check_text(value)
             return value

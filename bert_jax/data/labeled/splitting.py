@@ -1,10 +1,12 @@
-"""Splits off dev and test examples, reproducibly and without separating the examples of a group."""
+"""Splits off dev and test examples, reproducibly and without separating groups and copies."""
 
 import collections
 import hashlib
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from bert_jax.data.labeled.examples import Example
+from bert_jax.data.held_out import text_hash
+from bert_jax.data.labeled.examples import Example, texts_of
 
 
 class GroupedExample(NamedTuple):
@@ -14,28 +16,54 @@ class GroupedExample(NamedTuple):
     group: str
 
 
-def split_off(
-    examples: list[GroupedExample], fraction: float, seed: int
-) -> tuple[list[GroupedExample], list[GroupedExample]]:
-    """Split off a fraction of the examples, exactly if there are no groups.
+class SplitOff(NamedTuple):
+    """The result of `split_off`, in the original order.
 
-    Groups are drawn in the order of their hashed names (examples without a group: indices) until
-    the fraction is reached as closely as possible.
-
-    Returns:
-        The remaining examples and those split off, both in their original order.
+    Attributes:
+        rest: the remaining examples.
+        drawn: those split off.
+        left_out: number of examples of drawn groups that are copies of remaining ones.
     """
-    keys = [example.group or f'#{number}' for number, example in enumerate(examples)]
-    sizes = collections.Counter(keys)
-    target, drawn, count = round(fraction * len(examples)), set(), 0
-    for key in sorted(sizes, key=lambda key: _hash(seed, key)):
-        if abs(count + sizes[key] - target) < abs(count - target):
-            drawn.add(key)
-            count += sizes[key]
+
+    rest: list[GroupedExample]
+    drawn: list[GroupedExample]
+    left_out: int
+
+
+def split_off(examples: list[GroupedExample], fraction: float, seed: int) -> SplitOff:
+    """Split off a fraction of the examples, without copies of the remaining ones.
+
+    The units are groups and, without them, copies: examples with the same texts, whatever their
+    case, whitespace and order, such as a pair and its reverse. Units are drawn in the order of a
+    hash until the fraction is reached as closely as possible.
+    """
+    texts = [text_name([grouped.example]) for grouped in examples]
+    units = [one.group or text for one, text in zip(examples, texts, strict=True)]
+    sizes = collections.Counter(units)
+    target, chosen, count = round(fraction * len(examples)), set(), 0
+    for unit in sorted(sizes, key=lambda unit: _hash(seed, unit)):
+        if abs(count + sizes[unit] - target) < abs(count - target):
+            chosen.add(unit)
+            count += sizes[unit]
         if count >= target:
             break
-    rest = [example for example, key in zip(examples, keys, strict=True) if key not in drawn]
-    return rest, [example for example, key in zip(examples, keys, strict=True) if key in drawn]
+    remaining = {text for text, unit in zip(texts, units, strict=True) if unit not in chosen}
+    rest = [one for one, unit in zip(examples, units, strict=True) if unit not in chosen]
+    rows = zip(examples, texts, units, strict=True)
+    drawn = [one for one, text, unit in rows if unit in chosen and text not in remaining]
+    return SplitOff(rest, drawn, count - len(drawn))
+
+
+def draw(examples: list[GroupedExample], number: int, seed: int) -> list[GroupedExample]:
+    """Draw a random subset of at most `number` examples, in their original order."""
+    order = sorted(range(len(examples)), key=lambda index: _hash(seed, f'#{index}'))
+    return [examples[index] for index in sorted(order[:number])]
+
+
+def text_name(examples: Sequence[Example]) -> str:
+    """Return a name that copies of these examples share, whichever file they are in."""
+    texts = sorted(text.casefold() for example in examples for text in texts_of(example))
+    return str(text_hash('\0'.join(texts)))
 
 
 def _hash(seed: int, key: str) -> bytes:

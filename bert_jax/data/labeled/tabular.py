@@ -1,144 +1,219 @@
-"""Reads rows of CSV, TSV and JSON files, and plain text files labeled by their names."""
+"""Reads rows of CSV and TSV files.
 
+A stray quote costs the row in which it is, not the rows up to the next quote.
+"""
+
+import collections
 import csv
-import json
-import pathlib
+import itertools
+import re
 from collections.abc import Iterator
-from typing import Any
 
 from ml_collections import ConfigDict
 
 from bert_jax.data import text_files
-from bert_jax.data.labeled.records import InvalidRecord, Record, Row, make_record
-from bert_jax.errors import UserError, unknown
+from bert_jax.data.labeled.records import (
+    InvalidRecord,
+    Record,
+    Row,
+    SkippedRecord,
+    check_text,
+    make_record,
+    printable,
+)
+from bert_jax.data.labeled.text_lines import numbered_lines
+from bert_jax.errors import UserError
 
-SAMPLES = pathlib.Path(__file__).parent.parent / 'samples'
+_MANY_LINES = 10  # so many lines that look like rows are not the text of one field
 
-# Where the class is in 'aclImdb/train/pos/12_9.txt' or 'polarity/rt-polarity.pos'.
-LABEL_FROM = {
-    'suffix': lambda path: path.suffix.removeprefix('.'),
-    'stem': lambda path: path.stem,
-    'folder': lambda path: path.parent.name,
-}
-
-
-def expand_globs(patterns: tuple[str, ...]) -> list[str]:
-    """The files that match; 'sample:NAME' is a file of bert_jax/data/samples/.
-
-    Raises:
-        UserError: a pattern that matches no file.
-    """
-    paths: list[str] = []
-    for pattern in patterns:
-        where = pattern
-        if pattern.startswith('sample:'):
-            where = str(SAMPLES / pattern.removeprefix('sample:'))
-        matching = text_files.matching_files(where)
-        if not matching:
-            raise UserError(f'no file matches {pattern!r}')
-        paths += matching
-    return paths
+NumberedRow = tuple[int, list[str] | InvalidRecord]  # number of the first line, fields
 
 
-def numbered_lines(path: str, data: ConfigDict) -> Iterator[tuple[int, str]]:
-    """The lines of a file, numbered from 1, without their ends."""
-    return enumerate(text_files.read_lines(path, data.encoding), start=1)
-
-
-def read_table(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The rows of a CSV or TSV file."""
+def read_table(path: str, data: ConfigDict, file_format: str) -> Iterator[Record]:
+    """The rows of a file in format 'csv' or 'tsv'."""
+    names: list[str] = []
     header = None
-    for number, fields in _fields(path, data):
+    for number, fields in _rows(path, data, file_format):
         if isinstance(fields, InvalidRecord):
+            if not names:
+                raise UserError(f'{path}:{number}: {fields}')
             yield make_record(path, number, fields)
             continue
-        if not fields or (len(fields) == 1 and not fields[0].strip()):
+        if not any(field.strip() for field in fields):
             continue
-        if header is None:
-            header = fields if data.header else [str(i) for i in range(len(fields))]
-            if len(set(header)) < len(header):
-                raise UserError(
-                    f'{path}: two columns have the same name in {", ".join(header)}; rename one, '
-                    'or set data.header=False if this is not a header'
-                )
-            if data.header:
+        if not names:
+            names, has_header = _column_names(path, fields, data)
+            if has_header:
+                header = fields
                 continue
-        content: Row | InvalidRecord = Row(dict(zip(header, fields, strict=False)))
-        if len(fields) != len(header):
-            content = InvalidRecord(f'{len(fields)} columns instead of {len(header)}')
+        content: Row | InvalidRecord = Row(dict(zip(names, fields, strict=False)))
+        if fields == header:
+            content = SkippedRecord('repeated_headers')
+        elif len(fields) != len(names):
+            content = InvalidRecord(f'{len(fields)} columns instead of {len(names)}')
         yield make_record(path, number, content, text='\t'.join(fields))
 
 
-def _fields(path: str, data: ConfigDict) -> Iterator[tuple[int, list[str] | InvalidRecord]]:
-    """The fields of each row with the number of its last line."""
-    separator = data.separator or {'csv': ',', 'tsv': '\t'}[data.format]
+def read_column_names(path: str, data: ConfigDict, file_format: str) -> list[str]:
+    """The names of the columns of a file; none if it is empty."""
+    for _, fields in _rows(path, data, file_format):
+        if isinstance(fields, list) and any(fields):
+            return _column_names(path, fields, data)[0]
+    return []
+
+
+def describe_header(data: ConfigDict) -> str:
+    """Where the names of columns come from, for messages."""
+    if data.header is None and columns_by_number(data.columns):
+        return 'no header because data.columns has numbers; data.header=True reads one'
+    return 'no header' if data.header is False else 'the first row is the header'
+
+
+def columns_by_number(columns: ConfigDict) -> set[str]:
+    """The columns of a table that the config gives by number; CoNLL's do not count."""
+    values = [value for key, value in columns.items() if key not in ('word', 'tag')]
+    names = itertools.chain.from_iterable([v] if isinstance(v, str) else v for v in values)
+    parts = itertools.chain.from_iterable(re.split('[:+]', name) for name in names)
+    return {part for part in parts if re.fullmatch(r'-?\d+', part)}
+
+
+def _column_names(path: str, fields: list[str], data: ConfigDict) -> tuple[list[str], bool]:
+    """The names of the columns, and whether the first row, `fields`, has them.
+
+    Unless `data.header` says it, it does not if the config gives columns by number.
+    """
+    numbers, has_header = columns_by_number(data.columns), data.header
+    if has_header is None:
+        has_header = numbers <= set(fields)
+    if not has_header:
+        return [str(number) for number in range(len(fields))], False
+    names = [field.strip() or f'[{number}]' for number, field in enumerate(fields)]
+    try:
+        check_text(''.join(names))
+    except InvalidRecord as error:
+        raise UserError(f'{path}:1: {error}') from None
+    if len(set(names)) < len(names):
+        raise UserError(
+            f'{path}: two columns have the same name in {printable(", ".join(names))}; rename one, '
+            'or set data.header=False if this is not a header'
+        )
+    return names, True
+
+
+def _dialect(path: str, data: ConfigDict, file_format: str) -> tuple[str, bool]:
+    """The separator of fields, and whether quotes may enclose them.
+
+    In TSV quotes are text, unless all names of the header are quoted.
+    """
     if data.quotes not in ('auto', 'yes', 'no'):
         raise UserError(f'data.quotes is {data.quotes!r}; set it to auto, yes or no')
-    if data.quotes == 'no' or (data.quotes == 'auto' and data.format == 'tsv'):
+    separator = data.separator.replace('\\t', '\t') or {'csv': ',', 'tsv': '\t'}[file_format]
+    if data.quotes != 'auto' or file_format == 'csv':
+        return separator, data.quotes != 'no'
+    _, header = next(numbered_lines(path, data), (1, ''))
+    fields = header.split(separator)
+    return separator, all(len(field) > 2 and field[0] == field[-1] == '"' for field in fields)
+
+
+def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow]:
+    """The fields of each row with the number of its first line."""
+    separator, quoted = _dialect(path, data, file_format)
+    if not quoted and not data.escape:
         for number, line in numbered_lines(path, data):
             yield number, line.split(separator)
         return
-    csv.field_size_limit(2**31 - 1)
+    if len(separator) != 1 or len(data.escape) > 1:
+        raise UserError(
+            f'data.separator is {separator!r} and data.escape is {data.escape!r}; with quotes or '
+            'escapes, set one character each'
+        )
+    csv.field_size_limit(2**31 - 1)  # data.field_limit takes its place
     with text_files.open_text(path, data.encoding, newline='') as file:
-        reader = csv.reader(file, delimiter=separator)
+        lines, width = _Lines(file, data.field_limit), 0
+        reader = csv.reader(
+            lines,
+            delimiter=separator,
+            escapechar=data.escape or None,
+            quoting=csv.QUOTE_MINIMAL if quoted else csv.QUOTE_NONE,
+            strict=True,
+        )
         while True:
-            fields: list[str] | InvalidRecord
+            first_line = lines.start_row()
             try:
                 fields = next(reader)
+                width = width or len(fields)
+                if _are_rows(lines.taken[1:-1], separator, width):
+                    raise csv.Error
             except StopIteration:
                 return
             except csv.Error as error:
-                fields = InvalidRecord(str(error))
-            yield reader.line_num, fields
+                is_long = isinstance(error, _LongField)
+                if is_long and not _are_rows(lines.taken[1:], separator, width):
+                    raise UserError(f'{path}:{first_line}: {error}') from None
+                yield first_line, InvalidRecord(_describe(error, lines))
+                lines.return_to_second()
+            else:
+                yield first_line, fields
 
 
-def read_json_lines(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The JSON objects of a file, one per line."""
-    for number, line in numbered_lines(path, data):
-        if line.strip():
-            yield make_record(path, number, _json_row(line), text=line)
+def _are_rows(lines: list[str], separator: str, width: int) -> bool:
+    """Whether lines inside a field are rows that a stray quote made part of it."""
+    if len(lines) < _MANY_LINES or width < 2:
+        return False
+    return sum(line.count(separator) == width - 1 for line in lines) > 0.9 * len(lines)
 
 
-def read_json_list(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The objects of a JSON list; places have the number of the object, from 1, as line number."""
-    try:
-        objects = json.loads(text_files.read_text(path, data.encoding))
-    except ValueError as error:
-        raise UserError(f'{path} is not valid JSON: {error}; set data.format') from None
-    if not isinstance(objects, list):
-        raise UserError(f'{path} is not a JSON list of objects; set data.format')
-    for number, value in enumerate(objects, start=1):
-        yield make_record(path, number, _row(value))
+def _describe(error: csv.Error, lines: '_Lines') -> str:
+    if 'end of data' in str(error):
+        return 'the quote that opens a field here is never closed'
+    if len(lines.taken) > 1:
+        return f'the quote that opens a field here is not closed before line {lines.number}'
+    return (
+        'text follows the quote that closes a field; double a quote inside a field, or set '
+        'data.quotes=no or data.escape'
+    )
 
 
-def _json_row(line: str) -> Row | InvalidRecord:
-    try:
-        return _row(json.loads(line))
-    except ValueError:
-        return InvalidRecord('the line is not valid JSON')
+class _LongField(csv.Error):
+    """A row with line breaks exceeds the limit."""
 
 
-def _row(value: Any) -> Row | InvalidRecord:
-    return Row(value) if isinstance(value, dict) else InvalidRecord('not a JSON object')
+class _Lines:
+    """The lines of a file for csv.reader, which can return to the second line of a row.
 
+    Attributes:
+        taken: the lines of the current row.
+        number: the number of the last line taken.
+    """
 
-def read_text_lines(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The lines of a file as texts with the class of the file."""
-    label = _label(path, data.label_from)
-    for number, line in numbered_lines(path, data):
-        if line.strip():
-            yield make_record(path, number, Row({'text': line.strip(), 'label': label}), text=line)
+    def __init__(self, lines: Iterator[str], limit: int):
+        self._lines, self._limit = lines, limit
+        self._again: collections.deque[str] = collections.deque()
+        self._size = 0  # of the row without its first line, in characters
+        self.taken: list[str] = []
+        self.number = 0
 
+    def __iter__(self) -> Iterator[str]:
+        return self
 
-def read_whole_text(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The file as one text with its class."""
-    text, label = text_files.read_text(path, data.encoding), _label(path, data.label_from)
-    record = make_record(path, 1, Row({'text': text.strip(), 'label': label}), text=text)
-    yield record._replace(default_id='/'.join(pathlib.Path(path).parts[-2:]))
+    def __next__(self) -> str:
+        if self._size > self._limit:
+            raise _LongField(
+                f'the field whose quote opens here exceeds data.field_limit={self._limit:,} '
+                'characters; close the quote, raise the limit, or set data.quotes=no'
+            )
+        line = self._again.popleft() if self._again else next(self._lines)
+        self._size += len(line) if self.taken else 0
+        self.taken.append(line)
+        self.number += 1
+        return line
 
+    def start_row(self) -> int:
+        """Begin a row; return the number of its first line."""
+        self.taken, self._size = [], 0
+        return self.number + 1
 
-def _label(path: str, label_from: str) -> str:
-    if label_from not in LABEL_FROM:
-        raise unknown('data.label_from', label_from, LABEL_FROM)
-    file = pathlib.Path(path)
-    return LABEL_FROM[label_from](file.with_suffix('') if file.suffix == '.gz' else file)
+    def return_to_second(self) -> None:
+        """Take all lines of this row but the first again."""
+        self._again.extendleft(reversed(self.taken[1:]))
+        self.number -= len(self.taken) - 1

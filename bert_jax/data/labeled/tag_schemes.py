@@ -1,6 +1,6 @@
 """Conversion between spans and tags, one per word: IOB1, BIO (= IOB2), BIOES (= BILOU)."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from bert_jax.errors import UserError, unknown
 
@@ -71,6 +71,16 @@ def convert_tags(tags: Sequence[str], scheme: str, target: str) -> tuple[tuple[s
     return spans_to_tags(spans, len(tags), target), violations
 
 
+def complete(tags: Collection[str]) -> set[str]:
+    """Add what a BIO or BIOES tag set lacks: with B-x also I-x and O. Other tags stay alone."""
+    inside = {tag for tag in tags if tag != 'O'}
+    prefixes = {tag[:2] for tag in inside}
+    if not inside or not prefixes <= {'B-', 'I-', 'E-', 'S-'}:
+        return set(tags)
+    used = 'BIES' if prefixes & {'E-', 'S-'} else 'BI'
+    return {'O'} | {f'{prefix}-{tag[2:]}' for tag in inside for prefix in used}
+
+
 def _parse(tag: str, scheme: str) -> tuple[str, str | None]:
     if tag == 'O':
         return 'O', None
@@ -78,7 +88,7 @@ def _parse(tag: str, scheme: str) -> tuple[str, str | None]:
     if not dash or not label or len(prefix) != 1 or prefix not in _PREFIXES[scheme]:
         known = ', '.join(f'{prefix}-' for prefix in _PREFIXES[scheme])
         raise UserError(
-            f'tag {tag!r} is not valid in data.scheme={scheme!r}, which has O and {known}; set '
-            "data.scheme, or 'none' to use the tags as they are"
+            f'tag {tag[:40]!r} is not valid in data.scheme={scheme!r}, which has O and {known}; '
+            "set data.scheme, or 'none' to use the tags as they are"
         )
     return prefix, label

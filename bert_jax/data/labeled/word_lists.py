@@ -11,12 +11,18 @@ from bert_jax.data.labeled.word_spans import WordOffsets
 
 
 def build_tagging(row: Row, example_id: str, builder: ExampleBuilder) -> list[TaggedExample]:
-    columns = builder.columns
-    text, words = word_spans.parse_text(row[columns.tokens])
+    columns, column = builder.columns, _tokens_column(row, builder)
+    text, words = word_spans.parse_text(row[column])
     if words is None:
-        raise InvalidRecord(f'column {columns.tokens!r} is not a list of words')
+        raise InvalidRecord(f'column {column!r} is not a list of words')
     tags = _tags(builder, row, len(words)) if builder.has_label(row, columns.tags, 'tags') else None
     return [TaggedExample(example_id, text, words, tags)]
+
+
+def _tokens_column(row: Row, builder: ExampleBuilder) -> str:
+    """The column of the words: `columns.tokens`, or 'words' if there is no such column."""
+    name = builder.columns.tokens
+    return 'words' if name not in row and 'words' in row else name
 
 
 def _tags(builder: ExampleBuilder, row: Row, num_words: int) -> tuple[str, ...]:
@@ -28,11 +34,12 @@ def _tags(builder: ExampleBuilder, row: Row, num_words: int) -> tuple[str, ...]:
 
 def build_spans(row: Row, example_id: str, builder: ExampleBuilder) -> list[SpansExample]:
     """From words and spans of words, or from a text and spans of characters."""
-    columns = builder.columns
-    column = columns.tokens if columns.tokens in row else columns.text
+    columns, column = builder.columns, _tokens_column(row, builder)
+    if column not in row:
+        column = columns.text
     text, words = word_spans.parse_text(row[column])
     in_words = builder.offsets_count_words(words)
-    words = word_spans.split_words(text) if words is None else words
+    words = word_spans.split_characters(text) if words is None else words
     if not words:
         raise InvalidRecord(f'column {column!r} has an empty text')
     spans: dict[Span, None] | None = None  # an ordered set

@@ -2,12 +2,16 @@
 
 import re
 import unicodedata
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from bert_jax.data.labeled.records import InvalidRecord, check_text
+from bert_jax.data.labeled.examples import SpansExample, TaggedExample
+from bert_jax.data.labeled.records import InvalidRecord, check_text, text_of
+from bert_jax.data.scripts import CHARACTER, HANGUL, UNSPACED
 
 _IDEOGRAPHS = '\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af'
 _WORD = re.compile(rf'[{_IDEOGRAPHS}]|[^\W{_IDEOGRAPHS}]+|[^\w\s]')
+_CHARACTERS = re.compile(rf'{CHARACTER}|[^{UNSPACED}{HANGUL}\u200b]+')
 _ZERO_WIDTH = ('Mn', 'Mc', 'Me', 'Cf', 'Cc')  # accents, joiners, variation selectors, controls
 _JOINER = '\u200d'  # also joins emoji
 
@@ -52,9 +56,38 @@ def split_words(text: str) -> WordOffsets:
     return tuple(offsets)
 
 
+def split_characters(text: str) -> WordOffsets:
+    """Split like `split_words`, and Hangul and text without spaces into single characters."""
+    return tuple(
+        match.span()
+        for start, end in split_words(text)
+        for match in _CHARACTERS.finditer(text, start, end)
+    )
+
+
 def split_at_whitespace(text: str) -> WordOffsets:
     """The offsets of the stretches between whitespace."""
     return tuple(match.span() for match in re.finditer(r'\S+', text))
+
+
+# Ways to split plain text into words; `words` in the metadata of a checkpoint is one of the names.
+SPLITTERS: dict[str, Callable[[str], WordOffsets]] = {
+    'punctuation': split_words,
+    'whitespace': split_at_whitespace,
+    'characters': split_characters,
+}
+
+
+def closest_splitter(examples: Sequence[TaggedExample | SpansExample]) -> str:
+    """Name the splitter that finds the most words of these examples, 'punctuation' in a tie.
+
+    It is 'whitespace' for text joined from words such as 'U.S.' and '8-4' by spaces.
+    """
+
+    def num_found(name: str) -> int:
+        return sum(len({*SPLITTERS[name](one.text)} & {*one.words}) for one in examples)
+
+    return max(SPLITTERS, key=num_found)
 
 
 def _continues(text: str, start: int, offset: int) -> bool:
@@ -68,6 +101,7 @@ def _continues(text: str, start: int, offset: int) -> bool:
 
 def parse_text(value: Any) -> tuple[str, WordOffsets | None]:
     """The text of a column, and the offsets of its words if the value is a list of words."""
+    value = text_of(value)
     if isinstance(value, str):
         check_text(value)
         return value, None

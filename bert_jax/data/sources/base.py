@@ -2,20 +2,31 @@
 
 import abc
 import collections
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from bert_jax import errors
-from bert_jax.data import text_files
+from bert_jax.data import held_out, text_files
 
 
 @dataclass(frozen=True)
 class Document:
-    """A document: paragraphs are separated by blank lines; lines may be hard-wrapped."""
+    """A document: paragraphs are separated by blank lines; lines may be hard-wrapped.
+
+    Attributes:
+        text: The text.
+        name: Where it is from.
+        file_hash: Hash of the whole file, if a file is held out as a whole.
+    """
 
     text: str
     name: str
+    file_hash: int | None = None
+
+    def hash(self) -> int:
+        """Return the hash that decides whether the document is held out."""
+        return held_out.text_hash(self.text) if self.file_hash is None else self.file_hash
 
 
 class Option(NamedTuple):
@@ -28,6 +39,7 @@ class Option(NamedTuple):
 COMMON_OPTIONS: Mapping[str, Option] = {
     'language': Option('und', 'ISO 639 code of the language'),
     'license': Option('not stated', 'license of the texts, recorded in the datasheet'),
+    'sentences': Option('rules', 'what a sentence is: "rules", found by rules; or "line", a line'),
 }
 
 
@@ -45,9 +57,13 @@ class Source(abc.ABC):
         settings: The value of each option.
         language: ISO 639 code; 'und' if unknown.
         license: License of the texts, free text.
+        one_per_line: Whether every line is a sentence.
         report: Counts of the current or last pass: `documents`, `bytes` (of UTF-8 text), and one
             for each kind of replacement or omission.
         first_place: The place of the first occurrence of each problem in `report`.
+        bad_files: What is wrong with each file that was left out in the current or last pass.
+        max_bad_share: Largest share of the files, and of the lines of a file, that may be bad.
+        identities: What identifies each file that is read → its path; see `text_files.identify`.
     """
 
     location: ClassVar[str]
@@ -61,8 +77,15 @@ class Source(abc.ABC):
         self.settings = settings
         self.language = settings['language']
         self.license = settings['license']
+        sentences = settings.get('sentences', 'rules')
+        if sentences not in ('rules', 'line'):
+            raise errors.UserError(f'source {spec!r}: sentences={sentences!r} is not rules or line')
+        self.one_per_line = sentences == 'line'
         self.report: collections.Counter[str] = collections.Counter()
         self.first_place: dict[str, str] = {}
+        self.bad_files: list[str] = []
+        self.max_bad_share = 0.0
+        self.identities: dict[Hashable, str] = {}
 
     @abc.abstractmethod
     def read(self) -> Iterator[Document]:
@@ -76,6 +99,7 @@ class Source(abc.ABC):
         """
         self.report.clear()
         self.first_place.clear()
+        self.bad_files.clear()
         for document in self.read():
             if not document.text.strip():
                 self.count('empty_documents', document.name)
@@ -96,10 +120,21 @@ class Source(abc.ABC):
                     text += f' (first in {self.first_place[kind]})'
         return text
 
+    def state(self) -> dict[str, Any]:
+        """Return what a pass has found, as JSON, for `restore`."""
+        names = ('report', 'first_place', 'bad_files')
+        return {name: getattr(self, name).copy() for name in names}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Replace a pass by the `state` after it."""
+        self.report = collections.Counter(state['report'])
+        self.first_place, self.bad_files = state['first_place'], state['bad_files']
+
     def describe(self) -> dict[str, Any]:
         """Return the source's entry in the manifest of a corpus."""
         names = ('spec', 'language', 'license')
-        return {name: getattr(self, name) for name in names} | {'report': dict(self.report)}
+        counts = {'report': dict(self.report), 'bad_files': list(self.bad_files)}
+        return {name: getattr(self, name) for name in names} | counts
 
     def count(self, problem: str, place: str, number: int = 1) -> None:
         """Add to the count of a problem in `report`."""

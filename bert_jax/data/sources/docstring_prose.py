@@ -91,7 +91,7 @@ def _prose_sentences(text: str) -> list[str]:
     if _INLINE_HINT.search(text):
         for pattern, replacement in _INLINE:
             text = pattern.sub(replacement, text)
-    sentences = [sentence for sentence in split_sentences(text) if _is_prose(sentence)]
+    sentences = [sentence for sentence in split_sentences(text, 'en') if _is_prose(sentence)]
     return sentences if 2 * sum(map(len, sentences)) > len(text) else []
 
 

@@ -20,6 +20,7 @@ from bert_jax.data import text_files
 from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
 
 CACHED_IDS = 2**20  # bounds the memory of the cache of words (about 100 MB)
+_TEXTS_AT_ONCE = 5_000  # bounds the memory of the words of texts
 MODELS = ('WordPiece', 'BPE', 'Unigram')
 
 _ODD_SPACES = re.compile(r'^\s|\s$|\s\s|[^\S ]')
@@ -49,8 +50,8 @@ class Tokenizer:
         pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
         special_ids: All of them.
         is_word_start: bool [V], whether a token starts a word: it has no ## (WordPiece), a Ġ
-            (byte-level BPE) or a ▁ (SentencePiece); False for special tokens. None if the
-            vocabulary does not mark word starts.
+            (byte-level BPE) or a ▁ (SentencePiece); False for other special tokens than [UNK].
+            None if the vocabulary does not mark word starts.
         lowercase: Whether text is lowercased.
         sentence_prefix: String to insert before a sentence so that it is encoded as in running
             text: a space for a byte-level BPE that does not insert one itself, else ''.
@@ -82,7 +83,8 @@ class Tokenizer:
         self.kind = _kind(settings)
         self.is_word_start = _word_starts(self.kind, settings, names)
         if self.is_word_start is not None:
-            self.is_word_start[list(self.special_ids)] = False
+            markers = {*self.special_ids} - {self.unk_id}  # an unknown word is a word
+            self.is_word_start[list(markers)] = False
         normalizer = backend.normalizer
         self.lowercase = normalizer is not None and normalizer.normalize_str('A') == 'a'
         self._split = _splitter(settings)
@@ -130,12 +132,15 @@ class Tokenizer:
             The ids of all texts, concatenated: int32 [N].
             The number of ids of each text: int64 [len(texts)].
         """
-        parts = [self._split(text) for text in texts]
-        self._remember({part for text_parts in parts for part in text_parts})
-        lookup = self._cache.__getitem__
-        encoded = [b''.join(map(lookup, text_parts)) for text_parts in parts]
-        lengths = np.fromiter(map(len, encoded), np.int64, len(encoded)) // 4
-        return np.frombuffer(b''.join(encoded), np.int32), lengths
+        ids, lengths = bytearray(), np.empty(len(texts), np.int64)
+        for start in range(0, len(texts), _TEXTS_AT_ONCE):
+            parts = [self._split(text) for text in texts[start : start + _TEXTS_AT_ONCE]]
+            self._remember({part for text_parts in parts for part in text_parts})
+            lookup = self._cache.__getitem__
+            encoded = [b''.join(map(lookup, text_parts)) for text_parts in parts]
+            lengths[start : start + len(parts)] = list(map(len, encoded))
+            ids += b''.join(encoded)
+        return np.frombuffer(ids, np.int32), lengths // 4
 
     def _remember(self, parts: set[str]) -> None:
         """Cache the ids of all parts, as the bytes of int32 arrays."""

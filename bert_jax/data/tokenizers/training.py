@@ -10,7 +10,7 @@ from bert_jax.data import languages
 from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
 from bert_jax.data.tokenizers.tokenizer import Tokenizer, encodable
 
-TRAINING_CHARACTERS = 2**26  # longer texts are sampled evenly down to this length
+TRAINING_CHARACTERS = 2**26  # by default, longer texts are sampled evenly down to this length
 
 # Kind → trainer: (size, texts, lowercase) → settings, the contents of a tokenizer.json.
 TRAINERS: dict[str, Callable[[int, list[str], bool], dict[str, Any]]] = {
@@ -21,13 +21,16 @@ TRAINERS: dict[str, Callable[[int, list[str], bool], dict[str, Any]]] = {
 }
 
 
-def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
+def train(
+    spec: str, texts: Iterable[str], lowercase: bool = True, characters: int = TRAINING_CHARACTERS
+) -> Tokenizer:
     """Train a tokenizer on a stream of texts; deterministic.
 
     Args:
         spec: Kind and size, such as 'wordpiece:8000'; see `TRAINERS` for the kinds.
-        texts: Texts. Longer ones than `TRAINING_CHARACTERS` are sampled: evenly spaced paragraphs.
+        texts: The texts.
         lowercase: Whether the tokenizer lowercases.
+        characters: Evenly spaced paragraphs of about this length are taken from a longer stream.
 
     Raises:
         UserError: The kind is unknown, the size is invalid, or the texts have no words.
@@ -41,7 +44,7 @@ def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
             f'tokenizer {spec!r}: the vocabulary size must be a whole number above '
             f'{smallest}, as in {kind}:8000'
         )
-    sample = [encodable(text) for text in sample_paragraphs(texts, TRAINING_CHARACTERS)]
+    sample = [encodable(text) for text in sample_paragraphs(texts, characters)]
     return Tokenizer(json.dumps(TRAINERS[kind](int(size), sample, lowercase)))
 
 

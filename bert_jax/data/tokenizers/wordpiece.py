@@ -1,6 +1,7 @@
 """WordPiece, as in BERT: words are split greedily into the longest known subwords."""
 
 import collections
+import itertools
 import json
 from collections.abc import Iterator
 from typing import Any
@@ -11,13 +12,18 @@ from bert_jax import errors
 from bert_jax.data.tokenizers import special_tokens
 
 CONTINUATION = '##'  # prefix of the subwords inside a word
-MAX_CHARACTERS_PER_WORD = 100  # longer words become [UNK], as in the original tokenization.py
-TRAINING_ALPHABET = 1000  # rarer characters become [UNK]
+MAX_CHARACTERS_PER_WORD = 200  # longer words become [UNK], as in google-research/bert
+MIN_ALPHABET = 1000  # this many characters are always in the vocabulary
+CHARACTER_COVERAGE = 0.9995  # share of the text for which there are more; SentencePiece's default
 COUNTED_CHUNKS = 2**19  # distinct strings that training splits into words at a time
 
 
 def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
     """Train a tokenizer and return its settings.
+
+    The alphabet covers CHARACTER_COVERAGE of the text, with at least MIN_ALPHABET characters and at
+    most half of the vocabulary. If the words of the text do not fill the vocabulary, as in Chinese,
+    where each character is a word, the rarer characters follow.
 
     The library's trainer (BPE merges written as WordPiece) is not deterministic: it numbers the
     '##' characters in the order of a randomly seeded hash table, and ties between merges follow
@@ -31,7 +37,10 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
         for character in word:
             characters[character] += count
     by_frequency = sorted(characters, key=lambda c: (-characters[c], c))
-    alphabet = set(by_frequency[:TRAINING_ALPHABET])
+    covered = itertools.accumulate(characters[c] for c in by_frequency)
+    needed = 1 + sum(count < CHARACTER_COVERAGE * characters.total() for count in covered)
+    length = max(MIN_ALPHABET, min(needed, size // 2))
+    alphabet = set(by_frequency[:length])
     words = sorted(word for word in counts if alphabet.issuperset(word))
     inner = sorted({CONTINUATION + character for word in words for character in word[1:]})
     symbols = len(special_tokens.BERT) + len(alphabet) + len(inner)
@@ -51,7 +60,13 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
         show_progress=False,
     )
     backend.train_from_iterator(_repeated(words, counts), trainer)
-    return settings(backend.get_vocab(with_added_tokens=True), lowercase)
+    vocab = backend.get_vocab(with_added_tokens=True)
+    continuations = {CONTINUATION + character for word in counts for character in word[1:]}
+    for character in by_frequency[length:]:
+        for token in (character, CONTINUATION + character):
+            if len(vocab) < size and (token == character or token in continuations):
+                vocab[token] = len(vocab)
+    return settings(vocab, lowercase)
 
 
 def word_counts(texts: list[str], lowercase: bool) -> dict[str, int]:

@@ -1,5 +1,8 @@
 """Published model families by model_type; a new one is a file here and a line in FAMILIES."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop.families import (
     albert,
@@ -22,6 +25,9 @@ FAMILIES: dict[str, Family] = {
     'modernbert': modernbert.FAMILY,
     'roberta': roberta.ROBERTA,
     'xlm-roberta': roberta.XLM_R,
+    'camembert': roberta.CAMEMBERT,
+    'data2vec-text': roberta.DATA2VEC,
+    'ernie': bert.ERNIE,
 }
 
 
@@ -36,6 +42,33 @@ def by_model_type(model_type: str | None) -> Family:
     return FAMILIES[model_type]
 
 
+def of_config(config: Mapping[str, Any]) -> Family:
+    """The family of a config.json, by its model_type or, without one, by its published class.
+
+    Raises:
+        UserError: an unknown model_type, or neither a model_type nor a known class.
+    """
+    if isinstance(config.get('model_type'), str):
+        return by_model_type(config['model_type'])
+    published = published_class(config)
+    for family in FAMILIES.values():
+        if published in family.classes:
+            return family
+    raise UserError(
+        f'no model_type, and architectures names no known class; add "model_type": one of '
+        f'{", ".join(FAMILIES)}'
+    )
+
+
+def published_class(config: Mapping[str, Any]) -> str | None:
+    """The class that a config.json names under `architectures`; None if it names none."""
+    named = config.get('architectures')
+    return named[0] if isinstance(named, list) and named and isinstance(named[0], str) else None
+
+
 def of_architecture(name: str) -> str | None:
-    """The model_type of the family of one of our architectures; None if it has no family."""
+    """The model_type of the family of one of our architectures; None if it has no family.
+
+    Of families that differ in names only it is the first.
+    """
     return next((kind for kind, family in FAMILIES.items() if name in family.architectures), None)

@@ -60,6 +60,7 @@ FAMILY = Family(
         'mlm/head/transform': 'predictions.dense',
         'mlm/head/norm': 'predictions.LayerNorm',
         'mlm/head/bias': 'predictions.bias',
+        'mlm/head/decoder': 'predictions.decoder.weight',
         'sop/head/dense': 'sop_classifier.classifier',
     },
     prefix='albert.',

@@ -18,12 +18,23 @@ from bert_jax.models.architecture import POSITION_TERMS, Architecture
 from bert_jax.models.architectures import deberta
 
 _TERMS = dict(zip(('c2p', 'p2c'), POSITION_TERMS, strict=True))
-# Keys that `_complete` and `_complete_v2` read.
-_READ = (
-    'attention_head_size embedding_size max_relative_positions pooler_hidden_size pos_att_type '
-    'position_biased_input relative_attention'
-)
-_READ_OF_V2 = 'conv_act conv_kernel_size norm_rel_ebd position_buckets share_att_key'
+# Keys that `_complete` and `_complete_v2` read, and their types.
+_READ = {
+    'attention_head_size': int,
+    'embedding_size': int,
+    'max_relative_positions': int,
+    'pooler_hidden_size': int,
+    'pos_att_type': list | str,
+    'position_biased_input': bool,
+    'relative_attention': bool,
+}
+_READ_OF_V2 = _READ | {
+    'conv_act': str,
+    'conv_kernel_size': int,
+    'norm_rel_ebd': str,
+    'position_buckets': int,
+    'share_att_key': bool,
+}
 
 
 def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
@@ -42,7 +53,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
     if isinstance(terms, str):
         terms = [term.strip() for term in terms.lower().split('|')]
     relative = config.get('relative_attention', False)
-    if bool(terms) != relative or set(terms) - set(_TERMS):
+    if bool(terms) != relative or any(term not in list(_TERMS) for term in terms):
         raise UserError(
             f'pos_att_type is {config.get("pos_att_type")!r}; it must be c2p, p2c or both with '
             'relative_attention, and empty without'
@@ -119,6 +130,7 @@ def _table(attention: Mapping[str, str]) -> dict[str, str]:
         'mlm/head/transform': 'cls.predictions.transform.dense',
         'mlm/head/norm': 'cls.predictions.transform.LayerNorm',
         'mlm/head/bias': 'cls.predictions.bias',
+        'mlm/head/decoder': 'cls.predictions.decoder.weight',
         'rtd/head/transform': 'mask_predictions.dense',
         'rtd/head/norm': 'mask_predictions.LayerNorm',
         'rtd/head/output': 'mask_predictions.classifier',
@@ -142,8 +154,7 @@ V1 = Family(
     complete=_complete,
     more_keys=_more_keys,
     fixed={'pooler_dropout': 0, 'talking_head': False},
-    # `legacy` chooses between two names of the same head.
-    harmless=f'{_READ} legacy padding_idx',
+    read_by_complete=_READ,
     # One kernel holds query, key and value of each head.
     table=_table(
         {
@@ -181,7 +192,7 @@ V2 = dataclasses.replace(
     complete=_complete_v2,
     more_keys=_more_keys_of_v2,
     fixed={'pooler_dropout': 0, 'conv_groups': 1},
-    harmless=f'{V1.harmless} {_READ_OF_V2}',
+    read_by_complete=_READ_OF_V2,
     table=_table(
         {
             'query': 'query_proj',

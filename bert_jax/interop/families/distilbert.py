@@ -20,8 +20,6 @@ FAMILY = Family(
         'seq_classif_dropout': Key('classifier_dropout', 0.2),
     },
     fixed={'tie_weights_': True},
-    # Sinusoids only initialize the position embeddings, which the files contain.
-    harmless='qa_dropout sinusoidal_pos_embds',
     table=bert_like(
         'distilbert',
         'distilbert.transformer.layer.#',
@@ -40,6 +38,7 @@ FAMILY = Family(
         'mlm/head/transform': 'vocab_transform',
         'mlm/head/norm': 'vocab_layer_norm',
         'mlm/head/bias': 'vocab_projector.bias',
+        'mlm/head/decoder': 'vocab_projector.weight',
         'sequence_classification/head/transform': 'pre_classifier',
         'multiple_choice/head/transform': 'pre_classifier',
     },

@@ -17,7 +17,6 @@ FAMILY = Family(
     | {'embedding_size': Key('embedding_size', 128)},
     more_keys=lambda architecture: {'embedding_size': architecture.embedding_width},
     fixed={'summary_type': 'first', 'summary_use_proj': True, 'summary_activation': 'gelu'},
-    harmless='summary_last_dropout',
     table=bert_like('electra', 'electra.encoder.layer.#')
     | {
         'encoder/embeddings/projection': 'electra.embeddings_project',
@@ -26,6 +25,7 @@ FAMILY = Family(
         'mlm/head/transform': 'generator_predictions.dense',
         'mlm/head/norm': 'generator_predictions.LayerNorm',
         'mlm/head/bias': 'generator_lm_head.bias',
+        'mlm/head/decoder': 'generator_lm_head.weight',
         'sequence_classification/head/transform': 'classifier.dense',
         'sequence_classification/head/output': 'classifier.out_proj',
         'multiple_choice/head/transform': 'sequence_summary.summary',

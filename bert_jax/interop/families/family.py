@@ -1,6 +1,9 @@
 """Description of a published model family: its config keys, weight names and classes."""
 
 import dataclasses
+import functools
+import re
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,21 +24,12 @@ ACTIVATIONS = {
     'swish': 'silu',
     'tanh': 'tanh',
 }
-# Config keys of any family that do not change what an encoder computes: names, token ids, output
-# options, settings of text generation, and keys of older versions.
-_HARMLESS = """
-_name_or_path architectures dtype id2label label2id model_type name_or_path num_labels
-_num_labels finetuning_task gradient_checkpointing problem_type task_specific_params
-tokenizer_class torch_dtype torchscript transformers_version use_bfloat16 use_cache
-bos_token_id cls_token_id decoder_start_token_id eos_token_id mask_token_id pad_token_id
-sep_token_id unk_token_id
-attn_implementation chunk_size_feed_forward language output_attentions output_hidden_states
-output_past prefix return_dict return_dict_in_generate tf_legacy_loss xla_device
-bad_words_ids begin_suppress_tokens diversity_penalty do_sample early_stopping
-encoder_no_repeat_ngram_size exponential_decay_length_penalty forced_bos_token_id
-forced_eos_token_id length_penalty max_length min_length no_repeat_ngram_size num_beam_groups
-num_beams num_return_sequences output_scores remove_invalid_values repetition_penalty
-suppress_tokens temperature top_k top_p typical_p
+# Keys of most config.json files that say nothing about what the encoder computes.
+_METADATA = """
+_name_or_path architectures bos_token_id cls_token_id dtype eos_token_id finetuning_task
+gradient_checkpointing id2label label2id mask_token_id model_type num_labels output_attentions
+output_hidden_states pad_token_id problem_type return_dict sep_token_id tokenizer_class torch_dtype
+torchscript transformers_version unk_token_id use_cache
 """
 _FIXED: dict[str, object] = {
     'add_cross_attention': False,
@@ -45,8 +39,14 @@ _FIXED: dict[str, object] = {
     'position_embedding_type': 'absolute',
     'pruned_heads': {},
     'tie_encoder_decoder': False,
-    'tie_word_embeddings': True,
+    # Would run code of the folder, or need weights to be unpacked first.
+    'auto_map': None,
+    'quantization_config': None,
 }
+_IMPLIED_BY_WEIGHTS = ('pooler', 'mask_decoder')  # fields of Architecture
+# Types of the keys that every family reads; None is allowed.
+_TYPES: dict[str, Any] = {'architectures': list, 'id2label': dict, 'label2id': dict}
+_TYPES |= {'model_type': str, 'num_labels': int}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,6 +71,7 @@ def with_defaults(keys: Mapping[str, Key], **defaults: object) -> dict[str, Key]
     return {**keys, **changed}
 
 
+_KEYS = {'tie_word_embeddings': Key('tied_decoder', True)}  # of every family
 BERT_KEYS = {
     'vocab_size': Key('vocab_size', 30522),
     'hidden_size': Key('hidden_size', 768),
@@ -102,9 +103,8 @@ class Family:
         optional_heads: published class → heads that its files may contain but the class ignores.
         without_pooler: the classes that have no pooler.
         fixed: keys with only one supported value → that value; in addition to _FIXED.
-        harmless: keys that do not change what the encoder computes, separated by white space; in
-            addition to _HARMLESS.
         complete: (architecture from `keys`, config) → the complete architecture.
+        read_by_complete: keys that `complete` reads → their type; None is allowed as well.
         more_keys: architecture → config values that `keys` does not give.
         token_keys: config keys with token ids → attribute of the tokenizer.
         old_names: ends of weight names in early versions → current ends.
@@ -121,16 +121,17 @@ class Family:
     optional_heads: Mapping[str, tuple[str, ...]] = FrozenDict()
     without_pooler: tuple[str, ...] = ()
     fixed: Mapping[str, object] = FrozenDict()
-    harmless: str = ''
     complete: Callable[[Architecture, Mapping[str, Any]], Architecture] = lambda read, config: read
+    read_by_complete: Mapping[str, Any] = FrozenDict()
     more_keys: Callable[[Architecture], dict[str, Any]] = lambda architecture: {}
     token_keys: Mapping[str, str] = FrozenDict(pad_token_id='pad_id')
     old_names: Mapping[str, str] = FrozenDict()
     training_only: tuple[str, ...] = ()
 
-    @property
-    def duplicates(self) -> dict[str, str]:
+    def duplicates(self, architecture: Architecture) -> dict[str, str]:
         """Weights that some files contain twice → the weight that they must equal."""
+        if not architecture.tied_decoder:
+            return {}
         embedding, bias = self.table['encoder/embeddings/token'], self.table['mlm/head/bias']
         tied = {f'{self.decoder}.weight': embedding, f'{self.decoder}.bias': bias}
         return {copy: original for copy, original in tied.items() if copy != original}
@@ -168,48 +169,85 @@ class Family:
         """The architecture of a config.
 
         Raises:
-            UserError: an unknown key, or a value that is not supported.
+            UserError: a value of another type, or one that is not supported.
         """
-        self._check_keys(config)
-        fields = {key.field: _read(config, name, key) for name, key in self.keys.items()}
-        return self.complete(architectures.build(self.architectures[0], **fields), config)
+        self._check(config)
+        fields: dict[str, Any] = {
+            key.field: _read(config, name, key) for name, key in {**_KEYS, **self.keys}.items()
+        }
+        architecture = architectures.build(self.architectures[0], **fields)
+        given = {name: value for name, value in config.items() if value is not None}
+        return self.complete(architecture, given)
+
+    def ignored_keys(self, config: Mapping[str, Any]) -> list[str]:
+        """Keys that neither change what the model computes nor belong to every config."""
+        read = {*_METADATA.split(), *_TYPES, *_FIXED, *_KEYS, *self.keys, *self.fixed}
+        return sorted(config.keys() - read - {*self.read_by_complete, *self.token_keys})
 
     def write_config(self, architecture: Architecture) -> dict[str, Any]:
         """The inverse of `read_config`. Raises UserError if there is none."""
         config = self.more_keys(architecture)
-        for name, key in self.keys.items():
+        for name, key in {**_KEYS, **self.keys}.items():
             if name not in config:
                 config[name] = _write(getattr(architecture, key.field), key)
         read = self.read_config(config)
-        # These two are expressed by the class and the weights.
-        implied = {name: getattr(architecture, name) for name in ('pooler', 'mask_decoder')}
+        # The class and the weights express these.
+        implied = {name: getattr(architecture, name) for name in _IMPLIED_BY_WEIGHTS}
         if dataclasses.replace(read, **implied) != architecture:
             raise UserError(f'a {self.model_type} config cannot express {architecture}')
         return config
 
-    def _check_keys(self, config: Mapping[str, Any]) -> None:
-        fixed = _FIXED | dict(self.fixed)
-        for name, value in fixed.items():
+    def _check(self, config: Mapping[str, Any]) -> None:
+        for name, kind in {**_TYPES, **self.read_by_complete}.items():
+            _check_type(name, config.get(name), kind)
+        for name, value in {**_FIXED, **self.fixed}.items():
             if name in config and config[name] != value:
-                raise UserError(f'{name} is {config[name]!r}; only {value!r} is supported')
-        harmless = f'{_HARMLESS} {self.harmless}'.split()
-        unknown = sorted(config.keys() - {*harmless, *fixed, *self.keys})
-        if unknown:
-            raise UserError(
-                f'unknown for model_type {self.model_type}: {", ".join(unknown)}; remove keys that '
-                'do not change what the model computes'
-            )
+                given = reprlib.repr(config[name])
+                raise UserError(f'{name} is {given}; only {value!r} is supported')
+
+
+def renamed(
+    family: Family, model_type: str, class_prefix: str, prefix: str | None = None, **changes: Any
+) -> Family:
+    """A family whose models are those of another one under other names.
+
+    Args:
+        class_prefix: what precedes 'Model' in the name of the bare class.
+        prefix: prefix of the encoder's weights; None: the same.
+        changes: other fields of the family.
+    """
+    bare = next(name for name, heads in family.classes.items() if not heads)
+    rename = functools.partial(re.sub, f'^{bare.removesuffix("Model")}', class_prefix)
+    table = {
+        ours: re.sub(f'^{re.escape(family.prefix)}', prefix or family.prefix, theirs)
+        for ours, theirs in family.table.items()
+    }
+    fields: dict[str, Any] = {
+        'model_type': model_type,
+        'table': table,
+        'prefix': prefix or family.prefix,
+        'classes': {rename(name): heads for name, heads in family.classes.items()},
+        'without_pooler': tuple(map(rename, family.without_pooler)),
+    }
+    return dataclasses.replace(family, **fields | changes)
+
+
+def _check_type(name: str, value: Any, kind: Any) -> None:
+    if value is not None and (
+        not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+    ):
+        raise UserError(f'{name} is {value!r}, expected {getattr(kind, "__name__", kind)}')
 
 
 def _read(config: Mapping[str, Any], name: str, key: Key) -> Any:
     """The value of one of our fields."""
     value = config.get(name, key.default)
     if key.values:
-        if value not in key.values:
+        if not isinstance(value, str) or value not in key.values:
             known = ', '.join(map(str, key.values))
             raise UserError(f'{name} is {value!r}; known: {known}')
         return key.values[value]
-    kind = int if isinstance(key.default, int) else float
+    kind = type(key.default) if isinstance(key.default, int) else float
     if kind is float and type(value) is int:
         value = float(value)
     if type(value) is not kind and not (value is None and key.default is None):

@@ -12,10 +12,6 @@ from bert_jax.models.architectures import modernbert
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
 _WINDOW, _GLOBAL_EVERY = 128, 3  # defaults
-_READ_BY_COMPLETE = (
-    'global_attn_every_n_layers global_rope_theta layer_types local_attention local_rope_theta '
-    'mlp_dropout rope_parameters'
-)
 
 
 def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
@@ -24,10 +20,12 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
     Current configs list the layers; older ones give a rule (global_attn_every_n_layers).
     """
     every = config.get('global_attn_every_n_layers', _GLOBAL_EVERY)
+    if every < 1:
+        raise UserError(f'global_attn_every_n_layers is {every}, must be at least 1')
     layers = config.get('layer_types') or [
         _LOCAL if number % every else _GLOBAL for number in range(architecture.num_layers)
     ]
-    unknown = set(layers) - {_GLOBAL, _LOCAL}
+    unknown = [kind for kind in layers if kind not in (_GLOBAL, _LOCAL)]
     if unknown or len(layers) != architecture.num_layers:
         raise UserError(f'layer_types is {layers!r}; expected {_GLOBAL} or {_LOCAL} for each layer')
     window = config.get('local_attention', _WINDOW) // 2
@@ -44,7 +42,10 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
 
 def _theta(config: Mapping[str, Any], kind: str) -> float:
     old_key, default = _THETAS[kind]
-    rope = dict((config.get('rope_parameters') or {}).get(kind) or {})
+    rope = config.get('rope_parameters', {}).get(kind) or {}
+    if not isinstance(rope, dict):
+        raise UserError(f'rope_parameters.{kind} is {rope!r}, expected an object')
+    rope = dict(rope)
     theta = rope.pop('rope_theta', config.get(old_key, default))
     if rope.pop('rope_type', 'default') != 'default' or rope or not isinstance(theta, int | float):
         raise UserError(
@@ -93,6 +94,15 @@ FAMILY = Family(
         'classifier_dropout': Key('classifier_dropout', 0.0),
     },
     complete=_complete,
+    read_by_complete={
+        'global_attn_every_n_layers': int,
+        'global_rope_theta': int | float,
+        'layer_types': list,
+        'local_attention': int,
+        'local_rope_theta': int | float,
+        'mlp_dropout': int | float,
+        'rope_parameters': dict,
+    },
     more_keys=_more_keys,
     fixed={
         'attention_bias': False,
@@ -103,9 +113,6 @@ FAMILY = Family(
         'rope_scaling': None,
         'sparse_prediction': False,  # would drop logits
     },
-    # layer_norm_eps: norm_eps is used.
-    harmless=f'{_READ_BY_COMPLETE} deterministic_flash_attn initializer_cutoff_factor '
-    'layer_norm_eps reference_compile repad_logits_with_grad sparse_pred_ignore_index',
     table={
         'encoder/embeddings/token': 'model.embeddings.tok_embeddings.weight',
         'encoder/embeddings/norm': 'model.embeddings.norm',
@@ -119,6 +126,7 @@ FAMILY = Family(
         'encoder/layers_#/feedforward_norm': 'model.layers.#.mlp_norm',
         'encoder/final_norm': 'model.final_norm',
         'mlm/head/bias': 'decoder.bias',
+        'mlm/head/decoder': 'decoder.weight',
     }
     | {f'{head}/head/transform': 'head.dense' for head in _HEADS}
     | {f'{head}/head/norm': 'head.norm' for head in _HEADS}

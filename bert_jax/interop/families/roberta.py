@@ -1,6 +1,4 @@
-"""RoBERTa and XLM-R as transformers writes them (modeling_roberta.py, modeling_xlm_roberta.py)."""
-
-import dataclasses
+"""RoBERTa as transformers writes it (modeling_roberta.py), and models that differ in names only."""
 
 from bert_jax.interop.families.family import (
     BERT_KEYS,
@@ -8,6 +6,7 @@ from bert_jax.interop.families.family import (
     Key,
     bert_like,
     common_classes,
+    renamed,
     with_defaults,
 )
 
@@ -26,6 +25,7 @@ ROBERTA = Family(
         'mlm/head/transform': 'lm_head.dense',
         'mlm/head/norm': 'lm_head.layer_norm',
         'mlm/head/bias': 'lm_head.bias',
+        'mlm/head/decoder': 'lm_head.decoder.weight',
         'sequence_classification/head/transform': 'classifier.dense',
         'sequence_classification/head/output': 'classifier.out_proj',
         'multiple_choice/head/transform': 'classifier.dense',
@@ -39,11 +39,9 @@ ROBERTA = Family(
     decoder='lm_head.decoder',
 )
 
-XLM_R = dataclasses.replace(
-    ROBERTA,
-    model_type='xlm-roberta',
-    architectures=('xlmr_base', 'xlmr_large'),
-    keys=with_defaults(ROBERTA.keys, vocab_size=30522),
-    classes={f'XLM{name}': heads for name, heads in ROBERTA.classes.items()},
-    without_pooler=tuple(f'XLM{name}' for name in ROBERTA.without_pooler),
+_SMALLER = with_defaults(ROBERTA.keys, vocab_size=30522)  # their default vocabulary
+XLM_R = renamed(
+    ROBERTA, 'xlm-roberta', 'XLMRoberta', architectures=('xlmr_base', 'xlmr_large'), keys=_SMALLER
 )
+CAMEMBERT = renamed(ROBERTA, 'camembert', 'Camembert', keys=_SMALLER)
+DATA2VEC = renamed(ROBERTA, 'data2vec-text', 'Data2VecText', 'data2vec_text.', keys=_SMALLER)

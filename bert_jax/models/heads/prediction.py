@@ -6,7 +6,7 @@ from flax import linen as nn
 
 from bert_jax.errors import UserError
 from bert_jax.models.feedforward import ACTIVATIONS
-from bert_jax.models.linear import add_bias, product
+from bert_jax.models.linear import add_bias, product, weight_init
 from bert_jax.models.module import Module
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain, param
@@ -15,7 +15,7 @@ PADDED_LOGIT = -1e9
 
 
 class MaskedLanguageModelHead(Module):
-    """Dense, activation, norm, then a product with the token embeddings and a bias.
+    """Dense, activation, norm, then a product with the token embeddings (or its own) and a bias.
 
     google-research/bert run_pretraining.py, get_masked_lm_output. The dense layer maps to the width
     of the embeddings. Logits beyond vocab_size are about −10⁹, so their probabilities and all
@@ -32,9 +32,14 @@ class MaskedLanguageModelHead(Module):
         x_BPE = transform(constrain(hidden_BPD, ('batch', None, 'embed')))
         x_BPE = self.make_norm('norm')(ACTIVATIONS[activation](x_BPE))
         x_BPE = constrain(x_BPE, ('batch', None, 'embed'))
+        num_logits = architecture.padded_vocab_size
+        if not architecture.tied_decoder:
+            shape = (num_logits, architecture.embedding_width)
+            embedding_VE = param(
+                self, 'decoder', weight_init(architecture), shape, ('vocab', 'embed')
+            )
         embedding_VE = constrain(embedding_VE, ('vocab', None))
         logits_BPV = product('BPE,VE->BPV', x_BPE, embedding_VE, self.compute.activation_dtype)
-        num_logits = architecture.padded_vocab_size
         bias_V = param(self, 'bias', nn.initializers.zeros, (num_logits,), ('vocab',))
         is_token_V = jnp.arange(num_logits) < architecture.vocab_size
         logits_BPV = add_bias(logits_BPV, jnp.where(is_token_V, bias_V, PADDED_LOGIT))

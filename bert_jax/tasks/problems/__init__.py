@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from ml_collections import ConfigDict
 
 from bert_jax.data.labeled import conll, loader, marked_pairs, questions, text_pairs, word_lists
-from bert_jax.data.labeled.loader import Reader, Splits
+from bert_jax.data.labeled.labeled_files import Reader
+from bert_jax.data.labeled.loader import Splits
 from bert_jax.errors import unknown
 
 if TYPE_CHECKING:
@@ -29,7 +30,8 @@ class ProblemKind:
       predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
       settings: the keys of `config.problem` with their defaults. `labels` is always one of them.
       readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
-        into examples. A format that is not there cannot hold this kind of problem.
+        into examples. A format that is not there cannot hold this kind of problem; the first one is
+        that of files whose names do not tell theirs.
     """
 
     implementation: str
@@ -59,9 +61,9 @@ def read(data: ConfigDict, kind: str) -> Splits:
     return loader.read(data, kind, find(kind).readers)
 
 
-_ROWS = ('csv', 'tsv', 'jsonl', 'json')
-_TEXTS = (*_ROWS, 'lines', 'files')
-_LISTS = ('jsonl', 'json')
+_ROWS = ('tsv', 'csv', 'jsonl', 'json', 'xml')
+_TEXTS = (*_ROWS, 'labeled_lines', 'lines', 'files')
+_LISTS = ('jsonl', 'json', 'xml')
 
 # The comments below document the keys of `config.problem`.
 _LABELS = dict(
@@ -126,9 +128,9 @@ PROBLEMS: dict[str, ProblemKind] = {
             crf_rate=20.0,  # learning rate of the CRF, as a multiple of that of the encoder
         ),
         readers={
-            **dict.fromkeys(_LISTS, word_lists.build_tagging),
             'conll': conll.build_tagging,
             'conllu': conll.build_conllu_tagging,
+            **dict.fromkeys(_LISTS, word_lists.build_tagging),
         },
     ),
     'spans': ProblemKind(
@@ -144,7 +146,10 @@ PROBLEMS: dict[str, ProblemKind] = {
             width=150,  # hidden size of the layers that score spans
             class_weights='none',  # 'balanced': ∝ 1 / frequency; "no label" is a class too
         ),
-        readers=dict.fromkeys(_LISTS, word_lists.build_spans) | {'conll': conll.build_spans},
+        readers={
+            'conll': conll.build_spans,
+            **dict.fromkeys((*_LISTS, 'brat'), word_lists.build_spans),
+        },
     ),
     'question_answering': ProblemKind(
         implementation='bert_jax.tasks.problems.question_answering:QuestionAnswering',
@@ -158,8 +163,8 @@ PROBLEMS: dict[str, ProblemKind] = {
             no_answer=False,  # True: some questions have no answer (SQuAD 2.0)
         ),
         readers={
-            **dict.fromkeys(_ROWS, questions.build_question),
             'squad': questions.build_squad_question,
+            **dict.fromkeys(_ROWS, questions.build_question),
         },
     ),
 }

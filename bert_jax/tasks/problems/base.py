@@ -9,6 +9,7 @@ tasks/finetuning.py trains any `Problem`. The path of an example through the met
 
 import abc
 import collections
+import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
@@ -21,6 +22,7 @@ from ml_collections import ConfigDict
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled import word_spans
+from bert_jax.data.labeled.records import InvalidRecord
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Scores
@@ -62,17 +64,29 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
       weights: loss term → weight.
       pretrained_heads: names of its heads that published checkpoints may hold (HEADS of
         interop/pretrained.py): loaded with `init_from`, and exported.
+      min_labels: least number of classes there is anything to learn from.
       head_field: field of a batch that the default `apply_heads` gives to the head.
       settings: the config's `problem`.
       layout: how special tokens are put around one or two texts.
       labels: class names in the order of their numbers.
       counts: what was truncated or could not be used, for the log.
       thresholds: found on the dev split by `tune_thresholds`, kept in checkpoints.
+      splitter: how plain text is split into words (SPLITTERS in data/labeled/word_spans.py), kept
+        in checkpoints.
+      has_probabilities: whether predictions can list the probability of every class.
+      all_probabilities: whether they do.
+      long_texts: what can be done with texts longer than a sequence, the default first:
+        'truncate', or 'windows' whose predictions are combined.
+      window_overlap: share of a window that the next one repeats where the default is 'truncate';
+        None to truncate.
     """
 
     weights: ClassVar[Mapping[str, float]]
     pretrained_heads: ClassVar[tuple[str, ...]] = ()
+    min_labels: ClassVar[int] = 0
     head_field: ClassVar[str] = 'attention_mask'
+    has_probabilities: ClassVar[bool] = False
+    long_texts: ClassVar[tuple[str, ...]] = ('windows',)
 
     def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         self.settings, self.layout, self.labels = settings, layout, tuple(labels)
@@ -80,6 +94,13 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         self.tokenizer = layout.tokenizer
         self.counts: collections.Counter[str] = collections.Counter()
         self.thresholds: dict[str, float] = {}
+        self.splitter = 'punctuation'
+        self.all_probabilities = False
+        self.window_overlap: float | None = None
+
+    def blind_guess(self, train: Sequence[ExampleT]) -> PredictionT | None:
+        """Return the best prediction without reading the input; None if there is none."""
+        return None
 
     @classmethod
     def count_labels(cls, train: Sequence[ExampleT]) -> collections.Counter[str]:
@@ -110,7 +131,8 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         if label not in self._label_numbers:
             known = ', '.join(self.labels[:8]) + (' …' if len(self.labels) > 8 else '')
             raise UserError(
-                f'example {example_id}: the label {label!r} is not among those trained: {known}'
+                f'example {example_id}: the label {label!r} is not among those trained: {known}; '
+                'set problem.labels to all labels, or data.rename_labels or data.skip_labels'
             )
         return self._label_numbers[label]
 
@@ -203,26 +225,44 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 def require(given: Mapping[str, Any], name: str, key: str) -> Any:
     """Return given[key]. Raises UserError, with the name of the input, if it is missing."""
     if key not in given:
-        raise UserError(f'{name}: key {key!r} is missing; the input has {", ".join(given)}')
+        known = ', '.join(sorted(given.keys() - {'id'})) or 'no keys'
+        raise UserError(f'{name}: key {key!r} is missing; the input has {known}')
     return given[key]
+
+
+def require_text(given: Mapping[str, Any], name: str, key: str) -> str:
+    """Return the text given[key]. Raises UserError if it is missing or not a string."""
+    value = require(given, name, key)
+    if not isinstance(value, str):
+        raise UserError(f'{name}: {key!r} is {json.dumps(value)[:40]}, not a string')
+    return value
 
 
 def require_texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
     """Return 'text' and, where it is given, 'text2'. Raises UserError without 'text'."""
-    text = require(given, name, 'text')
-    return (text, given['text2']) if 'text2' in given else (text,)
+    keys = ('text', 'text2') if 'text2' in given else ('text',)
+    return tuple(require_text(given, name, key) for key in keys)
 
 
-def require_words(given: Mapping[str, Any], name: str) -> tuple[str, word_spans.WordOffsets]:
+def require_words(
+    given: Mapping[str, Any], name: str, splitter: str
+) -> tuple[str, word_spans.WordOffsets]:
     """Return a text and the (start, end) characters of its words.
 
-    They come from 'words', a list of strings, or else from 'text', which is split into runs of
-    letters and digits and single other characters (data/labeled/word_spans.py).
+    They come from 'words' or 'tokens', a list of strings, or else from 'text', which is split as
+    `splitter` says (SPLITTERS in data/labeled/word_spans.py).
+
+    Raises:
+      UserError: no such key, or a value that is not a list of words or a text.
     """
-    if 'words' in given:
-        return word_spans.join_words(given['words'])
-    text = require(given, name, 'text')
-    return text, word_spans.split_words(text)
+    key = next((key for key in ('words', 'tokens') if key in given), 'text')
+    try:
+        text, words = word_spans.parse_text(require(given, name, key))
+    except InvalidRecord as error:
+        raise UserError(f'{name}: {key!r}: {error}') from None
+    if (words is None) != (key == 'text'):
+        raise UserError(f"{name}: give a text as 'text', a list of words as 'words'")
+    return text, word_spans.SPLITTERS[splitter](text) if words is None else words
 
 
 def check_choice(settings: ConfigDict, key: str, known: Sequence[str]) -> None:

@@ -1,9 +1,10 @@
 """Problems with one answer for each text: a class, a number, or the best of several choices."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +14,9 @@ from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data import finetune_batches
 from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled.examples import MarkedExample, MultipleChoiceExample, TextExample
+from bert_jax.data.sliding_windows import make_windows
 from bert_jax.data.special_token_layout import truncate_longest_first
+from bert_jax.errors import UserError
 from bert_jax.evaluation import glue, scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
@@ -35,10 +38,18 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
     """
 
     weights = {'classification': 1.0}
+    min_labels = 2
+    has_probabilities = True
+    long_texts: ClassVar[tuple[str, ...]] = ('truncate',)
 
     @classmethod
     def count_labels(cls, train: Sequence[LabeledT]) -> Counter[str]:
         return Counter(str(example.label) for example in train)
+
+    def blind_guess(self, train: Sequence[LabeledT]) -> Probabilities:
+        """Return the share of every class in training."""
+        counts = self.count_labels(train)
+        return {label: counts[label] / len(train) for label in self.labels}
 
     def label_id(self, example: LabeledT) -> np.int32:
         """Return the number of an example's class + 1, or 0 if it is unknown."""
@@ -53,9 +64,9 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
         return base.HostOutputs({'probabilities': jax.nn.softmax(outputs['logits'])}, {})
 
     def decode(self, example: LabeledT, parts: base.ExampleOutputs) -> Probabilities:
-        """Return the probability of every class."""
-        ((part,),) = parts
-        return dict(zip(self.labels, part['probabilities'].tolist(), strict=True))
+        """Return the probability of every class, the mean over the windows of a long text."""
+        mean_C = np.mean([part['probabilities'] for (part,) in parts], axis=0)
+        return dict(zip(self.labels, mean_C.tolist(), strict=True))
 
     def score(self, examples: Sequence[LabeledT], predictions: Sequence[Probabilities]) -> Scores:
         gold = [str(example.label) for example in examples]
@@ -68,25 +79,27 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
 
     def to_record(self, example: LabeledT, prediction: Probabilities) -> dict[str, Any]:
         best = _most_probable(prediction)
-        return {
+        record = {
             'id': example.id,
             'texts': list(example.texts),
             'gold': example.label,
             'predicted': best,
             'probability': prediction[best],
         }
+        return record | ({'probabilities': prediction} if self.all_probabilities else {})
 
 
 class Classification(SingleLabelProblem[TextExample]):
     """The class of a text or of a pair of texts."""
 
     pretrained_heads = ('sequence_classification',)
+    long_texts = ('truncate', 'windows')
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> TextExample:
         return TextExample(name, base.require_texts(given, name), None)
 
     def encode(self, example: TextExample) -> list[Item]:
-        return [(_encode_texts(self, example.texts, {'label': self.label_id(example)}),)]
+        return _encode_windows(self, example.texts, {'label': self.label_id(example)})
 
     def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         number = len(self.labels)
@@ -99,6 +112,7 @@ class Regression(base.Problem[TextExample, float]):
 
     weights = {'regression': 1.0}
     pretrained_heads = ('sequence_classification',)
+    long_texts = ('truncate', 'windows')
 
     @classmethod
     def count_labels(cls, train: Sequence[TextExample]) -> Counter[str]:
@@ -111,7 +125,7 @@ class Regression(base.Problem[TextExample, float]):
         is_known = example.label is not None
         target = np.float32(example.label if is_known else 0)
         values = {'target': target, 'known': np.float32(is_known)}
-        return [(_encode_texts(self, example.texts, values),)]
+        return _encode_windows(self, example.texts, values)
 
     def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         head = partial(SequenceClassificationHead, architecture, compute, num_labels=1)
@@ -126,8 +140,11 @@ class Regression(base.Problem[TextExample, float]):
         return base.HostOutputs({'score': outputs['logits'][..., 0]}, {})
 
     def decode(self, example: TextExample, parts: base.ExampleOutputs) -> float:
-        ((part,),) = parts
-        return float(part['score'])
+        return float(np.mean([part['score'] for (part,) in parts]))
+
+    def blind_guess(self, train: Sequence[TextExample]) -> float:
+        """Return the mean in training."""
+        return float(np.mean([example.label for example in train]))
 
     def score(self, examples: Sequence[TextExample], predictions: Sequence[float]) -> Scores:
         gold = [float(example.label) for example in examples]  # type: ignore[arg-type]  # labeled
@@ -150,17 +167,25 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
 
     weights = {'multiple_choice': 1.0}
     pretrained_heads = ('multiple_choice',)
+    has_probabilities = True
+    long_texts = ('truncate',)
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> MultipleChoiceExample:
         """Read 'premise' and 'choices'."""
-        choices = tuple(base.require(given, name, 'choices'))
-        return MultipleChoiceExample(name, base.require(given, name, 'premise'), choices, None)
+        premise, choices = (base.require(given, name, key) for key in ('premise', 'choices'))
+        is_list = isinstance(choices, list | tuple) and len(choices) > 0
+        if not is_list or not all(isinstance(text, str) for text in (premise, *choices)):
+            raise UserError(
+                f"{name}: give 'premise', a string, and 'choices', a list of strings, instead of "
+                f'{json.dumps([premise, choices])[:60]}'
+            )
+        return MultipleChoiceExample(name, premise, tuple(choices), None)
 
     def encode(self, example: MultipleChoiceExample) -> list[Item]:
         sequences = [
-            _encode_texts(
+            _sequence(
                 self,
-                (example.premise, choice),
+                self.tokenizer.encode_batch([example.premise, choice]).ids,
                 {'place': np.int32(number), 'correct': np.float32(number in example.correct())},
             )
             for number, choice in enumerate(example.choices)
@@ -203,8 +228,8 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
         """Return the accuracy; for ReCoRD, before it, F1 and exact match of the chosen entity."""
         best = [int(np.argmax(prediction)) for prediction in predictions]
         is_correct = [choice in one.correct() for one, choice in zip(examples, best, strict=True)]
-        found = {'accuracy': float(np.mean(is_correct))}
-        if all(example.entities for example in examples):
+        found = {'accuracy': sum(is_correct) / max(len(is_correct), 1)}
+        if examples and all(example.entities for example in examples):
             golds = [[one.entities[choice] for choice in one.correct()] for one in examples]
             guesses = [one.entities[choice] for one, choice in zip(examples, best, strict=True)]
             found = glue.score_record(golds, guesses) | found
@@ -212,7 +237,7 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
 
     def to_record(self, example: MultipleChoiceExample, prediction: list[float]) -> dict[str, Any]:
         best = int(np.argmax(prediction))
-        return {
+        record = {
             'id': example.id,
             'premise': example.premise,
             'choices': list(example.choices),
@@ -220,16 +245,39 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
             'predicted': best,
             'probability': prediction[best],
         }
+        return record | ({'probabilities': prediction} if self.all_probabilities else {})
 
 
-def _encode_texts(
+def _encode_windows(
     problem: base.Problem[Any, Any], texts: Sequence[str], values: dict[str, Any]
-) -> finetune_batches.TokenSequence:
-    """Tokenize one or two texts into one sequence, truncated to training.max_length."""
+) -> list[Item]:
+    """Tokenize one or two texts into one sequence, truncated, or into overlapping windows.
+
+    The windows of a pair are those of its longer text, each with the start of the shorter one.
+    """
     ids = problem.tokenizer.encode_batch(list(texts)).ids
     room = problem.layout.max_text_tokens(len(ids))
+    if problem.window_overlap is None or sum(map(len, ids)) <= room:
+        return [(_sequence(problem, ids, values),)]
+    problem.counts['texts split into windows'] += 1
+    longest = int(np.argmax([len(own) for own in ids]))
+    shown = [own[: room // 2] for own in ids]
+    size = room - sum(len(own) for number, own in enumerate(shown) if number != longest)
+    overlap = min(int(problem.window_overlap * size), size - 1)
+    items: list[Item] = []
+    for window in make_windows(len(ids[longest]), size, overlap):
+        shown[longest] = ids[longest][window.start : window.stop]
+        items.append((_sequence(problem, shown, values),))
+    return items
+
+
+def _sequence(
+    problem: base.Problem[Any, Any], ids: Sequence[np.ndarray], values: dict[str, Any]
+) -> finetune_batches.TokenSequence:
+    """Lay out one or two texts as one sequence, truncated to the length of the layout."""
+    room = problem.layout.max_text_tokens(len(ids))
     if sum(map(len, ids)) > room:
-        problem.counts['texts truncated to training.max_length'] += 1
+        problem.counts[f'texts truncated to {problem.layout.max_length} tokens'] += 1
         ids = truncate_longest_first(ids, room)
     laid_out = problem.layout.lay_out(*ids)
     return finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, {}, values)

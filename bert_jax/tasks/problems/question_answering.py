@@ -43,7 +43,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> QuestionExample:
         """Read 'question' and 'context'."""
-        question, context = (base.require(given, name, key) for key in ('question', 'context'))
+        question, context = (base.require_text(given, name, key) for key in ('question', 'context'))
         return QuestionExample(name, question, context, None)
 
     def encode(self, example: QuestionExample) -> list[Item]:

@@ -11,9 +11,11 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
-from bert_jax.data.alignment import Alignment, align
+from bert_jax.data.alignment import Alignment, align, join_characters
 from bert_jax.data.finetune_batches import Item, TokenSequence
+from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import SpansExample
+from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.data.sliding_windows import Window
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
@@ -58,10 +60,13 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
     the one tuned on the dev split. A span of a long text is learned and predicted in the window
     that has the most context around it. Gold spans that cannot be predicted (longer than L words
     or than the overlap of windows, or a second label of a span) are counted in `counts`, not
-    learned, and count as misses in the score. L is the setting `max_span_words`.
+    learned, and count as misses in the score. L is the setting `max_span_words`. In plain text
+    without spaces, and in Korean, a word is what `join_characters` makes of single characters: a
+    subword. Gold spans that start or end inside one are learned with the whole subword.
     """
 
     weights = {'spans': 1.0}
+    min_labels = 1
 
     def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         super().__init__(settings, layout, labels)
@@ -78,26 +83,33 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         return Counter(span.label for example in train for span in example.spans or ())
 
     def prepare(self, train: Sequence[SpansExample]) -> None:
-        """Compute the weights of no label and of each label."""
+        """Compute the weights of no label and of each label, and how text is split into words."""
         longest = self.settings.max_span_words
         counts = self.count_labels(train)
-        words_N = np.array([len(example.words) for example in train], np.int64)
+        words_N = np.array([len(self._with_units(one).words) for one in train], np.int64)
         total = int(sum(np.maximum(words_N - size, 0).sum() for size in range(longest)))
         counts_C = [counts[label] for label in self.labels]
         self.set_class_weights([max(0, total - sum(counts_C)), *counts_C])
+        self.splitter = word_spans.closest_splitter(train)
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> SpansExample:
-        """Read 'words' or 'text' (see `require_words`)."""
-        return SpansExample(name, *base.require_words(given, name), None)
+        """Read 'words', 'tokens' or 'text' (see `require_words`)."""
+        return SpansExample(name, *base.require_words(given, name, self.splitter), None)
+
+    def _with_units(self, example: SpansExample) -> SpansExample:
+        """Replace words that are single characters by the subwords that they are part of."""
+        words = join_characters(self.tokenizer, example.text, example.words)
+        return example._replace(words=words)
 
     def encode(self, example: SpansExample) -> list[Item]:
-        aligned, windows = self._windows(example)
+        joined = self._with_units(example)
+        aligned, windows = self._windows(joined)
         size_WL = _span_sizes(aligned, self.settings.max_span_words)
         window_WL = _assigned_window(aligned, windows, size_WL)
         self.counts['texts split into windows'] += len(windows) > 1
         self.counts['words tokenized separately'] += aligned.num_splits
         self.counts['words encoded as unknown token'] += aligned.num_dropped
-        label_WL = self._stored_labels(example, window_WL)
+        label_WL = self._stored_labels(example, joined.words, window_WL)
         own_KWL = [(window_WL == number).astype(np.int32) for number in range(len(windows))]
         return [
             (self._sequence(aligned, window, size_WL * own_WL, label_WL * own_WL),)
@@ -108,21 +120,26 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         aligned = align(self.tokenizer, example.text, example.words)
         return aligned, aligned.windows(self._room, self._overlap)
 
-    def _stored_labels(self, example: SpansExample, window_WL: np.ndarray) -> np.ndarray:
+    def _stored_labels(
+        self, example: SpansExample, joined: WordOffsets, window_WL: np.ndarray
+    ) -> np.ndarray:
         """The stored class of the span of each first word and number of words, int32 [W, L]."""
         if example.spans is None:
             return np.zeros(window_WL.shape, np.int32)
+        starts, ends = ({word[side] for word in example.words} for side in (0, 1))
         label_WL = np.full(window_WL.shape, _NO_SPAN, np.int32)
-        firsts = {start: number for number, (start, _) in enumerate(example.words)}
-        lasts = {end: number for number, (_, end) in enumerate(example.words)}
+        start_W, end_W = np.array(joined, np.int64).reshape(-1, 2).T
         for span in dict.fromkeys(example.spans):
             label = self.label_number(span.label, example.id)
-            first, last = firsts.get(span.start), lasts.get(span.end)
-            if first is None or last is None or last < first:
+            if not (span.start < span.end and span.start in starts and span.end in ends):
                 raise UserError(
                     f'example {example.id}: the span {span.start}:{span.end} ({span.label}) does '
                     'not begin and end with words'
                 )
+            first = int(np.searchsorted(end_W, span.start, side='right'))
+            last = int(np.searchsorted(start_W, span.end)) - 1
+            if (start_W[first], end_W[last]) != (span.start, span.end):
+                self.counts['gold spans that start or end inside a subword'] += 1
             if last - first >= window_WL.shape[1]:
                 self.counts['gold spans longer than problem.max_span_words'] += 1
             elif window_WL[first, last - first] < 0:
@@ -185,6 +202,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
 
     def decode(self, example: SpansExample, parts: base.ExampleOutputs) -> Prediction:
         """Return {'start', 'end', 'text', 'label', 'probability'} of spans, in text order."""
+        example = self._with_units(example)
         found = self._candidates(example, parts)
         found = found.take(found.probability > self.thresholds.get('threshold', THRESHOLD))
         found = found.take(np.lexsort((found.last, found.first)))
@@ -224,6 +242,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         """Find the threshold with the best F1."""
         is_correct, probability, num_gold = [], [], 0
         for example, own in zip(examples, parts, strict=True):
+            example = self._with_units(example)
             gold = {tuple(span) for span in example.spans or ()}
             num_gold += len(gold)
             found = self._candidates(example, own)

@@ -14,6 +14,7 @@ from ml_collections import ConfigDict
 from bert_jax.averages import Term, Terms
 from bert_jax.data.alignment import Alignment, align
 from bert_jax.data.finetune_batches import Item, TokenSequence
+from bert_jax.data.labeled import tag_schemes, word_spans
 from bert_jax.data.labeled.examples import TaggedExample
 from bert_jax.data.sliding_windows import Window
 from bert_jax.data.special_token_layout import SpecialTokenLayout
@@ -34,7 +35,7 @@ _CONTEXT = 2  # the first token of a word that a neighboring window predicts
 _PREDICTED = 3  # the first token of a word that is predicted here
 _TEXT_START, _TEXT_END = 1, 2  # bits of the field `edge`: the first and the last word of a text
 
-Prediction = dict[str, list[Any]]  # 'tags' and 'probabilities', one for each word
+Prediction = dict[str, list[Any]]  # see Tagging.decode; one value for each word
 
 
 class Tagging(base.Problem[TaggedExample, Prediction]):
@@ -46,7 +47,9 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
     """
 
     weights = {'tagging': 1.0}
+    min_labels = 2
     pretrained_heads = ('token_classification',)
+    has_probabilities = True
 
     def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         super().__init__(settings, layout, labels)
@@ -64,7 +67,14 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
 
     @classmethod
     def count_labels(cls, train: Sequence[TaggedExample]) -> Counter[str]:
-        return Counter(tag for example in train for tag in example.tags or ())
+        """Count the tags; those that only complete a BIO or BIOES tag set have count 0."""
+        counts = Counter(tag for example in train for tag in example.tags or ())
+        counts.update(dict.fromkeys(tag_schemes.complete(counts), 0))
+        return counts
+
+    def prepare(self, train: Sequence[TaggedExample]) -> None:
+        super().prepare(train)
+        self.splitter = word_spans.closest_splitter(train)
 
     @property
     def has_entities(self) -> bool:
@@ -73,8 +83,8 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         return all(prefix in ('B', 'I', 'E', 'S') for prefix in prefixes) and 'B' in prefixes
 
     def parse_input(self, name: str, given: Mapping[str, Any]) -> TaggedExample:
-        """Read 'words' or 'text' (see `require_words`)."""
-        return TaggedExample(name, *base.require_words(given, name), None)
+        """Read 'words', 'tokens' or 'text' (see `require_words`)."""
+        return TaggedExample(name, *base.require_words(given, name, self.splitter), None)
 
     def encode(self, example: TaggedExample) -> list[Item]:
         aligned = align(self.tokenizer, example.text, example.words)
@@ -170,7 +180,8 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         """Return, at the first token of each word, its tag and the probability of this tag.
 
-        With a CRF these are the tags of the most probable sequence, and their marginals.
+        With a CRF these are the tags of the most probable sequence, and their marginals. With
+        `all_probabilities` also those of all tags.
         """
         logits_RTC = self._word_logits(outputs['logits'], batch)
         if self.settings.crf:
@@ -180,7 +191,8 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         else:
             tag_RT, p_RTC = logits_RTC.argmax(-1), jax.nn.softmax(logits_RTC)
         p_RT = jnp.take_along_axis(p_RTC, tag_RT[:, :, None], axis=2)[:, :, 0]
-        return base.HostOutputs({}, {'word': batch['word'], 'tag': tag_RT, 'probability': p_RT})
+        found = {'word': batch['word'], 'tag': tag_RT, 'probability': p_RT}
+        return base.HostOutputs({}, found | ({'all': p_RTC} if self.all_probabilities else {}))
 
     def _word_logits(self, logits_RTC: jax.Array, batch: Batch) -> jax.Array:
         """Logits of words at their first tokens, fp32 [R, T, C]; elsewhere meaningless."""
@@ -189,12 +201,18 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         return mean_over_words(jax.nn.log_softmax(logits_RTC), batch['word'])
 
     def decode(self, example: TaggedExample, parts: base.ExampleOutputs) -> Prediction:
-        """Return {'tags', 'probabilities'}, lists of one value for each word."""
-        found: Prediction = {'tags': [], 'probabilities': []}
+        """Return {'tags', 'probabilities'}, lists of one value for each word.
+
+        With `all_probabilities` also 'all', tag → probability for each word.
+        """
+        found: Prediction = {'tags': [], 'probabilities': [], 'all': []}
         for (part,) in parts:
             is_predicted_N = part['word'] == _PREDICTED
             found['tags'] += [self.labels[number] for number in part['tag'][is_predicted_N]]
             found['probabilities'] += part['probability'][is_predicted_N].tolist()
+            if self.all_probabilities:
+                shares = part['all'][is_predicted_N].tolist()
+                found['all'] += [dict(zip(self.labels, own, strict=True)) for own in shares]
         return found
 
     def score(self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]) -> Scores:
@@ -222,6 +240,8 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
                 more['gold'] = example.tags[number]
             more['predicted'] = prediction['tags'][number]
             more['probability'] = prediction['probabilities'][number]
+            if self.all_probabilities:
+                more['probabilities'] = prediction['all'][number]
             words.append(base.describe_span(example.text, *place, **more))
         record = {'id': example.id, 'text': example.text, 'words': words}
         return record | ({'entities': _entities(example, prediction)} if self.has_entities else {})

@@ -8,9 +8,9 @@ import math
 from experiments.studies import measures, runner
 
 RATES = (0.1, 0.15, 0.2, 0.3, 0.4, 0.5)
-(LENGTH,) = runner.COMMON['stages.sequence_length']
+(LENGTH,) = runner.COMMON['training.sequence_length']
 VARIANTS = {
-    f'{rate:.2f}': {'masking.rate': rate, 'stages.max_predictions': (math.ceil(rate * LENGTH),)}
+    f'{rate:.2f}': {'masking.rate': rate, 'training.max_predictions': (math.ceil(rate * LENGTH),)}
     for rate in RATES
 }
 COLUMNS = {

@@ -3,6 +3,7 @@
     python -m bert_jax.main --config=experiments/studies/novels/config.py:'novels/*.txt'
 
 The text after the colon is a glob of files. A line that starts with "Chapter" starts a document.
+Whole novels are held out, so the model is not evaluated on novels that it has read in part.
 """
 
 from configs import tiny
@@ -12,9 +13,10 @@ def get_config(files='novels/*.txt'):
     config = tiny.get_config()
     config.workdir = 'runs/novels'
     config.data.sources = (
-        f'text:{files};documents=title:^\\s*(CHAPTER|Chapter)\\b;language=en;license=public domain',
+        f'text:{files};documents=title:^\\s*(CHAPTER|Chapter)\\b;held_out_by=file;language=en;'
+        'license=public domain',
     )
     config.data.corpus = 'corpora/novels'
     config.compute.dtype = 'bfloat16'
-    config.stages.steps = (3000, 8000)
+    config.training.steps = (3000, 8000)
     return config

@@ -26,11 +26,11 @@ def get_config(weights):
     ):
         config.model[size] = None  # as in the weights
     config.objectives.nsp = 0.0
-    config.stages.steps = (400,)
-    config.stages.sequence_length = (64,)
-    config.stages.batch_size = (32,)
-    config.stages.accumulation = (1,)
-    config.stages.max_predictions = (10,)
+    config.training.steps = (400,)
+    config.training.sequence_length = (64,)
+    config.training.batch_size = (32,)
+    config.training.accumulation = (1,)
+    config.training.max_predictions = (10,)
     config.schedule.learning_rate = 3e-4
     config.schedule.warmup_steps = 40
     config.evaluation.every_steps = 100

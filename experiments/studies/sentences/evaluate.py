@@ -5,6 +5,7 @@ python -m experiments.studies.sentences.evaluate en_ewt-ud-dev.conllu
 
 import argparse
 import time
+from typing import NamedTuple
 
 from bert_jax import errors
 from bert_jax.data.sentences import split_sentences
@@ -51,8 +52,26 @@ def scores(true: set, found: set) -> str:
     return f'precision {precision:.3f}  recall {recall:.3f}  F1 {f1:.3f}  of {len(true)} boundaries'
 
 
-def evaluate(documents: list[list[list[str]]], num_shown: int = 0):
-    """Print the scores, and up to `num_shown` missed and up to `num_shown` wrong boundaries."""
+class Boundaries(NamedTuple):
+    """Sentence boundaries, as (number of the document, characters before it).
+
+    Attributes:
+        true: Ends of gold sentences.
+        found: Ends of the sentences of `split_sentences`.
+        given: Ends of paragraphs.
+        no_stop: Ends of gold sentences without a stop.
+        speed: MB/s.
+    """
+
+    true: set
+    found: set
+    given: set
+    no_stop: set
+    speed: float
+
+
+def find_boundaries(documents: list[list[list[str]]], language: str = 'en') -> Boundaries:
+    """Split documents, given as paragraphs of gold sentences."""
     true, found, given, no_stop = set(), set(), set(), set()
     size, seconds = 0, 0.0
     for number, document in enumerate(documents):
@@ -60,7 +79,7 @@ def evaluate(documents: list[list[list[str]]], num_shown: int = 0):
         text = '\n\n'.join(map(' '.join, document))
         size += len(text.encode())
         start = time.perf_counter()
-        ours = split_sentences(text)
+        ours = split_sentences(text, language)
         seconds += time.perf_counter() - start
         places = [(number, end) for end in ends(sentences)]
         true.update(places)
@@ -71,7 +90,13 @@ def evaluate(documents: list[list[list[str]]], num_shown: int = 0):
         )
         given.update((number, end) for end in ends([' '.join(part) for part in document]))
         found.update((number, end) for end in ends(ours))
-    print(f'{len(documents)} documents, {size / 1e6:.2f} MB, {size / seconds / 1e6:.1f} MB/s')
+    return Boundaries(true, found, given, no_stop, size / seconds / 1e6)
+
+
+def evaluate(documents: list[list[list[str]]], num_shown: int = 0, language: str = 'en'):
+    """Print the scores, and up to `num_shown` missed and up to `num_shown` wrong boundaries."""
+    true, found, given, no_stop, speed = find_boundaries(documents, language)
+    print(f'{len(documents)} documents, {speed:.1f} MB/s')
     print('all, with ends of paragraphs:        ', scores(true, found))
     true, found = true - given, found - given
     print('inside paragraphs:                   ', scores(true, found))
@@ -90,11 +115,12 @@ def main():
     parser.add_argument(
         '--show', type=int, default=0, help='number of missed and of wrong boundaries to print'
     )
+    parser.add_argument('--language', default='en', help='ISO 639 code (default: en)')
     arguments = parser.parse_args()
     documents = [document for path in arguments.files for document in read_documents(path)]
     if not documents:
         raise errors.UserError(f'no sentences in {", ".join(arguments.files)}')
-    evaluate(documents, arguments.show)
+    evaluate(documents, arguments.show, arguments.language)
 
 
 if __name__ == '__main__':

@@ -36,8 +36,7 @@ def read(kind: str, columns: dict | None = None, **settings) -> Splits:
 
 def read_all(kind: str, columns: dict | None = None, **settings) -> list[Example]:
     """The examples of all train files, sorted."""
-    splits = read(kind, columns, **{'dev_fraction': 0.5} | settings)
-    return sorted(splits.train + splits.dev)
+    return sorted(read(kind, columns, dev=settings['train'], **settings).train)
 
 
 def example_type(kind: str) -> type:

@@ -1,9 +1,12 @@
 """Benchmarks: building examples from records, and reading TensorFlow Datasets from disk."""
 
+import shutil
+
 import numpy as np
 import pytest
 
 from bert_jax.data import tensorflow_import
+from bert_jax.data.labeled import benchmarks
 from bert_jax.data.labeled.benchmarks import BENCHMARKS
 from bert_jax.data.labeled.examples import (
     Answer,
@@ -31,7 +34,6 @@ RECORDS = {
         TextExample('3', ('A', 'B'), 'x'),
     ),
     'mnli': (NLI | {'label': 'neutral'}, TextExample('3', ('P', 'H'), 'neutral')),
-    'mnli_mismatched': (NLI | {'label': 'neutral'}, TextExample('3', ('P', 'H'), 'neutral')),
     'qnli': (
         {'question': 'A', 'sentence': 'B', 'label': 'x', 'idx': 3},
         TextExample('3', ('A', 'B'), 'x'),
@@ -180,11 +182,13 @@ def folder(tmp_path_factory):
         {'train': words, 'dev': words, 'test': words},
     )
     labels = features.ClassLabel(names=['entailment', 'neutral', 'contradiction'])
-    store(
-        'glue/mnli',
-        {'premise': text, 'hypothesis': text, 'label': labels, 'idx': np.int32},
-        {'train': {k: [v] for k, v in NLI.items()} | {'label': [1]}},
-    )
+    inference = {'premise': text, 'hypothesis': text, 'label': labels, 'idx': np.int32}
+    entailed, unlabeled = ({k: [v] for k, v in (NLI | {'label': n}).items()} for n in (0, -1))
+    parts = {'train': entailed | {'label': [1]}}
+    for genre in ('matched', 'mismatched'):
+        parts |= {f'validation_{genre}': entailed, f'test_{genre}': unlabeled}
+    store('glue/mnli', inference, parts)
+    store('glue/ax', inference, {'test': unlabeled})
     translated = {'language': [['de', 'en']], 'translation': [['Nein', 'No']]}
     record = {'premise': {'de': ['Ja'], 'en': ['Yes']}, 'hypothesis': translated, 'label': [2]}
     store(
@@ -224,6 +228,24 @@ def test_words_are_read_from_the_folder_in_tfds_data_dir(folder, monkeypatch):
     assert splits.train == [example._replace(id='train-1')]
 
 
+def test_mnli_has_both_dev_and_test_sets_and_the_diagnostic_set(folder, tmp_path, monkeypatch):
+    splits = read('classification', dataset='mnli', data_dir=folder)
+    example = TextExample('3', ('P', 'H'), 'entailment')
+    assert splits.dev == [example]
+    unlabeled = [example._replace(label=None)]
+    assert splits.test == unlabeled
+    assert splits.more == {
+        'dev_mismatched': [example],
+        'test_mismatched': unlabeled,
+        'ax': unlabeled,
+    }
+    monkeypatch.delenv('TFDS_DATA_DIR', raising=False)
+    shutil.copytree(f'{folder}/glue/mnli', tmp_path / 'glue' / 'mnli')
+    splits = read('classification', dataset='mnli', data_dir=str(tmp_path))
+    assert splits.more.keys() == {'dev_mismatched', 'test_mismatched'}
+    assert splits.report.lines() == ['splits that are not on disk: 1 (ax: glue/ax)']
+
+
 def test_xnli_is_trained_in_english_and_evaluated_in_the_set_language(folder):
     splits = read('classification', dataset='xnli', data_dir=folder, language='de')
     assert splits.train == [TextExample('3', ('P', 'H'), 'neutral')]
@@ -253,3 +275,28 @@ def test_a_benchmark_that_cannot_be_read_is_an_error(folder, tmp_path, monkeypat
         read('classification', dataset='sst2', train=('a.tsv',))
     with pytest.raises(UserError, match=r"unknown data.group 'topic'; known: hypothesis, idx"):
         read('classification', dataset='xnli', data_dir=folder, group='topic')
+
+
+def test_classes_without_names_are_numbers(tmp_path):
+    found = [benchmarks._build(BENCHMARKS['rte'], PAIR | {'label': n}, '1', 'en') for n in (1, -1)]
+    assert [one.label for one in found] == ['1', None]
+
+
+@pytest.mark.parametrize(
+    ('name', 'fields'),
+    [
+        ('rte', {'sentence1': 1, 'sentence2': 'B', 'label': 'x'}),
+        ('rte', {'sentence1': 'A', 'label': 'x'}),
+        ('stsb', PAIR | {'label': 'high'}),
+        ('copa', {'premise': 1, 'choice1': 2, 'choice2': 3, 'question': 4, 'label': 0}),
+        ('multirc', {'paragraph': 'P', 'question': 'Q?', 'answer': 'A', 'label': 'x', 'idx': 3}),
+        ('record', {'passage': 7, 'query': 'Q', 'entities': 'E', 'answers': 0, 'idx': 1}),
+        ('wic', PAIR | {'start1': 'a', 'end1': None, 'start2': 0, 'end2': 1, 'label': 'x'}),
+        ('wsc', {'text': 'a b', 'span1_text': 5, 'span1_index': 0, 'label': 'x'}),
+        ('squad1', {'id': 1, 'question': 'q', 'context': 3, 'answers': {'text': ['a']}}),
+        ('conll2003', {'tokens': [1, 2], 'ner': [0, 0]}),
+    ],
+)
+def test_a_record_with_other_fields_than_published_is_malformed(name, fields):
+    with pytest.raises(InvalidRecord, match='other fields than in the published data|not a string'):
+        benchmarks._build(BENCHMARKS[name], fields, '1', 'en')

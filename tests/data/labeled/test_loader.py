@@ -10,7 +10,13 @@ from tests.data.labeled.reading import config, read, write_lines
 
 def test_malformed_rows_are_counted_and_reported_with_their_lines(tmp_path):
     path = write_lines(
-        tmp_path / 'a.tsv', 'text\tlabel', *['good\ta'] * 196, 'bad', 'a\tb\tc', '\ta', ''
+        tmp_path / 'a.tsv',
+        'text\tlabel',
+        *[f'good {n}\ta' for n in range(196)],
+        'bad',
+        'a\tb\tc',
+        '\ta',
+        '',
     )
     with pytest.raises(UserError) as caught:
         read('classification', train=path)
@@ -42,6 +48,7 @@ def test_dev_and_test_are_split_off_reproducibly_and_by_group(tmp_path):
     few = read('classification', train_examples=7, **settings)
     assert len(few.train) == 7
     assert few.dev == splits.dev
+    assert len(few.unsplit) == 100
     assert set(few.train) < set(splits.train)
     with pytest.raises(
         UserError, match=r"data.group names column 'topic', but .* has columns text, label"
@@ -87,16 +94,27 @@ def test_text_to_predict_on_needs_no_label(tmp_path):
             {},
             "data.columns.text2 names column 'b', but .*a.tsv has columns text, label",
         ),
-        ('classification', {}, {'dev_fraction': 0.0}, 'the dev split is empty'),
+        ('classification', {}, {'dev_fraction': 0.01}, 'the dev split is empty: .* of 5 examples'),
+        (
+            'classification',
+            {},
+            {'dev': ('{}/empty.tsv',)},
+            r'no examples in .*empty.tsv \(format tsv, the first row is the header: text, label\)',
+        ),
         ('classification', {}, {'train': ('{}/*.csv',)}, 'no file matches .*csv'),
         ('classification', {}, {'train': ()}, 'set data.train to files or data.dataset'),
-        ('classification', {}, {'train': ('{}/empty.tsv',)}, 'the train split is empty'),
-        ('classification', {}, {'format': 'xml'}, "unknown data.format 'xml'; known: conll, "),
+        ('classification', {}, {'train': ('{}/empty.tsv',)}, 'no examples in .*empty.tsv'),
+        (
+            'classification',
+            {},
+            {'format': 'xls'},
+            "unknown data.format 'xls'; known: brat, ",
+        ),
         (
             'classification',
             {},
             {'format': 'conll'},
-            "'conll' cannot hold classification examples; set it to one of csv",
+            "'conll' cannot hold classification examples; set it to one of tsv, csv",
         ),
         ('classification', {}, {'encoding': 'utf-9'}, "unknown data.encoding 'utf-9'"),
         ('classification', {}, {'quotes': 'maybe'}, 'set it to auto, yes or no'),
@@ -122,7 +140,8 @@ def test_a_mistake_in_the_config_is_one_line_with_the_key(
     write_lines(tmp_path / 'empty.tsv', 'text\tlabel')
     write_lines(tmp_path / 'twice.tsv', 'text\ttext', 'a\tb')
     settings = {'train': ('{}/a.tsv',)} | settings
-    settings['train'] = tuple(pattern.format(tmp_path) for pattern in settings['train'])
+    for name in ('train', 'dev'):
+        settings[name] = tuple(pattern.format(tmp_path) for pattern in settings.get(name, ()))
     with pytest.raises(UserError, match=message) as caught:
         read(kind, columns, **settings)
     assert '\n' not in str(caught.value)

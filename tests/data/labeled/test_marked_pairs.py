@@ -61,7 +61,8 @@ def test_each_candidate_is_an_example_and_all_stay_in_one_split(tmp_path):
     ):
         read('coreference', columns, train=path)
     record = {'text': 'Al met Bo and he left', 'p': 14, 'q': 16, 'a': 0, 'b': 2, 'c': 7, 'd': 9}
-    path = write_json_lines(tmp_path / 'a.jsonl', *[record | {'A': 'T', 'B': 'F'}] * 4)
+    copies = [record | {'text': f'{record["text"]} {n}', 'A': 'T', 'B': 'F'} for n in range(4)]
+    path = write_json_lines(tmp_path / 'a.jsonl', *copies)
     columns = {'marks': ('p:q', 'a:b', 'c:d'), 'candidate_labels': ('A', 'B')}
     splits = read('coreference', columns, train=path, format='jsonl', dev_fraction=0.5)
     assert len(splits.train) == len(splits.dev) == 4

@@ -1,6 +1,7 @@
 """Building questions from rows and from SQuAD's JSON."""
 
 import json
+import re
 
 import pytest
 
@@ -49,9 +50,10 @@ def test_an_answer_that_is_not_in_the_context_is_misplaced(tmp_path):
 
 
 def test_a_file_in_another_format_than_squad_is_an_error(tmp_path):
-    for text in ('no json', '[]', '{"data": [{"paragraphs": [{"qas": []}, {"qas": [1]}]}]}'):
+    texts = '[]', '{}', '{"data": 3}', '{"data": [{"paragraphs": [{"qas": []}, {"qas": [1]}]}]}'
+    for text in ('no json', '[' * 100_000, *texts):
         (tmp_path / 'a.json').write_text(text)
-        with pytest.raises(UserError, match=r'a.json is not in the format of SQuAD'):
+        with pytest.raises(UserError, match=r'a.json is not (in the format of SQuAD|valid JSON)'):
             read('question_answering', train=(f'{tmp_path}/a.json',), format='squad')
 
 
@@ -94,3 +96,29 @@ def test_answers_as_word_numbers_of_contexts_in_another_file(tmp_path):
     path = write_lines(tmp_path / 'a.tsv', 's3\tWhere?\t9\t7:3 4')
     with pytest.raises(UserError, match="context 's3' is not in the file data.contexts"):
         read('question_answering', columns, train=path, **settings)
+
+
+@pytest.mark.parametrize(
+    ('changes', 'message'),
+    [
+        ({'question': None}, 'the question or the context is not a text'),
+        ({'question': ['q?']}, 'the question or the context is not a text'),
+        ({'answers': 'York'}, "an answer lacks 'text' or 'answer_start'"),
+        ({'answers': [7]}, "an answer lacks 'text' or 'answer_start'"),
+        ({'answers': None}, "the question has no 'answers'"),
+        ({'answers': [{'text': 7, 'answer_start': 3}]}, 'answer 7 is not a string'),
+        ({'answers': [{'text': 'York', 'answer_start': None}]}, "'None' is not an integer"),
+        ({'answers': [{'text': 'York', 'answer_start': 3.5}]}, "'3.5' is not an integer"),
+        ({'answers': [{'text': 'York', 'answer_start': -1}]}, "the context at -1 is ''"),
+        ({'is_impossible': 'false'}, 'is_impossible is "false", not true or false'),
+    ],
+)
+def test_an_odd_question_of_squad_is_malformed_or_misplaced(tmp_path, changes, message):
+    good = {'id': [1], 'question': 'q?', 'answers': [{'text': 'York', 'answer_start': '3'}]}
+    impossible = {'question': 'r?', 'answers': [{'text': '', 'answer_start': -1}]}
+    for odd in (good | changes, 'q?'):
+        paragraph = {'context': 'In York', 'qas': [good, impossible, odd]}
+        (tmp_path / 'a.json').write_text(json.dumps({'data': [{'paragraphs': [paragraph]}]}))
+        shown = message if isinstance(odd, dict) else 'the question is not a JSON object'
+        with pytest.raises(UserError, match=f'1 of 3 records are .*{re.escape(shown)}'):
+            read('question_answering', train=(f'{tmp_path}/a.json',))

@@ -6,7 +6,7 @@ import os
 import pytest
 from ml_collections import ConfigDict
 
-from bert_jax.data.labeled import benchmarks, loader, tabular
+from bert_jax.data.labeled import benchmarks, formats, loader
 from bert_jax.tasks.problems import PROBLEMS
 from configs.finetune_tasks import TASKS
 from tests.data.labeled.reading import example_type, read
@@ -17,7 +17,9 @@ SAMPLES = sorted(name for name in TASKS if name.startswith('sample_'))
 def test_every_sample_file_and_every_kind_of_problem_has_a_task():
     files = {TASKS[name]['data']['train'][0] for name in SAMPLES}
     assert {
-        f'sample:{name}' for name in os.listdir(tabular.SAMPLES) if name != 'README.md'
+        f'sample:{name}'
+        for name in os.listdir(formats.SAMPLES)
+        if name not in ('README.md', 'formats')
     } == files
     assert {TASKS[name]['kind'] for name in SAMPLES} == set(PROBLEMS)
 
@@ -34,7 +36,7 @@ def test_every_benchmark_has_a_task():
 def test_tasks_set_only_known_keys(name):
     data = ConfigDict(copy.deepcopy(loader.DEFAULTS)).lock()
     data.update(TASKS[name]['data'])  # raises for another key or type
-    keys = {'batch_size', 'learning_rate', 'epochs', 'max_length'}
+    keys = {'batch_size', 'learning_rate', 'epochs', 'sequence_length'}
     assert set(TASKS[name]['recipe']) == keys
 
 
@@ -69,7 +71,7 @@ def test_the_sample_of_spans_has_nested_ones():
 
 
 def test_problems_read_known_formats_and_every_format_is_used():
-    assert {name for kind in PROBLEMS.values() for name in kind.readers} == set(loader.FORMATS)
+    assert {name for kind in PROBLEMS.values() for name in kind.readers} == set(formats.FORMATS)
 
 
 def _labels(example):

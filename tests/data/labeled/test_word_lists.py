@@ -18,6 +18,14 @@ def test_words_with_numbered_tags(tmp_path):
     assert found[0] == TaggedExample('a.jsonl:1', 'Bo sat', ((0, 2), (3, 6)), ('B-PER', 'O'))
 
 
+@pytest.mark.parametrize('name', ['tokens', 'words'])
+def test_the_list_of_words_is_called_tokens_or_words(tmp_path, name):
+    record = {name: ['Bo', 'sat'], 'tags': ['B-PER', 'O'], 'spans': [[0, 1, 'PER']]}
+    path = write_json_lines(tmp_path / 'a.jsonl', record, record)
+    assert read_all('tagging', train=path)[0].text == 'Bo sat'
+    assert read_all('spans', train=path)[0].spans == (Span(0, 2, 'PER'),)
+
+
 def test_spans_of_words_or_of_characters(tmp_path):
     path = write_json_lines(
         tmp_path / 'a.jsonl',
@@ -47,8 +55,9 @@ def test_spans_of_words_or_of_characters(tmp_path):
     ],
 )
 def test_invalid_spans_are_malformed_or_misplaced(tmp_path, span, message):
-    good = {'tokens': ['a', 'b'], 'spans': []}
-    path = write_json_lines(tmp_path / 'a.jsonl', good, good, good | {'spans': [span]}, good)
+    good = [{'tokens': ['a', word], 'spans': []} for word in 'bcde']
+    good[2]['spans'] = [span]
+    path = write_json_lines(tmp_path / 'a.jsonl', *good)
     with pytest.raises(UserError, match=f'1 of 4 records are {message}'):
         read('spans', train=path, format='jsonl')
     splits = read(
@@ -61,6 +70,27 @@ def test_invalid_spans_are_malformed_or_misplaced(tmp_path, span, message):
     )
     assert splits.report['malformed'] + splits.report['misplaced'] == 1
     assert len(splits.train + splits.dev) == 3
+
+
+@pytest.mark.parametrize(
+    ('text', 'span'),
+    [
+        ('彼はとうきょうに行った。', 'とうきょう'),
+        ('เขาไปกรุงเทพเมื่อวาน', 'กรุงเทพ'),
+        ('그는 서울에서 왔다.', '서울'),
+        ('គាត់ទៅភ្នំពេញ', 'ភ្នំពេញ'),
+        ('ລາວໄປວຽງຈັນມື້ນີ້', 'ວຽງຈັນ'),
+        ('သူမန္တလေးသွားတယ်။', 'မန္တလေး'),
+        ('他去北京了', '北京'),
+    ],
+)
+def test_spans_inside_text_without_spaces_are_read(tmp_path, text, span):
+    start = text.index(span)
+    row = {'text': text, 'spans': [[start, start + len(span), 'LOC']]}
+    path = write_json_lines(tmp_path / 'a.jsonl', row)
+    splits = read('spans', train=path, format='jsonl', dev_fraction=0.0)
+    ((found,),) = [one.spans for one in splits.train]
+    assert text[found.start : found.end] == span
 
 
 def test_a_span_that_ends_inside_a_word_is_misplaced(tmp_path):

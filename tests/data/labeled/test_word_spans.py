@@ -3,6 +3,7 @@
 import pytest
 
 from bert_jax.data.labeled import word_spans
+from bert_jax.data.labeled.examples import TaggedExample
 from tests.parity.odd_strings import ODD
 
 
@@ -22,6 +23,22 @@ def test_split_words(text, expected):
     assert [text[start:end] for start, end in word_spans.split_words(text)] == expected.split()
 
 
+@pytest.mark.parametrize(
+    ('text', 'expected'),
+    [
+        ('서울에서 BTS는!', '서 울 에 서 BTS 는 !'),
+        ('iPhoneを食べる。', 'iPhone を 食 べ る 。'),
+        ('กินข้าวที่ไทย', 'กิ น ข้ า ว ที่ ไ ท ย'),
+        ('ភ្នំពេញ ວຽງ', 'ភ្នំ ពេ ញ ວ ຽ ງ'),
+        ('မန္တလေး\u200bမြို့', 'မ န္တ လေး မြို့'),
+        ("We don't.", "We don ' t ."),
+    ],
+)
+def test_split_characters(text, expected):
+    found = [text[start:end] for start, end in word_spans.split_characters(text)]
+    assert found == expected.split()
+
+
 def test_words_are_in_order_and_only_whitespace_is_left_out():
     for text in ODD.values():
         found = word_spans.split_words(text)
@@ -31,3 +48,20 @@ def test_words_are_in_order_and_only_whitespace_is_left_out():
             rest += text[place:start]
             place = end
         assert not (rest + text[place:]).strip()
+
+
+@pytest.mark.parametrize(
+    ('text', 'words', 'expected'),
+    [
+        ('Rail won 8-4 in the U.S. .', 'Rail won 8-4 in the U.S. .', 'whitespace'),
+        ('Rail won (8-4), again.', 'Rail won ( 8-4 ) , again .', 'punctuation'),
+        ('Rail won again', 'Rail won again', 'punctuation'),
+        ('東京です', '東 京 で す', 'characters'),
+    ],
+)
+def test_the_splitter_of_plain_text_is_the_one_that_finds_the_words_of_the_examples(
+    text, words, expected
+):
+    offsets = word_spans.locate_words(words.split(), text)
+    examples = [TaggedExample('', text, offsets, None)]
+    assert word_spans.closest_splitter(examples) == expected

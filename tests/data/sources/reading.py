@@ -9,9 +9,10 @@ def write(path, text, encoding='utf-8'):
     return path
 
 
-def read(spec):
+def read(spec, max_bad_share=0.0):
     """The source of a spec and its documents."""
     source = open_source(str(spec))
+    source.max_bad_share = max_bad_share
     return source, list(source.documents())
 
 

@@ -34,6 +34,14 @@ def test_documents_between_blank_lines(tmp_path):
     assert texts(f'text:{path};documents=blank_line') == ['One.\nMore.', 'Two.', 'Three.']
 
 
+def test_every_line_is_a_document(tmp_path):
+    path = write(tmp_path / 'a.txt', '\n一行。两句。\r\n \n二行\n')
+    source, documents = read(f'text:{path};documents=line')
+    assert [document.text for document in documents] == ['一行。两句。', '二行']
+    assert [document.name for document in documents] == [f'{path}#0', f'{path}#1']
+    assert source.report['documents'] == 2
+
+
 def test_documents_by_title(tmp_path):
     text = ' \n = Birds = \n\n They fly . \n\n = = Food = = \n Seeds . \n = Fish = \n They swim .\n'
     path = write(tmp_path / 'a.txt', text)
@@ -108,6 +116,7 @@ def test_json_lines_are_documents_and_invalid_lines_are_counted(tmp_path):
     lines = [
         json.dumps({'text': 'One.\n\nTwo.', 'id': 3}),
         '{"text": "cut off',
+        '{"text": ' + '[' * 100_000,
         '',
         json.dumps({'body': 'No text here.'}),
         '["text"]',
@@ -117,15 +126,16 @@ def test_json_lines_are_documents_and_invalid_lines_are_counted(tmp_path):
     ]
     write(tmp_path / 'a.jsonl', '\n'.join(lines))
     (tmp_path / 'b.jsonl.gz').write_bytes(gzip.compress(b'{"text": "Caf\xe9."}\r\n'))
-    source, documents = read(f'jsonl:{tmp_path}/*.jsonl*')
+    source, documents = read(f'jsonl:{tmp_path}/*.jsonl*', max_bad_share=0.5)
     assert [d.text for d in documents] == ['One.\n\nTwo.', 'Dvě \ufffd.', 'Caf\ufffd.']
-    counted = {'malformed_lines': 2, 'missing_field': 2, 'lone_surrogates': 1, 'empty_documents': 1}
+    counted = {'malformed_lines': 3, 'missing_field': 2, 'lone_surrogates': 1, 'empty_documents': 1}
     assert {key: source.report[key] for key in counted} == counted
     assert source.report['undecodable_bytes'] == 1
     assert source.first_place['malformed_lines'].endswith('a.jsonl:2')
-    assert source.first_place['missing_field'].endswith('a.jsonl:4')
-    assert documents[1].name.endswith('a.jsonl:7')
-    assert texts(f'jsonl:{tmp_path}/a.jsonl;field=body') == ['No text here.']
+    assert source.first_place['missing_field'].endswith('a.jsonl:5')
+    assert documents[1].name.endswith('a.jsonl:8')
+    _, documents = read(f'jsonl:{tmp_path}/a.jsonl;field=body', max_bad_share=0.5)
+    assert [d.text for d in documents] == ['No text here.']
 
 
 def test_empty_and_unreadable_files_are_errors(tmp_path):
@@ -133,9 +143,9 @@ def test_empty_and_unreadable_files_are_errors(tmp_path):
     with pytest.raises(UserError, match='has no text'):
         read(f'text:{path}')
     path = write(tmp_path / 'b.jsonl', 'no\nno\n')
-    with pytest.raises(UserError, match=r'has no text.*2 malformed lines \(first in .*:1\)'):
+    with pytest.raises(UserError, match=r'b.jsonl: 2 of 2 lines \(100.0%\) are not JSON'):
         read(f'jsonl:{path}')
-    whole = gzip.compress(os.urandom(10_000))
+    whole = gzip.compress(os.urandom(10_000).hex().encode())
     for name, content in (('c.gz', b'not zipped'), ('d.gz', whole[:5000])):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=f'cannot read .*{name}'):

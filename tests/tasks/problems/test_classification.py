@@ -98,7 +98,7 @@ def test_long_texts_are_truncated_and_counted():
     problem, _ = make(Classification, LABELS, max_length=16, **SETTINGS)
     ((sequence,),) = problem.encode(TextExample('1', (TEXT, TEXT), None))
     assert len(sequence.ids) == 16
-    assert problem.counts == {'texts truncated to training.max_length': 1}
+    assert problem.counts == {'texts truncated to 16 tokens': 1}
 
 
 def test_regression_minimizes_the_squared_error():
@@ -163,3 +163,12 @@ def test_record_is_scored_by_the_text_of_the_chosen_entity():
         {'score': 2 / 3, 'f1': 5 / 6, 'exact_match': 0.5, 'accuracy': 0.5}
     )
     assert list(problem.score([own._replace(entities=())], [wrong]).metrics) == ['accuracy']
+
+
+def test_the_blind_guess_is_the_distribution_of_classes_or_the_mean():
+    train = [TextExample(str(i), ('x',), label) for i, label in enumerate('aab')]
+    problem, _ = make(Classification, LABELS, **SETTINGS)
+    assert problem.blind_guess(train) == {'a': 2 / 3, 'b': 1 / 3, 'c': 0.0}
+    numbers = [TextExample(str(i), ('x',), float(i)) for i in range(4)]
+    problem, _ = make(Regression, ('score',), metrics=('pearson',))
+    assert problem.blind_guess(numbers) == 1.5

@@ -48,7 +48,7 @@ def test_a_problem_is_one_file_and_one_table_line(tmp_path, monkeypatch, capsysb
     config.data.tokenizer = 'train:wordpiece:60'
     config.model.update(dict(architecture='bert', hidden_size=16, num_layers=1, num_heads=2))
     config.model.update(dict(intermediate_size=16, max_position_embeddings=16))
-    config.training.update(dict(epochs=0.0, steps=2, batch_size=4, max_length=16))
+    config.training.update(dict(epochs=0.0, steps=2, batch_size=4, sequence_length=16))
     results = main.run(config)
     assert results['steps'] == 2
     assert np.isfinite(results['held_out']['rmse'])

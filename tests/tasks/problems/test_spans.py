@@ -12,6 +12,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.averages import mean
 from bert_jax.data import tokenizers
+from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import Span, SpansExample
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
@@ -135,6 +136,33 @@ def test_without_nesting_the_most_probable_of_overlapping_spans_is_kept(nested):
     found = [span['text'] for span in problem.decode(one, [[own]])]
     flat = ['the', 'old cat', 'sat']
     assert found == (['the', 'the old', 'old cat', 'sat'] if nested else flat)
+
+
+@pytest.mark.parametrize('kind', ['wordpiece', 'bytebpe', 'unigram'])
+@pytest.mark.parametrize(
+    ('text', 'span'),
+    [
+        ('เขาไปกรุงเทพเมื่อวาน', 'กรุงเทพ'),
+        ('그는 서울에서 왔다', '서울'),
+        ('とうきょうに行く', 'とうきょう'),
+    ],
+)
+def test_spans_inside_text_without_spaces_align_to_subwords(kind, text, span):
+    tokenizer = tokenizers.train(f'{kind}:320', [text] + [span] * 20, True)
+    layout = SpecialTokenLayout(tokenizer, 64, 2)
+    problem = SpanLabeling(ConfigDict(SETTINGS | {'max_span_words': 30}), layout, LABELS)
+    start = text.index(span)
+    gold = Span(start, start + len(span), 'PER')
+    one = SpansExample('', text, word_spans.split_characters(text), (gold,))
+    problem.prepare([one])
+    (found,) = problem.decode(one, perfect(problem, one))
+    moved = problem.counts['gold spans that start or end inside a subword']
+    assert (found['text'] == span) == (moved == 0)
+    assert span in found['text']
+    assert len(found['text']) <= len(span) + 4
+    assert problem.counts['words tokenized separately'] == 0
+    assert problem.score([one], [[found]]).metrics['f1'] == (1.0 if not moved else 0.0)
+    assert problem.parse_input('', {'text': text}).words == one.words
 
 
 def test_the_best_threshold_has_the_best_f1_of_all():

@@ -1,0 +1,199 @@
+"""Builds a corpus: tokenizer, held-out rule, and the text of all sources through the workers."""
+
+import contextlib
+import dataclasses
+import functools
+import itertools
+import pathlib
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+from bert_jax import errors, progress
+from bert_jax.data import corpus, tokenizers
+from bert_jax.data.beam import Beam, BeamWorkers, Work
+from bert_jax.data.corpus_writer import CorpusWriter
+from bert_jax.data.held_out import HeldOutRule, choose_rule
+from bert_jax.data.sources import Source
+from bert_jax.data.unfinished import Unfinished
+from bert_jax.data.workers import DocumentBlock, TextBlock, Workers, read_blocks
+
+BLOCK_CHARACTERS = 2**19  # least amount of text that is sent to a worker at once
+
+Pool: TypeAlias = Workers | BeamWorkers
+
+
+@dataclasses.dataclass
+class Position:
+    """How much of a source has been written."""
+
+    blocks: int = 0
+    documents: int = 0
+    characters: int = 0
+    dropped: dict[str, int] = dataclasses.field(default_factory=dict)  # see DocumentBlock
+
+    def add(self, block: DocumentBlock) -> None:
+        self.blocks += 1
+        self.documents += len(block.hashes)
+        self.characters += block.characters
+        self.dropped = {
+            kind: self.dropped.get(kind, 0) + number for kind, number in block.dropped.items()
+        }
+
+
+def build(
+    unfinished: Unfinished,
+    sources: list[Source],
+    made_from: dict[str, Any],
+    shard_tokens: int,
+    workers: int,
+    beam: Beam | None,
+) -> dict[str, Any]:
+    """Write the whole corpus, or what an interrupted run lacks, and return its manifest."""
+    folder, saved = unfinished.folder, unfinished.progress
+    tokenizer = _resumed_tokenizer(folder, made_from) if saved else None
+    if not tokenizer:
+        tokenizer = _load_or_train_tokenizer(sources, made_from)
+        tokenizer.save(folder)
+    done: list[dict[str, Any]] = saved.get('done', [])
+    position = Position(**saved.get('position', {}))
+    pool: Pool
+    if beam:
+        specs = [source.spec for source in sources]
+        work = Work(beam.folder, specs, BLOCK_CHARACTERS, tokenizer, workers)
+        pool = BeamWorkers(beam.options, work, (len(done), position.blocks))
+    else:
+        pool = Workers(tokenizer, workers)
+    languages_of_sources = [source.language for source in sources]
+    writer = CorpusWriter(
+        folder, tokenizer, languages_of_sources, shard_tokens, saved.get('writer')
+    )
+    with contextlib.closing(writer), pool:
+        rule = _held_out_rule(sources, made_from)
+        for source, state in zip(sources, done, strict=False):
+            source.restore(state)
+        _tokenize_sources(writer, sources, pool, rule, unfinished, done, position)
+        return writer.finish(made_from, [source.describe() for source in sources])
+
+
+def _resumed_tokenizer(folder: pathlib.Path, made_from: dict[str, Any]) -> tokenizers.Tokenizer:
+    """Load the tokenizer of an interrupted run; UserError if its file has changed since."""
+    tokenizer = tokenizers.load(str(folder / 'tokenizer.json'))
+    spec = made_from['tokenizer']
+    if not spec.startswith('train:'):
+        now = tokenizers.load(spec, made_from['lowercase'])
+        if now.fingerprint != tokenizer.fingerprint:
+            raise errors.UserError(
+                f'{folder} holds an interrupted preparation, but the tokenizer {spec!r} has '
+                'changed: remove the folder to begin again'
+            )
+    return tokenizer
+
+
+def _load_or_train_tokenizer(
+    sources: list[Source], made_from: dict[str, Any]
+) -> tokenizers.Tokenizer:
+    """Load the tokenizer, or train it on the documents of all sources."""
+    spec, lowercase = made_from['tokenizer'], made_from['lowercase']
+    characters = made_from['tokenizer_characters']
+    prefix, _, kind_and_size = spec.partition(':')
+    if prefix != 'train':
+        return tokenizers.load(spec, lowercase)
+    with progress.bar(desc=f'vocabulary {kind_and_size}', unit=' documents') as bar:
+
+        def texts(language: str | None = None) -> Iterator[str]:
+            for source in sources:
+                if language in (None, source.language):
+                    for document in source.documents():
+                        bar.update()
+                        yield document.text
+
+        spoken = {source.language for source in sources}
+        if made_from['language_alpha'] == 1 or len(spoken) == 1:
+            return tokenizers.train(kind_and_size, texts(), lowercase, characters)
+        streams = {name: functools.partial(texts, name) for name in sorted(spoken)}
+        mixed = tokenizers.mixture(streams, made_from['language_alpha'], characters)
+        return tokenizers.train(kind_and_size, mixed, lowercase, characters)
+
+
+def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutRule:
+    """Choose the held-out rule from the first documents of each language."""
+    by_language: dict[str, list[Source]] = {}
+    for source in sources:
+        by_language.setdefault(source.language, []).append(source)
+    hashes = {
+        language: (document.hash() for source in own for document in source.documents())
+        for language, own in by_language.items()
+    }
+    return choose_rule(hashes, made_from['held_out_fraction'])
+
+
+def _tokenize_sources(
+    writer: CorpusWriter,
+    sources: list[Source],
+    pool: Pool,
+    rule: HeldOutRule,
+    unfinished: Unfinished,
+    done: list[dict[str, Any]],
+    position: Position,
+) -> None:
+    """Stream all sources, one after the other, through the workers into the writer.
+
+    Args:
+        writer: Writes the documents.
+        sources: The sources.
+        pool: Tokenizes.
+        rule: Chooses the held-out documents.
+        unfinished: Where progress is saved.
+        done: `Source.state` of each source that is written already; others are added.
+        position: What is written already of the source after those.
+    """
+    with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
+        bar.update(writer.num_tokens)
+        for index, source in list(enumerate(sources))[len(done) :]:
+            blocks = read_blocks(source, BLOCK_CHARACTERS)
+            _skip(blocks, position, source)
+            for block in pool.tokenize(blocks):
+                num_closed = writer.num_closed
+                held_out = rule.is_held_out(block.hashes)
+                writer.append('train', index, block.documents.select(~held_out))
+                writer.append('held_out', index, block.documents.select(held_out))
+                position.add(block)
+                bar.set_postfix_str(
+                    f'{position.documents:,} documents, {position.characters / 1e6:.0f} M '
+                    'characters of this source',
+                    refresh=False,
+                )
+                bar.update(len(block.documents.tokens))
+                if writer.num_closed > num_closed or unfinished.is_due():
+                    found = {'position': dataclasses.asdict(position), 'done': done}
+                    unfinished.save(found | {'writer': writer.state()})
+            source.report.update(position.dropped)
+            _count_shared_files(source, sources)
+            done.append(source.state())
+            position = Position()
+    for split in corpus.SPLITS:
+        if not writer.has_documents(split):
+            raise errors.UserError(
+                f'the {split} split would have no document with tokens: add text, or change '
+                'held_out_fraction'
+            )
+    unfinished.save({'done': done, 'writer': writer.state()})
+
+
+def _skip(blocks: Iterator[TextBlock], position: Position, source: Source) -> None:
+    """Read the blocks of a source that an interrupted run has written."""
+    skipped = itertools.islice(blocks, position.blocks)
+    characters = sum(len(document.text) for block in skipped for document in block.documents)
+    if characters != position.characters:
+        raise errors.UserError(
+            f'the text of {source.spec!r} has changed since its preparation was interrupted: '
+            'remove OUTPUT.partial to begin again'
+        )
+
+
+def _count_shared_files(source: Source, sources: list[Source]) -> None:
+    """Count the files of a source that other sources read as well."""
+    others = [other.identities for other in sources if other is not source]
+    if shared := source.identities.keys() & set().union(*others):
+        place = min(source.identities[identity] for identity in shared)
+        source.count('files_also_in_another_source', place, len(shared))

@@ -1,0 +1,96 @@
+"""The file formats of labeled data, and which one a file has."""
+
+import os
+import pathlib
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import NamedTuple
+
+from ml_collections import ConfigDict
+
+from bert_jax.data import text_files
+from bert_jax.data.labeled import (
+    conll,
+    json_rows,
+    markup,
+    questions,
+    standoff,
+    tabular,
+    text_lines,
+)
+from bert_jax.data.labeled.records import Record
+from bert_jax.errors import UserError, unknown
+
+SAMPLES = pathlib.Path(__file__).parent.parent / 'samples'
+
+
+class FileFormat(NamedTuple):
+    """A file format.
+
+    Attributes:
+        read: splits a file into records, as the config's `data` says.
+        suffixes: of file names that tell this format.
+    """
+
+    read: Callable[[str, ConfigDict], Iterator[Record]]
+    suffixes: Sequence[str] = ()
+
+
+FORMATS: dict[str, FileFormat] = {
+    'csv': FileFormat(partial(tabular.read_table, file_format='csv'), ('.csv',)),
+    'tsv': FileFormat(partial(tabular.read_table, file_format='tsv'), ('.tsv', '.tab')),
+    'jsonl': FileFormat(json_rows.read_json_lines, ('.jsonl', '.jsonlines', '.ndjson')),
+    'squad': FileFormat(questions.read_squad, ('.json',)),
+    'json': FileFormat(json_rows.read_json_list, ('.json',)),
+    'lines': FileFormat(text_lines.read_text_lines),
+    'labeled_lines': FileFormat(text_lines.read_labeled_lines, ('.label',)),
+    'files': FileFormat(text_lines.read_whole_text),
+    'conll': FileFormat(conll.read_sentences, ('.conll', '.bio', '.iob', '.iob2')),
+    'conllu': FileFormat(conll.read_sentences, ('.conllu',)),
+    'xml': FileFormat(markup.read_elements, ('.xml', '.html', '.htm', '.sgml')),
+    'brat': FileFormat(standoff.read_brat, ('.ann',)),
+}
+
+
+def expand_globs(patterns: Sequence[str]) -> list[str]:
+    """The files that match; 'sample:NAME' is a file of bert_jax/data/samples/.
+
+    Raises:
+        UserError: a pattern that matches no file.
+    """
+    paths: list[str] = []
+    for pattern in patterns:
+        where = pattern
+        if pattern.startswith('sample:'):
+            where = str(SAMPLES / pattern.removeprefix('sample:'))
+        matching = text_files.matching_files(where)
+        if not matching:
+            raise UserError(f'no file matches {pattern!r}')
+        paths += matching
+    return paths
+
+
+def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -> str:
+    """The format of a file: `data.format`, or else what its name tells.
+
+    Args:
+        path: the file.
+        data: the config's `data`.
+        readable: formats that can hold the problem; the first one is that of other names.
+        kind: the kind of problem, for messages.
+
+    Raises:
+        UserError: `data.format` is unknown or cannot hold the problem.
+    """
+    if not data.format:
+        suffix = os.path.splitext(path.removesuffix('.gz'))[1].lower()
+        told = (name for name in FORMATS if suffix in FORMATS[name].suffixes and name in readable)
+        return next(told, readable[0])
+    if data.format not in FORMATS:
+        raise unknown('data.format', data.format, FORMATS)
+    if data.format not in readable:
+        raise UserError(
+            f'data.format {data.format!r} cannot hold {kind} examples; set it to one of '
+            f'{", ".join(readable)}'
+        )
+    return data.format

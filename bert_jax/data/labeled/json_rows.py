@@ -1,0 +1,62 @@
+"""Reads rows from JSON: an object per line, or a list of objects."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.data import text_files
+from bert_jax.data.labeled.records import InvalidRecord, Record, Row, make_record
+from bert_jax.data.labeled.text_lines import numbered_lines
+from bert_jax.errors import UserError
+
+
+def read_json_lines(path: str, data: ConfigDict) -> Iterator[Record]:
+    """The JSON objects of a file, one per line."""
+    for number, line in numbered_lines(path, data):
+        if line.strip():
+            yield make_record(path, number, _row(_parse(line)), text=line)
+
+
+def read_json_list(path: str, data: ConfigDict) -> Iterator[Record]:
+    """The objects of a JSON list, alone in the file or under the key 'data', or one per line.
+
+    Places have the number of the object, from 1, as line number.
+    """
+    objects = load_json(path, data)
+    if isinstance(objects, dict):
+        objects = objects.get('data')
+    if not isinstance(objects, list):
+        raise UserError(f'{path} is not a JSON list of objects; set data.format')
+    for number, value in enumerate(objects, start=1):
+        yield make_record(path, number, _row(value))
+
+
+def load_json(path: str, data: ConfigDict) -> Any:
+    """The value in a JSON file; a list of values if each line has one.
+
+    Raises:
+        UserError: the file is not valid JSON.
+    """
+    text = text_files.read_text(path, data.encoding)
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        values = [_parse(line) for line in text.splitlines() if line.strip()]
+        if values and isinstance(values[0], dict):
+            return values
+        raise UserError(f'{path} is not valid JSON: {error}; set data.format') from None
+
+
+def _parse(line: str) -> Any:
+    try:
+        return json.loads(line)
+    except (ValueError, RecursionError):
+        return InvalidRecord('the line is not valid JSON')
+
+
+def _row(value: Any) -> Row | InvalidRecord:
+    if isinstance(value, dict | InvalidRecord):
+        return Row(value) if isinstance(value, dict) else value
+    return InvalidRecord('not a JSON object')

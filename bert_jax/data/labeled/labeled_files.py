@@ -1,0 +1,159 @@
+"""Reads the examples of files record by record, and counts the records that are unusable."""
+
+import collections
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ml_collections import ConfigDict
+
+from bert_jax.data import text_files
+from bert_jax.data.labeled import formats, records, tabular, text_lines
+from bert_jax.data.labeled.builder import ExampleBuilder
+from bert_jax.data.labeled.examples import Example
+from bert_jax.data.labeled.splitting import GroupedExample, text_name
+from bert_jax.errors import UserError, unknown
+
+# From the content of a record, its id and the builder to its examples.
+Reader = Callable[[Any, str, ExampleBuilder], Sequence[Example]]
+
+_TABLES = ('csv', 'tsv')
+
+
+def read_files(
+    patterns: tuple[str, ...],
+    data: ConfigDict,
+    kind: str,
+    readers: Mapping[str, Reader],
+    report: records.ReadingReport,
+    labeled: bool = True,
+) -> list[GroupedExample]:
+    """Read the examples of files.
+
+    Args:
+        patterns: globs.
+        data: the config's `data`.
+        kind: the kind of problem, for messages.
+        readers: format → function that builds the examples of a record.
+        report: gets the counts.
+        labeled: False if labels may be missing, as in a test file or in text to predict on.
+
+    Raises:
+        UserError: an unknown format or column, an unreadable file, no examples, or more unusable
+            records than allowed.
+    """
+    text_files.check_encoding(data.encoding, 'data.encoding')
+    own = records.ReadingReport()
+    builder = ExampleBuilder(data, own, labeled, _contexts(data, own) if data.contexts else {})
+    examples: list[GroupedExample] = []
+    count, paths = 0, formats.expand_globs(tuple(patterns))
+    for path in paths:
+        file_format = formats.format_of(path, data, tuple(readers), kind)
+        found: list[GroupedExample] = []
+        for record in formats.FORMATS[file_format].read(path, data):
+            count += 1
+            with _count_unusable(own, record, data, first=None if found else (path, file_format)):
+                if isinstance(record.content, records.InvalidRecord):
+                    raise record.content
+                example_id = record.default_id
+                if data.columns.id and isinstance(record.content, records.Row):
+                    example_id = record.content.text(data.columns.id)
+                built = readers[file_format](record.content, example_id, builder)
+                group = _group(record, data.group) or (text_name(built) if len(built) > 1 else '')
+                found += [GroupedExample(example, group) for example in built]
+        if file_format in _TABLES and data.header is None:
+            _check_first_label(found)
+        examples += found
+    own.check_shares(count, data)
+    if paths and not examples:
+        told = '; '.join([_describe_format(file_format, data, paths[0]), *own.lines()])
+        raise UserError(f'no examples in {", ".join(paths[:3])} ({told}); set data.format')
+    report.merge(own)
+    return examples
+
+
+@contextlib.contextmanager
+def _count_unusable(
+    report: records.ReadingReport,
+    record: records.Record,
+    data: ConfigDict,
+    first: tuple[str, str] | None,
+) -> Iterator[None]:
+    """Count a record that is unusable; a mistake in the config raises UserError instead.
+
+    Args:
+        report: gets the count.
+        record: what the block makes examples of.
+        data: the config's `data`.
+        first: path and format of the file, if no record of it was usable yet.
+    """
+    try:
+        yield
+    except records.SkippedRecord as error:
+        report.add(str(error), record.place)
+    except records.MissingColumn as error:
+        if first:
+            path, key = first[0], _config_key(error.name, data)
+            raise UserError(
+                f'{key} names column {error.name!r}, but {path} has columns {error.known} '
+                f'({_describe_format(first[1], data)})'
+            ) from None
+        report.add_invalid(error, record.place)
+    except records.InvalidRecord as error:
+        report.add_invalid(error, record.place)
+    except UserError as error:
+        raise UserError(f'{record.place}: {error}') from None
+
+
+def _describe_format(file_format: str, data: ConfigDict, path: str = '') -> str:
+    """How a file is read, for messages; with the names of its columns if `path` is given."""
+    if file_format not in _TABLES:
+        return f'format {file_format}'
+    names = ', '.join(tabular.read_column_names(path, data, file_format)) if path else ''
+    told = f'format {file_format}, {tabular.describe_header(data)}'
+    return f'{told}: {records.printable(names)}' if names else told
+
+
+def _check_first_label(examples: Sequence[GroupedExample]) -> None:
+    """Raise UserError if the class of the first row occurs nowhere else, like that of a header."""
+    labels = collections.Counter(getattr(one.example, 'label', None) for one in examples)
+    first = getattr(examples[0].example, 'label', None) if examples else None
+    if isinstance(first, str) and labels[first] == 1 and len(examples) > 2 * len(labels):
+        raise UserError(
+            f'{examples[0].example.id} is the only row of class {first!r}; set data.header=True if '
+            'it is a header, else data.header=False'
+        )
+
+
+def _config_key(column: str, data: ConfigDict) -> str:
+    """The config key whose value is this column or contains it, as 'START:END' and 'a.b' do."""
+    values = {f'data.columns.{key}': value for key, value in data.columns.items()}
+    for key, value in values.items():
+        names = {value} if isinstance(value, str) else set(value)
+        if column in names or any(column in re.split('[:+.]', name) for name in names):
+            return key
+    return 'data.group'
+
+
+def _group(record: records.Record, name: str) -> str:
+    if not name:
+        return ''
+    if isinstance(record.content, records.Row):
+        return record.content.text(name)
+    if name not in record.groups:
+        raise unknown('data.group', name, record.groups)
+    return record.groups[name]
+
+
+def _contexts(data: ConfigDict, report: records.ReadingReport) -> dict[str, str]:
+    """id → text of the file `data.contexts`."""
+    contexts = {}
+    for path in formats.expand_globs((data.contexts,)):
+        for number, line in text_lines.numbered_lines(path, data):
+            context_id, tab, text = line.partition('\t')
+            if tab:
+                contexts[context_id] = text
+            else:
+                report.add('malformed', f'{path}:{number}: the line is not ID<tab>TEXT')
+    return contexts

@@ -1,0 +1,83 @@
+"""Reads brat's standoff format: a text file x.txt and its annotated spans in x.ann."""
+
+import bisect
+import os
+import re
+from collections.abc import Iterator
+
+from ml_collections import ConfigDict
+
+from bert_jax.data import text_files
+from bert_jax.data.labeled.records import (
+    InvalidRecord,
+    Record,
+    Row,
+    SkippedRecord,
+    check_text,
+    make_record,
+)
+from bert_jax.errors import UserError
+
+_SPAN = re.compile(r'T\S*\t(\S+) (\d+) (\d+)\t(.*)')
+_DISCONTINUOUS = re.compile(r'T\S*\t\S+ \d+ \d+(;\d+ \d+)+\t')
+
+
+def read_brat(path: str, data: ConfigDict) -> Iterator[Record]:
+    """The lines of the text, or with `data.documents` the whole text, with their spans.
+
+    Columns: text, spans and document (the name of the file). Spans that cannot be used have records
+    of their own: discontinuous ones, those with another text than stated, and those that cross
+    lines. Relations, events and attributes are counted as skipped.
+
+    Args:
+        path: the file of annotations.
+        data: the config's `data`.
+
+    Raises:
+        UserError: the name of the file does not end in .ann, or there is no text file.
+    """
+    stem, suffix = os.path.splitext(path)
+    if suffix != '.ann':
+        raise UserError(f'{path} is not a file of annotations; set data.train to the .ann files')
+    text = text_files.read_text(f'{stem}.txt', data.encoding)
+    starts = [0]
+    if not data.documents:
+        starts += [match.end() for match in re.finditer('\n', text)]
+    spans_by_piece: list[list[list[int | str]]] = [[] for _ in starts]
+    ends = [*starts[1:], len(text)]
+    for number, line in enumerate(text_files.read_lines(path, data.encoding), start=1):
+        if not line.strip():
+            continue
+        try:
+            start, end, label = _parse_span(line, text)
+            piece = bisect.bisect_right(starts, start) - 1
+            if end > ends[piece]:
+                raise InvalidRecord('the span crosses lines; set data.documents=True', True)
+        except InvalidRecord as error:
+            yield make_record(path, number, error)
+        else:
+            spans_by_piece[piece].append([start - starts[piece], end - starts[piece], label])
+    for number, (start, end, spans) in enumerate(zip(starts, ends, spans_by_piece, strict=True), 1):
+        piece_text = text[start:end].rstrip('\r\n')
+        if piece_text.strip():
+            row = {'text': piece_text, 'spans': spans, 'document': os.path.basename(stem)}
+            yield make_record(f'{stem}.txt', number, Row(row), text=piece_text)
+
+
+def _parse_span(line: str, text: str) -> tuple[int, int, str]:
+    """The start, end and label of a line of annotations."""
+    if not line.startswith('T'):
+        raise SkippedRecord('annotations_other_than_spans')
+    if _DISCONTINUOUS.match(line):
+        raise InvalidRecord('the span is discontinuous', misplaced=True)
+    match = _SPAN.fullmatch(line)
+    if not match:
+        raise InvalidRecord('not a span, ID<tab>LABEL START END<tab>TEXT')
+    check_text(match[4])
+    start, end = int(match[2]), int(match[3])
+    found = text[start:end]
+    if not found or found.split() != match[4].split():
+        raise InvalidRecord(
+            f'the text at {start} is {found[:40]!r}, not {match[4][:40]!r}', misplaced=True
+        )
+    return start, end, match[1]

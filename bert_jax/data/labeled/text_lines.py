@@ -1,0 +1,67 @@
+"""Reads plain text: a text per line or file, whose class is in the line or in the file name."""
+
+import itertools
+import pathlib
+from collections.abc import Iterator
+
+from ml_collections import ConfigDict
+
+from bert_jax.data import text_files
+from bert_jax.data.labeled.records import InvalidRecord, Record, Row, make_record
+from bert_jax.errors import unknown
+
+# Where the class is in 'aclImdb/train/pos/12_9.txt' or 'polarity/rt-polarity.pos'.
+LABEL_FROM = {
+    'suffix': lambda path: path.suffix.removeprefix('.'),
+    'stem': lambda path: path.stem,
+    'folder': lambda path: path.parent.name,
+}
+
+
+def numbered_lines(path: str, data: ConfigDict) -> Iterator[tuple[int, str]]:
+    """The lines of a file, numbered from 1, without their ends; \\r ends lines if \\n does not."""
+    lines = text_files.read_lines(path, data.encoding)
+    first = next(lines, '')
+    second = next(lines, None)
+    rest = first.split('\r') if second is None else itertools.chain([first, second], lines)
+    return enumerate(rest, start=1)
+
+
+def read_text_lines(path: str, data: ConfigDict) -> Iterator[Record]:
+    """The lines of a file as texts with the class of the file."""
+    label = _label(path, data.label_from)
+    for number, line in numbered_lines(path, data):
+        if line.strip():
+            yield make_record(path, number, Row({'text': line.strip(), 'label': label}), text=line)
+
+
+def read_whole_text(path: str, data: ConfigDict) -> Iterator[Record]:
+    """The file as one text with its class."""
+    text, label = text_files.read_text(path, data.encoding), _label(path, data.label_from)
+    record = make_record(path, 1, Row({'text': text.strip(), 'label': label}), text=text)
+    yield record._replace(default_id='/'.join(pathlib.Path(path).parts[-2:]))
+
+
+def read_labeled_lines(path: str, data: ConfigDict) -> Iterator[Record]:
+    """Lines that start with their class, 'ENTY:animal What …' (TREC) or '__label__x …' (fastText).
+
+    Columns: label, its parts before and after the colon as coarse and fine, and text.
+    """
+    for number, line in numbered_lines(path, data):
+        if not line.strip():
+            continue
+        label, text = [*line.split(maxsplit=1), ''][:2]
+        label = label.removeprefix('__label__')
+        coarse, _, fine = label.partition(':')
+        values = {'label': label, 'coarse': coarse, 'fine': fine, 'text': text.strip()}
+        content: Row | InvalidRecord = Row(values)
+        if text.startswith('__label__'):
+            content = InvalidRecord('the line has several labels')
+        yield make_record(path, number, content, text=line)
+
+
+def _label(path: str, label_from: str) -> str:
+    if label_from not in LABEL_FROM:
+        raise unknown('data.label_from', label_from, LABEL_FROM)
+    file = pathlib.Path(path)
+    return LABEL_FROM[label_from](file.with_suffix('') if file.suffix == '.gz' else file)

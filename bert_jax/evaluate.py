@@ -1,0 +1,75 @@
+"""Scores a fine-tuned model on labeled files, with the report and predictions of a training run.
+
+    python -m bert_jax.evaluate --model=runs/reviews --gold=new.tsv --output=runs/reviews/new
+    … --gold=new.csv --data.format=csv --data.columns.label=stars
+
+The files are read as those of the training were; --data.KEY=VALUE changes a key of `data`
+(docs/configs.md).
+"""
+
+import argparse
+import ast
+import pathlib
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from bert_jax import errors, progress
+
+
+def parse_changes(arguments: Sequence[str]) -> dict[str, Any]:
+    """Parse --data.KEY=VALUE: key → Python value, or the text if it is none."""
+    changes = {}
+    for argument in arguments:
+        key, equals, text = argument.removeprefix('--data.').partition('=')
+        if not argument.startswith('--data.') or not equals:
+            raise errors.UserError(f'{argument!r} is not an option; see --help')
+        try:
+            changes[key] = ast.literal_eval(text)
+        except (ValueError, SyntaxError):
+            changes[key] = text
+    return changes
+
+
+@errors.exit_cleanly
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; `argv` is sys.argv[1:] by default."""
+    parser = argparse.ArgumentParser(
+        prog='python -m bert_jax.evaluate',
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = parser.add_argument
+    add('--model', required=True, help='folder of a fine-tuned run, or a Hugging Face folder')
+    add('--gold', required=True, action='append', help='labeled file or glob; may be repeated')
+    add('--output', required=True, help='folder for metrics.json, report.md, predictions.jsonl')
+    add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
+    add('--dtype', default='float32', help='float32 (default) or bfloat16')
+    flags, rest = parser.parse_known_args(argv)
+    changes = parse_changes(rest)
+    from bert_jax.training import runtime
+
+    runtime.configure()
+    import bert_jax
+    from bert_jax.evaluation import tables
+
+    with progress.bar(unit=' windows') as bar:
+        model = bert_jax.load(
+            flags.model, dtype=flags.dtype, batch_tokens=flags.batch_tokens, advance=bar.update
+        )
+        scores, records = model.evaluate(flags.gold, changes)
+    folder = pathlib.Path(flags.output)
+    with errors.writing_to(folder):
+        tables.save_predictions(records, folder)
+        columns = model.candidate_labels(changes)
+        if columns:
+            tables.save_candidates(records, columns, folder)
+        tables.save_scores(scores, folder, f'{flags.model} on {", ".join(flags.gold)}')
+    shown = ', '.join(f'{name} {value:.4g}' for name, value in scores.metrics.items())
+    for what, number in model.counts.items():
+        print(f'{number:,} {what}', file=sys.stderr)
+    print(f'{len(records):,} examples: {shown}\nresults in {folder}')
+
+
+if __name__ == '__main__':
+    main()

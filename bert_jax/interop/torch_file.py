@@ -1,0 +1,131 @@
+"""Weights from a PyTorch file (torch.save), without executing its pickle.
+
+Since torch 1.6 the file is a zip archive: a pickle that builds a dictionary of tensors, and the raw
+bytes of each storage. Before, it was a sequence of pickles (a magic number, the protocol, facts of
+the machine, the dictionary, the keys of the storages) followed by the storages, each after its
+number of elements (torch/serialization.py, _legacy_save). The unpickler here knows only the few
+functions such a dictionary needs and rejects every other function before calling it.
+"""
+
+import collections
+import pathlib
+import pickle
+import struct
+import zipfile
+from collections.abc import Callable
+from typing import IO, Any
+
+import ml_dtypes
+import numpy as np
+
+from bert_jax.errors import UserError
+
+_MAGIC_NUMBER = 0x1950A86A20F9469CFC6C
+_STORAGES = {
+    'FloatStorage': np.dtype('<f4'),
+    'DoubleStorage': np.dtype('<f8'),
+    'HalfStorage': np.dtype('<f2'),
+    'BFloat16Storage': np.dtype(ml_dtypes.bfloat16),
+    'LongStorage': np.dtype('<i8'),
+    'IntStorage': np.dtype('<i4'),
+    'ByteStorage': np.dtype('u1'),
+    'BoolStorage': np.dtype('?'),
+}
+
+
+def read(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """Read all tensors of a file, by name.
+
+    Raises:
+        UserError: a damaged file, a value that is not a tensor, or a pickle that calls any other
+            function.
+    """
+    try:
+        weights = _read_zip(path) if zipfile.is_zipfile(path) else _read_legacy(path)
+        items = list(weights.items())
+    except UserError as error:
+        raise UserError(f'{path}: {error}') from None
+    except Exception as error:  # a damaged pickle can raise any exception
+        raise UserError(f'{path} is damaged: {" ".join(str(error).split())}') from error
+    for name, value in items:
+        if not isinstance(value, np.ndarray):
+            raise UserError(f'{path}: {name} is not a tensor')
+    return dict(items)
+
+
+def _read_zip(path: pathlib.Path) -> Any:
+    with zipfile.ZipFile(path) as archive:
+        (document,) = [name for name in archive.namelist() if name.endswith('/data.pkl')]
+        folder = document.removesuffix('data.pkl')
+
+        def load(dtype: np.dtype, key: str, size: int) -> np.ndarray:
+            data = archive.read(f'{folder}data/{key}')
+            if len(data) != size * dtype.itemsize:
+                raise ValueError(f'storage {key} has {len(data)} bytes, expected {size} elements')
+            return np.frombuffer(data, dtype)
+
+        with archive.open(document) as file:
+            return _Unpickler(file, load).load()
+
+
+def _read_legacy(path: pathlib.Path) -> Any:
+    storages: dict[str, np.ndarray] = {}
+
+    def make(dtype: np.dtype, key: str, size: int) -> np.ndarray:
+        if not 0 <= size * dtype.itemsize <= path.stat().st_size:
+            raise ValueError(f'storage {key} has {size} elements')
+        return storages.setdefault(key, np.empty(size, dtype))
+
+    with open(path, 'rb') as file:
+        if _Unpickler(file, make).load() != _MAGIC_NUMBER:
+            raise ValueError('not a file of torch.save')
+        _protocol, _machine, weights, keys = (_Unpickler(file, make).load() for _ in range(4))
+        for key in keys:
+            (size,) = struct.unpack('<q', file.read(8))
+            storage = storages[key]
+            data = file.read(storage.nbytes)
+            if size != len(storage) or len(data) != storage.nbytes:
+                raise ValueError(f'storage {key} is truncated')
+            storage[:] = np.frombuffer(data, storage.dtype)
+    return weights
+
+
+# The implementation in C would allocate gigabytes for a damaged index of its memo.
+class _Unpickler(pickle._Unpickler):
+    def __init__(self, file: IO[bytes], load: Callable[[np.dtype, str, int], np.ndarray]) -> None:
+        """Read a pickle from `file`; `load` returns the storage of a dtype, key and size."""
+        super().__init__(file)
+        self._load = load
+
+    def find_class(self, module: str, name: str) -> Any:
+        allowed: dict[tuple[str, str], Callable] = {
+            ('collections', 'OrderedDict'): collections.OrderedDict,
+            ('torch._utils', '_rebuild_tensor'): _rebuild_tensor,
+            ('torch._utils', '_rebuild_tensor_v2'): _rebuild_tensor,
+            ('torch._utils', '_rebuild_parameter'): lambda data, *_: data,
+        }
+        if module == 'torch' and name in _STORAGES:
+            return _STORAGES[name]
+        if (module, name) not in allowed:
+            raise UserError(
+                f'the file asks to run {module}.{name}, which is refused; save the weights as '
+                'safetensors'
+            )
+        return allowed[module, name]
+
+    def persistent_load(self, pid: Any) -> np.ndarray:
+        kind, dtype, key, _device, size = pid[:5]
+        if kind != 'storage' or not isinstance(dtype, np.dtype) or any(pid[5:]):
+            raise pickle.UnpicklingError(f'unknown storage {kind!r}')
+        return self._load(dtype, key, size)
+
+
+def _rebuild_tensor(
+    storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
+) -> np.ndarray:
+    """A view of a storage, whose elements may be read later."""
+    last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
+    if min((offset, *shape, *strides)) < 0 or (0 not in shape and last >= len(storage)):
+        raise ValueError('a tensor exceeds its storage')
+    steps = [stride * storage.dtype.itemsize for stride in strides]
+    return np.lib.stride_tricks.as_strided(storage[offset:], shape, steps)

@@ -1,0 +1,52 @@
+"""The stages of a pretraining run, from `config.training`."""
+
+from collections.abc import Mapping, Sequence
+
+from bert_jax.errors import UserError
+from bert_jax.types import Config
+
+KEYS = ('steps', 'sequence_length', 'batch_size', 'accumulation', 'max_predictions')
+
+
+def stage_settings(training: Config) -> list[dict[str, int]]:
+    """Return KEYS → value for each stage; a key with one value has it in all stages.
+
+    Raises:
+        UserError: If a value is not an integer above 0, or the numbers of values differ.
+    """
+    for key in KEYS:
+        if any(not isinstance(value, int) or value < 1 for value in training[key]):
+            raise UserError(
+                f'training.{key} is {training[key]}; all values must be integers above 0'
+            )
+    number = max(len(training[key]) for key in KEYS)
+    columns = {
+        key: tuple(training[key]) * (number if len(training[key]) == 1 else 1) for key in KEYS
+    }
+    lengths = {key: len(values) for key, values in columns.items()}
+    if set(lengths.values()) != {number}:
+        raise UserError(
+            f'training: the numbers of values differ ({lengths}); give one for each stage, or one '
+            'for all stages'
+        )
+    return [dict(zip(KEYS, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+
+
+def num_predictions(stages: Sequence[Mapping[str, int]]) -> dict[int, int]:
+    """Return sequence length → max_predictions.
+
+    Inside the jitted step only the shape of a batch is known, so stages of equal length must agree.
+    """
+    by_length: dict[int, int] = {}
+    for stage in stages:
+        length, number = stage['sequence_length'], stage['max_predictions']
+        if by_length.setdefault(length, number) != number:
+            raise UserError(
+                f'training.max_predictions is {by_length[length]} and {number} in stages of the '
+                f'same sequence_length {length}; give them the same value'
+            )
+        if number > length:
+            raise UserError(
+                f'training.max_predictions {number} exceeds the sequence_length {length}; lower it'
+            )
+    return by_length

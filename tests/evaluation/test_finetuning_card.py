@@ -1,0 +1,45 @@
+"""The card of a fine-tuning run: intervals, the baseline, and the page."""
+
+import numpy as np
+import pytest
+
+from bert_jax.evaluation import finetuning_card
+from configs import finetune
+
+
+def accuracy(examples, predictions):
+    return {
+        'accuracy': float(np.mean([a == b for a, b in zip(examples, predictions, strict=True)]))
+    }
+
+
+def test_an_interval_has_the_width_of_a_binomial_share():
+    gold, predicted = ['a'] * 400, ['a'] * 320 + ['b'] * 80
+    found = finetuning_card.score_split(accuracy, gold, predicted, 'b')
+    assert found.metrics == {'accuracy': 0.8}
+    assert found.baseline == {'accuracy': 0.0}
+    low, high = found.intervals['accuracy']
+    deviation = (0.8 * 0.2 / 400) ** 0.5
+    assert high - low == pytest.approx(2 * 1.96 * deviation, rel=0.25)
+    assert (low + high) / 2 == pytest.approx(0.8, abs=deviation / 2)
+
+
+def test_a_problem_without_a_blind_guess_has_no_baseline():
+    found = finetuning_card.score_split(accuracy, ['a'], ['a'], None)
+    assert found.baseline == {}
+
+
+def test_the_page_names_what_was_trained_and_how_well():
+    config = finetune.get_config('sample_sentiment')
+    config.seed = 7
+    scores = finetuning_card.SplitScores(90, {'f1': 0.5}, {'f1': (0.4, 0.6)}, {'f1': 0.25})
+    results = dict(parameters=1234, steps=10, train_seconds=3.0, devices='1 × cpu')
+    page = finetuning_card.finetuned(config, results, 600, {'dev': scores}, ['main.py', '--a=b c'])
+    for text in (
+        '| f1 | 0.5000 | 0.4000 – 0.6000 | 0.2500 |',
+        '### dev, 90 examples',
+        '| training examples | 600 |',
+        '| seed | 7 |',
+        "`main.py '--a=b c'`",
+    ):
+        assert text in page

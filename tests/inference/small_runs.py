@@ -1,0 +1,72 @@
+"""Runs of one checkpoint with a small, newly initialized model for each kind of problem."""
+
+import dataclasses
+import functools
+
+import jax
+from flax import linen as nn
+from ml_collections import ConfigDict
+
+from bert_jax.data import tokenizers
+from bert_jax.data.finetune_batches import BatchShape, evaluation_batches
+from bert_jax.data.special_token_layout import SpecialTokenLayout
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.tasks.finetuning_model import EncodedExamples, FineTuningModel
+from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.training.checkpoints import Checkpoints
+
+TEXT = 'the ship near the storm . the cow and the barn and the field near the moon . star'
+LENGTH = 24
+# Kind of problem → its labels, a valid input, and the method that answers it.
+KINDS = {
+    'classification': (('no', 'yes'), {'text': 'the ship', 'text2': 'a storm'}),
+    'regression': (('score',), {'text': 'the ship near the moon'}),
+    'multiple_choice': ((), {'premise': 'the ship', 'choices': ['a storm', 'the moon', 'star']}),
+    'relation': (('near', 'far'), {'text': 'the ship near the moon', 'marks': [[4, 8], [18, 22]]}),
+    'tagging': (('B-X', 'I-X', 'O'), {'words': ['the', 'ship', 'near', 'the', 'moon']}),
+    'spans': (('X',), {'text': 'the ship near the moon'}),
+    'question_answering': ((), {'question': 'the ship', 'context': 'the ship near the moon'}),
+}
+
+
+@functools.cache
+def tokenizer():
+    return tokenizers.train('wordpiece:120', [TEXT * 5])
+
+
+def save_run(folder, kind, **more_metadata):
+    """A run of one checkpoint, with a newly initialized model for a kind of problem."""
+    labels, given = KINDS[kind]
+    architecture = architectures.build(
+        'bert',
+        vocab_size=tokenizer().vocab_size,
+        hidden_size=16,
+        num_layers=1,
+        num_heads=2,
+        intermediate_size=32,
+        max_position_embeddings=64,
+        initializer_range=0.3,
+    )
+    settings = dict(PROBLEMS[kind].settings) | {'labels': list(labels)}
+    problem = PROBLEMS[kind].load()(
+        ConfigDict(settings), SpecialTokenLayout(tokenizer(), LENGTH, 2), labels
+    )
+    items = EncodedExamples.of(problem, [problem.parse_input('x', given)]).items
+    batch, _ = next(evaluation_batches(items, BatchShape(1, 64, 4)))
+    model = FineTuningModel(architecture, Compute(), problem)
+    params = jax.jit(model.init)(jax.random.key(0), batch)
+    metadata = {
+        'task': kind,
+        'family': 'bert',
+        'architecture': dataclasses.asdict(architecture),
+        'tokenizer': tokenizer().to_json(),
+        'labels': labels,
+        'calibrated': {},
+        'config': {'training': {'sequence_length': LENGTH}, 'problem': settings},
+        **more_metadata,
+    }
+    writer = Checkpoints(folder / 'checkpoints', keep=1)
+    writer.save(1, {'params': nn.unbox(params['params'])}, metadata)
+    writer.close()
+    return folder

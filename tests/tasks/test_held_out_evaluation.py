@@ -1,0 +1,59 @@
+"""Evaluation on held-out text: possible before training starts, and in micro-batches."""
+
+import flax.linen as nn
+import jax
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.tasks.pretraining import Pretraining
+from bert_jax.training import sharding
+from tests.end_to_end import small
+
+
+def languages(folder, **documents):
+    """A config whose text has this number of documents in each language."""
+    sources = []
+    for seed, (language, number) in enumerate(documents.items()):
+        (folder / language).mkdir()
+        source = small.write_text(folder / language, number, seed)
+        sources.append(f'{source};language={language}')
+    return small.config(folder, data__sources=tuple(sources), data__held_out_fraction=0.005)
+
+
+@pytest.mark.parametrize('documents', [{'en': 60}, {'en': 60, 'cy': 40, 'gd': 4}])
+def test_small_texts_can_be_evaluated_with_next_sentence_prediction(tmp_path, documents):
+    """At a fraction of 0.005, 60 documents had a held-out split of 1 that ended the run."""
+    task = Pretraining(languages(tmp_path, **documents))
+    for language in documents:
+        assert task.corpus.split('held_out', language).num_documents >= 2
+
+
+def test_a_language_that_cannot_be_evaluated_is_named_before_training(tmp_path):
+    config = languages(tmp_path, en=60, cy=3)
+    with pytest.raises(UserError, match=r"held-out text in language 'cy' .*has 1 document\(s\)"):
+        Pretraining(config)
+    config.objectives.nsp = 0.0
+    config.data.segments = 'single'
+    Pretraining(config)
+
+
+def test_evaluation_in_micro_batches_gives_the_same_metrics_in_less_memory(tmp_path):
+    mesh = sharding.make_mesh({'data': 2, 'fsdp': 1, 'tensor': 4})
+    found, sizes = [], []
+    for accumulation in (1, 4):
+        config = small.config(
+            tmp_path, training__accumulation=(accumulation,), training__batch_size=(16, 8)
+        )
+        task = Pretraining(config)
+        with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
+            params = jax.tree.map(
+                lambda leaf: 3 * leaf, sharding.unbox(jax.jit(task.init)(jax.random.key(0)))
+            )
+            compiled = task.compile_evaluation(params, task.stages[1])
+            found.append(task.evaluate(params, task.stages[1]))
+        sizes.append(compiled.memory_analysis().temp_size_in_bytes)
+    assert found[0].keys() == found[1].keys()
+    for name, value in found[0].items():
+        assert found[1][name] == pytest.approx(value, rel=1e-5), name
+    assert found[0]['mlm_loss'] > 6  # more than uniform over the vocabulary
+    assert sizes[1] < 0.6 * sizes[0]

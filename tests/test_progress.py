@@ -1,0 +1,37 @@
+"""Progress bars on a terminal and in a log file."""
+
+import io
+import sys
+
+from bert_jax import progress
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def show(monkeypatch, stderr) -> str:
+    monkeypatch.setattr(sys, 'stderr', stderr)
+    monkeypatch.setattr(progress, 'SECONDS_BETWEEN_LINES', 0.0)
+    bar = progress.bar(total=2, unit='step')
+    bar.update(1)
+    bar.write('a line of the log', file=sys.stderr)
+    bar.update(1)
+    bar.close()
+    return stderr.getvalue()
+
+
+def test_a_log_file_gets_lines_without_carriage_returns(monkeypatch):
+    text = show(monkeypatch, io.StringIO())
+    assert '\r' not in text
+    lines = text.splitlines()
+    assert 'a line of the log' in lines
+    assert lines[-1].startswith('100%')
+    assert all(lines)
+
+
+def test_a_terminal_gets_one_line_that_is_redrawn(monkeypatch):
+    text = show(monkeypatch, Terminal())
+    assert '\r' in text
+    assert 'a line of the log\n' in text
