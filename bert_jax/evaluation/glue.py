@@ -130,7 +130,7 @@ def _seeds(run: pathlib.Path) -> list[pathlib.Path]:
 
 def _read(path: pathlib.Path) -> dict[str, Any]:
     if not path.is_file():
-        raise UserError(f'{path} does not exist; {path.parents[1]} is no finished fine-tuning run')
+        raise UserError(f'{path} does not exist; {path.parents[1]} is not a finished run')
     return json.loads(path.read_text(encoding='utf-8'))
 
 

@@ -5,6 +5,7 @@ measurements.
 """
 
 import ctypes
+import functools
 import os
 import sys
 import timeit
@@ -61,8 +62,11 @@ def compiler_options() -> dict[str, str]:
     return COMPILER_OPTIONS.get(jax.default_backend(), {})
 
 
+@functools.cache
 def peak_flops(dtype: str) -> float:
     """Measure the FLOP/s of a large matrix product on all devices: the reference for MFU.
+
+    It is measured once in a process, although a sweep trains several runs in it.
 
     The product of two [n, n] matrices in `dtype` with float32 output counts as 2·n³ operations;
     the best of a few runs on one device is multiplied by the number of devices. Simulated CPU

@@ -34,7 +34,7 @@ def test_the_documents_that_are_held_out_never_change():
 
 
 def held_out(by_language, fraction):
-    """Each language's hashes that are held out, and those that are not."""
+    """For each language the held-out hashes and the remaining ones."""
     rule = choose_rule(by_language, fraction)
     sides = {}
     for language, hashes in by_language.items():

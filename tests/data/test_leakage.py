@@ -47,7 +47,7 @@ def test_copies_in_other_sources_with_other_line_breaks_are_on_the_same_side(tmp
     specs = [
         write(tmp_path / 'a', texts),
         write(tmp_path / 'b', wrapped) + ';language=en',
-        # A language of four documents, none of which is below the limit.
+        # A language of four documents, whose hashes are all above the limit.
         write(tmp_path / 'c', {'a': 'Ein Hund.', '02': texts['02'], '11': texts['11'], 'z': 'Wo.'})
         + ';language=de',
     ]

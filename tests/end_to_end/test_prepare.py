@@ -435,7 +435,8 @@ def test_the_defaults_are_those_of_training(texts, tmp_path, monkeypatch):
     prepare.main([f'--source=text:{texts}/*.txt', '--output=~/out'])
     data = base.get_config().data
     data.sources, data.corpus = (f'text:{texts}/*.txt',), '~/out'
-    pretraining_data.open_corpus(data)
+    # It raises an error if the corpus has other settings.
+    assert pretraining_data.open_corpus(data).split('train').num_documents
 
 
 def test_help_lists_every_flag_and_source(capsys):

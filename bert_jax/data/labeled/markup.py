@@ -84,8 +84,10 @@ class _LenientParser(HTMLParser):
 
     def handle_endtag(self, tag: str) -> None:
         if tag in self._open[1:]:
-            while self.builder.end(self._open.pop()).tag != tag:
-                pass
+            closed = ''
+            while closed != tag:
+                closed = self._open.pop()
+                self.builder.end(closed)
 
     def handle_data(self, data: str) -> None:
         self.builder.data(data)

@@ -130,7 +130,7 @@ def read_squad(path: str, data: ConfigDict) -> Iterator[Record]:
 def build_squad_question(
     content: tuple[Any, dict], example_id: str, builder: ExampleBuilder
 ) -> list[QuestionExample]:
-    """A question from the records of `read_squad`; an empty answer is no answer."""
+    """A question from the records of `read_squad`; an empty answer means that there is none."""
     context, question = content
     asked, is_impossible = question.get('question', ''), question.get('is_impossible', False)
     for text in (context, asked):
