@@ -60,4 +60,4 @@ def test_glibc_keeps_freed_memory():
 def test_peak_flops_counts_simulated_devices_once(monkeypatch):
     monkeypatch.setitem(runtime.MATRIX_SIZE, 'cpu', 64)
     monkeypatch.setattr(runtime.timeit, 'repeat', lambda run, number, repeat: [1.0] * repeat)
-    assert runtime.peak_flops('float32') == 2 * 64**3
+    assert runtime.peak_flops.__wrapped__('float32') == 2 * 64**3
