@@ -14,7 +14,7 @@ import pytest
 
 from bert_jax import errors, files, prepare
 from bert_jax.data import corpus, corpus_builder, source_files, unfinished, workers
-from tests.end_to_end.test_prepare import TOKENIZER, command, contents, make_text, texts
+from tests.end_to_end.preparation import TOKENIZER, command, contents, make_text, texts
 
 __all__ = ['texts']  # a fixture
 
