@@ -162,7 +162,8 @@ class TrainBatches:
             rows: Rows of the global batch.
 
         Returns:
-            See `Items.batch`; and example_index, int32 [R], number of the row modulo 2^31.
+            See `Items.batch`; and example_index, int32 [R], number of the row in the batch, from
+            which dropout is drawn: it must not depend on R, which depends on the devices.
         """
         if np.ndim(step):
             batches = [self.batch(int(one), rows) for one in np.asarray(step)]
@@ -170,8 +171,7 @@ class TrainBatches:
         item_GI = self._batch_items(np.array([step]))
         (row_I,) = self._first_fit_decreasing(item_GI)
         batch = self._items.batch(item_GI[0], row_I, self.shape)
-        index_R = (int(step) * self.batch_size + np.arange(self.batch_size)) % 2**31
-        batch['example_index'] = index_R.astype(np.int32)
+        batch['example_index'] = np.arange(self.batch_size, dtype=np.int32)
         return {name: array[rows] for name, array in batch.items()}
 
     def num_tokens(self, steps: int) -> int:

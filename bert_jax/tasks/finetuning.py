@@ -22,6 +22,7 @@ from bert_jax.data.finetune_batches import (
     row_length,
 )
 from bert_jax.data.labeled.examples import is_labeled, texts_of
+from bert_jax.data.labeled.loader import Splits
 from bert_jax.data.labeled.records import printable
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
@@ -32,7 +33,7 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.tasks import finetuning_model, initialization, problems
 from bert_jax.tasks.problems.base import Problem
-from bert_jax.training import sharding
+from bert_jax.training import multihost, sharding
 from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Key, Params
 
@@ -54,7 +55,7 @@ class FineTuning:
     def __init__(self, config: ConfigDict) -> None:
         self.config, self._mesh = config, sharding.make_mesh(config.mesh)
         problem_class = problems.find(config.task).load()
-        self.splits = problems.read(config.data, config.task)
+        self.splits = _read_splits(config)
         model = initialization.load_weights(config)
         tokenizer = model.tokenizer if model else None
         tokenizer = tokenizer or _make_tokenizer(config.data, self.splits.train)
@@ -279,6 +280,19 @@ def check_label_order(known: tuple[str, ...], labels: tuple[str, ...], where: st
         raise UserError(
             f'{where} has {told}: {", ".join(known[:6])} there, {", ".join(labels[:6])} here'
         )
+
+
+def _read_splits(config: ConfigDict) -> Splits:
+    """Read the labeled data, first on host 0, which may download it, then on the other hosts.
+
+    Raises:
+      UserError: see `problems.read`; or the hosts have read different data.
+    """
+    splits = problems.read(config.data, config.task) if jax.process_index() == 0 else None
+    multihost.barrier()
+    splits = splits or problems.read(config.data, config.task)
+    multihost.check_same('labeled data', splits.digest)
+    return splits
 
 
 def _make_tokenizer(data: ConfigDict, train: Sequence[Any]) -> tokenizers.Tokenizer:

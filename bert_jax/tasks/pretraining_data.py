@@ -96,7 +96,7 @@ def open_corpus(data: Config) -> Corpus:
     multihost.run_on_host0(prepare_if_missing)
     corpus = Corpus.open(folder)
     corpus.check_settings(**settings)
-    multihost.check_same('corpus', corpus.fingerprint)
+    multihost.check_same('corpus', lambda: corpus.fingerprint)
     return corpus
 
 

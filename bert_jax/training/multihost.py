@@ -100,13 +100,22 @@ def barrier() -> None:
     run_on_host0(lambda: [_wait_for(f'{key}/{host}') for host in range(jax.process_count())])
 
 
-def check_same(what: str, value: str) -> None:
-    """Raise UserError on every host whose `value` differs from that of host 0."""
+def check_same(what: str, make_value: Callable[[], str]) -> None:
+    """Raise UserError on every host whose value differs from that of host 0.
+
+    Args:
+      what: name of the value, for the message.
+      make_value: computes the value, such as a digest; called only if there are several hosts.
+    """
+    if not jax.distributed.is_initialized():
+        return
+    value = make_value()
     if value != run_on_host0(lambda: value):
         raise UserError(
             f'the {what} of host {jax.process_index()} differs from that of host 0: start all '
             'hosts with the same command, on storage that all of them share'
         )
+    barrier()  # a host that went on could fail with an error that hides this one
 
 
 def largest(number: int) -> jax.Array:

@@ -2,12 +2,14 @@
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import flax.linen as nn
 import jax
+import numpy as np
 import optax
 
 from bert_jax.training import (
@@ -77,7 +79,9 @@ def start(task: Task, config: Config) -> Iterator[Run]:
     early_stopping = EarlyStopping(config.evaluation)
 
     settings = config.to_dict()
-    multihost.check_same('config', json.dumps(settings))
+    multihost.check_same('config', lambda: json.dumps(settings))
+    multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))
+    multihost.check_same('initial weights', lambda: _digest(task.start.params))
     multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
     folder = pathlib.Path(config.workdir)
     peak_flops = runtime.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
@@ -120,3 +124,12 @@ def start(task: Task, config: Config) -> Iterator[Run]:
             )
             del state, restored  # the only reference is run.state, so that it can be freed
             yield run
+
+
+def _digest(arrays: Mapping[str, np.ndarray]) -> str:
+    """SHA-256 of arrays and their names."""
+    digest = hashlib.sha256()
+    for name, array in sorted(arrays.items()):
+        digest.update(name.encode())
+        digest.update(np.ascontiguousarray(array))
+    return digest.hexdigest()

@@ -28,9 +28,12 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 def configure() -> None:
     """Apply the settings. Commands call this once, before they compute anything."""
     disable_async_dispatch()
-    jax.config.update(
-        'jax_compilation_cache_dir', os.environ.get('JAX_COMPILATION_CACHE_DIR', CACHE)
-    )
+    # Only process 0 writes to the cache. While GPU processes compile, they wait for each other's
+    # autotuning results: forever, if one of them finds the program in the cache of its own host. So
+    # they need a cache that all of them share, which only the user can provide.
+    is_shared = jax.default_backend() != 'gpu' or jax.process_count() == 1
+    if is_shared and 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
+        jax.config.update('jax_compilation_cache_dir', CACHE)
     if jax.default_backend() == 'cpu':
         keep_freed_memory()
 

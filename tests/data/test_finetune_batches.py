@@ -30,6 +30,16 @@ def make(lengths, choices=1) -> Items:
     )
 
 
+def test_rows_are_numbered_alike_whatever_their_number_is_rounded_to():
+    """Dropout is drawn from these numbers, and the rounding depends on the devices."""
+    items = make([8] * 20)
+    one, eight = (TrainBatches(items, 5, 16, 4, seed=0, multiple=m).batch(3) for m in (1, 8))
+    rows = len(one['input_ids'])
+    assert rows < len(eight['input_ids']) == len(set(eight['example_index'])) == 8
+    for name in ('input_ids', 'example_index'):
+        np.testing.assert_array_equal(one[name], eight[name][:rows])
+
+
 @pytest.fixture(scope='module')
 def lengths():
     return np.random.default_rng(0).geometric(0.08, size=300).clip(2, 60)

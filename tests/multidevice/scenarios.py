@@ -13,8 +13,10 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError, exit_cleanly
+from bert_jax.tasks import make_task
 from bert_jax.training import multihost
 from bert_jax.training.checkpoints import Checkpoints
+from configs import finetune
 
 
 def agree(folder):
@@ -23,7 +25,7 @@ def agree(folder):
     time.sleep(host)
     multihost.barrier()
     assert multihost.run_on_host0(lambda: [host, 'x']) == [0, 'x']
-    multihost.check_same('value', 'the same')
+    multihost.check_same('value', lambda: 'the same')
     mesh = jax.make_mesh((4,), ('fsdp',), (AxisType.Auto,))
     sharding = NamedSharding(mesh, PartitionSpec('fsdp'))
     value = np.arange(32, dtype=np.float32).reshape(8, 4)
@@ -60,7 +62,15 @@ def exception_on_host_1(folder):
 
 
 def different_values(folder):
-    multihost.check_same('config', f'that of {jax.process_index()}')
+    multihost.check_same('config', lambda: f'that of {jax.process_index()}')
+
+
+def different_labeled_data(folder):
+    """The same relative path, but on storage that the hosts do not share."""
+    os.chdir(os.path.join(folder, str(jax.process_index())))
+    config = finetune.get_config('classification')
+    config.data.train = ('train.tsv',)
+    make_task(config)
 
 
 def host_0_is_killed(folder):

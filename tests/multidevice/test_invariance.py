@@ -1,5 +1,7 @@
 """Training is the same on any mesh and with any number of micro-batches, with dropout."""
 
+import json
+
 import flax.linen as nn
 import jax
 import numpy as np
@@ -7,10 +9,11 @@ import optax
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training import optimizers, sharding
+from bert_jax.tasks import make_task
+from bert_jax.training import loop, optimizers, sharding
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.step import make_train_step
-from configs import base
+from configs import base, finetune
 from tests.training import synthetic
 
 RULES = base.get_config().sharding_rules
@@ -121,6 +124,31 @@ def test_a_spike_or_a_step_that_is_not_finite_is_skipped_and_counted():
     for norm in norms[1:]:
         mean += 0.02 * (norm - mean)
     np.testing.assert_allclose(state.usual_norm, mean, rtol=1e-5)
+
+
+@pytest.mark.slow
+def test_dropout_of_fine_tuning_is_the_same_on_any_devices(tmp_path, monkeypatch):
+    """The number of rows, 4, is rounded up to a multiple of devices × micro-batches."""
+    found = [
+        fine_tune(tmp_path / str(devices), monkeypatch, devices, accumulation)
+        for devices, accumulation in [(1, 3), (8, 1)]
+    ]
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+def fine_tune(folder, monkeypatch, devices: int, accumulation: int) -> list[float]:
+    """The losses of two steps of fine-tuning with much dropout."""
+    config = finetune.get_config('sample_sentiment')
+    sizes = dict(hidden_size=16, num_layers=1, num_heads=2, intermediate_size=16)
+    config.model.update(architecture='bert', hidden_dropout=0.5, attention_dropout=0.5, **sizes)
+    config.data.tokenizer = 'train:wordpiece:400'
+    config.training.update(steps=2, epochs=0.0, batch_size=5, accumulation=accumulation)
+    config.logging.every_steps, config.workdir = 1, str(folder)
+    mesh = make_mesh({'data': devices, 'fsdp': 1, 'tensor': 1})
+    monkeypatch.setattr(sharding, 'make_mesh', lambda sizes: mesh)
+    loop.train(make_task(config), config)
+    records = map(json.loads, (folder / 'metrics.jsonl').read_text().splitlines())
+    return [record['loss'] for record in records if record['kind'] == 'train']
 
 
 @pytest.mark.parametrize(

@@ -152,6 +152,19 @@ def test_hosts_with_different_values_are_an_error(tmp_path):
         assert 'the config of host 1 differs from that of host 0' in error_lines(text)[0]
 
 
+def test_hosts_that_read_different_labeled_data_are_an_error(tmp_path):
+    for host in range(2):
+        rows = [
+            f'the text {number} of {host * (number == 7)}\t{number % 2}' for number in range(20)
+        ]
+        (tmp_path / str(host)).mkdir()
+        (tmp_path / str(host) / 'train.tsv').write_text('\n'.join(['text\tlabel', *rows]))
+    statuses, stderrs = finish(start_scenario('different_labeled_data', tmp_path), timeout=60)
+    assert statuses == [2, 2], stderrs
+    for text in stderrs:
+        assert 'the labeled data of host 1 differs from that of host 0' in error_lines(text)[0]
+
+
 def test_a_killed_host_0_ends_a_busy_host_1(tmp_path):
     statuses, stderrs = finish(start_scenario('host_0_is_killed', tmp_path), timeout=60)
     assert statuses[0] == -signal.SIGKILL

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoints, loop, multihost, schedules
+from bert_jax.training import checkpoints, loop, multihost, run, schedules
 from bert_jax.training.interruption import Interrupted, StopSignal
 from tests.training import toy
 
@@ -54,6 +54,21 @@ def test_each_stage_is_compiled_once_and_a_finished_one_not_at_all(tmp_path, com
     assert len(compiled) == 4
     assert results['steps'] == 10
     check_same(params, expected)
+
+
+def test_hosts_compare_the_config_the_metadata_and_the_initial_weights(tmp_path, monkeypatch):
+    found = {}
+    monkeypatch.setattr(multihost, 'check_same', lambda what, value: found.update({what: value()}))
+    for number, weight in enumerate((1, 1, 2)):
+        config = toy.config(tmp_path / str(number))
+        task = toy.Toy(config)
+        task.start.params['encoder/pooler/kernel'] = np.full((toy.WIDTH, 4), weight, np.float32)
+        task.metadata = {'labels': ['no', 'yes']}
+        with run.start(task, config):
+            found[number] = found.pop('initial weights')
+    assert found[0] == found[1] != found[2]
+    assert json.loads(found['config'])['seed'] == config.seed
+    assert json.loads(found['tokenizer, labels or corpus']) == task.metadata
 
 
 def test_the_memory_of_a_step_is_logged_before_it_runs(tmp_path, capfd):

@@ -31,6 +31,29 @@ def test_only_the_cpu_backend_keeps_freed_memory(monkeypatch):
     assert calls == ['cpu']
 
 
+@pytest.mark.parametrize(
+    ('backend', 'processes', 'named', 'is_set'),
+    [
+        ('gpu', 1, False, True),
+        ('gpu', 2, False, False),
+        ('tpu', 2, False, True),
+        ('gpu', 2, True, False),  # JAX itself reads the variable
+    ],
+)
+def test_gpu_processes_use_only_a_compilation_cache_that_the_user_names(
+    monkeypatch, backend, processes, named, is_set
+):
+    updated = {}
+    monkeypatch.setattr(jax.config, 'update', updated.__setitem__)
+    monkeypatch.setattr(jax, 'default_backend', lambda: backend)
+    monkeypatch.setattr(jax, 'process_count', lambda: processes)
+    monkeypatch.delenv('JAX_COMPILATION_CACHE_DIR', raising=False)
+    if named:
+        monkeypatch.setenv('JAX_COMPILATION_CACHE_DIR', '/shared')
+    runtime.configure()
+    assert ('jax_compilation_cache_dir' in updated) == is_set
+
+
 PAGE_FAULTS = """
 import ctypes, resource
 from bert_jax.training import runtime

@@ -4,6 +4,7 @@ How a record of a file becomes examples depends on the kind of problem: see `rea
 tasks/problems/__init__.py.
 """
 
+import hashlib
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -105,6 +106,15 @@ class Splits(NamedTuple):
     unsplit: list[Example]
     report: ReadingReport
     more: dict[str, list[Example]]
+
+    def digest(self) -> str:
+        """SHA-256 of all examples in their order."""
+        digest = hashlib.sha256()
+        for split in (self.train, self.dev, self.test, self.unsplit, *self.more.values()):
+            for example in split:
+                digest.update(repr(example).encode())
+            digest.update(b'\n')
+        return digest.hexdigest()
 
 
 def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:

@@ -56,6 +56,17 @@ def test_dev_and_test_are_split_off_reproducibly_and_by_group(tmp_path):
         read('classification', group='topic', **settings)
 
 
+def test_the_digest_of_the_splits_changes_with_one_label(tmp_path):
+    rows = [f'text {n}\t{n % 2}' for n in range(20)]
+    first, same, other = (
+        read(
+            'classification', train=write_lines(tmp_path / 'x.tsv', 'text\tlabel', *lines)
+        ).digest()
+        for lines in (rows, rows, [*rows[:-1], 'text 19\t0'])
+    )
+    assert first == same != other
+
+
 def test_dev_and_test_files_are_not_split_off_train(tmp_path):
     train = write_lines(tmp_path / 'a.tsv', 'text\tlabel', 'a\tx', 'b\ty')
     dev = write_lines(tmp_path / 'b.tsv', 'label\ttext', 'y\tc')
