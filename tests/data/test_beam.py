@@ -7,7 +7,7 @@ import pytest
 
 from bert_jax import prepare
 from bert_jax.data import beam as beam_lib
-from bert_jax.data import corpus_builder
+from bert_jax.data import corpus_builder, unfinished, workers
 from bert_jax.data.beam import Beam
 from bert_jax.errors import UserError
 from tests.end_to_end import small
@@ -38,6 +38,21 @@ def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
     assert sum(path.name.endswith('.tokens.npy') for path in ours) > 4
     assert not list(tmp_path.glob('*.partial'))
     assert not (tmp_path / 'blocks').exists()
+
+    # Beam resumes what another run began.
+    monkeypatch.setattr(unfinished, 'SAVE_SECONDS', 0.0)
+    tokenize, calls = workers.tokenize_block, iter(range(6))
+
+    def interrupt(*arguments):
+        return tokenize(*arguments) if next(calls, None) is not None else 1 / 0
+
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, 'tokenize_block', interrupt)
+        with pytest.raises(ZeroDivisionError):
+            prepare.prepare(sources, TOKENIZER, tmp_path / 'resumed', workers=0, shard_tokens=900)
+    assert (tmp_path / 'resumed.partial').exists()
+    prepare.prepare(sources, TOKENIZER, tmp_path / 'resumed', **options)
+    assert ours == contents(tmp_path / 'resumed')
 
     # An error if the workers read a different text.
     write = beam_lib.tokenize_part
