@@ -35,13 +35,14 @@ def export(model: str, output: str, generator: bool = False) -> None:
         loaded = loading.load_checkpoint(model, generator=True)
     else:
         loaded = loading.load_any(model)
-    huggingface.save(loaded, output)
-    heads = ', '.join(loaded.heads) or 'no head'
-    print(f'{output}: {huggingface.num_parameters(loaded):,} parameters, {heads}; logits compared')
+    published, lines = huggingface.save(loaded, output)
+    parameters = f'{huggingface.num_parameters(published):,} parameters'
+    heads = ', '.join(published.heads) or 'no head'
+    print(f'{output}: {parameters}, {heads}; logits compared')
     for name in loaded.newly_initialized:
         print(f'  {name} was in no file and is newly initialized')
-    for name in huggingface.omitted_parameters(loaded):
-        print(f'  {name} is dropped: no head uses it')
+    for line in lines:
+        print(f'  {line}')
     for name in loaded.other_parts:
         reason = 'Hugging Face has no class with such a part'
         if name == 'generator':

@@ -1,6 +1,7 @@
 """Every config: published values, shapes at full size, and a few steps of a shrunk version."""
 
 import copy
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -9,14 +10,18 @@ import pytest
 
 from bert_jax import files
 from bert_jax.errors import UserError
+from bert_jax.export import export
+from bert_jax.interop import huggingface, loading
 from bert_jax.models import architectures
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.tasks.stage_settings import stage_settings
-from bert_jax.training import optimizers, schedules, sharding, workdir
+from bert_jax.training import checkpoints, optimizers, schedules, sharding, workdir
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
 from configs import albert, base, deberta, electra, large, modernbert, roberta, spanbert, xlmr
 from tests.end_to_end import small
+from tests.interop import published
+from tests.parity.agreement import agree_trees
 
 CONFIGS = {
     'base': (base.get_config, 'wordpiece'),
@@ -222,11 +227,19 @@ def test_a_step_at_full_size_has_the_right_shapes(name, folder):
         assert set(task.weights) <= set(metrics['terms'])
 
 
-@pytest.mark.parametrize(
-    'name', [name for name in CONFIGS if name not in ('large', 'electra:base')]
+class Trained(NamedTuple):
+    """A shrunk version of a config after a few steps."""
+
+    task: Pretraining
+    state: TrainState
+    losses: list
+
+
+@pytest.fixture(
+    scope='module', params=[name for name in CONFIGS if name not in ('large', 'electra:base')]
 )
-def test_the_loss_of_a_shrunk_version_falls(name, folder):
-    config = make_config(name, folder)
+def trained(request, folder):
+    config = make_config(request.param, folder)
     with config.unlocked():
         config.model.update(dict(hidden_size=32, num_layers=2, num_heads=2, intermediate_size=64))
         if config.model.architecture.startswith(('albert', 'electra')):
@@ -252,8 +265,28 @@ def test_the_loss_of_a_shrunk_version_falls(name, folder):
         batch = stage.source.batch(number % 2, np.arange(16))
         state, metrics = step(state, batch, jax.random.key(config.seed))
         losses.append(metrics['loss'])
-    assert not state.skipped
-    assert np.mean(losses[-2:]) < np.mean(losses[:2]) * 0.98
+    return Trained(task, jax.device_get(state), losses)
+
+
+def test_the_loss_of_a_shrunk_version_falls(trained):
+    assert not trained.state.skipped
+    assert np.mean(trained.losses[-2:]) < np.mean(trained.losses[:2]) * 0.98
+
+
+def test_a_shrunk_version_and_its_generator_open_in_transformers(trained, tmp_path):
+    task, params = trained.task, trained.state.params
+    run = checkpoints.Checkpoints(tmp_path / 'checkpoints', keep=1)
+    run.save(12, {'params': params}, task.metadata | {'config': task.config.to_dict()})
+    run.close()
+    for generator in [False, True][: 1 + ('generator' in params)]:
+        path = tmp_path / f'exported_{generator}'
+        export(str(tmp_path), str(path), generator)
+        theirs = published.open_without_complaints(path)
+        model = loading.load_checkpoint(tmp_path, generator=generator)
+        expected = published.theirs(theirs, model.architecture)
+        computed = published.ours(huggingface.publishable(model)[0])
+        assert computed.keys() == expected.keys()
+        agree_trees(computed, expected)
 
 
 def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path):

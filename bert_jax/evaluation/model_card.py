@@ -80,12 +80,14 @@ def exported(
     labels: Sequence[str],
     tokenizer: Tokenizer | None,
     metadata: Mapping[str, Any],
+    run_card: str,
 ) -> str:
     """The card of a model in a Hugging Face folder, in Markdown.
 
     Args:
         published_class: the class of transformers with the encoder and all heads.
         metadata: of the checkpoint that was exported; empty if there was none.
+        run_card: the card of its run, which has the data, the scores and the config; may be empty.
     """
     case = 'lowercased' if tokenizer is not None and tokenizer.lowercase else 'cased'
     facts = {
@@ -96,8 +98,11 @@ def exported(
         else 'none',
         'labels': ', '.join(labels) or 'none',
     } | {name: value for name, value in vars(architecture).items() if value is not None}
-    details = {name: value for name, value in metadata.items() if name != 'tokenizer'}
+    left_out = ('tokenizer', 'config') if run_card else ('tokenizer',)
+    details = {name: value for name, value in metadata.items() if name not in left_out}
     training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{json_block(details)}'
+    if run_card:
+        training += f'\n## The run\n\n{_lower_headings(_without_pictures(run_card))}'
     return f"""---
 library_name: transformers
 tags: [{family}]
@@ -134,6 +139,10 @@ def table(rows: Mapping[str, Any]) -> str:
 def json_block(value: Mapping[str, Any]) -> str:
     """A Markdown block of JSON."""
     return f'```json\n{json.dumps(value, indent=2, ensure_ascii=False)}\n```\n'
+
+
+def _without_pictures(markdown: str) -> str:
+    return ''.join(line for line in markdown.splitlines(keepends=True) if line[:2] != '![')
 
 
 def _lower_headings(markdown: str) -> str:

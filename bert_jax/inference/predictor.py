@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax import objectives
 from bert_jax.data.sliding_windows import Window, make_windows
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation.scores import Scores
@@ -96,9 +95,8 @@ class Predictor:
         self.tokenizer, self._name, self._batch_tokens = model.tokenizer, name, batch_tokens
         self._advance = advance or (lambda number: None)
         compute = Compute(dtype)
+        self._causal = model.is_causal
         self._encoder = build_encoder(self.architecture, compute)
-        # A model that was trained with causal attention must be used with it.
-        self._causal = objectives.is_causal(model.metadata.get('config', {}).get('objectives', {}))
         kind = finetuned.problem_kind(model)
         self._finetuned = kind and finetuned.FineTuned(
             model, kind, self.tokenizer, compute, batch_tokens, overlap

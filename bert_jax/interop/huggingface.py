@@ -18,7 +18,8 @@ from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.evaluation import model_card
 from bert_jax.interop import conversion, families, pretrained, state_dict_map, weights
-from bert_jax.interop.pretrained import LABEL_HEADS, Pretrained
+from bert_jax.interop.families.family import Family
+from bert_jax.interop.pretrained import LABEL_HEADS, PRETRAINING_HEADS, Pretrained
 from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
 
@@ -80,6 +81,7 @@ def load(
         labels,
         new,
         is_multi_label=is_multi_label,
+        is_causal=bool(config.get('is_decoder')),
     )
 
 
@@ -103,17 +105,21 @@ def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenize
     return tokenizer
 
 
-def save(model: Pretrained, path: str | pathlib.Path) -> None:
-    """Write a folder that transformers opens with from_pretrained, including all heads.
+def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[str]]:
+    """Write a folder that transformers opens with from_pretrained.
 
     The folder is written under a temporary name, read back, and renamed if the model in it computes
     the same logits.
+
+    Returns:
+        The model as written, and a line for each difference (see `publishable`).
 
     Raises:
         UserError: `path` exists, the model has no published family or class, holds values that are
             not finite, or its logits differ.
     """
     path = pathlib.Path(path)
+    model, lines = publishable(model)
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f'{path} already exists; choose another folder or remove it')
     partial = path.with_name(path.name + '.partial')
@@ -127,17 +133,42 @@ def save(model: Pretrained, path: str | pathlib.Path) -> None:
         raise UserError(f'{path} cannot be written: {error.strerror}') from error
     finally:
         shutil.rmtree(partial, ignore_errors=True)
+    return model, lines
 
 
-def omitted_parameters(model: Pretrained) -> tuple[str, ...]:
-    """Names of the parameters for which the published class with the model's heads has no place.
+def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
+    """Fit a model to the class of transformers with the most of its heads.
 
-    This is the pooler, if no head uses it.
+    Returns:
+        The model without the pretraining heads that the class lacks, with a pooler if and only if
+        the class has one; and a line for everything that was dropped or newly initialized.
+
+    Raises:
+        UserError: the architecture has no published family, or no class of it has the model's
+            fine-tuned heads or its causal attention.
     """
-    family = families.by_model_type(model.family)
-    if family.class_of(model.heads) not in family.without_pooler:
-        return ()
-    return tuple(n for n in tree_paths.flatten(model.params) if n.startswith('encoder/pooler/'))
+    family, architecture = _family(model), model.architecture
+    heads = family.publishable_heads(model.heads)
+    dropped = [name for name in model.heads if name not in heads]
+    if not set(dropped) <= set(PRETRAINING_HEADS):
+        heads = model.heads
+    published = family.class_of(heads)
+    together = ', '.join(model.heads)
+    lines = [
+        f'{name} is dropped: transformers has no {family.model_type} class with {together}'
+        for name in dropped
+    ]
+    has_pooler = family.has_pooler(published)
+    if architecture.pooler and not has_pooler:
+        lines.append('encoder/pooler is dropped: no head uses it')
+    if has_pooler and not architecture.pooler:
+        lines.append(f'encoder/pooler is newly initialized: {published} has a pooler')
+    architecture = dataclasses.replace(architecture, pooler=has_pooler)
+    if architecture.mask_decoder and 'mlm' in heads:
+        lines.append('transformers has no enhanced mask decoder: it predicts other tokens')
+    found, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
+    params, _ = pretrained.fill(found, architecture, heads, num_labels)
+    return dataclasses.replace(model, architecture=architecture, params=params), lines
 
 
 def num_parameters(model: Pretrained) -> int:
@@ -165,6 +196,11 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
     if tokenizer.kind == 'wordpiece' and all(t and '\n' not in t for t in tokenizer.vocab):
         text = ''.join(f'{token}\n' for token in tokenizer.vocab)
         (folder / 'vocab.txt').write_text(text, encoding='utf-8')
+
+
+def _family(model: Pretrained) -> Family:
+    family = families.by_model_type(model.family)
+    return family.as_decoder() if model.is_causal else family
 
 
 def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
@@ -227,13 +263,12 @@ def _label_config(model: Pretrained) -> dict[str, Any]:
 
 
 def _write(model: Pretrained, folder: pathlib.Path) -> None:
-    family, architecture = families.by_model_type(model.family), model.architecture
+    family, architecture = _family(model), model.architecture
     published = family.class_of(model.heads)
-    has_pooler = 'encoder/pooler' in family.table and published not in family.without_pooler
-    if has_pooler and not architecture.pooler:
-        raise UserError(f'{published} has a pooler, but this model has none')
     config: dict[str, Any] = {'architectures': [published], 'model_type': family.model_type}
     config |= {'dtype': 'float32'} | family.write_config(architecture) | _label_config(model)
+    if model.is_causal:
+        config['is_decoder'] = True
     if model.tokenizer is not None:
         _check_padding(architecture, model.tokenizer, folder)
         config |= {name: getattr(model.tokenizer, role) for name, role in family.token_keys.items()}
@@ -244,10 +279,8 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
 
     num_labels = pretrained.num_labels(model.params)
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
-    for ours in omitted_parameters(model):
-        del places[ours]
     state = state_dict_map.to_theirs(places, tree_paths.flatten(model.params))
-    if 'mlm' in model.heads and not architecture.tied_decoder:
+    if {'mlm', 'clm'} & {*model.heads} and not architecture.tied_decoder:
         state[f'{family.decoder}.bias'] = state[family.table['mlm/head/bias']]
     if not model.heads:
         state = {name.removeprefix(family.prefix): array for name, array in state.items()}
@@ -261,6 +294,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
         labels=model.labels,
         tokenizer=model.tokenizer,
         metadata=model.metadata,
+        run_card=model.card,
     )
     (folder / 'README.md').write_text(card, encoding='utf-8')
 
@@ -276,7 +310,11 @@ def _compare(live: Pretrained, written: Pretrained) -> None:
     mask = np.arange(length) < np.array([[length], [max(1, length - 3)], [1]])
     inputs = (ids, mask.astype(np.int32), types.astype(np.int32))
     ours, theirs = (
-        jax.device_get(pretrained.outputs(model.architecture, Compute(), model.params, *inputs))
+        jax.device_get(
+            pretrained.outputs(
+                model.architecture, Compute(), model.params, *inputs, is_causal=model.is_causal
+            )
+        )
         for model in (live, written)
     )
     for name, values in ours.items():

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from bert_jax import tree_paths
+from bert_jax import objectives, tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop import conversion, families, huggingface, pretrained, weights
@@ -104,7 +104,15 @@ def load_checkpoint(
         newly_initialized=new,
         other_parts=other_parts,
         metadata={'step': restored.step, **metadata},
+        card=_card(pathlib.Path(path)),
+        is_causal=objectives.is_causal(metadata.get('config', {}).get('objectives', {})),
     )
+
+
+def _card(run: pathlib.Path) -> str:
+    """The card of a finished run; '' for one of its checkpoints, which it may not describe."""
+    path = run / 'README.md'
+    return path.read_text(encoding='utf-8') if path.is_file() else ''
 
 
 def _load_tf1(

@@ -59,6 +59,9 @@ HEADS = {
     ),
     'nsp': HeadType(NextSentenceHead, _pooled, needs_pooler=True),
     'sop': HeadType(NextSentenceHead, _pooled, needs_pooler=True),
+    'clm': HeadType(
+        MaskedLanguageModelHead, lambda encoded, _, table_VD: (encoded.hidden_BTD, table_VD)
+    ),
     'rtd': HeadType(ReplacedTokenHead, lambda encoded, *_: (encoded.hidden_BTD,)),
     'sequence_classification': HeadType(SequenceClassificationHead, _whole, has_labels=True),
     'token_classification': HeadType(TokenClassificationHead, _whole, has_labels=True),
@@ -66,6 +69,7 @@ HEADS = {
     'multiple_choice': HeadType(MultipleChoiceHead, _whole),
 }
 LABEL_HEADS = tuple(name for name, head in HEADS.items() if head.has_labels)
+PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'rtd')
 POOLER_HEADS = tuple(name for name, head in HEADS.items() if head.needs_pooler)
 
 
@@ -85,6 +89,8 @@ class Pretrained:
             part.
         metadata: `step` and the metadata of a checkpoint of bert_jax; else empty.
         is_multi_label: whether the classes of a published classifier do not exclude each other.
+        is_causal: whether positions do not attend to later ones.
+        card: the card of the run that was loaded, in Markdown; '' if there is none.
     """
 
     family: str | None
@@ -96,6 +102,8 @@ class Pretrained:
     other_parts: dict = dataclasses.field(default_factory=dict)
     metadata: dict = dataclasses.field(default_factory=dict)
     is_multi_label: bool = False
+    is_causal: bool = False
+    card: str = ''
 
     @property
     def heads(self) -> tuple[str, ...]:
@@ -191,7 +199,7 @@ def enumerate_names(names: Iterable[str], limit: int = 3) -> str:
     return ', '.join(names[:limit]) + more
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+@functools.partial(jax.jit, static_argnames=('architecture', 'compute', 'is_causal'))
 def outputs(
     architecture: Architecture,
     compute: Compute,
@@ -199,27 +207,28 @@ def outputs(
     input_ids_BT: Array,
     attention_mask_BT: Array,
     token_type_ids_BT: Array | None = None,
+    is_causal: bool = False,
 ) -> dict[str, jax.Array]:
     """Everything a model computes.
 
     Returns:
         `all_hidden` [L + 1, B, T, D] and, for each head NAME, `NAME_logits`, float32:
-        mlm [B, T, vocab_size]; nsp and sop [B, 2]; rtd [B, T]; sequence_classification [B, C];
-        token_classification [B, T, C]; question_answering [B, T, 2]; multiple_choice [B].
+        mlm and clm [B, T, vocab_size]; nsp and sop [B, 2]; rtd [B, T];
+        sequence_classification [B, C]; token_classification [B, T, C]; question_answering
+        [B, T, 2]; multiple_choice [B].
     """
     encoder = build_encoder(architecture, compute)
     variables = {'params': params['encoder']}
-    encoded: Any = encoder.apply(
-        variables, input_ids_BT, attention_mask_BT, token_type_ids_BT, all_hidden=True
-    )
+    inputs = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
+    encoded: Any = encoder.apply(variables, *inputs, all_hidden=True, causal=is_causal)
     table_VD: Any = encoder.apply(variables, method='embedding_table')
     computed: dict[str, Any] = {'all_hidden': encoded.all_hidden_LBTD}
     for name in (name for name in params if name in HEADS):
         head = _make_head(name, architecture, compute, num_labels(params))
-        inputs = HEADS[name].inputs(encoded, attention_mask_BT, table_VD)
-        computed[f'{name}_logits'] = head.apply({'params': params[name]['head']}, *inputs)
-    if 'mlm' in params:
-        computed['mlm_logits'] = computed['mlm_logits'][..., : architecture.vocab_size]
+        states = HEADS[name].inputs(encoded, attention_mask_BT, table_VD)
+        computed[f'{name}_logits'] = head.apply({'params': params[name]['head']}, *states)
+    for name in {'mlm_logits', 'clm_logits'} & computed.keys():
+        computed[name] = computed[name][..., : architecture.vocab_size]
     return computed
 
 

@@ -15,7 +15,11 @@ from bert_jax.models.architecture import Architecture
 _INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range')  # of parameter shapes
 _RESOLVED = ('max_relative_positions',)  # compared by the value that None stands for
 _FITTED = ('vocab_size', 'max_position_embeddings')
-_ROWS = ('encoder/embeddings/token', 'mlm/head/bias', 'mlm/head/decoder')  # one for each token
+# Parameters with a row for each token.
+_ROWS = (
+    'encoder/embeddings/token',
+    *(f'{head}/head/{name}' for head in ('mlm', 'clm') for name in ('bias', 'decoder')),
+)
 _POSITIONS = 'encoder/embeddings/position'
 
 

@@ -15,6 +15,9 @@ from bert_jax.interop import huggingface, loading, pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.training import checkpoints
 from tests.end_to_end import commands, small
+from tests.inference import small_runs
+from tests.interop import published
+from tests.parity.agreement import agree_trees
 
 SINGLE = {'objectives__nsp': 0.0, 'data__segments': 'single', 'schedule__warmup_steps': 1}
 
@@ -148,3 +151,34 @@ def test_a_mistake_is_one_line_and_leaves_no_folder(model, word, tmp_path, capfd
     assert line.startswith('error: ')
     assert word in line
     assert not (tmp_path / 'out').exists()
+
+
+def test_the_card_of_a_fine_tuned_model_has_that_of_its_run(tmp_path):
+    run = small_runs.save_run(tmp_path / 'run', 'classification')
+    (run / 'README.md').write_text(
+        '# classification\n\n![loss](x.png)\n\n## Scores\n\n| f1 | 0.5 |\n'
+    )
+    export(str(run), str(tmp_path / 'out'))
+    card = (tmp_path / 'out/README.md').read_text()
+    assert '## The run\n\n## classification\n' in card
+    assert '### Scores\n\n| f1 | 0.5 |' in card
+    assert '![' not in card
+    # An earlier checkpoint may have other scores.
+    export(str(run / 'checkpoints/1'), str(tmp_path / 'checkpoint'))
+    assert 'Scores' not in (tmp_path / 'checkpoint/README.md').read_text()
+
+
+def test_a_causal_run_is_exported_as_a_decoder(tmp_path, capsys):
+    objectives = {'objectives__mlm': 0.0, 'objectives__clm': 1.0, 'training__steps': (2, 1)}
+    main.run(small.config(tmp_path, **SINGLE | objectives))
+    export(str(tmp_path / 'run'), str(tmp_path / 'out'))
+    assert 'parameters, clm; logits compared' in capsys.readouterr().out
+    assert json.loads((tmp_path / 'out/config.json').read_text())['is_decoder'] is True
+    theirs = published.open_without_complaints(tmp_path / 'out')
+    model = loading.load_any(tmp_path / 'run')
+    agree_trees(
+        published.ours(huggingface.publishable(model)[0]),
+        published.theirs(theirs, model.architecture),
+    )
+    again = huggingface.load(tmp_path / 'out')
+    assert (again.is_causal, again.heads) == (True, ('clm',))

@@ -3,6 +3,7 @@
 Their weights are large enough that a missing one changes the outputs.
 """
 
+import json
 import pathlib
 
 import jax
@@ -70,6 +71,10 @@ LOGITS = {
 }
 CLASSES = {  # published class → (family, heads)
     name: (family, heads) for family in FAMILIES.values() for name, heads in family.classes.items()
+} | {
+    family.causal_class: (family.as_decoder(), ('clm',))
+    for family in FAMILIES.values()
+    if family.causal_class
 }
 
 
@@ -79,6 +84,8 @@ def config(published: str = 'BertForPreTraining', **changes):
     sizes = (
         CHANGES[model_type] if model_type == 'distilbert' else SIZES | CHANGES.get(model_type, {})
     )
+    if 'clm' in CLASSES[published][1]:
+        changes |= {'is_decoder': True}
     kind = getattr(transformers, published).config_class
     return kind(**(sizes | changes), attn_implementation='eager')
 
@@ -113,6 +120,16 @@ def vocabulary() -> list[str]:
     tokens = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', 'the', 'and', 'near', '.', *words]
     tokens += [*letters, *(f'##{letter}' for letter in letters)]
     return tokens + [f'[unused{i}]' for i in range(SIZES['vocab_size'] - len(tokens))]
+
+
+def open_without_complaints(path: pathlib.Path) -> torch.nn.Module:
+    """Open an exported folder with transformers, whose report must be empty."""
+    (name,) = json.loads((path / 'config.json').read_text())['architectures']
+    opened, report = getattr(transformers, name).from_pretrained(
+        path, output_loading_info=True, attn_implementation='eager'
+    )
+    assert not any(report.values()), report
+    return opened.eval()
 
 
 def batch(
@@ -182,7 +199,8 @@ def edit(path: pathlib.Path, change):
 def ours(loaded: Pretrained) -> dict[str, np.ndarray]:
     """The outputs of our model for `batch_for`."""
     given = batch_for(loaded.architecture)
-    computed = pretrained.outputs(loaded.architecture, Compute(), loaded.params, *given)
+    settings = (loaded.architecture, Compute(), loaded.params)
+    computed = pretrained.outputs(*settings, *given, is_causal=loaded.is_causal)
     return _comparable(jax.device_get(computed), loaded.architecture, given)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import re
 import shutil
 
 import numpy as np
@@ -10,8 +11,9 @@ import transformers
 from safetensors.numpy import load_file
 
 from bert_jax.errors import UserError
-from bert_jax.interop import families, huggingface
+from bert_jax.interop import families, huggingface, pretrained
 from bert_jax.interop.families import FAMILIES
+from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
 from tests.interop import published
 from tests.interop.published import put
@@ -69,6 +71,45 @@ def test_import_and_export_keep_outputs_and_bits(name, tmp_path):
     assert json.loads((tmp_path / 'out/config.json').read_text())['architectures'] == [name]
     assert name in (tmp_path / 'out/README.md').read_text()
     assert not (tmp_path / 'out.partial').exists()
+
+
+# Case → (one of our architectures, its heads, the class of its export, the part that changes).
+TRAINED = {
+    'bert rtd': ('bert', ('rtd',), 'BertModel', 'rtd is dropped: .* no bert class with rtd'),
+    'bert sop': ('bert', ('mlm', 'sop'), 'BertForMaskedLM', 'sop is dropped'),
+    'roberta rtd': ('roberta', ('rtd',), 'RobertaModel', 'pooler is newly initialized'),
+    'roberta nsp': ('roberta', ('mlm', 'nsp'), 'RobertaForMaskedLM', 'pooler is dropped'),
+    'albert nsp': ('albert', ('mlm', 'nsp'), 'AlbertForMaskedLM', 'nsp is dropped'),
+    'electra nsp': ('electra', ('nsp', 'rtd'), 'ElectraForPreTraining', 'pooler is dropped'),
+    'deberta rtd': ('deberta', ('rtd',), 'DebertaModel', 'rtd is dropped'),
+    'modernbert rtd': ('modernbert', ('rtd',), 'ModernBertModel', 'rtd is dropped'),
+    'bert clm': ('bert', ('clm',), 'BertLMHeadModel', 'pooler is dropped'),
+}
+
+
+@pytest.mark.parametrize('name', TRAINED)
+def test_a_trained_model_becomes_the_class_with_most_of_its_heads(name, tmp_path):
+    kind, heads, class_name, message = TRAINED[name]
+    sizes = dict(vocab_size=131, hidden_size=20, num_layers=2, num_heads=2, intermediate_size=28)
+    architecture = architectures.build(kind, **sizes, initializer_range=0.2)
+    if {'nsp', 'sop'} & {*heads}:
+        architecture = dataclasses.replace(architecture, pooler=True)
+    params, _ = pretrained.fill({}, architecture, heads)
+    family = families.of_architecture(kind)
+    model = Pretrained(family, architecture, params, is_causal='clm' in heads)
+    written, lines = huggingface.save(model, tmp_path / 'out')
+    assert re.search(message, '; '.join(lines))
+    opened = published.open_without_complaints(tmp_path / 'out')
+    assert type(opened).__name__ == class_name
+    agree_trees(published.ours(written), published.theirs(opened, written.architecture))
+
+
+@pytest.mark.parametrize('kind', ['albert', 'deberta_v2', 'distilbert', 'modernbert'])
+def test_a_causal_model_is_not_exported_as_a_bidirectional_one(kind, tmp_path):
+    architecture = architectures.build(kind)
+    model = Pretrained(families.of_architecture(kind), architecture, {}, is_causal=True)
+    with pytest.raises(UserError, match=r'causal attention \(clm\), but .* in both directions'):
+        huggingface.save(model, tmp_path / 'out')
 
 
 def test_architectures_belong_to_families():
@@ -154,16 +195,9 @@ def test_a_pooler_that_no_head_uses_is_read_but_not_exported(tmp_path):
     loaded = huggingface.load(tmp_path / 'in')
     assert loaded.architecture.pooler
     np.testing.assert_array_equal(loaded.params['encoder']['pooler']['kernel'], kernel)
-    huggingface.save(loaded, tmp_path / 'out')
-    assert huggingface.omitted_parameters(loaded) == (
-        'encoder/pooler/bias',
-        'encoder/pooler/kernel',
-    )
+    _, lines = huggingface.save(loaded, tmp_path / 'out')
+    assert lines == ['encoder/pooler is dropped: no head uses it']
     published.assert_same_bits(huggingface.load(tmp_path / 'out').params, without.params)
-
-    bare = dataclasses.replace(without, params={'encoder': without.params['encoder']})
-    with pytest.raises(UserError, match='RobertaModel has a pooler, but this model has none'):
-        huggingface.save(bare, tmp_path / 'bare')
 
 
 def test_labels_keep_their_order_and_number(tmp_path):

@@ -86,7 +86,7 @@ CONFIGS = {
     'model_type': ({'model_type': 'gpt2'}, "unknown model_type 'gpt2'; known: .*bert"),
     'activation': ({'hidden_act': 'quick_gelu'}, "hidden_act is 'quick_gelu'; known: gelu"),
     'positions': ({'position_embedding_type': 'relative_key'}, "'relative_key'; only 'absolute'"),
-    'decoder': ({'is_decoder': True}, 'is_decoder is True; only False'),
+    'encoder with decoder': ({'is_encoder_decoder': True}, 'is_encoder_decoder is True; only'),
     'untied': ({'tie_word_embeddings': False}, 'lacks the weights cls.predictions.decoder.weight'),
     'code': ({'auto_map': {'AutoModel': 'x.X'}}, 'auto_map is .*; only None is supported'),
     'class': ({'model_type': None, 'architectures': ['X']}, 'no model_type, and architectures'),

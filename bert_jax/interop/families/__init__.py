@@ -49,15 +49,20 @@ def of_config(config: Mapping[str, Any]) -> Family:
         UserError: an unknown model_type, or neither a model_type nor a known class.
     """
     if isinstance(config.get('model_type'), str):
-        return by_model_type(config['model_type'])
+        return _as_configured(by_model_type(config['model_type']), config)
     published = published_class(config)
     for family in FAMILIES.values():
-        if published in family.classes:
-            return family
+        if published in (*family.classes, family.causal_class):
+            return _as_configured(family, config)
     raise UserError(
         f'no model_type, and architectures names no known class; add "model_type": one of '
         f'{", ".join(FAMILIES)}'
     )
+
+
+def _as_configured(family: Family, config: Mapping[str, Any]) -> Family:
+    """The family, or its decoders if the config asks for them and transformers has them."""
+    return family.as_decoder() if config.get('is_decoder') and family.causal_class else family
 
 
 def published_class(config: Mapping[str, Any]) -> str | None:

@@ -20,9 +20,17 @@ FAMILY = Family(
     classes=common_classes('Bert')
     | {'BertForPreTraining': ('mlm', 'nsp'), 'BertForNextSentencePrediction': ('nsp',)},
     without_pooler=('BertForMaskedLM', 'BertForTokenClassification', 'BertForQuestionAnswering'),
+    causal_class='BertLMHeadModel',
     old_names={'LayerNorm.gamma': 'LayerNorm.weight', 'LayerNorm.beta': 'LayerNorm.bias'},
     decoder='cls.predictions.decoder',
 )
 
 # ERNIE with use_task_id has embeddings of its own.
-ERNIE = renamed(FAMILY, 'ernie', 'Ernie', 'ernie.', fixed={'use_task_id': False})
+ERNIE = renamed(
+    FAMILY,
+    'ernie',
+    'Ernie',
+    'ernie.',
+    causal_class='ErnieForCausalLM',
+    fixed={'use_task_id': False},
+)

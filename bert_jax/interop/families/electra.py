@@ -32,5 +32,6 @@ FAMILY = Family(
     },
     prefix='electra.',
     classes=common_classes('Electra') | {'ElectraForPreTraining': ('rtd',)},
+    causal_class='ElectraForCausalLM',
     decoder='generator_lm_head',
 )

@@ -102,6 +102,8 @@ class Family:
         decoder: the module that predicts tokens, whose weights are tied to others.
         optional_heads: published class → heads that its files may contain but the class ignores.
         without_pooler: the classes that have no pooler.
+        causal_class: the class that predicts the next token; '' if transformers has none that
+            obeys `is_decoder`.
         fixed: keys with only one supported value → that value; in addition to _FIXED.
         complete: (architecture from `keys`, config) → the complete architecture.
         read_by_complete: keys that `complete` reads → their type; None is allowed as well.
@@ -120,6 +122,7 @@ class Family:
     decoder: str
     optional_heads: Mapping[str, tuple[str, ...]] = FrozenDict()
     without_pooler: tuple[str, ...] = ()
+    causal_class: str = ''
     fixed: Mapping[str, object] = FrozenDict()
     complete: Callable[[Architecture, Mapping[str, Any]], Architecture] = lambda read, config: read
     read_by_complete: Mapping[str, Any] = FrozenDict()
@@ -153,6 +156,45 @@ class Family:
             if name.endswith(old):
                 return name.removesuffix(old) + new
         return name
+
+    def as_decoder(self) -> 'Family':
+        """The models of the family with `is_decoder`, whose attention is causal.
+
+        Raises:
+            UserError: transformers has no such models.
+        """
+        if not self.causal_class:
+            raise UserError(
+                f'the model was trained with causal attention (clm), but {self.model_type} models '
+                'of transformers attend in both directions; use it with bert_jax'
+            )
+        heads = {ours: ours.replace('mlm/', 'clm/') for ours in self.table if 'mlm/' in ours}
+        return dataclasses.replace(
+            self,
+            table={**self.table, **{heads[ours]: self.table[ours] for ours in heads}},
+            classes={self.bare_class: (), self.causal_class: ('clm',)},
+            optional_heads={},
+            without_pooler=(*self.without_pooler, self.causal_class),
+            fixed={**self.fixed, 'is_decoder': True},
+        )
+
+    @property
+    def bare_class(self) -> str:
+        """The class without heads."""
+        return next(name for name, heads in self.classes.items() if not heads)
+
+    def has_pooler(self, published: str) -> bool:
+        """Whether a class of the family has a pooler."""
+        return 'encoder/pooler' in self.table and published not in self.without_pooler
+
+    def publishable_heads(self, heads: Sequence[str]) -> tuple[str, ...]:
+        """The largest subset of these heads that are exactly those of a class."""
+        classes = [
+            own + optional
+            for name, own in self.classes.items()
+            for optional in ((), self.optional_heads.get(name, ()))
+        ]
+        return max((own for own in classes if {*own} <= {*heads}), key=len)
 
     def class_of(self, heads: Sequence[str]) -> str:
         """The class that consists of an encoder with exactly these heads."""
@@ -216,8 +258,8 @@ def renamed(
         prefix: prefix of the encoder's weights; None: the same.
         changes: other fields of the family.
     """
-    bare = next(name for name, heads in family.classes.items() if not heads)
-    rename = functools.partial(re.sub, f'^{bare.removesuffix("Model")}', class_prefix)
+    old_prefix = family.bare_class.removesuffix('Model')
+    rename = functools.partial(re.sub, f'^{old_prefix}', class_prefix)
     table = {
         ours: re.sub(f'^{re.escape(family.prefix)}', prefix or family.prefix, theirs)
         for ours, theirs in family.table.items()
@@ -228,6 +270,7 @@ def renamed(
         'prefix': prefix or family.prefix,
         'classes': {rename(name): heads for name, heads in family.classes.items()},
         'without_pooler': tuple(map(rename, family.without_pooler)),
+        'causal_class': rename(family.causal_class),
     }
     return dataclasses.replace(family, **fields | changes)
 

@@ -35,6 +35,7 @@ ROBERTA = Family(
     without_pooler=tuple(
         name for name in _CLASSES if not name.endswith(('Model', 'ForMultipleChoice'))
     ),
+    causal_class='RobertaForCausalLM',
     token_keys={'pad_token_id': 'pad_id', 'bos_token_id': 'cls_id', 'eos_token_id': 'sep_id'},
     decoder='lm_head.decoder',
 )
