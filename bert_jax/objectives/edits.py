@@ -40,9 +40,17 @@ class Edited(NamedTuple):
         return EncoderInputs(self.input_ids, self.attention_mask, self.token_type_ids)
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
-        """Return the labels of each edit at the tokens that are not padding."""
-        real_T = self.attention_mask[row] > 0
-        return {name: labels_BT[row][real_T].tolist() for name, labels_BT in self.labels.items()}
+        """Return the labels of each edit at the tokens that are not padding, None if unlabeled.
+
+        The label of a deletion is the first token deleted after a token, or 0 if none was.
+        """
+        real_T, found = self.attention_mask[row] > 0, {}
+        for name, labels_BT in self.labels.items():
+            labels = labels_BT[row][real_T].tolist()
+            if name == 'deletion':
+                labels = [vocab[label - 1] if label > 0 else label for label in labels]
+            found[name] = [None if label == UNLABELED else label for label in labels]
+        return found
 
 
 class EditedText(Corruption):

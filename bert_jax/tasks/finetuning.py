@@ -4,7 +4,7 @@ import dataclasses
 import math
 import pathlib
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -13,7 +13,6 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax import averages
-from bert_jax.data import tokenizers
 from bert_jax.data.finetune_batches import (
     BatchShape,
     TrainBatches,
@@ -21,19 +20,21 @@ from bert_jax.data.finetune_batches import (
     evaluation_slots,
     row_length,
 )
-from bert_jax.data.labeled.examples import is_labeled, texts_of
-from bert_jax.data.labeled.loader import Splits
-from bert_jax.data.labeled.records import printable
+from bert_jax.data.labeled.examples import is_labeled
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.evaluation import finetuning_card, glue, tables
 from bert_jax.evaluation.scores import Scores
-from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
-from bert_jax.tasks import finetuning_model, initialization, problems
-from bert_jax.tasks.problems.base import Problem
-from bert_jax.training import multihost, sharding
+from bert_jax.tasks import (
+    finetuning_data,
+    finetuning_model,
+    initialization,
+    problems,
+    show_batch,
+)
+from bert_jax.training import sharding
 from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Key, Params
 
@@ -55,11 +56,13 @@ class FineTuning:
     def __init__(self, config: ConfigDict) -> None:
         self.config, self._mesh = config, sharding.make_mesh(config.mesh)
         problem_class = problems.find(config.task).load()
-        self.splits = _read_splits(config)
+        self.splits = finetuning_data.read_splits(config)
         model = initialization.load_weights(config)
         tokenizer = model.tokenizer if model else None
-        tokenizer = tokenizer or _make_tokenizer(config.data, self.splits.train)
-        labels, heads = _choose_labels(problem_class, self.splits.unsplit, config.problem, model)
+        tokenizer = tokenizer or finetuning_data.make_tokenizer(config.data, self.splits.train)
+        labels, heads = finetuning_data.choose_labels(
+            problem_class, self.splits.unsplit, config.problem, model
+        )
         self.start = initialization.initialize(config, model, tokenizer, heads)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
@@ -168,7 +171,8 @@ class FineTuning:
                 f'the checkpoints in {workdir} have another tokenizer; choose another '
                 '--config.workdir'
             )
-        check_label_order(tuple(metadata['labels']), self.problem.labels, workdir)
+        known = tuple(metadata['labels'])
+        finetuning_data.check_label_order(known, self.problem.labels, workdir)
 
     def init(self, key: Key) -> Params:
         """Return initial parameters, float32, boxed with their logical axis names."""
@@ -268,79 +272,12 @@ class FineTuning:
             predicted = {record['id']: record['predicted'] for record in records}
             glue.write_submission(test_set, predicted, folder)
 
+    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a batch, each with its sequences and their labels."""
+        batch = stage.source.batch(number)
+        for row in range(stage.source.batch_size):
+            yield show_batch.packed_row(batch, row, self.problem)
+
     def references(self) -> dict[str, float]:
         """Return no reference lines for the loss plot."""
         return {}
-
-
-def check_label_order(known: tuple[str, ...], labels: tuple[str, ...], where: str) -> None:
-    """Raise UserError if labels differ from those of the checkpoint or weights in `where`."""
-    if known != labels:
-        told = 'the same labels in another order' if set(known) == set(labels) else 'other labels'
-        raise UserError(
-            f'{where} has {told}: {", ".join(known[:6])} there, {", ".join(labels[:6])} here'
-        )
-
-
-def _read_splits(config: ConfigDict) -> Splits:
-    """Read the labeled data, first on host 0, which may download it, then on the other hosts.
-
-    Raises:
-      UserError: see `problems.read`; or the hosts have read different data.
-    """
-    splits = problems.read(config.data, config.task) if jax.process_index() == 0 else None
-    multihost.barrier()
-    splits = splits or problems.read(config.data, config.task)
-    multihost.check_same('labeled data', splits.digest)
-    return splits
-
-
-def _make_tokenizer(data: ConfigDict, train: Sequence[Any]) -> tokenizers.Tokenizer:
-    """Load the tokenizer of a model without weights, or train it on the train split."""
-    if not data.tokenizer:
-        raise UserError(
-            'no tokenizer: set init_from to pretrained weights, or data.tokenizer to a file or to '
-            "'train:wordpiece:2000'"
-        )
-    if data.tokenizer.startswith('train:'):
-        spec = data.tokenizer.removeprefix('train:')
-        return tokenizers.train(spec, (text for example in train for text in texts_of(example)))
-    return tokenizers.load(data.tokenizer)
-
-
-def _choose_labels(
-    problem_class: type[Problem[Any, Any]],
-    train: Sequence[Any],
-    settings: ConfigDict,
-    model: Pretrained | None,
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Choose the order of the labels, and which heads of `model` to start from.
-
-    The order is that of problem.labels; else, if `model` has a head for the same set of labels,
-    that of the model, whose head is then trained further; else sorted.
-
-    Args:
-      train: the train split before other splits and a subset were drawn from it.
-    Returns:
-      The labels, and the names of the heads.
-    Raises:
-      UserError: fewer labels than the problem needs.
-    """
-    configured = tuple(settings.labels)
-    labels = configured or tuple(sorted(problem_class.count_labels(train)))
-    if len(labels) < problem_class.min_labels:
-        raise UserError(
-            f'the labels of the {len(train):,} training examples are '
-            f'{printable(str(list(labels)))}, but at least {problem_class.min_labels} are needed; '
-            'check data.columns and data.skip_labels'
-        )
-    heads = problem_class.pretrained_heads
-    if model is None or not set(heads) & set(model.heads):
-        return labels, ()
-    if not labels:
-        return labels, heads
-    if set(labels) != set(model.labels):
-        return labels, ()
-    if configured:
-        check_label_order(model.labels, configured, 'init_from')
-    return model.labels, heads

@@ -2,7 +2,7 @@
 
 import dataclasses
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 import jax
@@ -19,7 +19,7 @@ from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.corruption import Corrupted
 from bert_jax.objectives.masking import Masked, Masking, mask_tokens
 from bert_jax.objectives.model import PretrainingModel
-from bert_jax.tasks import initialization, pretraining_data
+from bert_jax.tasks import initialization, pretraining_data, show_batch
 from bert_jax.tasks.stage_settings import num_predictions, stage_settings
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
@@ -167,6 +167,12 @@ class Pretraining:
         batch = stage.source.batch(number)
         key = step_key(jax.random.key(self.config.seed), step)
         return batch, jax.jit(self.corruption)(_example_keys(key, batch)[0], batch)
+
+    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a batch, clean and corrupted; see training/task.py."""
+        batch, corrupted = jax.device_get(self.corrupted_batch(stage, number, step))
+        for row in range(stage.source.batch_size):
+            yield show_batch.corrupted_row(batch, corrupted, row, self.corpus.tokenizer)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
         """Compute the held-out metrics, with baselines that ignore the context.

@@ -4,22 +4,18 @@ import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
 import numpy as np
 
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.objectives.corruption import Corrupted
+from bert_jax.tasks.problems.base import Problem
 from bert_jax.training.task import Stage, Task
 from bert_jax.types import Batch
 
 
 def dump(task: Task, step: int) -> Iterator[str]:
     """Yield one line of JSON per row of the batch of a training step.
-
-    For pretraining, a row has its tokens, the tokens that the encoder is shown if they differ
-    (`shown`), the prediction targets, and the other numbers of the row. For other tasks it has its
-    tokens and all fields.
 
     Args:
         task: The task of the run.
@@ -28,15 +24,7 @@ def dump(task: Task, step: int) -> Iterator[str]:
     Raises:
         UserError: If the run does not have that step.
     """
-    stage, number, before = find(task.stages, step)
-    vocab = Tokenizer(task.metadata['tokenizer']).vocab
-    if hasattr(task, 'corrupted_batch'):
-        batch, corrupted = jax.device_get(task.corrupted_batch(stage, number, before))
-        rows = [_corrupted_row(batch, corrupted, row, vocab) for row in _rows(batch)]
-    else:
-        batch = stage.source.batch(number)
-        rows = [_row(batch, row, vocab) for row in _rows(batch)]
-    for row in rows:
+    for row in task.readable_batch(*find(task.stages, step)):
         yield json.dumps(row, ensure_ascii=False)
 
 
@@ -54,24 +42,45 @@ def find(stages: Sequence[Stage], step: int) -> tuple[Stage, int, int]:
     raise UserError(f'debug.batch is {step}, but the run has steps 1 to {first}')
 
 
-def _rows(batch: Batch) -> range:
-    return range(len(batch['input_ids']))
-
-
-def _row(batch: Batch, row: int, vocab: Sequence[str]) -> dict[str, Any]:
-    real_T = batch['attention_mask'][row] > 0
-    tokens = [vocab[i] for i in batch['input_ids'][row][real_T]]
-    return {'tokens': tokens} | {name: array[row].tolist() for name, array in batch.items()}
-
-
-def _corrupted_row(
-    batch: Batch, corrupted: Corrupted, row: int, vocab: Sequence[str]
+def corrupted_row(
+    batch: Batch, corrupted: Corrupted, row: int, tokenizer: Tokenizer
 ) -> dict[str, Any]:
-    shown = corrupted.encoder_inputs(batch)
+    """Describe a row of pretraining.
+
+    Returns:
+        The labels of the row; those of a packed row are lists with a value per example, and
+        'first_positions' says where each example starts. 'text' and 'tokens' of the clean row,
+        'shown': the tokens that the encoder is shown, if they differ, and the prediction targets.
+    """
+    vocab, shown = tokenizer.vocab, corrupted.encoder_inputs(batch)
     clean_ids = batch['input_ids'][row][batch['attention_mask'][row] > 0]
     shown_ids = shown.input_ids[row][shown.attention_mask[row] > 0]
     found = {name: array[row].tolist() for name, array in batch.items() if array[row].ndim == 0}
+    if 'first_positions' in batch:
+        first_BS = batch['first_positions']
+        slots = first_BS[row] >= 0
+        values = {k: array for k, array in batch.items() if array.shape == first_BS.shape}
+        found |= {name: array_BS[row][slots].tolist() for name, array_BS in values.items()}
+    found['text'] = tokenizer.decode(clean_ids)
     found['tokens'] = [vocab[i] for i in clean_ids]
     if not np.array_equal(shown_ids, clean_ids):
         found['shown'] = [vocab[i] for i in shown_ids]
     return found | corrupted.describe_row(row, vocab)
+
+
+def packed_row(batch: Batch, row: int, problem: Problem[Any, Any]) -> dict[str, Any]:
+    """Describe a row of fine-tuning: the text, the tokens and the targets of its sequences."""
+    tokenizer, sequences = problem.tokenizer, []
+    length = batch['input_ids'].shape[1]
+    for slot in np.flatnonzero(batch['first_positions'][row] >= 0):
+        own_T = batch['segment_ids'][row] == slot + 1
+        fields = {
+            name: array[row, own_T] if array.shape[1] == length else array[row, slot]
+            for name, array in batch.items()
+            if array.ndim > 1
+        }
+        ids = fields['input_ids'].tolist()
+        tokens = [tokenizer.vocab[index] for index in ids]
+        targets = problem.describe_targets(tokens, fields)
+        sequences.append({'text': tokenizer.decode(ids), 'tokens': tokens} | targets)
+    return {'row': row, 'sequences': sequences}

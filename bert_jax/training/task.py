@@ -1,7 +1,7 @@
 """What the training loop asks of a task: its stages, parameters, loss terms and evaluation."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import jax
@@ -98,6 +98,15 @@ class Task(Protocol):
 
     def check(self, metadata: dict[str, Any]) -> None:
         """Raise UserError if a checkpoint with this metadata belongs to another task."""
+
+    def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
+        """Yield the rows of a training batch as JSON-compatible, decoded text and labels.
+
+        Args:
+          stage: the stage.
+          number: number of the batch in the stage, from 0.
+          step: number of steps before it in the run, from which its random key is derived.
+        """
 
     def references(self) -> Mapping[str, float]:
         """Return horizontal lines for the loss plot: label → value in nats."""

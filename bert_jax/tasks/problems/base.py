@@ -40,6 +40,12 @@ Outputs = Mapping[str, Any]  # name → fp32 array, or a tuple of them
 Seeds = jax.Array | None  # of dropout, uint32, one for each row; None for evaluation
 
 
+# Fields of a packed row that are the same for all problems.
+PACKED_FIELDS = frozenset(
+    ['input_ids', 'token_type_ids', 'attention_mask', 'segment_ids', 'first_positions']
+)
+
+
 class HostOutputs(NamedTuple):
     """What is copied from the device for `decode`.
 
@@ -173,6 +179,22 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         Labels are fields of the sequences. Unlabeled examples have the same fields, with a value
         that means "unknown".
         """
+
+    def describe_targets(
+        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """Return what a sequence is trained to predict, as JSON values for `debug.batch`.
+
+        Args:
+          tokens: of the sequence, [n].
+          fields: those that `encode` gave it, [n, …] or […], and those of the packed row.
+        """
+        own = fields.keys() - PACKED_FIELDS
+        return {name: fields[name].tolist() for name in sorted(own)}
+
+    def stored_label(self, stored: int | np.ndarray) -> str | None:
+        """Return the class of a stored number, which is 0 where the class is unknown."""
+        return self.labels[int(stored) - 1] if stored else None
 
     @abc.abstractmethod
     def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:

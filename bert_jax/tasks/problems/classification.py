@@ -57,6 +57,11 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
             return np.int32(0)
         return np.int32(self.label_number(str(example.label), example.id) + 1)
 
+    def describe_targets(
+        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        return {'label': self.stored_label(fields['label'])}
+
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         return self.class_terms('classification', outputs['logits'], batch['label'])
 

@@ -102,6 +102,15 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
             self.counts['answers that start or end inside a token'] += 1
         return first, last
 
+    def describe_targets(
+        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """Return 'answer', its tokens; [CLS] if the window has none, None if nothing is learned."""
+        if not fields['answer_ends'].any():
+            return {'answer': None}
+        first, last = fields['answer_ends'].argmax(0)
+        return {'answer': tokens[first : last + 1]}
+
     def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         return {'question_answering': partial(QuestionAnsweringHead, architecture, compute)}
 

@@ -74,6 +74,15 @@ class Relations(SingleLabelProblem[MarkedExample]):
             (finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, values),)
         ]
 
+    def describe_targets(
+        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        marks = [
+            [token for token, flags in zip(tokens, fields['marks'], strict=True) if flags & flag]
+            for flag in (FIRST, SECOND)
+        ]
+        return super().describe_targets(tokens, fields) | {'marks': marks}
+
     def _kept_tokens(self, flags: list[np.ndarray]) -> list[np.ndarray]:
         """Indices, int64, of the tokens of each text that fit into a sequence."""
         room = self.layout.max_text_tokens(len(flags))

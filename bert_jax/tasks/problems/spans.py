@@ -163,6 +163,17 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
             tokens[name][place_W] = values_WL[is_inside_W]
         return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
+    def describe_targets(
+        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """Return 'spans', the label and the tokens of each labeled span."""
+        classes_NL, sizes_NL = fields['span_labels'], fields['span_sizes']
+        spans = []
+        for start, size in np.argwhere(classes_NL > _NO_SPAN):
+            own = tokens[start : start + sizes_NL[start, size]]
+            spans.append([self.labels[classes_NL[start, size] - _NO_SPAN - 1], *own])
+        return {'spans': spans}
+
     def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         settings = self.settings
         head = partial(

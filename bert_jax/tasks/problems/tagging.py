@@ -151,6 +151,12 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
             tokens[name][start : start + len(values_N)] = values_N
         return TokenSequence(laid_out.ids, laid_out.token_type_ids, tokens, {})
 
+    def describe_targets(
+        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        """Return 'tags', the tag that each token learns or None."""
+        return {'tags': [self.stored_label(stored) for stored in fields['label']]}
+
     def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         number = len(self.labels)
         head = partial(TokenClassificationHead, architecture, compute, num_labels=number)
