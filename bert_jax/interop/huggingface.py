@@ -192,6 +192,8 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
         'model_max_length': architecture.max_length,
         'model_input_names': inputs,
     }
+    if tokenizer.kind == 'bytebpe':  # transformers 4 otherwise sets it to false
+        settings['add_prefix_space'] = not tokenizer.sentence_prefix
     (folder / 'tokenizer_config.json').write_text(_json(settings), encoding='utf-8')
     if tokenizer.kind == 'wordpiece' and all(t and '\n' not in t for t in tokenizer.vocab):
         text = ''.join(f'{token}\n' for token in tokenizer.vocab)

@@ -38,6 +38,8 @@ def test_one_text_gets_the_same_ids(tokenizer, tmp_path):
     for role in ('pad', 'unk', 'cls', 'sep', 'mask'):
         assert getattr(theirs, f'{role}_token_id') == getattr(tokenizer, f'{role}_id')
     assert theirs.model_max_length == 77
+    if tokenizer.kind == 'bytebpe':
+        assert theirs.init_kwargs['add_prefix_space'] is True  # as in tokenizer.json
     assert theirs.model_input_names == ['input_ids', 'attention_mask']
     assert (tmp_path / 'vocab.txt').exists() == (tokenizer.kind == 'wordpiece')
 

@@ -2,7 +2,7 @@
 
 import json
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tokenizers
@@ -41,6 +41,7 @@ def settings(
     merges: Sequence[Sequence[str]],
     lowercase: bool = False,
     add_prefix_space: bool = False,
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
@@ -51,23 +52,21 @@ def settings(
         merges: Pairs of tokens to merge, in order.
         lowercase: Whether text is lowercased.
         add_prefix_space: Whether a space is inserted before each text.
+        names: Roles with special tokens of other names → their names.
     """
-    vocab = dict(vocab)
-    for name in special_tokens.missing_names(vocab):
-        vocab[name] = max(vocab.values()) + 1
-    ids = special_tokens.find(vocab)
-    names = {index: token for token, index in vocab.items()}
+    names = special_tokens.names(vocab, names or {})
+    vocab = special_tokens.extend(vocab, names)
     model = tokenizers.models.BPE(vocab=vocab, merges=[(first, second) for first, second in merges])
     backend = tokenizers.Tokenizer(model)
     _add_steps(backend, lowercase, add_prefix_space)
-    special_tokens.add(backend, [names[index] for index in sorted(ids.values())])
-    cls, sep = ((names[ids[role]], ids[role]) for role in ('cls', 'sep'))
-    if cls[0] == '<s>':
+    special_tokens.add(backend, sorted(set(names.values()), key=vocab.__getitem__))
+    if names['cls'] == '<s>':
+        sep, cls = ((names[role], vocab[names[role]]) for role in ('sep', 'cls'))
         backend.post_processor = tokenizers.processors.RobertaProcessing(
             sep, cls, trim_offsets=True, add_prefix_space=add_prefix_space
         )
     else:
-        backend.post_processor = special_tokens.template(vocab)
+        backend.post_processor = special_tokens.template(names, vocab)
     return json.loads(backend.to_str())
 
 

@@ -2,75 +2,46 @@
 
 import json
 import pathlib
-from typing import Any
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import byte_bpe, sentence_piece, wordpiece
+from bert_jax.data.tokenizers import classes, folders, sentence_piece, special_tokens
+from bert_jax.data.tokenizers.classes import CLASSES, Settings
+from bert_jax.data.tokenizers.folders import Configuration
 from bert_jax.data.tokenizers.tokenizer import Tokenizer, parse
 
 _PATTERNS = ('tokenizer.json', 'vocab.txt', '*.model', '*vocab.json')
-_IDS = ('file', 'xlm-roberta')
-# Option of a tokenizer_config.json → option of the BertNormalizer.
-_BERT_NORMALIZATION = {
-    'do_lower_case': 'lowercase',
-    'strip_accents': 'strip_accents',
-    'tokenize_chinese_chars': 'handle_chinese_chars',
-}
-# tokenizer_class or model_type of a folder → settings of its SentencePiece model.
-_SENTENCEPIECE_CLASSES: dict[str | None, dict[str, bool]] = {
-    'XLMRobertaTokenizer': {'fairseq_ids': True},
-    'xlm-roberta': {'fairseq_ids': True},
-    'AlbertTokenizer': {'lowercase': True, 'strip_accents': True},
-    'albert': {'lowercase': True, 'strip_accents': True},
-    'DebertaV2Tokenizer': {},
-    'deberta-v2': {},
-    'PreTrainedTokenizer': {},
-    None: {},
-}
+# Classes that say nothing about files, and those that read files without a class.
+_COMPLETE = ('PreTrainedTokenizer', 'PreTrainedTokenizerFast', 'TokenizersBackend', None)
+_CLASSLESS = (CLASSES['RobertaTokenizer'], CLASSES['DebertaV2Tokenizer'])
 
 
 def load(path: str, lowercase: bool = True) -> Tokenizer:
     """Load a tokenizer.
 
-    Case: a tokenizer.json determines whether text is lowercased; for BERT's, a
-    tokenizer_config.json in the same folder takes precedence. The other files have cased
-    vocabularies unless the folder's configuration says otherwise.
-
-    Ids: a SentencePiece .model determines its ids, except that XLM-R shifts them. This is the case
-    if the tokenizer_config.json or config.json in the folder names XLM-R, or if the path ends in
-    ';ids=xlm-roberta'. Missing special tokens of a .model or vocab.json get ids after the last.
+    The class of the tokenizer in transformers determines how the files of a folder are read
+    (`classes.CLASSES`). It is named by tokenizer_config.json or config.json, or follows from the
+    model_type. Without a class, tokenizer.json is complete, and the ids of a SentencePiece .model
+    are those of its pieces, unless the path ends in ';ids=xlm-roberta' or ';ids=camembert'.
+    Missing special tokens of a .model or vocab.json get ids after the last.
 
     Args:
         path: A tokenizer.json, vocab.txt, SentencePiece .model or vocab.json (x-vocab.json belongs
             to x-merges.txt), or a folder with one of them.
-        lowercase: Whether text is lowercased; only used for a bare vocab.txt.
+        lowercase: Whether text is lowercased, for WordPiece, unless the folder says so.
 
     Raises:
         UserError: The file does not exist or does not hold a tokenizer.
     """
     path, _, option = path.partition(';')
     folder = pathlib.Path(path).expanduser()
-    file = find(folder)
+    file = folder
     try:
-        config = _configuration(folder) if folder.is_dir() else {}
-        if file.suffix == '.model':
-            options = _sentencepiece_options(config, option)
-            settings = sentence_piece.settings(sentence_piece.read(file.read_bytes()), **options)
-        elif option:
-            raise errors.UserError(f'the option {option!r} is for SentencePiece models')
-        elif file.name.endswith('vocab.json'):
-            merges = file.with_name(file.name.removesuffix('vocab.json') + 'merges.txt')
-            prefixed = bool(config.get('add_prefix_space', False))
-            settings = byte_bpe.settings(*byte_bpe.read(file, merges), add_prefix_space=prefixed)
-        elif file.suffix == '.json':
-            settings = parse(file.read_bytes().decode('utf-8'))
-        else:
-            vocab = wordpiece.read_vocab(file.read_bytes().decode('utf-8'))
-            settings = wordpiece.settings(vocab, lowercase)
-        if (settings.get('normalizer') or {}).get('type') == 'BertNormalizer':
-            for theirs in config.keys() & _BERT_NORMALIZATION:
-                settings['normalizer'][_BERT_NORMALIZATION[theirs]] = config[theirs]
-        return Tokenizer(json.dumps(settings))
+        configuration = folders.read(folder) if folder.is_dir() else Configuration()
+        file = find(folder, configuration.tokenizer_class)
+        settings = _read(file, configuration, lowercase, option)
+        tokenizer = Tokenizer(json.dumps(folders.add_tokens(settings, configuration)))
+        _check_names(tokenizer, configuration)
+        return tokenizer
     except errors.UserError as error:
         raise errors.UserError(f'tokenizer {str(file)!r}: {error}') from None
     except UnicodeDecodeError as error:
@@ -84,55 +55,71 @@ def has_tokenizer(folder: pathlib.Path) -> bool:
     return any(any(folder.glob(pattern)) for pattern in _PATTERNS)
 
 
-def find(path: pathlib.Path) -> pathlib.Path:
-    """Return the path if it is a file, else the tokenizer in the folder; UserError if none."""
+def find(path: pathlib.Path, tokenizer_class: str | None = None) -> pathlib.Path:
+    """Return the path if it is a file, else the tokenizer in the folder; UserError if none.
+
+    Args:
+        path: A file or folder.
+        tokenizer_class: Its class, which may need a file of its own.
+    """
     if path.is_file():
         return path
     if not path.exists():
-        raise errors.UserError(f'tokenizer {str(path)!r}: no such file or folder')
-    for pattern in _PATTERNS:
+        raise errors.UserError('no such file or folder')
+    complete, *others = _PATTERNS
+    known = CLASSES.get(tokenizer_class or '')
+    patterns = [complete, *others]
+    if known:
+        patterns = [*([complete] if known.reads_json else []), known.pattern, *others]
+    for pattern in patterns:
         found = sorted(path.glob(pattern))
         if len(found) > 1:
             names = ', '.join(file.name for file in found)
-            raise errors.UserError(f'tokenizer {str(path)!r} contains {names}: name one of them')
+            raise errors.UserError(f'contains {names}: name one of them')
         if found:
             return found[0]
-    raise errors.UserError(
-        f'tokenizer {str(path)!r} contains no tokenizer.json, vocab.txt, .model or vocab.json'
-    )
+    raise errors.UserError('contains no tokenizer.json, vocab.txt, .model or vocab.json')
 
 
-def _configuration(folder: pathlib.Path) -> dict[str, Any]:
-    """The contents of tokenizer_config.json and, as 'type', the model_type of config.json."""
-    config: dict[str, Any] = {}
-    for name in ('config.json', 'tokenizer_config.json'):
-        try:
-            found = json.loads((folder / name).read_text(encoding='utf-8'))
-        except FileNotFoundError:
-            continue
-        except json.JSONDecodeError as error:
-            raise errors.UserError(f'{name} in its folder is not valid JSON: {error}') from None
-        config |= found if name == 'tokenizer_config.json' else {'type': found.get('model_type')}
-    return config
-
-
-def _sentencepiece_options(config: dict[str, Any], option: str) -> dict[str, bool]:
-    """The keyword arguments of `sentence_piece.settings`."""
-    if option:
-        key, _, ids = option.partition('=')
-        if key != 'ids' or ids not in _IDS:
-            raise errors.unknown('option', option, [f'ids={ids}' for ids in _IDS])
-        return {'fairseq_ids': ids == 'xlm-roberta'}
-    name = config.get('tokenizer_class', config.get('type'))
-    name = name.removesuffix('Fast') if name else None
-    if name not in _SENTENCEPIECE_CLASSES:
+def _read(
+    file: pathlib.Path, configuration: Configuration, lowercase: bool, option: str
+) -> Settings:
+    """The contents of a tokenizer.json with the same meaning."""
+    name = configuration.tokenizer_class
+    known = CLASSES.get(name or '')
+    if option and file.suffix != '.model':
+        raise errors.UserError(f'the option {option!r} is for SentencePiece models')
+    if file.suffix == '.json' and not file.name.endswith('vocab.json'):
+        settings = parse(file.read_bytes().decode('utf-8'))
+    elif option:
+        return classes.read_sentencepiece(file, Configuration(), lowercase, ids=_ids(option))
+    elif known is None and name not in _COMPLETE:
         raise errors.UserError(
-            f'the SentencePiece model of a {name} does not determine its ids: name its '
-            'tokenizer.json, or the .model file to use the ids of that file'
+            f'tokenizer_class {name} is not supported without a tokenizer.json; save one with '
+            'save_pretrained of transformers, or name this file itself'
         )
-    options = dict(_SENTENCEPIECE_CLASSES[name])
-    if 'do_lower_case' in config:
-        options['lowercase'] = config['do_lower_case']
-    if 'keep_accents' in config:
-        options['strip_accents'] = not config['keep_accents']
-    return options
+    else:
+        if known is None or not file.match(known.pattern):
+            known = next((c for c in _CLASSLESS if file.match(c.pattern)), CLASSES['BertTokenizer'])
+        settings = known.read(file, configuration, lowercase)
+    if known:
+        known.override(settings, configuration, lowercase)
+    return settings
+
+
+def _ids(option: str) -> str:
+    key, _, ids = option.partition('=')
+    if key != 'ids' or ids not in sentence_piece.IDS:
+        raise errors.unknown('option', option, [f'ids={ids}' for ids in sentence_piece.IDS])
+    return ids
+
+
+def _check_names(tokenizer: Tokenizer, configuration: Configuration) -> None:
+    """Raise UserError if special tokens have other names than the folder says."""
+    # Without a known class, the template of tokenizer.json determines the tokens around a text.
+    roles = special_tokens.NAMES if configuration.tokenizer_class in CLASSES else ('pad', 'mask')
+    for role in roles:
+        given = configuration.names.get(role)
+        found = tokenizer.vocab[getattr(tokenizer, f'{role}_id')]
+        if given not in (None, found):
+            raise errors.UserError(f'{role}_token is {given!r}, but the tokenizer has {found!r}')

@@ -5,7 +5,7 @@ import io
 import json
 import re
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, TypeAlias
 
 import sentencepiece
@@ -20,8 +20,12 @@ TRAINING_THREADS = 4  # fixed, because it affects the order of floating-point su
 _UNTRAINABLE = re.compile('[\0\t▁▅]')
 _UNIGRAM, _BPE = 1, 2  # sentencepiece_model.proto: TrainerSpec.ModelType
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # SentencePiece.Type
-# XLM-R uses the ids of fairseq: these four, then the pieces after <unk> <s> </s>.
-_FAIRSEQ_FIRST = ('<s>', '<pad>', '</s>', '<unk>')
+# The ids of fairseq: model → first pieces, and how many pieces of the file they replace.
+_FAIRSEQ_FIRST = {
+    'xlm-roberta': (('<s>', '<pad>', '</s>', '<unk>'), 3),
+    'camembert': (('<s>NOTUSED', '<pad>', '</s>NOTUSED', '<unk>', '<unk>NOTUSED'), 1),
+}
+IDS = ('file', *_FAIRSEQ_FIRST)
 
 
 Piece: TypeAlias = tuple[str, float, int]  # piece, score, type
@@ -151,24 +155,36 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def settings(
-    model: Model, *, fairseq_ids: bool = False, lowercase: bool = False, strip_accents: bool = False
+    model: Model,
+    *,
+    ids: str = 'file',
+    lowercase: bool = False,
+    strip_accents: bool = False,
+    join_quotes: bool = False,
+    split_punctuation: bool = False,
+    add_prefix_space: bool = True,
+    names: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
     Args:
         model: The SentencePiece model.
-        fairseq_ids: Whether ids are XLM-R's: <s> <pad> </s> <unk>, the pieces of the file from its
-            third on, <mask>. Otherwise they are those of the file, and missing special tokens get
-            ids after the last.
+        ids: 'file'; or 'xlm-roberta': <s> <pad> </s> <unk>, the pieces of the file from its third
+            on, <mask>; or 'camembert', similarly. Missing special tokens get ids after the last.
         lowercase: Whether text is lowercased before the model's own normalization, as in ALBERT.
-        strip_accents: Whether accents are stripped and two single quotes are replaced by a double
-            quote before the model's own normalization, as in ALBERT.
+        strip_accents: Whether accents are stripped before that, as in ALBERT.
+        join_quotes: Whether two single quotes become a double quote before that, as in ALBERT.
+        split_punctuation: Whether text is split at punctuation, an option of DeBERTa.
+        add_prefix_space: Whether a space is inserted before each text, if the model does so.
+        names: Roles with special tokens of other names → their names.
     """
-    pieces = _fairseq(model.pieces) if fairseq_ids else list(model.pieces)
-    known = {piece: index for index, (piece, _, _) in enumerate(pieces)}
-    pieces += [(name, 0.0, _CONTROL) for name in special_tokens.missing_names(known)]
-    ids = {piece: index for index, (piece, _, _) in enumerate(pieces)}
-    if len(ids) < len(pieces):
+    pieces = list(model.pieces) if ids == 'file' else _fairseq(model.pieces, ids)
+    names = special_tokens.names({piece: 0 for piece, _, _ in pieces}, names or {})
+    pieces += [
+        (name, 0.0, _CONTROL) for name in names.values() if name not in {p for p, _, _ in pieces}
+    ]
+    index_of = {piece: index for index, (piece, _, _) in enumerate(pieces)}
+    if len(index_of) < len(pieces):
         raise errors.UserError('the SentencePiece model contains a piece twice')
     unknown = next((index for index, (_, _, kind) in enumerate(pieces) if kind == _UNKNOWN), None)
     if unknown is None:
@@ -180,29 +196,37 @@ def settings(
         core = tokenizers.models.Unigram(scores, unknown, byte_fallback=model.byte_fallback)
     else:
         core = tokenizers.models.BPE(
-            ids,
+            index_of,
             _merges(pieces),
             unk_token=pieces[unknown][0],
             fuse_unk=True,
             byte_fallback=model.byte_fallback,
         )
     backend = tokenizers.Tokenizer(core)
-    _add_steps(backend, model, lowercase, strip_accents)
-    roles = set(special_tokens.find(ids).values())
-    for index, (piece, _, kind) in enumerate(pieces):  # in order, so that ids stay
-        if kind == _CONTROL or index in roles:
+    normal = tokenizers.normalizers
+    steps: list[Any] = []
+    if join_quotes:
+        steps += [normal.Replace('``', '"'), normal.Replace("''", '"')]
+    if strip_accents:
+        steps += [normal.NFKD(), normal.StripAccents()]
+    if lowercase:
+        steps.append(normal.Lowercase())
+    _add_steps(backend, model, steps, split_punctuation, add_prefix_space)
+    for piece, _, kind in pieces:  # in order, so that ids stay
+        if kind == _CONTROL or piece in names.values():
             special_tokens.add(backend, [piece])
         elif kind == _USER_DEFINED:
             backend.add_tokens([tokenizers.AddedToken(piece, special=False, normalized=False)])
-    backend.post_processor = special_tokens.template(ids)
+    backend.post_processor = special_tokens.template(names, index_of)
     return json.loads(backend.to_str())
 
 
-def _fairseq(pieces: list[Piece]) -> list[Piece]:
+def _fairseq(pieces: list[Piece], ids: str) -> list[Piece]:
     if [piece for piece, _, _ in pieces[:3]] != ['<unk>', '<s>', '</s>']:
-        raise errors.UserError("XLM-R's ids need a model that starts with <unk> <s> </s>")
-    first = [(name, 0.0, _UNKNOWN if name == '<unk>' else _CONTROL) for name in _FAIRSEQ_FIRST]
-    return [*first, *pieces[3:], ('<mask>', 0.0, _CONTROL)]
+        raise errors.UserError(f'the ids of {ids} need a model that starts with <unk> <s> </s>')
+    names, replaced = _FAIRSEQ_FIRST[ids]
+    first = [(name, 0.0, _UNKNOWN if name == '<unk>' else _CONTROL) for name in names]
+    return [*first, *pieces[replaced:], ('<mask>', 0.0, _CONTROL)]
 
 
 def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
@@ -219,20 +243,21 @@ def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
 
 
 def _add_steps(
-    backend: tokenizers.Tokenizer, model: Model, lowercase: bool, strip_accents: bool
+    backend: tokenizers.Tokenizer,
+    model: Model,
+    steps: list[Any],
+    split_punctuation: bool,
+    add_prefix_space: bool,
 ) -> None:
-    """Add normalization, splitting and decoding."""
+    """Add normalization, which starts with `steps`, splitting and decoding."""
     normal, split, decode = tokenizers.normalizers, tokenizers.pre_tokenizers, tokenizers.decoders
-    steps: list[Any] = []
-    if strip_accents:
-        steps += [normal.Replace('``', '"'), normal.Replace("''", '"')]
-        steps += [normal.NFKD(), normal.StripAccents()]
-    if lowercase:
-        steps.append(normal.Lowercase())
     if model.charsmap:
         steps.append(normal.Precompiled(model.charsmap))
     if model.add_dummy_prefix and model.remove_extra_whitespaces:  # as in all published encoders
-        backend.pre_tokenizer = split.Sequence([split.WhitespaceSplit(), split.Metaspace(SPACE)])
+        scheme = 'always' if add_prefix_space else 'never'
+        marks = [split.Punctuation('isolated')] if split_punctuation else []
+        splits = [split.WhitespaceSplit(), *marks, split.Metaspace(SPACE, scheme)]
+        backend.pre_tokenizer = split.Sequence(splits)
     else:
         if model.remove_extra_whitespaces:
             steps += [normal.Replace(tokenizers.Regex(' {2,}'), ' '), normal.Strip()]

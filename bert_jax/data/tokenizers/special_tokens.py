@@ -1,6 +1,8 @@
 """Names of the special tokens, and the templates in which they surround one text or two."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import tokenizers
 
@@ -30,18 +32,62 @@ def separate_literals(text: str) -> str:
     return _LITERALS.sub('< ', text)
 
 
-def find(ids: dict[str, int]) -> dict[str, int]:
-    """Return the id of each role in a vocabulary; raise UserError if one is missing."""
-    missing = [' or '.join(names) for names in NAMES.values() if ids.keys().isdisjoint(names)]
-    if missing:
-        raise errors.UserError(f'the vocabulary lacks {", ".join(missing)}')
-    return {role: next(ids[n] for n in names if n in ids) for role, names in NAMES.items()}
+def names(ids: Mapping[str, int], given: Mapping[str, str]) -> dict[str, str]:
+    """Return the token of each role.
 
-
-def missing_names(ids: dict[str, int]) -> list[str]:
-    """Return names for the roles that a vocabulary lacks: BERT's if it has another of BERT's."""
+    It is the one in `given` (role → token), else a published one in the vocabulary, else one that
+    has to be added: BERT's if the vocabulary has another of BERT's.
+    """
     style = int(ids.keys().isdisjoint(BERT))
-    return [names[style] for names in NAMES.values() if ids.keys().isdisjoint(names)]
+    return {
+        role: given.get(role) or next((n for n in published if n in ids), published[style])
+        for role, published in NAMES.items()
+    }
+
+
+def extend(ids: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
+    """Return a vocabulary with the special tokens that it lacks after the last id."""
+    missing = [name for name in dict.fromkeys(names.values()) if name not in ids]
+    first = max(ids.values(), default=-1) + 1
+    return {**ids, **{name: first + number for number, name in enumerate(missing)}}
+
+
+def find_in_settings(settings: dict[str, Any], ids: dict[str, int]) -> dict[str, int]:
+    """Return the id of each role of a tokenizer.json; raise UserError if one is missing.
+
+    The template names the tokens around a text, and the model its unknown token; published names
+    alone could be wrong, because mmBERT has an <s> for HTML beside its <bos>. The other roles have
+    a published name, or one that contains the role, such as <|mask|>.
+    """
+    special = [token['content'] for token in settings['added_tokens'] if token['special']]
+    known = _around(settings.get('post_processor')) | {'unk': _unknown(settings['model'])}
+    found = {}
+    for role, published in NAMES.items():
+        candidates = [known.get(role), *(name for name in published if name in special)]
+        candidates += [*published, *(name for name in special if role in name.lower())]
+        name = next((name for name in candidates if name in ids), None)
+        if name is None:
+            raise errors.UserError(f'the vocabulary lacks {" or ".join(published)}')
+        found[role] = ids[name]
+    return found
+
+
+def _around(processor: dict[str, Any] | None) -> dict[str, str | None]:
+    """The tokens before and after a text."""
+    for step in (processor or {}).get('processors', [processor or {}]):
+        if 'cls' in step:
+            return {role: step[role][0] for role in ('cls', 'sep')}
+        if step.get('single'):
+            ends = (step['single'][0], step['single'][-1])
+            names = [end.get('SpecialToken', {}).get('id') for end in ends]
+            return dict(zip(('cls', 'sep'), names, strict=True))
+    return {}
+
+
+def _unknown(model: dict[str, Any]) -> str | None:
+    if model.get('unk_id') is not None:
+        return model['vocab'][model['unk_id']][0]
+    return model.get('unk_token')
 
 
 def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:
@@ -56,14 +102,19 @@ def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:
 
 
 def template(
-    ids: dict[str, int], has_types: bool = False
+    names: Mapping[str, str], ids: Mapping[str, int], has_types: bool = False
 ) -> tokenizers.processors.TemplateProcessing:
     """Return the template for one text or two.
 
-    [CLS] A [SEP] B [SEP] with types 0 and 1 (BERT, ALBERT, DeBERTa); or, if the vocabulary has <s>
+    [CLS] A [SEP] B [SEP] with types 0 and 1 (BERT, ALBERT, DeBERTa); or, if texts start with <s>
     and `has_types` is false, <s> A </s> </s> B </s> with type 0 (RoBERTa, XLM-R).
+
+    Args:
+        names: The token of each role.
+        ids: The id of each token.
+        has_types: Whether the model has token types.
     """
-    cls, sep = (next(name for name in NAMES[role] if name in ids) for role in ('cls', 'sep'))
+    cls, sep = names['cls'], names['sep']
     pair = f'{cls} $A {sep} $B:1 {sep}:1'
     if cls == '<s>' and not has_types:
         pair = f'{cls} $A {sep} {sep} $B {sep}'

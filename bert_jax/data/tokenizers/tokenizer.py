@@ -65,7 +65,7 @@ class Tokenizer:
         self.fingerprint = hashlib.sha256(self._json.encode()).hexdigest()
         backend = _backend(settings)
         ids = backend.get_vocab(with_added_tokens=True)
-        roles = special_tokens.find(ids)
+        roles = special_tokens.find_in_settings(settings, ids)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = roles.values()
         self.special_ids = tuple(roles.values())
         self.vocab_size = max(ids.values()) + 1
@@ -184,7 +184,8 @@ class Tokenizer:
         if self.vocab[self.cls_id] != '<s>':
             return self
         backend = _backend(json.loads(self._json))
-        backend.post_processor = special_tokens.template(self._ids, has_types=True)
+        names = {role: self.vocab[getattr(self, f'{role}_id')] for role in special_tokens.NAMES}
+        backend.post_processor = special_tokens.template(names, self._ids, has_types=True)
         return Tokenizer(backend.to_str())
 
     @functools.cached_property
@@ -205,6 +206,8 @@ def parse(text: str) -> dict[str, Any]:
         raise errors.UserError(f'not valid JSON: {error}') from None
     if not isinstance(settings, dict) or not isinstance(settings.get('model'), dict):
         raise errors.UserError("not a tokenizer: the JSON has no 'model'")
+    if 'type' not in settings['model']:  # in files of early versions
+        settings = json.loads(_backend(settings).to_str())
     if settings['model'].get('type') not in MODELS:
         raise errors.unknown('tokenizer model', str(settings['model'].get('type')), MODELS)
     defaults: dict[str, Any] = {'normalizer': None, 'pre_tokenizer': None, 'added_tokens': []}

@@ -3,7 +3,7 @@
 import collections
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import tokenizers
@@ -97,23 +97,35 @@ def _repeated(words: list[str], counts: dict[str, int], per_line: int = 1000) ->
         yield ' '.join([word] * rest)
 
 
-def settings(vocab: dict[str, int], lowercase: bool) -> dict[str, Any]:
-    """Return the settings of a tokenizer, the contents of a tokenizer.json."""
-    special_tokens.find({name: vocab[name] for name in special_tokens.BERT if name in vocab})
-    backend = _backend(vocab, lowercase)
-    backend.add_special_tokens(list(special_tokens.BERT))
-    backend.post_processor = tokenizers.processors.BertProcessing(
-        ('[SEP]', vocab['[SEP]']), ('[CLS]', vocab['[CLS]'])
-    )
+def settings(
+    vocab: dict[str, int], lowercase: bool, names: Mapping[str, str] | None = None
+) -> dict[str, Any]:
+    """Return the settings of a tokenizer, the contents of a tokenizer.json.
+
+    Args:
+        vocab: Id of each token.
+        lowercase: Whether text is lowercased.
+        names: Roles with special tokens of other names than BERT's → their names.
+    """
+    names = dict(zip(special_tokens.NAMES, special_tokens.BERT, strict=True)) | dict(names or {})
+    missing = [name for name in names.values() if name not in vocab]
+    if missing:
+        raise errors.UserError(f'the vocabulary lacks {", ".join(missing)}')
+    backend = _backend(vocab, lowercase, names['unk'])
+    backend.add_special_tokens(list(names.values()))
+    sep, cls = ((names[role], vocab[names[role]]) for role in ('sep', 'cls'))
+    backend.post_processor = tokenizers.processors.BertProcessing(sep, cls)
     return json.loads(backend.to_str())
 
 
-def _backend(vocab: dict[str, int], lowercase: bool) -> tokenizers.Tokenizer:
+def _backend(
+    vocab: dict[str, int], lowercase: bool, unknown: str = '[UNK]'
+) -> tokenizers.Tokenizer:
     """A tokenizer with BERT's cleaning, splitting and longest-match-first (tokenization.py)."""
     backend = tokenizers.Tokenizer(
         tokenizers.models.WordPiece(
             vocab,
-            unk_token='[UNK]',
+            unk_token=unknown,
             continuing_subword_prefix=CONTINUATION,
             max_input_chars_per_word=MAX_CHARACTERS_PER_WORD,
         )
@@ -127,14 +139,12 @@ def _backend(vocab: dict[str, int], lowercase: bool) -> tokenizers.Tokenizer:
 
 
 def read_vocab(text: str) -> dict[str, int]:
-    """Read a vocab.txt: one token per line, whose id is the line number from 0."""
-    vocab: dict[str, int] = {}
-    for index, line in enumerate(text.rstrip('\r\n').split('\n')):
-        token = line.rstrip('\r')
-        if token in vocab:
-            raise errors.UserError(f'line {index + 1} repeats the token {token!r}')
-        vocab[token] = index
-    return vocab
+    """Read a vocab.txt: one token per line, whose id is the line number from 0.
+
+    Of repeated tokens the last one counts, as in tokenization.py and transformers.
+    """
+    lines = text.rstrip('\r\n').split('\n')
+    return {line.rstrip('\r'): index for index, line in enumerate(lines)}
 
 
 def subword_ids(token: str, ids: dict[str, int]) -> list[int]:

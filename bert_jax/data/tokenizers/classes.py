@@ -1,0 +1,224 @@
+"""The tokenizer classes of transformers: what a class makes of the files of its folder.
+
+The options of BERT's and RoBERTa's classes take precedence over a tokenizer.json, by default too.
+Another tokenizer class is a function here and a line in CLASSES.
+
+Ids equal those of transformers 4 and 5 where these agree. Where they do not, they are those of 4:
+version 5 keeps only the vocabulary of a tokenizer.json if its class is known, ignores the
+normalization rules of DeBERTa's spm.model, and matches the additional special tokens of a
+special_tokens_map.json in normalized text.
+"""
+
+import functools
+import json
+import pathlib
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
+
+import tokenizers
+from absl import logging
+from tokenizers import normalizers, pre_tokenizers
+
+from bert_jax import errors
+from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
+from bert_jax.data.tokenizers.folders import Configuration
+
+Settings = dict[str, Any]  # the contents of a tokenizer.json
+
+_MAX_CHARACTERS_PER_WORD = 100  # longer words become [UNK]; google-research/bert has 200
+_CASED_SHARE = 0.05  # vocabularies with more tokens with capital letters are cased
+_END_OF_WORD = '</w>'
+
+
+class TokenizerClass(NamedTuple):
+    """How a class reads a folder.
+
+    Attributes:
+        pattern: Its file if there is no tokenizer.json.
+        read: Reads that file: (file, configuration, whether to lowercase by default) → settings.
+        override: Changes the contents of a tokenizer.json, with the same arguments.
+        reads_json: Whether it reads tokenizer.json at all.
+    """
+
+    pattern: str
+    read: Callable[[pathlib.Path, Configuration, bool], Settings]
+    override: Callable[[Settings, Configuration, bool], None] = lambda *_: None
+    reads_json: bool = True
+
+
+def read_vocab_txt(file: pathlib.Path, configuration: Configuration, lowercase: bool) -> Settings:
+    """Read the vocab.txt of a WordPiece tokenizer."""
+    vocab = wordpiece.read_vocab(file.read_bytes().decode('utf-8'))
+    settings = wordpiece.settings(vocab, lowercase, _roles(configuration))
+    if configuration.tokenizer_class:
+        settings['model']['max_input_chars_per_word'] = _MAX_CHARACTERS_PER_WORD
+    return settings
+
+
+def read_byte_bpe(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
+    """Read a vocab.json, and the merges.txt beside it, of a byte-level BPE."""
+    vocab, merges = byte_bpe.read(file, _merges_file(file))
+    prefixed = configuration.options.get('add_prefix_space', False)
+    names = _roles(configuration)
+    return byte_bpe.settings(vocab, merges, add_prefix_space=prefixed, names=names)
+
+
+def read_sentencepiece(
+    file: pathlib.Path, configuration: Configuration, _: bool, **options: Any
+) -> Settings:
+    """Read a SentencePiece .model.
+
+    Args:
+        file: The .model.
+        configuration: That of its folder.
+        options: Keyword arguments of `sentence_piece.settings`.
+    """
+    given = configuration.options
+    for theirs, ours in (
+        ('add_prefix_space', 'add_prefix_space'),
+        ('do_lower_case', 'lowercase'),
+        ('split_by_punct', 'split_punctuation'),
+    ):
+        if theirs in given:
+            options[ours] = given[theirs]
+    if 'keep_accents' in given:
+        options['strip_accents'] = not given['keep_accents']
+    model = sentence_piece.read(file.read_bytes())
+    return sentence_piece.settings(model, **options, names=_roles(configuration))
+
+
+def _read_herbert(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
+    """Read HerBERT's BPE of characters, which marks the ends of words."""
+    vocab, merges = byte_bpe.read(file, _merges_file(file))
+    names = special_tokens.names(vocab, _roles(configuration))
+    vocab = special_tokens.extend(vocab, names)
+    pairs = [(first, second) for first, second in merges]
+    model = tokenizers.models.BPE(
+        vocab, pairs, unk_token=names['unk'], end_of_word_suffix=_END_OF_WORD
+    )
+    backend = tokenizers.Tokenizer(model)
+    backend.normalizer = normalizers.BertNormalizer(lowercase=False, strip_accents=False)
+    backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    backend.decoder = tokenizers.decoders.BPEDecoder(suffix=_END_OF_WORD)
+    special_tokens.add(backend, sorted(set(names.values()), key=vocab.__getitem__))
+    backend.post_processor = special_tokens.template(names, vocab)
+    return json.loads(backend.to_str())
+
+
+def _read_japanese(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
+    """Read the vocab.txt of BertJapaneseTokenizer, if it needs no dictionary of words.
+
+    Characters need none even after MeCab, which drops white space and changes nothing else.
+    """
+    options = configuration.options
+    words = options.get('word_tokenizer_type', 'basic')
+    subwords = options.get('subword_tokenizer_type', 'wordpiece')
+    if (words, subwords) not in _JAPANESE or not options.get('do_word_tokenize', True):
+        raise errors.UserError(
+            f'BertJapaneseTokenizer with word_tokenizer_type {words} and subword_tokenizer_type '
+            f'{subwords} is not supported: it needs a morphological analyzer and its dictionary'
+        )
+    lowercase = options.get('do_lower_case', False)
+    settings = read_vocab_txt(file, configuration, lowercase)
+    backend = tokenizers.Tokenizer.from_str(json.dumps(settings))
+    _JAPANESE[words, subwords](backend, lowercase)
+    return json.loads(backend.to_str())
+
+
+def _clean(lowercase: bool) -> list[Any]:
+    clean = normalizers.BertNormalizer(handle_chinese_chars=False, lowercase=lowercase)
+    return [normalizers.NFC(), clean]
+
+
+def _basic_wordpiece(backend: tokenizers.Tokenizer, lowercase: bool) -> None:
+    backend.normalizer = normalizers.Sequence(_clean(lowercase))
+
+
+def _basic_characters(backend: tokenizers.Tokenizer, lowercase: bool) -> None:
+    # NFKC decomposes some characters into a space and another one; that space is a character.
+    steps = [*_clean(lowercase), normalizers.Replace(' ', '\0'), normalizers.NFKC()]
+    backend.normalizer = normalizers.Sequence(steps)
+    backend.pre_tokenizer = _split_characters('\0')
+
+
+def _mecab_characters(backend: tokenizers.Tokenizer, lowercase: bool) -> None:
+    steps = [normalizers.NFKC(), *([normalizers.Lowercase()] if lowercase else [])]
+    backend.normalizer = normalizers.Sequence(steps)
+    backend.pre_tokenizer = _split_characters('[ \t\n\v]')
+
+
+def _split_characters(dropped: str) -> pre_tokenizers.PreTokenizer:
+    """Split a text into single characters, without those that a regular expression matches."""
+    split = pre_tokenizers.Split
+    return pre_tokenizers.Sequence(
+        [
+            split(tokenizers.Regex(dropped), 'removed'),
+            split(tokenizers.Regex(r'[\s\S]'), 'isolated'),
+        ]
+    )
+
+
+_JAPANESE = {
+    ('basic', 'wordpiece'): _basic_wordpiece,
+    ('basic', 'character'): _basic_characters,
+    ('mecab', 'character'): _mecab_characters,
+}
+
+
+def _override_bert(settings: Settings, configuration: Configuration, lowercase: bool) -> None:
+    """Set what BertTokenizer sets, by default too."""
+    normalizer, options = settings['normalizer'], configuration.options
+    if 'unk' in configuration.names and settings['model']['type'] == 'WordPiece':
+        settings['model']['unk_token'] = configuration.names['unk']
+    if not normalizer or normalizer['type'] != 'BertNormalizer':
+        return
+    normalizer |= {
+        'lowercase': options.get('do_lower_case', lowercase),
+        'strip_accents': options.get('strip_accents'),
+        'handle_chinese_chars': options.get('tokenize_chinese_chars', True),
+    }
+    vocab = settings['model']['vocab']
+    cased = sum(token != token.lower() for token in vocab)
+    if lowercase and 'do_lower_case' not in options and cased > _CASED_SHARE * len(vocab):
+        logging.warning(
+            'the vocabulary of the tokenizer has capital letters, but text is lowercased, as in '
+            'transformers, because tokenizer_config.json has no do_lower_case; if the model is '
+            'cased, set "do_lower_case": false there'
+        )
+
+
+def _override_byte_bpe(settings: Settings, configuration: Configuration, _: bool) -> None:
+    """Set what RobertaTokenizer sets, by default too."""
+    splitter = settings['pre_tokenizer']
+    if splitter and splitter['type'] == 'ByteLevel':
+        splitter['add_prefix_space'] = configuration.options.get('add_prefix_space', False)
+
+
+def _sentencepiece(**options: Any) -> TokenizerClass:
+    return TokenizerClass('*.model', functools.partial(read_sentencepiece, **options))
+
+
+_BERT = TokenizerClass('vocab.txt', read_vocab_txt, _override_bert)
+_BYTE_BPE = TokenizerClass('*vocab.json', read_byte_bpe, _override_byte_bpe)
+CLASSES: Mapping[str, TokenizerClass] = {
+    'AlbertTokenizer': _sentencepiece(lowercase=True, strip_accents=True, join_quotes=True),
+    'BertJapaneseTokenizer': TokenizerClass('vocab.txt', _read_japanese, reads_json=False),
+    'BertTokenizer': _BERT,
+    'CamembertTokenizer': _sentencepiece(ids='camembert'),
+    'DebertaTokenizer': _BYTE_BPE,
+    'DebertaV2Tokenizer': _sentencepiece(),
+    'DistilBertTokenizer': _BERT,
+    'ElectraTokenizer': _BERT,
+    'GPT2Tokenizer': _BYTE_BPE,
+    'HerbertTokenizer': TokenizerClass('*vocab.json', _read_herbert),
+    'RobertaTokenizer': _BYTE_BPE,
+    'XLMRobertaTokenizer': _sentencepiece(ids='xlm-roberta'),
+}
+
+
+def _merges_file(vocab: pathlib.Path) -> pathlib.Path:
+    return vocab.with_name(vocab.name.removesuffix('vocab.json') + 'merges.txt')
+
+
+def _roles(configuration: Configuration) -> dict[str, str]:
+    return {r: name for r, name in configuration.names.items() if r in special_tokens.NAMES}

@@ -1,0 +1,166 @@
+"""What the JSON files of a Hugging Face folder say about its tokenizer.
+
+Added and special tokens are in tokenizer_config.json or, in folders of early versions, in
+added_tokens.json and special_tokens_map.json. Source: PreTrainedTokenizerBase.from_pretrained and
+AutoTokenizer.from_pretrained of transformers.
+"""
+
+import json
+import pathlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import tokenizers
+from absl import logging
+
+from bert_jax import errors
+from bert_jax.data.tokenizers import special_tokens
+
+# Class by model_type. ModernBERT has none: its tokenizer.json is complete.
+_CLASSES = {
+    'albert': 'AlbertTokenizer',
+    'bert': 'BertTokenizer',
+    'camembert': 'CamembertTokenizer',
+    'data2vec-text': 'RobertaTokenizer',
+    'deberta': 'DebertaTokenizer',
+    'deberta-v2': 'DebertaV2Tokenizer',
+    'distilbert': 'BertTokenizer',
+    'electra': 'BertTokenizer',
+    'ernie': 'BertTokenizer',
+    'roberta': 'RobertaTokenizer',
+    'xlm-roberta': 'XLMRobertaTokenizer',
+}
+# Options of tokenizer_config.json that are read, and their types; None counts as absent.
+_TYPES: dict[str, Any] = {
+    'add_prefix_space': bool,
+    'added_tokens_decoder': dict,
+    'additional_special_tokens': list,
+    'do_lower_case': bool,
+    'do_word_tokenize': bool,
+    'extra_special_tokens': list | dict,
+    'keep_accents': bool,
+    'model_type': str,
+    'split_by_punct': bool,
+    'strip_accents': bool,
+    'subword_tokenizer_type': str,
+    'tokenize_chinese_chars': bool,
+    'tokenizer_class': str,
+    'word_tokenizer_type': str,
+}
+_FLAGS = ('single_word', 'lstrip', 'rstrip', 'normalized', 'special')
+_ROLES = (*special_tokens.NAMES, 'bos', 'eos')
+
+
+class Configuration(NamedTuple):
+    """What the JSON files of a folder say.
+
+    Attributes:
+        tokenizer_class: Name of the class in transformers, without 'Fast'; None if there is none.
+        options: The options that are given.
+        names: Roles of special tokens → their names, as far as they are given.
+        added: Flags of added tokens, by content, in the order of their ids.
+        added_ids: Their ids, by content, as far as they are given.
+    """
+
+    tokenizer_class: str | None = None
+    options: Mapping[str, Any] = {}
+    names: Mapping[str, str] = {}
+    added: Mapping[str, Mapping[str, bool]] = {}
+    added_ids: Mapping[str, int] = {}
+
+
+def read(folder: pathlib.Path) -> Configuration:
+    """Read the files of a folder, which may lack them; UserError if one is malformed."""
+    config = _read_object(folder / 'config.json')
+    options = _read_object(folder / 'tokenizer_config.json')
+    model_type = config.get('model_type')
+    name = options.get(
+        'tokenizer_class', config.get('tokenizer_class', _CLASSES.get(str(model_type)))
+    )
+    name = None if model_type == 'modernbert' or name is None else name.removesuffix('Fast')
+    ids: dict[str, int] = {}
+    added: dict[str, dict[str, bool]] = {}
+    if 'added_tokens_decoder' in options:
+        for index, token in sorted(_by_id(options['added_tokens_decoder']).items()):
+            ids[_content(token)], added[_content(token)] = index, _flags(token)
+    else:
+        options |= _read_object(folder / 'special_tokens_map.json')
+        ids = _read_object(folder / 'added_tokens.json')
+        if any(type(index) is not int for index in ids.values()):
+            raise errors.UserError('added_tokens.json must be an object from tokens to ids')
+    given = {role: options[f'{role}_token'] for role in _ROLES if options.get(f'{role}_token')}
+    special = {_content(token): _flags(token) | {'special': True} for token in _listed(options)}
+    special |= {_content(token): _flags(token) | {'special': True} for token in given.values()}
+    for content in sorted(ids, key=ids.__getitem__):
+        added.setdefault(content, special.get(content, {'special': False, 'normalized': True}))
+    names = {role: _content(token) for role, token in given.items()}
+    return Configuration(name, options, names, added | special | added, ids)
+
+
+def add_tokens(settings: dict[str, Any], configuration: Configuration) -> dict[str, Any]:
+    """Return the contents of a tokenizer.json with the added and special tokens of its folder.
+
+    New ones get the ids after the last, as in transformers; a given id that differs is a warning.
+    """
+    for token in settings['added_tokens']:
+        token |= configuration.added.get(token['content'], {})
+    present = {token['content'] for token in settings['added_tokens']}
+    missing = [content for content in configuration.added if content not in present]
+    if missing:
+        backend = tokenizers.Tokenizer.from_str(json.dumps(settings))
+        for content in missing:
+            backend.add_tokens([tokenizers.AddedToken(content, **configuration.added[content])])
+        settings = json.loads(backend.to_str())
+    known = {token['content']: token['id'] for token in settings['added_tokens']}
+    for content, index in configuration.added_ids.items():
+        if known[content] != index:
+            given = f'{content!r} has the id {known[content]}, but the folder says {index}'
+            logging.warning('the added token %s', given)
+    return settings
+
+
+def _read_object(path: pathlib.Path) -> dict[str, Any]:
+    """The values of a JSON file that are not null; {} if there is none."""
+    try:
+        found = json.loads(path.read_text(encoding='utf-8'))
+    except FileNotFoundError:
+        return {}
+    except ValueError as error:
+        raise errors.UserError(f'{path.name} in its folder is not valid JSON: {error}') from None
+    if not isinstance(found, dict):
+        raise errors.UserError(f'{path.name} in its folder is not a JSON object')
+    found = {name: value for name, value in found.items() if value is not None}
+    for name, kind in _TYPES.items():
+        if name in found and not isinstance(found[name], kind):
+            wanted = getattr(kind, '__name__', kind)
+            raise errors.UserError(f'{path.name}: {name} is {found[name]!r}, expected {wanted}')
+    return found
+
+
+def _by_id(tokens: Mapping[str, Any]) -> dict[int, Any]:
+    try:
+        return {int(index): token for index, token in tokens.items()}
+    except ValueError:
+        raise errors.UserError(
+            'tokenizer_config.json: the keys of added_tokens_decoder must be ids'
+        ) from None
+
+
+def _listed(options: Mapping[str, Any]) -> list[Any]:
+    """The special tokens without a role."""
+    extra = options.get('extra_special_tokens', [])
+    extra = list(extra.values()) if isinstance(extra, dict) else extra
+    return [*options.get('additional_special_tokens', []), *extra]
+
+
+def _content(token: Any) -> str:
+    """The text of a special token, which is a string or an object."""
+    content = token.get('content') if isinstance(token, dict) else token
+    if not isinstance(content, str) or not content:
+        raise errors.UserError(f'the special token {token!r:.60} must be a string, or an object')
+    return content
+
+
+def _flags(token: Any) -> dict[str, bool]:
+    given = token if isinstance(token, dict) else {}
+    return {flag: given[flag] is True for flag in _FLAGS if flag in given}
