@@ -1,10 +1,13 @@
 """Makes the recipes of `configs/` available from any folder."""
 
+import importlib.machinery
 import importlib.util
 import pathlib
 import sys
 
 from ml_collections import ConfigDict
+
+from bert_jax.errors import UserError
 
 PACKAGE = pathlib.Path(__file__).parent
 FOLDERS = (PACKAGE / 'configs', PACKAGE.parent / 'configs')  # of an installed wheel, of a checkout
@@ -26,13 +29,32 @@ def register() -> pathlib.Path:
 
 def base() -> ConfigDict:
     """Return `configs/base.py`, the defaults of all keys, without importing a package `configs`."""
-    path = _folder() / 'base.py'
-    spec = importlib.util.spec_from_file_location('bert_jax_base_config', path)
+    return load(str(_folder() / 'base.py'))
+
+
+def load(file: str) -> ConfigDict:
+    """Return the config of a file, 'PATH' or 'PATH:PARAMETER', locked.
+
+    Raises:
+      UserError: the file does not exist or does not make a config.
+    """
+    path, colon, parameter = file.partition(':')
+    if not pathlib.Path(path).is_file():
+        raise UserError(f'config file {path!r} does not exist')
+    spec = importlib.util.spec_from_loader(
+        'bert_jax_config', importlib.machinery.SourceFileLoader('bert_jax_config', path)
+    )
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.get_config()
+    try:
+        spec.loader.exec_module(module)
+        return module.get_config(*([parameter] if colon else [])).lock()
+    except UserError:
+        raise
+    except Exception as error:  # whatever goes wrong in a file of the user's own
+        message = ' '.join(f'{type(error).__name__}: {error}'.split())
+        raise UserError(f'config file {file!r}: {message}') from error
 
 
 def _folder() -> pathlib.Path:

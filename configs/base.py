@@ -14,7 +14,7 @@ Every key can be set on the command line, for example --config.training.steps="(
 other configs contain only what they change.
 """
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, FieldReference
 from ml_collections.config_dict import placeholder
 
 
@@ -56,7 +56,8 @@ def get_config() -> ConfigDict:
     # Unset sizes are those of the architecture or of the weights in `init_from`.
     config.model = ConfigDict(
         dict(
-            architecture='bert_base',  # a name in bert_jax/models/architectures
+            # a name in bert_jax/models/architectures; None: that of init_from
+            architecture=FieldReference('bert_base'),
             hidden_size=placeholder(int),  # width of the hidden states
             num_layers=placeholder(int),
             num_heads=placeholder(int),  # default: hidden_size / 64

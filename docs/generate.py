@@ -6,6 +6,7 @@ python docs/generate.py
 import ast
 import io
 import pathlib
+import re
 import sys
 import tokenize
 from collections.abc import Iterable, Iterator
@@ -21,7 +22,10 @@ HEADER = """# Config keys
 <!-- Written by `python docs/generate.py` from configs/ and the comments there. Edit them there. -->
 
 Any key can be set on the command line: `--config.training.steps="(9000, 1000)"`. An unknown key is
-an error. A default of "unset" means: as in the architecture or in the weights of `init_from`.
+an error. A default of "unset" means: as in the architecture or in the weights of `init_from`; None
+unsets such a key again: `--config.model.num_heads=None`. With `--print_config` the command only
+prints all values; with `--dry_run` it reads the data, compiles every stage and shows the memory it
+needs, but trains nothing and writes no run folder.
 
 [Pretraining and common keys](#pretraining-and-common-keys) · [fine-tuning](#fine-tuning)
 """
@@ -150,7 +154,7 @@ def is_dict(node: ast.AST) -> bool:
 
 
 def show_default(value: ast.expr) -> str:
-    text = ast.unparse(value)
+    text = re.sub(r'^FieldReference\((.*)\)$', r'\1', ast.unparse(value))
     if text.startswith('placeholder('):
         return f'unset ({text[12:-1]})'
     return 'of the recipe' if 'recipe[' in text else f'`{text}`'

@@ -9,11 +9,11 @@ ROOT = pathlib.Path(__file__).parents[1]
 # From the lowest to the highest; a package may import itself and packages of lower layers.
 LAYERS = (
     ('errors', 'figures', 'progress', 'tree_paths', 'types'),
-    ('averages', 'files'),
+    ('averages', 'config_values', 'files'),
     ('data', 'models', 'recipes'),
     ('objectives', 'prepare'),
     ('evaluation', 'training'),
-    ('interop',),
+    ('command_line', 'interop'),
     ('tasks',),
     ('inference',),
     ('__init__', 'evaluate', 'export', 'main', 'predict'),

@@ -13,17 +13,23 @@ if TYPE_CHECKING:
 def make_task(config: ConfigDict) -> 'Task':
     """Create the task that `config.task` names; imports only what this task needs.
 
-    Raises UserError for an unknown name, and whatever the task itself raises.
+    Raises UserError for an unknown name, a config of another task, and whatever the task raises.
     """
-    if config.data.reading_threads < 1:
-        raise UserError(f'data.reading_threads is {config.data.reading_threads}; give at least 1')
+    from bert_jax.tasks.problems import PROBLEMS
+
+    if config.task not in ('pretraining', *PROBLEMS):
+        raise unknown('task', config.task, ['pretraining', *PROBLEMS])
+    settings = PROBLEMS[config.task].settings if config.task in PROBLEMS else {}
+    if set(config.get('problem', {})) != set(settings):
+        file = f'finetune.py:{config.task}' if settings else 'base.py'
+        raise UserError(
+            f'task is {config.task!r}, but the config file is one of another task; leave task out '
+            f'and use --config=configs/{file}'
+        )
     if config.task == 'pretraining':
         from bert_jax.tasks.pretraining import Pretraining
 
         return Pretraining(config)
     from bert_jax.tasks.finetuning import FineTuning
-    from bert_jax.tasks.problems import PROBLEMS
 
-    if config.task not in PROBLEMS:
-        raise unknown('task', config.task, ['pretraining', *PROBLEMS])
     return FineTuning(config)

@@ -9,9 +9,10 @@ import jax
 
 from bert_jax import tree_paths
 from bert_jax.training import batches, memory, multihost
+from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
-from bert_jax.training.run import Run, start
+from bert_jax.training.run import Plan, Run, start
 from bert_jax.training.state import num_parameters
 from bert_jax.training.step import compile_train_step, make_train_step
 from bert_jax.training.task import Stage, Task
@@ -49,7 +50,9 @@ def train(
                 break
             if run.step >= first_step + stage.steps:
                 continue  # finished before this process was started
-            train_step = _compile(run, stage)
+            train_step, lines = _compile(run, stage)
+            for line in lines:
+                run.log.info(line)
             window = MetricsWindow(
                 run.log, stage, task.weights, run.peak_flops, config.max_skipped_in_row
             )
@@ -107,6 +110,26 @@ def train(
         return _finish(run)
 
 
+def dry_run(task: Task, config: Config) -> Iterator[str]:
+    """Do everything that precedes the first step, without writing or training anything.
+
+    Yields:
+      Lines that describe the run and, after compiling its steps, the memory of each stage.
+
+    Raises:
+      UserError: the config cannot be run.
+    """
+    EarlyStopping(config.evaluation)
+    with Plan.of(task, config) as plan:
+        yield from task.describe()
+        yield from plan.transfer.describe(plan.abstract.params)
+        yield f'{num_parameters(plan.abstract):,} parameters on {_devices()}'
+        for number, stage in enumerate(task.stages, start=1):
+            yield f'compiling stage {number} of {len(task.stages)}'
+            yield from _compile(plan, stage)[1]
+    yield 'dry run: nothing was trained or written'
+
+
 def _describe(run: Run) -> None:
     """Log what is trained, on which devices, and from which step."""
     for line in [*run.task.describe(), *run.transfer.describe(run.state.params)]:
@@ -136,19 +159,17 @@ def _with_first_steps(stages: Sequence[Stage]) -> Iterator[tuple[Stage, int]]:
     return zip(stages, first_steps, strict=False)
 
 
-def _compile(run: Run, stage: Stage) -> jax.stages.Compiled:
-    """Compile the steps of training and evaluation, and log the memory that they need."""
+def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
+    """Compile the steps of training and evaluation; also return their memory as log lines."""
     train_step = make_train_step(
-        run.task, run.optimizer, stage.accumulation, run.transfer, run.config.spike_factor
+        plan.task, plan.optimizer, stage.accumulation, plan.transfer, plan.config.spike_factor
     )
     batch = batches.abstract(stage.source)
-    compiled = compile_train_step(train_step, run.abstract, batch, run.key)
-    evaluation = run.task.compile_evaluation(run.abstract.params, stage)
+    compiled = compile_train_step(train_step, plan.abstract, batch, plan.key)
+    evaluation = plan.task.compile_evaluation(plan.abstract.params, stage)
     multihost.barrier()  # compile times differ between hosts, and collectives time out
-    estimate = memory.MemoryEstimate.of(compiled, run.abstract, batch, evaluation)
-    for line in estimate.table() + estimate.warning(stage, run.config.compute.remat):
-        run.log.info(line)
-    return compiled
+    estimate = memory.MemoryEstimate.of(compiled, plan.abstract, batch, evaluation)
+    return compiled, estimate.table() + estimate.warning(stage, plan.config.compute.remat)
 
 
 def _is_due(step: int, every: int) -> bool:

@@ -1,4 +1,4 @@
-"""A run of the training loop: claimed, restored or initialized, and what changes in it."""
+"""A run of the training loop: planned, claimed, restored or initialized, and what changes in it."""
 
 import contextlib
 import dataclasses
@@ -33,12 +33,52 @@ from bert_jax.types import Config, Key
 
 
 @dataclasses.dataclass
-class Run:
+class Plan:
+    """A run before its first step: everything that the config determines.
+
+    Attributes:
+      total_steps: number of steps of all stages.
+      key: random key of the run; that of each step is derived from it.
+      abstract: shapes, dtypes and shardings of the state.
+    """
+
+    task: Task
+    config: Config
+    total_steps: int
+    schedule: Schedule
+    transfer: Transfer
+    optimizer: optax.GradientTransformationExtraArgs
+    key: Key
+    abstract: TrainState
+
+    @classmethod
+    @contextlib.contextmanager
+    def of(cls, task: Task, config: Config) -> Iterator['Plan']:
+        """Check the config and make the plan; the mesh is set within the block.
+
+        Raises:
+          UserError: a value of the config is not valid.
+        """
+        mesh = sharding.make_mesh(config.mesh)
+        for stage in task.stages:
+            sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
+        total_steps = sum(stage.steps for stage in task.stages)
+        schedule = schedules.build(config.schedule, total_steps)
+        trained = transfer.build(config.transfer, total_steps)
+        optimizer = trained.scale_updates(optimizers.build(config.optimizer, schedule))
+        rules = config.sharding_rules
+        with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
+            abstract = abstract_state(task, optimizer, mesh, rules, trained, config.spike_factor)
+            optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
+            key = jax.random.key(config.seed)
+            yield cls(task, config, total_steps, schedule, trained, optimizer, key, abstract)
+
+
+@dataclasses.dataclass
+class Run(Plan):
     """A run in progress: the objects it works with, and what changes from step to step.
 
     Attributes:
-      abstract: shapes, dtypes and shardings of the state.
-      key: random key of the run; that of each step is derived from it.
       peak_flops: FLOP/s of all devices, the reference for MFU.
       state: parameters, optimizer state and counters after `step` steps.
       step: number of completed steps.
@@ -47,17 +87,10 @@ class Run:
       held_out: metrics of the last evaluation.
     """
 
-    task: Task
-    config: Config
-    schedule: Schedule
-    transfer: Transfer
-    optimizer: optax.GradientTransformationExtraArgs
     checkpoints: Checkpoints
     early_stopping: EarlyStopping
     log: Log
     stop: StopSignal
-    abstract: TrainState
-    key: Key
     peak_flops: float
     state: TrainState
     step: int
@@ -69,61 +102,48 @@ class Run:
 @contextlib.contextmanager
 def start(task: Task, config: Config) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
-    mesh = sharding.make_mesh(config.mesh)
-    for stage in task.stages:
-        sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
-    total_steps = sum(stage.steps for stage in task.stages)
-    schedule = schedules.build(config.schedule, total_steps)
-    trained = transfer.build(config.transfer, total_steps)
-    optimizer = trained.scale_updates(optimizers.build(config.optimizer, schedule))
     early_stopping = EarlyStopping(config.evaluation)
-
+    peak_flops = runtime.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
     settings = config.to_dict()
     multihost.check_same('config', lambda: json.dumps(settings))
     multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))
     multihost.check_same('initial weights', lambda: _digest(task.start.params))
-    multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
-    folder = pathlib.Path(config.workdir)
-    peak_flops = runtime.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
-    rules = config.sharding_rules
-    checkpoints = Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
-    with jax.set_mesh(mesh), nn.logical_axis_rules(rules), contextlib.closing(checkpoints):
-        abstract = abstract_state(task, optimizer, mesh, rules, trained, config.spike_factor)
-        optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
-        metadata = checkpoints.metadata()
-        if metadata is not None:
-            task.check(metadata)
-        restored = checkpoints.restore(abstract)
-        if restored is None:
-            state = initial_state(task, optimizer, abstract, config.seed, trained)
-            step, seconds, is_evaluated = 0, 0.0, True
-        else:
-            state, step, seconds = restored.state, restored.step, restored.metadata['train_seconds']
-            early_stopping.best = BestEvaluation(**restored.metadata.get('best', {}))
-            # Earlier versions evaluated before saving.
-            is_evaluated = restored.metadata.get('is_evaluated', True)
-        log = Log(folder, step, total_steps, jax.process_index() == 0, is_evaluated)
-        with contextlib.closing(log), StopSignal() as stop:
-            run = Run(
-                task=task,
-                config=config,
-                schedule=schedule,
-                transfer=trained,
-                optimizer=optimizer,
-                checkpoints=checkpoints,
-                early_stopping=early_stopping,
-                log=log,
-                stop=stop,
-                abstract=abstract,
-                key=jax.random.key(config.seed),
-                peak_flops=peak_flops,
-                state=state,
-                step=step,
-                seconds=seconds,
-                is_evaluated=is_evaluated,
-            )
-            del state, restored  # the only reference is run.state, so that it can be freed
-            yield run
+    with Plan.of(task, config) as plan:
+        multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
+        folder = pathlib.Path(config.workdir)
+        checkpoints = Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
+        with contextlib.closing(checkpoints):
+            metadata = checkpoints.metadata()
+            if metadata is not None:
+                task.check(metadata)
+            restored = checkpoints.restore(plan.abstract)
+            if restored is None:
+                state = initial_state(
+                    task, plan.optimizer, plan.abstract, config.seed, plan.transfer
+                )
+                step, seconds, is_evaluated = 0, 0.0, True
+            else:
+                state, step, metadata = restored.state, restored.step, restored.metadata
+                seconds = metadata['train_seconds']
+                early_stopping.best = BestEvaluation(**metadata.get('best', {}))
+                # Earlier versions evaluated before saving.
+                is_evaluated = metadata.get('is_evaluated', True)
+            log = Log(folder, step, plan.total_steps, jax.process_index() == 0, is_evaluated)
+            with contextlib.closing(log), StopSignal() as stop:
+                run = Run(
+                    **vars(plan),
+                    checkpoints=checkpoints,
+                    early_stopping=early_stopping,
+                    log=log,
+                    stop=stop,
+                    peak_flops=peak_flops,
+                    state=state,
+                    step=step,
+                    seconds=seconds,
+                    is_evaluated=is_evaluated,
+                )
+                del state, restored  # the only reference is run.state, so that it can be freed
+                yield run
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:

@@ -1,0 +1,150 @@
+"""The command line of training: its flags, and the config with the values that it sets."""
+
+import difflib
+import sys
+from typing import Any, NamedTuple
+
+from absl import flags
+from ml_collections import FieldReference, config_flags
+
+from bert_jax import recipes
+from bert_jax.config_values import flatten
+from bert_jax.errors import UserError
+from bert_jax.training import older_versions
+from bert_jax.types import Config
+
+_PREFIX = '--config.'
+_HELP = """\
+  --config: Config file, such as configs/tiny.py; docs/configs.md documents all keys.
+  --config.KEY=VALUE: Changes a value of the config; None unsets a key without a default."""
+_SWITCHES = {
+    'print_config': 'Print the config with all its values, and exit.',
+    'dry_run': 'Read the data, build the model and compile it, but train and write nothing.',
+    'distributed': 'This is one of several processes, started by a TPU pod, Slurm or MPI.',
+}
+_NUMBERS = {
+    'num_processes': 'Number of processes; by default what the environment says.',
+    'process_id': 'Number of this process, from 0; by default what the environment says.',
+}
+_COORDINATOR = 'This is one of several processes; HOST:PORT of process 0.'
+
+
+class CommandLine(NamedTuple):
+    """What a command line asks for.
+
+    Attributes:
+      config: the config file with the values of the command line.
+      stated: keys of the config that the command line sets.
+      place: the arguments of `multihost.joined` if this is one of several processes, else None.
+      print_config: only print the config.
+      dry_run: do only what precedes the first step.
+    """
+
+    config: Config
+    stated: frozenset[str]
+    place: tuple[Any, ...] | None
+    print_config: bool
+    dry_run: bool
+
+
+def parse(argv: list[str], usage: str) -> CommandLine:
+    """Parse a command line.
+
+    Args:
+      argv: the name of the command and its arguments.
+      usage: printed above the flags if `--help` is among the arguments.
+
+    Raises:
+      UserError: unknown flag or config key, value of a wrong type, or a config file that cannot be
+        read.
+      SystemExit: with status 0, after printing the help.
+    """
+    if {'-h', '--help', '--helpshort', '--helpfull'} & set(argv[1:]):
+        switches = _SWITCHES | {'coordinator': _COORDINATOR} | _NUMBERS
+        print('\n'.join([usage, '', _HELP, *(f'  --{key}: {switches[key]}' for key in switches)]))
+        sys.exit(0)
+    folder = recipes.register()
+    argv = _joined(argv)
+    files = [argument for argument in argv if argument.startswith('--config=')]
+    overrides = [argument for argument in argv if argument.startswith(_PREFIX)]
+    if not files:
+        raise UserError('no config given; for example: --config=configs/tiny.py')
+    file = recipes.locate(files[-1], folder).removeprefix('--config=')
+    config = recipes.load(file)
+    for override in overrides:
+        _check_key(override.removeprefix(_PREFIX).partition('=')[0], config, file)
+    unset = [override for override in overrides if override.endswith('=None')]
+    cleared = {_clear(config, override) for override in unset}
+    given = _read_flags(config, [one for one in argv if one not in files and one not in unset])
+    place = given.coordinator, given.num_processes, given.process_id
+    return CommandLine(
+        config,
+        frozenset(cleared | config_flags.get_override_values(given['config']).keys()),
+        place if given.distributed or place != (None, None, None) else None,
+        given.print_config,
+        given.dry_run,
+    )
+
+
+def _joined(argv: list[str]) -> list[str]:
+    """Return the arguments with `--config.KEY VALUE` as `--config.KEY=VALUE`."""
+    joined: list[str] = []
+    for argument in argv:
+        before = joined[-1] if joined else ''
+        is_value = before.startswith('--config') and '=' not in before and argument[:2] != '--'
+        joined[-1:] = [f'{before}={argument}'] if is_value else [*joined[-1:], argument]
+    return joined
+
+
+def _check_key(key: str, config: Config, file: str) -> None:
+    """Raise UserError if the config of a file does not have a key."""
+    known = [name for name, _ in flatten(config)]
+    if key in known:
+        return
+    if older_versions.current_key(key) != key:
+        advice = f'{key} is now {older_versions.current_key(key)}'
+    elif close := difflib.get_close_matches(key, known, 1, 0.75):
+        advice = f'did you mean {close[0]}?'
+    else:
+        advice = 'docs/configs.md documents all keys'
+    kind = 'pretraining' if config.task == 'pretraining' else f'fine-tuning, {config.task}'
+    raise UserError(f'unknown config key {key} in --config={file} ({kind}); {advice}')
+
+
+def _clear(config: Config, override: str) -> str:
+    """Unset the key of `--config.KEY=None` and return it; None may be a string, too."""
+    key = override.removeprefix(_PREFIX).removesuffix('=None')
+    *parents, name = key.split('.')
+    for parent in parents:
+        config = config[parent]
+    kind = config.get_type(name)
+    if isinstance(dict(config.items(preserve_field_references=True))[name], FieldReference):
+        config[name] = None
+    elif kind is str:
+        config[name] = 'None'
+    else:
+        raise UserError(f'{key} is None, but it is not optional; give a {kind.__name__}')
+    return key
+
+
+def _read_flags(config: Config, argv: list[str]) -> flags.FlagValues:
+    """Parse all flags but --config, and set the values of `config`."""
+    values = flags.FlagValues()
+    config_flags.DEFINE_config_dict('config', config, flag_values=values, sys_argv=argv)
+    for name, meaning in _SWITCHES.items():
+        flags.DEFINE_bool(name, False, meaning, values)
+    for name, meaning in _NUMBERS.items():
+        flags.DEFINE_integer(name, None, meaning, flag_values=values)
+    flags.DEFINE_string('coordinator', None, _COORDINATOR, values)
+    try:
+        rest = values(argv)
+    except (flags.Error, TypeError, ValueError) as error:
+        raise UserError(_one_line(error)) from error
+    if rest[1:]:
+        raise UserError(f'{rest[1]!r} is not a flag; write --config.KEY=VALUE')
+    return values
+
+
+def _one_line(error: Exception) -> str:
+    """Return the message of an exception without line breaks."""
+    return ' '.join(str(error).split())

@@ -1,0 +1,73 @@
+"""The values that config keys may have, as far as they do not depend on each other."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from bert_jax.errors import UserError
+from bert_jax.types import Config
+
+# Pattern of keys → interval of their values, or of the elements of a tuple. The first match counts.
+RANGES = {
+    'seed|data.split_seed': '[0, 4294967295]',
+    'data.(dev|test)_fraction|transfer.unfreeze_every_fraction': '[0, 1)',
+    'data.(held_out_fraction)|masking.(rate|span_p)': '(0, 1)',
+    'data.(short_sequence_probability|max_bad_share|.*fraction|.*language_alpha)': '[0, 1]',
+    'data.(tokenizer_characters|reading_threads|field_limit)': '[1, inf)',
+    'data.(prepare_workers|train_examples)': '[0, inf)',
+    'model.(hidden|attention)_dropout|optimizer.beta[12]|schedule.warmup_fraction': '[0, 1)',
+    'model.(initializer_range|layer_norm_eps)|schedule.learning_rate': '(0, inf)',
+    'model.type_vocab_size': '[0, inf)',
+    'model.*': '[1, inf)',
+    'masking.(mask|random)': '[0, 1]',
+    'masking.longest_.*|sbo.*': '[1, inf)',
+    'rtd.generator_.*|transfer.layer_decay': '(0, 1]',
+    'editing.*': '(0, 1)',
+    'training.(steps|epochs)': '[0, inf)',
+    'training.*': '[1, inf)',
+    'evaluation.examples|checkpoint.keep|max_skipped_in_row': '[1, inf)',
+    'sweep.seeds': '[0, 4294967295]',
+    'sweep.learning_rates': '(0, inf)',
+    'problem.(label_smoothing|overlap)': '[0, 1)',
+    'problem.crf_rate': '(0, inf)',
+    'problem.*': '[1, inf)',
+    'mesh.*': '[-1, inf)',
+    'data.first_choice': '(-inf, inf)',
+    '.*': '[0, inf)',
+}
+_NUMBERS = ('training', 'sweep')  # sections whose tuples have numbers; elsewhere, strings
+
+
+def check(config: Config) -> None:
+    """Check the values of a config.
+
+    Raises:
+      UserError: a number is out of range, or a tuple has an element of a wrong type.
+    """
+    for key, value in flatten(config):
+        values = value if isinstance(value, tuple) else (value,)
+        if isinstance(value, tuple) and key != 'sharding_rules':
+            kind = (int, float) if key.split('.')[0] in _NUMBERS else str
+            if not all(isinstance(one, kind) and not isinstance(one, bool) for one in values):
+                told = 'strings' if kind is str else 'numbers'
+                raise UserError(f'{key} is {value!r}; all its values must be {told}')
+        allowed = next(RANGES[keys] for keys in RANGES if re.fullmatch(keys, key))
+        for one in values:
+            is_number = isinstance(one, int | float) and not isinstance(one, bool)
+            if is_number and not _is_in(one, allowed):
+                raise UserError(f'{key} is {value!r}; it must be in {allowed}')
+
+
+def flatten(config: Config, prefix: str = '') -> Iterator[tuple[str, Any]]:
+    """Yield all keys of a config, joined by dots, with their values."""
+    for key, value in config.items():
+        if hasattr(value, 'items'):
+            yield from flatten(value, f'{prefix}{key}.')
+        else:
+            yield prefix + key, value
+
+
+def _is_in(number: float, interval: str) -> bool:
+    low, high = map(float, interval[1:-1].split(', '))
+    above = low <= number if interval[0] == '[' else low < number
+    return above and (number <= high if interval[-1] == ']' else number < high)

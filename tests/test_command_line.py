@@ -1,0 +1,134 @@
+"""The command line of training: config files, overrides, unset keys, print_config and dry_run."""
+
+import pytest
+
+from bert_jax import command_line, main
+from bert_jax.config_values import flatten
+from bert_jax.errors import UserError
+from configs import base
+from tests.end_to_end import small
+
+TINY, SENTIMENT = '--config=configs/tiny.py', '--config=configs/finetune.py:sample_sentiment'
+
+
+def parse(*arguments: str) -> command_line.CommandLine:
+    return command_line.parse(['main', *arguments], 'usage')
+
+
+# Arguments → part of the error.
+REFUSED = {
+    'unknown key': ([TINY, '--config.model.hiden_size=3'], 'did you mean model.hidden_size'),
+    'renamed key': ([TINY, '--config.stages.steps=(9,)'], 'stages.steps is now training.steps'),
+    'key of another task': (
+        ['--config=configs/base.py', '--config.data.train=x'],
+        r'unknown config key data.train in --config=.*base.py \(pretraining\)',
+    ),
+    'pretraining key': ([SENTIMENT, '--config.objectives.mlm=1'], 'fine-tuning, classification'),
+    'section': ([TINY, '--config.model=5'], 'unknown config key model '),
+    'text for a number': ([TINY, '--config.model.hidden_size=many'], 'hidden_size=many'),
+    'fraction for an integer': ([TINY, '--config.seed=1.5'], 'config.seed=1.5'),
+    'text for a boolean': ([TINY, '--config.data.pack=maybe'], 'data.pack=maybe.*oolean'),
+    'not optional': ([TINY, '--config.data.pack=None'], 'data.pack is None, .* give a bool'),
+    'unknown flag': ([TINY, '--confg=x'], 'confg'),
+    'stray word': ([TINY, 'tiny'], "'tiny' is not a flag"),
+    'no config': (['--config.seed=1'], 'no config given'),
+    'missing file': (['--config=configs/none.py'], "config file 'configs/none.py' does not exist"),
+    'folder': (['--config=configs'], "config file 'configs' does not exist"),
+    'not Python': (['--config=README.md'], "config file 'README.md': SyntaxError"),
+    'unknown task': (['--config=configs/finetune.py:unknown_task'], 'unknown task .*; known: '),
+    'unknown size': (['--config=configs/electra.py:huge'], 'known: base, small'),
+    'parameter': (['--config=configs/base.py:foo'], 'takes 0 positional arguments'),
+}
+
+
+@pytest.mark.parametrize('name', REFUSED)
+def test_a_mistyped_command_is_refused_in_one_line(name):
+    arguments, word = REFUSED[name]
+    with pytest.raises(UserError, match=word) as caught:
+        parse(*arguments)
+    assert '\n' not in str(caught.value)
+    assert 'Traceback' not in str(caught.value)
+
+
+def test_an_error_in_a_config_file_of_the_user_is_one_line(tmp_path):
+    (tmp_path / 'own.py').write_text(
+        'from configs import tiny\n'
+        'def get_config():\n'
+        '    config = tiny.get_config()\n'
+        "    config.model.hidden_size = 'many'\n"
+        '    return config\n'
+    )
+    with pytest.raises(UserError, match="own.py': TypeError: .*hidden_size") as caught:
+        parse(f'--config={tmp_path}/own.py')
+    assert '\n' not in str(caught.value)
+
+
+def test_a_refused_command_exits_with_status_2(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main.main(['main', '--config=configs/none.py'])
+    assert ended.value.code == 2
+    assert capsys.readouterr().err.splitlines() == [
+        "error: config file 'configs/none.py' does not exist"
+    ]
+
+
+@pytest.mark.parametrize(
+    ('argument', 'key', 'value'),
+    [
+        ('--config.seed=3', 'seed', 3),
+        ('--config.training.steps=9', 'training.steps', (9,)),
+        ('--config.training.steps=(9, 8)', 'training.steps', (9, 8)),
+        ('--config.data.pack', 'data.pack', True),
+        ('--noconfig.data.pack', 'data.pack', False),
+        ('--config.model.num_heads=None', 'model.num_heads', None),
+        ('--config.model.architecture=None', 'model.architecture', None),
+        ('--config.data.prepare_workers=None', 'data.prepare_workers', None),
+        ('--config.workdir=None', 'workdir', 'None'),
+    ],
+)
+def test_the_command_line_sets_values(argument, key, value):
+    line = parse(TINY, argument)
+    assert dict(flatten(line.config))[key] == value
+    assert line.stated == {key}
+
+
+def test_a_value_may_be_an_argument_of_its_own():
+    assert parse(TINY, '--config.seed', '3', '--dry_run').config.seed == 3
+
+
+def test_every_key_with_a_type_for_its_default_can_be_unset():
+    keys = [key for key, value in flatten(base.get_config()) if value is None]
+    config = parse(TINY, *(f'--config.{key}=None' for key in keys)).config
+    assert all(dict(flatten(config))[key] is None for key in keys)
+
+
+def test_print_config_prints_all_values_and_ends(capsys):
+    main.main(['main', TINY, '--config.seed=7', '--print_config'])
+    printed = capsys.readouterr().out
+    for key, _ in flatten(base.get_config()):
+        assert f'{key.split(".")[-1]}: ' in printed
+    assert 'seed: 7' in printed
+
+
+@pytest.mark.parametrize('kind', ['pretraining', 'fine-tuning'])
+def test_a_dry_run_compiles_everything_and_writes_nothing(kind, tmp_path, capsys):
+    arguments = small.arguments(tmp_path)
+    if kind == 'fine-tuning':
+        arguments = [
+            SENTIMENT,
+            f'--config.workdir={tmp_path}/run',
+            '--config.data.tokenizer=train:wordpiece:200',
+            '--config.model.architecture=bert_tiny',
+        ]
+    main.main(['main', *map(str, arguments), '--dry_run'])
+    output = capsys.readouterr().out
+    assert 'memory of each device, MiB' in output
+    assert output.endswith('nothing was trained or written\n')
+    assert not (tmp_path / 'run').exists()
+
+
+def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, capsys):
+    wrong = '--config.optimizer.decay_exclude=nothing'
+    with pytest.raises(SystemExit):
+        main.main(['main', *map(str, small.arguments(tmp_path, wrong)), '--dry_run'])
+    assert "the pattern 'nothing' in optimizer.decay_exclude" in capsys.readouterr().err

@@ -1,0 +1,66 @@
+"""Values that no run can have are refused by the name of their key."""
+
+import pytest
+
+from bert_jax import config_values
+from bert_jax.errors import UserError
+from bert_jax.tasks.problems import PROBLEMS
+from configs import albert, base, deberta, electra, finetune, modernbert, roberta, spanbert, xlmr
+from configs.finetune_tasks import TASKS
+
+PRETRAINING = {
+    'seed': -1,
+    'data.short_sequence_probability': 2.0,
+    'data.held_out_fraction': 0.0,
+    'data.prepare_workers': -3,
+    'data.reading_threads': 0,
+    'data.sources': (5,),
+    'training.batch_size': (256, 0),
+    'training.steps': ('many',),
+    'training.accumulation': (True,),
+    'schedule.learning_rate': -1e-4,
+    'schedule.warmup_fraction': 1.0,
+    'optimizer.beta1': 1.5,
+    'optimizer.weight_decay': -0.1,
+    'optimizer.decay_exclude': (1,),
+    'checkpoint.keep': 0,
+    'evaluation.examples': 0,
+    'evaluation.every_steps': -1,
+    'max_skipped_in_row': 0,
+    'spike_factor': float('nan'),
+    'model.layer_norm_eps': 0.0,
+    'transfer.layer_decay': 2.0,
+    'sweep.seeds': (1, 'a'),
+    'debug.batch': -1,
+}
+FINE_TUNING = {
+    'data.dev_fraction': 1.0,
+    'data.train_examples': -1,
+    'data.train': (5,),
+    'data.skip_labels': (5,),
+    'training.batch_size': 0,
+    'training.epochs': float('inf'),
+    'problem.labels': (1, 2),
+    'problem.label_smoothing': 1.0,
+}
+
+
+@pytest.mark.parametrize(
+    ('make', 'key', 'value'),
+    [(base.get_config, key, PRETRAINING[key]) for key in PRETRAINING]
+    + [(finetune.get_config, key, FINE_TUNING[key]) for key in FINE_TUNING],
+)
+def test_a_value_out_of_range_is_refused_by_name(make, key, value):
+    config = make()
+    config.update_from_flattened_dict({key: value})
+    with pytest.raises(UserError, match=rf'^{key} is .*; (it|all its values) must be '):
+        config_values.check(config)
+
+
+def test_all_recipes_have_valid_values():
+    modules = (albert, base, deberta, modernbert, roberta, spanbert, xlmr)
+    configs = [module.get_config() for module in modules]
+    configs += [electra.get_config(size) for size in electra.SIZES]
+    configs += [finetune.get_config(name) for name in (*TASKS, *PROBLEMS)]
+    for config in configs:
+        config_values.check(config)
