@@ -17,7 +17,7 @@ from bert_jax.data import tokenizers
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.evaluation import model_card
-from bert_jax.interop import conversion, families, pretrained, state_dict_map, weights
+from bert_jax.interop import conversion, families, pretrained, state_dict_map, usage, weights
 from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import LABEL_HEADS, PRETRAINING_HEADS, Pretrained
 from bert_jax.models import parameters
@@ -80,6 +80,7 @@ def load(
         tokenizer,
         labels,
         new,
+        metadata=usage.read(folder),
         is_multi_label=is_multi_label,
         is_causal=bool(config.get('is_decoder')),
     )
@@ -287,6 +288,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
     if not model.heads:
         state = {name.removeprefix(family.prefix): array for name, array in state.items()}
     weights.write(folder / weights.SAFETENSORS, state)
+    usage.write(model, folder)
     card = model_card.exported(
         family=family.model_type,
         published_class=published,

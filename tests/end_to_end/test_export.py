@@ -7,6 +7,7 @@ import pytest
 import torch
 import transformers
 
+import bert_jax
 from bert_jax import main
 from bert_jax.errors import UserError
 from bert_jax.export import export
@@ -61,6 +62,14 @@ def test_transformers_opens_a_run_and_computes_the_same(workdir, exported):
     )
     np.testing.assert_allclose(ours['mlm_logits'], output.prediction_logits, atol=1e-5)
     np.testing.assert_allclose(ours['nsp_logits'], output.seq_relationship_logits, atol=1e-5)
+
+
+def test_an_exported_folder_predicts_like_the_run(workdir, exported):
+    texts = ['The [MASK] and the barn .', 'a ship near the [MASK] [MASK]', '']
+    run, folder = bert_jax.load(workdir), bert_jax.load(exported)
+    assert folder.tasks == run.tasks
+    assert folder.fill_mask(texts) == run.fill_mask(texts)
+    np.testing.assert_array_equal(folder.embed(texts), run.embed(texts))
 
 
 def test_the_model_card_describes_the_model(workdir, exported):

@@ -35,8 +35,8 @@ def tokenizer():
     return tokenizers.train('wordpiece:120', [TEXT * 5])
 
 
-def save_run(folder, kind, **more_metadata):
-    """A run of one checkpoint, with a newly initialized model for a kind of problem."""
+def save_run(folder, kind, changes=None, **more_metadata):
+    """A run of one checkpoint, with a newly initialized model; `changes` to the settings."""
     labels, given = KINDS[kind]
     architecture = architectures.build(
         'bert',
@@ -48,7 +48,7 @@ def save_run(folder, kind, **more_metadata):
         max_position_embeddings=64,
         initializer_range=0.3,
     )
-    settings = dict(PROBLEMS[kind].settings) | {'labels': list(labels)}
+    settings = dict(PROBLEMS[kind].settings) | {'labels': list(labels)} | (changes or {})
     problem = PROBLEMS[kind].load()(
         ConfigDict(settings), SpecialTokenLayout(tokenizer(), LENGTH, 2), labels
     )

@@ -1,0 +1,62 @@
+"""Exported folders predict like the run they were made from."""
+
+import json
+
+import pytest
+
+import bert_jax
+from bert_jax import export
+from bert_jax.errors import UserError
+from bert_jax.inference.finetuned import PredictionOptions
+from bert_jax.tasks.problems import PROBLEMS
+from tests.inference.small_runs import KINDS, LENGTH, save_run
+
+TEXTS = ['The U.S. ship near-by, the moon.', 'the cow', 'star ' * LENGTH + 'the moon']
+INPUTS = {
+    'classification': [{'text': text} for text in TEXTS],
+    'regression': [{'text': text} for text in TEXTS],
+    'tagging': [{'text': text} for text in TEXTS],
+    'multiple_choice': [KINDS['multiple_choice'][1]],
+    'question_answering': [{'question': 'the ship', 'context': text} for text in TEXTS],
+}
+METADATA = {
+    'tagging': {'words': 'whitespace'},
+    'question_answering': {'calibrated': {'no_answer_threshold': 1e6}},
+}
+
+
+@pytest.mark.parametrize('kind', INPUTS)
+def test_an_exported_model_predicts_like_its_run(kind, tmp_path):
+    run = save_run(tmp_path / 'run', kind, **METADATA.get(kind, {}))
+    export.export(str(run), str(tmp_path / 'exported'))
+    options = PredictionOptions(probabilities=PROBLEMS[kind].load().has_probabilities)
+    (ours, our_counts), (theirs, their_counts) = (
+        (model.predict(PROBLEMS[kind].predict_task, INPUTS[kind], options), model.counts)
+        for model in (bert_jax.load(run), bert_jax.load(tmp_path / 'exported'))
+    )
+    assert theirs == ours
+    assert their_counts == our_counts
+    if kind == 'tagging':
+        assert [word['text'] for word in theirs[0]['words']] == TEXTS[0].split()
+
+
+def test_a_model_without_its_crf_or_its_head_says_what_it_can_do(tmp_path):
+    crf = save_run(tmp_path / 'crf', 'tagging', {'crf': True}, words='whitespace')
+    export.export(str(crf), str(tmp_path / 'without_crf'))
+    (record,) = bert_jax.load(tmp_path / 'without_crf').tag(['the U.S.'])
+    assert [word['text'] for word in record['words']] == ['the', 'U.S.']
+    spans = save_run(tmp_path / 'spans', 'spans')
+    export.export(str(spans), str(tmp_path / 'without_spans'))
+    with pytest.raises(UserError, match='has no head for spans; it can answer embed'):
+        bert_jax.load(tmp_path / 'without_spans').spans(['the ship'])
+
+
+def test_a_damaged_file_is_one_line_and_holds_no_paths(tmp_path):
+    run = save_run(tmp_path / 'run', 'classification')
+    export.export(str(run), str(tmp_path / 'exported'))
+    path = tmp_path / 'exported/bert_jax.json'
+    assert str(tmp_path) not in path.read_text()
+    assert 'task' not in json.loads(path.read_text())
+    path.write_text('[')
+    with pytest.raises(UserError, match=r'bert_jax\.json is not valid JSON'):
+        bert_jax.load(tmp_path / 'exported')
