@@ -57,18 +57,20 @@ def main(argv: Sequence[str] | None = None) -> None:
         model = bert_jax.load(
             flags.model, dtype=flags.dtype, batch_tokens=flags.batch_tokens, advance=bar.update
         )
-        scores, records = model.evaluate(flags.gold, changes)
+        found = model.evaluate(flags.gold, changes)
     folder = pathlib.Path(flags.output)
     with errors.writing_to(folder):
-        tables.save_predictions(records, folder)
-        columns = model.candidate_labels(changes)
-        if columns:
-            tables.save_candidates(records, columns, folder)
-        tables.save_scores(scores, folder, f'{flags.model} on {", ".join(flags.gold)}')
-    shown = ', '.join(f'{name} {value:.4g}' for name, value in scores.metrics.items())
-    for what, number in model.counts.items():
-        print(f'{number:,} {what}', file=sys.stderr)
-    print(f'{len(records):,} examples: {shown}\nresults in {folder}')
+        tables.save_predictions(found.records, folder)
+        if found.candidate_labels:
+            tables.save_candidates(found.records, found.candidate_labels, folder)
+        title = f'{flags.model} on {", ".join(flags.gold)}'
+        tables.save_scores(found.scores, folder, title, found.intervals)
+    counts = (f'{number:,} {what}' for what, number in model.counts.items() if number)
+    for line in [*found.lines, *counts]:
+        print(line, file=sys.stderr)
+    print(f'{len(found.records):,} examples\n')
+    print(tables.metrics_markdown(found.scores.metrics, found.intervals))
+    print(f'\nwritten to {folder}: {", ".join(sorted(path.name for path in folder.iterdir()))}')
 
 
 if __name__ == '__main__':

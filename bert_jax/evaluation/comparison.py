@@ -7,13 +7,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.data import sampling
+from bert_jax.evaluation import intervals
 
-LEVEL = 0.95  # of the intervals
-RESAMPLES = 1000
-MIN_RUNS = 3  # for an interval: resampling two runs only tells them apart
-_SEED = 0  # fixed, so that the same values give the same interval
-_PURPOSE = 300  # of the random draws
+MIN_RUNS = 5  # for an interval: that of fewer runs is about their range
 
 
 class Summary(NamedTuple):
@@ -24,22 +20,22 @@ class Summary(NamedTuple):
         sd: the sample standard deviation (n − 1); None for one run.
         low: lower end of the bootstrap interval of the mean; None for fewer than MIN_RUNS runs.
         high: upper end.
-        count: number of runs.
+        values: those of the runs.
     """
 
     mean: float
     sd: float | None
     low: float | None
     high: float | None
-    count: int  # type: ignore[assignment]  # hides tuple.count, which nobody calls
+    values: list[float]
 
 
 def summarize(values: Sequence[float]) -> Summary:
     """Summarize the values of one metric, one for each run."""
     values_S = np.asarray(values, np.float64)
     sd = float(values_S.std(ddof=1)) if len(values_S) > 1 else None
-    low, high = bootstrap_interval(values_S) if len(values_S) >= MIN_RUNS else (None, None)
-    return Summary(float(values_S.mean()), sd, low, high, len(values_S))
+    low, high = intervals.of_mean(values_S) if len(values_S) >= MIN_RUNS else (None, None)
+    return Summary(float(values_S.mean()), sd, low, high, values_S.tolist())
 
 
 def mean_cell(summary: Mapping[str, Any], digits: int = 4) -> str:
@@ -49,24 +45,11 @@ def mean_cell(summary: Mapping[str, Any], digits: int = 4) -> str:
 
 
 def interval_cell(summary: Mapping[str, Any]) -> str:
-    """Format 'low – high' for a table, or a dash without an interval."""
-    return '–' if summary['low'] is None else f'{summary["low"]:.4f} – {summary["high"]:.4f}'
-
-
-def bootstrap_interval(values_S: np.ndarray) -> tuple[float, float]:
-    """The percentile bootstrap interval of the mean of values.
-
-    Source: Efron and Tibshirani 1993, chapter 13.
-    """
-    means = []
-    for resample in range(RESAMPLES):
-        key = sampling.key(_SEED, resample, _PURPOSE)
-        (bits_S,) = sampling.random_bits(key, np.arange(len(values_S)), 1)
-        chosen, counts = np.unique(sampling.integers(bits_S, len(values_S)), return_counts=True)
-        means.append(np.average(values_S[chosen], weights=counts))
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
-    return float(low), float(high)
+    """Format 'low – high' for a table, labeled 'range' for fewer than MIN_RUNS runs."""
+    values = summary['values']
+    if summary['low'] is not None:
+        return intervals.cell((summary['low'], summary['high']))
+    return f'range {intervals.cell((min(values), max(values)))}' if len(values) > 1 else '–'
 
 
 def plot_runs(

@@ -5,19 +5,14 @@ that is best without reading the input.
 """
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-import numpy as np
-
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.model_card import json_block, table
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 from bert_jax.types import Config
-
-LEVEL = 0.95
-Score: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
-_MOST_RESAMPLES, _LEAST_RESAMPLES, _RESAMPLED_EXAMPLES = 200, 50, 200_000
 
 
 class SplitScores(NamedTuple):
@@ -37,32 +32,23 @@ class SplitScores(NamedTuple):
 
 
 def score_split(
-    score: Score, examples: Sequence[Any], predictions: Sequence[Any], guess: Any
+    score: intervals.Score, examples: Sequence[Any], predictions: Sequence[Any], guess: Any
 ) -> SplitScores:
     """Score predictions, with intervals, and a guess.
 
-    Intervals are percentiles of resampled examples (Efron and Tibshirani 1993, chapter 13): 200
-    resamples, down to 50 if there are many examples.
-
     Args:
         score: examples and predictions → metrics.
+        examples: the examples of the split.
+        predictions: one for each example.
         guess: the prediction for every example without reading it; None if there is none.
     """
     number = len(examples)
-    resamples = max(_LEAST_RESAMPLES, min(_MOST_RESAMPLES, _RESAMPLED_EXAMPLES // number))
-    rng = np.random.default_rng(0)
-    drawn = []
-    for chosen in rng.integers(number, size=(resamples, number)):
-        own = [(examples[index], predictions[index]) for index in chosen]
-        drawn.append(score(*zip(*own, strict=True)))
-    tail = (1 - LEVEL) / 2
-    metrics = score(examples, predictions)
-    intervals = {}
-    for name in metrics:
-        low, high = np.quantile([one[name] for one in drawn], [tail, 1 - tail])
-        intervals[name] = float(low), float(high)
-    baseline = {} if guess is None else score(examples, [guess] * number)
-    return SplitScores(number, metrics, intervals, baseline)
+    return SplitScores(
+        num_examples=number,
+        metrics=score(examples, predictions),
+        intervals=intervals.of_metrics(score, examples, predictions),
+        baseline={} if guess is None else score(examples, [guess] * number),
+    )
 
 
 def finetuned(
@@ -84,7 +70,7 @@ def finetuned(
     facts = {
         'problem': config.task,
         'initialized from': config.init_from or 'random values',
-        'data': data.dataset or ', '.join(str(part) for part in (data.train, data.dev) if part),
+        'data': data.dataset or ', '.join([*data.train, *data.dev, *data.test]),
         'training examples': f'{num_train:,}',
         'parameters': f'{results["parameters"]:,}',
         'steps': f'{results["steps"]:,} in {results["train_seconds"]:,.0f} s on '
@@ -104,7 +90,7 @@ An encoder fine-tuned with bert_jax.
 {table(facts)}
 ## Scores
 
-{LEVEL:.0%} intervals: bootstrap over the examples of one run; other seeds differ as well
+{intervals.LEVEL:.0%} intervals: bootstrap over the examples of one run; other seeds differ as well
 (`config.sweep.seeds`). Baseline: always the most frequent class, or the mean, of the training data.
 
 {scores}
@@ -120,7 +106,6 @@ It reproduces biases of its training data, and was not evaluated for any use bey
 def _scores(split: SplitScores) -> str:
     rows: list[tuple] = []
     for name, value in split.metrics.items():
-        low, high = split.intervals[name]
         baseline = f'{split.baseline[name]:.4f}' if name in split.baseline else '–'
-        rows.append((name, value, f'{low:.4f} – {high:.4f}', baseline))
+        rows.append((name, value, intervals.cell(split.intervals[name]), baseline))
     return markdown_table(Table(('metric', 'value', 'interval', 'baseline'), rows))

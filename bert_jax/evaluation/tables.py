@@ -2,28 +2,35 @@
 
 import json
 import pathlib
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from bert_jax import figures
+from bert_jax.evaluation.intervals import LEVEL, Interval, cell
 from bert_jax.evaluation.scores import Confusion, Scatter, Scores, Table
+
+Intervals: TypeAlias = Mapping[str, Interval]  # by metric
 
 MAX_CLASSES_IN_TABLE = 12  # of a confusion matrix; more are listed by their frequent confusions
 MAX_CLASSES_IN_PLOT = 100
 MAX_CONFUSIONS = 20  # listed pairs of classes
 
 
-def save_scores(scores: Scores, directory: str | pathlib.Path, title: str) -> None:
+def save_scores(
+    scores: Scores, directory: str | pathlib.Path, title: str, intervals: Intervals | None = None
+) -> None:
     """Write metrics.json, report.md and the figures confusion and scatter into a folder.
 
-    The folder is created if it does not exist. metrics.json contains 'metrics' and 'tables'.
+    The folder is created if it does not exist. metrics.json contains 'metrics', 'intervals' and
+    'tables'.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     content = {
         'metrics': scores.metrics,
+        'intervals': intervals or {},
         'tables': {
             name: table._asdict()
             for name, table in scores.tables.items()
@@ -32,7 +39,8 @@ def save_scores(scores: Scores, directory: str | pathlib.Path, title: str) -> No
     }
     text = json.dumps(content, indent=2, ensure_ascii=False) + '\n'
     (directory / 'metrics.json').write_text(text, encoding='utf-8')
-    (directory / 'report.md').write_text(report_markdown(scores, title), encoding='utf-8')
+    report = report_markdown(scores, title, intervals)
+    (directory / 'report.md').write_text(report, encoding='utf-8')
     for table in scores.tables.values():
         if isinstance(table, Confusion) and np.sum(table.counts):
             plot_confusion(table, directory / 'confusion')
@@ -72,9 +80,17 @@ def save_candidates(
     path.write_text(''.join(lines), encoding='utf-8')
 
 
-def report_markdown(scores: Scores, title: str) -> str:
+def metrics_markdown(metrics: Mapping[str, float], intervals: Intervals | None = None) -> str:
+    """Metrics as a Markdown table, with their intervals over the examples if given."""
+    if not intervals:
+        return markdown_table(Table(('metric', 'value'), list(metrics.items())))
+    rows = [(name, value, cell(intervals.get(name))) for name, value in metrics.items()]
+    return markdown_table(Table(('metric', 'value', f'{LEVEL:.0%} interval'), rows))
+
+
+def report_markdown(scores: Scores, title: str, intervals: Intervals | None = None) -> str:
     """The metrics and all tables as a Markdown page."""
-    lines = [f'# {title}', '', markdown_table(Table(('metric', ''), list(scores.metrics.items())))]
+    lines = [f'# {title}', '', metrics_markdown(scores.metrics, intervals)]
     for name, table in scores.tables.items():
         lines += ['', f'## {name}', '']
         if isinstance(table, Confusion):

@@ -14,6 +14,7 @@ from bert_jax.data.labeled.records import ReadingReport
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
+from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
@@ -62,6 +63,25 @@ class PredictionOptions(NamedTuple):
     probabilities: bool = False
     long_texts: str | None = None
     words: str | None = None
+
+
+class Evaluation(NamedTuple):
+    """What a fine-tuned model reaches on labeled files.
+
+    Attributes:
+        scores: metrics and tables.
+        intervals: metric → its 95 % interval over the examples (evaluation/intervals.py).
+        records: the lines of predictions.jsonl.
+        lines: what was skipped or malformed in the files.
+        candidate_labels: `data.columns.candidate_labels`, the columns of the candidates of a
+            pronoun.
+    """
+
+    scores: Scores
+    intervals: Mapping[str, intervals.Interval]
+    records: list[dict[str, Any]]
+    lines: list[str]
+    candidate_labels: tuple[str, ...]
 
 
 class FineTuned:
@@ -140,21 +160,25 @@ class FineTuned:
         gold: Sequence[str],
         changes: Mapping[str, Any],
         advance: Callable[[int], object],
-    ) -> tuple[Scores, list[dict[str, Any]]]:
+    ) -> 'Evaluation':
         """Score the model on labeled files; see `Predictor.evaluate`."""
-        data = self.data_config(changes)
+        data = _data_config(self._data, changes)
         report, readers = ReadingReport(), PROBLEMS[self._kind].readers
         found = loader.read_files(tuple(gold), data, self._kind, readers, report)
         examples = [one.example for one in found]
         self._set_options(PredictionOptions())
-        self.problem.counts.update(report)
         predictions = self._predictions(params, examples, advance)
-        records = list(map(self.problem.to_record, examples, predictions))
-        return self.problem.score(examples, predictions), records
 
-    def data_config(self, changes: Mapping[str, Any]) -> ConfigDict:
-        """How labeled files are read: as in training, with changes by dotted key."""
-        return _data_config(self._data, changes)
+        def score(examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
+            return self.problem.score(examples, predictions).metrics
+
+        return Evaluation(
+            scores=self.problem.score(examples, predictions),
+            intervals=intervals.of_metrics(score, examples, predictions),
+            records=list(map(self.problem.to_record, examples, predictions)),
+            lines=report.lines(),
+            candidate_labels=tuple(data.columns.candidate_labels),
+        )
 
     def _set_options(self, options: PredictionOptions) -> None:
         """Set how the problem answers. Raises UserError for what this kind of problem lacks."""

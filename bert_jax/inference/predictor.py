@@ -12,7 +12,6 @@ import numpy as np
 
 from bert_jax.data.sliding_windows import Window, make_windows
 from bert_jax.errors import UserError, unknown
-from bert_jax.evaluation.scores import Scores
 from bert_jax.inference import computation, finetuned
 from bert_jax.inference.batching import TokenizedText, run
 from bert_jax.inference.computation import LAST_FOUR
@@ -302,7 +301,7 @@ class Predictor:
 
     def evaluate(
         self, gold: Sequence[str], changes: Mapping[str, Any] | None = None
-    ) -> tuple[Scores, list[Record]]:
+    ) -> finetuned.Evaluation:
         """Score a fine-tuned model on labeled files of any format that training reads.
 
         Args:
@@ -311,17 +310,12 @@ class Predictor:
                 {'format': 'csv', 'columns.label': 'stars'}.
 
         Returns:
-            Metrics and tables, and the lines of predictions.jsonl.
+            Its `scores.metrics`, their `intervals`, `scores.tables`, and `records`, the lines of
+            predictions.jsonl.
         """
         if not self._finetuned:
             raise UserError(f'{self._name} is not a fine-tuned model; it has nothing to score')
         return self._finetuned.evaluate(self._params, _listed(gold), changes or {}, self._advance)
-
-    def candidate_labels(self, changes: Mapping[str, Any]) -> tuple[str, ...]:
-        """The columns of the candidates of a pronoun in the files of `evaluate`, if any."""
-        if not self._finetuned:
-            return ()
-        return tuple(self._finetuned.data_config(changes).columns.candidate_labels)
 
     def _encode(self, texts: Sequence[str], long_texts: str | None = None) -> list[np.ndarray]:
         if long_texts not in (None, 'windows', 'truncate'):

@@ -22,7 +22,7 @@ from bert_jax.data.finetune_batches import (
 )
 from bert_jax.data.labeled.examples import is_labeled
 from bert_jax.data.special_token_layout import SpecialTokenLayout
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import finetuning_card, glue, tables
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Compute
@@ -38,7 +38,7 @@ from bert_jax.training import sharding
 from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Key, Params
 
-Evaluation = tuple[Sequence[Any], dict[str, float]]  # predictions and metrics of a split
+Outcome = tuple[Sequence[Any], dict[str, float]]  # predictions and metrics of a split
 
 
 class FineTuning:
@@ -97,7 +97,7 @@ class FineTuning:
             out_shardings=sharding.replicated(self._mesh),
         )
         # The parameters of the last evaluation on dev, its predictions and metrics.
-        self._last: tuple[Params | None, Evaluation] = None, ([], {})
+        self._last: tuple[Params | None, Outcome] = None, ([], {})
 
     def _make_stage(self) -> Stage:
         training = self.config.training
@@ -214,7 +214,7 @@ class FineTuning:
         shape = self._source.shape
         return shape._replace(rows=shape.rows // self.config.training.accumulation)
 
-    def _evaluate(self, params: Params, split: str) -> Evaluation:
+    def _evaluate(self, params: Params, split: str) -> Outcome:
         """Return predictions and metrics of a split; no metrics if it has no labels."""
         encoded, shape = self.held_out[split], self._evaluation_shape()
         parts, terms = finetuning_model.predict(self._predict, params, encoded, shape)
@@ -248,25 +248,34 @@ class FineTuning:
                 predictions, metrics = found
                 records = list(map(self.problem.to_record, encoded.examples, predictions))
                 if jax.process_index() == 0:
-                    self._save(workdir / split, split, records)
                     if metrics:
                         scored[split] = finetuning_card.score_split(
                             score, encoded.examples, predictions, guess
                         )
+                    with writing_to(workdir):
+                        self._save(workdir / split, split, records, scored.get(split))
                     shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
                     print(f'{split}: {shown or "no labels, predictions only"}')
         if jax.process_index() == 0:
             num_train = len(self.splits.train)
             card = finetuning_card.finetuned(self.config, results, num_train, scored, sys.argv)
-            (workdir / 'README.md').write_text(card, encoding='utf-8')
+            with writing_to(workdir):
+                (workdir / 'README.md').write_text(card, encoding='utf-8')
 
-    def _save(self, folder: pathlib.Path, split: str, records: list[dict[str, Any]]) -> None:
+    def _save(
+        self,
+        folder: pathlib.Path,
+        split: str,
+        records: list[dict[str, Any]],
+        scored: finetuning_card.SplitScores | None,
+    ) -> None:
         """Write predictions, scores, and the file that the scorer of GLUE or GAP reads."""
         tables.save_predictions(records, folder)
         if self.config.data.columns.candidate_labels:
             tables.save_candidates(records, self.config.data.columns.candidate_labels, folder)
-        if split in self.scores:
-            tables.save_scores(self.scores[split], folder, f'{self.config.task}, {split}')
+        if scored:
+            title = f'{self.config.task}, {split}'
+            tables.save_scores(self.scores[split], folder, title, scored.intervals)
         test_set = glue.test_set(self.config.data.dataset, split)
         if test_set:
             predicted = {record['id']: record['predicted'] for record in records}

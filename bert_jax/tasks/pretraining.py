@@ -11,7 +11,7 @@ import numpy as np
 from bert_jax import averages, objectives
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.example_source import ExampleSource
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import model_card
 from bert_jax.evaluation import pretraining as evaluation
 from bert_jax.models.architecture import Compute
@@ -257,7 +257,8 @@ class Pretraining:
         if self.model.mask_filler() and self.config.evaluation.cloze_examples:
             filled = self.cloze(params, self.config.evaluation.cloze_examples)
             examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
-            (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
+            with writing_to(workdir):
+                (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             print(examples)
         card = model_card.pretrained(
             self.config,
@@ -267,7 +268,8 @@ class Pretraining:
             results,
             examples,
         )
-        (workdir / 'README.md').write_text(card, encoding='utf-8')
+        with writing_to(workdir):
+            (workdir / 'README.md').write_text(card, encoding='utf-8')
 
     def references(self) -> dict[str, float]:
         """Return horizontal lines for the loss plot: the loss of guessing by frequency."""

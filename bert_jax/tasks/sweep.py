@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 
 from bert_jax import files
 from bert_jax.errors import UserError
-from bert_jax.evaluation import comparison
+from bert_jax.evaluation import comparison, intervals
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 from bert_jax.training import multihost, workdir
@@ -139,7 +139,7 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
 
 
 def _summary(values: list[float]) -> dict[str, Any]:
-    return comparison.summarize(values)._asdict() | {'values': values}
+    return comparison.summarize(values)._asdict()
 
 
 def write(folder: pathlib.Path, found: Results) -> None:
@@ -174,6 +174,6 @@ def table(found: Results) -> str:
                 *(comparison.mean_cell(metrics[name]) for name in others),
             )
         )
-    interval = f'{comparison.LEVEL:.0%} interval of the mean'
+    interval = f'{intervals.LEVEL:.0%} interval of the mean'
     columns = ('learning rate', 'seeds', main, interval, *others)
     return markdown_table(Table(columns, rows)) + '\n'

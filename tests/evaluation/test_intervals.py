@@ -1,0 +1,36 @@
+"""Bootstrap intervals, compared with those of the normal distribution."""
+
+import numpy as np
+import pytest
+
+from bert_jax.evaluation import intervals
+
+
+def accuracy(gold, guesses):
+    return {'accuracy': float(np.mean([a == b for a, b in zip(gold, guesses, strict=True)]))}
+
+
+def test_the_interval_of_an_accuracy_is_that_of_a_binomial_share():
+    gold, guesses = ['a'] * 400, ['a'] * 320 + ['b'] * 80
+    low, high = intervals.of_metrics(accuracy, gold, guesses)['accuracy']
+    half = 1.96 * (0.8 * 0.2 / 400) ** 0.5
+    assert high - 0.8 == pytest.approx(0.8 - low)
+    assert high - 0.8 == pytest.approx(half, rel=0.15)
+
+
+@pytest.mark.parametrize(('wrong', 'most'), [(0, 0), (1, 0.08)])
+def test_an_interval_does_not_leave_the_range_of_the_metric(wrong, most):
+    gold, guesses = ['a'] * 50, ['b'] * wrong + ['a'] * (50 - wrong)
+    low, high = intervals.of_metrics(accuracy, gold, guesses)['accuracy']
+    value = 1 - wrong / 50
+    assert 1 - most <= low <= value <= high <= 1
+    assert intervals.of_metrics(accuracy, ['a'], ['a'])['accuracy'] == (1, 1)
+
+
+def test_the_interval_of_a_mean_is_the_normal_approximation():
+    """For many values it is mean ± 1.96 · sd / sqrt(n)."""
+    x_S = np.random.default_rng(0).normal(size=400)
+    low, high = intervals.of_mean(x_S)
+    half = 1.96 * x_S.std() / len(x_S) ** 0.5
+    assert low == pytest.approx(x_S.mean() - half, abs=0.2 * half)
+    assert high == pytest.approx(x_S.mean() + half, abs=0.2 * half)
