@@ -40,6 +40,31 @@ def sync(path: pathlib.Path) -> None:
         os.close(descriptor)
 
 
+def read_json(path: pathlib.Path, kind: type = dict, default: Any = None) -> Any:
+    """Read a JSON file that others made.
+
+    Args:
+        path: The file.
+        kind: Type of its value: dict or list.
+        default: What to return if there is no file; None: an error.
+
+    Raises:
+        UserError: The file cannot be read, is not valid JSON, or holds a value of another type.
+    """
+    try:
+        value = json.loads(path.read_text(encoding='utf-8'))
+    except OSError as error:
+        if default is not None and isinstance(error, FileNotFoundError):
+            return default
+        raise UserError(f'{path}: {error.strerror}') from error
+    except ValueError as error:
+        raise UserError(f'{path} is not valid JSON: {error}') from None
+    if not isinstance(value, kind):
+        wanted = 'an object' if kind is dict else 'a list'
+        raise UserError(f'{path}: expected {wanted}, not {value!r:.40}')
+    return value
+
+
 def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
     """Write a JSON file atomically.
 

@@ -109,7 +109,7 @@ _PRETRAINED: dict[str, Task] = {
 # Options that only some tasks have → default, and these tasks.
 _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'top': (5, ['fill_mask']),
-    'pooling': ('mean', ['embed']),
+    'pooling': (None, ['embed']),
     'layer': (-1, ['embed']),
     'max_length': (None, _PRETRAINED),
     'overlap': (0.25, [*_PRETRAINED, 'classify']),
@@ -226,7 +226,8 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
     add(
         '--pooling',
-        help='embed: mean of all tokens (default), cls ([CLS]), or tokens (a vector each)',
+        help='embed: mean or max of all tokens, cls ([CLS]), or tokens (a vector each); default: '
+        'mean, or as a sentence-transformers folder says, with its dense layers and normalization',
     )
     add(
         '--layer',
@@ -248,7 +249,8 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add(
         '--long_texts',
         choices=['windows', 'truncate'],
-        help='embed, pseudo_likelihood: windows (default), or truncate; classify: truncate '
+        help='embed, pseudo_likelihood: windows (default), or truncate (default of embed for a '
+        'sentence-transformers folder); classify: truncate '
         '(default), or windows whose probabilities are averaged',
     )
     add(

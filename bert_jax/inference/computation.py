@@ -37,14 +37,16 @@ def states(
     return LAST_FOUR[layer](states_LBTD[-4:]) if isinstance(layer, str) else states_LBTD[layer]
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1, 2))
-def sums(
-    encoder: Encoder, layer: int | str, causal: bool, params: Params, batch: Batch
+@functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
+def pooled(
+    encoder: Encoder, layer: int | str, causal: bool, mode: str, params: Params, batch: Batch
 ) -> jax.Array:
-    """States summed over the span of each row, float32 [B, D]."""
+    """Sum, or maximum if mode is 'max', of the states in the span of each row, float32 [B, D]."""
     states_BTD = states(encoder, layer, causal, params, batch)
     positions_T, (first_B, last_B) = jnp.arange(states_BTD.shape[1]), batch['span'].T
     chosen_BT = (positions_T >= first_B[:, None]) & (positions_T < last_B[:, None])
+    if mode == 'max':
+        return jnp.where(chosen_BT[:, :, None], states_BTD, -jnp.inf).max(1)
     return jnp.einsum('BTD,BT->BD', states_BTD, chosen_BT.astype(jnp.float32), precision='highest')
 
 

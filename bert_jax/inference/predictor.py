@@ -21,7 +21,7 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.types import Batch
 
-POOLINGS = ('mean', 'cls', 'tokens')
+POOLINGS = ('mean', 'cls', 'max', 'tokens')
 
 Record = dict[str, Any]
 Text = TypeVar('Text')
@@ -82,7 +82,9 @@ class Predictor:
         """
         self.architecture = model.architecture
         longest = self.architecture.max_length
-        max_length = longest if max_length is None else max_length
+        modules = model.sentence_modules
+        if max_length is None:
+            max_length = min(longest, (modules and modules.max_length) or longest)
         if not 3 <= max_length <= longest:
             raise UserError(
                 f'max_length is {max_length}, must be from 3 to {longest}, the length of {name}'
@@ -92,6 +94,7 @@ class Predictor:
         if model.tokenizer is None:
             raise UserError(f'{name} has no tokenizer; add its tokenizer.json or vocab.txt')
         self.tokenizer, self._name, self._batch_tokens = model.tokenizer, name, batch_tokens
+        self._sentence_modules = modules
         self._advance = advance or (lambda number: None)
         compute = Compute(dtype)
         self._causal = model.is_causal
@@ -136,35 +139,61 @@ class Predictor:
     def embed(
         self,
         texts: Sequence[str],
-        pooling: str = 'mean',
+        pooling: str | None = None,
         layer: int | str = -1,
         long_texts: str | None = None,
     ) -> list[np.ndarray]:
         """A vector for each text, float32 [D], or for each of its tokens, float32 [T, D].
 
         Args:
-            pooling: 'mean' over all tokens, [CLS] and [SEP] included; 'cls', the state of [CLS]
-                (averaged over windows); 'tokens', one vector for each token, [CLS] and [SEP]
-                included.
+            pooling: 'mean' or 'max' over all tokens, [CLS] and [SEP] included; 'cls', the state of
+                [CLS] (averaged over windows); 'tokens', one vector for each token, [CLS] and [SEP]
+                included. None: as a sentence-transformers folder says, with its dense layers,
+                normalization and prompt; else 'mean'.
             layer: 0 (embeddings) to the number of layers, or negative from the last; or
                 'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers.
-            long_texts: 'windows' (the default), or 'truncate'.
+            long_texts: 'windows' (the default), or 'truncate' (the default for a
+                sentence-transformers folder).
         """
-        if pooling not in POOLINGS:
+        modules = self._sentence_modules if pooling is None else None
+        if pooling is not None and pooling not in POOLINGS:
             raise unknown('pooling', pooling, POOLINGS)
         self._check_layer(layer)
-        rows = [list(self._rows_of_spans(ids, pooling)) for ids in self._encode(texts, long_texts)]
-        function = computation.states if pooling == 'tokens' else computation.sums
+        if modules is None:
+            encoded = self._encode(texts, long_texts)
+            if pooling == 'tokens':
+                return self._token_states(encoded, layer)
+            return self._pool(encoded, pooling or 'mean', layer)
+        if modules.unsupported:
+            raise UserError(
+                f'{self._name}: modules.json has {modules.unsupported}, which is not supported; '
+                f'set pooling to one of {", ".join(POOLINGS)}'
+            )
+        prompted = [modules.prompt + text for text in _checked(texts)]
+        encoded = self._encode(prompted, long_texts or 'truncate')
+        vectors = [self._pool(encoded, mode, layer) for mode in modules.pooling]
+        return [modules.apply(np.concatenate(own)) for own in zip(*vectors, strict=True)]
+
+    def _token_states(self, encoded: Sequence[np.ndarray], layer: int | str) -> list[np.ndarray]:
+        rows = [list(self._rows_of_spans(ids, 'tokens')) for ids in encoded]
         settings = (self._encoder, layer, self._causal, self._params)
-        answers = self._run(functools.partial(function, *settings), rows)
-        if pooling == 'tokens':
-            return [
-                np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in own])
-                for own in answers
-            ]
+        answers = self._run(functools.partial(computation.states, *settings), rows)
+        return [
+            np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in own])
+            for own in answers
+        ]
+
+    def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: int | str) -> list[np.ndarray]:
+        """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
+        rows = [list(self._rows_of_spans(ids, mode)) for ids in encoded]
+        settings = (self._encoder, layer, self._causal, mode, self._params)
+        answers = self._run(functools.partial(computation.pooled, *settings), rows)
+        if mode == 'max':
+            return [np.max([max_D for _, max_D in own], axis=0) for own in answers]
+        power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
         return [
             sum(sum_D for _, sum_D in own)
-            / np.float32(sum(np.ptp(row.extras['span']) for row, _ in own))
+            / np.float32(sum(np.ptp(row.extras['span']) for row, _ in own) ** power)
             for own in answers
         ]
 

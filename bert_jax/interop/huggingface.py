@@ -12,12 +12,20 @@ import jax
 import numpy as np
 from absl import logging
 
-from bert_jax import tree_paths
+from bert_jax import files, tree_paths
 from bert_jax.data import tokenizers
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.evaluation import model_card
-from bert_jax.interop import conversion, families, pretrained, state_dict_map, usage, weights
+from bert_jax.interop import (
+    conversion,
+    families,
+    pretrained,
+    sentence_modules,
+    state_dict_map,
+    usage,
+    weights,
+)
 from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import LABEL_HEADS, PRETRAINING_HEADS, Pretrained
 from bert_jax.models import parameters
@@ -45,8 +53,9 @@ def load(
             weight that is left over, missing, of another shape or not finite, a damaged file, or a
             tokenizer of another model.
     """
-    folder = pathlib.Path(path)
-    config = _read_config(folder / 'config.json')
+    modules, lowercase = sentence_modules.read(pathlib.Path(path))
+    folder = sentence_modules.transformer_folder(pathlib.Path(path))
+    config = files.read_json(folder / 'config.json')
     try:
         family = families.of_config(config)
         architecture = family.read_config(config)
@@ -64,6 +73,8 @@ def load(
     if architecture.positions == 'none' and conversion.has_weight(family, state, position):
         architecture = dataclasses.replace(architecture, mask_decoder=True)
     tokenizer = load_tokenizer(folder, architecture)
+    if tokenizer and lowercase:
+        tokenizer = tokenizer.with_lowercase()
     if published in family.without_pooler:
         allow_missing = (*allow_missing, '^encoder/pooler/')
     declared = family.classes.get(published, ())
@@ -83,6 +94,7 @@ def load(
         metadata=usage.read(folder),
         is_multi_label=is_multi_label,
         is_causal=bool(config.get('is_decoder')),
+        sentence_modules=modules,
     )
 
 
@@ -165,6 +177,8 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
     if has_pooler and not architecture.pooler:
         lines.append(f'encoder/pooler is newly initialized: {published} has a pooler')
     architecture = dataclasses.replace(architecture, pooler=has_pooler)
+    if model.sentence_modules and model.sentence_modules.unsupported:
+        lines.append(f'modules.json is dropped: it has {model.sentence_modules.unsupported}')
     if architecture.mask_decoder and 'mlm' in heads:
         lines.append('transformers has no enhanced mask decoder: it predicts other tokens')
     found, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
@@ -289,6 +303,8 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
         state = {name.removeprefix(family.prefix): array for name, array in state.items()}
     weights.write(folder / weights.SAFETENSORS, state)
     usage.write(model, folder)
+    if model.sentence_modules and not model.sentence_modules.unsupported:
+        sentence_modules.write(model.sentence_modules, folder, architecture.hidden_size)
     card = model_card.exported(
         family=family.model_type,
         published_class=published,
@@ -329,18 +345,6 @@ def _compare(live: Pretrained, written: Pretrained) -> None:
             raise UserError(
                 f'not saved: {name} of the written model differ from the live one by {difference:g}'
             )
-
-
-def _read_config(path: pathlib.Path) -> dict[str, Any]:
-    try:
-        value = json.loads(path.read_text(encoding='utf-8'))
-    except OSError as error:
-        raise UserError(f'{path}: {error.strerror}') from error
-    except ValueError as error:
-        raise UserError(f'{path} is not valid JSON: {error}') from error
-    if not isinstance(value, dict):
-        raise UserError(f'{path} is not a model config: expected a JSON object')
-    return value
 
 
 def _json(value: dict[str, Any]) -> str:

@@ -39,7 +39,8 @@ def load_any(
         raise UserError(f'{folder} is not a folder of a model')
     # The folder of a run has a config.json too, next to its checkpoints.
     has_checkpoints = (folder / 'checkpoints').is_dir()
-    if (folder / 'config.json').is_file() and not has_checkpoints:
+    names = ('config.json', 'modules.json')
+    if any((folder / name).is_file() for name in names) and not has_checkpoints:
         return huggingface.load(folder, heads, allow_missing)
     if (folder / _TF1_CONFIG).is_file():
         return _load_tf1(folder, heads, allow_missing)

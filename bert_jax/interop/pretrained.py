@@ -14,6 +14,7 @@ from flax import linen as nn
 from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
+from bert_jax.interop.sentence_modules import SentenceModules
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput, build_encoder
 from bert_jax.models.heads import (
@@ -91,6 +92,7 @@ class Pretrained:
         is_multi_label: whether the classes of a published classifier do not exclude each other.
         is_causal: whether positions do not attend to later ones.
         card: the card of the run that was loaded, in Markdown; '' if there is none.
+        sentence_modules: what follows the encoder in a folder of sentence-transformers.
     """
 
     family: str | None
@@ -104,6 +106,7 @@ class Pretrained:
     is_multi_label: bool = False
     is_causal: bool = False
     card: str = ''
+    sentence_modules: SentenceModules | None = None
 
     @property
     def heads(self) -> tuple[str, ...]:

@@ -117,7 +117,7 @@ MISTAKES = {
     'no output': (['--output=/none/x.npz'], '/none/x.npz cannot be written'),
     'empty input': (['--input=/dev/null'], '/dev/null is empty'),
     'output name': (['--output=x.txt'], '--output=x.txt: embed writes NumPy files; end it in .npz'),
-    'pooling': (['--pooling=max'], "unknown pooling 'max'; known: cls"),
+    'pooling': (['--pooling=sum'], "unknown pooling 'sum'; known: cls"),
     'layer': (['--layer=7'], 'layer is 7, must be from 0'),
     'too long': (['--max_length=20'], 'max_length is 20, must be from 3 to 19'),
     'top': (['--task=fill_mask', '--top=0'], '--top is 0, must be at least 1'),

@@ -135,7 +135,7 @@ def test_an_invalid_setting_is_refused(folder, ours, tmp_path):
         with pytest.raises(UserError, match=word):
             Predictor(model, **settings)
     for arguments, word in [
-        (('max',), 'mean'),
+        (('sum',), 'mean'),
         (('mean', 5), r'0 \(embeddings\) to 4'),
         (('mean', 'last'), 'sum_last_4'),
     ]:

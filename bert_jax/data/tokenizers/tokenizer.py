@@ -188,6 +188,15 @@ class Tokenizer:
         backend.post_processor = special_tokens.template(names, self._ids, has_types=True)
         return Tokenizer(backend.to_str())
 
+    def with_lowercase(self) -> 'Tokenizer':
+        """Return this tokenizer with lowercased texts."""
+        if self.lowercase:
+            return self
+        backend = _backend(json.loads(self._json))
+        steps = [tokenizers.normalizers.Lowercase(), backend.normalizer]
+        backend.normalizer = tokenizers.normalizers.Sequence([step for step in steps if step])
+        return Tokenizer(backend.to_str())
+
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
         return {token: index for index, token in enumerate(self.vocab)}

@@ -1,0 +1,222 @@
+"""The modules of sentence-transformers folders: pooling, dense layers, normalization.
+
+modules.json lists them; each has a folder with a config.json and, for Dense, weights.
+"""
+
+import dataclasses
+import pathlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax import files
+from bert_jax.errors import UserError
+from bert_jax.interop import weights
+
+# Key of an older 1_Pooling/config.json → mode, in the order in which vectors are concatenated.
+_MODES = {
+    'pooling_mode_cls_token': 'cls',
+    'pooling_mode_max_tokens': 'max',
+    'pooling_mode_mean_tokens': 'mean',
+    'pooling_mode_mean_sqrt_len_tokens': 'mean_sqrt_len_tokens',
+    'pooling_mode_weightedmean_tokens': 'weightedmean',
+    'pooling_mode_lasttoken': 'lasttoken',
+}
+_SUPPORTED_MODES = ('cls', 'max', 'mean', 'mean_sqrt_len_tokens')
+_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    'torch.nn.modules.activation.Tanh': np.tanh,
+    'torch.nn.modules.linear.Identity': lambda x: x,
+    'torch.nn.modules.activation.ReLU': lambda x: np.maximum(x, 0),
+}
+_TYPES = 'sentence_transformers.models.'
+_DENSE_INPUT = 'sentence_embedding'
+
+
+class Dense(NamedTuple):
+    """A dense layer: weight [outputs, inputs], bias [outputs], and a key of _ACTIVATIONS."""
+
+    weight: np.ndarray
+    bias: np.ndarray | None
+    activation: str
+
+
+class Normalize(NamedTuple):
+    """Division by the Euclidean norm."""
+
+
+@dataclasses.dataclass(frozen=True)
+class SentenceModules:
+    """How a folder turns token states into the vector of a text.
+
+    Attributes:
+        pooling: Modes whose vectors are concatenated.
+        layers: What follows, in order.
+        max_length: Tokens to which texts are truncated; None: the length of the model.
+        prompt: What precedes each text.
+        unsupported: The reason if the folder needs more than this; None if it does not.
+    """
+
+    pooling: tuple[str, ...] = ('mean',)
+    layers: tuple[Dense | Normalize, ...] = ()
+    max_length: int | None = None
+    prompt: str = ''
+    unsupported: str | None = None
+
+    def apply(self, vectors_ND: np.ndarray) -> np.ndarray:
+        """Apply the layers to pooled states, float32."""
+        for layer in self.layers:
+            if isinstance(layer, Dense):
+                bias = 0 if layer.bias is None else layer.bias
+                vectors_ND = _ACTIVATIONS[layer.activation](vectors_ND @ layer.weight.T + bias)
+            else:
+                norms = np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
+                vectors_ND = vectors_ND / np.maximum(norms, 1e-12)
+        return vectors_ND
+
+
+def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
+    """The folder of the encoder, which is a subfolder in folders of early versions."""
+    modules = _modules(folder)
+    return folder / modules[0]['path'] if modules else folder
+
+
+def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
+    """Read the modules of a folder.
+
+    Returns:
+        The modules, None if the folder has none; and whether all texts are lowercased.
+
+    Raises:
+        UserError: A file is malformed.
+    """
+    modules = _modules(folder)
+    general = files.read_json(folder / 'config_sentence_transformers.json', default={})
+    if not modules or general.get('model_type', 'SentenceTransformer') == 'CrossEncoder':
+        return None, False
+    settings: dict[str, Any] = {}
+    for path in sorted((folder / modules[0]['path']).glob('sentence_*_config.json')):
+        settings |= files.read_json(path)
+    path = folder / modules[0]['path'] / 'tokenizer_config.json'
+    tokenizer = files.read_json(path, default={})
+    length = settings.get('max_seq_length') or tokenizer.get('model_max_length')
+    if not isinstance(length, int | float | None) or (length is not None and length < 3):
+        raise UserError(f'{folder}: max_seq_length is {length!r}, must be a number of at least 3')
+    prompts, name = general.get('prompts') or {}, general.get('default_prompt_name')
+    prompt = prompts.get(name, '') if isinstance(prompts, dict) else ''
+    fields: dict[str, Any] = {'max_length': length and int(length), 'prompt': prompt}
+    try:
+        fields |= _read_layers(folder, modules, prompt)
+    except _Unsupported as error:
+        fields['unsupported'] = str(error)
+    return SentenceModules(**fields), settings.get('do_lower_case') is True
+
+
+def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
+    """Write the modules into the folder of a model.
+
+    Args:
+        modules: Supported modules.
+        folder: The folder.
+        size: D, the width of token states.
+    """
+    pooling: dict[str, Any] = {key: mode in modules.pooling for key, mode in _MODES.items()}
+    if _read_pooling(pooling, '') != modules.pooling:  # in another order, as of version 6
+        pooling = {'pooling_mode': modules.pooling}
+    listed = [_entry(0, 'Transformer', ''), _entry(1, 'Pooling')]
+    _write_module(folder / listed[1]['path'], {'word_embedding_dimension': size} | pooling)
+    for number, layer in enumerate(modules.layers, 2):
+        listed.append(_entry(number, type(layer).__name__))
+        if isinstance(layer, Dense):
+            path = folder / listed[-1]['path']
+            outputs, inputs = layer.weight.shape
+            config = {'in_features': inputs, 'out_features': outputs}
+            config |= {'bias': layer.bias is not None, 'activation_function': layer.activation}
+            _write_module(path, config)
+            arrays = {'linear.weight': layer.weight}
+            if layer.bias is not None:
+                arrays['linear.bias'] = layer.bias
+            weights.write(path / weights.SAFETENSORS, arrays)
+    files.write_json(folder / 'modules.json', listed)
+    settings = {'max_seq_length': modules.max_length, 'do_lower_case': False}
+    files.write_json(folder / 'sentence_bert_config.json', settings)
+    if modules.prompt:
+        prompts = {'prompts': {'default': modules.prompt}, 'default_prompt_name': 'default'}
+        files.write_json(folder / 'config_sentence_transformers.json', prompts)
+
+
+class _Unsupported(Exception):
+    """A module that is not supported."""
+
+
+def _read_layers(
+    folder: pathlib.Path, modules: Sequence[Mapping[str, Any]], prompt: str
+) -> dict[str, Any]:
+    """The fields `pooling` and `layers` of the modules after the encoder."""
+    pooling: tuple[str, ...] = ()
+    layers: list[Dense | Normalize] = []
+    for module in modules[1:]:
+        path, name = folder / module['path'], module['type'].rpartition('.')[2]
+        config = files.read_json(path / 'config.json', default={})
+        if name == 'Pooling' and not pooling:
+            pooling = _read_pooling(config, prompt)
+        elif name == 'Dense' and pooling:
+            layers.append(_read_dense(path, config))
+        elif name == 'Normalize' and pooling:
+            layers.append(Normalize())
+        elif name != 'Dropout':
+            raise _Unsupported(f'the module {name}')
+    if not pooling:
+        raise _Unsupported('no module Pooling')
+    return {'pooling': pooling, 'layers': tuple(layers)}
+
+
+def _read_pooling(config: Mapping[str, Any], prompt: str) -> tuple[str, ...]:
+    modes = config.get('pooling_mode') or [m for key, m in _MODES.items() if config.get(key)]
+    if not isinstance(modes, str | list | tuple):
+        raise UserError(f'1_Pooling/config.json: pooling_mode is {modes!r}, expected names')
+    modes = (modes,) if isinstance(modes, str) else tuple(modes) or ('mean',)
+    unknown = [mode for mode in modes if mode not in _SUPPORTED_MODES]
+    if unknown:
+        raise _Unsupported(f'the pooling mode {unknown[0]}')
+    if prompt and not config.get('include_prompt', True):
+        raise _Unsupported('a prompt that is not pooled')
+    return modes
+
+
+def _read_dense(path: pathlib.Path, config: Mapping[str, Any]) -> Dense:
+    activation = config.get('activation_function', 'torch.nn.modules.activation.Tanh')
+    if activation not in _ACTIVATIONS or config.get('use_residual'):
+        raise _Unsupported(f'a Dense with activation_function {activation} or use_residual')
+    if config.get('module_input_name', _DENSE_INPUT) != _DENSE_INPUT:
+        raise _Unsupported(f'a Dense of {config["module_input_name"]}')
+    arrays = weights.read(path)
+    weights.check_values(arrays, path)
+    floats = {name: array.astype(np.float32) for name, array in arrays.items()}
+    if 'linear.weight' not in floats:
+        raise UserError(f'{path} has no linear.weight')
+    return Dense(floats['linear.weight'], floats.get('linear.bias'), activation)
+
+
+def _entry(number: int, name: str, path: str | None = None) -> dict[str, Any]:
+    path = f'{number}_{name}' if path is None else path
+    return {'idx': number, 'name': str(number), 'path': path, 'type': _TYPES + name}
+
+
+def _write_module(path: pathlib.Path, config: Mapping[str, Any]) -> None:
+    path.mkdir()
+    files.write_json(path / 'config.json', config)
+
+
+def _modules(folder: pathlib.Path) -> list[dict[str, Any]]:
+    """The entries of modules.json; [] if there is none."""
+    path = folder / 'modules.json'
+    modules = files.read_json(path, list, default=[])
+    for module in modules:
+        if not isinstance(module, dict) or not all(
+            isinstance(module.get(key), str) for key in ('path', 'type')
+        ):
+            raise UserError(f'{path}: each module must be an object with path and type')
+        if '..' in pathlib.PurePath(module['path']).parts or module['path'].startswith('/'):
+            raise UserError(f'{path}: the path {module["path"]!r} is outside of the folder')
+    return modules
