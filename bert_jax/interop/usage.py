@@ -8,7 +8,7 @@ import json
 import pathlib
 from typing import Any
 
-from bert_jax.errors import UserError
+from bert_jax import files
 from bert_jax.interop.pretrained import Pretrained
 
 FILE = 'bert_jax.json'
@@ -40,13 +40,4 @@ def read(folder: pathlib.Path) -> dict[str, Any]:
     Raises:
         UserError: the file is not a JSON object.
     """
-    path = folder / FILE
-    if not path.exists():
-        return {}
-    try:
-        found = json.loads(path.read_text(encoding='utf-8'))
-    except ValueError as error:
-        raise UserError(f'{path} is not valid JSON: {error}') from error
-    if not isinstance(found, dict):
-        raise UserError(f'{path} is not a JSON object')
-    return found
+    return files.read_json(folder / FILE, default={})
