@@ -109,15 +109,25 @@ def open_text(path: str, encoding: str, newline: str = '\n') -> Iterator[TextIO]
         UserError: The file cannot be read or does not contain text, or a read inside the `with`
             block fails.
     """
-    if codecs.lookup(encoding).name == 'utf-8':
-        encoding = 'utf-8-sig'
     opener = gzip.open if path.endswith('.gz') else open
     try:
         with cast(io.BufferedReader, opener(path, 'rb')) as raw:
-            _check_head(raw.peek(_HEAD_BYTES), path, encoding)
+            head = raw.peek(_HEAD_BYTES)
+            encoding = _with_byte_order_mark(encoding, head)
+            _check_head(head, path, encoding)
             yield io.TextIOWrapper(raw, encoding, 'surrogateescape', newline)
     except (OSError, EOFError, zlib.error, UnicodeError) as error:
         raise UserError(f'cannot read {path}: {error}') from error
+
+
+def _with_byte_order_mark(encoding: str, head: bytes) -> str:
+    """The encoding that skips the byte order mark of a file, if there is one."""
+    name = codecs.lookup(encoding).name
+    if name == 'utf-8':
+        return 'utf-8-sig'
+    if re.fullmatch('utf-(16|32)-[bl]e', name) and head.startswith('\ufeff'.encode(name)):
+        return name[:6]
+    return encoding
 
 
 def _check_head(head: bytes, path: str, encoding: str) -> None:

@@ -41,7 +41,7 @@ def load_json(path: str, data: ConfigDict) -> Any:
     """
     text = text_files.read_text(path, data.encoding)
     try:
-        return json.loads(text)
+        return _loads(text)
     except (ValueError, RecursionError) as error:
         values = [_parse(line) for line in text.splitlines() if line.strip()]
         if values and isinstance(values[0], dict):
@@ -51,12 +51,17 @@ def load_json(path: str, data: ConfigDict) -> Any:
 
 def _parse(line: str) -> Any:
     try:
-        return json.loads(line)
+        return _loads(line)
     except (ValueError, RecursionError):
         return InvalidRecord('the line is not valid JSON')
+
+
+def _loads(text: str) -> Any:
+    """Parse JSON; NaN and Infinity, which other programs write for missing values, become null."""
+    return json.loads(text, parse_constant=lambda _: None)
 
 
 def _row(value: Any) -> Row | InvalidRecord:
     if isinstance(value, dict | InvalidRecord):
         return Row(value) if isinstance(value, dict) else value
-    return InvalidRecord('not a JSON object')
+    return InvalidRecord('not a JSON object; data.format=json reads a list of objects')

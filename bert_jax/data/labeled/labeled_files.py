@@ -95,9 +95,11 @@ def _count_unusable(
     except records.MissingColumn as error:
         if first:
             path, key = first[0], _config_key(error.name, data)
+            other = next((char for char in ';|' if char in error.known), '')
+            hint = f'; set data.separator={other!r}' if other and first[1] in _TABLES else ''
             raise UserError(
                 f'{key} names column {error.name!r}, but {path} has columns {error.known} '
-                f'({_describe_format(first[1], data)})'
+                f'({_describe_format(first[1], data)}){hint}'
             ) from None
         report.add_invalid(error, record.place)
     except records.InvalidRecord as error:

@@ -47,6 +47,8 @@ def build_question(row: Row, example_id: str, builder: ExampleBuilder) -> list[Q
 
 
 def _answers(builder: ExampleBuilder, value: Any, start: Any, context: str) -> Iterator[Answer]:
+    if start is None and isinstance(value, dict):  # as the library datasets writes them
+        value, start = value.get('text'), value.get('answer_start')
     texts = value if isinstance(value, list) else [value]
     starts = start if isinstance(start, list) else [start] * len(texts)
     if len(starts) != len(texts):

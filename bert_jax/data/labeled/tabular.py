@@ -8,6 +8,7 @@ import csv
 import itertools
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -24,6 +25,7 @@ from bert_jax.data.labeled.records import (
 from bert_jax.data.labeled.text_lines import numbered_lines
 from bert_jax.errors import UserError
 
+_SEPARATOR_LINE = re.compile('"?sep=(.)"?', re.IGNORECASE)  # first line of files for Excel
 _MANY_LINES = 10  # so many lines that look like rows are not the text of one field
 
 NumberedRow = tuple[int, list[str] | InvalidRecord]  # number of the first line, fields
@@ -100,26 +102,41 @@ def _column_names(path: str, fields: list[str], data: ConfigDict) -> tuple[list[
     return names, True
 
 
-def _dialect(path: str, data: ConfigDict, file_format: str) -> tuple[str, bool]:
-    """The separator of fields, and whether quotes may enclose them.
+class _Dialect(NamedTuple):
+    """How a file is written.
 
-    In TSV quotes are text, unless all names of the header are quoted.
+    Attributes:
+        separator: of the fields.
+        quoted: whether quotes may enclose fields.
+        first_line: number of the first line of the table, 2 after a line 'sep=;'.
     """
+
+    separator: str
+    quoted: bool
+    first_line: int
+
+
+def _dialect(path: str, data: ConfigDict, file_format: str) -> _Dialect:
+    """How a file is written. In TSV quotes are text, unless all names of the header are quoted."""
     if data.quotes not in ('auto', 'yes', 'no'):
         raise UserError(f'data.quotes is {data.quotes!r}; set it to auto, yes or no')
-    separator = data.separator.replace('\\t', '\t') or {'csv': ',', 'tsv': '\t'}[file_format]
+    head = (line for _, line in itertools.islice(numbered_lines(path, data), 2))
+    first, second, *_ = *head, '', ''
+    stated = _SEPARATOR_LINE.fullmatch(first)
+    default = stated[1] if stated else {'csv': ',', 'tsv': '\t'}[file_format]
+    separator = data.separator.replace('\\t', '\t') or default
+    header = (second if stated else first).split(separator)
+    quoted = all(len(field) > 2 and field[0] == field[-1] == '"' for field in header)
     if data.quotes != 'auto' or file_format == 'csv':
-        return separator, data.quotes != 'no'
-    _, header = next(numbered_lines(path, data), (1, ''))
-    fields = header.split(separator)
-    return separator, all(len(field) > 2 and field[0] == field[-1] == '"' for field in fields)
+        quoted = data.quotes != 'no'
+    return _Dialect(separator, quoted, 2 if stated else 1)
 
 
 def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow]:
     """The fields of each row with the number of its first line."""
-    separator, quoted = _dialect(path, data, file_format)
+    separator, quoted, first_line = _dialect(path, data, file_format)
     if not quoted and not data.escape:
-        for number, line in numbered_lines(path, data):
+        for number, line in itertools.islice(numbered_lines(path, data), first_line - 1, None):
             yield number, line.split(separator)
         return
     if len(separator) != 1 or len(data.escape) > 1:
@@ -130,6 +147,8 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
     csv.field_size_limit(2**31 - 1)  # data.field_limit takes its place
     with text_files.open_text(path, data.encoding, newline='') as file:
         lines, width = _Lines(file, data.field_limit), 0
+        for _ in range(first_line - 1):
+            next(lines)
         reader = csv.reader(
             lines,
             delimiter=separator,
@@ -138,7 +157,7 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
             strict=True,
         )
         while True:
-            first_line = lines.start_row()
+            row_line = lines.start_row()
             try:
                 fields = next(reader)
                 width = width or len(fields)
@@ -149,11 +168,11 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
             except csv.Error as error:
                 is_long = isinstance(error, _LongField)
                 if is_long and not _are_rows(lines.taken[1:], separator, width):
-                    raise UserError(f'{path}:{first_line}: {error}') from None
-                yield first_line, InvalidRecord(_describe(error, lines))
+                    raise UserError(f'{path}:{row_line}: {error}') from None
+                yield row_line, InvalidRecord(_describe(error, lines))
                 lines.return_to_second()
             else:
-                yield first_line, fields
+                yield row_line, fields
 
 
 def _are_rows(lines: list[str], separator: str, width: int) -> bool:
