@@ -34,7 +34,7 @@ class CommandLine(NamedTuple):
 
     Attributes:
       config: the config file with the values of the command line.
-      stated: keys of the config that the command line sets.
+      stated: keys that the user set: on the command line or in a config file outside configs/.
       place: the arguments of `multihost.joined` if this is one of several processes, else None.
       print_config: only print the config.
       dry_run: do only what precedes the first step.
@@ -74,12 +74,12 @@ def parse(argv: list[str], usage: str) -> CommandLine:
     for override in overrides:
         _check_key(override.removeprefix(_PREFIX).partition('=')[0], config, file)
     unset = [override for override in overrides if override.endswith('=None')]
-    cleared = {_clear(config, override) for override in unset}
+    stated = recipes.own_keys(config, file).union(_clear(config, override) for override in unset)
     given = _read_flags(config, [one for one in argv if one not in files and one not in unset])
     place = given.coordinator, given.num_processes, given.process_id
     return CommandLine(
         config,
-        frozenset(cleared | config_flags.get_override_values(given['config']).keys()),
+        frozenset(stated.union(config_flags.get_override_values(given['config']))),
         place if given.distributed or place != (None, None, None) else None,
         given.print_config,
         given.dry_run,

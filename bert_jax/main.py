@@ -1,22 +1,27 @@
 """Train a model: python -m bert_jax.main --config=configs/base.py [--config.KEY=VALUE …]"""
 
 import contextlib
+import functools
 import os
 import pathlib
 import sys
+from collections.abc import Collection
 from typing import Any
 
 import jax
 
 from bert_jax import command_line, config_values, files
 from bert_jax.errors import exit_cleanly, writing_to
-from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep
+from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep, unused_keys
 from bert_jax.training import loop, multihost, runtime
 from bert_jax.types import Config
 
 
 def run(
-    config: Config, place: tuple[Any, ...] | None = None, dry_run: bool = False
+    config: Config,
+    place: tuple[Any, ...] | None = None,
+    dry_run: bool = False,
+    stated: Collection[str] = (),
 ) -> dict[str, Any] | None:
     """Train what a config asks for: one run, or several seeds and learning rates (a sweep).
 
@@ -24,6 +29,7 @@ def run(
       config: see configs/base.py.
       place: the arguments of `multihost.joined` if this is one of several processes.
       dry_run: only do what precedes the first step, without writing to the working directory.
+      stated: keys that the user set, which must have an effect.
 
     Raises:
       UserError: the config cannot be run.
@@ -32,26 +38,29 @@ def run(
       The results, or None if nothing is trained: for a batch to be shown, and for a dry run.
     """
     config_values.check(config)
+    unused_keys.check(config, stated)
     for key in ('workdir', 'init_from'):
         config[key] = os.path.expanduser(config[key])
     with multihost.joined(*place) if place else contextlib.nullcontext():
         runtime.configure()
         if config.debug.batch:
-            for row in show_batch.dump(make_task(config), config.debug.batch):
+            for row in show_batch.dump(make_task(config, stated), config.debug.batch):
                 print(row)
             return None
         if dry_run:
-            for text in loop.dry_run(make_task(config), config):
+            for text in loop.dry_run(make_task(config, stated), config):
                 print(text, flush=True)
             return None
         if sweep.is_wanted(config):
-            return sweep.run(config, train, writes=jax.process_index() == 0)
-        return train(config)
+            return sweep.run(
+                config, functools.partial(train, stated=stated), writes=jax.process_index() == 0
+            )
+        return train(config, stated)
 
 
-def train(config: Config) -> dict[str, Any]:
+def train(config: Config, stated: Collection[str] = ()) -> dict[str, Any]:
     """Train the task of a config and report on it; results.json is the last file written."""
-    task = make_task(config)
+    task = make_task(config, stated)
     params, results = loop.train(task, config)
     task.report(params, results)
     if jax.process_index() == 0:
@@ -72,7 +81,7 @@ def main(argv: list[str] | None = None) -> None:
     if line.print_config:
         print(config)
         return
-    run(config, line.place, line.dry_run)
+    run(config, line.place, line.dry_run, line.stated)
 
 
 if __name__ == '__main__':

@@ -4,9 +4,11 @@ import importlib.machinery
 import importlib.util
 import pathlib
 import sys
+from collections.abc import Iterator
 
 from ml_collections import ConfigDict
 
+from bert_jax.config_values import flatten
 from bert_jax.errors import UserError
 
 PACKAGE = pathlib.Path(__file__).parent
@@ -55,6 +57,27 @@ def load(file: str) -> ConfigDict:
     except Exception as error:  # whatever goes wrong in a file of the user's own
         message = ' '.join(f'{type(error).__name__}: {error}'.split())
         raise UserError(f'config file {file!r}: {message}') from error
+
+
+def all_configs() -> Iterator[ConfigDict]:
+    """Yield the config of every recipe, once for each of its parameters."""
+    folder = register()
+    for path in sorted(folder.glob('*.py')):
+        module = importlib.import_module(f'configs.{path.stem}')
+        if hasattr(module, 'PARAMETERS'):
+            yield from map(module.get_config, module.PARAMETERS)
+        elif hasattr(module, 'get_config'):
+            yield module.get_config()
+
+
+def own_keys(config: ConfigDict, file: str) -> set[str]:
+    """Return the keys to which a config file outside configs/ gives a value that no recipe has."""
+    if pathlib.Path(file.partition(':')[0]).resolve().parent == _folder().resolve():
+        return set()
+    known = [dict(flatten(recipe)) for recipe in all_configs()]
+    return {
+        key for key, value in flatten(config) if all(recipe.get(key) != value for recipe in known)
+    }
 
 
 def _folder() -> pathlib.Path:

@@ -32,6 +32,7 @@ SIZES = {
         learning_rate=2e-4,
     ),
 }
+PARAMETERS = tuple(SIZES)
 
 
 def get_config(size: str = 'small') -> ConfigDict:

@@ -32,6 +32,7 @@ _PRETRAINING_ONLY = ('data', 'training', 'objectives', 'masking', 'sbo', 'rtd', 
 _OWN_FILES = dict(
     data={}, recipe=dict(batch_size=32, learning_rate=2e-5, epochs=3, sequence_length=128)
 )
+PARAMETERS = ('file', *TASKS, *PROBLEMS)
 
 
 def get_config(task: str = 'file') -> ConfigDict:
@@ -102,5 +103,5 @@ def _find(task: str) -> dict:
         return TASKS[task]
     kind = 'classification' if task == 'file' else task
     if kind not in PROBLEMS:
-        raise unknown('task', task, [*TASKS, 'file', *PROBLEMS])
+        raise unknown('task', task, PARAMETERS)
     return dict(kind=kind, **_OWN_FILES)

@@ -45,7 +45,7 @@ def pretrained(
     }
     datasheet = (corpus.directory / 'DATASHEET.md').read_text(encoding='utf-8')
     held_out = {name: f'{value:.4g}' for name, value in results['held_out'].items()}
-    return f"""{_title(config.model.architecture, architecture)}
+    return f"""{_title(config.model.architecture or 'Model', architecture)}
 A bidirectional encoder pretrained with bert_jax.
 
 {table(facts)}

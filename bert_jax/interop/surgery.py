@@ -7,7 +7,7 @@ import numpy as np
 
 from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
@@ -110,8 +110,6 @@ def _fit_vocabulary(
 def _fit_positions(
     params: dict[str, np.ndarray], architecture: Architecture, method: str
 ) -> list[str]:
-    if method not in _MORE_POSITIONS:
-        raise unknown('init_positions', method, _MORE_POSITIONS)
     if _POSITIONS not in params:
         return []
     first, number = architecture.first_position, architecture.max_length
@@ -120,7 +118,7 @@ def _fit_positions(
         return []
     new, line = old[:number], f'positions: the first {number} of {len(old)}'
     if number > len(old):
-        new = _MORE_POSITIONS[method](old, number)
+        new = MORE_POSITIONS[method](old, number)
         line = f'positions: {len(old)} → {number} ({method})'
     params[_POSITIONS] = np.concatenate([unused, new])
     return [line]
@@ -137,4 +135,5 @@ def _interpolate(old_TD: np.ndarray, number: int) -> np.ndarray:
     return ((1 - share) * old_TD[below] + share * old_TD[below + 1]).astype(np.float32)
 
 
-_MORE_POSITIONS = {'tile': _tile, 'interpolate': _interpolate}
+# Config key init_positions → function that makes more positions.
+MORE_POSITIONS = {'tile': _tile, 'interpolate': _interpolate}

@@ -53,6 +53,7 @@ class Corruption(abc.ABC):
         pad_id: Id of the padding token.
         options: Options of the enabled objectives, by name.
         label: Short name of the corruption for error messages.
+        config_keys: Pattern of the keys of `masking` and `training` that it reads.
         allows_packing: Whether a row may hold several examples (`data.pack`).
     """
 
@@ -62,6 +63,7 @@ class Corruption(abc.ABC):
     options: Mapping[str, Any]
 
     label: ClassVar[str]
+    config_keys: ClassVar[str] = 'masking.unknown'
     allows_packing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:  # noqa: B027 (a hook that may stay empty)

@@ -60,6 +60,7 @@ class EditedText(Corruption):
     """
 
     label = 'edited'
+    config_keys = 'masking.(unknown|replacement)'
     allows_packing = False  # edits would move tokens from one example of a row into another
 
     def __post_init__(self) -> None:

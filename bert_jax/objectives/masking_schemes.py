@@ -286,16 +286,23 @@ class Scheme(NamedTuple):
         needs_words: Whether the vocabulary must mark where words start.
         shares_draws: Whether adjacent chosen tokens share one draw of [MASK], random token or
             original token.
+        options: Config keys that only this scheme reads.
     """
 
     choose: Choose
     needs_words: bool = False
     shares_draws: bool = False
+    options: tuple[str, ...] = ()
 
 
 SCHEMES = {
     'tokens': Scheme(choose_tokens),
     'whole_words': Scheme(choose_words, needs_words=True),
-    'spans': Scheme(choose_spans, needs_words=True, shares_draws=True),
-    'ngrams': Scheme(choose_ngrams, needs_words=True),
+    'spans': Scheme(
+        choose_spans,
+        needs_words=True,
+        shares_draws=True,
+        options=('masking.span_p', 'masking.longest_span'),
+    ),
+    'ngrams': Scheme(choose_ngrams, needs_words=True, options=('masking.longest_ngram',)),
 }

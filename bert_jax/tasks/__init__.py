@@ -1,5 +1,6 @@
 """Tasks tie together data, objectives, models and evaluation for the one training loop."""
 
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from ml_collections import ConfigDict
@@ -10,10 +11,15 @@ if TYPE_CHECKING:
     from bert_jax.training.task import Task
 
 
-def make_task(config: ConfigDict) -> 'Task':
+def make_task(config: ConfigDict, stated: Collection[str] = ()) -> 'Task':
     """Create the task that `config.task` names; imports only what this task needs.
 
-    Raises UserError for an unknown name, a config of another task, and whatever the task raises.
+    Args:
+      config: see configs/base.py.
+      stated: its keys that the user set; labeled data must use those of `data`.
+
+    Raises:
+      UserError: the task is unknown, or the config is not one of this task or cannot be run.
     """
     from bert_jax.tasks.problems import PROBLEMS
 
@@ -32,4 +38,4 @@ def make_task(config: ConfigDict) -> 'Task':
         return Pretraining(config)
     from bert_jax.tasks.finetuning import FineTuning
 
-    return FineTuning(config)
+    return FineTuning(config, stated)

@@ -4,7 +4,7 @@ import dataclasses
 import math
 import pathlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -45,7 +45,7 @@ class FineTuning:
     """A `Task` (training/task.py): one fine-tuning problem on labeled examples.
 
     Attributes:
-      config: that of configs/finetune.py.
+      config: that of configs/finetune.py; `stated` are its keys that the user set.
       splits: labeled examples.
       problem: the `Problem` of config.task.
       model: encoder and heads.
@@ -53,13 +53,12 @@ class FineTuning:
       scores: of the last evaluation of each held-out split.
     """
 
-    def __init__(self, config: ConfigDict) -> None:
+    def __init__(self, config: ConfigDict, stated: Collection[str] = ()) -> None:
         self.config, self._mesh = config, sharding.make_mesh(config.mesh)
         problem_class = problems.find(config.task).load()
-        self.splits = finetuning_data.read_splits(config)
+        self.splits = finetuning_data.read_splits(config, stated)
         model = initialization.load_weights(config)
-        tokenizer = model.tokenizer if model else None
-        tokenizer = tokenizer or finetuning_data.make_tokenizer(config.data, self.splits.train)
+        tokenizer = finetuning_data.make_tokenizer(config, model, self.splits.train)
         labels, heads = finetuning_data.choose_labels(
             problem_class, self.splits.unsplit, config.problem, model
         )
@@ -85,11 +84,12 @@ class FineTuning:
             for name, examples in held_out.items()
             if examples
         }
-        if config.evaluation.best and 'dev' not in self.held_out:
-            raise UserError(
-                f'evaluation.best is {config.evaluation.best!r}, but there is no dev split; set '
-                'data.dev or data.dev_fraction'
-            )
+        for key in ('best', 'every_steps'):
+            if config.evaluation[key] and 'dev' not in self.held_out:
+                raise UserError(
+                    f'evaluation.{key} is {config.evaluation[key]!r}, but there is no dev split; '
+                    'set data.dev or data.dev_fraction'
+                )
         self.stages = (self._make_stage(),)
         self.scores: dict[str, Scores] = {}
         self._step = jax.jit(

@@ -1,6 +1,6 @@
 """The data of a fine-tuning run: its examples, and the tokenizer and labels made from them."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import jax
@@ -14,7 +14,10 @@ from bert_jax.errors import UserError
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.tasks import problems
 from bert_jax.tasks.problems.base import Problem
+from bert_jax.tasks.unused_keys import ReadRecorder
 from bert_jax.training import multihost
+
+_READ_LATER = ('data.tokenizer', 'data.reading_threads')
 
 
 def check_label_order(known: tuple[str, ...], labels: tuple[str, ...], where: str) -> None:
@@ -26,30 +29,46 @@ def check_label_order(known: tuple[str, ...], labels: tuple[str, ...], where: st
         )
 
 
-def read_splits(config: ConfigDict) -> Splits:
+def read_splits(config: ConfigDict, stated: Collection[str]) -> Splits:
     """Read the labeled data, first on host 0, which may download it, then on the other hosts.
 
+    Args:
+      stated: keys of the config that the user set.
+
     Raises:
-      UserError: see `problems.read`; or the hosts have read different data.
+      UserError: see `problems.read`; the data does not use a key that the user set; or the hosts
+        have read different data.
     """
-    splits = problems.read(config.data, config.task) if jax.process_index() == 0 else None
+    data = ReadRecorder(config.data)
+    splits = problems.read(data, config.task) if jax.process_index() == 0 else None
     multihost.barrier()
-    splits = splits or problems.read(config.data, config.task)
+    splits = splits or problems.read(data, config.task)
+    data.check({key for key in stated if key not in _READ_LATER}, 'data')
     multihost.check_same('labeled data', splits.digest)
     return splits
 
 
-def make_tokenizer(data: ConfigDict, train: Sequence[Any]) -> tokenizers.Tokenizer:
-    """Load the tokenizer of a model without weights, or train it on the train split."""
-    if not data.tokenizer:
+def make_tokenizer(
+    config: ConfigDict, model: Pretrained | None, train: Sequence[Any]
+) -> tokenizers.Tokenizer:
+    """Return the tokenizer of the weights; without one, load it or train it on the train split."""
+    name = config.data.tokenizer
+    if model and model.tokenizer:
+        if name:
+            raise UserError(
+                f'data.tokenizer is {name!r}, but init_from={config.init_from!r} has its own '
+                "tokenizer; set data.tokenizer to ''"
+            )
+        return model.tokenizer
+    if not name:
         raise UserError(
             'no tokenizer: set init_from to pretrained weights, or data.tokenizer to a file or to '
             "'train:wordpiece:2000'"
         )
-    if data.tokenizer.startswith('train:'):
-        spec = data.tokenizer.removeprefix('train:')
+    if name.startswith('train:'):
+        spec = name.removeprefix('train:')
         return tokenizers.train(spec, (text for example in train for text in texts_of(example)))
-    return tokenizers.load(data.tokenizer)
+    return tokenizers.load(name)
 
 
 def choose_labels(

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, unknown
 from bert_jax.interop import families, surgery
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import architectures
@@ -41,6 +41,8 @@ class InitialModel(NamedTuple):
 def load_weights(config: Config) -> Pretrained | None:
     """The model at config.init_from; None if that is empty.
 
+    Unsets config.model.architecture, so that the run does not record that of its recipe.
+
     Raises:
         UserError: it cannot be read, or belongs to another family than config.model.architecture.
     """
@@ -53,8 +55,9 @@ def load_weights(config: Config) -> Pretrained | None:
     if name is not None and families.of_architecture(name) != model.family:
         raise UserError(
             f'init_from={config.init_from} is a {model.family} model, but model.architecture is '
-            f'{name!r}; set it to None or to an architecture of that family'
+            f'{name!r}; set it to None, which stands for that of the weights'
         )
+    config.model.architecture = None  # the run has the architecture of the weights
     return model
 
 
@@ -74,6 +77,8 @@ def initialize(
         UserError: a size does not fit the weights, or there are fewer layers than
             config.transfer.reinit_layers.
     """
+    if config.init_positions not in surgery.MORE_POSITIONS:
+        raise unknown('init_positions', config.init_positions, surgery.MORE_POSITIONS)
     sizes = {name: value for name, value in config.model.items() if value is not None}
     sizes['vocab_size'] = tokenizer.vocab_size
     name = sizes.pop('architecture', None)

@@ -119,8 +119,8 @@ class Pretraining:
         sizes = self.architecture
         train, held_out = self.corpus.split('train'), self.corpus.split('held_out')
         lines = [
-            f'{self.config.model.architecture} {sizes.num_layers} × {sizes.hidden_size}, '
-            f'vocabulary {sizes.vocab_size:,}; ' + ', '.join(self.weights),
+            f'{self.config.model.architecture or self.start.family} {sizes.num_layers} × '
+            f'{sizes.hidden_size}, vocabulary {sizes.vocab_size:,}; ' + ', '.join(self.weights),
             f'{self.config.data.corpus}: {train.num_tokens:,} tokens in {train.num_documents:,} '
             f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
         ]

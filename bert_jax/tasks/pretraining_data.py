@@ -2,6 +2,7 @@
 
 import pathlib
 from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 from bert_jax.data import languages, source_files
 from bert_jax.data.corpus import DEFAULTS, Corpus, read_manifest
@@ -34,13 +35,28 @@ def _ordered_sentences(settings: RowSettings, data: Config) -> TextExampleSource
     )
 
 
-# data.segments → the source of examples, from its rows and the config's `data`.
-SEGMENTS: dict[str, Callable[[RowSettings, Config], TextExampleSource]] = {
-    'pairs': _next_sentences,
-    'ordered_pairs': _ordered_sentences,
-    'single': lambda settings, data: SingleSegments(settings),
-    'full_sentences': lambda settings, data: FullSentences(settings),
-    'doc_sentences': lambda settings, data: FullSentences(settings, within_documents=True),
+class Segments(NamedTuple):
+    """An entry of SEGMENTS.
+
+    Attributes:
+        source: Makes the source of examples from its rows and the config's `data`.
+        options: Config keys that only some entries read.
+    """
+
+    source: Callable[[RowSettings, Config], TextExampleSource]
+    options: tuple[str, ...] = ()
+
+
+_SHORT = 'data.short_sequence_probability'
+# data.segments → how examples are made from documents.
+SEGMENTS = {
+    'pairs': Segments(_next_sentences, (_SHORT, 'data.faithful_negatives')),
+    'ordered_pairs': Segments(_ordered_sentences, (_SHORT,)),
+    'single': Segments(lambda settings, data: SingleSegments(settings)),
+    'full_sentences': Segments(lambda settings, data: FullSentences(settings)),
+    'doc_sentences': Segments(
+        lambda settings, data: FullSentences(settings, within_documents=True)
+    ),
 }
 
 
@@ -164,7 +180,7 @@ def source(
     batch_size, sequence_length = shape
     text = corpus.split(split, language)
     settings = RowSettings(text, corpus.tokenizer, sequence_length, batch_size, seed, **options)
-    examples = SEGMENTS[data.segments](settings, data)
+    examples = SEGMENTS[data.segments].source(settings, data)
     return PackedRows(examples, seed) if data.pack else examples
 
 

@@ -37,10 +37,12 @@ def current_key(key: str) -> str:
 
 def current_config(stored: dict) -> dict:
     """Return the config of a run with the names of today."""
-    config = {key: value for key, value in ADDED_KEYS.items() if key.split('.')[0] in stored}
+    config: dict = {key: value for key, value in ADDED_KEYS.items() if key.split('.')[0] in stored}
     for key, value in traverse_util.flatten_dict(stored, keep_empty_nodes=True, sep='.').items():
         if key not in REMOVED_KEYS or value != REMOVED_KEYS[key]:
             config[current_key(key)] = TASKS.get(value, value) if key == 'task' else value
+    if config.get('init_from'):
+        config['model.architecture'] = None  # it was that of the recipe, which had no effect
     return traverse_util.unflatten_dict(config, sep='.')
 
 

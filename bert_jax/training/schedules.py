@@ -33,7 +33,7 @@ def build(config: Config, total_steps: int) -> Schedule:
     - 'linear', 'cosine', 'sqrt' (1 − √t): decay from `learning_rate` at the end of the warmup or,
       with `decay_steps`, over that many last steps after a constant learning rate (a trapezoid;
       with 'sqrt' as ModernBERT, Warner et al. 2024, arXiv 2412.13663, section 2.2.2).
-    - 'constant': `learning_rate`; `end_learning_rate` is ignored.
+    - 'constant': `learning_rate`; `end_learning_rate` must be 0.
 
     Args:
       config: has the attributes `name`, `learning_rate`, `end_learning_rate`, `warmup_steps`,
@@ -52,6 +52,10 @@ def build(config: Config, total_steps: int) -> Schedule:
     if not 0 <= end <= peak:
         raise errors.UserError(
             f'schedule.end_learning_rate is {end}; it must be between 0 and learning_rate, {peak}'
+        )
+    if end and config.name == 'constant':
+        raise errors.UserError(
+            f"schedule.end_learning_rate is {end}, but 'constant' does not use it; set it to 0"
         )
     warmup = duration(config, 'warmup', total_steps)
     if warmup >= total_steps:

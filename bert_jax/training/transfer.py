@@ -177,6 +177,15 @@ def build(config: Config, total_steps: int) -> Transfer:
         raise UserError(
             f'transfer.layer_decay is {config.layer_decay}; it must be above 0 and at most 1'
         )
+    if config.trainable == 'heads' and config.layer_decay != 1:
+        raise UserError(
+            f"transfer.layer_decay is {config.layer_decay}, but transfer.trainable='heads' trains "
+            'no layers; set it to 1'
+        )
+    if config.faithful_layer_decay and config.layer_decay == 1:
+        raise UserError(
+            'transfer.faithful_layer_decay is True, but transfer.layer_decay is 1; set one of them'
+        )
     every = duration(config, 'unfreeze_every', total_steps)
     if every and config.trainable == 'heads':
         raise UserError(

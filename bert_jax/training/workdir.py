@@ -64,11 +64,11 @@ def check_config(workdir: pathlib.Path, config: dict) -> None:
     if not path.exists():
         return
     stored = json.loads(path.read_text(encoding='utf-8'))
-    configs = (
-        older_versions.current_config(stored),
-        json.loads(json.dumps(config)),
-    )  # lists for tuples
-    old, new = (traverse_util.flatten_dict(each, sep='.') for each in configs)
+    given = json.loads(json.dumps(config))  # lists for tuples
+    old, new = (
+        traverse_util.flatten_dict(older_versions.current_config(each), sep='.')
+        for each in (stored, given)
+    )
     changeable = tuple(f'{key}.' for key in CHANGEABLE)
     changed = [
         f'{key} was {old.get(key)!r}, is {new.get(key)!r}'

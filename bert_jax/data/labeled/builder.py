@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import json
 import math
 from collections.abc import Mapping, Sequence
@@ -23,7 +24,6 @@ class ExampleBuilder:
         counts: what was repaired or ignored, by name; updated while building.
         labeled: False if labels may be missing, as in a test file.
         contexts: id → text, for questions whose context is in `data.contexts`.
-        new_labels: label in the file → label of the example.
     """
 
     def __init__(
@@ -35,13 +35,15 @@ class ExampleBuilder:
     ):
         self.data, self.columns = data, data.columns
         self.counts, self.labeled, self.contexts = counts, labeled, contexts
-        self.new_labels = dict(pair.split('=', 1) for pair in data.rename_labels if '=' in pair)
-        if len(self.new_labels) < len(data.rename_labels):
-            raise UserError(
-                f"data.rename_labels is {data.rename_labels}; set it to pairs ('old=new', …)"
-            )
-        _check_option('units', data.units, ('', 'characters', 'words'))
-        _check_option('ends', data.ends, ('exclusive', 'inclusive'))
+
+    @functools.cached_property
+    def new_labels(self) -> dict[str, str]:
+        """Label in the file → label of the example."""
+        pairs = self.data.rename_labels
+        new_labels = dict(pair.split('=', 1) for pair in pairs if '=' in pair)
+        if len(new_labels) < len(pairs):
+            raise UserError(f"data.rename_labels is {pairs}; set it to pairs ('old=new', …)")
+        return new_labels
 
     def has_label(self, row: Row, column: str, key: str = 'label') -> bool:
         """Whether the row has the column of the label, tags or spans.
@@ -91,10 +93,12 @@ class ExampleBuilder:
 
     def offsets_count_words(self, words: word_spans.WordOffsets | None) -> bool:
         """Whether offsets count words: set by `data.units`, else if the text is a list of words."""
+        _check_option('units', self.data.units, ('', 'characters', 'words'))
         return self.data.units == 'words' or (not self.data.units and words is not None)
 
     def end(self, value: int) -> int:
         """An exclusive end from an end of the file (`data.ends`)."""
+        _check_option('ends', self.data.ends, ('exclusive', 'inclusive'))
         return value + (self.data.ends == 'inclusive')
 
     def tags(self, tags: Sequence[str]) -> tuple[str, ...]:

@@ -147,17 +147,17 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
         }
     unsplit = splits['train']
     for name in ('test', 'dev'):
-        fraction = data[f'{name}_fraction']
-        if not splits[name] and fraction:
-            split = split_off(splits['train'], fraction, data.split_seed)
+        if not splits[name] and data[f'{name}_fraction']:
+            split = split_off(splits['train'], data[f'{name}_fraction'], data.split_seed)
             splits['train'], splits[name] = split.rest, split.drawn
             report[f'{name}_examples_split_off_train'] = len(split.drawn)
             report[f'copies_of_train_examples_left_out_of_{name}'] = split.left_out
     if data.train_examples:
         splits['train'] = draw(splits['train'], data.train_examples, data.split_seed)
     for name in ('train', 'dev', 'test'):
-        is_wanted = name == 'train' or data[name] or data[f'{name}_fraction']
-        if is_wanted and not splits[name]:
+        if splits[name]:
+            continue
+        if name == 'train' or data[name] or data[f'{name}_fraction']:
             raise UserError(_describe_empty(name, len(unsplit), data, report))
     found = {name: [one.example for one in own] for name, own in splits.items()}
     train, dev, test = (found.pop(name) for name in ('train', 'dev', 'test'))

@@ -1,0 +1,108 @@
+"""Config keys that have no effect, given the other keys: a user who sets one is told so."""
+
+import re
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from bert_jax import objectives
+from bert_jax.config_values import flatten
+from bert_jax.errors import UserError
+from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives.masking_schemes import SCHEMES
+from bert_jax.tasks.pretraining_data import SEGMENTS
+from bert_jax.types import Config
+
+
+def check(config: Config, stated: Collection[str]) -> None:
+    """Check that the keys that the user set have an effect.
+
+    Args:
+      config: the config of a run.
+      stated: its keys that the user set. Values of a recipe that the user's own values make
+        meaningless are not mistakes.
+
+    Raises:
+      UserError: a key without effect, with the reason.
+    """
+    for pattern, reason in _unused(config):
+        for key, value in flatten(config):
+            if key in stated and value is not None and re.fullmatch(pattern, key):
+                raise UserError(f'{key} is {value!r}, but {reason}; leave {key} out')
+
+
+class ReadRecorder:
+    """A config that records which of its keys are read.
+
+    Attributes:
+      read: the keys that were read, joined by dots.
+    """
+
+    def __init__(self, config: Config, read: set[str] | None = None, prefix: str = ''):
+        self._config, self._prefix = config, prefix
+        self.read: set[str] = set() if read is None else read
+
+    def __getitem__(self, key: str) -> Any:
+        value, name = self._config[key], f'{self._prefix}{key}'
+        if hasattr(value, 'items'):
+            return ReadRecorder(value, self.read, f'{name}.')
+        self.read.add(name)
+        return value
+
+    __getattr__ = __getitem__
+
+    def items(self) -> Any:
+        """Return the keys and values, which do not count as read."""
+        return self._config.items()
+
+    def check(self, stated: Collection[str], section: str) -> None:
+        """Raise UserError if the user set a key of this section of the config that was not read.
+
+        Empty values, zeros and False are what happens without the key, so they are fine.
+        """
+        for key, value in flatten(self._config):
+            if f'{section}.{key}' in stated and value and key not in self.read:
+                raise UserError(
+                    f'{section}.{key} is {value!r}, but this kind of data, or another key, leaves '
+                    f'nothing to use it for; leave {section}.{key} out'
+                )
+
+
+def _unused(config: Config) -> Iterator[tuple[str, str]]:
+    """Yield patterns of keys without effect, each with the reason."""
+    if config.sweep.seeds:
+        yield 'seed', f'sweep.seeds is {config.sweep.seeds}'
+    if config.sweep.learning_rates:
+        yield 'schedule.learning_rate', f'sweep.learning_rates is {config.sweep.learning_rates}'
+    if not config.optimizer.weight_decay:
+        yield 'optimizer.decay_exclude', 'optimizer.weight_decay is 0'
+    if config.init_from:
+        yield 'model.architecture', f'init_from={config.init_from!r} determines the architecture'
+    else:
+        yield 'init_positions', 'init_from is empty'
+    if 'objectives' in config:
+        yield from _unused_in_pretraining(config)
+    if not config.get('problem', {}).get('crf', True):
+        yield 'problem.crf_rate', 'problem.crf is False'
+
+
+def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:
+    names = objectives.enabled(config.objectives)
+    for name in OBJECTIVES.keys() - names:
+        yield rf'{name}\..*|editing\.{name}', f'objectives.{name} is 0'
+    kinds, enabled = [OBJECTIVES[name] for name in names], ', '.join(names)
+    if not any(kind.fills_masks for kind in kinds) or any(kind.generator for kind in kinds):
+        yield 'evaluation.cloze_examples', f'{enabled} has no head that fills in masks'
+    masking = config.masking
+    used = objectives.common_corruption(names, masking.scheme).config_keys
+    yield rf'(?!({used})$)(masking\..*|training\.max_predictions)', f'{enabled} does not use it'
+    for scheme in SCHEMES.keys() - {masking.scheme}:
+        yield '|'.join(SCHEMES[scheme].options), f'masking.scheme is {masking.scheme!r}'
+    if re.fullmatch(used, 'masking.random') and not masking.random:
+        yield 'masking.replacement', 'masking.random is 0'
+    segments = config.data.segments
+    options = {option for known in SEGMENTS.values() for option in known.options}
+    if segments in SEGMENTS:
+        for option in options.difference(SEGMENTS[segments].options):
+            yield option, f'data.segments is {segments!r}'
+    if not config.data.tokenizer.startswith('train:'):
+        yield 'data.tokenizer_.*', f'data.tokenizer={config.data.tokenizer!r} is not trained'
