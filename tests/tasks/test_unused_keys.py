@@ -18,7 +18,7 @@ def check(name: str, *arguments: str) -> None:
         read_splits(line.config, line.stated)
 
 
-MLM = '--config.objectives.nsp=0 --config.data.segments=single'.split()
+MLM = ['--config.objectives.nsp=0', '--config.data.segments=single']
 CLM = [*MLM, '--config.objectives.mlm=0', '--config.objectives.clm=1']
 EDITS = [*MLM, '--config.objectives.mlm=0', '--config.objectives.deletion=1']
 
