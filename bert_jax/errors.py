@@ -11,7 +11,7 @@ class UserError(Exception):
     """Says in one line what is wrong, where it came from, and what to do."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> UserError:
+def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """Return the error for a name that does not exist; it lists the names that do."""
     return UserError(f'unknown {kind} {name!r}; known: {", ".join(sorted(known))}')
 

@@ -21,21 +21,24 @@ def make_task(config: ConfigDict, stated: Collection[str] = ()) -> 'Task':
     Raises:
       UserError: the task is unknown, or the config is not one of this task or cannot be run.
     """
-    from bert_jax.tasks.problems import PROBLEMS
-
-    if config.task not in ('pretraining', *PROBLEMS):
-        raise unknown('task', config.task, ['pretraining', *PROBLEMS])
-    settings = PROBLEMS[config.task].settings if config.task in PROBLEMS else {}
-    if set(config.get('problem', {})) != set(settings):
-        file = f'finetune.py:{config.task}' if settings else 'base.py'
-        raise UserError(
-            f'task is {config.task!r}, but the config file is one of another task; leave task out '
-            f'and use --config=configs/{file}'
-        )
     if config.task == 'pretraining':
+        if 'objectives' not in config:
+            raise _other_task(config, 'base.py')
         from bert_jax.tasks.pretraining import Pretraining
 
         return Pretraining(config)
     from bert_jax.tasks.finetuning import FineTuning
+    from bert_jax.tasks.problems import PROBLEMS
 
+    if config.task not in PROBLEMS:
+        raise unknown('task', config.task, ['pretraining', *PROBLEMS])
+    if set(config.get('problem', {})) != set(PROBLEMS[config.task].settings):
+        raise _other_task(config, f'finetune.py:{config.task}')
     return FineTuning(config, stated)
+
+
+def _other_task(config: ConfigDict, file: str) -> UserError:
+    return UserError(
+        f'task is {config.task!r}, but the config file is one of another task; leave task out and '
+        f'use --config=configs/{file}'
+    )

@@ -2,16 +2,18 @@
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.objectives.corruption import Corrupted
-from bert_jax.tasks.problems.base import Problem
 from bert_jax.training.task import Stage, Task
 from bert_jax.types import Batch
+
+if TYPE_CHECKING:
+    from bert_jax.tasks.problems.base import Problem
 
 
 def dump(task: Task, step: int) -> Iterator[str]:
@@ -68,7 +70,7 @@ def corrupted_row(
     return found | corrupted.describe_row(row, vocab)
 
 
-def packed_row(batch: Batch, row: int, problem: Problem[Any, Any]) -> dict[str, Any]:
+def packed_row(batch: Batch, row: int, problem: 'Problem[Any, Any]') -> dict[str, Any]:
     """Describe a row of fine-tuning: the text, the tokens and the targets of its sequences."""
     tokenizer, sequences = problem.tokenizer, []
     length = batch['input_ids'].shape[1]

@@ -45,11 +45,18 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
       schedule: learning rate by number of previous steps.
 
     Raises:
-      UserError: the name is unknown.
+      UserError: the name is unknown, or a pattern is not a regular expression.
     """
     if config.name not in _DIRECTIONS:
         raise errors.unknown('optimizer', config.name, _DIRECTIONS)
     patterns = tuple(config.decay_exclude)
+    for pattern in patterns:
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            raise errors.UserError(
+                f'optimizer.decay_exclude has {pattern!r}, not a regular expression: {error}'
+            ) from None
     decay = optax.add_decayed_weights(config.weight_decay, lambda tree: decay_mask(tree, patterns))
     return optax.chain(
         clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),

@@ -31,6 +31,8 @@ REFUSED = {
     'optimizer name': ({'optimizer__name': 'adm'}, 'bert_adam'),
     'schedule name': ({'schedule__name': 'linar'}, 'bert_linear'),
     'task name': ({'task': 'pretrain'}, 'pretraining'),
+    'another task': ({'task': 'tagging'}, 'use --config=configs/finetune.py:tagging'),
+    'positions': ({'init_positions': 'foo'}, 'known: interpolate, tile'),
     'architecture name': ({'model__architecture': 'brt'}, 'bert_base'),
     'segments name': ({'data__segments': 'pair'}, 'pairs, single'),
     'dtype name': ({'compute__dtype': 'float8'}, 'bfloat16'),

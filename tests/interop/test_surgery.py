@@ -87,8 +87,6 @@ def test_positions_are_truncated_tiled_or_interpolated(model):
     stretched = fit(37, positions='interpolate')
     np.testing.assert_allclose(stretched[::2], old, atol=1e-6)
     np.testing.assert_allclose(stretched[1], (old[0] + old[1]) / 2, atol=1e-6)
-    with pytest.raises(UserError, match='tile'):
-        fit(37, positions='repeat')
 
 
 def test_rows_before_the_first_position_are_kept(model):

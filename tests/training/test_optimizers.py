@@ -79,6 +79,11 @@ def test_a_pattern_that_matches_no_parameter_is_an_error():
         optimizers.check_decay_exclude(('bias$', 'layer_nrom'), parameters())
 
 
+def test_a_pattern_that_is_not_a_regular_expression_is_an_error():
+    with pytest.raises(errors.UserError, match=r"decay_exclude has '\(', not a regular expression"):
+        build('adamw', decay_exclude=('(',))
+
+
 def test_without_patterns_everything_is_decayed():
     assert all(jax.tree.leaves(optimizers.decay_mask(parameters(), ())))
 

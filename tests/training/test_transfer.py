@@ -207,6 +207,8 @@ def test_every_parameter_of_every_architecture_has_a_distance(name):
         (dict(unfreeze_every_steps=-1), 'unfreeze_every_steps is -1'),
         (dict(unfreeze_every_steps=5, unfreeze_every_fraction=0.1), 'set one of them to 0'),
         (dict(unfreeze_every_steps=5, trainable='heads'), 'nothing to unfreeze'),
+        (dict(layer_decay=0.9, trainable='heads'), 'trains no layers'),
+        (dict(faithful_layer_decay=True), 'but transfer.layer_decay is 1'),
     ],
 )
 def test_invalid_settings_are_errors(changes, message):
