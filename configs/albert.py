@@ -24,12 +24,12 @@ def get_config() -> ConfigDict:
     config.objectives.nsp = 0.0
     config.objectives.sop = 1.0
     config.masking.scheme = 'ngrams'
+    config.masking.word_starts = 'albert'
     config.training.steps = (125_000,)
     config.training.sequence_length = (512,)
     config.training.batch_size = (4096,)
     config.training.max_predictions = (77,)
-    config.optimizer.name = 'lamb'
-    config.schedule.name = 'linear'
+    config.optimizer.name = 'albert_lamb'
     config.schedule.learning_rate = 0.00176
     config.schedule.warmup_steps = 3125
     return config

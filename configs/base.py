@@ -112,6 +112,11 @@ def get_config() -> ConfigDict:
             replacement='uniform',  # random tokens; 'unigram': by their frequency
             unknown=True,  # whether [UNK] may be chosen: in BERT, ALBERT, ELECTRA, not in DeBERTa
             scheme='tokens',  # or 'whole_words', 'spans' (SpanBERT), 'ngrams' (ALBERT)
+            # Which tokens start a word: 'marks' of the vocabulary; 'punctuation': also punctuation
+            # (DeBERTa); 'albert': also all but English letters.
+            word_starts='marks',
+            # Words in scripts without spaces: 'subwords' or 'characters'; 'refuse' such text.
+            unspaced='refuse',
             span_p=0.2,  # p of the geometric distribution of span lengths
             longest_span=10,  # words
             longest_ngram=3,  # words
@@ -154,7 +159,8 @@ def get_config() -> ConfigDict:
     )
     config.optimizer = ConfigDict(
         dict(
-            # Adam without bias correction; or 'adamw', 'lamb', 'stable_adamw'.
+            # Adam without bias correction; or 'adamw', 'stable_adamw', 'lamb' as in its paper,
+            # 'albert_lamb' as in ALBERT's code.
             name='bert_adam',
             beta1=0.9,
             beta2=0.999,

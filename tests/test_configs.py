@@ -106,7 +106,9 @@ PUBLISHED = {
         'masking.unknown': True,
         'masking.scheme': 'ngrams',
         'masking.longest_ngram': 3,
-        'optimizer.name': 'lamb',
+        'masking.word_starts': 'albert',
+        'optimizer.name': 'albert_lamb',
+        'schedule.name': 'bert_linear',
         'training.batch_size': (4096,),
         'training.steps': (125_000,),
         'schedule.learning_rate': 0.00176,
@@ -293,6 +295,7 @@ def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path):
     config = base.get_config().to_dict()
     older = copy.deepcopy(config)
     older['masking']['last_span'] = 'cut'
+    del older['masking']['word_starts'], older['masking']['unspaced']
     assert older['masking'].pop('unknown')
     config['masking']['unknown'] = False  # [UNK] was never chosen
     older['stages'] = older.pop('training')
@@ -301,6 +304,11 @@ def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path):
     older['masking']['last_span'] = 'whole'
     files.write_json(tmp_path / 'config.json', older)
     with pytest.raises(UserError, match="masking.last_span was 'whole', is None"):
+        workdir.check_config(tmp_path, config)
+    older['masking'].update(last_span='cut', scheme='ngrams')  # n-grams were drawn differently
+    config['masking']['scheme'] = 'ngrams'
+    files.write_json(tmp_path / 'config.json', older)
+    with pytest.raises(UserError, match="masking.scheme was 'ngrams of an earlier version', is"):
         workdir.check_config(tmp_path, config)
 
 

@@ -21,7 +21,7 @@ from bert_jax.models.module import Module
 from bert_jax.models.packed_rows import encoder_arguments, gather_positions
 from bert_jax.models.partitioning import param
 from bert_jax.objectives.corruption import Corruption, EncoderInputs
-from bert_jax.objectives.masking import Masked, mask_tokens
+from bert_jax.objectives.masking import Masked, mask_batch
 from bert_jax.types import Batch, Key
 
 SHARING = ('tied', 'disentangled')
@@ -82,9 +82,7 @@ class ReplacedText(Corruption):
 
     def __call__(self, keys_B: Key, batch: Batch) -> Drafted:
         """Mask a batch and draw the seeds of the samples."""
-        ids_BT, mask_BT = batch['input_ids'], batch['attention_mask']
-        num_predictions = self.num_predictions[ids_BT.shape[1]]
-        masked = mask_tokens(self.masking, keys_B, ids_BT, mask_BT, num_predictions)
+        masked = mask_batch(self.masking, keys_B, batch, self.num_predictions)
         sample_keys_B = jax.vmap(jax.random.fold_in, (0, None))(keys_B, _SAMPLES)
         return Drafted(masked, jax.vmap(jax.random.bits)(sample_keys_B))
 

@@ -5,7 +5,7 @@ The masks of an example therefore depend on (seed, step, index of the example) a
 mesh, the number of hosts or the number of micro-batches.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -123,9 +123,16 @@ class MaskedText(Corruption):
 
     def __call__(self, keys_B: Key, batch: Batch) -> Masked:
         """Mask a batch."""
-        ids_BT, mask_BT = batch['input_ids'], batch['attention_mask']
-        num_predictions = self.num_predictions[ids_BT.shape[1]]
-        return mask_tokens(self.masking, keys_B, ids_BT, mask_BT, num_predictions)
+        return mask_batch(self.masking, keys_B, batch, self.num_predictions)
+
+
+def mask_batch(
+    masking: Masking, keys_B: Key, batch: Batch, num_predictions: Mapping[int, int]
+) -> Masked:
+    """Mask a batch; `num_predictions` maps a sequence length to the most predictions per row."""
+    ids_BT, segments_BT = batch['input_ids'], batch.get('segment_ids')
+    number = num_predictions[ids_BT.shape[1]]
+    return mask_tokens(masking, keys_B, ids_BT, batch['attention_mask'], number, segments_BT)
 
 
 def mask_tokens(
@@ -134,19 +141,25 @@ def mask_tokens(
     input_ids_BT: jax.Array,
     attention_mask_BT: jax.Array,
     num_predictions: int,
+    segment_ids_BT: jax.Array | None = None,
 ) -> Masked:
-    """Choose at most `num_predictions` tokens per example and replace them."""
-    scheme = SCHEMES[masking.scheme]
+    """Choose at most `num_predictions` tokens per row and replace them.
 
-    def mask_example(key: Key, input_ids_T: jax.Array, attention_mask_T: jax.Array) -> Masked:
+    `segment_ids_BT` numbers the sequences of packed rows.
+    """
+    scheme = SCHEMES[masking.scheme]
+    if segment_ids_BT is None:
+        segment_ids_BT = jnp.zeros(input_ids_BT.shape, jnp.int32)
+
+    def mask_row(key: Key, ids_T: jax.Array, mask_T: jax.Array, segments_T: jax.Array) -> Masked:
         choice_key, replace_key = jax.random.split(key)
-        can_choose_T = (attention_mask_T > 0) & ~is_special(input_ids_T, masking)
-        row = TokenRow(input_ids_T, attention_mask_T, can_choose_T)
+        can_choose_T = (mask_T > 0) & ~is_special(ids_T, masking)
+        row = TokenRow(ids_T, mask_T, can_choose_T, segments_T)
         positions_P, number = scheme.choose(choice_key, row, masking, num_predictions)
         weights_P = (jnp.arange(num_predictions) < number).astype(jnp.float32)
-        return _replace_chosen(replace_key, input_ids_T, positions_P, weights_P, masking)
+        return _replace_chosen(replace_key, ids_T, positions_P, weights_P, masking)
 
-    return jax.vmap(mask_example)(keys_B, input_ids_BT, attention_mask_BT)
+    return jax.vmap(mask_row)(keys_B, input_ids_BT, attention_mask_BT, segment_ids_BT)
 
 
 def is_special(input_ids: jax.Array, masking: Masking) -> jax.Array:

@@ -18,9 +18,6 @@ from bert_jax.types import Key
 if TYPE_CHECKING:
     from bert_jax.objectives.masking import Masking
 
-_WORD_PASSES = 4  # of choose_words over the remaining words
-_OVERLAP_PASSES = 7  # of drop_overlaps; must be odd
-
 
 class TokenRow(NamedTuple):
     """One example, arrays of length T.
@@ -29,11 +26,13 @@ class TokenRow(NamedTuple):
         input_ids_T: int32.
         attention_mask_T: int32.
         can_choose_T: bool, neither special nor padding.
+        segment_ids_T: int32, the number of the sequence in a packed row; 0 if rows are not packed.
     """
 
     input_ids_T: jax.Array
     attention_mask_T: jax.Array
     can_choose_T: jax.Array
+    segment_ids_T: jax.Array
 
 
 class ChosenPositions(NamedTuple):
@@ -115,27 +114,14 @@ def choose_words(
 ) -> ChosenPositions:
     """Choose whole words in random order, skipping words that exceed the remaining number.
 
-    Source: google-research/bert create_pretraining_data.py with do_whole_word_mask. The remaining
-    number shrinks with every pass, so a few passes find all words that fit.
+    Source: google-research/bert create_pretraining_data.py with do_whole_word_mask.
     """
     words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
-    length = len(row.input_ids_T)
-    is_used_W = jnp.arange(length) < words.number
-    order_W = jnp.argsort(jnp.where(is_used_W, jax.random.uniform(key, (length,)), 2.0))
-    tokens_W = (words.stop_W - words.first_W)[order_W]
-    left = num_to_choose(row.attention_mask_T, masking.rate, num_predictions)
-    taken_W, next_W = jnp.zeros(length, bool), is_used_W
-    for _ in range(_WORD_PASSES):
-        next_W &= tokens_W <= left
-        fits_W = jnp.cumsum(jnp.where(next_W, tokens_W, 0)) <= left
-        taken_W |= next_W & fits_W
-        left -= jnp.sum(jnp.where(next_W & fits_W, tokens_W, 0))
-        next_W &= ~fits_W
-    taken_rank_W = jnp.where(taken_W, jnp.arange(length), length)
-    rank_W = jnp.zeros(length, jnp.int32).at[order_W].set(taken_rank_W)
-    rank_T = jnp.where(row.can_choose_T, rank_W[words.index_T], length)
-    count = jnp.sum(jnp.where(taken_W, tokens_W, 0))
-    return ChosenPositions(_lowest_ranks(rank_T, num_predictions), count)
+    draws_W = jax.random.uniform(key, (len(row.input_ids_T),))
+    lengths_W = jnp.ones(len(row.input_ids_T), jnp.int32)
+    n = num_to_choose(row.attention_mask_T, masking.rate, num_predictions)
+    rank_W = take_ngrams(draws_W, lengths_W, words, row, 1, n)
+    return _tokens_of(rank_W, words, row, num_predictions)
 
 
 def choose_spans(
@@ -162,17 +148,89 @@ def choose_ngrams(
 ) -> ChosenPositions:
     """Choose n-grams of words, p(n) ∝ 1/n for n ≤ longest_ngram (Lan et al. 2020, section 4.1).
 
-    As in google-research/albert create_pretraining_data.py, an n-gram that overlaps an earlier one
-    is skipped, and the last one is shortened by whole words to the number of tokens to choose.
+    One n-gram is drawn for each word of the row. They are tried in random order; one that exceeds
+    the remaining number is shortened by words, and skipped if its first word does not fit or if it
+    overlaps an earlier one. An n-gram ends with its sequence, but may reach across a [SEP].
+
+    Source: google-research/albert create_pretraining_data.py, create_masked_lm_predictions.
     """
+    order_key, length_key = jax.random.split(key)
     words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
-    spans = drop_overlaps(draw_spans(key, words, ngram_lengths(masking), 2 * num_predictions))
-    first_T = first_to_cover(spans, len(row.input_ids_T))
-    positions_P = _lowest_ranks(first_T, num_predictions)
+    slots = (len(row.input_ids_T),)
+    lengths_W = _draw_lengths(length_key, ngram_lengths(masking), slots)
+    draws_W = jax.random.uniform(order_key, slots)
     n = num_to_choose(row.attention_mask_T, masking.rate, num_predictions)
-    slot_P = 1 + jnp.arange(num_predictions)
-    is_end_P = words.is_last_T[positions_P] & (first_T[positions_P] < len(spans.start_C))
-    return ChosenPositions(positions_P, jnp.max(jnp.where(is_end_P & (slot_P <= n), slot_P, 0)))
+    rank_W = take_ngrams(draws_W, lengths_W, words, row, masking.longest_ngram, n)
+    return _tokens_of(rank_W, words, row, num_predictions)
+
+
+def take_ngrams(
+    draws_W: jax.Array,
+    lengths_W: jax.Array,
+    words: Words,
+    row: TokenRow,
+    longest: int,
+    number: jax.Array,
+) -> jax.Array:
+    """Take n-grams in the order of `draws_W` while they fit and do not overlap.
+
+    Args:
+        draws_W: float32, by first word.
+        lengths_W: int32, number of words by first word.
+        words: The words of the row.
+        row: The row.
+        longest: Maximum of `lengths_W`.
+        number: int32, how many tokens to take.
+
+    Returns:
+        int32 [W], the rank of the n-gram that took each word; W if none did.
+    """
+    slots = len(draws_W)
+    index_W = jnp.arange(slots)
+    rank_W = jnp.zeros(slots, jnp.int32).at[jnp.argsort(draws_W)].set(index_W)
+
+    def ahead(values_W: jax.Array) -> jax.Array:
+        """[N, W]: the values of the N words from each one on, 0 beyond the last."""
+        padded = jnp.pad(values_W, (0, longest - 1))
+        return jnp.stack([padded[n : n + slots] for n in range(longest)])
+
+    n_N1 = jnp.arange(longest)[:, None]
+    num_tokens_NW = jnp.cumsum(ahead(words.stop_W - words.first_W), axis=0)
+    segment_W = row.segment_ids_T.at[words.first_W].get(mode='fill', fill_value=-1)
+    is_drawn_NW = (n_N1 < lengths_W) & (index_W < words.number) & (ahead(segment_W) == segment_W)
+
+    def take(state: _Taken) -> _Taken:
+        """Take the next n-gram; those before it in the order were skipped for good."""
+        num_words_W = jnp.sum(is_drawn_NW & (num_tokens_NW <= state.left), axis=0)
+        is_taken_NW = ahead(state.rank_W < slots) & (n_N1 < num_words_W)
+        can_take_W = (num_words_W > 0) & ~jnp.any(is_taken_NW, axis=0) & (rank_W > state.rank)
+        rank = jnp.min(jnp.where(can_take_W, rank_W, slots))
+        num_words = jnp.sum(jnp.where(rank_W == rank, num_words_W, 0))
+        first = jnp.sum(jnp.where(rank_W == rank, index_W, 0))
+        is_new_W = (index_W >= first) & (index_W < first + num_words)
+        num_new = jnp.sum(jnp.where(is_new_W, words.stop_W - words.first_W, 0))
+        return _Taken(jnp.where(is_new_W, rank, state.rank_W), state.left - num_new, rank)
+
+    none = _Taken(jnp.full(slots, slots, jnp.int32), number, jnp.int32(-1))
+    found = jax.lax.while_loop(lambda state: (state.left > 0) & (state.rank < slots), take, none)
+    return found.rank_W
+
+
+class _Taken(NamedTuple):
+    """The n-gram that took each word, the number of tokens left, the last n-gram."""
+
+    rank_W: jax.Array
+    left: jax.Array
+    rank: jax.Array
+
+
+def _tokens_of(
+    rank_W: jax.Array, words: Words, row: TokenRow, num_predictions: int
+) -> ChosenPositions:
+    """The tokens of the words that `take_ngrams` took."""
+    none = len(rank_W)
+    rank_T = jnp.where(row.can_choose_T, rank_W[words.index_T], none)
+    return ChosenPositions(_lowest_ranks(rank_T, num_predictions), jnp.sum(rank_T < none))
 
 
 def span_lengths(masking: 'Masking') -> np.ndarray:
@@ -228,9 +286,7 @@ def draw_spans(key: Key, words: Words, probability_L: np.ndarray, number: int) -
     """
     length_key, start_key = jax.random.split(key)
     longest, slots = len(probability_L), len(words.first_W)
-    below_L = jnp.asarray(np.cumsum(probability_L)[:-1], jnp.float32)
-    draw_C = jax.random.uniform(length_key, (number,))
-    num_words_C = 1 + jnp.sum(draw_C[:, None] >= below_L, axis=1)
+    num_words_C = _draw_lengths(length_key, probability_L, (number,))
     # places_LW[l, w]: possible starts of a span of l + 1 words at word w or before. Its rows are
     # concatenated into one increasing sequence, so that one search serves all lengths.
     fits_LW = words.left_W > jnp.arange(longest)[:, None]
@@ -246,20 +302,10 @@ def draw_spans(key: Key, words: Words, probability_L: np.ndarray, number: int) -
     return DrawnSpans(num_words_C, start_C, jnp.where(num_places_C > 0, stop_C, start_C))
 
 
-def drop_overlaps(spans: DrawnSpans) -> DrawnSpans:
-    """Empty every span that overlaps an earlier one which is not empty itself.
-
-    The first span is always kept. Each pass decides at least one more span, in practice all that
-    depend on decided ones. An odd number of passes may drop one span too many, but never leaves an
-    overlap.
-    """
-    start_C, stop_C = spans.start_C, spans.stop_C
-    overlap_CC = (start_C[:, None] < stop_C) & (start_C < stop_C[:, None])
-    before_CC = jnp.tril(overlap_CC, -1)
-    kept_C = jnp.ones(len(start_C), bool)
-    for _ in range(_OVERLAP_PASSES):
-        kept_C = ~jnp.any(before_CC & kept_C, axis=1)
-    return spans._replace(stop_C=jnp.where(kept_C, stop_C, start_C))
+def _draw_lengths(key: Key, probability_L: np.ndarray, shape: tuple[int, ...]) -> jax.Array:
+    """Draw from 1 … L with the given probabilities, int32."""
+    below_L = jnp.asarray(np.cumsum(probability_L)[:-1], jnp.float32)
+    return 1 + jnp.sum(jax.random.uniform(key, shape)[..., None] >= below_L, axis=-1)
 
 
 def first_to_cover(spans: DrawnSpans, length: int) -> jax.Array:

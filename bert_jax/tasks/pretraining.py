@@ -11,13 +11,15 @@ import numpy as np
 from bert_jax import averages, objectives
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.example_source import ExampleSource
+from bert_jax.data.tokenizers import word_starts
 from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import model_card
 from bert_jax.evaluation import pretraining as evaluation
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.corruption import Corrupted
-from bert_jax.objectives.masking import Masked, Masking, mask_tokens
+from bert_jax.objectives.masking import Masked, Masking, mask_batch
+from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks import initialization, pretraining_data, show_batch
 from bert_jax.tasks.stage_settings import num_predictions, stage_settings
@@ -232,13 +234,10 @@ class Pretraining:
             0, np.arange(min(number, stage.source.batch_size))
         )
         all_masked = dataclasses.replace(self.corruption.masking, mask=1.0, random=0.0)
-        num_predictions = self.corruption.num_predictions[batch['input_ids'].shape[1]]
 
         def predict(params: Params, batch: Batch) -> tuple[Masked, jax.Array]:
             keys_B = jax.random.split(jax.random.key(HELD_OUT_SEED), len(batch['input_ids']))
-            masked = mask_tokens(
-                all_masked, keys_B, batch['input_ids'], batch['attention_mask'], num_predictions
-            )
+            masked = mask_batch(all_masked, keys_B, batch, self.corruption.num_predictions)
             logits_BPV: Any = self.model.apply(
                 {'params': params}, batch, masked, method=PretrainingModel.predictions
             )
@@ -278,16 +277,24 @@ class Pretraining:
 
 
 def _make_masking(settings: dict[str, Any], corpus: Corpus) -> Masking:
-    """Return the masking of a corpus with the settings `config.masking`."""
+    """Return the masking of a corpus with the settings `config.masking`.
+
+    Raises:
+        UserError: For an invalid setting, or text in which the scheme would not find words.
+    """
     tokenizer = corpus.tokenizer
     may_be_chosen = {tokenizer.unk_id} if settings.pop('unknown') else set()
-    return Masking(
+    starts = word_starts.find(tokenizer, settings.pop('word_starts'), settings.pop('unspaced'))
+    masking = Masking(
         **settings,
         mask_id=tokenizer.mask_id,
         special_ids=tuple(sorted({*tokenizer.special_ids} - may_be_chosen)),
         unigram_counts=corpus.unigram_counts('train'),
-        is_word_start=tokenizer.is_word_start,
+        is_word_start=starts,
     )
+    if SCHEMES[masking.scheme].needs_words and starts is not None:
+        word_starts.check_unspaced(tokenizer, starts, masking.unigram_counts)
+    return masking
 
 
 def _shape(stage: Stage) -> tuple[int, int]:

@@ -17,7 +17,13 @@ KEYS = {'training.max_length': 'training.sequence_length', 'stages.': 'training.
 # Keys that were removed → the value that is now the only behavior, so that those runs resume.
 REMOVED_KEYS = {'masking.last_span': 'cut'}
 # Keys that were added → what runs without them do, whatever the default is.
-ADDED_KEYS = {'masking.unknown': False}
+ADDED_KEYS = {
+    'masking.unknown': False,
+    'masking.word_starts': 'marks',
+    'masking.unspaced': 'refuse',
+}
+# Values that meant something else before a key was added: (key, value) → that key.
+CHANGED_VALUES = {('masking.scheme', 'ngrams'): 'masking.word_starts'}
 
 
 def current_array(stored: str) -> str:
@@ -38,7 +44,11 @@ def current_key(key: str) -> str:
 def current_config(stored: dict) -> dict:
     """Return the config of a run with the names of today."""
     config: dict = {key: value for key, value in ADDED_KEYS.items() if key.split('.')[0] in stored}
-    for key, value in traverse_util.flatten_dict(stored, keep_empty_nodes=True, sep='.').items():
+    flat = traverse_util.flatten_dict(stored, keep_empty_nodes=True, sep='.')
+    for (key, value), added in CHANGED_VALUES.items():
+        if flat.get(key) == value and added not in flat:
+            flat[key] = f'{value} of an earlier version'
+    for key, value in flat.items():
         if key not in REMOVED_KEYS or value != REMOVED_KEYS[key]:
             config[current_key(key)] = TASKS.get(value, value) if key == 'task' else value
     if config.get('init_from'):

@@ -5,6 +5,7 @@ leave the moments unchanged (a skipped step), and `norm`, the global norm of the
 already known. A skipped step counts as a step of the schedule, which so reaches its end.
 """
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -31,6 +32,8 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
       published with beta1 0.9, beta2 0.999, eps 1e-6, weight_decay 0.01, clip_norm 1.
     - 'adamw': AdamW with bias correction (Loshchilov & Hutter 2019), as torch.optim.AdamW.
     - 'lamb': LAMB (You et al. 2020, arXiv 1904.00962, algorithm 2) with φ the identity.
+    - 'albert_lamb': LAMB without bias correction, and with trust ratio 1 for parameters that are
+      not decayed (google-research/albert, lamb_optimizer.py).
     - 'stable_adamw': StableAdamW (Wortsman et al. 2023, arXiv 2304.13013, algorithm 2), which
       lowers the learning rate of an array whose gradient exceeds its second moment.
 
@@ -57,10 +60,11 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
             raise errors.UserError(
                 f'optimizer.decay_exclude has {pattern!r}, not a regular expression: {error}'
             ) from None
-    decay = optax.add_decayed_weights(config.weight_decay, lambda tree: decay_mask(tree, patterns))
+    is_decayed = functools.partial(decay_mask, exclude=patterns)
+    decay = optax.add_decayed_weights(config.weight_decay, is_decayed)
     return optax.chain(
         clip_by_global_norm(config.clip_norm) if config.clip_norm else optax.identity(),
-        *_DIRECTIONS[config.name](decay, config.beta1, config.beta2, config.eps),
+        *_DIRECTIONS[config.name](decay, is_decayed, config.beta1, config.beta2, config.eps),
         optax.scale_by_learning_rate(schedule),
     )
 
@@ -231,12 +235,17 @@ def _axes_of_one_layer(path: tuple, array: Array) -> tuple[int, ...]:
 
 # Name → what turns gradients into the direction of the update.
 _DIRECTIONS: dict[str, Callable[..., list[optax.GradientTransformation]]] = {
-    'bert_adam': lambda decay, b1, b2, eps: [scale_by_adam(b1, b2, eps, False), decay],
-    'adamw': lambda decay, b1, b2, eps: [scale_by_adam(b1, b2, eps, True), decay],
-    'lamb': lambda decay, b1, b2, eps: [
+    'bert_adam': lambda decay, _, b1, b2, eps: [scale_by_adam(b1, b2, eps, False), decay],
+    'adamw': lambda decay, _, b1, b2, eps: [scale_by_adam(b1, b2, eps, True), decay],
+    'lamb': lambda decay, _, b1, b2, eps: [
         scale_by_adam(b1, b2, eps, True),
         decay,
         scale_by_trust_ratio(),
     ],
-    'stable_adamw': lambda decay, b1, b2, eps: [stable_adamw(decay, b1, b2, eps)],
+    'albert_lamb': lambda decay, is_decayed, b1, b2, eps: [
+        scale_by_adam(b1, b2, eps, False),
+        decay,
+        optax.masked(scale_by_trust_ratio(), is_decayed),
+    ],
+    'stable_adamw': lambda decay, _, b1, b2, eps: [stable_adamw(decay, b1, b2, eps)],
 }

@@ -74,7 +74,7 @@ def test_the_new_state_has_the_shardings_of_the_old_one():
     assert all(jax.tree.leaves(same))
 
 
-@pytest.mark.parametrize('name', ['bert_adam', 'adamw', 'lamb', 'stable_adamw'])
+@pytest.mark.parametrize('name', ['bert_adam', 'adamw', 'lamb', 'albert_lamb', 'stable_adamw'])
 def test_the_old_state_is_overwritten_and_not_copied(name):
     """On one device, where XLA keeps the names of the arguments."""
     config = ConfigDict(synthetic.OPTIMIZER.to_dict() | {'name': name})

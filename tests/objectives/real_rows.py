@@ -2,11 +2,13 @@
 
 import functools
 import pathlib
+import random
 from typing import NamedTuple
 
 import numpy as np
 
 from bert_jax.data import tokenizers
+from bert_jax.data.tokenizers import word_starts
 
 CONVENTIONS = ('##', 'Ġ', '▁')
 CHARACTERS = 600_000
@@ -52,7 +54,30 @@ def real_rows(folder: pathlib.Path, convention: str, length: int) -> RealRows:
         tokenizer = tokenizers.load(str(folder / FILES[convention]))
     else:
         tokenizer = tokenizers.train('unigram:4000', [text], lowercase=False)
-    paragraphs = [tokenizer.sentence_prefix + part for part in text.split('\n\n')]
+    return as_rows(tokenizer, text.split('\n\n'), length)
+
+
+@functools.cache
+def unspaced_rows(length: int, unspaced: str) -> RealRows:
+    """Return rows of an invented text in Chinese characters without spaces."""
+    rng = random.Random(0)
+    words = [
+        ''.join(chr(0x4E00 + rng.randrange(500)) for _ in range(rng.choice([1, 2, 2, 3])))
+        for _ in range(2000)
+    ]
+    frequencies = [1 / (rank + 3) for rank in range(len(words))]
+    sentences = [
+        ''.join(rng.choices(words, frequencies, k=rng.randint(3, 30))) + '。' for _ in range(8000)
+    ]
+    tokenizer = tokenizers.train('unigram:2500', sentences, lowercase=False)
+    starts = word_starts.find(tokenizer, 'marks', unspaced)
+    paragraphs = [''.join(sentences[i : i + 20]) for i in range(0, len(sentences), 20)]
+    return as_rows(tokenizer, paragraphs, length)._replace(is_word_start=starts)
+
+
+def as_rows(tokenizer: tokenizers.Tokenizer, paragraphs: list[str], length: int) -> RealRows:
+    """Return the tokens of a text in rows."""
+    paragraphs = [tokenizer.sentence_prefix + part for part in paragraphs]
     ids, _ = tokenizer.encode_ids(paragraphs)
     ids = ids[~np.isin(ids, tokenizer.special_ids)]
     counts = np.bincount(ids, minlength=tokenizer.vocab_size)

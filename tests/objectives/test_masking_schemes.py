@@ -26,7 +26,7 @@ class Outcome(NamedTuple):
         masked: The masked rows.
         chosen: bool [N, T], tokens that are predicted.
         word: int [N, T], number of each token's word in its row; −1 for special tokens.
-        spans: The spans or n-grams that were drawn, None for other schemes.
+        spans: The spans that were drawn; None for other schemes.
     """
 
     rows: RealRows
@@ -61,17 +61,14 @@ def outcome(folder, convention, scheme, **changes) -> Outcome:
         can_choose_T = (mask_T > 0) & ~masking.is_special(ids_T, settings)
         words = masking_schemes.find_words(ids_T, can_choose_T, rows.is_word_start)
         key = jax.random.split(key)[0]
-        lengths = masking_schemes.ngram_lengths(settings)
-        if scheme == 'spans':
-            key = jax.random.split(key)[0]
-            lengths = masking_schemes.span_lengths(settings)
+        key = jax.random.split(key)[0]
+        lengths = masking_schemes.span_lengths(settings)
         return masking_schemes.draw_spans(key, words, lengths, 2 * PREDICTIONS)
 
     @jax.jit
     def run(keys, ids, mask):
         masked = masking.mask_tokens(settings, keys, ids, mask, PREDICTIONS)
-        is_drawn = scheme in ('spans', 'ngrams')
-        return masked, jax.vmap(draw)(keys, ids, mask) if is_drawn else None
+        return masked, jax.vmap(draw)(keys, ids, mask) if scheme == 'spans' else None
 
     keys = jax.random.split(jax.random.key(0), len(rows.input_ids))
     masked, spans = jax.device_get(run(keys, *rows[:2]))
@@ -252,40 +249,6 @@ def test_spans_of_whole_words_are_taken_in_order_and_the_last_is_cut_off(real_da
     np.testing.assert_allclose(thirds, 1 / 3, atol=0.06)  # short rows have no last third
 
 
-def slow_ngrams(found, row):
-    """Take the n-grams of a row one by one: the set of tokens, and the words of each n-gram."""
-    left = np.clip(np.round(0.15 * found.rows.attention_mask[row].sum()), 1, PREDICTIONS)
-    taken, kept = set(), []
-    for start, stop in zip(found.spans.start_C[row], found.spans.stop_C[row], strict=True):
-        tokens = range(start, stop)
-        if taken & set(tokens):
-            continue
-        while len(tokens) > left:  # drop its last word
-            tokens = [t for t in tokens if found.word[row, t] < found.word[row, tokens[-1]]]
-        left -= len(tokens)
-        taken |= set(tokens)
-        kept.append(len(np.unique(found.word[row, tokens])) if tokens else 0)
-        if len(tokens) < stop - start or not left:
-            break
-    return taken, kept
-
-
-@conventions
-def test_ngrams_do_not_overlap_and_the_last_is_shortened(real_data, convention):
-    found = outcome(real_data, convention, 'ngrams')
-    assert masking_schemes.ngram_lengths(found.settings) == pytest.approx([6 / 11, 3 / 11, 2 / 11])
-    numbers, wrong = [], 0
-    for row, chosen in enumerate(found.chosen):
-        taken, kept = slow_ngrams(found, row)
-        wrong += set(np.flatnonzero(chosen)) != taken
-        numbers += kept[:-1]  # the last may be shortened
-    assert wrong == 0
-    share = np.bincount(numbers, minlength=4)[1:4] / len(numbers)
-    # Longer n-grams overlap others a little more often.
-    np.testing.assert_allclose(share, [6 / 11, 3 / 11, 2 / 11], atol=0.03)
-    assert share[0] > 6 / 11
-
-
 @conventions
 def test_unigram_replacement_in_spans_follows_the_frequencies(real_data, convention):
     found = outcome(real_data, convention, 'spans', mask=0.0, random=1.0, replacement='unigram')
@@ -296,6 +259,38 @@ def test_unigram_replacement_in_spans_follows_the_frequencies(real_data, convent
     chi_square = ((observed - expected)[frequent] ** 2 / expected[frequent]).sum()
     assert frequent.sum() > 50
     assert chi_square < frequent.sum() + 4 * np.sqrt(2 * frequent.sum())
+
+
+@conventions
+def test_ngrams_have_the_published_lengths(real_data, convention):
+    settings = outcome(real_data, convention, 'ngrams').settings
+    assert masking_schemes.ngram_lengths(settings) == pytest.approx([6 / 11, 3 / 11, 2 / 11])
+
+
+def test_ngrams_reach_across_segments_but_not_across_packed_sequences():
+    ids = np.array([[2, 5, 3, 6, 3, 2, 7, 3]] * 300, np.int32)  # [CLS] a [SEP] b [SEP] [CLS] c …
+    segments = np.array([[1, 1, 1, 1, 1, 2, 2, 2]] * 300, np.int32)
+    rows = RealRows(ids, None, np.ones(9, bool), np.ones(9, int), Special(2, 3, 0, 4, 1))
+    settings = make_masking(rows, scheme='ngrams', rate=0.25)  # two tokens
+    keys = jax.random.split(jax.random.key(0), len(ids))
+
+    def pairs(segment_ids):
+        masked = masking.mask_tokens(settings, keys, ids, np.ones_like(ids), 2, segment_ids)
+        return {tuple(sorted(row)) for row in masked.positions.tolist()}, masked.weights.sum()
+
+    choices, total = pairs(segments)
+    assert choices == {(1, 3), (1, 6), (3, 6)}
+    assert total == 600
+    # An n-gram of two words from b can only reach c if the row is one sequence.
+    lengths = np.full(8, 2)
+    row = lambda segment_ids: masking_schemes.TokenRow(  # noqa: E731
+        ids[0], np.ones(8, int), np.isin(ids[0], [5, 6, 7]), segment_ids
+    )
+    words = masking_schemes.find_words(ids[0], row(segments[0]).can_choose_T, rows.is_word_start)
+    draws = np.array([0.5, 0.1, 0.9, 1, 1, 1, 1, 1])  # b first
+    take = jax.jit(lambda ids: masking_schemes.take_ngrams(draws, lengths, words, row(ids), 3, 2))
+    assert (take(np.zeros(8, np.int32)) < 8).tolist()[:3] == [False, True, True]
+    assert (take(segments[0]) < 8).tolist()[:3] == [True, True, False]
 
 
 def test_rows_without_a_word_are_not_masked():

@@ -148,6 +148,23 @@ def test_lamb_equals_the_published_algorithm_in_numpy():
     _assert_equal(run_ours('lamb'), params)
 
 
+def test_albert_lamb_equals_the_published_code_in_numpy():
+    """google-research/albert, lamb_optimizer.py: excluded parameters have no trust ratio."""
+    params = {name: np.float64(array) for name, array in draw(100).items()}
+    first = {name: 0.0 for name in params}
+    second = {name: 0.0 for name in params}
+    for step, grads in enumerate(GRADIENTS):
+        for name, grad in clip(grads).items():
+            first[name] = BETA1 * first[name] + (1 - BETA1) * grad
+            second[name] = BETA2 * second[name] + (1 - BETA2) * np.float64(grad) ** 2
+            direction, ratio = first[name] / (np.sqrt(second[name]) + EPS), 1
+            if name in DECAYED:
+                direction = direction + DECAY * params[name]
+                ratio = np.linalg.norm(params[name]) / np.linalg.norm(direction)
+            params[name] = params[name] - rate(step) * ratio * direction
+    _assert_equal(run_ours('albert_lamb'), params)
+
+
 def test_stable_adamw_equals_the_published_algorithm_in_numpy():
     """Wortsman et al. 2023 (arXiv 2304.13013), algorithm 2, whose means have bias correction."""
     params = {name: np.float64(array) for name, array in draw(100).items()}
@@ -174,7 +191,8 @@ def test_stable_adamw_equals_the_published_algorithm_in_numpy():
 
 
 @pytest.mark.parametrize(
-    ('a', 'b'), [('bert_adam', 'adamw'), ('adamw', 'lamb'), ('adamw', 'stable_adamw')]
+    ('a', 'b'),
+    [('bert_adam', 'adamw'), ('adamw', 'lamb'), ('lamb', 'albert_lamb'), ('adamw', 'stable_adamw')],
 )
 def test_the_optimizers_differ(a, b):
     ours, theirs = run_ours(a), run_ours(b)

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 from bert_jax import errors
 from bert_jax.training import optimizers
 
-NAMES = ['bert_adam', 'adamw', 'lamb', 'stable_adamw']
+NAMES = ['bert_adam', 'adamw', 'lamb', 'albert_lamb', 'stable_adamw']
 
 
 def build(name, rate=0.1, **changes):
@@ -89,7 +89,7 @@ def test_without_patterns_everything_is_decayed():
 
 
 def test_an_unknown_name_is_an_error_that_lists_the_known_ones():
-    with pytest.raises(errors.UserError, match='adamw, bert_adam, lamb'):
+    with pytest.raises(errors.UserError, match='adamw, albert_lamb, bert_adam'):
         build('adma')
 
 
@@ -154,6 +154,17 @@ def test_stacked_layers_are_updated_like_separate_layers(name):
     expected = one_update(build(name), separate(params), separate(grads))
     for a, b in zip(jax.tree.leaves(separate(stacked)), jax.tree.leaves(expected), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-8)
+
+
+def test_albert_lamb_moves_biases_that_are_still_zero_or_small():
+    """With a trust ratio a bias near 0 would move by its own norm, so hardly at all."""
+    small, ones = np.full(3, 1e-6, np.float32), np.ones(3, np.float32)
+    updates = one_update(build('albert_lamb', rate=0.1), {'bias': small}, {'bias': ones})
+    assert abs(updates['bias']).min() > 0.1
+    assert (
+        abs(one_update(build('lamb', rate=0.1), {'bias': small}, {'bias': ones})['bias']).max()
+        < 1e-6
+    )
 
 
 def test_lamb_does_not_scale_updates_of_zero_parameters_or_zero_updates():

@@ -1,0 +1,127 @@
+"""Masking schemes have the statistics of the published algorithms, rendered slowly in NumPy."""
+
+import random
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax.objectives import masking
+from tests.objectives.real_rows import CONVENTIONS, RealRows, real_rows, unspaced_rows
+from tests.objectives.test_masking_schemes import make_masking
+
+REPEATS = 6  # masks per row
+TOKENS = 60_000
+
+
+def statistics(rows: RealRows, chosen: np.ndarray) -> dict[str, tuple]:
+    """Shares, and the number of observations of each."""
+    length = rows.attention_mask.sum(1)
+    budget = np.maximum(1, np.round(0.15 * length))
+    edge = np.diff(np.pad(chosen.astype(int), ((0, 0), (1, 1))))
+    runs = np.nonzero(edge == -1)[1] - np.nonzero(edge == 1)[1]
+    row, position = np.nonzero(chosen)
+    return {
+        'masked tokens': (chosen.sum() / length.sum(), length.sum()),
+        'rows without a masked token': (np.mean(~chosen.any(1)), len(chosen)),
+        'rows with fewer than the budget': (np.mean(chosen.sum(1) < budget), len(chosen)),
+        'masked tokens that start a word': (
+            rows.is_word_start[rows.input_ids[chosen]].mean(),
+            len(row),
+        ),
+        'masked tokens in the first half': (np.mean(position < length[row] / 2), len(row)),
+    } | {f'runs of {n} masked tokens': (np.mean(runs == n), len(runs)) for n in (1, 2, 3, 4)}
+
+
+def ours(rows: RealRows, scheme: str) -> np.ndarray:
+    """Mask every row REPEATS times; return the chosen tokens, bool [REPEATS · N, T]."""
+    number = rows.input_ids.shape[1]
+    settings = make_masking(rows, scheme=scheme)
+    mask = jax.jit(lambda keys, *arrays: masking.mask_tokens(settings, keys, *arrays, number))
+    chosen = []
+    for seed in range(REPEATS):
+        keys = jax.random.split(jax.random.key(seed), len(rows.input_ids))
+        masked = jax.device_get(mask(keys, rows.input_ids, rows.attention_mask))
+        chosen.append(np.zeros(rows.input_ids.shape, bool))
+        np.put_along_axis(chosen[-1], masked.positions, masked.weights > 0, 1)
+    return np.concatenate(chosen)
+
+
+def slow(rows: RealRows, algorithm) -> np.ndarray:
+    """The same with an algorithm for one row: (ids, is_word_start, special, rng) → chosen."""
+    rng, chosen = random.Random(0), []
+    for _ in range(REPEATS):
+        for ids, mask in zip(rows.input_ids, rows.attention_mask, strict=True):
+            chosen.append(np.zeros(len(ids), bool))
+            found = algorithm(ids[: mask.sum()].tolist(), rows.is_word_start, rows.special, rng)
+            chosen[-1][list(found)] = True
+    return np.array(chosen)
+
+
+def words_in(ids, is_word_start, special) -> list[list[int]]:
+    """The positions of each word; special tokens are in none and end the word before them."""
+    words, before = [], False
+    for position, token in enumerate(ids):
+        inside = token not in special
+        if inside and before and not is_word_start[token]:
+            words[-1].append(position)
+        elif inside:
+            words.append([position])
+        before = inside
+    return words
+
+
+def albert(ids, is_word_start, special, rng, longest=3) -> set[int]:
+    """google-research/albert create_pretraining_data.py, create_masked_lm_predictions."""
+    words = words_in(ids, is_word_start, special)
+    budget = max(1, round(0.15 * len(ids)))
+    lengths = list(range(1, longest + 1))
+    order = list(range(len(words)))
+    rng.shuffle(order)
+    taken: set[int] = set()
+    for start in order:
+        if len(taken) >= budget:
+            break
+        (n,) = rng.choices(lengths, [1 / length for length in lengths])
+        tokens = sum(words[start : start + n], [])
+        while len(taken) + len(tokens) > budget and n > 1:
+            n -= 1
+            tokens = sum(words[start : start + n], [])
+        if len(taken) + len(tokens) <= budget and not taken & set(tokens):
+            taken |= set(tokens)
+    return taken
+
+
+def whole_words(ids, is_word_start, special, rng) -> set[int]:
+    """google-research/bert create_pretraining_data.py with do_whole_word_mask."""
+    return albert(ids, is_word_start, special, rng, longest=1)
+
+
+ALGORITHMS = {'ngrams': albert, 'whole_words': whole_words}
+
+
+@pytest.mark.parametrize('convention', [*CONVENTIONS, 'unspaced'])
+@pytest.mark.parametrize('length', [24, 160])
+@pytest.mark.parametrize('scheme', ALGORITHMS)
+def test_masks_have_the_statistics_of_the_published_algorithm(
+    real_data, convention, length, scheme
+):
+    if convention == 'unspaced':
+        rows = unspaced_rows(length, 'subwords')
+    else:
+        rows = real_rows(real_data, convention, length)
+    few = slice(0, TOKENS // (length * REPEATS))
+    rows = rows._replace(input_ids=rows.input_ids[few], attention_mask=rows.attention_mask[few])
+    found = statistics(rows_repeated(rows), ours(rows, scheme))
+    expected = statistics(rows_repeated(rows), slow(rows, ALGORITHMS[scheme]))
+    for name, (share, number) in found.items():
+        published = expected[name][0]
+        noise = np.sqrt(2 * published * (1 - published) / number)
+        assert share == pytest.approx(published, abs=max(0.01, 4.5 * noise)), name
+
+
+def rows_repeated(rows: RealRows) -> RealRows:
+    repeat = lambda array: np.tile(array, (REPEATS, 1))  # noqa: E731
+    return rows._replace(
+        input_ids=repeat(rows.input_ids), attention_mask=repeat(rows.attention_mask)
+    )
