@@ -135,7 +135,9 @@ def _parse_line(number: int, line: str, flags: Namespace) -> Record:
             ) from error
         if not isinstance(given, dict):
             raise errors.UserError(f'{name} is not a JSON object')
-        return {'id': name, **given}
+        if text_files.has_surrogates(json.dumps(given, ensure_ascii=False)):
+            raise errors.UserError(f'{name} has half of a surrogate pair, which is not valid text')
+        return given | {'id': name if given.get('id') is None else given['id']}
     values = line.split('\t') if len(columns) > 1 else [line]
     if len(values) > len(columns):
         raise errors.UserError(
@@ -162,7 +164,7 @@ def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
             raise errors.UserError(
                 f'{path}, line {number}: not valid {encoding}; set --encoding, such as latin-1'
             )
-        yield line.removeprefix('\ufeff') if number == 1 else line
+        yield line
     if not number:
         raise errors.UserError(f'{path} is empty')
 

@@ -154,6 +154,7 @@ def test_a_line_has_the_columns_of_its_task():
     }
     assert parse('a\tb', 'tag') == {'id': 'line 3', 'text': 'a\tb'}
     assert parse('{"id": 7, "text": "a"}', 'tag') == {'id': 7, 'text': 'a'}
+    assert parse('{"id": null, "text": "a"}', 'tag') == {'id': 'line 3', 'text': 'a'}
     assert parse('{laughs} yes', 'classify', 'text') == {'id': 'line 3', 'text': '{laughs} yes'}
 
 
@@ -169,6 +170,7 @@ def test_a_line_has_the_columns_of_its_task():
             'line 3 is not valid JSON: .*; set --input_format=text if',
         ),
         ('[1]', 'classify', 'jsonl', 'line 3 is not a JSON object'),
+        ('{"text": "\\ud800"}', 'classify', 'auto', 'line 3 has half of a surrogate pair'),
     ],
 )
 def test_a_malformed_line_is_named(text, task, input_format, message):

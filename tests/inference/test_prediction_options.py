@@ -111,6 +111,10 @@ def test_plain_text_is_split_as_in_training_or_as_asked(tmp_path):
     assert words('the ship.', words='punctuation') == ['the', 'ship', '.']
     assert words('the ship.') == ['the', 'ship.']
     assert words('') == words(' ') == []
+    model = bert_jax.load(save_run(tmp_path / 'spans', 'spans', words='whitespace'))
+    text = 'the U.S. ship.'
+    assert model.spans([text]) == model.spans([text.split()])
+    assert model.spans([text]) != model.spans([text], words='punctuation')
 
 
 @pytest.mark.parametrize(
@@ -159,6 +163,7 @@ def test_an_option_a_model_does_not_have_is_refused(load, kind, call, message):
         ('tagging', 'tag', {'words': 'the ship'}, "give a text as 'text', a list of words as"),
         ('tagging', 'tag', {'words': ['the', 3]}, 'neither a string nor a list of words'),
         ('relation', 'classify', {'text': 'a', 'marks': 3}, 'give two pairs'),
+        ('relation', 'classify', {'text': 'a', 'marks': [[0, 0.5], [0, 1]]}, 'give two pairs'),
         (
             'question_answering',
             'answer',

@@ -1,13 +1,24 @@
 """Evaluation on held-out text: possible before training starts, and in micro-batches."""
 
+import importlib
+import pathlib
+
 import flax.linen as nn
 import jax
+import numpy as np
 import pytest
 
+import configs
 from bert_jax.errors import UserError
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 from tests.end_to_end import small
+
+RECIPES = sorted(
+    path.stem
+    for path in pathlib.Path(configs.__file__).parent.glob('*.py')
+    if not path.stem.startswith(('_', 'finetune'))
+)
 
 
 def languages(folder, **documents):
@@ -35,6 +46,28 @@ def test_a_language_that_cannot_be_evaluated_is_named_before_training(tmp_path):
     config.objectives.nsp = 0.0
     config.data.segments = 'single'
     Pretraining(config)
+
+
+@pytest.mark.parametrize('documents', [3, 10])
+@pytest.mark.parametrize('recipe', RECIPES)
+def test_every_recipe_can_evaluate_a_tiny_text_or_says_so_before_training(
+    recipe, documents, tmp_path
+):
+    shrunk = languages(tmp_path, en=documents, cy=documents)
+    config = importlib.import_module(f'configs.{recipe}').get_config()
+    kind = config.data.tokenizer.split(':')[1]
+    config.data.update(sources=shrunk.data.sources, corpus=shrunk.data.corpus, prepare_workers=0)
+    config.data.tokenizer = f'train:{kind}:{300 if kind == "bytebpe" else 120}'
+    config.model.update(hidden_size=8, num_layers=1, num_heads=1, intermediate_size=8)
+    if config.data.segments == 'pairs' and documents == 3:  # one of them is held out
+        with pytest.raises(UserError, match="the held-out text in language 'en' cannot be"):
+            Pretraining(config)
+        return
+    task = Pretraining(config)
+    for sources in task._held_out.values():
+        assert set(sources) == {None, 'en', 'cy'}
+        for source in sources.values():
+            assert source.batch(0, np.arange(2))['attention_mask'].any(axis=1).all()
 
 
 def test_evaluation_in_micro_batches_gives_the_same_metrics_in_less_memory(tmp_path):

@@ -10,7 +10,9 @@ from ml_collections import ConfigDict
 
 from bert_jax.data import finetune_batches
 from bert_jax.data.finetune_batches import Item
+from bert_jax.data.labeled.builder import parse_int
 from bert_jax.data.labeled.examples import Mark, MarkedExample
+from bert_jax.data.labeled.records import InvalidRecord
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture, Compute
@@ -45,8 +47,11 @@ class Relations(SingleLabelProblem[MarkedExample]):
         marks = base.require(given, name, 'marks')
         try:
             (start, end), (start2, end2) = marks
-            places = Mark(0, int(start), int(end)), Mark(len(texts) - 1, int(start2), int(end2))
-        except (TypeError, ValueError):
+            places = (
+                Mark(0, parse_int(start), parse_int(end)),
+                Mark(len(texts) - 1, parse_int(start2), parse_int(end2)),
+            )
+        except (TypeError, ValueError, InvalidRecord):
             raise UserError(f"{name}: 'marks' is {marks}; give two pairs [start, end]") from None
         for mark in places:
             if not 0 <= mark.start < mark.end <= len(texts[mark.text]):
