@@ -62,13 +62,15 @@ def save_candidates(
     """Write candidates.tsv, which the scorer of GAP reads: an id and a class for each candidate.
 
     Args:
-        records: predictions for pairs, whose ids are that of the text, '-' and a column.
+        records: predictions for pairs, whose ids are that of the text, '-' and a column. The scorer
+            knows texts by the ids of GAP (`data.columns.id='ID'`) and the classes TRUE and FALSE.
         columns: `data.columns.candidate_labels`, in the order of the file ('A-coref', 'B-coref').
         directory: the folder.
     """
     predicted: dict[str, dict[str, str]] = {}
+    longest_first = sorted(columns, key=len, reverse=True)  # 'A-coref' before 'coref'
     for record in records:
-        column = next(column for column in columns if record['id'].endswith(f'-{column}'))
+        column = next(column for column in longest_first if record['id'].endswith(f'-{column}'))
         text_id = record['id'].removesuffix(f'-{column}')
         predicted.setdefault(text_id, {})[column] = str(record['predicted'])
     lines = [

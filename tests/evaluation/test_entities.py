@@ -1,5 +1,6 @@
 """Entities and span scores, compared with seqeval on valid and invalid tags of all schemes."""
 
+import collections
 import warnings
 
 import numpy as np
@@ -84,3 +85,29 @@ def test_errors_are_counted_by_kind():
         'B': {'wrong boundary': 1, 'wrong both': 1, 'spurious': 1},
     }
     assert entities.count_errors([[]], [[]]) == {}
+
+
+SPANS = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(1, 4), st.sampled_from('AB')).map(
+        lambda span: (span[0], span[0] + span[1], span[2])
+    ),
+    max_size=6,
+)
+
+
+@settings(deadline=None)  # a busy machine is not a failure
+@given(st.lists(st.tuples(SPANS, SPANS), max_size=3))
+def test_every_span_is_counted_once_as_correct_or_as_an_error(texts):
+    gold, guesses = [own for own, _ in texts], [own for _, own in texts]
+    counts = entities.count_errors(gold, guesses)
+    _, by_label = entities.score_spans(gold, guesses)
+    total = sum(counts.values(), collections.Counter())
+    spurious = total.pop('spurious', 0)
+    assert total.total() == sum(score.gold for score in by_label.values())
+    assert total.total() - total['missed'] + spurious == sum(
+        score.predicted for score in by_label.values()
+    )
+    for label, score in by_label.items():
+        own = counts.get(label, collections.Counter())
+        assert own.total() - own['spurious'] == score.gold
+        assert own['correct'] == round(score.recall * score.gold)

@@ -80,6 +80,9 @@ def test_candidates_are_written_as_the_scorer_of_gap_reads_them(tmp_path):
     tables.save_candidates(records, ('A-coref', 'B-coref'), tmp_path)
     text = (tmp_path / 'candidates.tsv').read_text()
     assert text == 'd-1\tTRUE\tFALSE\nd-2\tFALSE\tFALSE\n'
+    records = [{'id': f'd-{own}', 'predicted': own[0]} for own in ('coref', 'A-coref')]
+    tables.save_candidates(records, ('coref', 'A-coref'), tmp_path)
+    assert (tmp_path / 'candidates.tsv').read_text() == 'd\tc\tA\n'
 
 
 def test_regression_has_a_scatter_plot(tmp_path):

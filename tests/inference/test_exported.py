@@ -60,3 +60,23 @@ def test_a_damaged_file_is_one_line_and_holds_no_paths(tmp_path):
     path.write_text('[')
     with pytest.raises(UserError, match=r'bert_jax\.json is not valid JSON'):
         bert_jax.load(tmp_path / 'exported')
+
+
+def test_an_exported_model_reads_gold_files_like_its_run(tmp_path):
+    (tmp_path / 'new.csv').write_text('review;stars\nthe ship;yes\nthe moon;no\nthe cow;odd\n')
+    settings = dict(PROBLEMS['classification'].settings) | {'labels': KINDS['classification'][0]}
+    data = {
+        'columns': {'text': 'review', 'label': 'stars'},
+        'separator': ';',
+        'skip_labels': ('odd',),
+        'train': (f'{tmp_path}/train.csv',),
+    }
+    config = {'training': {'sequence_length': LENGTH}, 'problem': settings, 'data': data}
+    run = save_run(tmp_path / 'run', 'classification', config=config)
+    export.export(str(run), str(tmp_path / 'exported'))
+    ours, theirs = (
+        bert_jax.load(folder).evaluate([f'{tmp_path}/new.csv'])
+        for folder in (run, tmp_path / 'exported')
+    )
+    assert len(ours.records) == 2
+    assert theirs == ours
