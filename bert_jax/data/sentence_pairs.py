@@ -78,8 +78,8 @@ class PairSource(TextExampleSource):
         if documents < 2:
             raise UserError(
                 f'this split of the corpus has {documents} document(s), but random next sentences '
-                'come from other documents: separate the text into more documents, hold out more '
-                'of them, or train without next-sentence prediction'
+                'come from other documents: give each language at least four documents, two for '
+                'each split, or train without next-sentence prediction'
             )
 
     def _pairs(
