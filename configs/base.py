@@ -44,8 +44,9 @@ def get_config() -> ConfigDict:
             max_bad_share=0.05,  # share of unusable files, and of lines in a file, to leave out
             # Processes that tokenize the text; default: one per core that may be used.
             prepare_workers=placeholder(int),
-            # 'pairs' (for nsp), 'ordered_pairs' (for sop), 'single' segments, or whole sentences as
-            # in RoBERTa: 'full_sentences' (across documents), 'doc_sentences' (within documents).
+            # 'pairs' (for nsp), 'ordered_pairs' (for sop), 'single' segments, 'two_segments' of
+            # contiguous text in 90 % of the rows (ELECTRA), or whole sentences as in RoBERTa:
+            # 'full_sentences' (across documents), 'doc_sentences' (within documents).
             segments='pairs',
             pack=False,  # True: several short examples per row, which cannot attend to each other
             short_sequence_probability=0.1,  # share of examples with a shorter, random length
@@ -94,7 +95,7 @@ def get_config() -> ConfigDict:
             mlm=1.0,  # masked language modeling; with rtd it trains the generator
             nsp=1.0,  # next sentence prediction; data.segments='pairs'
             sop=0.0,  # sentence order prediction; data.segments='ordered_pairs'
-            sbo=0.0,  # span boundary objective; masking.scheme='spans'
+            sbo=0.0,  # span boundary objective; masking.scheme='spans' or 'anchored_spans'
             rtd=0.0,  # replaced token detection, together with mlm; published: 50
             clm=0.0,  # causal language modeling; needs memory for logits at every position
             permutation=0.0,  # detect sentences out of order
@@ -111,7 +112,9 @@ def get_config() -> ConfigDict:
             random=0.1,  # share of the chosen tokens that become random tokens; the rest is kept
             replacement='uniform',  # random tokens; 'unigram': by their frequency
             unknown=True,  # whether [UNK] may be chosen: in BERT, ALBERT, ELECTRA, not in DeBERTa
-            scheme='tokens',  # or 'whole_words', 'spans' (SpanBERT), 'ngrams' (ALBERT)
+            # 'tokens', 'whole_words', 'ngrams' (ALBERT), 'spans' (SpanBERT's paper) or
+            # 'anchored_spans' (SpanBERT's code).
+            scheme='tokens',
             # Which tokens start a word: 'marks' of the vocabulary; 'punctuation': also punctuation
             # (DeBERTa); 'albert': also all but English letters.
             word_starts='marks',

@@ -40,7 +40,7 @@ def get_config(size: str = 'small') -> ConfigDict:
         raise unknown('size of ELECTRA', size, SIZES)
     config, sizes = base.get_config(), SIZES[size]
     config.workdir = f'runs/electra_{size}'
-    config.data.segments = 'single'
+    config.data.segments = 'two_segments'
     config.model.architecture = f'electra_{size}'
     config.objectives.nsp = 0.0
     config.objectives.rtd = 50.0

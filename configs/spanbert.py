@@ -24,7 +24,7 @@ def get_config() -> ConfigDict:
     config.model.architecture = 'spanbert_base'
     config.objectives.nsp = 0.0
     config.objectives.sbo = 1.0
-    config.masking.scheme = 'spans'
+    config.masking.scheme = 'anchored_spans'
     config.masking.replacement = 'unigram'
     config.sbo.max_targets = 15
     config.training.steps = (2_400_000,)

@@ -68,7 +68,7 @@ PUBLISHED = {
     },
     'spanbert': {
         'data.segments': 'single',
-        'masking.scheme': 'spans',
+        'masking.scheme': 'anchored_spans',
         'masking.span_p': 0.2,
         'masking.longest_span': 10,
         'masking.replacement': 'unigram',

@@ -1,8 +1,11 @@
-"""Rows of contiguous text from one document."""
+"""Rows of contiguous text from one document, in one segment or two."""
 
 import numpy as np
 
-from bert_jax.data.text_example_source import TextExampleSource
+from bert_jax.data import sampling
+from bert_jax.data.text_example_source import DRAW, LABEL, TextExampleSource
+
+_ONE_SEGMENT = 0.1  # share of the rows of SplitSegments
 
 
 class SingleSegments(TextExampleSource):
@@ -14,13 +17,64 @@ class SingleSegments(TextExampleSource):
 
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
         """Return examples made of chunks; there are no labels."""
+        start_B, length_B = self._chunk_runs(number_B, chunk_B)
+        return self._segment_rows(number_B, start_B[None], length_B[None])
+
+    def _chunk_runs(
+        self, number_B: np.ndarray, chunk_B: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """The first token of the text of each example, and its number of tokens."""
         document_B, anchor_B = self._anchors(number_B, chunk_B)
         begin_B = self._text.first_token[document_B]
         end_B = self._text.first_token[document_B + 1]
         start_B = np.minimum(anchor_B, np.maximum(begin_B, end_B - self._budget))
-        length_B = np.minimum(end_B - start_B, self._budget)
-        return self._segment_rows(number_B, start_B[None], length_B[None])
+        return start_B, np.minimum(end_B - start_B, self._budget)
 
     def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
         document_N, first_token = self._chunk_documents(chunk_N), self._text.first_token
-        return np.minimum(first_token[document_N + 1] - first_token[document_N], self._budget) + 2
+        num_special = self.num_segments + 1
+        tokens_N = first_token[document_N + 1] - first_token[document_N]
+        return np.minimum(tokens_N, self._budget) + num_special
+
+
+class SplitSegments(SingleSegments):
+    """Contiguous text in two segments in 90 % of the rows (ELECTRA, Clark et al. 2020).
+
+    The first segment has the sentences that fit into half of a row, at least one; the sentence in
+    the middle of the row belongs to it in half of the rows. The second one has the rest, if any.
+
+    Source: google-research/electra, build_pretraining_dataset.py. It reads on where a row ends,
+    and drops what exceeds a row; rows here are chunks of a document.
+    """
+
+    num_segments = 2
+
+    def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
+        """Return examples made of chunks; there are no labels."""
+        start_B, length_B = self._chunk_runs(number_B, chunk_B)
+        first_B = self._first_lengths(number_B, start_B)
+        is_single_B = sampling.uniform(sampling.fold(self._keys[LABEL], number_B)) < _ONE_SEGMENT
+        has_second_B = ~is_single_B & (first_B < length_B)
+        first_B = np.where(has_second_B, first_B, length_B)
+        second = np.flatnonzero(has_second_B)
+        separator_B = np.arange(len(number_B)) * self.sequence_length + first_B + 1
+        rest_S = (length_B - first_B)[second]
+        batch = self._rows(
+            number_B,
+            length_B + 2 + has_second_B,
+            np.concatenate([separator_B, separator_B[second] + rest_S + 1]),
+            np.concatenate([start_B, (start_B + first_B)[second]]),
+            np.concatenate([first_B, rest_S]),
+        )
+        is_second_BT = np.arange(self.sequence_length) > first_B[:, None] + 1
+        batch['token_type_ids'] += is_second_BT * batch['attention_mask']
+        return batch
+
+    def _first_lengths(self, number_B: np.ndarray, start_B: np.ndarray) -> np.ndarray:
+        """The number of tokens of the first segment; it may exceed that of the example."""
+        sentence_B = self._text.sentence_from(start_B + self._budget // 2)
+        before_B = self._text.sentence_start(np.maximum(sentence_B - 1, 0))
+        after_B = self._text.sentence_start(sentence_B)
+        takes_middle_B = sampling.uniform(sampling.fold(self._keys[DRAW], number_B)) < 0.5
+        end_B = np.where((before_B > start_B) & ~takes_middle_B, before_B, after_B)
+        return end_B - start_B

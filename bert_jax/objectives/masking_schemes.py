@@ -137,6 +137,52 @@ def choose_spans(
     spans_key, _ = jax.random.split(key)
     words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
     spans = draw_spans(spans_key, words, span_lengths(masking), 2 * num_predictions)
+    return _cut_spans(spans, row, masking, num_predictions)
+
+
+def choose_anchored_spans(
+    key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
+) -> ChosenPositions:
+    """Choose spans of words as the code of SpanBERT does, which differs from its paper.
+
+    A span starts with the word of a token that is drawn uniformly from those not chosen yet, so
+    that long words start more spans. It ends early at the end of its segment. Lengths and the
+    number of tokens are those of `choose_spans`.
+
+    Source: facebookresearch/SpanBERT, pretraining/fairseq data/masking.py,
+    PairWithSpanMaskingScheme.
+    """
+    anchor_key, length_key = jax.random.split(key)
+    draws = 2 * num_predictions  # those whose anchor is already chosen have no effect
+    words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
+    length = len(row.input_ids_T)
+    place_T = jnp.nonzero(row.can_choose_T, size=length, fill_value=0)[0]
+    number = jnp.sum(row.can_choose_T)
+    anchor_C = place_T[(jax.random.uniform(anchor_key, (draws,)) * number).astype(jnp.int32)]
+    word_C = words.index_T[anchor_C]
+    num_words_C = jnp.minimum(
+        _draw_lengths(length_key, span_lengths(masking), (draws,)), words.left_W[word_C]
+    )
+    start_C = words.first_W[word_C]
+    stop_C = jnp.where(number > 0, words.stop_W[word_C + num_words_C - 1], start_C)
+    covers_CC = jnp.tril((start_C <= anchor_C[:, None]) & (anchor_C[:, None] < stop_C), -1)
+
+    def decide(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Each pass decides at least one more span, in practice all but a few."""
+        kept_C, _ = state
+        new_C = ~jnp.any(covers_CC & kept_C, axis=1)
+        return new_C, jnp.any(new_C != kept_C)
+
+    first = (jnp.ones(draws, bool), jnp.bool_(True))
+    kept_C, _ = jax.lax.while_loop(lambda state: state[1], decide, first)
+    spans = DrawnSpans(num_words_C, start_C, jnp.where(kept_C, stop_C, start_C))
+    return _cut_spans(spans, row, masking, num_predictions)
+
+
+def _cut_spans(
+    spans: DrawnSpans, row: TokenRow, masking: 'Masking', num_predictions: int
+) -> ChosenPositions:
+    """The tokens of spans in the order of the draws, until there are enough."""
     first_T = first_to_cover(spans, len(row.input_ids_T))
     n = num_in_spans(row.can_choose_T, masking.rate, num_predictions)
     count = jnp.minimum(n, jnp.sum(first_T < len(spans.start_C)))
@@ -332,7 +378,7 @@ class Scheme(NamedTuple):
         needs_words: Whether the vocabulary must mark where words start.
         shares_draws: Whether adjacent chosen tokens share one draw of [MASK], random token or
             original token.
-        options: Config keys that only this scheme reads.
+        options: Config keys that only some schemes read.
     """
 
     choose: Choose
@@ -341,14 +387,12 @@ class Scheme(NamedTuple):
     options: tuple[str, ...] = ()
 
 
+_WORDS = ('masking.word_starts', 'masking.unspaced')
+_SPANS = (*_WORDS, 'masking.span_p', 'masking.longest_span')
 SCHEMES = {
     'tokens': Scheme(choose_tokens),
-    'whole_words': Scheme(choose_words, needs_words=True),
-    'spans': Scheme(
-        choose_spans,
-        needs_words=True,
-        shares_draws=True,
-        options=('masking.span_p', 'masking.longest_span'),
-    ),
-    'ngrams': Scheme(choose_ngrams, needs_words=True, options=('masking.longest_ngram',)),
+    'whole_words': Scheme(choose_words, True, options=_WORDS),
+    'spans': Scheme(choose_spans, True, shares_draws=True, options=_SPANS),
+    'anchored_spans': Scheme(choose_anchored_spans, True, shares_draws=True, options=_SPANS),
+    'ngrams': Scheme(choose_ngrams, True, options=(*_WORDS, 'masking.longest_ngram')),
 }

@@ -46,7 +46,7 @@ class SpanBoundaryObjective(Objective):
 
     corruptions = (MaskedText,)
     options_type = SpanBoundaryOptions
-    masking_schemes = ('spans',)
+    masking_schemes = ('spans', 'anchored_spans')
 
     def setup(self) -> None:
         sizes = (self.options.max_targets, self.options.position_size)

@@ -11,7 +11,7 @@ from bert_jax.data.full_sentences import FullSentences
 from bert_jax.data.packing import PackedRows
 from bert_jax.data.published_pairs import PublishedPairs
 from bert_jax.data.sentence_pairs import SentencePairs
-from bert_jax.data.single_segments import SingleSegments
+from bert_jax.data.single_segments import SingleSegments, SplitSegments
 from bert_jax.data.text_example_source import RowSettings, TextExampleSource
 from bert_jax.errors import UserError, unknown
 from bert_jax.prepare import prepare
@@ -53,6 +53,7 @@ SEGMENTS = {
     'pairs': Segments(_next_sentences, (_SHORT, 'data.faithful_negatives')),
     'ordered_pairs': Segments(_ordered_sentences, (_SHORT,)),
     'single': Segments(lambda settings, data: SingleSegments(settings)),
+    'two_segments': Segments(lambda settings, data: SplitSegments(settings)),
     'full_sentences': Segments(lambda settings, data: FullSentences(settings)),
     'doc_sentences': Segments(
         lambda settings, data: FullSentences(settings, within_documents=True)

@@ -95,8 +95,9 @@ def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:
     masking = config.masking
     used = objectives.common_corruption(names, masking.scheme).config_keys
     yield rf'(?!({used})$)(masking\..*|training\.max_predictions)', f'{enabled} does not use it'
-    for scheme in SCHEMES.keys() - {masking.scheme}:
-        yield '|'.join(SCHEMES[scheme].options), f'masking.scheme is {masking.scheme!r}'
+    for option in {option for scheme in SCHEMES.values() for option in scheme.options}:
+        if masking.scheme in SCHEMES and option not in SCHEMES[masking.scheme].options:
+            yield option, f'masking.scheme is {masking.scheme!r}'
     if re.fullmatch(used, 'masking.random') and not masking.random:
         yield 'masking.replacement', 'masking.random is 0'
     segments = config.data.segments

@@ -59,7 +59,10 @@ REFUSED = {
     'masking rate': ({'masking__rate': 1.0}, 'masking.rate is 1.0'),
     'sop without order': ({'objectives__sop': 1.0}, "'sop' needs 'sentence_order_label'"),
     'nsp of ordered pairs': ({'data__segments': 'ordered_pairs'}, "'nsp' needs"),
-    'sbo without spans': ({'objectives__sbo': 1.0}, "'sbo' needs masking.scheme 'spans'"),
+    'sbo without spans': (
+        {'objectives__sbo': 1.0},
+        "'sbo' needs masking.scheme 'spans' or 'anchored_spans'",
+    ),
     'clm with mlm': ({'objectives__nsp': 0.0, 'objectives__clm': 1.0}, 'mlm: masked.*clm: causal'),
     'clm with nsp': ({'objectives__mlm': 0.0, 'objectives__clm': 1.0}, 'nsp: .*clm: causal'),
     'rtd without mlm': ({'objectives__mlm': 0.0, 'objectives__rtd': 50.0}, "'rtd' needs 'mlm'"),

@@ -1,5 +1,6 @@
 """Masking schemes have the statistics of the published algorithms, rendered slowly in NumPy."""
 
+import math
 import random
 
 import jax
@@ -97,7 +98,32 @@ def whole_words(ids, is_word_start, special, rng) -> set[int]:
     return albert(ids, is_word_start, special, rng, longest=1)
 
 
-ALGORITHMS = {'ngrams': albert, 'whole_words': whole_words}
+def anchored_spans(ids, is_word_start, special, rng) -> set[int]:
+    """facebookresearch/SpanBERT data/masking.py, on the text between special tokens."""
+    words = words_in(ids, is_word_start, special)
+    word_of = {position: number for number, word in enumerate(words) for position in word}
+    if not words:
+        return set()
+    budget = math.ceil(round(0.15 * len(word_of), 9))
+    lengths = range(1, 11)
+    taken: set[int] = set()
+    while len(taken) < budget:
+        (length,) = rng.choices(lengths, [0.2 * 0.8 ** (n - 1) for n in lengths])
+        anchor = rng.choice(list(word_of))
+        if anchor in taken:
+            continue
+        first = last = word_of[anchor]
+        while last + 1 < len(words) and last + 1 - first < length:
+            if words[last][-1] + 1 != words[last + 1][0]:  # a special token in between
+                break
+            last += 1
+        for position in sum(words[first : last + 1], []):
+            if len(taken) < budget:
+                taken.add(position)
+    return taken
+
+
+ALGORITHMS = {'ngrams': albert, 'whole_words': whole_words, 'anchored_spans': anchored_spans}
 
 
 @pytest.mark.parametrize('convention', [*CONVENTIONS, 'unspaced'])
