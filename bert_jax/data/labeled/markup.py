@@ -1,7 +1,8 @@
 """Reads rows from XML, and from HTML-like files that are not quite XML."""
 
 import contextlib
-from collections.abc import Iterator
+import re
+from collections.abc import Collection, Iterator
 from html.parser import HTMLParser
 from typing import Any
 from xml.etree import ElementTree
@@ -59,7 +60,7 @@ def read_elements(path: str, data: ConfigDict) -> Iterator[Record]:
 def _parse(text: str) -> ElementTree.Element:
     with contextlib.suppress(ElementTree.ParseError):
         return ElementTree.fromstring(text)
-    parser = _LenientParser()
+    parser = _LenientParser(set(re.findall(r'</([^\s>]+)', text.lower())))
     parser.feed(text)
     parser.close()
     root = parser.builder.close()
@@ -68,15 +69,22 @@ def _parse(text: str) -> ElementTree.Element:
 
 
 class _LenientParser(HTMLParser):
-    """Builds a tree from anything, below a root of its own; elements without an end get one."""
+    """Builds a tree from anything, below a root of its own; elements without an end get one.
 
-    def __init__(self) -> None:
+    An element whose kind never has an end, as <p> often, ends where the next of its kind starts.
+    """
+
+    def __init__(self, with_end: Collection[str]) -> None:
+        """Create the parser; `with_end` are the kinds of elements that have ends in the file."""
         super().__init__()
+        self._with_end = with_end
         self.builder = ElementTree.TreeBuilder()
         self._open: list[str] = []
         self.handle_starttag('file', [])
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        if tag not in self._with_end:
+            self.handle_endtag(tag)
         self.builder.start(tag, {name: value or '' for name, value in attrs})
         self._open.append(tag)
         if tag in _VOID:

@@ -47,8 +47,11 @@ def build_question(row: Row, example_id: str, builder: ExampleBuilder) -> list[Q
 
 
 def _answers(builder: ExampleBuilder, value: Any, start: Any, context: str) -> Iterator[Answer]:
-    if start is None and isinstance(value, dict):  # as the library datasets writes them
-        value, start = value.get('text'), value.get('answer_start')
+    answers = Row({'answers': value})
+    if start is None and 'answers.text' in answers:  # objects, as in SQuAD and the library datasets
+        value = answers['answers.text']
+        if 'answers.answer_start' in answers:
+            start = answers['answers.answer_start']
     texts = value if isinstance(value, list) else [value]
     starts = start if isinstance(start, list) else [start] * len(texts)
     if len(starts) != len(texts):

@@ -62,11 +62,28 @@ def test_a_list_in_a_file_of_json_lines_is_told_to_be_one(tmp_path):
 
 
 def test_answers_are_read_as_the_library_datasets_writes_them(tmp_path):
-    answers = ('{"text": ["cow", "the cow"], "answer_start": [4, 0]}', '{"text": []}')
+    answers = (
+        '{"text": ["cow", "the cow"], "answer_start": [4, 0]}',
+        '[{"text": "cow", "answer_start": 4}, {"text": "the cow", "answer_start": 0}]',
+        '{"text": [], "answer_start": []}',
+        '[]',
+    )
     lines = [
         f'{{"id": "{n}", "question": "q", "context": "the cow", "answers": {own}}}\n'
         for n, own in enumerate(answers)
     ]
     (tmp_path / 'x.jsonl').write_text(''.join(lines))
     found = read_all('question_answering', {'id': 'id'}, train=(f'{tmp_path}/x.jsonl',))
-    assert [example.answers for example in found] == [(('cow', 4), ('the cow', 0)), ()]
+    both = (('cow', 4), ('the cow', 0))
+    assert [example.answers for example in found] == [both, both, (), ()]
+
+
+def test_elements_without_an_end_do_not_swallow_the_next_ones(tmp_path):
+    content = '<p label=x>one & two<p label=y>three <b>four</b><p label=x>five'
+    assert texts(tmp_path / 'x.html', content) == [
+        ('one & two', 'x'),
+        ('three four', 'y'),
+        ('five', 'x'),
+    ]
+    content = f'<doc>{content}</doc>'
+    assert len(texts(tmp_path / 'x.html', content)) == 3
