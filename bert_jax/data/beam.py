@@ -37,6 +37,7 @@ class Work(NamedTuple):
         characters: Least number of characters in a block.
         tokenizer: The tokenizer.
         parts: Number of parts the work is divided into.
+        first: Source and block with which an interrupted preparation resumes.
     """
 
     folder: str
@@ -44,15 +45,16 @@ class Work(NamedTuple):
     characters: int
     tokenizer: tokenizers.Tokenizer
     parts: int
+    first: tuple[int, int] = (0, 0)
 
 
 class BeamWorkers:
     """Replaces `workers.Workers`; tokenizes everything when it is entered."""
 
-    def __init__(self, options: Sequence[str], work: Work, first: tuple[int, int] = (0, 0)):
-        """Create the pool; `first` is the source and block with which `tokenize` starts."""
+    def __init__(self, options: Sequence[str], work: Work):
+        """Create the pool; `tokenize` starts with the block `work.first`."""
         self._options, self._work = options, work
-        self._next_source, self._first_block = first
+        self._next_source, self._first_block = work.first
 
     def __enter__(self) -> 'BeamWorkers':
         beam = _beam()
@@ -103,11 +105,11 @@ class BeamWorkers:
 def tokenize_part(part: int, work: Work) -> None:
     """Write the tokenized blocks of one part, each with a digest of its text; run on a worker."""
     files = _beam().io.filesystems.FileSystems
-    for source, spec in enumerate(work.specs):
-        opened = open_source(spec)
+    for source in range(work.first[0], len(work.specs)):
+        opened = open_source(work.specs[source])
         opened.max_bad_share = 1.0  # this machine leaves the decision to the one that writes
         for number, own in enumerate(read_blocks(opened, work.characters)):
-            if number % work.parts == part:
+            if number % work.parts == part and (source, number) >= work.first:
                 with files.create(_block_path(work.folder, source, number)) as file:
                     block = tokenize_block(own, work.tokenizer)
                     pickle.dump((_digest(own.documents), block), file, protocol=5)

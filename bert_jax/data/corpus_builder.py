@@ -59,8 +59,10 @@ def build(
     pool: Pool
     if beam:
         specs = [source.spec for source in sources]
-        work = Work(beam.folder, specs, BLOCK_CHARACTERS, tokenizer, workers)
-        pool = BeamWorkers(beam.options, work, (len(done), position.blocks))
+        first = len(done), position.blocks
+        pool = BeamWorkers(
+            beam.options, Work(beam.folder, specs, BLOCK_CHARACTERS, tokenizer, workers, first)
+        )
     else:
         pool = Workers(tokenizer, workers)
     languages_of_sources = [source.language for source in sources]

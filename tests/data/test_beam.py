@@ -32,7 +32,10 @@ def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
     prepare.prepare(sources, TOKENIZER, tmp_path / 'local', workers=0, shard_tokens=900)
     runner = Beam(('--runner=BundleBasedDirectRunner',), f'{tmp_path}/blocks')
     options = {'workers': 3, 'shard_tokens': 900, 'beam': runner}
+    blocks, tokenize = [], beam_lib.tokenize_block
+    monkeypatch.setattr(beam_lib, 'tokenize_block', lambda *own: blocks.append(1) or tokenize(*own))
     prepare.prepare(sources, TOKENIZER, tmp_path / 'beam', **options)
+    num_blocks = len(blocks)
     ours = contents(tmp_path / 'beam')
     assert ours == contents(tmp_path / 'local')
     assert sum(path.name.endswith('.tokens.npy') for path in ours) > 4
@@ -41,7 +44,7 @@ def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
 
     # Beam resumes what another run began.
     monkeypatch.setattr(unfinished, 'SAVE_SECONDS', 0.0)
-    tokenize, calls = workers.tokenize_block, iter(range(6))
+    calls = iter(range(6))
 
     def interrupt(*arguments):
         return tokenize(*arguments) if next(calls, None) is not None else 1 / 0
@@ -51,7 +54,9 @@ def test_beam_makes_the_same_corpus(tmp_path, monkeypatch):
         with pytest.raises(ZeroDivisionError):
             prepare.prepare(sources, TOKENIZER, tmp_path / 'resumed', workers=0, shard_tokens=900)
     assert (tmp_path / 'resumed.partial').exists()
+    blocks.clear()
     prepare.prepare(sources, TOKENIZER, tmp_path / 'resumed', **options)
+    assert len(blocks) == num_blocks - 6
     assert ours == contents(tmp_path / 'resumed')
 
     # An error if the workers read a different text.
