@@ -300,6 +300,7 @@ def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path):
     config['masking']['unknown'] = False  # [UNK] was never chosen
     older['stages'] = older.pop('training')
     files.write_json(tmp_path / 'config.json', older)
+    (tmp_path / 'checkpoints/5').mkdir(parents=True)
     workdir.check_config(tmp_path, config)
     older['masking']['last_span'] = 'whole'
     files.write_json(tmp_path / 'config.json', older)

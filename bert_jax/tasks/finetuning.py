@@ -1,6 +1,7 @@
 """Fine-tuning on labeled examples, as a task of the training loop."""
 
 import dataclasses
+import functools
 import math
 import pathlib
 import sys
@@ -20,6 +21,7 @@ from bert_jax.data.finetune_batches import (
     evaluation_slots,
     row_length,
 )
+from bert_jax.data.labeled import loader
 from bert_jax.data.labeled.examples import is_labeled
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError, writing_to
@@ -139,7 +141,12 @@ class FineTuning:
             'calibrated': self.problem.thresholds,
             'words': self.problem.splitter,
             'texts': len(getattr(self.splits.train[0], 'texts', ())),
+            'train_digest': self._train_digest,
         }
+
+    @functools.cached_property
+    def _train_digest(self) -> str:
+        return loader.digest(self.splits.train)
 
     def describe(self) -> list[str]:
         """Return log lines: the model, the data, the number of steps, and what was truncated."""
@@ -159,7 +166,7 @@ class FineTuning:
         return lines + [f'{number:,} {name}' for name, number in counts if number]
 
     def check(self, metadata: dict[str, Any]) -> None:
-        """Raise UserError if a checkpoint has another task, tokenizer or labels."""
+        """Raise UserError if a checkpoint has another task, train split, tokenizer or labels."""
         workdir = self.config.workdir
         if metadata.get('task') != self.config.task:
             raise UserError(
@@ -172,6 +179,11 @@ class FineTuning:
                 '--config.workdir'
             )
         known = tuple(metadata['labels'])
+        if metadata.get('train_digest', self._train_digest) != self._train_digest:
+            raise UserError(
+                f'{workdir} holds a run on other training examples than data.train has now; '
+                'restore them or choose another --config.workdir'
+            )
         finetuning_data.check_label_order(known, self.problem.labels, workdir)
 
     def init(self, key: Key) -> Params:

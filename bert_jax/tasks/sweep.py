@@ -106,7 +106,8 @@ def finished(config: Config) -> Results | None:
     path = pathlib.Path(config.workdir) / 'results.json'
     if not path.exists():
         return None
-    workdir.check_config(path.parent, config.to_dict())
+    if workdir.check_config(path.parent, config.to_dict()):
+        return None
     return json.loads(path.read_text(encoding='utf-8'))
 
 

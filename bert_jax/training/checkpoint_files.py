@@ -22,6 +22,9 @@ from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.training import checksums, older_versions
 
+# Arrays that depend on a setting which may change (spike_factor): restored as 0 where missing.
+OPTIONAL = ('usual_norm',)
+
 
 @functools.cache
 def orbax() -> Any:
@@ -192,7 +195,7 @@ def check_arrays(folder: pathlib.Path, wanted: dict[str, str]) -> None:
     differences = [
         f'{name} is {stored.get(name, "missing")} there and {wanted.get(name, "missing")} here'
         for name in {**wanted, **stored}  # parameters before the optimizer's, as in the state
-        if stored.get(name) != wanted.get(name)
+        if stored.get(name) != wanted.get(name) and name not in OPTIONAL
     ]
     if differences:
         raise UserError(

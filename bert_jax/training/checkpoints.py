@@ -16,6 +16,7 @@ import threading
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
@@ -162,14 +163,19 @@ class Checkpoints:
         folder = self.directory / str(step)
         wanted = tree_paths.flatten(abstract_state)
         checkpoint_files.check_arrays(folder, checkpoint_files.describe(wanted))
+        stored = checkpoint_files.read_description(folder)
         arrays = checkpoint_files.read_arrays(
             folder,
-            wanted,
+            {name: leaf for name, leaf in wanted.items() if name in stored},
             lambda leaf: checkpoint_files.orbax().ArrayRestoreArgs(
                 sharding=leaf.sharding, global_shape=leaf.shape, dtype=leaf.dtype
             ),
         )
-        state = jax.tree.unflatten(jax.tree.structure(abstract_state), list(arrays.values()))
+        for name in wanted.keys() - arrays.keys():  # checkpoint_files.OPTIONAL
+            leaf = wanted[name]
+            arrays[name] = jnp.zeros(leaf.shape, leaf.dtype, device=leaf.sharding)
+        leaves = [arrays[name] for name in wanted]
+        state = jax.tree.unflatten(jax.tree.structure(abstract_state), leaves)
         metadata = multihost.run_on_host0(lambda: checkpoint_files.read_metadata(folder))
         return Restored(step, state, metadata)
 

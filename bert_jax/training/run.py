@@ -12,6 +12,7 @@ import jax
 import numpy as np
 import optax
 
+from bert_jax.errors import UserError
 from bert_jax.training import (
     multihost,
     optimizers,
@@ -30,6 +31,8 @@ from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.task import Task
 from bert_jax.training.transfer import Transfer
 from bert_jax.types import Config, Key
+
+_COMPARED = ('best', 'examples')  # keys of `evaluation`; values under others cannot be compared
 
 
 @dataclasses.dataclass
@@ -109,7 +112,7 @@ def start(task: Task, config: Config) -> Iterator[Run]:
     multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))
     multihost.check_same('initial weights', lambda: _digest(task.start.params))
     with Plan.of(task, config) as plan:
-        multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
+        changes = multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
         folder = pathlib.Path(config.workdir)
         checkpoints = Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
         with contextlib.closing(checkpoints):
@@ -125,10 +128,20 @@ def start(task: Task, config: Config) -> Iterator[Run]:
             else:
                 state, step, metadata = restored.state, restored.step, restored.metadata
                 seconds = metadata['train_seconds']
-                early_stopping.best = BestEvaluation(**metadata.get('best', {}))
+                if step > plan.total_steps:
+                    raise UserError(
+                        f'the run in {folder} has done {step:,} steps, but the config asks for '
+                        f'{plan.total_steps:,}; set training.steps or epochs to at least as many'
+                    )
+                before = metadata.get('config', {}).get('evaluation', {})
+                if all(before.get(key) == config.evaluation.get(key) for key in _COMPARED):
+                    early_stopping.best = BestEvaluation(**metadata.get('best', {}))
                 # Earlier versions evaluated before saving.
                 is_evaluated = metadata.get('is_evaluated', True)
+            multihost.run_on_host0(lambda: workdir.write_config(config.workdir, settings))
             log = Log(folder, step, plan.total_steps, jax.process_index() == 0, is_evaluated)
+            for change in changes:
+                log.info(f'changed since the run was started: {change}')
             with contextlib.closing(log), StopSignal() as stop:
                 run = Run(
                     **vars(plan),

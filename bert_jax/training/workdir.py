@@ -7,12 +7,12 @@ from typing import TextIO
 
 from flax import traverse_util
 
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, writing_to
 from bert_jax.files import write_json
 from bert_jax.training import older_versions
 
-# Keys that change how a run is carried out but not what it computes; a resumed run may change them.
-CHANGEABLE = (
+# Keys that a resumed run may change. These change how it is carried out, but not what it computes.
+EXECUTION = (
     'workdir',
     'mesh',
     'sharding_rules',
@@ -27,14 +27,33 @@ CHANGEABLE = (
     'data.prepare_workers',
     'data.reading_threads',
 )
+# These change the rest of the run, or name files whose contents the task compares (Task.check).
+CONTINUATION = (
+    'schedule',
+    'evaluation',
+    'spike_factor',
+    'max_skipped_in_row',
+    'init_from',
+    'data.sources',
+    'data.tokenizer',
+    'data.data_dir',
+    'data.train',
+    'data.dev',
+    'data.test',
+    'data.contexts',
+)
+LENGTHS = ('training.steps', 'training.epochs')  # of the last stage
 
 _locks: list[TextIO] = []  # open until the process ends, which releases them
 
 
-def claim(path: str, config: dict) -> None:
-    """Create the folder, lock it for the life of this process and write config.json there.
+def claim(path: str, config: dict) -> list[str]:
+    """Create the folder, lock it for the life of this process and compare the config there.
 
     In a multi-host run only host 0 calls this.
+
+    Returns:
+      What `check_config` returns.
 
     Raises:
       UserError: the folder cannot be written, is in use, or belongs to a run with another config.
@@ -54,29 +73,57 @@ def claim(path: str, config: dict) -> None:
             f'workdir {path} is in use by another run; choose another --config.workdir'
         ) from error
     _locks.append(lock)
-    check_config(workdir, config)
-    write_json(workdir / 'config.json', config)
+    return check_config(workdir, config)
 
 
-def check_config(workdir: pathlib.Path, config: dict) -> None:
-    """Raise UserError if the folder belongs to a run of another config."""
+def write_config(path: str, config: dict) -> None:
+    """Write config.json, after all checks."""
+    with writing_to(path):
+        write_json(pathlib.Path(path) / 'config.json', config)
+
+
+def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
+    """Compare a config with that of the run in a folder, if there is one.
+
+    Returns:
+      The changes that affect the rest of the run, for the log.
+
+    Raises:
+      UserError: the folder belongs to a run of another config.
+    """
+    trained = any(workdir.glob('checkpoints/[0-9]*')) or (workdir / 'results.json').exists()
     path = workdir / 'config.json'
-    if not path.exists():
-        return
+    if not trained or not path.exists():
+        return []
     stored = json.loads(path.read_text(encoding='utf-8'))
     given = json.loads(json.dumps(config))  # lists for tuples
     old, new = (
         traverse_util.flatten_dict(older_versions.current_config(each), sep='.')
         for each in (stored, given)
     )
-    changeable = tuple(f'{key}.' for key in CHANGEABLE)
-    changed = [
-        f'{key} was {old.get(key)!r}, is {new.get(key)!r}'
-        for key in sorted(old.keys() | new.keys())
-        if old.get(key) != new.get(key) and not f'{key}.'.startswith(changeable)
-    ]
-    if changed:
+    refused: list[str] = []
+    accepted: list[str] = []
+    for key in sorted(old.keys() | new.keys()):
+        if old.get(key) == new.get(key) or _is_in(key, EXECUTION):
+            continue
+        fine = _is_in(key, CONTINUATION) or (key in LENGTHS and _only_last_stage(key, old, new))
+        (accepted if fine else refused).append(f'{key} was {old.get(key)!r}, is {new.get(key)!r}')
+    if refused:
         raise UserError(
-            f'workdir {workdir} holds a run of another config ({"; ".join(changed[:3])}); '
+            f'workdir {workdir} holds a run of another config ({"; ".join(refused[:3])}); '
             'choose another --config.workdir or remove this one'
         )
+    return accepted
+
+
+def _is_in(key: str, keys: tuple[str, ...]) -> bool:
+    return f'{key}.'.startswith(tuple(f'{one}.' for one in keys))
+
+
+def _only_last_stage(key: str, old: dict, new: dict) -> bool:
+    """Whether the lengths of all stages but the last are the same."""
+    before, after = old.get(key), new.get(key)
+    if not isinstance(before, list) or not isinstance(after, list):
+        return True
+    stages = max(len(value) for name, value in new.items() if name.startswith('training.'))
+    return len(before) == len(after) == stages and before[:-1] == after[:-1]

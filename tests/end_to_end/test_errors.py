@@ -180,7 +180,7 @@ class TestAWorkdirInUse:
         assert (folder / 'run/config.json').read_text() == config
 
     def test_another_config(self, folder):
-        self.refuse(folder, 'schedule.learning_rate was', '--config.schedule.learning_rate=0.5')
+        self.refuse(folder, 'optimizer.beta1 was 0.9, is 0.5', '--config.optimizer.beta1=0.5')
 
     def test_another_tokenizer_of_the_corpus(self, folder):
         kept = folder / 'kept'

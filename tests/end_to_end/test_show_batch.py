@@ -64,10 +64,9 @@ def test_the_printed_batch_is_the_one_the_step_trains_on(config, capsys):
     assert any('[MASK]' in row.get('shown', ()) for row in rows)
 
 
-@pytest.mark.parametrize('step', [6, -1])
-def test_a_step_outside_the_run_is_rejected(config, step):
-    config.debug.batch = step
-    with pytest.raises(UserError, match=f'debug.batch is {step}, but the run has steps 1 to 5'):
+def test_a_step_outside_the_run_is_rejected(config):
+    config.debug.batch = 6
+    with pytest.raises(UserError, match='debug.batch is 6, but the run has steps 1 to 5'):
         main.run(config)
 
 

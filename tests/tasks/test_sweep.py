@@ -33,6 +33,7 @@ class Trainer:
         accuracy = 0.8 + config.seed / 100 + (0.05 if config.schedule.learning_rate == 2e-5 else 0)
         found = results('accuracy', accuracy)
         workdir.claim(config.workdir, config.to_dict())
+        workdir.write_config(config.workdir, config.to_dict())
         files.write_json(pathlib.Path(config.workdir) / 'results.json', found)
         return found
 
@@ -133,5 +134,6 @@ def test_invalid_sweeps_are_rejected(changes, message, tmp_path):
 def test_the_workdir_of_a_single_run_is_rejected(tmp_path):
     made = config(tmp_path)
     workdir.claim(made.workdir, made.to_dict())
+    workdir.write_config(made.workdir, made.to_dict())
     with pytest.raises(UserError, match='holds a single run'):
         sweep.run(config(tmp_path, sweep__seeds=(0, 1)), None)

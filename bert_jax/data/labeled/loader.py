@@ -5,7 +5,7 @@ tasks/problems/__init__.py.
 """
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ml_collections import ConfigDict
@@ -109,12 +109,16 @@ class Splits(NamedTuple):
 
     def digest(self) -> str:
         """SHA-256 of all examples in their order."""
-        digest = hashlib.sha256()
-        for split in (self.train, self.dev, self.test, self.unsplit, *self.more.values()):
-            for example in split:
-                digest.update(repr(example).encode())
-            digest.update(b'\n')
-        return digest.hexdigest()
+        splits = (self.train, self.dev, self.test, self.unsplit, *self.more.values())
+        return ''.join(map(digest, splits))
+
+
+def digest(examples: Sequence[Example]) -> str:
+    """SHA-256 of examples in their order."""
+    found = hashlib.sha256()
+    for example in examples:
+        found.update(repr(example).encode())
+    return found.hexdigest()
 
 
 def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:

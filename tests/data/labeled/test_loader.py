@@ -129,8 +129,6 @@ def test_text_to_predict_on_needs_no_label(tmp_path):
         ),
         ('classification', {}, {'encoding': 'utf-9'}, "unknown data.encoding 'utf-9'"),
         ('classification', {}, {'quotes': 'maybe'}, 'set it to auto, yes or no'),
-        ('classification', {}, {'ends': 'open'}, "set it to one of 'exclusive', 'inclusive'"),
-        ('classification', {}, {'units': 'bytes'}, "set it to one of '', 'characters', 'words'"),
         ('classification', {}, {'rename_labels': ('a',)}, "set it to pairs \\('old=new', …\\)"),
         ('sorting', {}, {}, "unknown kind of problem 'sorting'; known: classification, "),
         ('multiple_choice', {}, {}, 'data.columns.choices is empty'),
@@ -156,3 +154,10 @@ def test_a_mistake_in_the_config_is_one_line_with_the_key(
     with pytest.raises(UserError, match=message) as caught:
         read(kind, columns, **settings)
     assert '\n' not in str(caught.value)
+
+
+@pytest.mark.parametrize(('key', 'known'), [('ends', "'exclusive', 'inclusive'"), ('units', "''")])
+def test_an_unknown_convention_for_offsets_is_refused(key, known, tmp_path):
+    (tmp_path / 'a.jsonl').write_text('{"tokens": ["a", "b"], "spans": [[0, 1, "x"]]}\n')
+    with pytest.raises(UserError, match=f"data.{key} is 'foo'; set it to one of {known}"):
+        read('spans', {}, train=(f'{tmp_path}/a.jsonl',), format='jsonl', **{key: 'foo'})
