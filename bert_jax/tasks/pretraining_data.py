@@ -40,7 +40,7 @@ class Segments(NamedTuple):
 
     Attributes:
         source: Makes the source of examples from its rows and the config's `data`.
-        options: Config keys that only some entries read.
+        options: Config keys that it reads, of those that not all entries read.
     """
 
     source: Callable[[RowSettings, Config], TextExampleSource]

@@ -1,7 +1,7 @@
 """Config keys that have no effect, given the other keys: a user who sets one is told so."""
 
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from bert_jax import objectives
@@ -95,15 +95,15 @@ def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:
     masking = config.masking
     used = objectives.common_corruption(names, masking.scheme).config_keys
     yield rf'(?!({used})$)(masking\..*|training\.max_predictions)', f'{enabled} does not use it'
-    for option in {option for scheme in SCHEMES.values() for option in scheme.options}:
-        if masking.scheme in SCHEMES and option not in SCHEMES[masking.scheme].options:
-            yield option, f'masking.scheme is {masking.scheme!r}'
     if re.fullmatch(used, 'masking.random') and not masking.random:
         yield 'masking.replacement', 'masking.random is 0'
-    segments = config.data.segments
-    options = {option for known in SEGMENTS.values() for option in known.options}
-    if segments in SEGMENTS:
-        for option in options.difference(SEGMENTS[segments].options):
-            yield option, f'data.segments is {segments!r}'
+    tables: dict[str, tuple[Mapping[str, Any], str]] = {
+        'masking.scheme': (SCHEMES, masking.scheme),
+        'data.segments': (SEGMENTS, config.data.segments),
+    }
+    for key, (table, name) in tables.items():
+        options = {option for entry in table.values() for option in entry.options}
+        for option in options.difference(table[name].options if name in table else options):
+            yield option, f'{key} is {name!r}'
     if not config.data.tokenizer.startswith('train:'):
         yield 'data.tokenizer_.*', f'data.tokenizer={config.data.tokenizer!r} is not trained'

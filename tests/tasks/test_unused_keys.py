@@ -28,6 +28,7 @@ UNUSED = [
     ('base.py', [], 'sbo.max_targets=5'),
     ('base.py', [], 'editing.deletion=0.3'),
     ('base.py', [], 'masking.span_p=0.3'),
+    ('base.py', [], 'masking.unspaced=characters'),
     ('spanbert.py', [], 'masking.longest_ngram=2'),
     ('electra.py:small', [], 'masking.replacement=unigram'),
     ('electra.py:small', [], 'evaluation.cloze_examples=3'),
