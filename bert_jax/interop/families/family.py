@@ -43,6 +43,7 @@ _FIXED: dict[str, object] = {
     'auto_map': None,
     'quantization_config': None,
 }
+_MAX_LAYERS = 1000  # malformed configs must not fill the memory
 _IMPLIED_BY_WEIGHTS = ('pooler', 'mask_decoder')  # fields of Architecture
 # Types of the keys that every family reads; None is allowed.
 _TYPES: dict[str, Any] = {'architectures': list, 'id2label': dict, 'label2id': dict}
@@ -293,6 +294,8 @@ def _read(config: Mapping[str, Any], name: str, key: Key) -> Any:
     kind = type(key.default) if isinstance(key.default, int) else float
     if kind is float and type(value) is int:
         value = float(value)
+    if key.field == 'num_layers' and kind is type(value) and value > _MAX_LAYERS:
+        raise UserError(f'{name} is {value}, must be at most {_MAX_LAYERS}')
     if type(value) is not kind and not (value is None and key.default is None):
         raise UserError(f'{name} is {value!r}, expected {kind.__name__}')
     return value
