@@ -1,6 +1,7 @@
 """ALBERT as transformers writes it (modeling_albert.py)."""
 
 from bert_jax.interop.families.family import (
+    BERT_FIXED,
     BERT_KEYS,
     Family,
     Key,
@@ -30,7 +31,8 @@ FAMILY = Family(
         'embedding_size': Key('embedding_size', 128),
         'classifier_dropout_prob': Key('classifier_dropout', 0.1),
     },
-    fixed={
+    fixed=BERT_FIXED
+    | {
         'num_hidden_groups': 1,
         'inner_group_num': 1,
         # Keys of the original code.

@@ -1,12 +1,20 @@
 """BERT, and SpanBERT under its name, as transformers writes it (modeling_bert.py)."""
 
-from bert_jax.interop.families.family import BERT_KEYS, Family, bert_like, common_classes, renamed
+from bert_jax.interop.families.family import (
+    BERT_FIXED,
+    BERT_KEYS,
+    Family,
+    bert_like,
+    common_classes,
+    renamed,
+)
 from bert_jax.models.architectures import bert, spanbert
 
 FAMILY = Family(
     model_type='bert',
     architectures=(*bert.BUILDERS, *spanbert.BUILDERS),
     keys=BERT_KEYS,
+    fixed=BERT_FIXED,
     table=bert_like('bert', 'bert.encoder.layer.#')
     | {
         'encoder/pooler': 'bert.pooler.dense',
@@ -32,5 +40,5 @@ ERNIE = renamed(
     'Ernie',
     'ernie.',
     causal_class='ErnieForCausalLM',
-    fixed={'use_task_id': False},
+    fixed=BERT_FIXED | {'use_task_id': False},
 )

@@ -1,6 +1,7 @@
 """ELECTRA, discriminators and generators, as transformers writes it (modeling_electra.py)."""
 
 from bert_jax.interop.families.family import (
+    BERT_FIXED,
     BERT_KEYS,
     Family,
     Key,
@@ -16,7 +17,8 @@ FAMILY = Family(
     keys=with_defaults(BERT_KEYS, hidden_size=256, num_attention_heads=4, intermediate_size=1024)
     | {'embedding_size': Key('embedding_size', 128)},
     more_keys=lambda architecture: {'embedding_size': architecture.embedding_width},
-    fixed={'summary_type': 'first', 'summary_use_proj': True, 'summary_activation': 'gelu'},
+    fixed=BERT_FIXED
+    | {'summary_type': 'first', 'summary_use_proj': True, 'summary_activation': 'gelu'},
     table=bert_like('electra', 'electra.encoder.layer.#')
     | {
         'encoder/embeddings/projection': 'electra.embeddings_project',

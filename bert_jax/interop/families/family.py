@@ -28,15 +28,14 @@ ACTIVATIONS = {
 _METADATA = """
 _name_or_path architectures bos_token_id cls_token_id dtype eos_token_id finetuning_task
 gradient_checkpointing id2label label2id mask_token_id model_type num_labels output_attentions
-output_hidden_states pad_token_id problem_type return_dict sep_token_id tokenizer_class torch_dtype
-torchscript transformers_version unk_token_id use_cache
+output_hidden_states pad_token_id position_embedding_type problem_type return_dict sep_token_id
+tokenizer_class torch_dtype torchscript transformers_version unk_token_id use_cache
 """
 _FIXED: dict[str, object] = {
     'add_cross_attention': False,
     'cross_attention_hidden_size': None,
     'is_decoder': False,
     'is_encoder_decoder': False,
-    'position_embedding_type': 'absolute',
     'pruned_heads': {},
     'tie_encoder_decoder': False,
     # Would run code of the folder, or need weights to be unpacked first.
@@ -44,6 +43,8 @@ _FIXED: dict[str, object] = {
     'quantization_config': None,
 }
 _MAX_LAYERS = 1000  # malformed configs must not fill the memory
+# Of the families that had other values in transformers 4.
+BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
 _IMPLIED_BY_WEIGHTS = ('pooler', 'mask_decoder')  # fields of Architecture
 # Types of the keys that every family reads; None is allowed.
 _TYPES: dict[str, Any] = {'architectures': list, 'id2label': dict, 'label2id': dict}

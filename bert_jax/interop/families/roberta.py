@@ -1,6 +1,7 @@
 """RoBERTa as transformers writes it (modeling_roberta.py), and models that differ in names only."""
 
 from bert_jax.interop.families.family import (
+    BERT_FIXED,
     BERT_KEYS,
     Family,
     Key,
@@ -18,6 +19,7 @@ ROBERTA = Family(
     architectures=('roberta', 'roberta_base', 'roberta_large'),
     # Position ids start after the id of the padding token.
     keys=with_defaults(BERT_KEYS, vocab_size=50265) | {'pad_token_id': Key('pad_token_id', 1)},
+    fixed=BERT_FIXED,
     more_keys=lambda architecture: {'pad_token_id': architecture.first_position - 1},
     table=bert_like('roberta', 'roberta.encoder.layer.#')
     | {
