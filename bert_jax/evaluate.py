@@ -68,9 +68,10 @@ def main(argv: Sequence[str] | None = None) -> None:
     counts = (f'{number:,} {what}' for what, number in model.counts.items() if number)
     for line in [*found.lines, *counts]:
         print(line, file=sys.stderr)
-    print(f'{len(found.records):,} examples\n')
-    print(tables.metrics_markdown(found.scores.metrics, found.intervals))
-    print(f'\nwritten to {folder}: {", ".join(sorted(path.name for path in folder.iterdir()))}')
+    names = ', '.join(sorted(path.name for path in folder.iterdir()))
+    progress.say(f'{len(found.records):,} examples\n')
+    progress.say(tables.metrics_markdown(found.scores.metrics, found.intervals))
+    progress.say(f'\nwritten to {folder}: {names}')
 
 
 if __name__ == '__main__':

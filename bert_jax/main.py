@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 
-from bert_jax import command_line, config_values, files
+from bert_jax import command_line, config_values, files, progress
 from bert_jax.errors import exit_cleanly, writing_to
 from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep, unused_keys
 from bert_jax.training import loop, multihost, runtime
@@ -45,7 +45,7 @@ def run(
         runtime.configure()
         if config.debug.batch:
             for row in show_batch.dump(make_task(config, stated), config.debug.batch):
-                print(row)
+                progress.say(row)
             return None
         if dry_run:
             for text in loop.dry_run(make_task(config, stated), config):

@@ -8,7 +8,7 @@ from typing import Any, cast
 import jax
 import numpy as np
 
-from bert_jax import averages, objectives
+from bert_jax import averages, objectives, progress
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.tokenizers import word_starts
@@ -258,7 +258,7 @@ class Pretraining:
             examples = evaluation.cloze_markdown(self.corpus.tokenizer, *filled)
             with writing_to(workdir):
                 (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
-            print(examples)
+            progress.say(examples)
         card = model_card.pretrained(
             self.config,
             stage_settings(self.config.training),

@@ -11,7 +11,7 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, TypeAlias
 
-from bert_jax import files
+from bert_jax import files, progress
 from bert_jax.errors import UserError
 from bert_jax.evaluation import comparison, intervals
 from bert_jax.evaluation.scores import Table
@@ -150,7 +150,7 @@ def write(folder: pathlib.Path, found: Results) -> None:
     metric = found['metric']
     by_rate = {f'{rate["learning_rate"]:g}': rate['metrics'] for rate in found['rates']}
     comparison.plot_runs(folder / 'plot', by_rate, {metric: metric}, 'learning rate')
-    print(table(found))
+    progress.say(table(found))
     print(f'sweep in {folder}: results.json, table.md, plot.png')
 
 

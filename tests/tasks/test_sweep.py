@@ -1,7 +1,9 @@
 """Sweeps: the configs of the runs, resuming, and the comparison of the results."""
 
+import io
 import json
 import pathlib
+import sys
 
 import pytest
 
@@ -83,6 +85,13 @@ def test_finished_runs_of_another_config_are_rejected(tmp_path):
     sweep.run(config(tmp_path, sweep__seeds=(0,)), Trainer())
     with pytest.raises(UserError, match='optimizer.beta2 was 0.999, is 0.9'):
         sweep.run(config(tmp_path, sweep__seeds=(0,), optimizer__beta2=0.9), None)
+
+
+def test_the_table_is_printed_where_stdout_takes_only_ascii(tmp_path, monkeypatch):
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, 'stdout', io.TextIOWrapper(raw, 'ascii', write_through=True))
+    sweep.run(config(tmp_path, sweep__seeds=(0, 1)), Trainer())
+    assert b'0.8050 \\xb1 0.0071' in raw.getvalue()
 
 
 def test_the_best_rate_has_the_best_mean(tmp_path):
