@@ -241,6 +241,8 @@ def _data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> Conf
         target = data[section] if section == 'columns' else data
         if section not in ('', 'columns') or name not in target:
             raise unknown('key of data', key, [*known, *(f'columns.{n}' for n in known['columns'])])
+        if isinstance(target[name], str) and isinstance(value, int):
+            value = str(value)  # the number of a column
         try:
             target[name] = tuple(value) if isinstance(value, list) else value
         except TypeError:

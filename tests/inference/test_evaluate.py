@@ -63,3 +63,13 @@ def test_what_is_no_option_is_refused():
     for argument in ('--header=False', '--data.header'):
         with pytest.raises(UserError, match=f"'{argument}' is not an option"):
             evaluate.parse_changes([argument])
+
+
+def test_columns_are_given_by_number_too(run, tmp_path):
+    (tmp_path / 'gold.tsv').write_text('no\tthe ship\nyes\tthe moon\n')
+    changes = evaluate.parse_changes(['--data.columns.text=1', '--data.columns.label=0'])
+    found = bert_jax.load(run).evaluate([f'{tmp_path}/gold.tsv'], changes)
+    assert [(own['texts'], own['gold']) for own in found.records] == [
+        (['the ship'], 'no'),
+        (['the moon'], 'yes'),
+    ]
