@@ -137,7 +137,9 @@ def get_config() -> ConfigDict:
         dict(
             generator_width=0.25,  # factor on width and heads; ELECTRA small 1/4, base 1/3
             generator_depth=1.0,  # factor on layers; DeBERTaV3: 0.5 at full width
-            sharing='tied',  # embeddings; 'disentangled': separate gradients (DeBERTaV3)
+            # Embeddings: 'gdes', separate gradients and norms (DeBERTaV3); 'disentangled', separate
+            # gradients of token embeddings.
+            sharing='tied',
             temperature=1.0,  # of the generator's samples
         )
     )

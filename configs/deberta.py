@@ -3,7 +3,8 @@
     python -m bert_jax.main --config=configs/deberta.py
 
 What you get: replaced token detection with disentangled attention; generator and discriminator
-share embeddings, but each loss has its own gradient. 500k steps of 8,192 sequences of 512 tokens.
+share embeddings, but each loss has its own gradient; absolute positions enter only the generator's
+mask decoder. 500k steps of 8,192 sequences of 512 tokens.
 
 Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
 shapes, and trains a shrunk version for a few steps.
@@ -22,6 +23,7 @@ def get_config() -> ConfigDict:
     config.data.lowercase = False
     config.data.segments = 'single'
     config.model.architecture = 'deberta_v3_base'
+    config.model.mask_decoder = True
     config.objectives.nsp = 0.0
     config.objectives.rtd = 50.0
     config.masking.mask = 1.0
@@ -29,7 +31,7 @@ def get_config() -> ConfigDict:
     config.masking.unknown = False
     config.rtd.generator_width = 1.0
     config.rtd.generator_depth = 0.5
-    config.rtd.sharing = 'disentangled'
+    config.rtd.sharing = 'gdes'
     config.training.steps = (500_000,)
     config.training.sequence_length = (512,)
     config.training.batch_size = (8192,)

@@ -180,7 +180,7 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
     if model.sentence_modules and model.sentence_modules.unsupported:
         lines.append(f'modules.json is dropped: it has {model.sentence_modules.unsupported}')
     if architecture.mask_decoder and 'mlm' in heads:
-        lines.append('transformers has no enhanced mask decoder: it predicts other tokens')
+        lines.append('transformers has no enhanced mask decoder: its predictions of [MASK] differ')
     found, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
     params, _ = pretrained.fill(found, architecture, heads, num_labels)
     return dataclasses.replace(model, architecture=architecture, params=params), lines

@@ -14,7 +14,7 @@ from bert_jax.interop import conversion, families, huggingface, pretrained, weig
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
-from bert_jax.objectives.generator import SHARED, GeneratorOptions, generator_architecture
+from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
 from bert_jax.training import checkpoints
 from bert_jax.types import Params
 
@@ -140,14 +140,13 @@ def _load_tf1(
 def _discriminator(params: Params) -> dict[str, Any]:
     """Parameters without the generator, with the token embeddings that the discriminator reads.
 
-    With disentangled sharing these are the generator's plus a learned difference.
+    Separated embeddings are the generator's plus a learned difference.
     """
     kept = {part: leaves for part, leaves in params.items() if part != 'generator'}
-    delta = params.get('generator', {}).get('delta')
-    if delta is None:
-        return kept
-    embeddings = params['encoder']['embeddings']
-    embeddings = embeddings | {'token': embeddings['token'] + delta}
+    embeddings = dict(params['encoder']['embeddings'])
+    for part, delta in DELTAS.items():
+        if delta in params.get('generator', {}):
+            embeddings[part] = embeddings[part] + params['generator'][delta]
     return kept | {'encoder': params['encoder'] | {'embeddings': embeddings}}
 
 
@@ -161,8 +160,9 @@ def _generator(
     """
     if 'generator' not in params:
         raise UserError('the checkpoint has no generator: the model was not trained with rtd')
-    own = params['generator']
-    shared = {name: p for name, p in params['encoder']['embeddings'].items() if name in SHARED}
+    own, options = params['generator'], GeneratorOptions(**generation)
+    names = SHARING[options.sharing].shared
+    shared = {name: p for name, p in params['encoder']['embeddings'].items() if name in names}
     encoder = own['encoder'] | {'embeddings': own['encoder'].get('embeddings', {}) | shared}
-    smaller = generator_architecture(architecture, GeneratorOptions(**generation))
+    smaller = generator_architecture(architecture, options)
     return smaller, {'encoder': encoder, 'mlm': {'head': own['head']}}

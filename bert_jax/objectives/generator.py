@@ -24,10 +24,30 @@ from bert_jax.objectives.corruption import Corruption, EncoderInputs
 from bert_jax.objectives.masking import Masked, mask_batch
 from bert_jax.types import Batch, Key
 
-SHARING = ('tied', 'disentangled')
-SHARED = ('token', 'position', 'type', 'norm')  # embeddings that both models use
 _SAMPLES = 1  # folded into an example's key for the seed of its samples
 _DROPOUT = 2**31 - 1  # dropout site of the generator
+
+
+class Sharing(NamedTuple):
+    """How generator and discriminator share embeddings.
+
+    Attributes:
+        shared: Parts of the embeddings that the generator takes from the discriminator.
+        separated: Those of `shared` that only the generator's loss trains. The discriminator reads
+            stop_gradient(E) + Δ, with Δ = 0 at first.
+    """
+
+    shared: tuple[str, ...]
+    separated: tuple[str, ...]
+
+
+_ALL = ('token', 'position', 'type', 'norm')
+SHARING = {
+    'tied': Sharing(_ALL, ()),
+    'disentangled': Sharing(_ALL, ('token',)),
+    'gdes': Sharing(('token', 'position'), ('token', 'position')),
+}
+DELTAS = {'token': 'delta', 'position': 'position_delta'}  # part → the generator's parameter Δ
 
 
 class Drafted(NamedTuple):
@@ -94,10 +114,10 @@ class GeneratorOptions:
     Attributes:
         generator_width: Factor on the encoder's hidden size, heads and intermediate size.
         generator_depth: Factor on the encoder's number of layers.
-        sharing: 'tied': both losses train the embeddings (ELECTRA). 'disentangled': only the
-            generator's loss trains the token embeddings E, and the discriminator reads
-            stop_gradient(E) + delta (DeBERTaV3, He et al. 2021, arXiv 2111.09543, section 3.2);
-            both losses train the other embeddings.
+        sharing: 'tied': both losses train the embeddings (ELECTRA). 'gdes': gradient-disentangled
+            embedding sharing of tokens and positions; each model has its own norm and types
+            (DeBERTaV3, He et al. 2021, arXiv 2111.09543, section 3.2; microsoft/DeBERTa,
+            rtd_task.py). 'disentangled': of tokens alone; both losses train the rest.
         temperature: Of sampling; 0 takes the most likely token.
     """
 
@@ -152,8 +172,8 @@ def generator_architecture(architecture: Architecture, options: GeneratorOptions
 class Generator(Module):
     """A small masked language model that shares the discriminator's embeddings.
 
-    Parameters: `encoder` (without the shared embeddings), `head` and, with disentangled sharing,
-    `delta` [padded_vocab_size, embedding width], initially 0.
+    Parameters: `encoder` (without the shared embeddings), `head` and, for separated embeddings,
+    `delta` [padded_vocab_size, E] and `position_delta` [max_position_embeddings, E], initially 0.
 
     Attributes:
         architecture: The discriminator's architecture.
@@ -170,9 +190,23 @@ class Generator(Module):
         self.smaller = generator_architecture(self.architecture, self.options)
         self.encoder = self.param('encoder', self._init_encoder)
         self.head = MaskedLanguageModelHead(self.smaller, self.compute)
-        if self.options.sharing == 'disentangled':
-            shape = (self.architecture.padded_vocab_size, self.architecture.embedding_width)
-            self.delta = param(self, 'delta', nn.initializers.zeros, shape, ('vocab', 'embed'))
+        architecture = self.architecture
+        rows = {'token': ('vocab', architecture.padded_vocab_size)}
+        if architecture.positions != 'none' or architecture.mask_decoder:
+            rows['position'] = ('positions', architecture.max_position_embeddings)
+        self.deltas = {
+            part: self._make_delta(part, *rows[part])
+            for part in self.sharing.separated
+            if part in rows
+        }
+
+    @property
+    def sharing(self) -> Sharing:
+        return SHARING[self.options.sharing]
+
+    def _make_delta(self, part: str, axis: str, num_rows: int) -> jax.Array:
+        shape = (num_rows, self.architecture.embedding_width)
+        return param(self, DELTAS[part], nn.initializers.zeros, shape, (axis, 'embed'))
 
     def __call__(
         self,
@@ -196,9 +230,8 @@ class Generator(Module):
         fixed_BPV = jax.lax.stop_gradient(logits_BPV)
         samples_BP = gumbel_samples(fixed_BPV, self.options.temperature, drafted.seeds)
         replaced = put_samples(drafted.masked, samples_BP, batch['input_ids'])
-        if self.options.sharing == 'disentangled':
-            token_VE = jax.lax.stop_gradient(embeddings['token']) + self.delta
-            embeddings = embeddings | {'token': token_VE}
+        for part, delta in self.deltas.items():
+            embeddings = embeddings | {part: jax.lax.stop_gradient(embeddings[part]) + delta}
         return Replaced(*replaced, drafted.masked, logits_BPV), embeddings
 
     def _unbound_encoder(self) -> Encoder:
@@ -208,7 +241,8 @@ class Generator(Module):
     def _init_encoder(self, key: Key) -> dict[str, Any]:
         ids = jnp.zeros((1, 1), jnp.int32)
         params = self._unbound_encoder().init(key, ids, ids + 1)['params']
-        own = {name: p for name, p in params['embeddings'].items() if name not in SHARED}
+        shared = self.sharing.shared
+        own = {name: p for name, p in params['embeddings'].items() if name not in shared}
         return params | {'embeddings': own}
 
     def _logits(
@@ -219,7 +253,7 @@ class Generator(Module):
         dropout_seeds_B: jax.Array | None,
     ) -> jax.Array:
         """Return the logits at the masked positions, float32 [B, P, V]."""
-        shared = {name: p for name, p in embeddings.items() if name in SHARED}
+        shared = {name: p for name, p in embeddings.items() if name in self.sharing.shared}
         own = unfreeze(self.encoder)
         params = own | {'embeddings': own['embeddings'] | shared}
         inputs = (*masked.encoder_inputs(batch), fold_in(dropout_seeds_B, _DROPOUT))

@@ -69,7 +69,7 @@ REFUSED = {
     'generator': ({'objectives__rtd': 50.0, 'rtd__generator_width': 1.5}, 'rtd.generator_width'),
     'sharing': (
         {'objectives__rtd': 50.0, 'rtd__sharing': 'none'},
-        'rtd.sharing .*disentangled, tied',
+        'rtd.sharing .*disentangled, gdes, tied',
     ),
     'temperature': ({'objectives__rtd': 50.0, 'rtd__temperature': -1.0}, 'rtd.temperature'),
     'targets of a span': (

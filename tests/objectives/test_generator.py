@@ -13,6 +13,7 @@ from bert_jax.errors import UserError
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives.generator import (
+    DELTAS,
     Drafted,
     GeneratorOptions,
     generator_architecture,
@@ -26,6 +27,7 @@ from tests.training import synthetic
 ARCHITECTURE = dataclasses.replace(synthetic.ARCHITECTURE, num_layers=1)
 TIED = GeneratorOptions(generator_width=0.5, generator_depth=0.5, sharing='tied', temperature=1.0)
 DISENTANGLED = dataclasses.replace(TIED, sharing='disentangled')
+GDES = dataclasses.replace(TIED, sharing='gdes')
 
 
 def test_samples_follow_the_softmax():
@@ -69,7 +71,9 @@ def test_samples_equal_to_the_original_count_as_original():
     assert is_replaced.sum() == 1
 
 
-@pytest.fixture(scope='module', params=[TIED, DISENTANGLED], ids=['tied', 'disentangled'])
+@pytest.fixture(
+    scope='module', params=[TIED, DISENTANGLED, GDES], ids=lambda options: options.sharing
+)
 def gradients(request):
     """Return the sharing, parameters, gradients of each mean loss, and the losses of a batch."""
     model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'rtd'), {'rtd': request.param})
@@ -117,19 +121,24 @@ def test_generator_and_discriminator_do_not_train_each_other(gradients):
         assert size(grads['rtd_loss']['encoder'][name]) > 1e-5
 
 
-def test_token_embeddings_are_trained_by_both_losses_or_the_generator_alone(gradients):
+def test_embeddings_are_trained_by_both_losses_or_the_generator_alone(gradients):
     sharing, params, grads, _ = gradients
-    by_mlm, by_rtd = (
-        grads[name]['encoder']['embeddings']['token'] for name in ('mlm_loss', 'rtd_loss')
-    )
-    assert size(by_mlm) > 1e-4
-    if sharing == 'tied':
-        assert size(by_rtd) > 1e-5
-        assert 'delta' not in params['generator']
-    else:
-        assert size(by_rtd) == 0
-        assert size(grads['rtd_loss']['generator']['delta']) > 1e-5
-        assert size(grads['mlm_loss']['generator']['delta']) == 0
+    by_mlm, by_rtd = (grads[name]['encoder']['embeddings'] for name in ('mlm_loss', 'rtd_loss'))
+    separated = {'tied': (), 'disentangled': ('token',), 'gdes': ('token', 'position')}[sharing]
+    for part in ('token', 'position'):
+        assert size(by_mlm[part]) > 1e-4
+        if part in separated:
+            assert size(by_rtd[part]) == 0
+            assert size(grads['rtd_loss']['generator'][DELTAS[part]]) > 1e-5
+            assert size(grads['mlm_loss']['generator'][DELTAS[part]]) == 0
+        else:
+            assert size(by_rtd[part]) > 1e-5
+            assert DELTAS[part] not in params['generator']
+    own = {'projection', 'norm', 'type'} if sharing == 'gdes' else {'projection'}
+    assert params['generator']['encoder']['embeddings'].keys() == own
+    for part in ('norm', 'type'):
+        assert size(by_rtd[part]) > 1e-5
+        assert (size(by_mlm[part]) == 0) == (part in own)
 
 
 def test_the_generator_has_no_embeddings_of_its_own_and_delta_is_zero():
