@@ -6,6 +6,7 @@ import jax
 
 from bert_jax.averages import Terms
 from bert_jax.errors import UserError
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.module import Module
 from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.generator import Generator
@@ -54,6 +55,7 @@ class Objective(Module):
         companions: Objectives that must be enabled as well.
         masking_schemes: Values of `masking.scheme` that it supports; None for all.
         fills_masks: Whether `logits(encoded)` gives predictions for masked tokens.
+        reads_decoded: Whether it reads `EncodedBatch.decoded`, the output of a mask decoder.
         generator: Class of the model that completes the corruption, if it needs one. That model
             is trained by the objectives in its `trained_by`, which then have no head of their own.
     """
@@ -68,6 +70,7 @@ class Objective(Module):
     companions: ClassVar[tuple[str, ...]] = ()
     masking_schemes: ClassVar[tuple[str, ...] | None] = None
     fills_masks: ClassVar[bool] = False
+    reads_decoded: ClassVar[bool] = False
     generator: ClassVar[type[Generator] | None] = None
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
@@ -96,4 +99,11 @@ class Objective(Module):
             sequence_length: Tokens per sequence.
             num_predictions: Maximum number of masked tokens per sequence.
         """
+        return 0
+
+    @staticmethod
+    def head_flops(
+        architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
+    ) -> int:
+        """Return the operations of its other matrix products, forward and per sequence."""
         return 0

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms, weighted_sum
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads import MaskedLanguageModelHead, ReplacedTokenHead
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
@@ -34,6 +35,11 @@ def detection_terms(
     }
 
 
+def detection_flops(architecture: Architecture, sequence_length: int) -> int:
+    """Operations of a `ReplacedTokenHead` at every position of a sequence."""
+    return 2 * sequence_length * architecture.hidden_size * (architecture.hidden_size + 1)
+
+
 class EditDetection(Objective):
     """Binary cross-entropy at the positions that an edit labeled.
 
@@ -54,6 +60,13 @@ class EditDetection(Objective):
         labels_BT = encoded.corrupted.labels[self.edit]
         logits_BT = self.head(encoded.hidden)
         return detection_terms(self.edit, logits_BT, labels_BT > 0, labels_BT >= 0)
+
+    @staticmethod
+    def head_flops(
+        architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
+    ) -> int:
+        """Every position has a decision."""
+        return detection_flops(architecture, sequence_length)
 
     @classmethod
     def read_options(cls, name: str, config: Config) -> Any:
@@ -96,6 +109,7 @@ class DeletionDetection(EditDetection):
     """
 
     edit = 'deletion'
+    reads_decoded = True
     loss_terms = ('deletion_loss', 'deletion_token_loss')
 
     def setup(self) -> None:

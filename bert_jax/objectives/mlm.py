@@ -21,7 +21,7 @@ class MaskedLanguageModel(Objective):
     """
 
     corruptions = (MaskedText, ReplacedText)
-    fills_masks = True
+    fills_masks = reads_decoded = True
 
     def setup(self) -> None:
         self.head = MaskedLanguageModelHead(self.architecture, self.compute)

@@ -1,5 +1,6 @@
 """An encoder together with the heads of its pretraining objectives."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -122,18 +123,19 @@ class PretrainingModel(Module):
             num_predictions: Maximum number of masked tokens per sequence.
 
         Returns:
-            Operations of the encoder and of the generator if there is one, both with their
-            projections onto the vocabulary.
+            Operations of the encoder and of the generator if there is one, both with their heads.
         """
 
         def count(architecture: Architecture, names: tuple[str, ...]) -> float:
-            products = sum(
-                OBJECTIVES[name].vocabulary_products(
-                    self.options.get(name), sequence_length, num_predictions
-                )
-                for name in names
-            )
-            return training_flops_per_token(architecture, sequence_length, products)
+            kinds = {name: OBJECTIVES[name] for name in names}
+            if not any(kind.reads_decoded for kind in kinds.values()):
+                architecture = dataclasses.replace(architecture, mask_decoder=False)
+            products = flops = 0
+            for name, kind in kinds.items():
+                sizes = (self.options.get(name), sequence_length, num_predictions)
+                products += kind.vocabulary_products(*sizes)
+                flops += kind.head_flops(architecture, *sizes)
+            return training_flops_per_token(architecture, sequence_length, products, flops)
 
         flops = count(self.architecture, self.heads())
         if found := self._find_generator():

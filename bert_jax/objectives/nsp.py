@@ -4,11 +4,12 @@ Next sentence prediction: Devlin et al. 2019, section 3.1. Sentence order predic
 2020 (ALBERT, arXiv 1909.11942), section 3.1.
 """
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms, weighted_sum
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads import NextSentenceHead
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.edits import EditedText
@@ -43,6 +44,14 @@ class PairClassification(Objective):
             weights_X = (batch['first_positions'] >= 0).astype(jnp.float32)
         terms = prediction_terms(self.term, self.head(encoded.pooled), labels_X, weights_X)
         return terms | {f'{self.term}_negatives': weighted_sum(labels_X, weights_X)}
+
+    @staticmethod
+    def head_flops(
+        architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
+    ) -> int:
+        """The pooler and the two classes."""
+        size = architecture.hidden_size
+        return 2 * size * (size + 2)
 
 
 class NextSentencePrediction(PairClassification):

@@ -3,11 +3,14 @@
 Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555).
 """
 
+from typing import Any
+
 from bert_jax.averages import Terms
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads import ReplacedTokenHead
 from bert_jax.models.packed_rows import segment_starts
 from bert_jax.objectives.base import EncodedBatch, Objective
-from bert_jax.objectives.edit_detection import detection_terms
+from bert_jax.objectives.edit_detection import detection_flops, detection_terms
 from bert_jax.objectives.generator import Generator, GeneratorOptions, ReplacedText
 from bert_jax.objectives.mlm import masked_terms
 
@@ -38,3 +41,10 @@ class ReplacedTokenDetection(Objective):
         mask_BT = batch['attention_mask']
         terms = detection_terms('rtd', logits_BT, replaced.is_replaced, mask_BT > 0)
         return masked_terms(replaced.generator_logits, replaced.masked, mask_BT) | terms
+
+    @staticmethod
+    def head_flops(
+        architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
+    ) -> int:
+        """Every position has a decision."""
+        return detection_flops(architecture, sequence_length)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from bert_jax.averages import Terms
 from bert_jax.errors import UserError
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads.span_boundary import SpanBoundaryHead
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
@@ -69,6 +70,14 @@ class SpanBoundaryObjective(Objective):
     def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
         """Every masked position is predicted once more."""
         return num_predictions
+
+    @staticmethod
+    def head_flops(
+        architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
+    ) -> int:
+        """The first layer reads two states and the place of the token."""
+        size = architecture.hidden_size
+        return 2 * num_predictions * (2 * size + options.position_size) * size
 
 
 def span_boundaries(

@@ -1,0 +1,93 @@
+"""Declared operations of every objective against the matrix products of its forward pass."""
+
+import math
+
+import jax
+import numpy as np
+import pytest
+from jax.extend.core import jaxprs_in_params
+
+from bert_jax import objectives
+from bert_jax.models import architectures
+from bert_jax.models.architecture import Compute
+from bert_jax.objectives import OBJECTIVES
+from bert_jax.objectives.generator import GeneratorOptions
+from bert_jax.objectives.masking import Masking
+from bert_jax.objectives.model import PretrainingModel
+from bert_jax.objectives.sbo import SpanBoundaryOptions
+
+VOCAB, LENGTH, PREDICTIONS, ROWS = 128, 24, 5, 2
+OPTIONS = {
+    'sbo': SpanBoundaryOptions(position_size=12, max_targets=4),
+    'rtd': GeneratorOptions(0.5, 0.5, 'tied', 1.0),
+} | dict.fromkeys(('permutation', 'deletion', 'insertion', 'substitution'), 0.2)
+SIZES = dict(
+    vocab_size=VOCAB,
+    hidden_size=40,
+    num_layers=2,
+    num_heads=4,
+    intermediate_size=56,
+    max_position_embeddings=LENGTH,
+    type_vocab_size=1,  # otherwise types are selected by a product
+)
+CASES = [
+    *((name, *OBJECTIVES[name].companions) for name in OBJECTIVES),
+    ('mlm', 'nsp'),
+]
+
+
+def product_flops(jaxpr) -> int:
+    """Operations of all matrix products of a traced function."""
+    total = 0
+    for equation in jaxpr.eqns:
+        total += sum(map(product_flops, jaxprs_in_params(equation.params)))
+        if equation.primitive.name == 'dot_general':
+            (contracted, _), _ = equation.params['dimension_numbers']
+            first = equation.invars[0].aval.shape
+            total += (
+                2
+                * math.prod(equation.outvars[0].aval.shape)
+                * math.prod(first[axis] for axis in contracted)
+            )
+    return total
+
+
+def counted_and_declared(names, **changes):
+    architecture = architectures.build('bert', **SIZES, **changes)
+    scheme = 'spans' if 'sbo' in names else 'tokens'
+    masking = Masking(
+        0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(VOCAB, int), scheme,
+        is_word_start=np.ones(VOCAB, bool),
+    )  # fmt: skip
+    ids = np.full((ROWS, LENGTH), 7, np.int32)
+    ones = np.ones_like(ids)
+    batch = {
+        'input_ids': ids,
+        'attention_mask': ones,
+        'token_type_ids': ones,
+        'sentence_start': ones,
+        'next_sentence_label': ones[:, 0],
+        'sentence_order_label': ones[:, 0],
+    }
+    corrupt = objectives.common_corruption(names, scheme)(
+        masking, {LENGTH: PREDICTIONS}, 0, OPTIONS
+    )
+    model = PretrainingModel(architecture, Compute(), names, OPTIONS)
+    corrupted = jax.eval_shape(corrupt, jax.random.split(jax.random.key(0), ROWS), batch)
+    params = jax.eval_shape(model.init, jax.random.key(0), batch, corrupted)
+    traced = jax.make_jaxpr(model.apply)(params, batch, corrupted)
+    declared = model.flops_per_token(LENGTH, PREDICTIONS) * ROWS * LENGTH / 3
+    return product_flops(traced.jaxpr), declared
+
+
+@pytest.mark.parametrize('names', CASES, ids='+'.join)
+def test_declared_operations_are_those_of_the_matrix_products(names):
+    has_pooler = bool({'nsp', 'sop'} & {*names})
+    counted, declared = counted_and_declared(names, pooler=has_pooler)
+    assert counted == declared
+
+
+def test_objectives_are_not_free():
+    """The test above would also pass if nothing were counted."""
+    flops = {names: counted_and_declared(names)[1] for names in (('mlm',), ('mlm', 'sbo'))}
+    assert flops['mlm', 'sbo'] > 1.05 * flops['mlm',]
