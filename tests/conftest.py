@@ -16,7 +16,19 @@ os.environ.setdefault('JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS', '0')
 os.environ.setdefault('TOKENIZERS_PARALLELISM', 'false')
 os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')  # for tests that import TensorFlow themselves
 
+import jax
 import pytest
+
+
+@pytest.fixture(scope='module')
+def quick_training():
+    """Training uses one device and draws no curves, which are most of the time of a small run."""
+    from bert_jax.training.logging import Log
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(jax, 'device_count', lambda: 1)
+        patch.setattr(Log, 'plot', lambda *_: None)
+        yield
 
 
 @pytest.fixture(scope='session')

@@ -20,6 +20,8 @@ from tests.inference import small_runs
 from tests.interop import published
 from tests.parity.agreement import agree_trees
 
+pytestmark = pytest.mark.usefixtures('quick_training')
+
 SINGLE = {'objectives__nsp': 0.0, 'data__segments': 'single', 'schedule__warmup_steps': 1}
 
 

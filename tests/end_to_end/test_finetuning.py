@@ -22,6 +22,8 @@ from bert_jax.training import checkpoints, workdir
 from configs import finetune
 from tests.end_to_end import commands
 
+pytestmark = pytest.mark.usefixtures('quick_training')
+
 SMALL = {
     'data.tokenizer': 'train:wordpiece:400',
     'model.architecture': 'bert',

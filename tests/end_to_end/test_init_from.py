@@ -12,6 +12,8 @@ from bert_jax.interop import loading
 from bert_jax.tasks import initialization
 from tests.end_to_end import small
 
+pytestmark = pytest.mark.usefixtures('quick_training')
+
 FEW = {'training__steps': (2, 1), 'schedule__warmup_steps': 1}
 
 

@@ -11,6 +11,8 @@ from bert_jax import main, predict
 from tests.end_to_end import commands, small
 from tests.interop import published
 
+pytestmark = pytest.mark.usefixtures('quick_training')
+
 
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory):

@@ -10,6 +10,8 @@ from bert_jax.data import tensorflow_import
 from configs import finetune
 from tests.tasks import small_problems
 
+pytestmark = pytest.mark.usefixtures('quick_training')
+
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
