@@ -3,8 +3,6 @@
 import dataclasses
 import functools
 
-import jax
-from flax import linen as nn
 from ml_collections import ConfigDict
 
 from bert_jax.data import tokenizers
@@ -15,6 +13,7 @@ from bert_jax.models.architecture import Compute
 from bert_jax.tasks.finetuning_model import EncodedExamples, FineTuningModel
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.training.checkpoints import Checkpoints
+from tests.random_parameters import random_parameters
 
 TEXT = 'the ship near the storm . the cow and the barn and the field near the moon . star'
 LENGTH = 24
@@ -55,7 +54,7 @@ def save_run(folder, kind, changes=None, **more_metadata):
     items = EncodedExamples.of(problem, [problem.parse_input('x', given)]).items
     batch, _ = next(evaluation_batches(items, BatchShape(1, 64, 4)))
     model = FineTuningModel(architecture, Compute(), problem)
-    params = jax.jit(model.init)(jax.random.key(0), batch)
+    params = random_parameters(model, batch, deviation=0.3)
     metadata = {
         'task': kind,
         'family': 'bert',
@@ -67,6 +66,6 @@ def save_run(folder, kind, changes=None, **more_metadata):
         **more_metadata,
     }
     writer = Checkpoints(folder / 'checkpoints', keep=1)
-    writer.save(1, {'params': nn.unbox(params['params'])}, metadata)
+    writer.save(1, {'params': params}, metadata)
     writer.close()
     return folder

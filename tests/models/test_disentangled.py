@@ -17,6 +17,7 @@ from bert_jax.models.disentangled import DisentangledAttention, distance_rows, l
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.visibility import Visibility
 from tests import jaxprs
+from tests.random_parameters import random_parameters
 
 LENGTH = 9
 RULES = (('batch', ('data', 'fsdp')), ('vocab', 'tensor'), ('heads', 'tensor'), ('embed', 'fsdp'))
@@ -41,14 +42,13 @@ def make(**sizes):
 def init(architecture):
     encoder = build_encoder(architecture, Compute())
     ids = jnp.ones((1, 1), jnp.int32)
-    return encoder, jax.jit(encoder.init)(jax.random.key(0), ids, ids)
+    return encoder, {'params': random_parameters(encoder, ids, ids)}
 
 
 @pytest.fixture(scope='module')
 def model():
     """A compiled function (ids, mask, seeds) → output of an encoder with all components."""
     encoder, variables = init(make())
-    variables = nn.unbox(variables)
     run = jax.jit(lambda *inputs: encoder.apply(variables, inputs[0], inputs[1], None, inputs[2]))
     return run
 
@@ -153,8 +153,8 @@ def test_no_array_has_a_vector_for_each_pair_of_positions():
 
 def test_a_mesh_and_one_device_agree():
     architecture = make(num_layers=1, mask_decoder=False)
-    encoder, boxed = init(architecture)
-    params, ids = nn.unbox(boxed), make_ids(rows=8, length=12)
+    encoder, params = init(architecture)
+    ids = make_ids(rows=8, length=12)
     mask = (np.arange(12) < np.arange(5, 13)[:, None]).astype(np.int32)
     seeds = np.arange(8, dtype=np.uint32)
 
@@ -165,7 +165,9 @@ def test_a_mesh_and_one_device_agree():
     step = jax.value_and_grad(loss)
     expected = jax.jit(step)(params, ids, mask, seeds)
     mesh = jax.make_mesh((2, 2, 2), ('data', 'fsdp', 'tensor'), axis_types=(AxisType.Auto,) * 3)
-    shardings = nn.logical_to_mesh_sharding(nn.get_partition_spec(boxed), mesh, RULES)
+    boxed = jax.eval_shape(encoder.init, jax.random.key(0), ids, mask)
+    specs = nn.get_partition_spec(boxed)
+    shardings = nn.logical_to_mesh_sharding(specs, mesh, RULES)
     relative = shardings['params']['relative_positions']['embedding'].spec
     assert relative == PartitionSpec(None, 'fsdp')
     by_batch = NamedSharding(mesh, PartitionSpec(('data', 'fsdp')))

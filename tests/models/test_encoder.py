@@ -15,6 +15,7 @@ from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.parameters import stack_layers, unstack_layers
+from tests.random_parameters import random_parameters
 
 ARCHITECTURE = architectures.build(
     'bert',
@@ -34,7 +35,7 @@ SEEDS = np.array([1, 2, 3], np.uint32)
 @functools.cache
 def make_params():
     encoder = build_encoder(ARCHITECTURE, Compute())
-    return nn.unbox(jax.jit(encoder.init)(jax.random.key(0), IDS, MASK))['params']
+    return random_parameters(encoder, IDS, MASK)
 
 
 @functools.cache

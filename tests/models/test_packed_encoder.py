@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import linen as nn
 
 from bert_jax.averages import mean
 from bert_jax.data.packing import pack
@@ -22,6 +21,7 @@ from bert_jax.objectives.generator import Replaced
 from bert_jax.objectives.masking import Masked, Masking
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import SpanBoundaryOptions
+from tests.random_parameters import random_parameters
 
 VOCAB, LENGTH = 60, 24
 CLS, SEP, PAD, MASK = 0, 1, 2, 3
@@ -126,7 +126,7 @@ def test_states_are_those_of_the_examples_alone_and_ignore_neighbors(name):
     alone, rows = examples(), packed()
     names = ('input_ids', 'attention_mask', 'token_type_ids')
     inputs, packed_inputs = ([batch[name] for name in names] for batch in (alone, rows))
-    params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), *inputs))['params']
+    params = random_parameters(encoder, *inputs)
     weights = np.random.default_rng(1).normal(size=(3, 2, LENGTH, 16))
 
     @jax.jit
@@ -183,7 +183,7 @@ def losses_of(name: str, **changes):
         return losses
 
     pairs = list(zip((examples(), packed()), masked(), strict=True))
-    params = nn.unbox(jax.jit(model.init)(jax.random.key(0), *pairs[0]))['params']
+    params = random_parameters(model, *pairs[0])
     return params, [of(*pair) for pair in pairs]
 
 
@@ -220,7 +220,7 @@ def test_next_token_losses_are_those_of_the_examples_alone(name):
         (batch, next_tokens(masking, batch['input_ids'], batch['attention_mask']))
         for batch in (examples(), packed())
     ]
-    params = jax.jit(model.init)(jax.random.key(0), *pairs[0])
+    params = {'params': random_parameters(model, *pairs[0])}
     both = jax.jit(lambda params: [model.apply(params, *pair) for pair in pairs])
     terms, packed_terms = jax.device_get(both(params))
     assert terms['clm_loss'].count == (LENGTHS - 3).sum()
@@ -243,7 +243,7 @@ def test_replaced_token_detection_adds_the_first_state_of_the_same_example(name)
 
     alone = encoded(examples(), hidden_ETD, is_replaced_ET)
     rows = encoded(packed(), hidden_BTD, in_rows(is_replaced_ET))
-    params = module.init(jax.random.key(0), alone)
+    params = {'params': random_parameters(module, alone)}
     terms, packed_terms = (module.apply(params, x) for x in (alone, rows))
     assert terms['rtd_loss'].count == LENGTHS.sum()
     np.testing.assert_allclose(packed_terms['rtd_loss'], terms['rtd_loss'], rtol=1e-5)

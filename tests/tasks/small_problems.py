@@ -20,6 +20,7 @@ from bert_jax.tasks.finetuning_model import (
     predict,
     prediction_step,
 )
+from tests.random_parameters import random_parameters
 
 TEXT = (
     'the small ship and the old harbour near the sea . a red tram on the wide bridge ! '
@@ -51,8 +52,7 @@ def large_params(model, encoded, scale: float = 8.0):
     """Initial parameters, scaled up so that every part of the model affects its outputs."""
     shape = BatchShape(1, row_length(int(encoded.items.length_N.max()), 512), 8)
     batch, _ = next(iter(batches(encoded, shape)))
-    params = nn.unbox(jax.jit(model.init)(jax.random.key(1), batch)['params'])
-    return jax.tree.map(lambda leaf: leaf * scale if leaf.ndim > 1 else leaf + 0.1, params)
+    return random_parameters(model, batch, deviation=0.02 * scale)
 
 
 def fit(model, examples, steps: int):
