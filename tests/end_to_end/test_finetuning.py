@@ -298,11 +298,14 @@ def test_a_single_class_is_refused(tmp_path, format, row):
 
 def test_without_a_dev_split_there_is_no_evaluation(tmp_path):
     text = 'text\tlabel\n' + ''.join(f'a {n}\tx\nb {n}\ty\n' for n in range(10))
-    task = task_on(tmp_path, 'tsv', text, data__dev_fraction=0.0)
+    none = {'data__dev_fraction': 0.0, 'evaluation__every_steps': 0}
+    task = task_on(tmp_path, 'tsv', text, **none)
     assert len(task.splits.train) == 20
     assert task.evaluate({}, task.stages[0]) == {}
-    with pytest.raises(UserError, match="evaluation.best is 'accuracy', but there is no dev split"):
-        task_on(tmp_path, 'tsv', text, data__dev_fraction=0.0, evaluation__best='accuracy')
+    for key, value in ('best', 'accuracy'), ('every_steps', 80):
+        message = f'evaluation.{key} is {value!r}, but there is no dev split'
+        with pytest.raises(UserError, match=message):
+            task_on(tmp_path, 'tsv', text, **none | {f'evaluation__{key}': value})
     with pytest.raises(UserError, match='fraction=0.01 of 20 examples, .*a larger one, 0 for no'):
         task_on(tmp_path, 'tsv', text, data__dev_fraction=0.01)
 
