@@ -52,7 +52,9 @@ def test_an_objective_with_an_option_and_vocabulary_products_is_one_table_line(
     assert task.weights == {'mlm_loss': 1.0, 'nsp_loss': 1.0, 'recovery_loss': 0.5}
     stage = task.stages[0]
     batch, length = stage.source.batch_size, 16
-    per_token = training_flops_per_token(task.architecture, length, 3 + 3)  # mlm and recovery
+    size = task.architecture.hidden_size
+    nsp = 2 * size * (size + 2)  # the pooler and two classes
+    per_token = training_flops_per_token(task.architecture, length, 3 + 3, nsp)  # mlm, recovery
     assert stage.flops_per_step == batch * length * per_token
     metrics, change = train_two_steps(task)
     assert [float(found['terms']['recovery_loss'].count) for found in metrics] == [3 * batch] * 2
