@@ -64,7 +64,8 @@ def places(
     """The place of every parameter of an architecture with heads, by our name.
 
     Args:
-        table: our module or parameter → theirs. '#' stands for the number of a layer; 'name|i/n'
+        table: our module or parameter → theirs. '#' stands for the number of a layer, '#group' and
+            '#member' for those of its group and of the layer in it; 'name|i/n'
             for slice i of n equal ones, 'name|i/n by head' for slice i of n in each head.
 
     Raises:
@@ -113,7 +114,7 @@ def _place(
         shape = (math.prod(published),)
     else:
         shape = published
-    name, _, share = _their_name(table, ours).partition('|')
+    name, _, share = _their_name(table, ours, architecture.group_layers).partition('|')
     share, _, by_head = share.partition(' by ')
     part, parts = map(int, share.split('/')) if share else (0, 1)
     groups = architecture.num_heads if by_head else 1
@@ -122,8 +123,9 @@ def _place(
     return Place(name, shape, published, padding, is_kernel, part, parts, groups)
 
 
-def _their_name(table: Mapping[str, str], ours: str) -> str:
-    number = re.search(r'layers_(\d+)', ours)
+def _their_name(table: Mapping[str, str], ours: str, group_layers: int) -> str:
+    found = re.search(r'layers_(\d+)', ours)
+    number = int(found[1]) if found else 0
     pattern = re.sub(r'layers_\d+', 'layers_#', ours)
     module, _, leaf = pattern.rpartition('/')
     if pattern in table:
@@ -133,4 +135,6 @@ def _their_name(table: Mapping[str, str], ours: str) -> str:
         name = f'{name}.{_LEAVES[leaf]}{bar}{share}'
     else:
         raise UserError(f'the parameter {ours} has no published name in this family')
-    return name.replace('#', number[1]) if number else name
+    group, member = divmod(number, group_layers)
+    name = name.replace('#group', str(group)).replace('#member', str(member))
+    return name.replace('#', str(number))

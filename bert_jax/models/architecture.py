@@ -89,12 +89,22 @@ class Architecture:
     first_norm: bool = True
     # Whether projections and layer norms have biases; a gated feed-forward has one at its output.
     biases: bool = True
+    # Exceptions from `biases`; None: none. With True a gated feed-forward has them at its input,
+    # too.
+    attention_biases: bool | None = None
+    feedforward_biases: bool | None = None
+    norm_biases: bool | None = None
+    # Whether predicted tokens have a bias.
+    decoder_bias: bool = True
     # Whether key projections have biases, given that projections do.
     key_bias: bool = True
     # Kernels that write to the residual stream are initialized smaller, by 1/√(2 num_layers).
     scaled_output_init: bool = False
-    # All layers share the parameters of one.
+    # All layers share the parameters of one, or of each group. Groups follow one another; a group
+    # of several layers runs them in turn, again and again (`layer_numbers`).
     shared_layers: bool = False
+    layer_groups: int = 1
+    group_layers: int = 1
     # Width of the convolution over the embeddings whose output is added to the first layer's.
     convolution_width: int | None = None
     convolution_act: str = 'gelu'
@@ -173,6 +183,14 @@ class Architecture:
         for name in ('hidden_dropout', 'attention_dropout', 'classifier_dropout'):
             if not 0 <= (getattr(self, name) or 0) < 1:
                 yield f'{name} is {getattr(self, name)}, must be in [0, 1)'
+        if max(self.layer_groups, self.group_layers) > 1 and not self.shared_layers:
+            yield 'layer_groups and group_layers need shared_layers'
+        rounds, rest = divmod(self.num_layers, self.group_layers)
+        if rest or rounds < self.layer_groups:
+            yield (
+                f'num_layers is {self.num_layers}, must be a multiple of group_layers '
+                f'{self.group_layers}, and at least layer_groups {self.layer_groups} times as large'
+            )
         if self.max_length < 1:
             yield (
                 f'max_position_embeddings {self.max_position_embeddings} leaves no positions after '
@@ -207,6 +225,15 @@ class Architecture:
     def relative_span(self) -> int:
         """Rows of the distance table per direction."""
         return self.position_buckets or self.max_distance
+
+    @property
+    def layer_numbers(self) -> tuple[int, ...]:
+        """The number of the parameters of each layer."""
+        if not self.shared_layers:
+            return tuple(range(self.num_layers))
+        rounds = self.num_layers // self.group_layers
+        firsts = [int(i / (rounds / self.layer_groups)) * self.group_layers for i in range(rounds)]
+        return tuple(first + member for first in firsts for member in range(self.group_layers))
 
     @property
     def equal_layers(self) -> bool:

@@ -69,16 +69,23 @@ class Attention(Module):
     def setup(self) -> None:
         architecture = self.architecture
         self.query, self.value = self.projection(), self.projection()
-        self.key = self.projection(architecture.biases and architecture.key_bias)
+        self.key = self.projection(None if architecture.key_bias else False)
         shape = (architecture.num_heads, architecture.head_size, architecture.hidden_size)
         names, init_range = ('heads', 'head_dim', 'embed'), output_init_range(architecture)
-        self.output = self.make_dense('BTHK,HKD->BTD', shape, names, init_range=init_range)
+        self.output = self.make_dense(
+            'BTHK,HKD->BTD',
+            shape,
+            names,
+            use_bias=architecture.attention_biases,
+            init_range=init_range,
+        )
 
     def projection(self, use_bias: bool | None = None) -> Dense:
         """A learned projection from states to heads."""
         architecture = self.architecture
         shape = (architecture.hidden_size, architecture.num_heads, architecture.head_size)
         names = ('embed', 'heads', 'head_dim')
+        use_bias = architecture.attention_biases if use_bias is None else use_bias
         return self.make_dense('BTD,DHK->BTHK', shape, names, use_bias=use_bias)
 
     def __call__(

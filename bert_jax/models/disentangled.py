@@ -57,7 +57,7 @@ class DisentangledAttention(Attention):
         terms = architecture.position_terms or ()
         if not architecture.share_position_projections:
             if 'content_to_position' in terms:
-                self.position_key = self.projection(architecture.biases and architecture.key_bias)
+                self.position_key = self.projection(None if architecture.key_bias else False)
             if 'position_to_content' in terms:
                 self.position_query = self.projection()
 

@@ -44,15 +44,22 @@ class FeedForward(Module):
     def __call__(self, x_BTD: jax.Array) -> jax.Array:
         architecture = self.architecture
         shape = (architecture.intermediate_size, architecture.hidden_size)
-        options = dict(init_range=output_init_range(architecture), name='output')
-        output = self.make_dense('BTF,FD->BTD', shape, ('mlp', 'embed'), **options)
+        output = self.make_dense(
+            'BTF,FD->BTD',
+            shape,
+            ('mlp', 'embed'),
+            use_bias=architecture.feedforward_biases,
+            init_range=output_init_range(architecture),
+            name='output',
+        )
         return output(constrain(self.inner(x_BTD), ('batch', 'length', 'mlp')))
 
     def inner(self, x_BTD: jax.Array) -> jax.Array:
         """[B, T, F] input of the second projection."""
         architecture = self.architecture
         shape = (architecture.hidden_size, architecture.intermediate_size)
-        dense = self.make_dense('BTD,DF->BTF', shape, ('embed', 'mlp'), name='input')
+        options = dict(use_bias=architecture.feedforward_biases, name='input')
+        dense = self.make_dense('BTD,DF->BTF', shape, ('embed', 'mlp'), **options)
         return ACTIVATIONS[architecture.hidden_act](dense(x_BTD))
 
 
@@ -65,7 +72,7 @@ class GatedFeedForward(FeedForward):
     def inner(self, x_BTD: jax.Array) -> jax.Array:
         architecture = self.architecture
         shape = (architecture.hidden_size, 2, architecture.intermediate_size)
-        options = dict(use_bias=False, name='input')
+        options = dict(use_bias=bool(architecture.feedforward_biases), name='input')
         x_BTGF = self.make_dense('BTD,DGF->BTGF', shape, ('embed', None, 'mlp'), **options)(x_BTD)
         return ACTIVATIONS[architecture.hidden_act](x_BTGF[:, :, 0]) * x_BTGF[:, :, 1]
 

@@ -33,7 +33,8 @@ class LayerNorm(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         scale = _scale(self, x)
         bias: jax.Array | int = 0
-        if self.architecture.biases:
+        has_bias = self.architecture.norm_biases
+        if self.architecture.biases if has_bias is None else has_bias:
             bias = param(self, 'bias', nn.initializers.zeros, (x.shape[-1],), ('norm',))
         return layer_norm(x, scale, bias, self.architecture.layer_norm_eps)
 

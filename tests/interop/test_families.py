@@ -25,7 +25,13 @@ VARIATIONS = {
     'RobertaForMaskedLM': {'pad_token_id': 3, 'hidden_act': 'gelu_new'},
     'ElectraForPreTraining': {'embedding_size': 20},
     'ModernBertForSequenceClassification': {'classifier_pooling': 'mean', 'num_labels': 4},
-    'ModernBertForMaskedLM': {'layer_types': ['sliding_attention'] * 2 + ['full_attention']},
+    'ModernBertForMaskedLM': {
+        'layer_types': ['sliding_attention'] * 2 + ['full_attention'],
+        'decoder_bias': False,
+    },
+    'ModernBertForTokenClassification': dict.fromkeys(('attention_bias', 'mlp_bias'), True)
+    | {'norm_bias': True},
+    'AlbertForMaskedLM': {'num_hidden_layers': 3, 'num_hidden_groups': 2, 'inner_group_num': 2},
     'DistilBertForTokenClassification': {'num_labels': 3, 'activation': 'relu'},
     'AlbertForSequenceClassification': {'num_labels': 1},
     'RobertaForTokenClassification': {'num_labels': 5, 'type_vocab_size': 1},
@@ -161,7 +167,7 @@ def test_an_early_config_of_modernbert_is_read():
         ({'layer_types': ['full_attention']}, 'for each layer'),
         ({'rope_scaling': {'type': 'yarn'}}, 'rope_scaling'),
         ({'rope_parameters': {'full_attention': {'rope_type': 'yarn'}}}, 'only rope_type default'),
-        ({'norm_bias': True}, 'norm_bias is True; only False'),
+        ({'classifier_bias': True}, 'classifier_bias is True; only False'),
         ({'mlp_dropout': 0.1}, 'mlp_dropout and embedding_dropout differ'),
     ]:
         with pytest.raises(UserError, match=word):

@@ -1,5 +1,9 @@
 """ALBERT as transformers writes it (modeling_albert.py)."""
 
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
 from bert_jax.interop.families.family import (
     BERT_FIXED,
     BERT_KEYS,
@@ -9,10 +13,19 @@ from bert_jax.interop.families.family import (
     common_classes,
     with_defaults,
 )
+from bert_jax.models.architecture import Architecture
 from bert_jax.models.architectures import albert
 
-_LAYER = 'albert.encoder.albert_layer_groups.0.albert_layers.0'
+_LAYER = 'albert.encoder.albert_layer_groups.#group.albert_layers.#member'
 _KEYS = {name: key for name, key in BERT_KEYS.items() if name != 'classifier_dropout'}
+
+
+def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
+    """Count the layers inside of a group."""
+    inner = config.get('inner_group_num', 1)
+    layers = architecture.num_layers * inner
+    return dataclasses.replace(architecture, num_layers=layers, group_layers=inner)
+
 
 FAMILY = Family(
     model_type='albert',
@@ -29,12 +42,17 @@ FAMILY = Family(
     )
     | {
         'embedding_size': Key('embedding_size', 128),
+        'num_hidden_groups': Key('layer_groups', 1),
         'classifier_dropout_prob': Key('classifier_dropout', 0.1),
+    },
+    complete=_complete,
+    read_by_complete={'inner_group_num': int},
+    more_keys=lambda architecture: {
+        'inner_group_num': architecture.group_layers,
+        'num_hidden_layers': architecture.num_layers // architecture.group_layers,
     },
     fixed=BERT_FIXED
     | {
-        'num_hidden_groups': 1,
-        'inner_group_num': 1,
         # Keys of the original code.
         'down_scale_factor': 1,
         'gap_size': 0,

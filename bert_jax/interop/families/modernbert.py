@@ -11,6 +11,11 @@ from bert_jax.models.architectures import modernbert
 
 _GLOBAL, _LOCAL = 'full_attention', 'sliding_attention'
 _THETAS = {_GLOBAL: ('global_rope_theta', 160_000.0), _LOCAL: ('local_rope_theta', 10_000.0)}
+_BIASES = {
+    'attention_bias': 'attention_biases',
+    'mlp_bias': 'feedforward_biases',
+    'norm_bias': 'norm_biases',
+}
 _WINDOW, _GLOBAL_EVERY = 128, 3  # defaults
 
 
@@ -32,11 +37,13 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
     thetas = {kind: _theta(config, kind) for kind in _THETAS}
     if config.get('mlp_dropout', 0.0) != architecture.hidden_dropout:
         raise UserError('mlp_dropout and embedding_dropout differ; only equal rates are supported')
+    biases: dict[str, Any] = {o: config.get(theirs) or None for theirs, o in _BIASES.items()}
     return dataclasses.replace(
         architecture,
         attention_windows=tuple(None if kind == _GLOBAL else window for kind in layers),
         rope_thetas=tuple(thetas[kind] for kind in layers),
         prediction_act=architecture.classifier_act,
+        **biases,
     )
 
 
@@ -68,6 +75,7 @@ def _more_keys(architecture: Architecture) -> dict[str, Any]:
             kind: {'rope_type': 'default', 'rope_theta': theta} for kind, theta in theta_of.items()
         },
         'mlp_dropout': architecture.hidden_dropout,
+        **{theirs: bool(getattr(architecture, ours)) for theirs, ours in _BIASES.items()},
     }
 
 
@@ -92,9 +100,11 @@ FAMILY = Family(
         'classifier_pooling': Key('pooling', 'cls', {'cls': 'first', 'mean': 'mean'}),
         'classifier_activation': Key('classifier_act', 'gelu', ACTIVATIONS),
         'classifier_dropout': Key('classifier_dropout', 0.0),
+        'decoder_bias': Key('decoder_bias', True),
     },
     complete=_complete,
-    read_by_complete={
+    read_by_complete=dict.fromkeys(_BIASES, bool)
+    | {
         'global_attn_every_n_layers': int,
         'global_rope_theta': int | float,
         'layer_types': list,
@@ -105,11 +115,7 @@ FAMILY = Family(
     },
     more_keys=_more_keys,
     fixed={
-        'attention_bias': False,
         'classifier_bias': False,
-        'decoder_bias': True,
-        'mlp_bias': False,
-        'norm_bias': False,
         'rope_scaling': None,
         'sparse_prediction': False,  # would drop logits
     },

@@ -29,8 +29,8 @@ class Transformer(Encoder):
     """A bidirectional Transformer encoder (Devlin et al. 2019, section 3).
 
     Parameters, all fp32: embeddings; layers_0 … layers_{L−1}, or one stacked `layers` with
-    compute.scan_layers (`stack_layers`), or layers_0 alone if layers share parameters; final_norm
-    with residual 'pre'; pooler, relative_positions and convolution if the architecture has them.
+    compute.scan_layers (`stack_layers`), or fewer if layers share parameters; final_norm with
+    residual 'pre'; pooler, relative_positions and convolution if the architecture has them.
 
     Raises:
         UserError: scan_layers for layers that cannot be stacked, causal attention with a
@@ -75,8 +75,7 @@ class Transformer(Encoder):
         if not self.is_initializing():  # nn.jit would change the initial values
             layer = nn.jit(layer)  # trace and lower equal layers once
         first = layer(*settings, not architecture.first_norm)
-        others = 0 if architecture.shared_layers else architecture.num_layers - 1
-        return [first] + [layer(*settings) for _ in range(others)]
+        return [first] + [layer(*settings) for _ in range(max(architecture.layer_numbers))]
 
     def __call__(
         self,
@@ -128,7 +127,7 @@ class Transformer(Encoder):
             return self.layers(x_BTD, jax.tree.map(jnp.asarray, constants_L), context, seeds_LB)
         states = []
         for number in range(num_layers):
-            layer = self.layers[0 if self.architecture.shared_layers else number]
+            layer = self.layers[self.architecture.layer_numbers[number]]
             constants = jax.tree.map(lambda leaf_L, i=number: leaf_L[i], constants_L)
             after_BTD, _ = layer(x_BTD, constants, context, fold_in(seeds_B, 1 + number))
             if number == 0 and self.architecture.convolution_width is not None:
@@ -191,9 +190,8 @@ def attention_probabilities(architecture: Architecture, intermediates: Mapping) 
         raise UserError('this encoder does not compute attention probabilities')
     if 'layers' in calls:
         return calls['layers'][0]
-    if architecture.shared_layers:
-        return jnp.stack(calls['layers_0'][: architecture.num_layers])
-    return jnp.stack([calls[f'layers_{i}'][0] for i in range(architecture.num_layers)])
+    remaining = {name: iter(own) for name, own in calls.items()}
+    return jnp.stack([next(remaining[f'layers_{i}']) for i in architecture.layer_numbers])
 
 
 class _Layer(Block):

@@ -40,7 +40,9 @@ class MaskedLanguageModelHead(Module):
             )
         embedding_VE = constrain(embedding_VE, ('vocab', None))
         logits_BPV = product('BPE,VE->BPV', x_BPE, embedding_VE, self.compute.activation_dtype)
-        bias_V = param(self, 'bias', nn.initializers.zeros, (num_logits,), ('vocab',))
+        bias_V: jax.Array | int = 0
+        if architecture.decoder_bias:
+            bias_V = param(self, 'bias', nn.initializers.zeros, (num_logits,), ('vocab',))
         is_token_V = jnp.arange(num_logits) < architecture.vocab_size
         logits_BPV = add_bias(logits_BPV, jnp.where(is_token_V, bias_V, PADDED_LOGIT))
         return constrain(logits_BPV, ('batch', None, 'vocab'))
