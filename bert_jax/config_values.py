@@ -42,9 +42,12 @@ def check(config: Config) -> None:
     """Check the values of a config.
 
     Raises:
-      UserError: a number is out of range, or a tuple has an element of a wrong type.
+      UserError: a number is out of range, a tuple has an element of a wrong type, or the name of a
+        folder is empty.
     """
     for key, value in flatten(config):
+        if key in ('workdir', 'data.corpus') and not value:
+            raise UserError(f'{key} is {value!r}; it must be the name of a folder')
         values = value if isinstance(value, tuple) else (value,)
         if isinstance(value, tuple) and key != 'sharding_rules':
             kind = (int, float) if key.split('.')[0] in _NUMBERS else str

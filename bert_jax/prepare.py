@@ -75,7 +75,9 @@ def prepare(
             died.
     """
     if not sources:
-        raise errors.UserError('no source given: name at least one, as in --source=docstrings')
+        raise errors.UserError(
+            "no source given; name at least one, such as 'docstrings' or 'text:/my/*.txt'"
+        )
     if not 0 < held_out_fraction < 1:
         raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')
     if not 0 <= max_bad_share <= 1:

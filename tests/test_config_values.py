@@ -9,6 +9,8 @@ from configs import albert, base, deberta, electra, finetune, modernbert, robert
 from configs.finetune_tasks import TASKS
 
 PRETRAINING = {
+    'workdir': '',
+    'data.corpus': '',
     'seed': -1,
     'data.short_sequence_probability': 2.0,
     'data.held_out_fraction': 0.0,

@@ -27,8 +27,8 @@ def _next_sentences(settings: RowSettings, data: Config) -> TextExampleSource:
 def _ordered_sentences(settings: RowSettings, data: Config) -> TextExampleSource:
     if data.faithful_negatives:
         raise UserError(
-            'data.faithful_negatives is about random segments, but ordered pairs have none: unset '
-            'it'
+            "data.faithful_negatives is about random segments, but data.segments='ordered_pairs' "
+            'has none; set it to False'
         )
     return SentencePairs(
         settings, data.short_sequence_probability, swapped=True, fixed_lengths=data.pack

@@ -44,23 +44,27 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
         The contents of results.json, see `compare`.
 
     Raises:
-        UserError: For invalid seeds or rates, or if the workdir belongs to another config.
+        UserError: For invalid seeds or rates, without a dev split, or if the workdir belongs to
+            another config.
     """
     folder, configs, results = pathlib.Path(config.workdir), runs(config), {}
     if (folder / 'config.json').exists():
         raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
+    if not _has_dev_split(config.data):
+        raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
     for number, (key, run_config) in enumerate(configs.items(), start=1):
         print(f'run {number} of {len(configs)}: {run_config.workdir}', flush=True)
         done = multihost.run_on_host0(functools.partial(finished, run_config))
         results[key] = done or train(run_config)
-        if not results[key]['held_out']:
-            raise UserError(
-                'a sweep compares runs on a dev split; set data.dev_fraction or data.dev'
-            )
     found = compare(config, results)
     if writes:
         write(folder, found)
     return found
+
+
+def _has_dev_split(data: Config) -> bool:
+    """Whether the data has documents or examples to evaluate on; pretraining always has."""
+    return bool(data.get('dataset') or data.get('dev') or data.get('dev_fraction', True))
 
 
 def runs(config: Config) -> dict[RunKey, Config]:

@@ -57,7 +57,7 @@ def build(config: Config, total_steps: int) -> Schedule:
         raise errors.UserError(
             f"schedule.end_learning_rate is {end}, but 'constant' does not use it; set it to 0"
         )
-    warmup = duration(config, 'warmup', total_steps)
+    warmup = duration(config, 'schedule.warmup', total_steps)
     if warmup >= total_steps:
         raise errors.UserError(
             f'schedule.warmup_steps is {warmup}, but the run has {total_steps} steps; make the '
@@ -74,22 +74,28 @@ def build(config: Config, total_steps: int) -> Schedule:
     return schedule
 
 
-def duration(config: Config, name: str, total_steps: int) -> int:
-    """Return a number of steps that is given by `NAME_steps` or by `NAME_fraction` of the run.
+def duration(config: Config, key: str, total_steps: int) -> int:
+    """Return a number of steps that is given by `KEY_steps` or by `KEY_fraction` of the run.
+
+    Args:
+      config: the section of the config that has these keys.
+      key: with the name of the section, such as 'schedule.warmup'.
+      total_steps: number of steps of the run.
 
     Raises:
       UserError: both are set, or one is out of range.
     """
+    name = key.rpartition('.')[2]
     steps, fraction = config[f'{name}_steps'], config[f'{name}_fraction']
     if steps and fraction:
         raise errors.UserError(
-            f'{name}_steps is {steps} and {name}_fraction is {fraction}; set one of them to 0'
+            f'{key}_steps is {steps} and {key}_fraction is {fraction}; set one of them to 0'
         )
     if steps < 0:
-        raise errors.UserError(f'{name}_steps is {steps}; it must be at least 0')
+        raise errors.UserError(f'{key}_steps is {steps}; it must be at least 0')
     if not 0 <= fraction < 1:
         raise errors.UserError(
-            f'{name}_fraction is {fraction}; it must be a fraction of the run, at least 0 and '
+            f'{key}_fraction is {fraction}; it must be a fraction of the run, at least 0 and '
             'below 1'
         )
     return steps or round(fraction * total_steps)

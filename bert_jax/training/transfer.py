@@ -186,7 +186,7 @@ def build(config: Config, total_steps: int) -> Transfer:
         raise UserError(
             'transfer.faithful_layer_decay is True, but transfer.layer_decay is 1; set one of them'
         )
-    every = duration(config, 'unfreeze_every', total_steps)
+    every = duration(config, 'transfer.unfreeze_every', total_steps)
     if every and config.trainable == 'heads':
         raise UserError(
             f"transfer.unfreeze_every_steps is {every}, but transfer.trainable='heads' leaves "

@@ -11,6 +11,7 @@ from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.tasks import sweep
 from bert_jax.training import workdir
+from configs import finetune
 from tests.training import toy
 
 
@@ -138,6 +139,15 @@ def test_lower_losses_are_better(tmp_path):
 def test_invalid_sweeps_are_rejected(changes, message, tmp_path):
     with pytest.raises(UserError, match=message):
         sweep.run(config(tmp_path, **changes), None)
+
+
+def test_a_sweep_without_a_dev_split_is_refused_before_it_trains(tmp_path):
+    without = finetune.get_config()
+    without.update_from_flattened_dict(
+        {'workdir': str(tmp_path), 'sweep.seeds': (0, 1), 'data.dev_fraction': 0.0}
+    )
+    with pytest.raises(UserError, match='compares runs on a dev split; set data.dev_fraction or'):
+        sweep.run(without, None)
 
 
 def test_the_workdir_of_a_single_run_is_rejected(tmp_path):

@@ -98,7 +98,10 @@ def test_a_million_steps_keep_their_precision():
         (dict(name='liner'), 'bert_linear, constant, cosine, linear'),
         (dict(warmup=TOTAL), 'warmup_steps is 50'),
         (dict(warmup=-1), 'warmup_steps is -1'),
-        (dict(fraction=0.1), 'warmup_steps is 10 and warmup_fraction is 0.1; set one'),
+        (
+            dict(fraction=0.1),
+            'schedule.warmup_steps is 10 and schedule.warmup_fraction is 0.1; set one',
+        ),
         (dict(warmup=0, fraction=1.0), 'warmup_fraction is 1.0'),
         (dict(warmup=0, fraction=-0.1), 'warmup_fraction is -0.1'),
         (dict(peak=0.0), 'schedule.learning_rate is 0.0'),
