@@ -74,6 +74,7 @@ def get_config() -> ConfigDict:
             encoder=placeholder(str),  # kind of encoder; default 'transformer'
             pooler=placeholder(bool),  # whether there is a pooled state
             mask_decoder=placeholder(bool),  # DeBERTa: absolute positions before mlm only
+            global_theta=placeholder(float),  # ModernBERT: rotary base of the global layers
         )
     )
     # Initial weights: a run, a checkpoint or a Hugging Face folder; '' = random. Tokens missing
@@ -84,6 +85,7 @@ def get_config() -> ConfigDict:
     config.compute = ConfigDict(
         dict(
             dtype='bfloat16',  # of activations and matrix products; parameters are float32
+            float32_residual=False,  # True: sums of residual connections in float32
             scan_layers=False,  # True: compile one layer instead of all; compiles faster
             remat=False,  # True: recompute layers in the backward pass; less memory, more time
             attention_kernel='xla',  # 'cudnn' (NVIDIA), 'flash' (TPU): no attention_dropout

@@ -140,8 +140,11 @@ PUBLISHED = {
         'optimizer.beta2': 0.98,
         'optimizer.eps': 1e-6,
         'optimizer.weight_decay': 1e-5,
-        'schedule.name': 'sqrt',
-        'training.sequence_length': (1024, 8192),
+        'schedule.name': 'constant',
+        'schedule.learning_rate': 8e-4,
+        'model.global_theta': 10_000.0,
+        'compute.float32_residual': True,
+        'training.sequence_length': (1024,),
     },
 }
 
@@ -155,16 +158,19 @@ def test_hyperparameters_are_as_published(name):
 
 
 def test_modernbert_trains_on_the_published_number_of_tokens():
-    training = modernbert.get_config().training
+    first, second = (modernbert.get_config(stage) for stage in modernbert.STAGES)
     tokens = [
-        steps * size * length
-        for steps, size, length in zip(
-            training.steps, training.batch_size, training.sequence_length, strict=True
-        )
+        config.training.steps[0]
+        * config.training.batch_size[0]
+        * config.training.sequence_length[0]
+        for config in (first, second)
     ]
     assert tokens == pytest.approx([1.7e12, 0.3e12], rel=0.02)
-    per_step = training.batch_size[0] * training.sequence_length[0]
-    assert modernbert.get_config().schedule.warmup_steps * per_step == pytest.approx(3e9, rel=0.02)
+    per_step = 4608 * 1024
+    assert first.schedule.warmup_steps * per_step == pytest.approx(3e9, rel=0.02)
+    assert second.schedule.decay_steps * per_step == pytest.approx(50e9, rel=0.02)
+    assert (second.schedule.name, second.schedule.learning_rate) == ('sqrt', 3e-4)
+    assert (second.init_from, second.model.global_theta) == (first.workdir, 160_000.0)
 
 
 @pytest.fixture(scope='module')

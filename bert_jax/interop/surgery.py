@@ -12,7 +12,8 @@ from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 
-_INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range')  # of parameter shapes
+# Fields that may differ from those of the weights.
+_INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range', 'rope_thetas')
 _RESOLVED = ('max_relative_positions',)  # compared by the value that None stands for
 _FITTED = ('vocab_size', 'max_position_embeddings')
 # Parameters with a row for each token.

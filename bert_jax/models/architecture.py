@@ -197,6 +197,19 @@ class Architecture:
                 f'the first_position {self.first_position}'
             )
 
+    def with_global_theta(self, theta: float) -> 'Architecture':
+        """The architecture with another rotary base in the layers without a window.
+
+        Raises:
+            UserError: attention is not rotary.
+        """
+        if self.rope_thetas is None:
+            raise UserError(f'model.global_theta needs rotary attention, not {self.attention!r}')
+        windows = self.attention_windows or (None,) * self.num_layers
+        thetas = zip(windows, self.rope_thetas, strict=True)
+        changed = tuple(theta if window is None else local for window, local in thetas)
+        return dataclasses.replace(self, rope_thetas=changed)
+
     @property
     def head_size(self) -> int:
         return self.hidden_size // self.num_heads
@@ -258,6 +271,8 @@ class Compute:
     Attributes:
         dtype: 'float32' or 'bfloat16', of activations and of the inputs of matrix products.
             Parameters, sums inside products, softmax, norms and losses are fp32 either way.
+        float32_residual: keep the sums of residual connections in float32 beside bfloat16 products,
+            as automatic mixed precision of PyTorch does.
         scan_layers: run one compiled layer in a loop over stacked parameters, which compiles
             faster. Needs an architecture with `equal_layers`.
         remat: recompute each layer in the backward pass, which saves memory and costs time.
@@ -266,6 +281,7 @@ class Compute:
     """
 
     dtype: str = 'float32'
+    float32_residual: bool = False
     scan_layers: bool = False
     remat: bool = False
     attention_kernel: str = 'xla'
@@ -279,3 +295,7 @@ class Compute:
     @property
     def activation_dtype(self) -> jnp.dtype:
         return _DTYPES[self.dtype]
+
+    @property
+    def residual_dtype(self) -> jnp.dtype:
+        return _DTYPES['float32' if self.float32_residual else self.dtype]

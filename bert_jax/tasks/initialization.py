@@ -95,7 +95,10 @@ def initialize(
             first = tokenizer.pad_id + 1
             architecture = dataclasses.replace(architecture, first_position=first)
         return InitialModel(families.of_architecture(name), architecture, {}, [])
+    theta = sizes.pop('global_theta', None)
     architecture = dataclasses.replace(model.architecture, **sizes)
+    if theta is not None:
+        architecture = architecture.with_global_theta(theta)
     fitted, lines = surgery.fit(model, architecture, tokenizer, heads, config.init_positions)
     lines.insert(0, f'weights of {config.init_from}')
     tree = fitted.params

@@ -21,6 +21,8 @@ ADDED_KEYS = {
     'masking.unknown': False,
     'masking.word_starts': 'marks',
     'masking.unspaced': 'refuse',
+    'compute.float32_residual': False,
+    'model.global_theta': None,
 }
 # Values that meant something else before a key was added: (key, value) → that key.
 CHANGED_VALUES = {('masking.scheme', 'ngrams'): 'masking.word_starts'}

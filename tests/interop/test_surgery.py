@@ -9,7 +9,10 @@ import pytest
 from bert_jax import tree_paths
 from bert_jax.data import tokenizers
 from bert_jax.errors import UserError
-from bert_jax.interop import huggingface, surgery
+from bert_jax.interop import huggingface, pretrained, surgery
+from bert_jax.models import architectures
+from bert_jax.tasks import initialization
+from configs import base
 from tests.interop import published
 
 
@@ -155,3 +158,20 @@ def test_special_tokens_keep_their_role_under_another_name(tmp_path):
     params = {'encoder/embeddings/token': rows}
     surgery._fit_vocabulary(params, old, new)
     np.testing.assert_array_equal(params['encoder/embeddings/token'], rows)
+
+
+def test_the_rotary_base_of_global_layers_may_differ_from_that_of_the_weights():
+    """For the extension of the context of ModernBERT."""
+    sizes = dict(vocab_size=131, hidden_size=20, num_layers=4, num_heads=2, intermediate_size=28)
+    short = architectures.build('modernbert', **sizes, global_theta=10_000.0)
+    params, _ = pretrained.fill({}, short, ('mlm',))
+    tokenizer = tokenizers.train('wordpiece:131', ['a few words of text'] * 9)
+    model = pretrained.Pretrained('modernbert', short, params, tokenizer)
+    config = base.get_config()
+    config.model.architecture = None
+    config.model.global_theta = 160_000.0
+    start = initialization.initialize(config, model, tokenizer, ('mlm',))
+    assert start.architecture.rope_thetas == (160_000.0, 10_000.0, 10_000.0, 160_000.0)
+    bert = dataclasses.replace(model, architecture=architectures.build('bert', **sizes))
+    with pytest.raises(UserError, match='model.global_theta needs rotary attention'):
+        initialization.initialize(config, bert, tokenizer, ('mlm',))

@@ -185,6 +185,24 @@ def test_dropout_differs_between_examples_and_keeps_the_mean():
     assert np.abs(hidden_BTD.mean(0) - clean[0]).max() < 0.15 * np.abs(clean).max()
 
 
+def test_a_float32_residual_stream_is_closer_to_float32():
+    architecture = architectures.build(
+        'modernbert',
+        vocab_size=100,
+        hidden_size=16,
+        num_layers=12,
+        num_heads=2,
+        intermediate_size=24,
+    )
+    computes = [Compute(), Compute('bfloat16'), Compute('bfloat16', float32_residual=True)]
+    encoders = [build_encoder(architecture, compute) for compute in computes]
+    params = random_parameters(encoders[0], IDS, MASK)
+    hidden = [jax.jit(e.apply)({'params': params}, IDS, MASK).hidden_BTD for e in encoders]
+    assert [array.dtype.name for array in hidden] == ['float32', 'bfloat16', 'float32']
+    rounded, precise = (np.abs(hidden[0] - array.astype(np.float32)).mean() for array in hidden[1:])
+    assert 0 < precise < 0.8 * rounded
+
+
 def test_bfloat16_is_close_to_float32():
     low, high = (
         encode(make_params(), IDS, MASK, compute=Compute(dtype)).hidden_BTD

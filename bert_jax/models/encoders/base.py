@@ -8,7 +8,7 @@ from bert_jax.models.module import Module
 
 
 class EncoderOutput(NamedTuple):
-    """The states of an encoder, in the compute dtype.
+    """The states of an encoder, in the compute dtype (float32 with compute.float32_residual).
 
     Attributes:
         hidden_BTD: states of the last layer (normalized, with residual 'pre').

@@ -104,6 +104,7 @@ class Transformer(Encoder):
 
         ids = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
         embedded_BTD = self.embeddings(*ids, fold_in(dropout_seeds_B, 0), positions_BT)
+        embedded_BTD = embedded_BTD.astype(self.compute.residual_dtype)
         x_BTD, hidden_LBTD = self._run_layers(embedded_BTD, context, dropout_seeds_B)
         decoded_BTD = x_BTD
         if architecture.mask_decoder:
