@@ -183,7 +183,7 @@ def _override_bert(settings: Settings, configuration: Configuration, lowercase: 
         logging.warning(
             'the vocabulary of the tokenizer has capital letters, but text is lowercased, as in '
             'transformers, because tokenizer_config.json has no do_lower_case; if the model is '
-            'cased, set "do_lower_case": false there'
+            'cased, set "do_lower_case": false there, or data.lowercase=False for a corpus'
         )
 
 
