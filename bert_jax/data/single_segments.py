@@ -54,7 +54,7 @@ class SplitSegments(SingleSegments):
         start_B, length_B = self._chunk_runs(number_B, chunk_B)
         first_B = self._first_lengths(number_B, start_B)
         is_single_B = sampling.uniform(sampling.fold(self._keys[LABEL], number_B)) < _ONE_SEGMENT
-        has_second_B = ~is_single_B & (first_B < length_B)
+        has_second_B = ~is_single_B & (first_B < length_B) & (length_B >= self._budget // 2)
         first_B = np.where(has_second_B, first_B, length_B)
         second = np.flatnonzero(has_second_B)
         separator_B = np.arange(len(number_B)) * self.sequence_length + first_B + 1
@@ -72,7 +72,8 @@ class SplitSegments(SingleSegments):
 
     def _first_lengths(self, number_B: np.ndarray, start_B: np.ndarray) -> np.ndarray:
         """The number of tokens of the first segment; it may exceed that of the example."""
-        sentence_B = self._text.sentence_from(start_B + self._budget // 2)
+        middle_B = np.minimum(start_B + self._budget // 2, self._text.first_token[-1])
+        sentence_B = self._text.sentence_from(middle_B)
         before_B = self._text.sentence_start(np.maximum(sentence_B - 1, 0))
         after_B = self._text.sentence_start(sentence_B)
         takes_middle_B = sampling.uniform(sampling.fold(self._keys[DRAW], number_B)) < 0.5
