@@ -127,8 +127,19 @@ def test_a_dry_run_compiles_everything_and_writes_nothing(kind, tmp_path, capsys
     assert not (tmp_path / 'run').exists()
 
 
-def test_a_dry_run_refuses_what_a_run_refuses(tmp_path, capsys):
-    wrong = '--config.optimizer.decay_exclude=nothing'
+@pytest.mark.parametrize(
+    ('wrong', 'message'),
+    [
+        ('--config.optimizer.decay_exclude=nothing', "the pattern 'nothing' in optimizer.decay_"),
+        (
+            "--config.sharding_rules=(('batch', 'dta'),)",
+            "unknown mesh axis in sharding_rules 'dta'",
+        ),
+        ("--config.sharding_rules=(('batsch', 'data'),)", 'unknown logical axis in sharding_rules'),
+    ],
+)
+def test_a_dry_run_refuses_what_a_run_refuses(wrong, message, tmp_path, capsys):
     with pytest.raises(SystemExit):
         main.main(['main', *map(str, small.arguments(tmp_path, wrong)), '--dry_run'])
-    assert "the pattern 'nothing' in optimizer.decay_exclude" in capsys.readouterr().err
+    assert message in capsys.readouterr().err
+    assert not (tmp_path / 'run').exists()

@@ -62,14 +62,14 @@ class Plan:
         Raises:
           UserError: a value of the config is not valid.
         """
-        mesh = sharding.make_mesh(config.mesh)
+        mesh, rules = sharding.make_mesh(config.mesh), config.sharding_rules
+        sharding.check_rules(rules)
         for stage in task.stages:
             sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
         total_steps = sum(stage.steps for stage in task.stages)
         schedule = schedules.build(config.schedule, total_steps)
         trained = transfer.build(config.transfer, total_steps)
         optimizer = trained.scale_updates(optimizers.build(config.optimizer, schedule))
-        rules = config.sharding_rules
         with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
             abstract = abstract_state(task, optimizer, mesh, rules, trained, config.spike_factor)
             optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)

@@ -88,25 +88,25 @@ def param_shardings(boxed_params: Tree, mesh: Mesh, rules: Rules) -> Tree:
       rules: pairs of a logical axis name and the mesh axes it is sharded over.
 
     Raises:
-      UserError: a rule has an unknown axis, or a mesh axis does not divide a parameter.
+      UserError: a logical axis does not exist, or a mesh axis does not divide a parameter.
     """
     specs = nn.get_partition_spec(boxed_params)
-    _check_rules(rules, {name for spec in jax.tree.leaves(specs) for name in spec if name})
+    known = {name for spec in jax.tree.leaves(specs) for name in spec if name}
+    for name, _ in rules:  # Flax ignores names that it does not find
+        if name not in known.union(ACTIVATION_AXES):
+            raise unknown('logical axis in sharding_rules', name, known.union(ACTIVATION_AXES))
     shardings = nn.logical_to_mesh_sharding(specs, mesh, rules)
     jax.tree_util.tree_map_with_path(_check_divides, unbox(boxed_params), shardings)
     return shardings
 
 
-def _check_rules(rules: Rules, parameter_axes: set[str]) -> None:
-    """Raise UserError for a rule that is not valid; Flax ignores names that it does not find."""
-    known = parameter_axes.union(ACTIVATION_AXES)
+def check_rules(rules: Rules) -> None:
+    """Raise UserError for a rule that is not a pair, or whose mesh axes do not exist."""
     for rule in rules:
         if not (isinstance(rule, tuple) and len(rule) == 2):
             raise UserError(f'sharding_rules has {rule!r}; write (logical axis, mesh axis)')
-        name, axes = rule
-        if name not in known:
-            raise unknown('logical axis in sharding_rules', name, known)
-        for axis in (axes,) if isinstance(axes, str) else axes or ():
+        axes = rule[1]
+        for axis in axes if isinstance(axes, tuple) else () if axes is None else (axes,):
             if axis not in AXES:
                 raise unknown('mesh axis in sharding_rules', axis, AXES)
 

@@ -186,13 +186,11 @@ def test_the_error_names_a_parameter_that_a_mesh_axis_does_not_divide():
 @pytest.mark.parametrize(
     ('rules', 'message'),
     [
-        ((('batsch', 'data'),), "unknown logical axis in sharding_rules 'batsch'; known: .*batch"),
         ((('batch', ('data', 'fsdb')),), "unknown mesh axis in sharding_rules 'fsdb'; known: data"),
+        ((('batch', 5),), 'unknown mesh axis in sharding_rules 5'),
         (('batch', 'data'), "sharding_rules has 'batch'; write"),
     ],
 )
-def test_a_rule_with_an_unknown_axis_is_refused(rules, message):
-    mesh = sharding.make_mesh(dict(data=-1, fsdp=1, tensor=1))
-    boxed = {'kernel': nn.LogicallyPartitioned(jax.ShapeDtypeStruct((4,), 'float32'), ('mlp',))}
+def test_a_rule_that_is_not_valid_is_refused(rules, message):
     with pytest.raises(UserError, match=message):
-        sharding.param_shardings(boxed, mesh, rules)
+        sharding.check_rules(rules)
