@@ -64,9 +64,12 @@ class SentenceModules:
     unsupported: str | None = None
 
     def apply(self, vectors_ND: np.ndarray) -> np.ndarray:
-        """Apply the layers to pooled states, float32."""
+        """Apply the layers to pooled states, float32; UserError if a layer has another width."""
         for layer in self.layers:
             if isinstance(layer, Dense):
+                width, expected = vectors_ND.shape[-1], layer.weight.shape[1]
+                if width != expected:
+                    raise UserError(f'modules.json: Dense has {expected} inputs, but gets {width}')
                 bias = 0 if layer.bias is None else layer.bias
                 vectors_ND = _ACTIVATIONS[layer.activation](vectors_ND @ layer.weight.T + bias)
             else:
@@ -100,11 +103,14 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
     path = folder / modules[0]['path'] / 'tokenizer_config.json'
     tokenizer = files.read_json(path, default={})
     length = settings.get('max_seq_length') or tokenizer.get('model_max_length')
-    if not isinstance(length, int | float | None) or (length is not None and length < 3):
+    if length is not None and not (isinstance(length, int | float) and length >= 3):
         raise UserError(f'{folder}: max_seq_length is {length!r}, must be a number of at least 3')
     prompts, name = general.get('prompts') or {}, general.get('default_prompt_name')
-    prompt = prompts.get(name, '') if isinstance(prompts, dict) else ''
-    fields: dict[str, Any] = {'max_length': length and int(length), 'prompt': prompt}
+    prompt = prompts.get(name, '') if isinstance(prompts, dict) and isinstance(name, str) else ''
+    if not isinstance(prompt, str):
+        raise UserError(f'{folder}: the prompt {name} is {prompt!r:.40}, not a string')
+    length = length and int(min(length, 2**31))
+    fields: dict[str, Any] = {'max_length': length, 'prompt': prompt}
     try:
         fields |= _read_layers(folder, modules, prompt)
     except _Unsupported as error:
@@ -186,16 +192,17 @@ def _read_pooling(config: Mapping[str, Any], prompt: str) -> tuple[str, ...]:
 
 def _read_dense(path: pathlib.Path, config: Mapping[str, Any]) -> Dense:
     activation = config.get('activation_function', 'torch.nn.modules.activation.Tanh')
-    if activation not in _ACTIVATIONS or config.get('use_residual'):
+    if activation not in list(_ACTIVATIONS) or config.get('use_residual'):
         raise _Unsupported(f'a Dense with activation_function {activation} or use_residual')
     if config.get('module_input_name', _DENSE_INPUT) != _DENSE_INPUT:
         raise _Unsupported(f'a Dense of {config["module_input_name"]}')
     arrays = weights.read(path)
     weights.check_values(arrays, path)
     floats = {name: array.astype(np.float32) for name, array in arrays.items()}
-    if 'linear.weight' not in floats:
-        raise UserError(f'{path} has no linear.weight')
-    return Dense(floats['linear.weight'], floats.get('linear.bias'), activation)
+    weight, bias = floats.get('linear.weight', np.zeros(0)), floats.get('linear.bias')
+    if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
+        raise UserError(f'{path}: linear.weight and linear.bias must be a matrix and a vector')
+    return Dense(weight, bias, activation)
 
 
 def _entry(number: int, name: str, path: str | None = None) -> dict[str, Any]:

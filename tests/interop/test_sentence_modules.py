@@ -118,6 +118,12 @@ def test_embed_obeys_the_modules_and_exports_keep_them(
     np.testing.assert_array_equal(np.stack(bert_jax.load(out).embed(TEXTS)), ours)
 
 
+def test_a_dense_layer_of_another_width_is_refused(folder):
+    add_modules(folder, legacy('cls') | legacy('mean'), ['Dense'], max_seq_length=1e30)
+    with pytest.raises(UserError, match='Dense has 20 inputs, but gets 40'):
+        bert_jax.load(folder).embed(TEXTS)
+
+
 def test_a_requested_pooling_takes_precedence(folder):
     add_modules(folder, legacy('cls'), ['Dense', 'Normalize'])
     ours = bert_jax.load(folder)
@@ -185,6 +191,12 @@ def test_unsupported_modules_are_refused_by_embed_alone(pooling, layers, message
         ('modules.json', '[3]', 'with path and type'),
         ('modules.json', '[{"path": "../x", "type": "a"}]', 'outside of the folder'),
         ('sentence_bert_config.json', '{"max_seq_length": "x"}', "max_seq_length is 'x'"),
+        ('sentence_bert_config.json', '{"max_seq_length": NaN}', 'max_seq_length is nan'),
+        (
+            'config_sentence_transformers.json',
+            '{"default_prompt_name": "a", "prompts": {"a": 3}}',
+            'the prompt a is 3',
+        ),
         ('1_Pooling/config.json', '[]', 'expected an object'),
         ('1_Pooling/config.json', '{"pooling_mode": 3}', 'pooling_mode is 3'),
     ],
