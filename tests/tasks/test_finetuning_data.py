@@ -1,0 +1,55 @@
+"""The tokenizer, the weights and the examples of a fine-tuning run: obeyed, compared or refused."""
+
+import types
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.interop import loading
+from bert_jax.tasks import finetuning_data, initialization, make_task
+from bert_jax.training import older_versions
+from configs import base, finetune
+
+
+@pytest.fixture
+def weights(monkeypatch):
+    found = types.SimpleNamespace(family='bert', tokenizer=object())
+    monkeypatch.setattr(loading, 'load_any', lambda *_, **__: found)
+    return found
+
+
+def test_a_tokenizer_beside_weights_that_have_one_is_refused(weights):
+    config = finetune.get_config()
+    config.init_from = 'weights'
+    assert finetuning_data.make_tokenizer(config, weights, []) is weights.tokenizer
+    config.data.tokenizer = 'vocab.txt'
+    with pytest.raises(UserError, match="'vocab.txt', but init_from='weights' has its own"):
+        finetuning_data.make_tokenizer(config, weights, [])
+
+
+def test_a_run_from_weights_does_not_record_the_architecture_of_its_recipe(weights):
+    config = base.get_config()
+    config.init_from = 'weights'
+    stored = config.to_dict()
+    initialization.load_weights(config)
+    assert config.model.architecture is None
+    assert older_versions.current_config(stored)['model']['architecture'] is None
+    config.model.architecture = 'roberta_base'
+    with pytest.raises(UserError, match='is a bert model, .* set it to None'):
+        initialization.load_weights(config)
+
+
+def test_a_checkpoint_of_other_training_examples_is_refused():
+    config = finetune.get_config('sample_sentiment')
+    config.update_from_flattened_dict(
+        {
+            'data.tokenizer': 'train:wordpiece:200',
+            'model.architecture': 'bert_tiny',
+            'model.num_layers': 1,
+        }
+    )
+    task = make_task(config)
+    task.check(task.metadata)
+    task.check({key: task.metadata[key] for key in task.metadata if key != 'train_digest'})
+    with pytest.raises(UserError, match='holds a run on other training examples'):
+        task.check(task.metadata | {'train_digest': 'another'})
