@@ -23,10 +23,10 @@ HEADER = """# Config keys
 
 Any key can be set on the command line: `--config.training.steps="(9000, 1000)"`. An unknown key is
 an error, and so is a key that you set but that has no effect with the other values. A default of
-"unset" means: as in the architecture or in the weights of `init_from`; None unsets such a key again:
-`--config.model.num_heads=None`. With `--print_config` the command only prints all values; with
-`--dry_run` it reads the data, compiles every stage and shows the memory it needs, but trains nothing
-and writes no run folder.
+"unset" means: as in the architecture or in the weights of `init_from`; None unsets such a key
+again: `--config.model.num_heads=None`. With `--print_config` the command only prints all values;
+with `--dry_run` it reads the data, compiles every stage and shows the memory it needs, but trains
+nothing and writes no run folder.
 
 [Pretraining and common keys](#pretraining-and-common-keys) · [fine-tuning](#fine-tuning)
 """

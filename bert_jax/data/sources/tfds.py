@@ -2,6 +2,9 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
 
 from bert_jax import errors
 from bert_jax.data import tensorflow_import
@@ -46,6 +49,12 @@ class TfdsSource(Source):
             raise errors.unknown(f'split of {where}', settings['split'], info.splits)
         if settings['field'] not in info.features:
             raise errors.unknown(f'field of {where}', settings['field'], info.features)
+        texts = [name for name, feature in info.features.items() if _is_text(feature)]
+        if settings['field'] not in texts:
+            raise errors.UserError(
+                f'source {spec!r}: field {settings["field"]!r} is not a text; choose a field with '
+                f'texts: {", ".join(texts) or "there is none"}'
+            )
         config = self.builder.builder_config.name if self.builder.builder_config else ''
         if self.language == 'und' and re.fullmatch('[a-z]{2,3}', config):
             self.language = config
@@ -85,3 +94,8 @@ class TfdsSource(Source):
                 parts = (part.strip() for part in piece.split('_NEWLINE_'))
                 paragraphs += [part for part in parts if part]
         yield Document('\n\n'.join(paragraphs), name)
+
+
+def _is_text(feature: Any) -> bool:
+    """Whether a feature of TFDS is a single string; `np_dtype` may be a type or a dictionary."""
+    return feature.shape == () and feature.np_dtype == np.dtype(object)

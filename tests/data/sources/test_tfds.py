@@ -15,7 +15,7 @@ MARKERS = (
 
 @pytest.fixture(scope='module')
 def tfds_folder(tmp_path_factory):
-    """A folder with two TFDS datasets: plain texts, and texts with the markers of wiki40b."""
+    """TFDS datasets: plain texts, texts with the markers of wiki40b, and labeled texts."""
     tf, tfds = tensorflow_import.tensorflow(), tensorflow_import.tensorflow_datasets()
     folder = tmp_path_factory.mktemp('tensorflow_datasets')
 
@@ -32,6 +32,15 @@ def tfds_folder(tmp_path_factory):
             features=tfds.features.FeaturesDict({'text': tfds.features.Text()}),
         )
 
+    tfds.dataset_builders.store_as_tfds_dataset(
+        name='numbers',
+        version='1.0.0',
+        data_dir=folder,
+        split_datasets={'train': tf.data.Dataset.from_tensor_slices({'label': [1], 'body': ['a']})},
+        features=tfds.features.FeaturesDict(
+            {'label': tfds.features.ClassLabel(num_classes=2), 'body': tfds.features.Text()}
+        ),
+    )
     store('plain', None, {'train': [b'One.', b'Caf\xe9.', b''], 'test': [b'Three.']})
     store('wiki', 'fr', {'train': [MARKERS.format(name).encode() for name in ('Rome', 'Été')]})
     return folder
@@ -63,3 +72,8 @@ def test_a_missing_dataset_split_or_field_is_an_error(tmp_path, tfds_folder, mon
         open_source(f'tfds:plain;data_dir={tfds_folder};split=nope')
     with pytest.raises(UserError, match=r"unknown field.*'body'; known: text"):
         open_source(f'tfds:plain;data_dir={tfds_folder};field=body')
+    with pytest.raises(
+        UserError, match="field 'label' is not a text .*; choose .*: body"
+    ) as caught:
+        open_source(f'tfds:numbers;data_dir={tfds_folder};field=label')
+    assert '\n' not in str(caught.value)
