@@ -110,6 +110,7 @@ def get_config() -> ConfigDict:
     config.masking = ConfigDict(
         dict(
             rate=0.15,  # share of the tokens to choose
+            per_sequence=True,  # whether every sequence of a packed row has that share
             mask=0.8,  # share of the chosen tokens that become [MASK]
             random=0.1,  # share of the chosen tokens that become random tokens; the rest is kept
             replacement='uniform',  # random tokens; 'unigram': by their frequency

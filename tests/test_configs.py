@@ -307,6 +307,8 @@ def test_a_run_of_an_earlier_version_can_be_resumed(tmp_path):
     older = copy.deepcopy(config)
     older['masking']['last_span'] = 'cut'
     del older['masking']['word_starts'], older['masking']['unspaced']
+    config['masking']['per_sequence'] = False  # rows were masked as a whole
+    del older['masking']['per_sequence']
     assert older['masking'].pop('unknown')
     config['masking']['unknown'] = False  # [UNK] was never chosen
     older['stages'] = older.pop('training')

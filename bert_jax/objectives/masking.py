@@ -70,6 +70,8 @@ class Masking:
         span_p: Parameter p of the geometric distribution of span lengths.
         longest_span: Maximum length of a span in words.
         longest_ngram: Maximum length of an n-gram in words.
+        per_sequence: Whether `rate` is met in every sequence of a packed row, not in the row as a
+            whole; spans count rows.
         is_word_start: bool [V], whether a token starts a word; None if the vocabulary does not
             tell.
 
@@ -90,6 +92,7 @@ class Masking:
     longest_span: int = 10
     longest_ngram: int = 3
     is_word_start: np.ndarray | None = None
+    per_sequence: bool = True
 
     def __post_init__(self) -> None:
         for name in ('rate', 'span_p'):
@@ -148,13 +151,15 @@ def mask_tokens(
     `segment_ids_BT` numbers the sequences of packed rows.
     """
     scheme = SCHEMES[masking.scheme]
+    has_budgets = masking.per_sequence and segment_ids_BT is not None
     if segment_ids_BT is None:
         segment_ids_BT = jnp.zeros(input_ids_BT.shape, jnp.int32)
 
     def mask_row(key: Key, ids_T: jax.Array, mask_T: jax.Array, segments_T: jax.Array) -> Masked:
         choice_key, replace_key = jax.random.split(key)
         can_choose_T = (mask_T > 0) & ~is_special(ids_T, masking)
-        row = TokenRow(ids_T, mask_T, can_choose_T, segments_T)
+        budget_ids_T = segments_T if has_budgets else None
+        row = TokenRow(ids_T, mask_T, can_choose_T, segments_T, budget_ids_T)
         positions_P, number = scheme.choose(choice_key, row, masking, num_predictions)
         weights_P = (jnp.arange(num_predictions) < number).astype(jnp.float32)
         return _replace_chosen(replace_key, ids_T, positions_P, weights_P, masking)

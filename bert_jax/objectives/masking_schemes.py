@@ -27,12 +27,15 @@ class TokenRow(NamedTuple):
         attention_mask_T: int32.
         can_choose_T: bool, neither special nor padding.
         segment_ids_T: int32, the number of the sequence in a packed row; 0 if rows are not packed.
+        budget_ids_T: int32, tokens with the same number share a number of tokens to choose; None:
+            all tokens of the row do.
     """
 
     input_ids_T: jax.Array
     attention_mask_T: jax.Array
     can_choose_T: jax.Array
     segment_ids_T: jax.Array
+    budget_ids_T: jax.Array | None
 
 
 class ChosenPositions(NamedTuple):
@@ -80,13 +83,20 @@ class Words(NamedTuple):
     is_last_T: jax.Array
 
 
-def num_to_choose(attention_mask_T: jax.Array, rate: float, num_predictions: int) -> jax.Array:
+def num_to_choose(row: TokenRow, masking: 'Masking', num_predictions: int) -> jax.Array:
     """Return n = min(num_predictions, max(1, round(rate · length))), special tokens counted.
 
     Source: google-research/bert create_pretraining_data.py, create_masked_lm_predictions.
+
+    Returns:
+        int32: for the row, or [T] for the sequence of each token if every sequence has a budget.
     """
-    length = jnp.sum(attention_mask_T)
-    return jnp.clip(jnp.round(rate * length), 1, num_predictions).astype(jnp.int32)
+    mask_T, budget_ids_T = row.attention_mask_T, row.budget_ids_T
+    if budget_ids_T is None:
+        length_X = jnp.sum(mask_T)
+    else:
+        length_X = jax.ops.segment_sum(mask_T, budget_ids_T, len(mask_T) + 1)[budget_ids_T]
+    return jnp.clip(jnp.round(masking.rate * length_X), 1, num_predictions).astype(jnp.int32)
 
 
 def num_in_spans(can_choose_T: jax.Array, rate: float, num_predictions: int) -> jax.Array:
@@ -104,9 +114,15 @@ def choose_tokens(
 ) -> ChosenPositions:
     """Choose single tokens, uniformly without replacement (Devlin et al. 2019)."""
     score_T = jnp.where(row.can_choose_T, jax.random.uniform(key, row.input_ids_T.shape), -1.0)
+    n_X = num_to_choose(row, masking, num_predictions)
+    if row.budget_ids_T is not None:  # keep the n best of each sequence
+        order_T = jnp.lexsort((-score_T, row.budget_ids_T))
+        budget_ids_T = row.budget_ids_T[order_T]
+        nth_T = jnp.arange(len(order_T)) - jnp.searchsorted(budget_ids_T, budget_ids_T)
+        score_T = jnp.where(jnp.zeros_like(n_X).at[order_T].set(nth_T) < n_X, score_T, -1.0)
+        n_X = jnp.int32(num_predictions)
     score_P, positions_P = jax.lax.top_k(score_T, num_predictions)
-    n = num_to_choose(row.attention_mask_T, masking.rate, num_predictions)
-    return ChosenPositions(positions_P, jnp.minimum(n, jnp.sum(score_P >= 0)))
+    return ChosenPositions(positions_P, jnp.minimum(n_X, jnp.sum(score_P >= 0)))
 
 
 def choose_words(
@@ -119,8 +135,7 @@ def choose_words(
     words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
     draws_W = jax.random.uniform(key, (len(row.input_ids_T),))
     lengths_W = jnp.ones(len(row.input_ids_T), jnp.int32)
-    n = num_to_choose(row.attention_mask_T, masking.rate, num_predictions)
-    rank_W = take_ngrams(draws_W, lengths_W, words, row, 1, n)
+    rank_W = take_ngrams(draws_W, lengths_W, words, row, masking, 1, num_predictions)
     return _tokens_of(rank_W, words, row, num_predictions)
 
 
@@ -205,8 +220,9 @@ def choose_ngrams(
     slots = (len(row.input_ids_T),)
     lengths_W = _draw_lengths(length_key, ngram_lengths(masking), slots)
     draws_W = jax.random.uniform(order_key, slots)
-    n = num_to_choose(row.attention_mask_T, masking.rate, num_predictions)
-    rank_W = take_ngrams(draws_W, lengths_W, words, row, masking.longest_ngram, n)
+    rank_W = take_ngrams(
+        draws_W, lengths_W, words, row, masking, masking.longest_ngram, num_predictions
+    )
     return _tokens_of(rank_W, words, row, num_predictions)
 
 
@@ -215,8 +231,9 @@ def take_ngrams(
     lengths_W: jax.Array,
     words: Words,
     row: TokenRow,
+    masking: 'Masking',
     longest: int,
-    number: jax.Array,
+    num_predictions: int,
 ) -> jax.Array:
     """Take n-grams in the order of `draws_W` while they fit and do not overlap.
 
@@ -225,8 +242,9 @@ def take_ngrams(
         lengths_W: int32, number of words by first word.
         words: The words of the row.
         row: The row.
+        masking: The settings.
         longest: Maximum of `lengths_W`.
-        number: int32, how many tokens to take.
+        num_predictions: Maximum number of tokens to take.
 
     Returns:
         int32 [W], the rank of the n-gram that took each word; W if none did.
@@ -247,7 +265,8 @@ def take_ngrams(
 
     def take(state: _Taken) -> _Taken:
         """Take the next n-gram; those before it in the order were skipped for good."""
-        num_words_W = jnp.sum(is_drawn_NW & (num_tokens_NW <= state.left), axis=0)
+        left_W = jnp.minimum(state.left_W, state.room)
+        num_words_W = jnp.sum(is_drawn_NW & (num_tokens_NW <= left_W), axis=0)
         is_taken_NW = ahead(state.rank_W < slots) & (n_N1 < num_words_W)
         can_take_W = (num_words_W > 0) & ~jnp.any(is_taken_NW, axis=0) & (rank_W > state.rank)
         rank = jnp.min(jnp.where(can_take_W, rank_W, slots))
@@ -255,18 +274,39 @@ def take_ngrams(
         first = jnp.sum(jnp.where(rank_W == rank, index_W, 0))
         is_new_W = (index_W >= first) & (index_W < first + num_words)
         num_new = jnp.sum(jnp.where(is_new_W, words.stop_W - words.first_W, 0))
-        return _Taken(jnp.where(is_new_W, rank, state.rank_W), state.left - num_new, rank)
+        sequence = jnp.sum(jnp.where(rank_W == rank, budget_W, 0))
+        return _Taken(
+            jnp.where(is_new_W, rank, state.rank_W),
+            state.left_W - jnp.where(budget_W == sequence, num_new, 0),
+            state.room - num_new,
+            rank,
+        )
 
-    none = _Taken(jnp.full(slots, slots, jnp.int32), number, jnp.int32(-1))
-    found = jax.lax.while_loop(lambda state: (state.left > 0) & (state.rank < slots), take, none)
+    number_T = jnp.broadcast_to(num_to_choose(row, masking, num_predictions), (slots,))
+    left_W = number_T.at[words.first_W].get(mode='fill', fill_value=0)
+    budget_W = segment_W if row.budget_ids_T is not None else jnp.zeros_like(segment_W)
+    none = _Taken(
+        jnp.full(slots, slots, jnp.int32), left_W, jnp.int32(num_predictions), jnp.int32(-1)
+    )
+    found = jax.lax.while_loop(
+        lambda state: jnp.any(state.left_W > 0) & (state.rank < slots), take, none
+    )
     return found.rank_W
 
 
 class _Taken(NamedTuple):
-    """The n-gram that took each word, the number of tokens left, the last n-gram."""
+    """The state of `take_ngrams`.
+
+    Attributes:
+        rank_W: The rank of the n-gram that took each word.
+        left_W: Number of tokens left to take in the word's sequence or row.
+        room: The same for the row, by the maximum number of predictions.
+        rank: Rank of the last n-gram.
+    """
 
     rank_W: jax.Array
-    left: jax.Array
+    left_W: jax.Array
+    room: jax.Array
     rank: jax.Array
 
 

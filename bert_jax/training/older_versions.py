@@ -21,6 +21,7 @@ ADDED_KEYS = {
     'masking.unknown': False,
     'masking.word_starts': 'marks',
     'masking.unspaced': 'refuse',
+    'masking.per_sequence': False,
     'compute.float32_residual': False,
     'model.global_theta': None,
 }

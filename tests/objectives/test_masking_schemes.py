@@ -271,7 +271,7 @@ def test_ngrams_reach_across_segments_but_not_across_packed_sequences():
     ids = np.array([[2, 5, 3, 6, 3, 2, 7, 3]] * 300, np.int32)  # [CLS] a [SEP] b [SEP] [CLS] c …
     segments = np.array([[1, 1, 1, 1, 1, 2, 2, 2]] * 300, np.int32)
     rows = RealRows(ids, None, np.ones(9, bool), np.ones(9, int), Special(2, 3, 0, 4, 1))
-    settings = make_masking(rows, scheme='ngrams', rate=0.25)  # two tokens
+    settings = make_masking(rows, scheme='ngrams', rate=0.25, per_sequence=False)  # two tokens
     keys = jax.random.split(jax.random.key(0), len(ids))
 
     def pairs(segment_ids):
@@ -284,13 +284,43 @@ def test_ngrams_reach_across_segments_but_not_across_packed_sequences():
     # An n-gram of two words from b can only reach c if the row is one sequence.
     lengths = np.full(8, 2)
     row = lambda segment_ids: masking_schemes.TokenRow(  # noqa: E731
-        ids[0], np.ones(8, int), np.isin(ids[0], [5, 6, 7]), segment_ids
+        ids[0], np.ones(8, int), np.isin(ids[0], [5, 6, 7]), segment_ids, None
     )
     words = masking_schemes.find_words(ids[0], row(segments[0]).can_choose_T, rows.is_word_start)
     draws = np.array([0.5, 0.1, 0.9, 1, 1, 1, 1, 1])  # b first
-    take = jax.jit(lambda ids: masking_schemes.take_ngrams(draws, lengths, words, row(ids), 3, 2))
+    take = jax.jit(
+        lambda ids: masking_schemes.take_ngrams(draws, lengths, words, row(ids), settings, 3, 2)
+    )
     assert (take(np.zeros(8, np.int32)) < 8).tolist()[:3] == [False, True, True]
     assert (take(segments[0]) < 8).tolist()[:3] == [True, True, False]
+
+
+@pytest.mark.parametrize('scheme', ['tokens', 'whole_words', 'ngrams'])
+def test_every_sequence_of_a_packed_row_has_its_own_share(scheme):
+    lengths = [4, 12, 40, 20, 20]  # at 15 %: 1, 2, 6, 3, 3
+    segments = np.repeat(np.arange(1, 6), lengths)[None].repeat(50, 0).astype(np.int32)
+    ids = np.random.default_rng(0).integers(5, 30, segments.shape).astype(np.int32)
+    ids[:, np.cumsum([0, *lengths[:-1]])] = 2  # [CLS]
+    starts = np.arange(30) % 3 > 0
+    rows = RealRows(ids, None, starts, np.ones(30, int), Special(2, 3, 0, 4, 1))
+    keys = jax.random.split(jax.random.key(0), 50)
+
+    def counts(**changes):
+        settings = make_masking(rows, scheme=scheme, **changes)
+        mask = jax.jit(masking.mask_tokens, static_argnums=(0, 4))
+        masked = mask(settings, keys, ids, np.ones_like(ids), 15, segments)
+        chosen = np.take_along_axis(segments, masked.positions, 1) * (masked.weights > 0)
+        return np.array([(chosen == number).sum(1) for number in range(1, 6)])
+
+    most = np.array([1, 2, 6, 3, 3])[:, None]
+    found = counts()
+    assert (found <= most).all()
+    assert found.sum() >= 0.93 * 50 * 15  # a word of several tokens may not fit
+    if scheme == 'tokens':
+        assert (found == most).all()
+    of_rows = counts(per_sequence=False)
+    assert (of_rows.sum(0) <= 14).all()  # round(0.15 · 96)
+    assert len(set(of_rows[2])) > 2
 
 
 def test_rows_without_a_word_are_not_masked():
