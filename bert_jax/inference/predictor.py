@@ -1,30 +1,27 @@
 """Inference with a loaded model: masked tokens, embeddings, likelihoods, fine-tuned predictions."""
 
 import functools
-import itertools
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.data.sliding_windows import Window, make_windows
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference import computation, finetuned
-from bert_jax.inference.batching import TokenizedText, run
+from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.computation import LAST_FOUR
 from bert_jax.inference.finetuned import PredictionOptions
+from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
-from bert_jax.types import Batch
 
 POOLINGS = ('mean', 'cls', 'max', 'tokens')
 
 Record = dict[str, Any]
-Text = TypeVar('Text')
 
 
 class Guess(NamedTuple):
@@ -93,7 +90,7 @@ class Predictor:
             raise UserError(f'overlap is {overlap}, must be in [0, 1)')
         if model.tokenizer is None:
             raise UserError(f'{name} has no tokenizer; add its tokenizer.json or vocab.txt')
-        self.tokenizer, self._name, self._batch_tokens = model.tokenizer, name, batch_tokens
+        self.tokenizer, self._name = model.tokenizer, name
         self._sentence_modules = modules
         self._advance = advance or (lambda number: None)
         compute = Compute(dtype)
@@ -109,9 +106,10 @@ class Predictor:
         self.tasks = tuple(tasks)
         params = model.params | (model.other_parts if self._finetuned else {})
         self._params = jax.tree.map(jnp.asarray, params)
-        self._size = max_length - 2
-        self._overlap = min(int(overlap * self._size), self._size - 1)
         self.counts = self._finetuned.problem.counts if self._finetuned else Counter()
+        self._rows = TextRows(
+            self.tokenizer, max_length, overlap, batch_tokens, self._advance, self.counts
+        )
 
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""
@@ -123,17 +121,17 @@ class Predictor:
     def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Guess]]]:
         """For each text, for each [MASK] in it, the most probable tokens, best first."""
         self.require('fill_mask')
-        encoded = self.tokenizer.encode_batch(_checked(texts), special=True).ids
-        self._count_long(encoded, 'windows')
+        encoded = self.tokenizer.encode_batch(check_texts(texts), special=True).ids
+        self._rows.count_long(encoded, 'windows')
         top_k = min(top_k, self.architecture.vocab_size)
         function = functools.partial(computation.guesses, self._encoder, top_k, self._params)
         found: list[list[list[Guess]]] = []
-        for answers in self._run(function, map(self._rows_of_masks, encoded)):
+        for answers in self._rows.run(function, map(self._rows.of_masks, encoded)):
             found.append([])
             for row, (probabilities_PK, ids_PK) in answers:
                 for slot in range(len(row.extras['positions'])):
                     pairs = zip(ids_PK[slot], probabilities_PK[slot], strict=True)
-                    found[-1].append([Guess(self._token(i), float(p)) for i, p in pairs])
+                    found[-1].append([Guess(self._rows.token(i), float(p)) for i, p in pairs])
         return found
 
     def embed(
@@ -160,7 +158,7 @@ class Predictor:
             raise unknown('pooling', pooling, POOLINGS)
         self._check_layer(layer)
         if modules is None:
-            encoded = self._encode(texts, long_texts)
+            encoded = self._rows.encode(texts, long_texts)
             if pooling == 'tokens':
                 return self._token_states(encoded, layer)
             return self._pool(encoded, pooling or 'mean', layer)
@@ -169,15 +167,15 @@ class Predictor:
                 f'{self._name}: modules.json has {modules.unsupported}, which is not supported; '
                 f'set pooling to one of {", ".join(POOLINGS)}'
             )
-        prompted = [modules.prompt + text for text in _checked(texts)]
-        encoded = self._encode(prompted, long_texts or 'truncate')
+        prompted = [modules.prompt + text for text in check_texts(texts)]
+        encoded = self._rows.encode(prompted, long_texts or 'truncate')
         vectors = [self._pool(encoded, mode, layer) for mode in modules.pooling]
         return [modules.apply(np.concatenate(own)) for own in zip(*vectors, strict=True)]
 
     def _token_states(self, encoded: Sequence[np.ndarray], layer: int | str) -> list[np.ndarray]:
-        rows = [list(self._rows_of_spans(ids, 'tokens')) for ids in encoded]
+        rows = [list(self._rows.of_spans(ids, 'tokens')) for ids in encoded]
         settings = (self._encoder, layer, self._causal, self._params)
-        answers = self._run(functools.partial(computation.states, *settings), rows)
+        answers = self._rows.run(functools.partial(computation.states, *settings), rows)
         return [
             np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in own])
             for own in answers
@@ -185,9 +183,9 @@ class Predictor:
 
     def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: int | str) -> list[np.ndarray]:
         """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
-        rows = [list(self._rows_of_spans(ids, mode)) for ids in encoded]
+        rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
         settings = (self._encoder, layer, self._causal, mode, self._params)
-        answers = self._run(functools.partial(computation.pooled, *settings), rows)
+        answers = self._rows.run(functools.partial(computation.pooled, *settings), rows)
         if mode == 'max':
             return [np.max([max_D for _, max_D in own], axis=0) for own in answers]
         power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
@@ -206,14 +204,16 @@ class Predictor:
         Raises:
             UserError: the text is longer than the model's input.
         """
-        (ids,) = self._encode([text])
-        (_, row), *others = self._windows(ids)
+        (ids,) = self._rows.encode([text])
+        (_, row), *others = self._rows.windows(ids)
         if others:
-            raise UserError(f'the text has {len(ids)} tokens; attention takes up to {self._size}')
+            raise UserError(
+                f'the text has {len(ids)} tokens; attention takes up to {self._rows.size}'
+            )
         settings = (self._encoder, self._causal, self._params)
         function = functools.partial(computation.attention, *settings)
-        (((_, weights_LHTT),),) = self._run(function, [[TokenizedText(row, {})]])
-        return [self._token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
+        (((_, weights_LHTT),),) = self._rows.run(function, [[TokenizedText(row, {})]])
+        return [self._rows.token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
 
     def pseudo_likelihood(
         self, texts: Sequence[str], long_texts: str | None = None
@@ -226,11 +226,13 @@ class Predictor:
             long_texts: 'windows' (the default), or 'truncate'.
         """
         self.require('pseudo_likelihood')
-        encoded = self._encode(texts, long_texts)
+        encoded = self._rows.encode(texts, long_texts)
         function = functools.partial(computation.log_probability, self._encoder, self._params)
-        answers = self._run(function, map(self._rows_of_tokens, encoded))
+        answers = self._rows.run(function, map(self._rows.of_tokens, encoded))
         return [
-            Likelihood([self._token(i) for i in ids], np.array([p for _, p in own], np.float32))
+            Likelihood(
+                [self._rows.token(i) for i in ids], np.array([p for _, p in own], np.float32)
+            )
             for ids, own in zip(encoded, answers, strict=True)
         ]
 
@@ -254,7 +256,7 @@ class Predictor:
             A dictionary for each text with 'predicted' and, except for regression, 'probability'.
         """
         options = PredictionOptions(probabilities, long_texts)
-        return self.predict('classify', list(map(finetuned.as_pair, _listed(texts))), options)
+        return self.predict('classify', list(map(finetuned.as_pair, check_list(texts))), options)
 
     def tag(
         self,
@@ -276,7 +278,7 @@ class Predictor:
             'probability'}; offsets in characters, end exclusive.
         """
         options = PredictionOptions(probabilities, words=words)
-        return self.predict('tag', list(map(finetuned.as_words, _listed(texts))), options)
+        return self.predict('tag', list(map(finetuned.as_words, check_list(texts))), options)
 
     def spans(
         self,
@@ -293,7 +295,7 @@ class Predictor:
             'probability'}.
         """
         options = PredictionOptions(words=words)
-        return self.predict('spans', list(map(finetuned.as_words, _listed(texts))), options)
+        return self.predict('spans', list(map(finetuned.as_words, check_list(texts))), options)
 
     def answer(self, questions: Sequence[str], contexts: Sequence[str]) -> list[Record]:
         """The answer to each question in its context.
@@ -302,7 +304,7 @@ class Predictor:
             A dictionary for each question: 'answer' ('' if unanswerable), 'start', 'end' (offsets
             in the context, in characters), 'probability', and 'n_best', a list of alternatives.
         """
-        if len(_checked(questions)) != len(_checked(contexts)):
+        if len(check_texts(questions)) != len(check_texts(contexts)):
             raise UserError(
                 f'{len(questions)} questions need as many contexts, not {len(contexts)}'
             )
@@ -344,73 +346,9 @@ class Predictor:
         """
         if not self._finetuned:
             raise UserError(f'{self._name} is not a fine-tuned model; it has nothing to score')
-        return self._finetuned.evaluate(self._params, _listed(gold), changes or {}, self._advance)
-
-    def _encode(self, texts: Sequence[str], long_texts: str | None = None) -> list[np.ndarray]:
-        if long_texts not in (None, 'windows', 'truncate'):
-            raise unknown('treatment of long texts', long_texts, ('windows', 'truncate'))
-        ids, lengths = self.tokenizer.encode_ids(_checked(texts))
-        encoded = np.split(ids, np.cumsum(lengths))[:-1]
-        self._count_long(encoded, long_texts or 'windows')
-        return [own[: self._size] for own in encoded] if long_texts == 'truncate' else encoded
-
-    def _count_long(self, encoded: Sequence[np.ndarray], long_texts: str) -> None:
-        number, length = sum(len(ids) > self._size for ids in encoded), self._size + 2
-        done = f'texts {"split into windows of" if long_texts == "windows" else "truncated to"}'
-        self.counts[f'{done} {length} tokens'] += number
-
-    def _run(
-        self, function: Callable[[Batch], Any], rows: Iterable[Iterable[TokenizedText]]
-    ) -> list[list[tuple[TokenizedText, Any]]]:
-        """Run a function on the rows of every text; return each row with its result."""
-        rows_of_texts = [list(own) for own in rows]
-        results = run(
-            function,
-            list(itertools.chain.from_iterable(rows_of_texts)),
-            batch_tokens=self._batch_tokens,
-            max_length=self._size + 2,
-            pad_id=self.tokenizer.pad_id,
-            advance=self._advance,
+        return self._finetuned.evaluate(
+            self._params, check_list(gold), changes or {}, self._advance
         )
-        remaining = iter(results)
-        return [[(row, next(remaining)) for row in own] for own in rows_of_texts]
-
-    def _windows(self, ids: np.ndarray) -> Iterator[tuple[Window, np.ndarray]]:
-        """Cut a text into windows; token i is at i + 1 − window.start in the row of a window."""
-        for window in make_windows(len(ids), self._size, self._overlap):
-            cls_id, sep_id = [self.tokenizer.cls_id], [self.tokenizer.sep_id]
-            row = np.concatenate([cls_id, ids[window.start : window.stop], sep_id])
-            yield window, row.astype(np.int32)
-
-    def _rows_of_masks(self, ids: np.ndarray) -> Iterator[TokenizedText]:
-        """Rows with `positions`, those of [MASK] that the row is used for."""
-        for window, row in self._windows(ids):
-            masks = np.flatnonzero(ids[window.first : window.last] == self.tokenizer.mask_id)
-            if len(masks):
-                yield TokenizedText(row, {'positions': masks + window.first + 1 - window.start})
-
-    def _rows_of_spans(self, ids: np.ndarray, pooling: str) -> Iterator[TokenizedText]:
-        """Rows with `span`, the first and last + 1 of the positions that the row is used for."""
-        for window, row in self._windows(ids):
-            # [CLS] belongs to the first window, [SEP] to the last.
-            first = window.first + (window.first > 0) - window.start
-            last = window.last + 1 + (window.last == len(ids)) - window.start
-            span = (0, 1) if pooling == 'cls' else (first, last)
-            yield TokenizedText(row, {'span': np.array(span)})
-
-    def _rows_of_tokens(self, ids: np.ndarray) -> Iterator[TokenizedText]:
-        """One row per token, with that token masked; `positions` and `targets` have its id."""
-        for window, row in self._windows(ids):
-            for token in range(window.first, window.last):
-                position = np.array([token + 1 - window.start])
-                masked = row.copy()
-                masked[position] = self.tokenizer.mask_id
-                yield TokenizedText(masked, {'positions': position, 'targets': row[position]})
-
-    def _token(self, index: int) -> str:
-        vocab = self.tokenizer.vocab
-        # An embedding may have more rows than the vocabulary has tokens.
-        return vocab[index] if index < len(vocab) else f'[{index}]'
 
     def _check_layer(self, layer: int | str) -> None:
         num_layers = self.architecture.num_layers
@@ -421,19 +359,3 @@ class Predictor:
                 raise UserError(f'{layer} needs 4 layers, but {self._name} has {num_layers}')
         elif not -num_layers - 1 <= layer <= num_layers:
             raise UserError(f'layer is {layer}, must be from 0 (embeddings) to {num_layers}')
-
-
-def _listed(texts: Sequence[Text]) -> Sequence[Text]:
-    """Return a list of texts or other inputs; raise UserError for a single one."""
-    if isinstance(texts, str | Mapping):
-        raise UserError(f'expected a list of texts, not {texts!r:.40}; put it in [ ]')
-    return texts
-
-
-def _checked(texts: Sequence[str]) -> list[str]:
-    """Return a list of strings; raise UserError for anything else."""
-    found = list(_listed(texts))
-    for number, text in enumerate(found):
-        if not isinstance(text, str):
-            raise UserError(f'text {number} is {text!r:.40}, not a string')
-    return found

@@ -1,0 +1,130 @@
+"""Texts as rows of a model's input: windows of their tokens, and functions that run on them."""
+
+import itertools
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from bert_jax.data.sliding_windows import Window, make_windows
+from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.errors import UserError, unknown
+from bert_jax.inference import batching
+from bert_jax.inference.batching import TokenizedText
+from bert_jax.types import Batch
+
+Text = TypeVar('Text')
+
+
+class TextRows:
+    """Tokenizes texts, cuts them into windows, and runs functions on the rows.
+
+    Attributes:
+        size: tokens of a window, without [CLS] and [SEP].
+    """
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        max_length: int,
+        overlap: float,
+        batch_tokens: int,
+        advance: Callable[[int], object],
+        counts: Counter[str],
+    ) -> None:
+        """Prepare windows of `max_length` tokens.
+
+        Args:
+            tokenizer, max_length, overlap, batch_tokens, advance: as for `bert_jax.load`.
+            counts: gets the number of texts that are truncated or split into windows.
+        """
+        self.size = max_length - 2
+        self._tokenizer, self._batch_tokens, self._advance = tokenizer, batch_tokens, advance
+        self._overlap = min(int(overlap * self.size), self.size - 1)
+        self._counts = counts
+
+    def encode(self, texts: Sequence[str], long_texts: str | None = None) -> list[np.ndarray]:
+        """Return the token ids of each text, truncated if `long_texts` is 'truncate'."""
+        if long_texts not in (None, 'windows', 'truncate'):
+            raise unknown('treatment of long texts', long_texts, ('windows', 'truncate'))
+        ids, lengths = self._tokenizer.encode_ids(check_texts(texts))
+        encoded = np.split(ids, np.cumsum(lengths))[:-1]
+        self.count_long(encoded, long_texts or 'windows')
+        return [own[: self.size] for own in encoded] if long_texts == 'truncate' else encoded
+
+    def count_long(self, encoded: Sequence[np.ndarray], long_texts: str) -> None:
+        """Count the texts that do not fit into one window."""
+        number, length = sum(len(ids) > self.size for ids in encoded), self.size + 2
+        done = f'texts {"split into windows of" if long_texts == "windows" else "truncated to"}'
+        self._counts[f'{done} {length} tokens'] += number
+
+    def run(
+        self, function: Callable[[Batch], Any], rows: Iterable[Iterable[TokenizedText]]
+    ) -> list[list[tuple[TokenizedText, Any]]]:
+        """Run a function on the rows of every text; return each row with its result."""
+        rows_of_texts = [list(own) for own in rows]
+        results = batching.run(
+            function,
+            list(itertools.chain.from_iterable(rows_of_texts)),
+            batch_tokens=self._batch_tokens,
+            max_length=self.size + 2,
+            pad_id=self._tokenizer.pad_id,
+            advance=self._advance,
+        )
+        remaining = iter(results)
+        return [[(row, next(remaining)) for row in own] for own in rows_of_texts]
+
+    def windows(self, ids: np.ndarray) -> Iterator[tuple[Window, np.ndarray]]:
+        """Cut a text into windows; token i is at i + 1 − window.start in the row of a window."""
+        for window in make_windows(len(ids), self.size, self._overlap):
+            cls_id, sep_id = [self._tokenizer.cls_id], [self._tokenizer.sep_id]
+            row = np.concatenate([cls_id, ids[window.start : window.stop], sep_id])
+            yield window, row.astype(np.int32)
+
+    def of_masks(self, ids: np.ndarray) -> Iterator[TokenizedText]:
+        """Rows with `positions`, those of [MASK] that the row is used for."""
+        for window, row in self.windows(ids):
+            masks = np.flatnonzero(ids[window.first : window.last] == self._tokenizer.mask_id)
+            if len(masks):
+                yield TokenizedText(row, {'positions': masks + window.first + 1 - window.start})
+
+    def of_spans(self, ids: np.ndarray, pooling: str) -> Iterator[TokenizedText]:
+        """Rows with `span`, the first and last + 1 of the positions that the row is used for."""
+        for window, row in self.windows(ids):
+            # [CLS] belongs to the first window, [SEP] to the last.
+            first = window.first + (window.first > 0) - window.start
+            last = window.last + 1 + (window.last == len(ids)) - window.start
+            span = (0, 1) if pooling == 'cls' else (first, last)
+            yield TokenizedText(row, {'span': np.array(span)})
+
+    def of_tokens(self, ids: np.ndarray) -> Iterator[TokenizedText]:
+        """One row per token, with that token masked; `positions` and `targets` have its id."""
+        for window, row in self.windows(ids):
+            for token in range(window.first, window.last):
+                position = np.array([token + 1 - window.start])
+                masked = row.copy()
+                masked[position] = self._tokenizer.mask_id
+                yield TokenizedText(masked, {'positions': position, 'targets': row[position]})
+
+    def token(self, index: int) -> str:
+        """Return the token of an id."""
+        vocab = self._tokenizer.vocab
+        # An embedding may have more rows than the vocabulary has tokens.
+        return vocab[index] if index < len(vocab) else f'[{index}]'
+
+
+def check_list(texts: Sequence[Text]) -> Sequence[Text]:
+    """Return a list of texts or other inputs; raise UserError for a single one."""
+    if isinstance(texts, str | Mapping):
+        raise UserError(f'expected a list of texts, not {texts!r:.40}; put it in [ ]')
+    return texts
+
+
+def check_texts(texts: Sequence[str]) -> list[str]:
+    """Return a list of strings; raise UserError for anything else."""
+    found = list(check_list(texts))
+    for number, text in enumerate(found):
+        if not isinstance(text, str):
+            raise UserError(f'text {number} is {text!r:.40}, not a string')
+    return found
