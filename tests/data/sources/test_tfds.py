@@ -72,8 +72,6 @@ def test_a_missing_dataset_split_or_field_is_an_error(tmp_path, tfds_folder, mon
         open_source(f'tfds:plain;data_dir={tfds_folder};split=nope')
     with pytest.raises(UserError, match=r"unknown field.*'body'; known: text"):
         open_source(f'tfds:plain;data_dir={tfds_folder};field=body')
-    with pytest.raises(
-        UserError, match="field 'label' is not a text; choose .*: body"
-    ) as caught:
+    with pytest.raises(UserError, match="field 'label' is not a text; choose .*: body") as caught:
         open_source(f'tfds:numbers;data_dir={tfds_folder};field=label')
     assert '\n' not in str(caught.value)
