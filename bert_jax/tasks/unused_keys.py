@@ -26,7 +26,7 @@ def check(config: Config, stated: Collection[str]) -> None:
     """
     for pattern, reason in _unused(config):
         for key, value in flatten(config):
-            if key in stated and value is not None and re.fullmatch(pattern, key):
+            if key in stated and not _is_off(value) and re.fullmatch(pattern, key):
                 raise UserError(f'{key} is {value!r}, but {reason}; leave {key} out')
 
 
@@ -55,16 +55,18 @@ class ReadRecorder:
         return self._config.items()
 
     def check(self, stated: Collection[str], section: str) -> None:
-        """Raise UserError if the user set a key of this section of the config that was not read.
-
-        Empty values, zeros and False are what happens without the key, so they are fine.
-        """
+        """Raise UserError if the user set a key of this section of the config that was not read."""
         for key, value in flatten(self._config):
-            if f'{section}.{key}' in stated and value and key not in self.read:
+            if f'{section}.{key}' in stated and not _is_off(value) and key not in self.read:
                 raise UserError(
                     f'{section}.{key} is {value!r}, but this kind of data, or another key, leaves '
                     f'nothing to use it for; leave {section}.{key} out'
                 )
+
+
+def _is_off(value: Any) -> bool:
+    """Whether a value asks for nothing, so that a run without the key obeys it, too."""
+    return not value or value == 'none'
 
 
 def _unused(config: Config) -> Iterator[tuple[str, str]]:
