@@ -53,7 +53,7 @@ class Corruption(abc.ABC):
         pad_id: Id of the padding token.
         options: Options of the enabled objectives, by name.
         label: Short name of the corruption for error messages.
-        config_keys: Pattern of the keys of `masking` and `training` that it reads.
+        config_keys: Pattern of the keys of `masking` that it reads.
         allows_packing: Whether a row may hold several examples (`data.pack`).
     """
 

@@ -98,7 +98,7 @@ class ReplacedText(Corruption):
     """
 
     label = 'replaced'
-    config_keys = 'masking.*|training.max_predictions'
+    config_keys = 'masking.*'
 
     def __call__(self, keys_B: Key, batch: Batch) -> Drafted:
         """Mask a batch and draw the seeds of the samples."""

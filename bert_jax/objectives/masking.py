@@ -122,7 +122,7 @@ class MaskedText(Corruption):
     """The text with the tokens hidden that the masking scheme chooses."""
 
     label = 'masked'
-    config_keys = 'masking.*|training.max_predictions'
+    config_keys = 'masking.*'
 
     def __call__(self, keys_B: Key, batch: Batch) -> Masked:
         """Mask a batch."""

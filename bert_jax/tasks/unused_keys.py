@@ -96,7 +96,7 @@ def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:
         yield 'evaluation.cloze_examples', f'{enabled} has no head that fills in masks'
     masking = config.masking
     used = objectives.common_corruption(names, masking.scheme).config_keys
-    yield rf'(?!({used})$)(masking\..*|training\.max_predictions)', f'{enabled} does not use it'
+    yield rf'(?!({used})$)masking\..*', f'{enabled} does not use it'
     if re.fullmatch(used, 'masking.random') and not masking.random:
         yield 'masking.replacement', 'masking.random is 0'
     tables: dict[str, tuple[Mapping[str, Any], str]] = {
