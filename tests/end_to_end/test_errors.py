@@ -13,8 +13,6 @@ from bert_jax.errors import UserError
 from tests import disks
 from tests.end_to_end import commands, small
 
-pytestmark = pytest.mark.usefixtures('quick_training')
-
 
 @pytest.mark.parametrize('module', ['main', 'prepare', 'predict', 'export'])
 def test_help_prints_the_flags_and_exits_with_status_0(module, capsys, monkeypatch):
