@@ -4,8 +4,9 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from ml_collections import ConfigDict
+
 from bert_jax.errors import UserError
-from bert_jax.types import Config
 
 # Pattern of keys → interval of their values, or of the elements of a tuple. The first match counts.
 RANGES = {
@@ -38,7 +39,7 @@ RANGES = {
 _NUMBERS = ('training', 'sweep')  # sections whose tuples have numbers; elsewhere, strings
 
 
-def check(config: Config) -> None:
+def check(config: ConfigDict) -> None:
     """Check the values of a config.
 
     Raises:
@@ -61,7 +62,7 @@ def check(config: Config) -> None:
                 raise UserError(f'{key} is {value!r}; it must be in {allowed}')
 
 
-def flatten(config: Config, prefix: str = '') -> Iterator[tuple[str, Any]]:
+def flatten(config: ConfigDict, prefix: str = '') -> Iterator[tuple[str, Any]]:
     """Yield all keys of a config, joined by dots, with their values."""
     for key, value in config.items():
         if hasattr(value, 'items'):

@@ -140,7 +140,7 @@ def test_scan_and_remat_change_nothing(dtype):
     expected_grads, expected = run(Compute(dtype), params)
     for scan_layers, remat in ((False, True), (True, False), (True, True)):
         arranged = stack_layers(params) if scan_layers else params
-        grads, output = run(Compute(dtype, scan_layers, remat), arranged)
+        grads, output = run(Compute(dtype, scan_layers=scan_layers, remat=remat), arranged)
         grads = unstack_layers(grads) if scan_layers else grads
         np.testing.assert_allclose(
             *(np.float32(x.hidden_BTD) for x in (output, expected)), atol=tolerance
