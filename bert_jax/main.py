@@ -45,7 +45,8 @@ def run(
         runtime.configure()
         if config.debug.batch:
             for row in show_batch.dump(make_task(config, stated), config.debug.batch):
-                progress.say(row)
+                if jax.process_index() == 0:
+                    progress.say(row)
             return None
         if dry_run:
             for text in loop.dry_run(make_task(config, stated), config):

@@ -51,6 +51,10 @@ def fit(
     heads = tuple(name for name in HEADS if name in set(heads))
     unused = [name for name in params if name.partition('/')[0] in set(HEADS) - set(heads)]
     lines = [f'{name} is dropped: no objective uses it' for name in unused]
+    if model.is_causal and 'clm' not in heads:
+        lines.append(
+            'the weights were trained left to right; here tokens attend in both directions'
+        )
     params = {name: leaf for name, leaf in params.items() if name not in unused}
     vocab_size = model.architecture.vocab_size
     params |= {name: params[name][:vocab_size] for name in _ROWS if name in params}

@@ -15,7 +15,8 @@ import numpy as np
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.objectives.corruption import Corruption, EncoderInputs
-from bert_jax.objectives.masking_schemes import SCHEMES, TokenRow
+from bert_jax.objectives.masking_schemes import SCHEMES
+from bert_jax.objectives.token_rows import TokenRow
 from bert_jax.types import Batch, Key
 
 REPLACEMENTS = ('uniform', 'unigram')

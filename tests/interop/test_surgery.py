@@ -34,6 +34,13 @@ def test_an_equal_architecture_and_tokenizer_change_nothing(model):
     assert all(np.array_equal(left[name], right[name]) for name in right)
 
 
+def test_weights_trained_left_to_right_are_named_where_attention_becomes_bidirectional(model):
+    causal = dataclasses.replace(model, is_causal=True)
+    for heads, named in ((('mlm',), True), (('clm',), False)):
+        lines = surgery.fit(causal, model.architecture, model.tokenizer, heads)[1]
+        assert any('left to right' in line for line in lines) == named
+
+
 def test_tokens_keep_their_embeddings_or_get_the_mean_of_their_subwords(model, tmp_path):
     old = published.vocabulary()
     new = [*old[:5], 'moon', 'shipmoon', '##moon', 'é', 'ship', '.']

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.objectives import masking, masking_schemes
+from bert_jax.objectives import masking, ngram_masking, span_masking, token_rows
 from tests.objectives.real_rows import CONVENTIONS, RealRows, Special, real_rows
 
 LENGTH, PREDICTIONS = 256, 56  # tokens per row; more predictions than any row needs
@@ -34,7 +34,7 @@ class Outcome(NamedTuple):
     masked: masking.Masked
     chosen: np.ndarray
     word: np.ndarray
-    spans: masking_schemes.DrawnSpans | None
+    spans: span_masking.DrawnSpans | None
 
 
 def make_masking(rows, **changes):
@@ -59,11 +59,11 @@ def outcome(folder, convention, scheme, **changes) -> Outcome:
     def draw(key, ids_T, mask_T):
         """Repeat the draws of the scheme with the same key."""
         can_choose_T = (mask_T > 0) & ~masking.is_special(ids_T, settings)
-        words = masking_schemes.find_words(ids_T, can_choose_T, rows.is_word_start)
+        words = token_rows.find_words(ids_T, can_choose_T, rows.is_word_start)
         key = jax.random.split(key)[0]
         key = jax.random.split(key)[0]
-        lengths = masking_schemes.span_lengths(settings)
-        return masking_schemes.draw_spans(key, words, lengths, 2 * PREDICTIONS)
+        lengths = span_masking.span_lengths(settings)
+        return span_masking.draw_spans(key, words, lengths, 2 * PREDICTIONS)
 
     @jax.jit
     def run(keys, ids, mask):
@@ -151,7 +151,7 @@ def test_spans_have_the_exact_number_of_tokens_and_split_at_most_one_word(real_d
 def test_the_number_of_tokens_in_spans_is_rounded_up(rate):
     numbers = np.arange(600)
     tokens = np.arange(600) < numbers[:, None]
-    found = jax.vmap(lambda can_choose: masking_schemes.num_in_spans(can_choose, rate, 150))(tokens)
+    found = jax.vmap(lambda can_choose: span_masking.num_in_spans(can_choose, rate, 150))(tokens)
     expected = [min(150, math.ceil(round(rate * n, 9))) for n in numbers]
     np.testing.assert_array_equal(found, expected)
 
@@ -264,7 +264,7 @@ def test_unigram_replacement_in_spans_follows_the_frequencies(real_data, convent
 @conventions
 def test_ngrams_have_the_published_lengths(real_data, convention):
     settings = outcome(real_data, convention, 'ngrams').settings
-    assert masking_schemes.ngram_lengths(settings) == pytest.approx([6 / 11, 3 / 11, 2 / 11])
+    assert ngram_masking.ngram_lengths(settings) == pytest.approx([6 / 11, 3 / 11, 2 / 11])
 
 
 def test_ngrams_reach_across_segments_but_not_across_packed_sequences():
@@ -283,13 +283,13 @@ def test_ngrams_reach_across_segments_but_not_across_packed_sequences():
     assert total == 600
     # An n-gram of two words from b can only reach c if the row is one sequence.
     lengths = np.full(8, 2)
-    row = lambda segment_ids: masking_schemes.TokenRow(  # noqa: E731
+    row = lambda segment_ids: token_rows.TokenRow(  # noqa: E731
         ids[0], np.ones(8, int), np.isin(ids[0], [5, 6, 7]), segment_ids, None
     )
-    words = masking_schemes.find_words(ids[0], row(segments[0]).can_choose_T, rows.is_word_start)
+    words = token_rows.find_words(ids[0], row(segments[0]).can_choose_T, rows.is_word_start)
     draws = np.array([0.5, 0.1, 0.9, 1, 1, 1, 1, 1])  # b first
     take = jax.jit(
-        lambda ids: masking_schemes.take_ngrams(draws, lengths, words, row(ids), settings, 3, 2)
+        lambda ids: ngram_masking.take_ngrams(draws, lengths, words, row(ids), settings, 3, 2)
     )
     assert (take(np.zeros(8, np.int32)) < 8).tolist()[:3] == [False, True, True]
     assert (take(segments[0]) < 8).tolist()[:3] == [True, True, False]

@@ -1,0 +1,147 @@
+"""Masking of spans, as in the paper of SpanBERT and as in its code."""
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.objectives.token_rows import (
+    ChosenPositions,
+    TokenRow,
+    Words,
+    draw_lengths,
+    find_words,
+    lowest_ranks,
+)
+from bert_jax.types import Key
+
+if TYPE_CHECKING:
+    from bert_jax.objectives.masking import Masking
+
+
+class DrawnSpans(NamedTuple):
+    """Spans of whole words in the order in which they were drawn; they may overlap.
+
+    Attributes:
+        num_words_C: int32.
+        start_C: int32, first token.
+        stop_C: int32, one past the last token; equal to `start_C` if no place was long enough.
+    """
+
+    num_words_C: jax.Array
+    start_C: jax.Array
+    stop_C: jax.Array
+
+
+def choose_spans(
+    key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
+) -> ChosenPositions:
+    """Choose spans of words (Joshi et al. 2020, section 3.1).
+
+    Lengths are geometric, truncated and renormalized; starts are uniform; spans that overlap or
+    touch merge. Spans are drawn until the number of tokens to choose is reached, where the last
+    span is cut off, even inside a word (facebookresearch/SpanBERT, pretraining/fairseq
+    data/masking.py).
+    """
+    spans_key, _ = jax.random.split(key)
+    words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
+    spans = draw_spans(spans_key, words, span_lengths(masking), 2 * num_predictions)
+    return _cut_spans(spans, row, masking, num_predictions)
+
+
+def choose_anchored_spans(
+    key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
+) -> ChosenPositions:
+    """Choose spans of words as the code of SpanBERT does, which differs from its paper.
+
+    A span starts with the word of a token that is drawn uniformly from those not chosen yet, so
+    that long words start more spans. It ends early at the end of its segment. Lengths and the
+    number of tokens are those of `choose_spans`.
+
+    Source: facebookresearch/SpanBERT, pretraining/fairseq data/masking.py,
+    PairWithSpanMaskingScheme.
+    """
+    anchor_key, length_key = jax.random.split(key)
+    draws = 2 * num_predictions  # those whose anchor is already chosen have no effect
+    words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
+    length = len(row.input_ids_T)
+    place_T = jnp.nonzero(row.can_choose_T, size=length, fill_value=0)[0]
+    number = jnp.sum(row.can_choose_T)
+    anchor_C = place_T[(jax.random.uniform(anchor_key, (draws,)) * number).astype(jnp.int32)]
+    word_C = words.index_T[anchor_C]
+    num_words_C = jnp.minimum(
+        draw_lengths(length_key, span_lengths(masking), (draws,)), words.left_W[word_C]
+    )
+    start_C = words.first_W[word_C]
+    stop_C = jnp.where(number > 0, words.stop_W[word_C + num_words_C - 1], start_C)
+    covers_CC = jnp.tril((start_C <= anchor_C[:, None]) & (anchor_C[:, None] < stop_C), -1)
+
+    def decide(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Each pass decides at least one more span, in practice all but a few."""
+        kept_C, _ = state
+        new_C = ~jnp.any(covers_CC & kept_C, axis=1)
+        return new_C, jnp.any(new_C != kept_C)
+
+    first = (jnp.ones(draws, bool), jnp.bool_(True))
+    kept_C, _ = jax.lax.while_loop(lambda state: state[1], decide, first)
+    spans = DrawnSpans(num_words_C, start_C, jnp.where(kept_C, stop_C, start_C))
+    return _cut_spans(spans, row, masking, num_predictions)
+
+
+def _cut_spans(
+    spans: DrawnSpans, row: TokenRow, masking: 'Masking', num_predictions: int
+) -> ChosenPositions:
+    """The tokens of spans in the order of the draws, until there are enough."""
+    first_T = first_to_cover(spans, len(row.input_ids_T))
+    n = num_in_spans(row.can_choose_T, masking.rate, num_predictions)
+    count = jnp.minimum(n, jnp.sum(first_T < len(spans.start_C)))
+    return ChosenPositions(lowest_ranks(first_T, num_predictions), count)
+
+
+def num_in_spans(can_choose_T: jax.Array, rate: float, num_predictions: int) -> jax.Array:
+    """Return n = min(num_predictions, ceil(rate · length)), special tokens not counted.
+
+    Source: facebookresearch/SpanBERT, pretraining/fairseq data/masking.py, which adds [CLS] and
+    [SEP] to its sequences afterwards.
+    """
+    n = jnp.ceil(rate * jnp.sum(can_choose_T) - 1e-4)  # a rounding error must not add one
+    return jnp.clip(n, 0, num_predictions).astype(jnp.int32)
+
+
+def span_lengths(masking: 'Masking') -> np.ndarray:
+    """Return p(1 … longest_span) of the geometric distribution p(ℓ) ∝ (1 − p)^(ℓ−1) p."""
+    p = (1 - masking.span_p) ** np.arange(masking.longest_span)
+    return p / p.sum()
+
+
+def draw_spans(key: Key, words: Words, probability_L: np.ndarray, number: int) -> DrawnSpans:
+    """Draw `number` spans: a length in words, then a start.
+
+    The start is uniform over the words from which that many words follow each other without a
+    special token between them. `probability_L` holds the probabilities of the lengths 1 … L.
+    """
+    length_key, start_key = jax.random.split(key)
+    longest, slots = len(probability_L), len(words.first_W)
+    num_words_C = draw_lengths(length_key, probability_L, (number,))
+    # places_LW[l, w]: possible starts of a span of l + 1 words at word w or before. Its rows are
+    # concatenated into one increasing sequence, so that one search serves all lengths.
+    fits_LW = words.left_W > jnp.arange(longest)[:, None]
+    places_LW = jnp.cumsum(fits_LW, axis=1)
+    rows_LW = places_LW + (slots + 1) * jnp.arange(longest)[:, None]
+    num_places_C = places_LW[num_words_C - 1, -1]
+    nth_C = (jax.random.uniform(start_key, (number,)) * num_places_C).astype(jnp.int32)
+    wanted_C = (slots + 1) * (num_words_C - 1) + jnp.minimum(nth_C, num_places_C - 1)
+    found_C = jnp.searchsorted(rows_LW.ravel(), wanted_C, side='right')
+    word_C = found_C - slots * (num_words_C - 1)
+    start_C = words.first_W[word_C]
+    stop_C = words.stop_W[word_C + num_words_C - 1]
+    return DrawnSpans(num_words_C, start_C, jnp.where(num_places_C > 0, stop_C, start_C))
+
+
+def first_to_cover(spans: DrawnSpans, length: int) -> jax.Array:
+    """Return the index of the first span that covers each token, int32 [T]; C if none does."""
+    number = len(spans.start_C)
+    t_T = jnp.arange(length)
+    covers_CT = (spans.start_C[:, None] <= t_T) & (t_T < spans.stop_C[:, None])
+    return jnp.min(jnp.where(covers_CT, jnp.arange(number)[:, None], number), axis=0)
