@@ -99,6 +99,7 @@ def test_a_finished_run_is_not_trained_again(finished):
     assert after == before
 
 
+@pytest.mark.slow  # multidevice/test_invariance.py compares more meshes in one process
 def test_eight_devices_give_the_same_loss_as_one(tmp_path):
     """On simulated devices, with parameters and batch sharded over all three mesh axes."""
     few = [f'--config.training.{key}={value}' for key, value in ONE_STAGE.items()]

@@ -75,7 +75,7 @@ RUNS = {
         'objectives.deletion': 1.0,
         'objectives.insertion': 1.0,
         'objectives.substitution': 1.0,
-        'data.segments': 'single',
+        'data.segments': 'two_segments',
     },
 }
 

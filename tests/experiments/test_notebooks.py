@@ -69,6 +69,7 @@ def test_the_notebook_that_explores(run, tmp_path):
     assert 'Likelihood' in shown
 
 
+@pytest.mark.slow
 def test_the_notebook_that_fine_tunes(tmp_path):
     shown = execute('finetune.ipynb', tmp_path)
     assert 'image/png' in shown

@@ -60,7 +60,13 @@ def test_an_original_checkpoint_gives_the_parameters_of_transformers(folders):
     theirs, original = folders
     expected, loaded = huggingface.load(theirs), loading.load_any(original)
     assert loaded.architecture == expected.architecture
-    assert loaded.tokenizer.fingerprint == expected.tokenizer.fingerprint
+    theirs_json, original_json = (
+        json.loads(model.tokenizer.to_json()) for model in (expected, loaded)
+    )
+    # The original code splits longer words than transformers.
+    assert theirs_json['model'].pop('max_input_chars_per_word') == 100
+    assert original_json['model'].pop('max_input_chars_per_word') == 200
+    assert original_json == theirs_json
     loaded, expected = (tree_paths.flatten(model.params) for model in (loaded, expected))
     assert loaded.keys() == expected.keys()
     for name in expected:

@@ -122,7 +122,7 @@ def test_a_sequence_longer_than_the_positions_is_an_error():
         encode(make_params(), ids, ids)
 
 
-@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+@pytest.mark.parametrize('dtype', ['float32', pytest.param('bfloat16', marks=pytest.mark.slow)])
 def test_scan_and_remat_change_nothing(dtype):
     """Neither dropout masks nor gradients."""
 

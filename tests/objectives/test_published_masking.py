@@ -126,7 +126,17 @@ def anchored_spans(ids, is_word_start, special, rng) -> set[int]:
 ALGORITHMS = {'ngrams': albert, 'whole_words': whole_words, 'anchored_spans': anchored_spans}
 
 
-@pytest.mark.parametrize('convention', [*CONVENTIONS, 'unspaced'])
+# The quick ones differ most: marked continuations, and no marks of words at all.
+QUICK = ('##', 'unspaced')
+
+
+@pytest.mark.parametrize(
+    'convention',
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (name not in QUICK))
+        for name in [*CONVENTIONS, 'unspaced']
+    ],
+)
 @pytest.mark.parametrize('length', [24, 160])
 @pytest.mark.parametrize('scheme', ALGORITHMS)
 def test_masks_have_the_statistics_of_the_published_algorithm(
