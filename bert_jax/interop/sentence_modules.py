@@ -88,7 +88,7 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
     """Read the modules of a folder.
 
     Returns:
-        The modules, None if the folder has none; and whether all texts are lowercased.
+        The modules (None if the folder has none), and whether texts are lowercased.
 
     Raises:
         UserError: A file is malformed.

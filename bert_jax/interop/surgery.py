@@ -68,7 +68,10 @@ def fit(
             params[name] = np.pad(rows, [(0, padding)] + [(0, 0)] * (rows.ndim - 1))
     tree, new = pretrained.fill(params, architecture, heads)
     new = (*new, *(name for name in model.newly_initialized if name in params))
-    return Pretrained(model.family, architecture, tree, tokenizer, model.labels, new), lines
+    fitted = dataclasses.replace(
+        model, architecture=architecture, params=tree, tokenizer=tokenizer, newly_initialized=new
+    )
+    return fitted, lines
 
 
 def _check_same(old: Architecture, new: Architecture) -> None:

@@ -20,8 +20,6 @@ from typing import Any
 import jax
 from flax import linen as nn
 
-ACTIVATION_AXES = ('batch', 'length', 'embed', 'heads', 'head_dim', 'mlp', 'vocab')
-
 
 def param(
     module: nn.Module,

@@ -11,7 +11,6 @@ from typing import NamedTuple, TypeAlias
 import jax
 import jax.numpy as jnp
 
-from bert_jax.errors import UserError
 from bert_jax.objectives.corruption import Corruption, EncoderInputs
 from bert_jax.objectives.masking import is_special, random_ids
 from bert_jax.types import Batch, Key
@@ -62,11 +61,6 @@ class EditedText(Corruption):
     label = 'edited'
     config_keys = 'masking.(unknown|replacement)'
     allows_packing = False  # edits would move tokens from one example of a row into another
-
-    def __post_init__(self) -> None:
-        for name, rate in self.options.items():
-            if name in EDITS and not 0 < rate < 1:
-                raise UserError(f'editing.{name} is {rate}; it must lie between 0 and 1')
 
     def __call__(self, keys_B: Key, batch: Batch) -> Edited:
         """Apply the edits.

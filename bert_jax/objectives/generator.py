@@ -127,14 +127,8 @@ class GeneratorOptions:
     temperature: float
 
     def __post_init__(self) -> None:
-        for name in ('generator_width', 'generator_depth'):
-            share = getattr(self, name)
-            if not 0 < share <= 1:
-                raise UserError(f'rtd.{name} is {share}; it must be above 0 and at most 1')
         if self.sharing not in SHARING:
             raise unknown('rtd.sharing', self.sharing, SHARING)
-        if self.temperature < 0:
-            raise UserError(f'rtd.temperature is {self.temperature}; it must be at least 0')
 
 
 def generator_architecture(architecture: Architecture, options: GeneratorOptions) -> Architecture:

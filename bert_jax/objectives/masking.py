@@ -96,19 +96,11 @@ class Masking:
     per_sequence: bool = True
 
     def __post_init__(self) -> None:
-        for name in ('rate', 'span_p'):
-            if not 0 < getattr(self, name) < 1:
-                raise UserError(
-                    f'masking.{name} is {getattr(self, name)}; it must lie between 0 and 1'
-                )
-        if self.mask < 0 or self.random < 0 or self.mask + self.random > 1:
+        if self.mask + self.random > 1:
             raise UserError(
-                f'masking.mask is {self.mask} and masking.random is {self.random}; both must be at '
-                'least 0 and their sum at most 1'
+                f'masking.mask is {self.mask} and masking.random is {self.random}; their sum must '
+                'be at most 1'
             )
-        for name in ('longest_span', 'longest_ngram'):
-            if getattr(self, name) < 1:
-                raise UserError(f'masking.{name} is {getattr(self, name)}; it must be at least 1')
         for name, known in (('replacement', REPLACEMENTS), ('scheme', SCHEMES)):
             if getattr(self, name) not in known:
                 raise unknown(f'masking.{name}', getattr(self, name), known)

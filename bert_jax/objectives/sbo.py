@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 
 from bert_jax.averages import Terms
-from bert_jax.errors import UserError
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.heads.span_boundary import SpanBoundaryHead
 from bert_jax.models.packed_rows import gather_positions
@@ -30,11 +29,6 @@ class SpanBoundaryOptions:
 
     position_size: int
     max_targets: int
-
-    def __post_init__(self) -> None:
-        for name in ('position_size', 'max_targets'):
-            if getattr(self, name) < 1:
-                raise UserError(f'sbo.{name} is {getattr(self, name)}; it must be at least 1')
 
 
 class SpanBoundaryObjective(Objective):

@@ -39,7 +39,7 @@ class ChosenPositions(NamedTuple):
 
 
 class Words(NamedTuple):
-    """The words of a row in order, in T slots of which the first `number` are used.
+    """The words of a row in order, in T slots; the first `number` slots are used.
 
     A word ends where the next one starts. Special tokens do not belong to a word and end the word
     before them. The first token of a text starts a word even if the vocabulary marks it as a

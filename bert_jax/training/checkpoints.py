@@ -53,10 +53,8 @@ class Checkpoints:
         """Open the folder of checkpoints and remove the unfinished ones of a killed run.
 
         Raises:
-          UserError: the folder cannot be written, or `keep` is less than 1.
+          UserError: the folder cannot be written.
         """
-        if keep < 1:
-            raise UserError(f'checkpoint.keep is {keep}, but at least 1 checkpoint must be kept')
         self.directory = pathlib.Path(directory).absolute()
         self.keep = keep
         self._damaged: set[int] = set()  # steps found to be damaged, and reported

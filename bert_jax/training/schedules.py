@@ -41,17 +41,15 @@ def build(config: Config, total_steps: int) -> Schedule:
       total_steps: number of steps of the run; the learning rate is constant afterwards.
 
     Raises:
-      UserError: the name is unknown, a learning rate is out of range, or warmup and decay do not
-        fit into the run.
+      UserError: the name is unknown, `end_learning_rate` is above `learning_rate`, or warmup and
+        decay do not fit into the run.
     """
     peak, end = config.learning_rate, config.end_learning_rate
     if config.name not in _DECAYS:
         raise errors.unknown('schedule', config.name, _DECAYS)
-    if peak <= 0:
-        raise errors.UserError(f'schedule.learning_rate is {peak}; it must be above 0')
-    if not 0 <= end <= peak:
+    if end > peak:
         raise errors.UserError(
-            f'schedule.end_learning_rate is {end}; it must be between 0 and learning_rate, {peak}'
+            f'schedule.end_learning_rate is {end}; it must not be above learning_rate, {peak}'
         )
     if end and config.name == 'constant':
         raise errors.UserError(
@@ -83,20 +81,13 @@ def duration(config: Config, key: str, total_steps: int) -> int:
       total_steps: number of steps of the run.
 
     Raises:
-      UserError: both are set, or one is out of range.
+      UserError: both are set.
     """
     name = key.rpartition('.')[2]
     steps, fraction = config[f'{name}_steps'], config[f'{name}_fraction']
     if steps and fraction:
         raise errors.UserError(
             f'{key}_steps is {steps} and {key}_fraction is {fraction}; set one of them to 0'
-        )
-    if steps < 0:
-        raise errors.UserError(f'{key}_steps is {steps}; it must be at least 0')
-    if not 0 <= fraction < 1:
-        raise errors.UserError(
-            f'{key}_fraction is {fraction}; it must be a fraction of the run, at least 0 and '
-            'below 1'
         )
     return steps or round(fraction * total_steps)
 
@@ -110,9 +101,9 @@ def _decay_start(config: Config, warmup: int, total_steps: int) -> int:
             f'schedule.decay_steps is {config.decay_steps}, but {config.name!r} does not use it; '
             'set it to 0'
         )
-    if not 0 < config.decay_steps <= total_steps - warmup:
+    if config.decay_steps > total_steps - warmup:
         raise errors.UserError(
-            f'schedule.decay_steps is {config.decay_steps}; it must be at least 0 and fit into the '
+            f'schedule.decay_steps is {config.decay_steps}; it must fit into the '
             f'{total_steps - warmup} steps after the warmup'
         )
     return total_steps - config.decay_steps

@@ -15,10 +15,11 @@ from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
 from bert_jax import tree_paths
 from bert_jax.errors import UserError, unknown
-from bert_jax.models.partitioning import ACTIVATION_AXES
 
 AXES = ('data', 'fsdp', 'tensor')
 BATCH_AXES = ('data', 'fsdp')
+# Logical names that models give to the axes of activations; those of parameters are in their boxes.
+ACTIVATION_AXES = ('batch', 'length', 'embed', 'heads', 'head_dim', 'mlp', 'vocab')
 
 Tree = Any  # a pytree
 Rules: TypeAlias = Sequence[tuple[str, str | tuple[str, ...] | None]]

@@ -173,10 +173,6 @@ def build(config: Config, total_steps: int) -> Transfer:
             f"transfer.trainable is {config.trainable!r}; use 'all', 'heads', or 'last:2' for the "
             'heads and the last 2 layers'
         )
-    if not 0 < config.layer_decay <= 1:
-        raise UserError(
-            f'transfer.layer_decay is {config.layer_decay}; it must be above 0 and at most 1'
-        )
     if config.trainable == 'heads' and config.layer_decay != 1:
         raise UserError(
             f"transfer.layer_decay is {config.layer_decay}, but transfer.trainable='heads' trains "

@@ -16,6 +16,7 @@ from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain
+from bert_jax.training import sharding
 
 RULES = (
     ('batch', ('data', 'fsdp')),
@@ -109,3 +110,17 @@ def test_an_attention_kernel_runs_on_every_device_for_its_rows_and_heads(monkeyp
         ours = np.asarray(states(params, 'flash'))
     expected = np.asarray(states(jax.device_get(params), 'xla'))
     np.testing.assert_allclose(ours, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+
+
+@pytest.mark.parametrize('scan_layers', [False, True])
+def test_sharding_rules_may_name_every_axis_of_activations(scan_layers, monkeypatch):
+    used = set()
+    monkeypatch.setattr(nn, 'with_logical_constraint', lambda x, names: used.update(names) or x)
+    ids = jnp.zeros((2, 8), jnp.int32)
+    model = build_encoder(ARCHITECTURE, Compute(scan_layers=scan_layers))
+    jax.eval_shape(model.init, jax.random.key(0), ids, ids)
+    head = MaskedLanguageModelHead(ARCHITECTURE, Compute())
+    hidden, table = jnp.zeros((2, 3, 32)), jnp.zeros((ARCHITECTURE.padded_vocab_size, 32))
+    jax.eval_shape(head.init, jax.random.key(0), hidden, table)
+    assert {'batch', 'heads', 'mlp', 'vocab'} < used
+    assert used - {None} <= {*sharding.ACTIVATION_AXES, 'positions'}

@@ -6,7 +6,6 @@ import jax
 import numpy as np
 import pytest
 
-from bert_jax.errors import UserError
 from bert_jax.objectives.edits import EDITS, UNLABELED, EditedText
 from bert_jax.objectives.masking import Masking
 
@@ -149,9 +148,3 @@ def test_edits_of_an_example_do_not_depend_on_the_batch():
     keys = jax.random.split(jax.random.key(0), ROWS)
     part = jax.jit(editing)(keys[5:9], {name: leaf[5:9] for name, leaf in batch.items()})
     jax.tree.map(lambda a, b: np.testing.assert_array_equal(a[5:9], b), edited, part)
-
-
-@pytest.mark.parametrize('rate', [0.0, 1.0, -0.1])
-def test_rates_out_of_range_are_rejected(rate):
-    with pytest.raises(UserError, match='editing.insertion'):
-        EditedText(MASKING, {}, PAD, {'insertion': rate})

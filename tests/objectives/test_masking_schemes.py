@@ -349,16 +349,7 @@ def test_word_schemes_need_a_vocabulary_that_marks_words(scheme, starts):
     make_masking(rows, scheme='tokens')
 
 
-@pytest.mark.parametrize(
-    ('change', 'word'),
-    [
-        ({'scheme': 'sentences'}, 'tokens, .*whole_words'),
-        ({'span_p': 1.0}, 'masking.span_p'),
-        ({'longest_span': 0}, 'masking.longest_span'),
-        ({'longest_ngram': 0}, 'masking.longest_ngram'),
-    ],
-)
-def test_invalid_settings_are_rejected(change, word):
+def test_an_unknown_scheme_is_rejected():
     rows = RealRows(None, None, np.ones(10, bool), np.ones(10, int), Special(*range(5)))
-    with pytest.raises(UserError, match=word):
-        make_masking(rows, **change)
+    with pytest.raises(UserError, match='tokens, .*whole_words'):
+        make_masking(rows, scheme='sentences')

@@ -131,38 +131,28 @@ def test_adamw_equals_pytorch():
 
 
 def test_lamb_equals_the_published_algorithm_in_numpy():
-    """You et al. 2020 (arXiv 1904.00962), algorithm 2, one weight array at a time."""
-    params = {name: np.float64(array) for name, array in draw(100).items()}
-    first = {name: 0.0 for name in params}
-    second = {name: 0.0 for name in params}
-    for step, grads in enumerate(GRADIENTS):
-        for name, grad in clip(grads).items():
-            first[name] = BETA1 * first[name] + (1 - BETA1) * grad
-            second[name] = BETA2 * second[name] + (1 - BETA2) * np.float64(grad) ** 2
-            direction = first[name] / (1 - BETA1 ** (step + 1))
-            direction = direction / (np.sqrt(second[name] / (1 - BETA2 ** (step + 1))) + EPS)
-            if name in DECAYED:
-                direction = direction + DECAY * params[name]
-            ratio = np.linalg.norm(params[name]) / np.linalg.norm(direction)
-            params[name] = params[name] - rate(step) * ratio * direction
-    _assert_equal(run_ours('lamb'), params)
+    """You et al. 2020 (arXiv 1904.00962), algorithm 2."""
+
+    def direction_and_ratio(name, param, first, second, step):
+        first, second = first / (1 - BETA1**step), second / (1 - BETA2**step)
+        decay = DECAY * param if name in DECAYED else 0
+        direction = first / (np.sqrt(second) + EPS) + decay
+        return direction, np.linalg.norm(param) / np.linalg.norm(direction)
+
+    _assert_equal(run_ours('lamb'), _run_lamb(direction_and_ratio))
 
 
 def test_albert_lamb_equals_the_published_code_in_numpy():
     """google-research/albert, lamb_optimizer.py: excluded parameters have no trust ratio."""
-    params = {name: np.float64(array) for name, array in draw(100).items()}
-    first = {name: 0.0 for name in params}
-    second = {name: 0.0 for name in params}
-    for step, grads in enumerate(GRADIENTS):
-        for name, grad in clip(grads).items():
-            first[name] = BETA1 * first[name] + (1 - BETA1) * grad
-            second[name] = BETA2 * second[name] + (1 - BETA2) * np.float64(grad) ** 2
-            direction, ratio = first[name] / (np.sqrt(second[name]) + EPS), 1
-            if name in DECAYED:
-                direction = direction + DECAY * params[name]
-                ratio = np.linalg.norm(params[name]) / np.linalg.norm(direction)
-            params[name] = params[name] - rate(step) * ratio * direction
-    _assert_equal(run_ours('albert_lamb'), params)
+
+    def direction_and_ratio(name, param, first, second, step):
+        direction = first / (np.sqrt(second) + EPS)
+        if name not in DECAYED:
+            return direction, 1
+        direction = direction + DECAY * param
+        return direction, np.linalg.norm(param) / np.linalg.norm(direction)
+
+    _assert_equal(run_ours('albert_lamb'), _run_lamb(direction_and_ratio))
 
 
 def test_stable_adamw_equals_the_published_algorithm_in_numpy():
@@ -197,6 +187,21 @@ def test_stable_adamw_equals_the_published_algorithm_in_numpy():
 def test_the_optimizers_differ(a, b):
     ours, theirs = run_ours(a), run_ours(b)
     assert not np.allclose(ours['dense/kernel'], theirs['dense/kernel'], atol=1e-3)
+
+
+def _run_lamb(direction_and_ratio):
+    """The parameters after all steps, in float64, one weight array at a time."""
+    params = {name: np.float64(array) for name, array in draw(100).items()}
+    first = {name: 0.0 for name in params}
+    second = {name: 0.0 for name in params}
+    for step, grads in enumerate(GRADIENTS):
+        for name, grad in clip(grads).items():
+            first[name] = BETA1 * first[name] + (1 - BETA1) * grad
+            second[name] = BETA2 * second[name] + (1 - BETA2) * np.float64(grad) ** 2
+            moments = (first[name], second[name])
+            direction, ratio = direction_and_ratio(name, params[name], *moments, step + 1)
+            params[name] = params[name] - rate(step) * ratio * direction
+    return params
 
 
 def _assert_equal(ours, theirs):

@@ -202,9 +202,6 @@ def test_every_parameter_of_every_architecture_has_a_distance(name):
     [
         (dict(trainable='last'), "transfer.trainable is 'last'; use 'all', 'heads', or 'last:2'"),
         (dict(trainable='last:0'), "transfer.trainable is 'last:0'"),
-        (dict(layer_decay=0.0), 'layer_decay is 0.0'),
-        (dict(layer_decay=2.6), 'layer_decay is 2.6'),
-        (dict(unfreeze_every_steps=-1), 'transfer.unfreeze_every_steps is -1'),
         (dict(unfreeze_every_steps=5, unfreeze_every_fraction=0.1), 'set one of them to 0'),
         (dict(unfreeze_every_steps=5, trainable='heads'), 'nothing to unfreeze'),
         (dict(layer_decay=0.9, trainable='heads'), 'trains no layers'),

@@ -34,7 +34,7 @@ def read_brat(path: str, data: ConfigDict) -> Iterator[Record]:
         data: the config's `data`.
 
     Raises:
-        UserError: the name of the file does not end in .ann, or there is no text file.
+        UserError: the file name does not end in .ann, or the text file is missing.
     """
     stem, suffix = os.path.splitext(path)
     if suffix != '.ann':

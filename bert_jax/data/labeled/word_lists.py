@@ -20,7 +20,7 @@ def build_tagging(row: Row, example_id: str, builder: ExampleBuilder) -> list[Ta
 
 
 def _tokens_column(row: Row, builder: ExampleBuilder) -> str:
-    """The column of the words: `columns.tokens`, or 'words' if there is no such column."""
+    """The column of the words: `columns.tokens`, or 'words' if the row has only that."""
     name = builder.columns.tokens
     return 'words' if name not in row and 'words' in row else name
 

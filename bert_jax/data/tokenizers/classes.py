@@ -56,7 +56,7 @@ def read_vocab_txt(file: pathlib.Path, configuration: Configuration, lowercase: 
 
 
 def read_byte_bpe(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
-    """Read a vocab.json, and the merges.txt beside it, of a byte-level BPE."""
+    """Read a byte-level BPE from vocab.json and the merges.txt in the same folder."""
     vocab, merges = byte_bpe.read(file, _merges_file(file))
     prefixed = configuration.options.get('add_prefix_space', False)
     names = _roles(configuration)

@@ -72,9 +72,6 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         super().__init__(settings, layout, labels)
         base.check_choice(settings, 'summary', SUMMARIES)
         base.check_choice(settings, 'boundary', BOUNDARIES)
-        for key in ('max_span_words', 'width'):
-            if settings[key] < 1:
-                raise UserError(f'problem.{key} is {settings[key]}; it must be at least 1')
         self._room = layout.max_text_tokens(1)
         self._overlap = base.window_overlap(settings, self._room)
 
