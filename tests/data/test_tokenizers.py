@@ -269,6 +269,13 @@ def test_case_is_set_by_the_flag_or_by_the_configuration_of_the_folder(tmp_path)
     assert tokenizers.load(str(tmp_path), lowercase=False).encode_ids(['É'])[0].tolist() == [11]
 
 
+def test_the_tokenizer_may_be_in_the_subfolder_of_early_sentence_transformers(tmp_path):
+    folder = tmp_path / '0_Transformer'
+    folder.mkdir()
+    path = write_vocab(folder)
+    assert tokenizers.load(str(tmp_path)).fingerprint == tokenizers.load(path).fingerprint
+
+
 @pytest.mark.parametrize('token', tokenizers.SPECIAL_TOKENS)
 def test_a_vocabulary_without_a_special_token_is_an_error(token, tmp_path):
     path = write_vocab(tmp_path, [t for t in VOCAB if t != token])

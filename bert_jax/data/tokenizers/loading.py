@@ -34,6 +34,8 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
     """
     path, _, option = path.partition(';')
     folder = pathlib.Path(path).expanduser()
+    if folder.is_dir() and not has_tokenizer(folder):  # early versions of sentence-transformers
+        folder = next(folder.glob('0_Transformer'), folder)
     file = folder
     try:
         configuration = folders.read(folder) if folder.is_dir() else Configuration()
