@@ -3,11 +3,12 @@
 import dataclasses
 from typing import NamedTuple
 
+import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models import kernels
+from bert_jax.models import kernels, local_attention
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import dropout
 from bert_jax.models.linear import Dense, output_init_range, product
@@ -32,31 +33,27 @@ class Context(NamedTuple):
     rows_TU: jax.Array | None = None
 
 
-class LayerConstants(NamedTuple):
-    """Constants that differ between layers; with a leading axis L, those of all layers.
+@flax.struct.dataclass
+class LayerConstants:
+    """Constants that differ between layers.
 
     Attributes:
-        window: int32, the largest attended distance; None: unlimited.
+        window: the largest attended distance; None: unlimited. Static: kernels depend on it.
         frequencies_J: fp32 [K / 2], of rotary attention.
     """
 
-    window: jax.Array | np.ndarray | None = None
+    window: int | None = flax.struct.field(pytree_node=False, default=None)
     frequencies_J: jax.Array | np.ndarray | None = None
 
 
-def layer_constants(architecture: Architecture) -> LayerConstants:
-    """The constants of all layers, with leading axis L."""
-    window_L = frequencies_LJ = None
-    if architecture.attention_windows is not None:
-        unlimited = architecture.max_length
-        window_L = np.array(
-            [unlimited if w is None else w for w in architecture.attention_windows], np.int32
-        )
-    if architecture.rope_thetas is not None:
-        exponents_J = np.arange(0, architecture.head_size, 2) / architecture.head_size
-        frequencies_LJ = 1 / np.array(architecture.rope_thetas)[:, None] ** exponents_J
-        frequencies_LJ = frequencies_LJ.astype(np.float32)
-    return LayerConstants(window_L, frequencies_LJ)
+def layer_constants(architecture: Architecture) -> list[LayerConstants]:
+    """The constants of each layer."""
+    windows = architecture.attention_windows or (None,) * architecture.num_layers
+    if architecture.rope_thetas is None:
+        return [LayerConstants(window) for window in windows]
+    exponents_J = np.arange(0, architecture.head_size, 2) / architecture.head_size
+    frequencies_LJ = 1 / np.array(architecture.rope_thetas)[:, None] ** exponents_J
+    return list(map(LayerConstants, windows, frequencies_LJ.astype(np.float32)))
 
 
 class Attention(Module):
@@ -108,10 +105,19 @@ class Attention(Module):
             kernels.check_dropout(self.architecture, self.compute, seeds_B)
             kernel = self.compute.attention_kernel
             return self.output(kernels.attend(kernel, query_BTHK, key_BUHK, value_BUHK, visibility))
+        length, rate = x_BTD.shape[1], self.architecture.attention_dropout
+        is_materialized = (
+            not local_attention.is_local(length, constants.window)
+            or context.relative_RD is not None
+            or self.is_mutable_collection('intermediates')
+        )
+        if not is_materialized:
+            states = (query_BTHK, key_BUHK, value_BUHK)
+            return self.output(local_attention.attend(*states, visibility, rate, seeds_B))
         scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
-        weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias())
+        weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias(length, length))
         self.sow('intermediates', 'attention_BHTU', weights_BHTU)
-        weights_BHTU = dropout(weights_BHTU, self.architecture.attention_dropout, seeds_B)
+        weights_BHTU = dropout(weights_BHTU, rate, seeds_B)
         x_BTHK = product('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK, dtype).astype(dtype)
         return self.output(x_BTHK)
 

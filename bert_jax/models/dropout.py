@@ -15,7 +15,12 @@ import numpy as np
 from bert_jax.models.architecture import Architecture
 
 
-def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
+def dropout(
+    x: jax.Array,
+    rate: float,
+    seeds_B: jax.Array | None,
+    positions: jax.Array | None = None,
+) -> jax.Array:
     """Set a share `rate` of the entries of x to zero and divide the others by 1 − rate.
 
     Args:
@@ -23,10 +28,12 @@ def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
         rate: in [0, 1).
         seeds_B: uint32, one per example, folded with the site (`fold_in`) so that no two sites
             share a mask. None returns x (evaluation).
+        positions: uint32 [1, …], the index of each entry within its example, if x holds entries of
+            a larger array. None: x is the whole array.
     """
     if seeds_B is None or rate == 0:
         return x
-    keep = random_bits(x.shape, seeds_B) >= np.uint32(round(rate * 2**32))
+    keep = random_bits(x.shape, seeds_B, positions) >= np.uint32(round(rate * 2**32))
     return jnp.where(keep, x * jnp.asarray(1 / (1 - rate), x.dtype), 0)
 
 
@@ -53,13 +60,16 @@ def fold_in(seeds_B: jax.Array | None, number: int | np.ndarray) -> jax.Array | 
     return _mix(seeds_B ^ _mix(site + np.uint32(0x9E3779B9)))
 
 
-def random_bits(shape: tuple[int, ...], seeds_B: jax.Array) -> jax.Array:
+def random_bits(
+    shape: tuple[int, ...], seeds_B: jax.Array, positions: jax.Array | None = None
+) -> jax.Array:
     """uint32 [B, …] bits, each a function of its example's seed and its position in the example."""
     first, second = (
         fold_in(seeds_B, number).reshape(-1, *[1] * (len(shape) - 1)) for number in range(2)
     )
     # Two rounds: after one round similar seeds would give shifted copies of the same sequence.
-    return _mix(_mix(_positions(shape) + first) ^ second)
+    positions = _positions(shape) if positions is None else positions
+    return _mix(_mix(positions + first) ^ second)
 
 
 def _mix(bits: jax.Array) -> jax.Array:

@@ -75,7 +75,7 @@ def attend(
     if groups_BT is not None:
         run = _over_mesh(_flash_in_groups, [*names, ('batch', None)])
         return run(*states, groups_BT)
-    bias_BHTU = visibility.bias()
+    bias_BHTU = visibility.bias(query_BTHK.shape[1], key_BUHK.shape[1])
     heads = 'heads' if bias_BHTU.shape[1] > 1 else None
     function = {'cudnn': _cudnn, 'flash': _flash}[kernel]
     return _over_mesh(function, [*names, ('batch', heads, None, None)])(*states, bias_BHTU)

@@ -17,28 +17,36 @@ class Visibility:
     """Which keys a query attends to, and the penalty on their distance.
 
     Attributes:
-        attention_mask_BT: int, 1 for tokens and 0 for padding. Padding is not attended to.
+        attention_mask_BU: int, 1 for tokens and 0 for padding, which is not attended to. None: no
+            padding.
         segment_ids_BT: int32; positions attend only to positions with the same segment id. None:
             one sequence per row.
-        window: int32 scalar, the largest attended distance. None: unlimited.
+        key_segment_ids_BU: segment ids of the keys; None: as segment_ids_BT.
         slopes_H: fp32, subtracted from scores per unit of distance (ALiBi). None: no penalty.
+        window: the largest attended distance. None: unlimited.
         is_causal: positions do not attend to later ones.
+        first_key: position of the first key relative to the first query.
     """
 
-    attention_mask_BT: jax.Array
+    attention_mask_BU: jax.Array | None
     segment_ids_BT: jax.Array | None = None
-    window: jax.Array | np.ndarray | None = None
+    key_segment_ids_BU: jax.Array | None = None
     slopes_H: jax.Array | np.ndarray | None = None
+    window: int | None = flax.struct.field(pytree_node=False, default=None)
     is_causal: bool = flax.struct.field(pytree_node=False, default=False)
+    first_key: int = flax.struct.field(pytree_node=False, default=0)
 
-    def bias(self) -> jax.Array:
-        """Render fp32 [B, 1 or H, 1 or T, U] to add to attention scores."""
-        position_T = jnp.arange(self.attention_mask_BT.shape[1])
-        distance_TU = position_T[:, None] - position_T
-        is_visible = self.attention_mask_BT[:, None, None, :] > 0
+    def bias(self, num_queries: int, num_keys: int) -> jax.Array:
+        """Render fp32 [1 or B, 1 or H, 1 or T, U] to add to attention scores."""
+        query_T = np.arange(num_queries)
+        distance_TU = query_T[:, None] - (np.arange(num_keys) + self.first_key)
+        is_visible = jnp.ones((1, 1, 1, num_keys), bool)
+        if self.attention_mask_BU is not None:
+            is_visible = self.attention_mask_BU[:, None, None, :] > 0
         if self.segment_ids_BT is not None:
-            segment_BT = self.segment_ids_BT
-            is_visible = is_visible & (segment_BT[:, None, :, None] == segment_BT[:, None, None, :])
+            query_BT, key_BU = self.segment_ids_BT, self.key_segment_ids_BU
+            key_BU = query_BT if key_BU is None else key_BU
+            is_visible = is_visible & (query_BT[:, None, :, None] == key_BU[:, None, None, :])
         if self.is_causal:
             is_visible = is_visible & (distance_TU >= 0)
         if self.window is not None:
@@ -55,7 +63,8 @@ class Visibility:
         """
         if self.is_causal or self.window is not None or self.slopes_H is not None:
             return None
-        is_token_BT = self.attention_mask_BT > 0
+        assert self.attention_mask_BU is not None
+        is_token_BT = self.attention_mask_BU > 0
         if self.segment_ids_BT is None:
             return is_token_BT.astype(jnp.int32)
         return jnp.where(is_token_BT, self.segment_ids_BT, jnp.iinfo(jnp.int32).max)

@@ -17,9 +17,9 @@ CASES = {
     'padding': ({}, IS_TOKEN),
     'segments': ({'segment_ids_BT': SEGMENTS}, IS_TOKEN & SAME_SEGMENT),
     'causal': ({'is_causal': True}, IS_TOKEN & (KEY <= QUERY)),
-    'window': ({'window': np.int32(2)}, IS_TOKEN & (abs(QUERY - KEY) <= 2)),
+    'window': ({'window': 2}, IS_TOKEN & (abs(QUERY - KEY) <= 2)),
     'all': (
-        {'segment_ids_BT': SEGMENTS, 'is_causal': True, 'window': np.int32(1)},
+        {'segment_ids_BT': SEGMENTS, 'is_causal': True, 'window': 1},
         IS_TOKEN & SAME_SEGMENT & (KEY <= QUERY) & (abs(QUERY - KEY) <= 1),
     ),
 }
@@ -28,7 +28,7 @@ CASES = {
 @pytest.mark.parametrize('case', CASES)
 def test_the_bias_is_zero_where_attention_is_allowed_and_masks_all_else(case):
     fields, expected_BTU = CASES[case]
-    bias = np.asarray(Visibility(MASK, **fields).bias())
+    bias = np.asarray(Visibility(MASK, **fields).bias(LENGTH, LENGTH))
     bias_BTU = np.broadcast_to(bias, (2, 1, LENGTH, LENGTH))[:, 0]
     expected_BTU = np.broadcast_to(expected_BTU, bias_BTU.shape)
     np.testing.assert_array_equal(bias_BTU, np.where(expected_BTU, 0, MASKED))
@@ -36,7 +36,7 @@ def test_the_bias_is_zero_where_attention_is_allowed_and_masks_all_else(case):
 
 def test_slopes_lower_scores_in_proportion_to_the_distance():
     slopes = alibi_slopes(3)
-    bias = np.asarray(Visibility(MASK, slopes_H=slopes).bias())
+    bias = np.asarray(Visibility(MASK, slopes_H=slopes).bias(LENGTH, LENGTH))
     expected = np.where(IS_TOKEN[:, None], -slopes[:, None, None] * abs(QUERY - KEY), MASKED)
     np.testing.assert_allclose(bias, expected, rtol=1e-6)
 
@@ -52,13 +52,15 @@ def test_groups_allow_what_the_bias_allows(case):
     visibility = Visibility(MASK, **CASES[case][0])
     groups = np.asarray(visibility.groups())
     same = groups[:, :, None] == groups[:, None, :]
-    bias = np.broadcast_to(np.asarray(visibility.bias()), (2, 1, LENGTH, LENGTH))[:, 0]
+    bias = np.broadcast_to(np.asarray(visibility.bias(LENGTH, LENGTH)), (2, 1, LENGTH, LENGTH))[
+        :, 0
+    ]
     tokens = MASK > 0
     np.testing.assert_array_equal(same[tokens], bias[tokens] == 0)
 
 
 @pytest.mark.parametrize(
-    'change', [{'is_causal': True}, {'window': np.int32(2)}, {'slopes_H': alibi_slopes(2)}]
+    'change', [{'is_causal': True}, {'window': 2}, {'slopes_H': alibi_slopes(2)}]
 )
 def test_what_groups_cannot_express_has_none(change):
     assert dataclasses.replace(Visibility(MASK, SEGMENTS), **change).groups() is None

@@ -1,5 +1,6 @@
 """The Transformer encoder: embeddings, a stack of blocks, a pooler."""
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -18,6 +19,7 @@ from bert_jax.models.disentangled import RelativePositions
 from bert_jax.models.dropout import fold_in
 from bert_jax.models.embeddings import Embeddings
 from bert_jax.models.encoders.base import Encoder, EncoderOutput
+from bert_jax.models.encoders.layer_scan import scan_layers
 from bert_jax.models.packed_rows import gather_positions, segment_starts
 from bert_jax.models.partitioning import constrain
 from bert_jax.models.visibility import Visibility
@@ -55,20 +57,18 @@ class Transformer(Encoder):
     def _make_layers(self) -> Any:
         """The list of layers, or with scan_layers one module of all of them."""
         architecture, settings = self.architecture, (self.architecture, self.compute)
-        layer = _Layer
-        if self.compute.remat:
-            layer = nn.remat(layer, prevent_cse=not self.compute.scan_layers)
+        layer = self._layer_class()
         if self.compute.scan_layers:
             if not architecture.equal_layers:
                 raise UserError(
                     'compute.scan_layers=True, but the layers of this architecture share '
                     'parameters or differ in them, so they cannot be stacked; set scan_layers=False'
                 )
-            return nn.scan(
+            return nn.scan(  # declares the stacked parameters; `_scan_layers` runs the layers
                 layer,
-                variable_axes={'params': 0, 'intermediates': 0},
+                variable_axes={'params': 0},
                 split_rngs={'params': True},
-                in_axes=(0, nn.broadcast, 0),
+                in_axes=nn.broadcast,
                 length=architecture.num_layers,
                 metadata_params={nn.PARTITION_NAME: 'layers'},
             )(*settings)
@@ -76,6 +76,11 @@ class Transformer(Encoder):
             layer = nn.jit(layer)  # trace and lower equal layers once
         first = layer(*settings, not architecture.first_norm)
         return [first] + [layer(*settings) for _ in range(max(architecture.layer_numbers))]
+
+    def _layer_class(self) -> Any:
+        if not self.compute.remat:
+            return _Layer
+        return nn.remat(_Layer, prevent_cse=not self.compute.scan_layers)
 
     def __call__(
         self,
@@ -122,15 +127,12 @@ class Transformer(Encoder):
         self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
     ) -> tuple[jax.Array, jax.Array]:
         """The last layer's states and all layers' states [L, B, T, D]."""
-        num_layers, constants_L = self.architecture.num_layers, layer_constants(self.architecture)
         if self.compute.scan_layers:
-            seeds_LB = fold_in(seeds_B, np.arange(1, num_layers + 1)[:, None])
-            return self.layers(x_BTD, jax.tree.map(jnp.asarray, constants_L), context, seeds_LB)
-        states = []
-        for number in range(num_layers):
-            layer = self.layers[self.architecture.layer_numbers[number]]
-            constants = jax.tree.map(lambda leaf_L, i=number: leaf_L[i], constants_L)
-            after_BTD, _ = layer(x_BTD, constants, context, fold_in(seeds_B, 1 + number))
+            return self._scan_layers(x_BTD, context, seeds_B)
+        states, constants_L = [], layer_constants(self.architecture)
+        for number, layer_number in enumerate(self.architecture.layer_numbers):
+            layer, seeds = self.layers[layer_number], fold_in(seeds_B, 1 + number)
+            after_BTD, _ = layer(x_BTD, constants_L[number], context, seeds)
             if number == 0 and self.architecture.convolution_width is not None:
                 convolution_seeds_B = fold_in(seeds_B, _CONVOLUTION)
                 segment_ids_BT = context.visibility.segment_ids_BT
@@ -138,6 +140,36 @@ class Transformer(Encoder):
             x_BTD = after_BTD
             states.append(x_BTD)
         return x_BTD, jnp.stack(states)  # not computed unless used
+
+    def _scan_layers(
+        self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
+    ) -> tuple[jax.Array, jax.Array]:
+        """`_run_layers` of stacked layers."""
+        constants_L = layer_constants(self.architecture)
+        if self.is_initializing():
+            self.layers(x_BTD, constants_L[0], context, None)  # creates the parameters
+        mutable = [name for name in ('intermediates',) if self.is_mutable_collection(name)]
+        layer = self._layer_class()(self.architecture, self.compute, parent=None)
+
+        def apply_layer(x_BTD: jax.Array, inputs: Any, window: int | None) -> tuple[jax.Array, Any]:
+            variables, constants, seeds_B = inputs
+            constants = dataclasses.replace(constants, window=window)
+            arguments = (x_BTD, constants, context, seeds_B)
+            (x_BTD, _), collected = layer.apply(variables, *arguments, mutable=mutable)
+            return x_BTD, (x_BTD, collected)
+
+        windows = [constants.window for constants in constants_L]
+        equal_L = [dataclasses.replace(constants, window=None) for constants in constants_L]
+        numbers_L1 = np.arange(1, 1 + len(windows))[:, None]
+        inputs_L = (
+            nn.unbox(self.layers.variables),
+            jax.tree.map(lambda *leaves: np.stack(leaves), *equal_L),
+            fold_in(seeds_B, numbers_L1),
+        )
+        x_BTD, (hidden_LBTD, collected_L) = scan_layers(apply_layer, x_BTD, inputs_L, windows)
+        for name, value_L in collected_L.items():
+            self.put_variable(name, 'layers', value_L)
+        return x_BTD, hidden_LBTD
 
     def _decode(
         self,
@@ -153,7 +185,7 @@ class Transformer(Encoder):
         microsoft/DeBERTa, masked_language_model.py).
         """
         context = context._replace(source_BTD=before_BTD)
-        constants = jax.tree.map(lambda leaf_L: leaf_L[-1], layer_constants(self.architecture))
+        constants = layer_constants(self.architecture)[-1]
         position_TD = self.embeddings.position_vectors(before_BTD.shape[1], positions_BT)
         x_BTD = (before_BTD + position_TD).astype(before_BTD.dtype)
         for number in range(2):
