@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, PartitionSpec
 
 from bert_jax.errors import UserError
+from bert_jax.models import partitioning
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.visibility import Visibility
 
@@ -29,7 +30,7 @@ def check(architecture: Architecture, compute: Compute) -> None:
     kernel = compute.attention_kernel
     if kernel not in PLATFORMS:
         return
-    name, platform = f'compute.attention_kernel={kernel}', jax.default_backend()
+    name, platform = f'compute.attention_kernel={kernel}', partitioning.platform()
     if platform != PLATFORMS[kernel]:
         raise UserError(
             f'{name} runs on {PLATFORMS[kernel]}, but the backend is {platform}; set it to xla'

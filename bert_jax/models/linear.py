@@ -9,7 +9,7 @@ from flax import linen as nn
 
 from bert_jax.models import cpu_linear
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.partitioning import param
+from bert_jax.models.partitioning import param, platform
 
 # Standard deviation of a standard normal distribution truncated at two standard deviations.
 TRUNCATED_STDDEV = 0.8796
@@ -47,13 +47,13 @@ product.defvjp(_product_forward, _product_backward)
 
 
 def _einsum(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    einsum = cpu_linear.einsum if jax.default_backend() == 'cpu' else jnp.einsum
+    einsum = cpu_linear.einsum if platform() == 'cpu' else jnp.einsum
     return einsum(spec, a.astype(dtype), b.astype(dtype), preferred_element_type=jnp.float32)
 
 
 def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
     """x [..., features] + bias [features], any number of feature dimensions."""
-    return cpu_linear.add_bias(x, bias) if jax.default_backend() == 'cpu' else x + bias
+    return cpu_linear.add_bias(x, bias) if platform() == 'cpu' else x + bias
 
 
 class Dense(nn.Module):

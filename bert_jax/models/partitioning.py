@@ -33,6 +33,12 @@ def param(
     return module.param(name, boxed_init, shape)
 
 
+def platform() -> str:
+    """Return 'cpu', 'gpu' or 'tpu': that of the current mesh, or else JAX's default backend."""
+    device = jax.sharding.get_abstract_mesh().abstract_device
+    return jax.default_backend() if device is None else device.platform
+
+
 def constrain(x: jax.Array, names: tuple[str | None, ...]) -> jax.Array:
     """Shard x over the current mesh by the current rules for these dimension names."""
     return nn.with_logical_constraint(x, names)

@@ -165,7 +165,7 @@ def _compile(plan: Plan, stage: Stage) -> tuple[jax.stages.Compiled, list[str]]:
         plan.task, plan.optimizer, stage.accumulation, plan.transfer, plan.config.spike_factor
     )
     batch = batches.abstract(stage.source)
-    compiled = compile_train_step(train_step, plan.abstract, batch, plan.key)
+    compiled = compile_train_step(train_step, plan.abstract, batch)
     evaluation = plan.task.compile_evaluation(plan.abstract.params, stage)
     multihost.barrier()  # compile times differ between hosts, and collectives time out
     estimate = memory.MemoryEstimate.of(compiled, plan.abstract, batch, evaluation)

@@ -25,6 +25,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
+from bert_jax.training import runtime
 
 RESTART = 75  # exit status (EX_TEMPFAIL): nothing is lost, rerun the same command to resume
 JOIN_TIMEOUT = 240  # seconds until all processes must have joined
@@ -182,7 +183,7 @@ def _initialize(coordinator: str | None, num_processes: int | None, process_id: 
         ) from error
     finally:
         alarm.cancel()
-    jax.devices()  # the hosts exchange their lists of devices now, while all of them are here
+    runtime.find_devices()  # the hosts exchange their lists now, while all of them are here
 
 
 def _give_up(coordinator: str | None) -> NoReturn:

@@ -41,7 +41,6 @@ class Plan:
 
     Attributes:
       total_steps: number of steps of all stages.
-      key: random key of the run; that of each step is derived from it.
       abstract: shapes, dtypes and shardings of the state.
     """
 
@@ -51,7 +50,6 @@ class Plan:
     schedule: Schedule
     transfer: Transfer
     optimizer: optax.GradientTransformationExtraArgs
-    key: Key
     abstract: TrainState
 
     @classmethod
@@ -73,8 +71,7 @@ class Plan:
         with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
             abstract = abstract_state(task, optimizer, mesh, rules, trained, config.spike_factor)
             optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
-            key = jax.random.key(config.seed)
-            yield cls(task, config, total_steps, schedule, trained, optimizer, key, abstract)
+            yield cls(task, config, total_steps, schedule, trained, optimizer, abstract)
 
 
 @dataclasses.dataclass
@@ -82,6 +79,7 @@ class Run(Plan):
     """A run in progress: the objects it works with, and what changes from step to step.
 
     Attributes:
+      key: random key of the run; that of each step is derived from it.
       peak_flops: FLOP/s of all devices, the reference for MFU.
       state: parameters, optimizer state and counters after `step` steps.
       step: number of completed steps.
@@ -94,6 +92,7 @@ class Run(Plan):
     early_stopping: EarlyStopping
     log: Log
     stop: StopSignal
+    key: Key
     peak_flops: float
     state: TrainState
     step: int
@@ -149,6 +148,7 @@ def start(task: Task, config: Config) -> Iterator[Run]:
                     early_stopping=early_stopping,
                     log=log,
                     stop=stop,
+                    key=jax.random.key(config.seed),
                     peak_flops=peak_flops,
                     state=state,
                     step=step,

@@ -6,12 +6,17 @@ measurements.
 
 import ctypes
 import functools
+import importlib.util
+import logging
 import os
 import sys
 import timeit
 
 import jax
 import jax.numpy as jnp
+
+from bert_jax.errors import UserError
+from bert_jax.models import partitioning
 
 CACHE = os.path.join(os.environ.get('XDG_CACHE_HOME', os.path.expanduser('~/.cache')), 'bert_jax')
 COMPILER_OPTIONS = {
@@ -26,8 +31,13 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
 
 def configure() -> None:
-    """Apply the settings. Commands call this once, before they compute anything."""
+    """Apply the settings. Commands call this once, before they compute anything.
+
+    Raises:
+      UserError: see `find_devices`.
+    """
     disable_async_dispatch()
+    find_devices()
     # Only process 0 writes to the cache. While GPU processes compile, they wait for each other's
     # autotuning results: forever, if one of them finds the program in the cache of its own host. So
     # they need a cache that all of them share, which only the user can provide.
@@ -36,6 +46,46 @@ def configure() -> None:
         jax.config.update('jax_compilation_cache_dir', CACHE)
     if jax.default_backend() == 'cpu':
         keep_freed_memory()
+
+
+def find_devices() -> list[jax.Device]:
+    """Return the devices of all processes; the first call initializes JAX's backends.
+
+    If a plugin such as that of jax[cuda12] fails, because the machine has no such device, JAX logs
+    a traceback and continues without it, and libtpu fails silently. Here the log is one line.
+
+    Raises:
+      UserError: JAX_PLATFORMS asks for devices that cannot be used.
+    """
+    log = logging.getLogger('jax._src.xla_bridge')
+    log.addFilter(_without_traceback)
+    try:
+        devices = jax.devices()
+        is_fallback = devices[0].platform == 'cpu' and not os.environ.get('JAX_PLATFORMS')
+        if is_fallback and importlib.util.find_spec('libtpu'):
+            log.warning('libtpu is installed, but finds no TPU; continuing on the CPU')
+        return devices
+    except (AssertionError, RuntimeError) as error:  # JAX asserts that some backend is left
+        reason = f' ({_one_line(error)})' if str(error) else ''
+        raise UserError(
+            f'JAX_PLATFORMS is {os.environ.get("JAX_PLATFORMS")!r}, but no such device can be used'
+            f'{reason}; unset it to use the devices that there are'
+        ) from error
+    finally:
+        log.removeFilter(_without_traceback)
+
+
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """A logging filter: replaces the traceback of a record by the message of its exception."""
+    if record.exc_info:
+        reason, record.exc_info = record.exc_info[1], None
+        record.msg = f'{record.getMessage()}: {_one_line(reason)}; continuing without its devices'
+        record.args = ()
+    return True
+
+
+def _one_line(error: BaseException | None) -> str:
+    return ' '.join(str(error).split())
 
 
 def disable_async_dispatch() -> None:
@@ -62,7 +112,7 @@ def keep_freed_memory() -> None:
 
 def compiler_options() -> dict[str, str]:
     """Return the options for `jax.jit` of functions that need much memory."""
-    return COMPILER_OPTIONS.get(jax.default_backend(), {})
+    return COMPILER_OPTIONS.get(partitioning.platform(), {})
 
 
 @functools.cache

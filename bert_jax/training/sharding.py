@@ -25,27 +25,29 @@ Tree = Any  # a pytree
 Rules: TypeAlias = Sequence[tuple[str, str | tuple[str, ...] | None]]
 
 
-def make_mesh(sizes: Mapping[str, int]) -> Mesh:
-    """Make a mesh of all devices.
+def make_mesh(sizes: Mapping[str, int], devices: Sequence[jax.Device] | None = None) -> Mesh:
+    """Make a mesh of devices.
 
     Args:
       sizes: size of every axis in AXES; at most one may be -1, which takes the remaining devices.
+      devices: by default all devices of all processes.
 
     Raises:
       UserError: the sizes do not multiply to the number of devices.
     """
     shape = [sizes[axis] for axis in AXES]
-    devices = jax.device_count()
+    devices = jax.devices() if devices is None else devices
     if any(size == 0 or size < -1 for size in shape) or shape.count(-1) > 1:
         raise UserError(f'mesh {dict(sizes)}: sizes must be positive, at most one may be -1')
     if -1 in shape:
-        shape[shape.index(-1)] = devices // -math.prod(shape)
-    if math.prod(shape) != devices:
+        shape[shape.index(-1)] = len(devices) // -math.prod(shape)
+    if math.prod(shape) != len(devices):
         raise UserError(
-            f'mesh {dict(sizes)} does not fit {devices} device(s): choose sizes whose product is '
-            'that number, or -1 for one of them'
+            f'mesh {dict(sizes)} does not fit {len(devices)} device(s): choose sizes whose product '
+            'is that number, or -1 for one of them'
         )
-    return jax.make_mesh(tuple(shape), AXES, axis_types=(AxisType.Auto,) * len(AXES))
+    auto = (AxisType.Auto,) * len(AXES)
+    return jax.make_mesh(tuple(shape), AXES, axis_types=auto, devices=devices)
 
 
 def batch_sharding(mesh: Mesh) -> NamedSharding:

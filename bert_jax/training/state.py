@@ -1,5 +1,6 @@
 """What a run carries from step to step, and how it is laid out over the devices."""
 
+import functools
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -54,17 +55,18 @@ def abstract_state(
       transfer: which parameters are trained.
       spike_factor: above 0, the state has a running mean of the gradient norm.
     """
-    boxed = jax.eval_shape(task.init, jax.random.key(0))
+    boxed = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     params = sharding.unbox(boxed)
     shardings = sharding.param_shardings(boxed, mesh, rules)
     replicated = sharding.replicated(mesh)
     counter: Any = jax.ShapeDtypeStruct((), jnp.int32, sharding=replicated)
     norm: Any = jax.ShapeDtypeStruct((), jnp.float32, sharding=replicated)
     trained = transfer.select(params)
+    init = functools.partial(jax.eval_shape, optimizer.init)
     opt_state = optax.tree.map_params(
-        optimizer,
+        init,
         _place,
-        jax.eval_shape(optimizer.init, trained),
+        init(trained),
         transfer.select(params, shardings),  # moments are sharded like their parameters
         transform_non_params=lambda leaf: _place(leaf, replicated),
     )

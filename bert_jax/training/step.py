@@ -120,15 +120,16 @@ def make_train_step(
 
 
 def compile_train_step(
-    train_step: TrainStep, state: TrainState, batch: Batch | AbstractBatch, run_key: Key
+    train_step: TrainStep, state: TrainState, batch: Batch | AbstractBatch
 ) -> jax.stages.Compiled:
     """Compile a step ahead of time, donating the state: the new one takes the memory of the old.
 
     Args:
       train_step: as `make_train_step` returns it; traced in the current mesh.
       state, batch: arrays, or their shapes, dtypes and shardings. The new state is laid out alike.
-      run_key: the key of the run. An argument of the compiled step, so that runs with other seeds
-        find the step in the compilation cache.
+
+    The key of the run is an argument of the compiled step, so that runs with other seeds find the
+    step in the compilation cache.
     """
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     jitted = jax.jit(
@@ -137,6 +138,7 @@ def compile_train_step(
         out_shardings=(shardings, None),
         compiler_options=runtime.compiler_options(),
     )
+    run_key = jax.eval_shape(lambda: jax.random.key(0))
     return jitted.lower(state, batch, run_key).compile()
 
 

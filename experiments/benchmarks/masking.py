@@ -106,7 +106,7 @@ def make_step(side: str, shape: sides.Shape, dtype: str):
 
     state = init(jax.random.key(0))
     run_key = jax.random.key(1)
-    compiled = compile_train_step(make_train_step(task, optimizer), state, batch, run_key)
+    compiled = compile_train_step(make_train_step(task, optimizer), state, batch)
 
     def step():
         nonlocal state

@@ -181,7 +181,7 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
 
     state, arguments = init(), (batch, jax.random.key(0))
     return (
-        compile_train_step(make_train_step(Task(), optimizer), state, *arguments),
+        compile_train_step(make_train_step(Task(), optimizer), state, batch),
         state,
         arguments,
     )

@@ -1,155 +1,119 @@
-"""Compile the training steps of the full recipes for 256 simulated devices.
+"""Compile a training step for TPUs or GPUs with their real compilers, without the hardware.
 
-    python experiments/compiled/run.py            # compares with golden.json
-    python experiments/compiled/run.py --write    # replaces golden.json and README.md
+    python -m experiments.compiled.run --recipe=base --topology=v5p:2x2x2 [--stage=2]
+        [--batch=32] [--mesh=data=4,fsdp=2] [--kernel=flash] [--config.KEY=VALUE …]
+    python -m experiments.compiled.run --check
 
-The records hold the memory of each device and the collectives between devices, so that an
-unintended change of how parameters or batches are sharded shows up as a difference. The devices
-are simulated on the CPU, one process for each case. Sizes of parameters, optimizer state and
-collectives hold for any backend; temporaries and the way collectives are merged are those of XLA's
-CPU compiler.
+The compilers are those of `pip install -e ".[tpu]"` and `pip install -e ".[cuda12]"`. A step of a
+base model takes one to three minutes on two cores.
 """
 
 import argparse
-import collections
-import importlib
 import json
-import os
 import pathlib
+import shlex
 import subprocess
 import sys
-import tempfile
+
+from bert_jax.errors import UserError, exit_cleanly
+from experiments.compiled import report, topology
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-ROOT = FOLDER.parents[1]
-DEVICES = 256
-CASES = {  # recipe, stage, mesh
-    'base, 128 tokens': ('base', 0, dict(data=256, fsdp=1, tensor=1)),
-    'base, 512 tokens': ('base', 1, dict(data=256, fsdp=1, tensor=1)),
-    'large, 128 tokens': ('large', 0, dict(data=256, fsdp=1, tensor=1)),
-    'large, 128 tokens, fsdp 8': ('large', 0, dict(data=32, fsdp=8, tensor=1)),
-}
-TOLERANCE = 0.1  # relative, for temporaries: they depend a little on the processor
+GOLDEN, README = FOLDER / 'golden.json', FOLDER / 'README.md'
 
 
-def make_task(recipe: str, folder: pathlib.Path):
-    """Create the task of a recipe on a small text, with a vocabulary of the full size."""
-    from bert_jax.tasks.pretraining import Pretraining
-
-    words = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
-    words += [f'w{number}' for number in range(30522 - len(words))]
-    (folder / 'vocab.txt').write_text('\n'.join(words) + '\n')
-    documents = [f'{word}. ' + (' '.join(words[5:25]) + '. ') * 100 for word in words[25:45]]
-    (folder / 'text.txt').write_text('\n\n'.join(documents))
-    config = importlib.import_module(f'configs.{recipe}').get_config()
-    with config.unlocked():
-        config.data.sources = (f'text:{folder}/text.txt;documents=blank_line',)
-        config.data.update(
-            dict(
-                corpus=str(folder / 'corpus'),
-                tokenizer=str(folder / 'vocab.txt'),
-                held_out_fraction=0.2,
-                prepare_workers=0,
-            )
-        )
-    return Pretraining(config)
-
-
-def compile_case(case: str) -> dict:
-    """Return the record of a case. Needs a process with 256 devices."""
-    import flax.linen as nn
-    import jax
-
-    from bert_jax.training import batches, optimizers, sharding
-    from bert_jax.training.memory import MemoryEstimate
-    from bert_jax.training.state import abstract_state
-    from bert_jax.training.step import compile_train_step, make_train_step
-    from experiments.compiled import hlo
-
-    recipe, number, sizes = CASES[case]
-    mesh = sharding.make_mesh(sizes)
-    with tempfile.TemporaryDirectory() as folder, jax.set_mesh(mesh):
-        task = make_task(recipe, pathlib.Path(folder))
-        stage, config = task.stages[number], task.config
-        optimizer = optimizers.build(config.optimizer, lambda step: 1e-4)
-        batch = batches.abstract(stage.source)
-        with nn.logical_axis_rules(config.sharding_rules):
-            state = abstract_state(task, optimizer, mesh, config.sharding_rules)
-            step = make_train_step(task, optimizer, stage.accumulation)
-            compiled = compile_train_step(step, state, batch, jax.random.key(config.seed))
-    bytes_by_kind = collections.defaultdict(list)
-    for collective in hlo.collectives(compiled):
-        bytes_by_kind[collective.kind].append(collective.bytes)
-    return {
-        **MemoryEstimate.of(compiled, state, batch)._asdict(),
-        'collectives': {
-            kind: {'number': len(sizes), 'bytes': sum(sizes), 'largest': max(sizes)}
-            for kind, sizes in sorted(bytes_by_kind.items())
-        },
-    }
+def parse(argv: list[str]) -> argparse.Namespace:
+    """Parse a command line; `overrides` are flags of bert_jax.main."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument('--recipe', default='base', help='NAME or NAME:PARAMETER in configs/')
+    parser.add_argument('--topology', default='v5p:2x2x2', help=f'of {", ".join(topology.CHIPS)}')
+    parser.add_argument('--stage', type=int, default=1, help='number of the stage, from 1')
+    parser.add_argument(
+        '--batch', type=int, help='sequences of a micro-batch on each device; default: the recipe'
+    )
+    parser.add_argument('--mesh', help='devices per axis: data=4,fsdp=2')
+    parser.add_argument('--kernel', help='compute.attention_kernel')
+    parser.add_argument('--json', action='store_true', help='print the record as JSON')
+    parser.add_argument('--record', action='store_true', help=f'store the record in {GOLDEN.name}')
+    parser.add_argument(
+        '--check', action='store_true', help=f'compile all of {GOLDEN.name} again and compare'
+    )
+    options, options.overrides = parser.parse_known_args(argv)
+    return options
 
 
-def compile_in_process(case: str) -> dict:
-    """Return the record of a case, compiled in a new process with simulated devices."""
-    flags = f'--xla_force_host_platform_device_count={DEVICES}'
-    environment = os.environ | {'XLA_FLAGS': flags, 'JAX_PLATFORMS': 'cpu'}
-    command = [sys.executable, __file__, '--case', case]
+def overrides(options: argparse.Namespace) -> list[str]:
+    """Return the flags of bert_jax.main that a command asks for."""
+    name, colon, parameter = options.recipe.partition(':')
+    flags = [f'--config=configs/{name}.py{colon}{parameter}', *options.overrides]
+    if options.mesh:
+        sizes = dict(data='1', fsdp='1', tensor='1')
+        for pair in options.mesh.split(','):
+            axis, _, size = pair.partition('=')
+            if axis not in sizes or not size.isdecimal():
+                raise UserError(f'--mesh={options.mesh} is not valid; write data=4,fsdp=2')
+            sizes[axis] = size
+        flags += [f'--config.mesh.{axis}={size}' for axis, size in sizes.items()]
+    if options.kernel:
+        flags.append(f'--config.compute.attention_kernel={options.kernel}')
+    return flags
+
+
+def compile_command(argv: list[str]) -> dict:
+    """Compile what a command line asks for, in this process, and return the record."""
+    options = parse(argv)
+    target = topology.parse(options.topology)
+    topology.configure(target)
+    from bert_jax import command_line
+
+    config = command_line.parse(['run', *overrides(options)], __doc__).config
+    from experiments.compiled.step import compile_step
+
+    return compile_step(config, target, options.stage, options.batch)
+
+
+def compile_in_process(command: str) -> dict:
+    """Compile a command line of golden.json in a new process and return the record."""
+    argv = [sys.executable, '-m', 'experiments.compiled.run', '--json', *shlex.split(command)]
     done = subprocess.run(
-        command, env=environment, stdout=subprocess.PIPE, text=True, check=True, cwd=ROOT
+        argv, stdout=subprocess.PIPE, text=True, check=True, cwd=FOLDER.parents[1]
     )
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def differences(golden: dict, found: dict) -> list[str]:
-    """Return a line for each value of a record that is not as in golden.json."""
+def check() -> None:
+    """Compile all recorded commands again. Raises UserError if one differs."""
     lines = []
-    for key in sorted(golden.keys() | found.keys()):
-        before, after = golden.get(key), found.get(key)
-        if key == 'temporaries' and abs(after - before) <= TOLERANCE * before:
-            continue
-        if before != after:
-            lines.append(f'{key}: {before} recorded, now {after}')
-    return lines
+    for command, before in json.loads(GOLDEN.read_text()).items():
+        found = report.differences(before, compile_in_process(command))
+        lines += [f'{command}: {line}' for line in found]
+    if lines:
+        raise UserError('\n'.join(lines))
 
 
-def as_table(records: dict) -> str:
-    """Format records as a Markdown table, in MiB on each device."""
-    sizes = ('parameters', 'optimizer', 'batch', 'temporaries')
-    lines = [f'| | {" | ".join(sizes)} | collectives |', '|---' * 6 + '|']
-    for case, record in records.items():
-        cells = [f'{record[key] / 2**20:,.1f}' for key in sizes]
-        collectives = '; '.join(
-            f'{found["number"]} {kind}, {found["bytes"] / 2**20:,.1f} in total, largest '
-            f'{found["largest"] / 2**20:,.1f}'
-            for kind, found in record['collectives'].items()
-        )
-        lines.append(f'| {" | ".join([case, *cells, collectives])} |')
-    return '\n'.join(lines)
+def write(records: dict[str, dict]) -> None:
+    """Add records to golden.json, and renew the table at the end of README.md."""
+    golden = dict(sorted((json.loads(GOLDEN.read_text()) | records).items()))
+    GOLDEN.write_text(json.dumps(golden, indent=1) + '\n')
+    text, title, _ = README.read_text().partition(report.TITLE)
+    README.write_text(text + title + report.table(golden).removeprefix(title))
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument('--write', action='store_true', help='replace golden.json and README.md')
-    parser.add_argument('--case', choices=CASES, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    if options.case:
-        sys.path.insert(0, str(ROOT))
-        print(json.dumps(compile_case(options.case)))
+@exit_cleanly
+def main(argv: list[str] | None = None) -> None:
+    """Run a command line, sys.argv by default."""
+    argv = sys.argv[1:] if argv is None else argv
+    options = parse(argv)
+    if options.check:
+        check()
         return
-    records = {case: compile_in_process(case) for case in CASES}
-    print(as_table(records))
-    if options.write:
-        (FOLDER / 'golden.json').write_text(json.dumps(records, indent=1) + '\n')
-        title = f'# Training steps compiled for {DEVICES} devices'
-        note = 'MiB on each device, as compiled and recorded by `run.py --write`.'
-        (FOLDER / 'README.md').write_text(f'{title}\n\n{note}\n\n{as_table(records)}\n')
-        return
-    golden = json.loads((FOLDER / 'golden.json').read_text())
-    changed = [
-        f'{case}: {line}' for case in CASES for line in differences(golden[case], records[case])
-    ]
-    if changed:
-        sys.exit('\n'.join(changed))
+    record = compile_command(argv)
+    print(json.dumps(record) if options.json else report.describe(record))
+    if options.record:
+        flags = ('--record', '--json')
+        write({shlex.join(one for one in argv if one not in flags): record})
 
 
 if __name__ == '__main__':

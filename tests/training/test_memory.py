@@ -32,7 +32,7 @@ def compile_step(mesh):
     state = TrainState(*jnp.zeros((3,), jnp.int32), params, optimizer.init(params))
     state = jax.device_put(state, sharding.replicated(mesh))
     batch = jax.device_put({'x': jnp.ones((ROWS, WIDTH))}, sharding.batch_sharding(mesh))
-    return compile_train_step(train_step, state, batch, jax.random.key(0)), state, batch
+    return compile_train_step(train_step, state, batch), state, batch
 
 
 @pytest.fixture(scope='module')

@@ -1,11 +1,14 @@
 """The settings of XLA and the C library, and the measured peak FLOP/s."""
 
+import importlib.util
+import logging
 import subprocess
 import sys
 
 import jax
 import pytest
 
+from bert_jax.errors import UserError
 from bert_jax.training import runtime
 
 
@@ -52,6 +55,43 @@ def test_gpu_processes_use_only_a_compilation_cache_that_the_user_names(
         monkeypatch.setenv('JAX_COMPILATION_CACHE_DIR', '/shared')
     runtime.configure()
     assert ('jax_compilation_cache_dir' in updated) == is_set
+
+
+def test_a_plugin_without_a_device_is_one_line(caplog, monkeypatch):
+    def devices():
+        try:
+            raise ValueError('cuInit(0) failed:\n no CUDA')
+        except ValueError:
+            logging.getLogger('jax._src.xla_bridge').exception('error of %s', 'xla_cuda12')
+        return cpus
+
+    cpus = jax.devices()
+    monkeypatch.setattr(jax, 'devices', devices)
+    assert runtime.find_devices() == cpus
+    message = 'error of xla_cuda12: cuInit(0) failed: no CUDA; continuing without its devices'
+    assert [logging.Formatter().format(record) for record in caplog.records] == [message]
+    devices()  # others' records are left alone
+    assert 'Traceback' in caplog.text
+
+
+@pytest.mark.parametrize(('found', 'number'), [(None, 0), ('libtpu', 1)])
+def test_libtpu_without_a_tpu_is_one_line(found, number, caplog, monkeypatch):
+    monkeypatch.setattr(importlib.util, 'find_spec', lambda name: found)
+    monkeypatch.delenv('JAX_PLATFORMS', raising=False)
+    runtime.find_devices()
+    assert caplog.text.count('finds no TPU') == number
+
+
+@pytest.mark.parametrize('error', [AssertionError(), RuntimeError('no\nTPU')])
+def test_a_platform_that_is_asked_for_must_exist(error, monkeypatch):
+    def devices():
+        raise error
+
+    monkeypatch.setattr(jax, 'devices', devices)
+    monkeypatch.setenv('JAX_PLATFORMS', 'tpu')
+    with pytest.raises(UserError, match="JAX_PLATFORMS is 'tpu', but no such device") as found:
+        runtime.find_devices()
+    assert '\n' not in str(found.value)
 
 
 PAGE_FAULTS = """
