@@ -8,7 +8,7 @@ from typing import Any
 import jax
 
 from bert_jax import tree_paths
-from bert_jax.training import batches, memory, multihost
+from bert_jax.training import batches, memory, multihost, peak_flops
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
@@ -134,9 +134,10 @@ def _describe(run: Run) -> None:
     """Log what is trained, on which devices, and from which step."""
     for line in [*run.task.describe(), *run.transfer.describe(run.state.params)]:
         run.log.info(line)
+    kind = 'measured' if peak_flops.published_flops() is None else 'published'
     run.log.info(
-        f'{num_parameters(run.state):,} parameters on {_devices()}, measured peak '
-        f'{run.peak_flops / 1e9:,.0f} GFLOP/s; '
+        f'{num_parameters(run.state):,} parameters on {_devices()}, '
+        f'{kind} peak {run.peak_flops / 1e12:,.2f} TFLOP/s; '
         + (f'resuming from step {run.step:,}' if run.step else f'new run in {run.config.workdir}')
     )
 

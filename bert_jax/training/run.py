@@ -16,7 +16,7 @@ from bert_jax.errors import UserError
 from bert_jax.training import (
     multihost,
     optimizers,
-    runtime,
+    peak_flops,
     schedules,
     sharding,
     transfer,
@@ -105,7 +105,7 @@ class Run(Plan):
 def start(task: Task, config: Config) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
     early_stopping = EarlyStopping(config.evaluation)
-    peak_flops = runtime.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
+    flops = peak_flops.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
     settings = config.to_dict()
     multihost.check_same('config', lambda: json.dumps(settings))
     multihost.check_same('tokenizer, labels or corpus', lambda: json.dumps(dict(task.metadata)))
@@ -149,7 +149,7 @@ def start(task: Task, config: Config) -> Iterator[Run]:
                     log=log,
                     stop=stop,
                     key=jax.random.key(config.seed),
-                    peak_flops=peak_flops,
+                    peak_flops=flops,
                     state=state,
                     step=step,
                     seconds=seconds,

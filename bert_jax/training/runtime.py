@@ -1,19 +1,16 @@
-"""How JAX, XLA and the C library run on this machine: settings, and the measured peak FLOP/s.
+"""How JAX, XLA and the C library run on this machine.
 
-The settings change memory and speed, not results; experiments/benchmarks/training_step.md has the
+These settings change memory and speed, not results; experiments/benchmarks/training_step.md has the
 measurements.
 """
 
 import ctypes
-import functools
 import importlib.util
 import logging
 import os
 import sys
-import timeit
 
 import jax
-import jax.numpy as jnp
 
 from bert_jax.errors import UserError
 from bert_jax.models import partitioning
@@ -24,9 +21,6 @@ COMPILER_OPTIONS = {
     # step already uses all cores.
     'cpu': {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'},
 }
-# Edge of the square matrices of `peak_flops`: large enough to saturate a device.
-MATRIX_SIZE = {'cpu': 2048, 'gpu': 8192, 'tpu': 8192}
-_REPEATS = 4
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
 
@@ -113,23 +107,3 @@ def keep_freed_memory() -> None:
 def compiler_options() -> dict[str, str]:
     """Return the options for `jax.jit` of functions that need much memory."""
     return COMPILER_OPTIONS.get(partitioning.platform(), {})
-
-
-@functools.cache
-def peak_flops(dtype: str) -> float:
-    """Measure the FLOP/s of a large matrix product on all devices: the reference for MFU.
-
-    It is measured once in a process, although a sweep trains several runs in it.
-
-    The product of two [n, n] matrices in `dtype` with float32 output counts as 2·n³ operations;
-    the best of a few runs on one device is multiplied by the number of devices. Simulated CPU
-    devices share the cores of their host, so each host counts once.
-    """
-    backend = jax.default_backend()
-    n = MATRIX_SIZE.get(backend, MATRIX_SIZE['cpu'])
-    a = jax.device_put(jnp.ones((n, n), dtype), jax.local_devices()[0])
-    product = jax.jit(lambda x, y: jnp.matmul(x, y, preferred_element_type=jnp.float32))
-    product(a, a).block_until_ready()
-    seconds = timeit.repeat(lambda: product(a, a).block_until_ready(), number=1, repeat=_REPEATS)
-    devices = jax.process_count() if backend == 'cpu' else jax.device_count()
-    return devices * 2 * n**3 / min(seconds)

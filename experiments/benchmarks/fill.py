@@ -5,8 +5,8 @@
 For every shape (BERT-base and large at 128 and 512 tokens) and side (sides.py), the batch size is
 doubled from --smallest until a process runs out of memory or --largest is reached. Each batch size
 has its own process, alone on the device. Reports the batch size with the most tokens per second:
-median and range of its steps, model FLOP/s, their share of a measured large matrix product (MFU)
-and peak memory. --all reports every batch size. To try it on a CPU:
+median and range of its steps, model FLOP/s, their share of the peak (MFU) and peak memory. --all
+reports every batch size. To try it on a CPU:
 
     python experiments/benchmarks/fill.py --shapes=tiny --sides=bert_jax,torch_gathered \
         --dtypes=float32 --smallest=1 --largest=2 --steps=1 --warmup=1
@@ -55,7 +55,7 @@ def main():
     options = parser.parse_args()
     records = []
     for dtype in options.dtypes:
-        peak = training_step.measured_peak(dtype)
+        peak = training_step.device_peak(dtype)
         for shape in options.shapes:
             for side in options.sides:
                 found = measure(shape, side, dtype, peak, options)

@@ -5,7 +5,7 @@
 See sides.py for the sides and for what a step is. Every side has its own process, with the same
 allocator settings; the processes take turns, one step each, so that changes in the load of the
 machine affect all of them. Reports the median and range of the steps after warm-up, tokens per
-second, model FLOP/s and their share of a measured large matrix product (MFU), and the peak memory
+second, model FLOP/s and their share of the peak (MFU, training/peak_flops.py), and the peak memory
 of each process.
 """
 
@@ -28,9 +28,9 @@ def work(side: str, shape: sides.Shape, dtype: str, compute_options: dict):
     answers = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
     if side == 'peak':
-        from bert_jax.training import runtime
+        from bert_jax.training import peak_flops
 
-        print(runtime.peak_flops(dtype), file=answers, flush=True)
+        print(peak_flops.peak_flops(dtype), file=answers, flush=True)
         return
     step, peak_bytes = sides.make_step(side, shape, dtype, compute_options)
     for _ in sys.stdin:
@@ -71,8 +71,8 @@ class Worker:
         self.process.wait()
 
 
-def measured_peak(dtype: str) -> float:
-    """Measure the FLOP/s of a large matrix product in its own process."""
+def device_peak(dtype: str) -> float:
+    """Return the peak FLOP/s of this machine, from its own process."""
     worker = Worker('peak', 'tiny', 0, dtype, {})
     peak = float(worker.process.stdout.readline())
     worker.close()
@@ -81,7 +81,7 @@ def measured_peak(dtype: str) -> float:
 
 def measure(shape_name: str, options) -> list[dict]:
     """Start a process for every side and dtype and let them take turns."""
-    peaks = {dtype: measured_peak(dtype) for dtype in options.dtypes}
+    peaks = {dtype: device_peak(dtype) for dtype in options.dtypes}
     workers = {
         (side, dtype): Worker(side, shape_name, options.batch, dtype, options.compute)
         for side in options.sides

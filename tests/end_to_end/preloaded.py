@@ -7,7 +7,7 @@ import tensorboardX  # noqa: F401
 import bert_jax.tasks
 import bert_jax.training.loop  # noqa: F401
 from bert_jax.data import tensorflow_import
-from bert_jax.training import runtime
+from bert_jax.training import peak_flops
 
 tensorflow_import.tensorflow()
-runtime.MATRIX_SIZE['cpu'] = 256  # measuring the peak FLOP/s takes a second
+peak_flops.MATRIX_SIZE['cpu'] = 256  # measuring takes time

@@ -1,0 +1,81 @@
+"""Peak FLOP/s of the devices: the reference for MFU.
+
+The peak is the published one of the chip where it is known, whatever the dtype of a run: MFU of
+float32 runs is a share of the bf16 peak too, so that runs on one chip compare. Elsewhere (CPUs,
+other chips) it is that of a large matrix product, measured in the dtype of the run.
+"""
+
+import functools
+import re
+import timeit
+
+import jax
+import jax.numpy as jnp
+
+# TFLOP/s of dense bf16 products per device, by a part of its `device_kind`; the first match counts.
+# TPU: cloud.google.com/tpu/docs, system architecture of each version (a device of v2 and v3 is a
+# core, half a chip). GPU: NVIDIA's data sheets, where the figure with sparsity is twice the dense
+# one; V100 and T4, which have no bf16 units, with fp16.
+PUBLISHED_TFLOPS = {
+    'TPU v2': 22.5,
+    'TPU v3': 61.5,
+    'TPU v4 lite': 138,
+    'TPU v4': 275,
+    'TPU v5 lite': 197,  # v5e
+    'TPU v5e': 197,
+    'TPU v5p': 459,
+    'TPU v5': 459,  # v5p
+    'TPU v6 lite': 918,  # v6e
+    'TPU v6e': 918,
+    'B200': 2250,
+    'H200 NVL': 835,
+    'H200': 989,
+    'H100 NVL': 835,
+    'H100 PCIe': 756,
+    'H100': 989,
+    'A100': 312,
+    'A30': 165,
+    'A10G': 70,
+    'A10': 125,
+    'L40S': 362,
+    'L4': 121,
+    'V100-PCIE': 112,
+    'V100': 125,
+    'T4': 65,
+}
+# Edge of the square matrices that are measured: large enough to saturate a device.
+MATRIX_SIZE = {'cpu': 1024, 'gpu': 8192, 'tpu': 8192}
+_REPEATS = 8
+
+
+def peak_flops(dtype: str) -> float:
+    """Return the FLOP/s of all devices: published, or measured in `dtype`.
+
+    Simulated CPU devices share the cores of their host, so each host counts once.
+    """
+    is_cpu = jax.default_backend() == 'cpu'
+    devices = jax.process_count() if is_cpu else jax.device_count()
+    return devices * (published_flops() or measured_flops(dtype))
+
+
+def published_flops() -> float | None:
+    """Return the published dense bf16 FLOP/s of a device; None if its kind is not in the table."""
+    kind = jax.devices()[0].device_kind
+    found = (peak for part, peak in PUBLISHED_TFLOPS.items() if re.search(rf'\b{part}\b', kind))
+    tflops = next(found, None)
+    return None if tflops is None else 1e12 * tflops
+
+
+@functools.cache
+def measured_flops(dtype: str) -> float:
+    """Measure the FLOP/s of a large matrix product on one device, once in a process.
+
+    The product of two [n, n] matrices in `dtype` with float32 output counts as 2·n³ operations; the
+    best of a few runs counts.
+    """
+    n = MATRIX_SIZE.get(jax.default_backend(), MATRIX_SIZE['cpu'])
+    a = jax.device_put(jnp.ones((n, n), dtype), jax.local_devices()[0])
+    product = jax.jit(lambda x, y: jnp.matmul(x, y, preferred_element_type=jnp.float32))
+    product(a, a).block_until_ready()
+    seconds = timeit.repeat(lambda: product(a, a).block_until_ready(), number=1, repeat=_REPEATS)
+    return 2 * n**3 / min(seconds)
