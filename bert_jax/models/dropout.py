@@ -37,6 +37,46 @@ def dropout(
     return jnp.where(keep, x * jnp.asarray(1 / (1 - rate), x.dtype), 0)
 
 
+def weight_dropout(weights_BHTU: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
+    """`dropout` of attention weights, with the bits of `keep_pairs`."""
+    if seeds_B is None or rate == 0:
+        return weights_BHTU
+    bits_BHT1 = row_bits(weights_BHTU.shape[:3], seeds_B)[..., None]
+    key_U = np.arange(weights_BHTU.shape[3], dtype=np.uint32)
+    words_BHTU = _mix(bits_BHT1 + (key_U // 16 * 8 + key_U % 8))
+    keep_BHTU = _is_kept(jnp.where(key_U % 16 < 8, words_BHTU << 16, words_BHTU), rate)
+    return jnp.where(keep_BHTU, weights_BHTU * jnp.asarray(1 / (1 - rate), weights_BHTU.dtype), 0)
+
+
+def row_bits(shape_BHT: tuple[int, ...], seeds_B: jax.Array) -> jax.Array:
+    """uint32 [B, H, T] bits from which those of each query's weights derive."""
+    return random_bits(shape_BHT, seeds_B)
+
+
+def keep_pairs(bits_1T: jax.Array, key_start: jax.Array | int, keys: int, rate: float) -> jax.Array:
+    """Which weights dropout keeps, bool [keys, T], for consecutive keys.
+
+    Half of a hash decides about a weight: that is what the arithmetic units of a TPU can do beside
+    the products. Keys u and u + 8 of 16 share a hash, since 8 rows form a register there.
+
+    Args:
+        bits_1T: `row_bits` of the queries.
+        key_start: the first key, a multiple of 16.
+        keys: number of keys, a multiple of 16.
+    """
+    pairs = (keys // 2, bits_1T.shape[1])
+    index = jax.lax.broadcasted_iota(jnp.int32, pairs, 0) + jax.lax.div(key_start, 2)
+    words = _mix(bits_1T + index.astype(jnp.uint32)).reshape(keys // 16, 8, -1)
+    bits = jnp.stack([words << 16, words], axis=1).reshape(keys, -1)
+    return _is_kept(bits, rate)
+
+
+def _is_kept(bits: jax.Array, rate: float) -> jax.Array:
+    """Whether bits, of which 16 count, fall into the share 1 − rate. Signed: cheaper on TPU."""
+    threshold = np.int32(round(rate * 2**16) * 2**16 - 2**31)
+    return jax.lax.bitcast_convert_type(bits, jnp.int32) >= threshold
+
+
 def head_dropout(
     architecture: Architecture, seeds_B: jax.Array | None
 ) -> Callable[[jax.Array, int], jax.Array]:
