@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax.models import kernels, local_attention
 from bert_jax.models.architecture import Architecture
-from bert_jax.models.dropout import dropout
+from bert_jax.models.dropout import weight_dropout
 from bert_jax.models.linear import Dense, output_init_range, product
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
@@ -117,7 +117,7 @@ class Attention(Module):
         scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
         weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias(length, length))
         self.sow('intermediates', 'attention_BHTU', weights_BHTU)
-        weights_BHTU = dropout(weights_BHTU, rate, seeds_B)
+        weights_BHTU = weight_dropout(weights_BHTU, rate, seeds_B)
         x_BTHK = product('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK, dtype).astype(dtype)
         return self.output(x_BTHK)
 

@@ -15,12 +15,7 @@ import numpy as np
 from bert_jax.models.architecture import Architecture
 
 
-def dropout(
-    x: jax.Array,
-    rate: float,
-    seeds_B: jax.Array | None,
-    positions: jax.Array | None = None,
-) -> jax.Array:
+def dropout(x: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
     """Set a share `rate` of the entries of x to zero and divide the others by 1 − rate.
 
     Args:
@@ -28,28 +23,42 @@ def dropout(
         rate: in [0, 1).
         seeds_B: uint32, one per example, folded with the site (`fold_in`) so that no two sites
             share a mask. None returns x (evaluation).
-        positions: uint32 [1, …], the index of each entry within its example, if x holds entries of
-            a larger array. None: x is the whole array.
     """
     if seeds_B is None or rate == 0:
         return x
-    keep = random_bits(x.shape, seeds_B, positions) >= np.uint32(round(rate * 2**32))
+    keep = random_bits(x.shape, seeds_B) >= np.uint32(round(rate * 2**32))
     return jnp.where(keep, x * jnp.asarray(1 / (1 - rate), x.dtype), 0)
 
 
-def weight_dropout(weights_BHTU: jax.Array, rate: float, seeds_B: jax.Array | None) -> jax.Array:
-    """`dropout` of attention weights, with the bits of `keep_pairs`."""
+def weight_dropout(
+    weights_XTU: jax.Array,
+    rate: float,
+    seeds_B: jax.Array | None,
+    positions_XT1: jax.Array | np.ndarray | None = None,
+    key_XTU: jax.Array | np.ndarray | None = None,
+) -> jax.Array:
+    """`dropout` of attention weights, with half a hash per weight (`keep_pairs`).
+
+    Args:
+        weights_XTU: [B, …, T, U].
+        rate: in [0, 1).
+        seeds_B: as in `dropout`.
+        positions_XT1: uint32, with leading axis 1: the index of each query in the example's [H, T].
+            None: weights are [B, H, T, U].
+        key_XTU: uint32, broadcastable: the position of each key. None: all keys in order.
+    """
     if seeds_B is None or rate == 0:
-        return weights_BHTU
-    bits_BHT1 = row_bits(weights_BHTU.shape[:3], seeds_B)[..., None]
-    key_U = np.arange(weights_BHTU.shape[3], dtype=np.uint32)
-    words_BHTU = _mix(bits_BHT1 + (key_U // 16 * 8 + key_U % 8))
-    keep_BHTU = _is_kept(jnp.where(key_U % 16 < 8, words_BHTU << 16, words_BHTU), rate)
-    return jnp.where(keep_BHTU, weights_BHTU * jnp.asarray(1 / (1 - rate), weights_BHTU.dtype), 0)
+        return weights_XTU
+    if key_XTU is None:
+        key_XTU = np.arange(weights_XTU.shape[-1], dtype=np.uint32)
+    bits_XT1 = random_bits((*weights_XTU.shape[:-1], 1), seeds_B, positions_XT1)
+    words_XTU = _mix(bits_XT1 + (key_XTU // 16 * 8 + key_XTU % 8))
+    keep_XTU = _is_kept(jnp.where(key_XTU % 16 < 8, words_XTU << 16, words_XTU), rate)
+    return jnp.where(keep_XTU, weights_XTU * jnp.asarray(1 / (1 - rate), weights_XTU.dtype), 0)
 
 
 def row_bits(shape_BHT: tuple[int, ...], seeds_B: jax.Array) -> jax.Array:
-    """uint32 [B, H, T] bits from which those of each query's weights derive."""
+    """uint32 [B, H, T] bits of the queries, from which those of their weights derive."""
     return random_bits(shape_BHT, seeds_B)
 
 
@@ -101,14 +110,14 @@ def fold_in(seeds_B: jax.Array | None, number: int | np.ndarray) -> jax.Array | 
 
 
 def random_bits(
-    shape: tuple[int, ...], seeds_B: jax.Array, positions: jax.Array | None = None
+    shape: tuple[int, ...], seeds_B: jax.Array, positions: jax.Array | np.ndarray | None = None
 ) -> jax.Array:
     """uint32 [B, …] bits, each a function of its example's seed and its position in the example."""
     first, second = (
         fold_in(seeds_B, number).reshape(-1, *[1] * (len(shape) - 1)) for number in range(2)
     )
     # Two rounds: after one round similar seeds would give shifted copies of the same sequence.
-    positions = _positions(shape) if positions is None else positions
+    positions = _positions(shape) if positions is None else jnp.asarray(positions)
     return _mix(_mix(positions + first) ^ second)
 
 

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from bert_jax.models.dropout import dropout
+from bert_jax.models.dropout import weight_dropout
 from bert_jax.models.linear import product
 from bert_jax.models.visibility import Visibility
 
@@ -51,7 +51,7 @@ def attend(
         shape = weights_BHTU.shape
         weights = weights_BHTU.reshape(len(query_BTHK), -1, *shape[1:])
         positions = _weight_positions(weights.shape, length, visibility.first_key)
-        weights_BHTU = dropout(weights, dropout_rate, seeds_B, positions).reshape(shape)
+        weights_BHTU = weight_dropout(weights, dropout_rate, seeds_B, *positions).reshape(shape)
         return product('BHTU,BUHK->BTHK', weights_BHTU, value, dtype).astype(dtype)
 
     return attend_in_blocks(attend_block, query_BTHK, key_BUHK, value_BUHK, visibility)
@@ -124,13 +124,18 @@ def _merge_rows(x_BN: jax.Array) -> jax.Array:
     return x_BN.reshape(-1, *x_BN.shape[2:])
 
 
-def _weight_positions(shape: tuple[int, ...], length: int, first_key: int) -> jax.Array:
-    """uint32 [1, N, H, C, U]: index of each weight of the blocks in an example's [H, T, T].
+def _weight_positions(
+    shape: tuple[int, ...], length: int, first_key: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Indices of the queries of blocks in an example's [H, T], and positions of their keys.
 
-    Masked weights outside the row have arbitrary indices.
+    uint32 [1, N, H, C, 1] and [1, N, 1, 1, U]. Keys outside the row have arbitrary positions.
     """
-    axes = (jax.lax.broadcasted_iota(jnp.uint32, (1, *shape[1:]), axis) for axis in range(1, 5))
-    block, head, query, key = axes
-    row = block * np.uint32(shape[3])  # first query of the block
-    index = (head * np.uint32(length) + row + query) * np.uint32(length)
-    return index + row + key + np.uint32(first_key % 2**32)
+    block, head, query, key = np.ix_(*(np.arange(size) for size in shape[1:]))
+    first_query = block * shape[3]
+    positions = head * length + first_query + query
+    return _uint32(positions[None]), _uint32((first_query + key + first_key)[None])
+
+
+def _uint32(x: np.ndarray) -> np.ndarray:
+    return (x % 2**32).astype(np.uint32)

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.dropout import dropout, fold_in
+from bert_jax.models.dropout import dropout, fold_in, weight_dropout
 
 STREAMS, SIZE = 64, 4096
 
@@ -14,6 +14,12 @@ def masks(seeds, rate=0.5, shape=(SIZE,)):
     """bool [len(seeds), …]: which entries are dropped."""
     seeds = jnp.asarray(seeds, jnp.uint32)
     return np.asarray(dropout(jnp.ones((len(seeds), *shape)), rate, seeds) == 0)
+
+
+def weight_masks(seeds, rate=0.5, shape=(2, 64, 96)):
+    """bool [len(seeds), H, T, U]: which attention weights are dropped."""
+    seeds = jnp.asarray(seeds, jnp.uint32)
+    return np.asarray(weight_dropout(jnp.ones((len(seeds), *shape)), rate, seeds) == 0)
 
 
 def largest_correlation(masks):
@@ -92,3 +98,24 @@ def test_the_mask_of_an_example_does_not_depend_on_its_batch():
     x = jax.random.normal(jax.random.key(1), (6, 5, 7))
     whole = dropout(x, 0.3, seeds)
     assert np.array_equal(whole[4:], dropout(x[4:], 0.3, seeds[4:]))
+
+
+@pytest.mark.parametrize('rate', [0.1, 0.5, 0.001])
+def test_the_share_of_dropped_attention_weights_is_right(rate):
+    masks = weight_masks(range(8), rate, (4, 128, 160))
+    for axes in ((1, 2, 3), (0, 1, 2), (0, 1, 3), (0, 2, 3)):  # examples, keys, queries, heads
+        count = masks.size / masks.mean(axes).size
+        deviation = np.sqrt(rate * (1 - rate) / count)
+        assert np.abs(masks.mean(axes) - rate).max() < 5 * deviation
+
+
+@pytest.mark.parametrize('streams', ['examples', 'heads', 'queries', 'keys'])
+def test_dropout_of_attention_weights_is_independent(streams):
+    axis = ('examples', 'heads', 'queries', 'keys').index(streams)
+    masks = np.moveaxis(weight_masks(range(32), shape=(32, 32, 64)), axis, 0)
+    assert largest_correlation(masks) < 5
+    # Keys 8 apart share a hash.
+    signs = np.where(weight_masks(range(32)), 1.0, -1.0)
+    for distance in (1, 2, 8, 16):
+        products = signs[..., distance:] * signs[..., :-distance]
+        assert np.abs(products.sum()) < 4.5 * np.sqrt(products.size)

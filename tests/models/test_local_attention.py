@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.models import architectures, local_attention
 from bert_jax.models.architecture import Compute
-from bert_jax.models.dropout import dropout
+from bert_jax.models.dropout import weight_dropout
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.encoders.layer_scan import scan_layers
 from bert_jax.models.encoders.transformer import attention_probabilities
@@ -38,7 +38,7 @@ CASES = {
 def attend_densely(query, key, value, visibility, rate, seeds_B):
     scores_BHTU = jnp.einsum('BTHK,BUHK->BHTU', query, key) * SIZE**-0.5
     weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias(LENGTH, LENGTH))
-    return jnp.einsum('BHTU,BUHK->BTHK', dropout(weights_BHTU, rate, seeds_B), value)
+    return jnp.einsum('BHTU,BUHK->BTHK', weight_dropout(weights_BHTU, rate, seeds_B), value)
 
 
 @pytest.mark.parametrize('rate', [0.0, 0.4])

@@ -40,9 +40,9 @@ def small_tiles(monkeypatch):
 
 
 def dense(query_BTHK, key_BUHK, value_BUHK, segment_ids_BT=None, dropout_rate=0.0, **visibility):
-    visibility = Visibility(jnp.ones(query_BTHK.shape[:2]), segment_ids_BT, **visibility)
+    visibility = Visibility(None, segment_ids_BT, **visibility)
     scores_BHTU = jnp.einsum('BTHK,BUHK->BHTU', query_BTHK, key_BUHK) * query_BTHK.shape[3] ** -0.5
-    weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias())
+    weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias(LENGTH, LENGTH))
     weights_BHTU = weight_dropout(weights_BHTU, dropout_rate, SEEDS)
     return jnp.einsum('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK)
 
