@@ -150,7 +150,7 @@ def _parse_line(number: int, line: str, flags: Namespace) -> Record:
 
 
 def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
-    """The lines of a plain or gzipped file, or of stdin for '-', without line ends.
+    """The lines of a plain or compressed file, or of stdin for '-', without line ends.
 
     A byte order mark is skipped.
 

@@ -1,18 +1,20 @@
-"""Reading text files, plain or gzipped, in any encoding, for text sources and labeled data.
+"""Reading text files, plain or compressed, in any encoding, for text sources and labeled data.
 
 Lines end at \\n or \\r\\n and nowhere else: other Unicode line breaks may occur inside a field.
 """
 
+import bz2
 import codecs
 import contextlib
 import glob
 import gzip
 import io
+import lzma
 import os
 import re
 import zlib
-from collections.abc import Iterator
-from typing import TextIO, cast
+from collections.abc import Callable, Iterator
+from typing import Any, TextIO
 
 from bert_jax.errors import UserError
 
@@ -25,12 +27,10 @@ _MAX_CONTROLS, _MAX_UNDECODABLE = 0.02, 0.3  # share of the first characters of 
 _SIGNATURES = {
     b'PAR1\x15': 'a Parquet file',
     b'%PDF-': 'a PDF file',
+    b'ARROW1': 'an Arrow file',
     b'PK\x03\x04': 'a zip archive',
-    b'\x1f\x8b\x08': 'compressed with gzip',
-    b'BZh91AY&SY': 'compressed with bzip2',
-    b'\xfd7zXZ\0': 'compressed with xz',
-    b'\x28\xb5\x2f\xfd': 'compressed with zstd',
 }
+_COMPRESSED_SUFFIXES = ('.gz', '.bz2', '.xz', '.zst')
 _DOUBLE_STAR = re.compile(r'(?:^|(?<=/))\*\*(?:/|$)')
 
 
@@ -100,7 +100,7 @@ def check_encoding(encoding: str, option: str = 'encoding') -> None:
 
 @contextlib.contextmanager
 def open_text(path: str, encoding: str, newline: str = '\n') -> Iterator[TextIO]:
-    """Open a text file, decompressed if its name ends in .gz.
+    """Open a text file; gzip, bzip2, xz and zstd are recognized by the first bytes of a file.
 
     A byte order mark is skipped. Undecodable bytes become lone surrogates
     (`errors='surrogateescape'`); see `has_surrogates` and `replace_surrogates`.
@@ -109,15 +109,43 @@ def open_text(path: str, encoding: str, newline: str = '\n') -> Iterator[TextIO]
         UserError: The file cannot be read or does not contain text, or a read inside the `with`
             block fails.
     """
-    opener = gzip.open if path.endswith('.gz') else open
     try:
-        with cast(io.BufferedReader, opener(path, 'rb')) as raw:
-            head = raw.peek(_HEAD_BYTES)
+        with open(path, 'rb') as raw, _decompressed(raw) as file:
+            head = file.peek(_HEAD_BYTES)
             encoding = _with_byte_order_mark(encoding, head)
             _check_head(head, path, encoding)
-            yield io.TextIOWrapper(raw, encoding, 'surrogateescape', newline)
-    except (OSError, EOFError, zlib.error, UnicodeError) as error:
+            yield io.TextIOWrapper(file, encoding, 'surrogateescape', newline)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError) as error:
         raise UserError(f'cannot read {path}: {error}') from error
+
+
+def uncompressed_name(path: str) -> str:
+    """Return a file name without the suffix of a compression."""
+    stem, suffix = os.path.splitext(path)
+    return stem if suffix in _COMPRESSED_SUFFIXES else path
+
+
+def _decompressed(raw: io.BufferedReader) -> io.BufferedReader:
+    head = raw.peek(_HEAD_BYTES)
+    for signature, decompress in _DECOMPRESSORS.items():
+        if re.match(signature, head):
+            return io.BufferedReader(decompress(raw), _HEAD_BYTES)
+    return raw
+
+
+def _open_zstd(raw: io.BufferedReader) -> Any:
+    import pyarrow  # takes 0.1 s
+
+    return pyarrow.CompressedInputStream(raw, 'zstd')
+
+
+# Pattern of the first bytes of a file → how it is decompressed.
+_DECOMPRESSORS: dict[bytes, Callable[[io.BufferedReader], Any]] = {
+    rb'\x1f\x8b\x08': lambda raw: gzip.GzipFile(fileobj=raw),
+    rb'BZh[1-9]1AY&SY': bz2.BZ2File,
+    rb'\xfd7zXZ\x00': lzma.LZMAFile,
+    rb'\x28\xb5\x2f\xfd': _open_zstd,
+}
 
 
 def _with_byte_order_mark(encoding: str, head: bytes) -> str:
@@ -155,7 +183,7 @@ def read_lines(path: str, encoding: str, limit: int = -1) -> Iterator[str]:
     """Stream the lines of a file without their ends.
 
     Args:
-        path: Plain or gzipped file.
+        path: Plain or compressed file.
         encoding: Name of its encoding.
         limit: A line of more characters is yielded in pieces of this length; −1 for no limit.
 

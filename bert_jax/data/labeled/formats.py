@@ -83,7 +83,7 @@ def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -
         UserError: `data.format` is unknown or cannot hold the problem.
     """
     if not data.format:
-        suffix = os.path.splitext(path.removesuffix('.gz'))[1].lower()
+        suffix = os.path.splitext(text_files.uncompressed_name(path))[1].lower()
         told = (name for name in FORMATS if suffix in FORMATS[name].suffixes and name in readable)
         return next(told, readable[0])
     if data.format not in FORMATS:

@@ -63,5 +63,4 @@ def read_labeled_lines(path: str, data: ConfigDict) -> Iterator[Record]:
 def _label(path: str, label_from: str) -> str:
     if label_from not in LABEL_FROM:
         raise unknown('data.label_from', label_from, LABEL_FROM)
-    file = pathlib.Path(path)
-    return LABEL_FROM[label_from](file.with_suffix('') if file.suffix == '.gz' else file)
+    return LABEL_FROM[label_from](pathlib.Path(text_files.uncompressed_name(path)))

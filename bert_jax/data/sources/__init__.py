@@ -9,6 +9,7 @@ from bert_jax import errors
 from bert_jax.data.sources.base import Document, Option, Source
 from bert_jax.data.sources.docstrings import DocstringSource
 from bert_jax.data.sources.files import JsonLinesSource, TextSource
+from bert_jax.data.sources.tables import HuggingFaceSource, ParquetSource
 from bert_jax.data.sources.tfds import TfdsSource
 
 __all__ = ['SOURCES', 'Document', 'Option', 'Source', 'describe_sources', 'open_source']
@@ -17,6 +18,8 @@ SOURCES: dict[str, type[Source]] = {
     'docstrings': DocstringSource,
     'text': TextSource,
     'jsonl': JsonLinesSource,
+    'parquet': ParquetSource,
+    'hf': HuggingFaceSource,
     'tfds': TfdsSource,
 }
 

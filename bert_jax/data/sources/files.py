@@ -1,4 +1,4 @@
-"""Sources that read files: plain text and JSON lines."""
+"""Sources that read files of text: plain text and JSON lines."""
 
 import abc
 import json
@@ -11,13 +11,15 @@ from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Source
 
 # Bounds memory: a longer document of a text source is split, whatever the size of its file.
 MAX_DOCUMENT_CHARACTERS = 2**22
+MAX_LINE_CHARACTERS = 2**26  # of a line of JSON, which cannot be split
 
 
 class FileSource(Source):
-    """Base of the sources that read files, plain or gzipped, found by a recursive glob.
+    """Base of the sources that read files.
 
-    A subclass implements `read_file`. Files that cannot be read or used are counted and left out
-    from where they fail, up to a share of `max_bad_share` of all files.
+    A subclass implements `read_file` and `parts`, and may replace `find_files`. Files that cannot
+    be read or used are counted and left out from where they fail, up to a share of `max_bad_share`
+    of all files.
 
     Attributes:
         paths: The files, in order. A file that several paths lead to is read once.
@@ -27,29 +29,34 @@ class FileSource(Source):
     location = 'GLOB'
     options = {
         **COMMON_OPTIONS,
-        'encoding': Option('utf-8', 'encoding of the files, a Python codec name'),
         'held_out_by': Option('document', 'what is held out as a whole: "document" or "file"'),
     }
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
-        self.encoding = settings['encoding']
-        found = text_files.matching_files(where)
+        found = self.find_files()
         if not found:
             raise errors.UserError(f'source {spec!r}: no file matches {where!r}')
         for path in found:
             self.identities.setdefault(text_files.identify(path), path)
         self.paths = list(self.identities.values())
         self._repeated = sorted(set(found).difference(self.paths))
-        text_files.check_encoding(self.encoding, f'encoding of source {spec!r}')
         if settings['held_out_by'] not in ('document', 'file'):
             raise errors.UserError(
                 f'source {spec!r}: held_out_by={settings["held_out_by"]!r} is not document or file'
             )
 
+    def find_files(self) -> list[str]:
+        """Return the paths of the files, which a recursive glob matches."""
+        return text_files.matching_files(self.where)
+
     @abc.abstractmethod
     def read_file(self, path: str, file_hash: int | None) -> Iterator[Document]:
         """Yield the documents of a file, given its `file_hash`; raise UserError if it is bad."""
+
+    @abc.abstractmethod
+    def parts(self, path: str) -> Iterator[str]:
+        """Yield the contents of a file in parts, such as lines, for `file_hash`."""
 
     def read(self) -> Iterator[Document]:
         if self._repeated:
@@ -76,11 +83,27 @@ class FileSource(Source):
         """Return the hash of a file that is held out as a whole, otherwise None."""
         if self.settings['held_out_by'] == 'document':
             return None
-        lines = text_files.read_lines(path, self.encoding, MAX_DOCUMENT_CHARACTERS)
-        return held_out.hash_of_parts(lines)
+        return held_out.hash_of_parts(self.parts(path))
 
 
-class TextSource(FileSource):
+class EncodedFileSource(FileSource):
+    """Base of the sources that read files of text, plain or compressed."""
+
+    options = {
+        **FileSource.options,
+        'encoding': Option('utf-8', 'encoding of the files, a Python codec name'),
+    }
+
+    def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
+        super().__init__(spec, where, settings)
+        self.encoding = settings['encoding']
+        text_files.check_encoding(self.encoding, f'encoding of source {spec!r}')
+
+    def parts(self, path: str) -> Iterator[str]:
+        return text_files.read_lines(path, self.encoding, MAX_DOCUMENT_CHARACTERS)
+
+
+class TextSource(EncodedFileSource):
     """Plain text files.
 
     A document of more than `MAX_DOCUMENT_CHARACTERS` is split at the next blank line, or at the
@@ -88,9 +111,9 @@ class TextSource(FileSource):
     counts the splits.
     """
 
-    description = 'plain or gzipped text files; ** matches folders recursively'
+    description = 'text files, plain or compressed; ** matches folders recursively'
     options = {
-        **FileSource.options,
+        **EncodedFileSource.options,
         'documents': Option(
             'file',
             'what a document is: "file"; "line"; "blank_line", the lines between blank lines; or '
@@ -126,7 +149,7 @@ class TextSource(FileSource):
         """Yield the lines of each document of a file, without leading blank lines."""
         lines: list[str] = []
         size = 0
-        for line in text_files.read_lines(path, self.encoding, MAX_DOCUMENT_CHARACTERS):
+        for line in self.parts(path):
             is_blank = not line or line.isspace()
             is_full = size > MAX_DOCUMENT_CHARACTERS * (1 if is_blank else 2)
             is_boundary = self._is_boundary(line, is_blank)
@@ -148,19 +171,29 @@ class TextSource(FileSource):
         return self.unit == 'line' or (is_blank and self.unit == 'blank_line')
 
 
-class JsonLinesSource(FileSource):
+class JsonLinesSource(EncodedFileSource):
     """Files of JSON lines: one object, and thus one document, per line.
 
-    A file is bad if the share of malformed lines is above `max_bad_share` and there are several.
+    A file is bad if the share of malformed lines is above `max_bad_share` and there are several,
+    or from a line that has more than `MAX_LINE_CHARACTERS`.
     """
 
     description = 'JSON lines, one document per line; ** matches folders recursively'
-    options = {**FileSource.options, 'field': Option('text', 'key of the text in each object')}
+    options = {
+        **EncodedFileSource.options,
+        'field': Option('text', 'key of the text in each object'),
+    }
 
     def read_file(self, path: str, file_hash: int | None) -> Iterator[Document]:
         number, malformed_before = 0, self.report['malformed_lines']
-        for number, line in enumerate(text_files.read_lines(path, self.encoding), start=1):
+        lines = text_files.read_lines(path, self.encoding, MAX_LINE_CHARACTERS)
+        for number, line in enumerate(lines, start=1):
             place = f'{path}:{number}'
+            if len(line) == MAX_LINE_CHARACTERS:
+                raise errors.UserError(
+                    f'{place} has {MAX_LINE_CHARACTERS:,} characters or more, which is too long '
+                    'for a line of JSON lines'
+                )
             text = self._text(self.replace_undecodable(line, place), place)
             if text is not None:
                 yield Document(text, place, file_hash)

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import lzma
 
 import pytest
 
@@ -42,16 +43,21 @@ def test_quotes_and_separators_can_be_set(tmp_path):
     assert [one.texts for one in found] == [('a\tb',), ('c',)]
 
 
-def test_several_files_in_latin_1_some_gzipped(tmp_path):
+def test_several_files_in_latin_1_some_compressed(tmp_path):
     (tmp_path / 'a.tsv.gz').write_bytes(gzip.compress('text\tlabel\ncafé\t1\n'.encode('latin-1')))
+    (tmp_path / 'c.csv.xz').write_bytes(lzma.compress(b'text,label\nbeer,1\n'))
     write_lines(tmp_path / 'b.tsv', 'label\ttext', '2\tthé', encoding='latin-1')
     found = read_all(
         'classification',
-        train=(f'{tmp_path}/*.gz', f'{tmp_path}/b.tsv'),
+        train=(f'{tmp_path}/*.gz', f'{tmp_path}/b.tsv', f'{tmp_path}/c.csv.xz'),
         encoding='latin-1',
         rename_labels=('1=one',),
     )
-    assert [(one.texts[0], one.label) for one in found] == [('café', 'one'), ('thé', '2')]
+    assert [(one.texts[0], one.label) for one in found] == [
+        ('café', 'one'),
+        ('thé', '2'),
+        ('beer', 'one'),
+    ]
 
 
 def test_text_in_another_encoding_is_malformed(tmp_path):
@@ -118,6 +124,6 @@ def test_the_name_of_a_file_or_folder_is_the_class(tmp_path):
 
 
 def test_an_unreadable_file_is_an_error(tmp_path):
-    (tmp_path / 'a.tsv.gz').write_bytes(b'not zipped')
+    (tmp_path / 'a.tsv.gz').write_bytes(gzip.compress(b'text')[:9])
     with pytest.raises(UserError, match=r'cannot read .*a.tsv.gz'):
         read('classification', train=(f'{tmp_path}/a.tsv.gz',))

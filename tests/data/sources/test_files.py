@@ -1,10 +1,13 @@
 """Text files and JSON lines: every character arrives, and every problem is counted."""
 
+import bz2
 import gzip
 import json
+import lzma
 import os
 import tracemalloc
 
+import pyarrow
 import pytest
 
 from bert_jax.data.sources import files, open_source
@@ -27,6 +30,31 @@ def test_text_files_may_be_nested_gzipped_and_have_a_bom_and_crlf(tmp_path):
     assert (source.language, source.license) == ('fr', 'CC0')
     assert source.report['documents'] == source.report['files'] == 3
     assert source.report['bytes'] == sum(len(d.text.encode()) for d in documents)
+
+
+COMPRESSORS = {
+    'gz': gzip.compress,
+    'bz2': bz2.compress,
+    'xz': lzma.compress,
+    'zst': lambda text: pyarrow.Codec('zstd').compress(text, asbytes=True),
+}
+
+
+@pytest.mark.parametrize('suffix', COMPRESSORS)
+def test_compressed_files_are_recognized_by_their_contents(suffix, tmp_path):
+    content = COMPRESSORS[suffix]('Été.\n'.encode() * 9000)
+    for name in ('a.txt', f'b.txt.{suffix}'):
+        (tmp_path / name).write_bytes(content)
+    (tmp_path / f'c.txt.{suffix}').write_bytes(content + content)  # parts may be concatenated
+    (tmp_path / f'd.txt.{suffix}').write_text('BZh, not compressed.')
+    found = texts(f'text:{tmp_path}/*')
+    assert found[0] == found[1] == '\n'.join(['Été.'] * 9000)
+    assert found[2] == found[0] + '\n' + found[0]
+    assert found[3] == 'BZh, not compressed.'
+    (tmp_path / 'a.txt').write_bytes(content[: len(content) // 2])
+    with pytest.raises(UserError, match='cannot read .*a.txt: ') as info:
+        texts(f'text:{tmp_path}/a.txt')
+    assert '\n' not in str(info.value)
 
 
 def test_documents_between_blank_lines(tmp_path):
@@ -138,6 +166,13 @@ def test_json_lines_are_documents_and_invalid_lines_are_counted(tmp_path):
     assert [d.text for d in documents] == ['No text here.']
 
 
+def test_a_line_of_json_that_is_too_long_makes_its_file_bad(tmp_path, monkeypatch):
+    monkeypatch.setattr(files, 'MAX_LINE_CHARACTERS', 100)
+    write(tmp_path / 'a.jsonl', '{"text": "One."}\n' + '{"text": "' + 'x' * 100 + '"}\n')
+    with pytest.raises(UserError, match='a.jsonl:2 has 100 characters or more'):
+        texts(f'jsonl:{tmp_path}/a.jsonl')
+
+
 def test_empty_and_unreadable_files_are_errors(tmp_path):
     path = write(tmp_path / 'a.txt', ' \n\n')
     with pytest.raises(UserError, match='has no text'):
@@ -146,7 +181,7 @@ def test_empty_and_unreadable_files_are_errors(tmp_path):
     with pytest.raises(UserError, match=r'b.jsonl: 2 of 2 lines \(100.0%\) are not JSON'):
         read(f'jsonl:{path}')
     whole = gzip.compress(os.urandom(10_000).hex().encode())
-    for name, content in (('c.gz', b'not zipped'), ('d.gz', whole[:5000])):
+    for name, content in (('c.gz', whole[:9]), ('d.gz', whole[:5000])):
         (tmp_path / name).write_bytes(content)
         with pytest.raises(UserError, match=f'cannot read .*{name}'):
             read(f'text:{tmp_path}/{name}')

@@ -13,7 +13,10 @@ from tests.data.sources.reading import write
 @pytest.mark.parametrize(
     ('spec', 'message'),
     [
-        ('wikipedia:en', "unknown source 'wikipedia'; known: docstrings, jsonl, text, tfds"),
+        (
+            'wikipedia:en',
+            "unknown source 'wikipedia'; known: docstrings, hf, jsonl, parquet, text, tfds",
+        ),
         ('text:{}/a.txt;langauge=en', "unknown option of source text 'langauge'; known: "),
         ('text:{}/a.txt;language', 'has no value'),
         ('text', 'names no GLOB'),

@@ -1,0 +1,143 @@
+"""Sources that read a column of tables: Parquet and Arrow files, datasets of Hugging Face."""
+
+import pathlib
+import re
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from bert_jax import errors, files
+from bert_jax.data import text_files
+from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option
+from bert_jax.data.sources.files import FileSource
+
+_ROWS = 256  # decoded at a time
+
+
+class ParquetSource(FileSource):
+    """A column of Parquet or Arrow files: a row is a document.
+
+    Rows without text are counted and left out. Files are streamed by row group or record batch.
+    """
+
+    description = 'Parquet or Arrow files, one document per row; ** matches folders recursively'
+    options = {**FileSource.options, 'field': Option('text', 'column that holds the text')}
+
+    def read_file(self, path: str, file_hash: int | None) -> Iterator[Document]:
+        for number, text in enumerate(self._texts(path)):
+            name = f'{path}#{number}'
+            if text is None:
+                self.count('missing_field', name)
+            else:
+                yield Document(self.replace_undecodable(text, name), name, file_hash)
+
+    def parts(self, path: str) -> Iterator[str]:
+        return (text or '' for text in self._texts(path))
+
+    def _texts(self, path: str) -> Iterator[str | None]:
+        """The text of each row, with lone surrogates for undecodable bytes; None for null."""
+        import pyarrow  # takes 0.1 s
+
+        try:
+            for column in _columns(path, self.settings['field']):
+                for row in column.cast(pyarrow.large_binary()).to_pylist():
+                    yield row if row is None else row.decode('utf-8', 'surrogateescape')
+        except (OSError, pyarrow.ArrowException) as error:
+            raise errors.UserError(f'cannot read {path}: {error}') from error
+
+
+class HuggingFaceSource(ParquetSource):
+    """A dataset of Hugging Face on disk.
+
+    The folder is one that `datasets` saved (`save_to_disk`), of a dataset or of several splits, or
+    has the Parquet files of a split as on the Hub: data/train-00000-of-00002.parquet or
+    train/0000.parquet.
+    """
+
+    location = 'FOLDER'
+    description = 'a dataset of Hugging Face on disk, one document per row'
+    options = {**ParquetSource.options, 'split': Option('train', 'split to read')}
+
+    def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
+        super().__init__(spec, where, settings)
+        info = files.read_json(
+            pathlib.Path(self.paths[0]).with_name('dataset_info.json'), default={}
+        )
+        if info.get('license') and self.license == COMMON_OPTIONS['license'].default:
+            self.license = str(info['license'])
+
+    def find_files(self) -> list[str]:
+        folder, split = pathlib.Path(self.where).expanduser(), self.settings['split']
+        if not folder.is_dir():
+            raise errors.UserError(f'source {self.spec!r}: there is no folder {self.where!r}')
+        if (folder / 'dataset_dict.json').exists():
+            splits = files.read_json(folder / 'dataset_dict.json').get('splits', [])
+            if split not in splits:
+                raise errors.unknown(f'split of {folder}', split, splits)
+            folder /= split
+        if (folder / 'state.json').exists():
+            state = files.read_json(folder / 'state.json')
+            if state.get('_split') not in (None, split, self.options['split'].default):
+                raise errors.unknown(f'split of {folder}', split, [state['_split']])
+            return [str(folder / file['filename']) for file in state['_data_files']]
+        return self._published_files(folder, split)
+
+    def _published_files(self, folder: pathlib.Path, split: str) -> list[str]:
+        """The Parquet files of a split, all in one folder."""
+        every = text_files.matching_files(f'{folder}/**/*.parquet')
+        names = {path: pathlib.Path(path).relative_to(folder).parts[-2:] for path in every}
+        of_split = re.compile(rf'{re.escape(split)}([-.].*)?')
+        found = [path for path in every if any(map(of_split.fullmatch, names[path]))]
+        folders = sorted({str(pathlib.Path(path).parent) for path in found})
+        if len(folders) > 1:
+            raise errors.UserError(
+                f'source {self.spec!r}: split {split!r} is in several folders: name one of '
+                f'{", ".join(folders)}'
+            )
+        if not found:
+            others = sorted({pathlib.Path(path).name for path in every})[:5]
+            raise errors.UserError(
+                f'source {self.spec!r}: no Parquet file of split {split!r}, nor a dataset of '
+                f'save_to_disk, in {folder}' + (f'; it has {", ".join(others)}' if others else '')
+            )
+        return found
+
+
+def _columns(path: str, name: str) -> Iterator[Any]:
+    """Yield the arrays of a column, with at most `_ROWS` entries; UserError if it is not text."""
+    import pyarrow
+
+    with pyarrow.OSFile(path) as file:
+        schema, batches = _open(file, name)
+        if name not in schema.names:
+            raise errors.unknown(f'column of {path}', name, schema.names)
+        kind = schema.field(name).type
+        kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
+        if not any(is_text(kind) for is_text in _text_types()):
+            raise errors.UserError(f'{path}: column {name!r} has values of type {kind}, not text')
+        for batch in batches:
+            column = batch.column(name)
+            for start in range(0, len(column), _ROWS):
+                yield column.slice(start, _ROWS)
+
+
+def _open(file: Any, name: str) -> tuple[Any, Iterator[Any]]:
+    """The schema and the record batches, of at least one column, of a file."""
+    from pyarrow import ipc, parquet
+
+    head = file.read(6)
+    file.seek(0)
+    if head.startswith(b'PAR1'):
+        table = parquet.ParquetFile(file)
+        return table.schema_arrow, table.iter_batches(_ROWS, columns=[name], use_threads=False)
+    if head == b'ARROW1':
+        reader = ipc.open_file(file)
+        return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
+    stream = ipc.open_stream(file)  # as `datasets` writes them
+    return stream.schema, stream
+
+
+def _text_types() -> tuple[Callable[[Any], bool], ...]:
+    from pyarrow import types
+
+    is_text = (types.is_string, types.is_large_string, types.is_string_view)
+    return (*is_text, types.is_binary, types.is_large_binary)
