@@ -88,7 +88,7 @@ def get_config() -> ConfigDict:
             float32_residual=False,  # True: sums of residual connections in float32
             scan_layers=False,  # True: compile one layer instead of all; compiles faster
             remat=False,  # True: recompute layers in the backward pass; less memory, more time
-            attention_kernel='xla',  # 'cudnn' (NVIDIA), 'flash' (TPU): no attention_dropout
+            attention_kernel='auto',  # best valid of 'cudnn' (NVIDIA), 'flash' (TPU), 'xla'
         )
     )
     # Weight of each objective in the loss; 0 = off.

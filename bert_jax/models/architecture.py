@@ -13,7 +13,7 @@ VOCABULARY_MULTIPLE = 128
 POSITION_TERMS = ('content_to_position', 'position_to_content')
 _MAY_BE_ZERO = ('type_vocab_size', 'first_position')
 _DTYPES = {'float32': jnp.dtype('float32'), 'bfloat16': jnp.dtype('bfloat16')}
-_ATTENTION_KERNELS = ('xla', 'cudnn', 'flash')
+_ATTENTION_KERNELS = ('auto', 'xla', 'cudnn', 'flash')
 # Values that checkpoints of earlier versions hold under other names.
 _RENAMED: dict[str, dict[str, str]] = {
     'positions': {'counted': 'offset_by_padding'},
@@ -276,15 +276,15 @@ class Compute:
         scan_layers: run one compiled layer in a loop over stacked parameters, which compiles
             faster. Needs an architecture with `equal_layers`.
         remat: recompute each layer in the backward pass, which saves memory and costs time.
-        attention_kernel: 'xla' materializes all attention scores and runs anywhere; 'cudnn' (NVIDIA
-            GPUs) and 'flash' (TPUs) do not (kernels.py).
+        attention_kernel: 'cudnn' (NVIDIA GPUs) and 'flash' (TPUs) never write attention scores to
+            memory (kernels.py); 'xla' does and runs anywhere; 'auto' is the best that is valid.
     """
 
     dtype: str = 'float32'
     float32_residual: bool = False
     scan_layers: bool = False
     remat: bool = False
-    attention_kernel: str = 'xla'
+    attention_kernel: str = 'auto'
 
     def __post_init__(self) -> None:
         if self.dtype not in _DTYPES:

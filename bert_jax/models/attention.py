@@ -59,8 +59,8 @@ def layer_constants(architecture: Architecture) -> list[LayerConstants]:
 class Attention(Module):
     """softmax(Q Kᵀ / √K + bias) V, per head, and an output projection.
 
-    With attention kernel xla and `mutable='intermediates'`, `attention_BHTU` there holds the fp32
-    probabilities before dropout (encoders.transformer.attention_probabilities).
+    With `mutable='intermediates'`, `attention_BHTU` there holds the fp32 probabilities before
+    dropout (encoders.transformer.attention_probabilities), computed without a kernel.
     """
 
     def setup(self) -> None:
@@ -92,34 +92,42 @@ class Attention(Module):
         context: Context,
         seeds_B: jax.Array | None,
     ) -> jax.Array:
-        dtype = self.compute.activation_dtype
         source_BTD = x_BTD if context.source_BTD is None else context.source_BTD
         projected = (self.query(x_BTD), self.key(source_BTD), self.value(source_BTD))
         axes = ('batch', 'length', 'heads', 'head_dim')
         query_BTHK, key_BUHK, value_BUHK = (constrain(x_BTHK, axes) for x_BTHK in projected)
         query_BTHK, key_BUHK = self.encode_positions(query_BTHK, key_BUHK, constants)
-        visibility = dataclasses.replace(
-            context.visibility, window=constants.window, slopes_H=self.slopes()
-        )
-        if self.compute.attention_kernel != 'xla':
-            kernels.check_dropout(self.architecture, self.compute, seeds_B)
-            kernel = self.compute.attention_kernel
-            return self.output(kernels.attend(kernel, query_BTHK, key_BUHK, value_BUHK, visibility))
-        length, rate = x_BTD.shape[1], self.architecture.attention_dropout
-        is_materialized = (
-            not local_attention.is_local(length, constants.window)
-            or context.relative_RD is not None
-            or self.is_mutable_collection('intermediates')
-        )
-        if not is_materialized:
-            states = (query_BTHK, key_BUHK, value_BUHK)
-            return self.output(local_attention.attend(*states, visibility, rate, seeds_B))
+        window = constants.window
+        if window is not None and window >= x_BTD.shape[1] - 1:
+            window = None
+        visibility = dataclasses.replace(context.visibility, window=window, slopes_H=self.slopes())
+        states = (query_BTHK, key_BUHK, value_BUHK)
+        return self.output(self.attend(*states, visibility, context, seeds_B))
+
+    def attend(
+        self,
+        query_BTHK: jax.Array,
+        key_BUHK: jax.Array,
+        value_BUHK: jax.Array,
+        visibility: Visibility,
+        context: Context,
+        seeds_B: jax.Array | None,
+    ) -> jax.Array:
+        """[B, T, H, K]: weighted sums of the values, by the kernel that suits best."""
+        length, rate = query_BTHK.shape[1], self.architecture.attention_dropout
+        states, dtype = (query_BTHK, key_BUHK, value_BUHK), self.compute.activation_dtype
+        is_training = seeds_B is not None
+        kernel = kernels.choose(self.architecture, self.compute, length, is_training)
+        if not self.is_mutable_collection('intermediates'):
+            if kernel != 'xla':
+                return kernels.attend(kernel, *states, visibility, rate, seeds_B)
+            if local_attention.is_local(length, visibility.window) and context.relative_RD is None:
+                return local_attention.attend(*states, visibility, rate, seeds_B)
         scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
         weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias(length, length))
         self.sow('intermediates', 'attention_BHTU', weights_BHTU)
         weights_BHTU = weight_dropout(weights_BHTU, rate, seeds_B)
-        x_BTHK = product('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK, dtype).astype(dtype)
-        return self.output(x_BTHK)
+        return product('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK, dtype).astype(dtype)
 
     def scores(
         self,

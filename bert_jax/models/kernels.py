@@ -2,12 +2,15 @@
 
 Up to rounding they compute what attention.py computes from materialized scores, at every position
 that attends to another. Neither has run on its hardware: Pallas is tested in interpret mode, cuDNN
-by its arguments. They have no dropout of attention weights, for which they would draw other bits.
+by its arguments and by compiling for GPUs.
 """
 
+import dataclasses
+import functools
 import math
+import re
 from collections.abc import Callable
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import flax.linen as nn
 import jax
@@ -15,43 +18,84 @@ import jax.numpy as jnp
 from jax.sharding import AxisType, PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.models import partitioning
+from bert_jax.models import local_attention
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.dropout import row_bits
+from bert_jax.models.partitioning import platform
 from bert_jax.models.visibility import Visibility
 
 PLATFORMS = {'cudnn': 'gpu', 'flash': 'tpu'}
 CUDNN: Literal['xla', 'cudnn'] = 'cudnn'  # implementation of jax.nn.dot_product_attention
-BLOCK = 128  # positions per block of the Pallas kernel
+_AMPERE_OR_LATER = r'([89]|\d\d)\.\d'  # compute capability of an NVIDIA GPU
 _Axes: TypeAlias = tuple[str | None, ...]  # logical axis names
 
 
-def check(architecture: Architecture, compute: Compute) -> None:
-    """Raise UserError if the chosen kernel cannot run this encoder on this machine."""
+def choose(architecture: Architecture, compute: Compute, length: int, is_training: bool) -> str:
+    """Choose the attention kernel: 'xla', 'cudnn' or 'flash'.
+
+    Args:
+        architecture: of the encoder.
+        compute: `attention_kernel` 'auto' takes the kernel of the platform if that can run the
+            encoder, and else 'xla'.
+        length: of the sequences.
+        is_training: whether dropout is active.
+
+    Raises:
+        UserError: the kernel that compute names cannot run this encoder on this machine.
+    """
     kernel = compute.attention_kernel
-    if kernel not in PLATFORMS:
-        return
-    name, platform = f'compute.attention_kernel={kernel}', partitioning.platform()
-    if platform != PLATFORMS[kernel]:
-        raise UserError(
-            f'{name} runs on {PLATFORMS[kernel]}, but the backend is {platform}; set it to xla'
-        )
+    if kernel == 'xla':
+        return kernel
+    if kernel == 'auto':
+        kernel = _kernel_of_platform()
+        return 'xla' if _limitation(kernel, architecture, compute, length, is_training) else kernel
+    limitation = _limitation(kernel, architecture, compute, length, is_training)
+    if limitation:
+        raise UserError(f'compute.attention_kernel={kernel} {limitation}; set it to auto')
+    return kernel
+
+
+def describe(architecture: Architecture, compute: Compute, length: int) -> str:
+    """A log line: the kernel that training uses, and why it is not that of the platform."""
+    line = f'attention kernel {choose(architecture, compute, length, is_training=True)}'
+    kernel = _kernel_of_platform()
+    limitation = _limitation(kernel, architecture, compute, length, is_training=True)
+    if compute.attention_kernel == 'auto' and kernel != 'xla' and limitation:
+        line += f': {kernel} {limitation}'
+    return line
+
+
+def _kernel_of_platform() -> str:
+    return next((name for name, its in PLATFORMS.items() if its == platform()), 'xla')
+
+
+def _limitation(
+    kernel: str, architecture: Architecture, compute: Compute, length: int, is_training: bool
+) -> str | None:
+    """Why a kernel cannot run this encoder; None if it can."""
+    if kernel == 'xla':
+        return None
+    if platform() != PLATFORMS[kernel]:
+        return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
     if architecture.attention == 'disentangled':
-        raise UserError(f'{name} does not support disentangled attention; use xla')
-    if kernel == 'cudnn' and (compute.dtype != 'bfloat16' or architecture.head_size % 8):
-        raise UserError(
-            f'{name} needs bfloat16 and a head size that is a multiple of 8, not {compute.dtype} '
-            f'and {architecture.head_size}'
+        return 'does not support disentangled attention'
+    rate, size = architecture.attention_dropout, architecture.head_size
+    if kernel == 'flash':
+        return None
+    if rate and is_training:
+        return f'has no dropout of attention weights, but model.attention_dropout is {rate}'
+    if compute.dtype != 'bfloat16' or size % 8 or size > 128:
+        return (
+            'needs compute.dtype=bfloat16 and a head size that is a multiple of 8 and at most 128, '
+            f'not {compute.dtype} and {size}'
         )
-
-
-def check_dropout(architecture: Architecture, compute: Compute, seeds_B: jax.Array | None) -> None:
-    """Raise UserError if training would need dropout of attention weights (there are seeds)."""
-    rate = architecture.attention_dropout
-    if rate and seeds_B is not None:
-        raise UserError(
-            f'compute.attention_kernel={compute.attention_kernel} has no dropout of attention '
-            f'weights, but model.attention_dropout is {rate}: set it to 0, or use xla'
-        )
+    if length % 2:
+        return f'needs an even sequence length, not {length}'
+    # Without the attribute: a compiler for GPUs on a machine that has none.
+    capability = getattr(jax.local_devices()[0], 'compute_capability', '9.0')
+    if not re.fullmatch(_AMPERE_OR_LATER, capability):
+        return f'needs an NVIDIA GPU of compute capability 8.0 or higher, not {capability}'
+    return None
 
 
 def attend(
@@ -60,84 +104,111 @@ def attend(
     key_BUHK: jax.Array,
     value_BUHK: jax.Array,
     visibility: Visibility,
+    dropout_rate: float = 0.0,
+    seeds_B: jax.Array | None = None,
 ) -> jax.Array:
     """softmax(query · key / √K + bias) · value (Vaswani et al. 2017, equation 1).
 
     Every device of a mesh computes its own rows and heads.
 
+    Args:
+        kernel: 'cudnn' or 'flash'.
+        query_BTHK: queries.
+        key_BUHK: keys, of the same positions.
+        value_BUHK: values.
+        visibility: which keys a query attends to.
+        dropout_rate: of attention weights; flash has the masks of `weight_dropout`.
+        seeds_B: uint32, one per example; None for evaluation.
+
     Returns:
         [B, T, H, K] in the dtype of the values.
-
-    Raises:
-        UserError: the Pallas kernel does not support the sequence length.
     """
-    states, names = (query_BTHK, key_BUHK, value_BUHK), [('batch', None, 'heads', None)] * 3
-    groups_BT = visibility.groups() if kernel == 'flash' else None
-    if groups_BT is not None:
-        run = _over_mesh(_flash_in_groups, [*names, ('batch', None)])
-        return run(*states, groups_BT)
-    bias_BHTU = visibility.bias(query_BTHK.shape[1], key_BUHK.shape[1])
-    heads = 'heads' if bias_BHTU.shape[1] > 1 else None
-    function = {'cudnn': _cudnn, 'flash': _flash}[kernel]
-    return _over_mesh(function, [*names, ('batch', heads, None, None)])(*states, bias_BHTU)
+    arguments: tuple[Any, ...] = (query_BTHK, key_BUHK, value_BUHK, visibility)
+    states = ('batch', None, 'heads', None)
+    # Masks and segment ids [B, T], slopes [H].
+    seen = jax.tree.map(lambda x: ('batch', None) if x.ndim == 2 else ('heads',), visibility)
+    names: tuple[Any, ...] = (states, states, states, seen)
+    if dropout_rate and seeds_B is not None:
+        num_rows, length, num_heads, _ = query_BTHK.shape
+        arguments += (row_bits((num_rows, num_heads, length), seeds_B),)
+        names += (('batch', 'heads', None),)
+    function = {'cudnn': _cudnn, 'flash': functools.partial(_flash, dropout_rate)}[kernel]
+    return _over_mesh(function, names)(*arguments)
 
 
 def _cudnn(
-    query_BTHK: jax.Array, key_BUHK: jax.Array, value_BUHK: jax.Array, bias_BHTU: jax.Array
+    query_BTHK: jax.Array, key_BUHK: jax.Array, value_BUHK: jax.Array, visibility: Visibility
 ) -> jax.Array:
-    shape = (*bias_BHTU.shape[:2], query_BTHK.shape[1], key_BUHK.shape[1])
-    bias_BHTU = jnp.broadcast_to(bias_BHTU, shape).astype(query_BTHK.dtype)
-    return jax.nn.dot_product_attention(
-        query_BTHK, key_BUHK, value_BUHK, bias_BHTU, implementation=CUDNN
-    )
+    """cuDNN has one-sided windows only, so that windows are computed in blocks."""
+    states = (query_BTHK, key_BUHK, value_BUHK)
+    if local_attention.is_local(query_BTHK.shape[1], visibility.window):
+        return local_attention.attend_in_blocks(_cudnn_of_rows, *states, visibility)
+    return _cudnn_of_rows(*states, visibility)
+
+
+def _cudnn_of_rows(
+    query_BTHK: jax.Array, key_BUHK: jax.Array, value_BUHK: jax.Array, visibility: Visibility
+) -> jax.Array:
+    """Lengths instead of a bias wherever they say the same; gradients of a bias are expensive."""
+    options: dict[str, Any] = {}
+    is_padding_last_B = None
+    if visibility.segment_ids_BT is None and visibility.window is None:
+        mask_BU = visibility.attention_mask_BU
+        assert mask_BU is not None
+        is_padding_last_B = jnp.all(mask_BU[:, :-1] >= mask_BU[:, 1:], axis=1)
+        lengths_B = jnp.sum(mask_BU > 0, axis=1, dtype=jnp.int32)
+        options['key_value_seq_lengths'] = jnp.maximum(lengths_B, 1)
+        options['is_causal'] = visibility.is_causal
+        visibility = dataclasses.replace(visibility, attention_mask_BU=None, is_causal=False)
+    if is_padding_last_B is None or visibility.slopes_H is not None:
+        shape = (query_BTHK.shape[1], key_BUHK.shape[1])
+        bias_BHTU = visibility.bias(*shape).astype(query_BTHK.dtype)
+        options['bias'] = jnp.broadcast_to(bias_BHTU, (*bias_BHTU.shape[:2], *shape))
+    states = (query_BTHK, key_BUHK, value_BUHK)
+    result_BTHK = jax.nn.dot_product_attention(*states, **options, implementation=CUDNN)
+    if is_padding_last_B is None:
+        return result_BTHK
+    # Lengths would be wrong: not a number is better than a wrong one.
+    return jnp.where(is_padding_last_B[:, None, None, None], result_BTHK, jnp.nan)
 
 
 def _flash(
-    query_BTHK: jax.Array, key_BUHK: jax.Array, value_BUHK: jax.Array, bias_BHTU: jax.Array
+    rate: float,
+    query_BTHK: jax.Array,
+    key_BUHK: jax.Array,
+    value_BUHK: jax.Array,
+    visibility: Visibility,
+    bits_BHT: jax.Array | None = None,
 ) -> jax.Array:
-    num_rows, length, num_heads, head_size = query_BTHK.shape
-    shape = (num_rows, num_heads, length, key_BUHK.shape[1])
-    bias_BHTU = jnp.broadcast_to(bias_BHTU, shape) * head_size**0.5  # the kernel scales the sum
-    return _pallas(query_BTHK, key_BUHK, value_BUHK, ab=bias_BHTU)
+    from bert_jax.models import pallas_attention  # Pallas takes 0.5 s to import
+
+    return pallas_attention.attend(
+        query_BTHK,
+        key_BUHK,
+        value_BUHK,
+        segment_ids_BT=visibility.segments(),
+        window=visibility.window,
+        slopes_H=visibility.slopes_H,
+        is_causal=visibility.is_causal,
+        dropout_rate=rate,
+        dropout_bits_BHT=bits_BHT,
+    )
 
 
-def _flash_in_groups(
-    query_BTHK: jax.Array, key_BUHK: jax.Array, value_BUHK: jax.Array, groups_BT: jax.Array
-) -> jax.Array:
-    from jax.experimental.pallas.ops.tpu.flash_attention import SegmentIds
-
-    segment_ids = SegmentIds(groups_BT, groups_BT)
-    return _pallas(query_BTHK, key_BUHK, value_BUHK, segment_ids=segment_ids)
-
-
-def _pallas(
-    query_BTHK: jax.Array, key_BUHK: jax.Array, value_BUHK: jax.Array, **options: object
-) -> jax.Array:
-    from jax.experimental.pallas.ops.tpu.flash_attention import flash_attention  # takes 0.5 s
-
-    length, head_size = query_BTHK.shape[1], query_BTHK.shape[3]
-    if length % BLOCK:
-        raise UserError(
-            f'compute.attention_kernel=flash needs sequence lengths that are multiples of {BLOCK}, '
-            f'not {length}; use xla'
-        )
-    states = (x_BTHK.transpose(0, 2, 1, 3) for x_BTHK in (query_BTHK, key_BUHK, value_BUHK))
-    result_BHTK = flash_attention(*states, sm_scale=head_size**-0.5, **options)
-    return result_BHTK.transpose(0, 2, 1, 3)
-
-
-def _over_mesh(function: Callable[..., jax.Array], names: list[_Axes]) -> Callable[..., jax.Array]:
+def _over_mesh(function: Callable[..., jax.Array], names: tuple) -> Callable[..., jax.Array]:
     """Run `function` on each device's part of the arrays: XLA cannot partition a kernel.
 
-    The result is laid out like the first argument. names: the logical axes of each argument.
+    The result is laid out like the first argument. names: the logical axes of each argument, a tree
+    like that of the arguments.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if AxisType.Auto not in mesh.axis_types:  # no mesh, or already within shard_map
         return function
 
-    def run(*arrays: jax.Array) -> jax.Array:
-        specs = tuple(map(_spec, arrays, names))
-        return jax.shard_map(function, in_specs=specs, out_specs=specs[0], check_vma=False)(*arrays)
+    def run(*arguments: Any) -> jax.Array:
+        specs = jax.tree.map(_spec, arguments, names)
+        mapped = jax.shard_map(function, in_specs=specs, out_specs=specs[0], check_vma=False)
+        return mapped(*arguments)
 
     return run
 

@@ -56,14 +56,14 @@ class Visibility:
         penalty_HTU = jnp.asarray(self.slopes_H)[:, None, None] * abs(distance_TU)
         return jnp.where(is_visible, -penalty_HTU, MASKED)
 
-    def groups(self) -> jax.Array | None:
-        """Render int32 [B, T] group ids: positions attend to exactly those of the same group.
+    def segments(self) -> jax.Array | None:
+        """Render int32 [B, T] segment ids that give padding an id of its own.
 
-        Padding is a group of its own. None if groups cannot express this visibility.
+        None: all positions attend to all, up to window, causality and slopes. Differs from `bias` in
+        what padding attends to, which has no effect on tokens.
         """
-        if self.is_causal or self.window is not None or self.slopes_H is not None:
-            return None
-        assert self.attention_mask_BU is not None
+        if self.attention_mask_BU is None:
+            return self.segment_ids_BT
         is_token_BT = self.attention_mask_BU > 0
         if self.segment_ids_BT is None:
             return is_token_BT.astype(jnp.int32)

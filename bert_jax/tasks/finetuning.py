@@ -27,6 +27,7 @@ from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import finetuning_card, glue, tables
 from bert_jax.evaluation.scores import Scores
+from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
 from bert_jax.tasks import (
@@ -160,6 +161,7 @@ class FineTuning:
             f'{sizes.vocab_size:,}; {len(self.problem.labels)} labels; {examples}',
             f'{stage.steps:,} steps of {self.config.training.batch_size} examples or windows, '
             f'packed in {rows} rows of {length} tokens, {filled:.0%} filled',
+            kernels.describe(self.architecture, self.compute, length),
         ]
         lines += self.splits.report.lines()
         counts = self.problem.counts.items()

@@ -15,6 +15,7 @@ from bert_jax.data.tokenizers import word_starts
 from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import model_card
 from bert_jax.evaluation import pretraining as evaluation
+from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.corruption import Corrupted
@@ -120,11 +121,13 @@ class Pretraining:
         """Return lines for the start of the log: the model, the corpus and the stages."""
         sizes = self.architecture
         train, held_out = self.corpus.split('train'), self.corpus.split('held_out')
+        longest = max(length for _, length in map(_shape, self.stages))
         lines = [
             f'{self.config.model.architecture or self.start.family} {sizes.num_layers} × '
             f'{sizes.hidden_size}, vocabulary {sizes.vocab_size:,}; ' + ', '.join(self.weights),
             f'{self.config.data.corpus}: {train.num_tokens:,} tokens in {train.num_documents:,} '
             f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
+            kernels.describe(self.architecture, self.compute, longest),
         ]
         for number, stage in enumerate(self.stages, start=1):
             source = cast(ExampleSource, stage.source)

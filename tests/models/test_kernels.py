@@ -1,15 +1,17 @@
 """Attention kernels for accelerators, interpreted on CPU, agree with materialized scores."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.experimental.pallas import tpu
 
 from bert_jax.errors import UserError
-from bert_jax.models import architectures, kernels
+from bert_jax.models import architectures, kernels, pallas_attention
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import Encoder, build_encoder
+from bert_jax.models.visibility import Visibility, alibi_slopes
 from tests import jaxprs
 from tests.random_parameters import random_parameters
 
@@ -24,15 +26,10 @@ SIZES = {
     'initializer_range': 0.3,
     'attention_dropout': 0.0,
 }
-ENCODERS = {
-    'bert': {},
-    'mosaicbert': {},  # ALiBi
-    'modernbert': {'local_window': 5, 'num_layers': 3},  # rotary, with windows
-}
+ENCODERS = {'bert': {}, 'modernbert': {'local_window': 5}}
 # Three sequences in the first row, two in the second, and padding in both.
 SEGMENTS = np.repeat([[0, 1, 2, 3], [0, 1, 4, 4]], [32] * 4, axis=1).astype(np.int32)
 MASKS = {
-    'padded': {'attention_mask_BT': (np.arange(LENGTH) >= [[0], [50]]).astype(np.int32)},
     'packed': {
         'attention_mask_BT': np.isin(SEGMENTS, (0, 1, 2)).astype(np.int32),
         'segment_ids_BT': SEGMENTS,
@@ -44,8 +41,7 @@ MASKS = {
 def on_this_cpu(monkeypatch):
     monkeypatch.setattr(kernels, 'PLATFORMS', dict.fromkeys(kernels.PLATFORMS, 'cpu'))
     monkeypatch.setattr(kernels, 'CUDNN', 'xla')
-    with tpu.force_tpu_interpret_mode():
-        yield
+    monkeypatch.setattr(pallas_attention, 'INTERPRET', True)
 
 
 def make(name: str, kernel: str, dtype: str = 'float32'):
@@ -79,20 +75,86 @@ def compare(name, kernel, seen, dtype='float32', tolerance=1e-5):
     assert np.abs(expected[0]).max() > 1
 
 
-@pytest.mark.parametrize('name', ENCODERS)
-@pytest.mark.parametrize('mask', MASKS)
-def test_flash_agrees_with_materialized_scores(on_this_cpu, name, mask):
-    compare(name, 'flash', MASKS[mask])
+def test_encoders_give_flash_their_masks(on_this_cpu):
+    compare('bert', 'flash', MASKS['packed'])
 
 
-def test_causal_flash_agrees_with_materialized_scores(on_this_cpu):
-    compare('bert', 'flash', MASKS['packed'] | {'causal': True})
+def test_encoders_give_cudnn_their_masks(on_this_cpu):
+    compare('modernbert', 'cudnn', MASKS['packed'], 'bfloat16', tolerance=0.1)
 
 
-@pytest.mark.parametrize('name', ENCODERS)
-def test_the_arguments_for_cudnn_describe_the_same_attention(on_this_cpu, name):
-    """Computed by the XLA implementation of jax.nn.dot_product_attention."""
-    compare(name, 'cudnn', MASKS['packed'], 'bfloat16', tolerance=0.1)
+PADDED = (np.arange(LENGTH) < [[LENGTH], [50]]).astype(np.int32)
+SEEN = {
+    'padded': {},
+    'packed': {'segment_ids_BT': SEGMENTS},
+    'causal': {'is_causal': True},
+    'alibi': {'slopes_H': alibi_slopes(2)},
+    'blocks': {'window': 5},
+    'wide window': {'window': 60},
+    'packed blocks': {'segment_ids_BT': SEGMENTS, 'window': 5, 'is_causal': True},
+    'all': {
+        'segment_ids_BT': SEGMENTS,
+        'window': 60,
+        'is_causal': True,
+        'slopes_H': alibi_slopes(2),
+    },
+}
+
+
+@pytest.mark.parametrize('case', SEEN)
+@pytest.mark.parametrize('kernel', kernels.PLATFORMS)
+def test_kernels_agree_with_materialized_scores(on_this_cpu, kernel, case):
+    """cuDNN's arguments are computed by the XLA implementation of the function that takes them."""
+    visibility = Visibility(PADDED, **SEEN[case])
+    rng = np.random.default_rng(0)
+    states = [rng.normal(size=(ROWS, LENGTH, 2, 8)).astype(np.float32) for _ in range(4)]
+    *states, weight_BTHK = states
+    weight_BTHK *= PADDED[:, :, None, None]
+
+    def dense(query_BTHK, key_BUHK, value_BUHK):
+        scores_BHTU = jnp.einsum('BTHK,BUHK->BHTU', query_BTHK, key_BUHK) * 8**-0.5
+        weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias(LENGTH, LENGTH))
+        return jnp.einsum('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK)
+
+    def run(attend):
+        def loss(*states):
+            result_BTHK = attend(*states) * weight_BTHK
+            return result_BTHK.sum(), result_BTHK
+
+        return jax.tree.leaves(jax.jit(jax.grad(loss, (0, 1, 2), has_aux=True))(*states))
+
+    found = run(lambda *states: kernels.attend(kernel, *states, visibility))
+    for mine, theirs in zip(found, run(dense), strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5)
+        assert np.abs(theirs).max() > 0.5
+
+
+def test_padding_before_tokens_is_not_taken_for_tokens_by_cudnn(on_this_cpu):
+    """Its sequence lengths cannot express it."""
+    mask = np.array([[1, 1, 0, 0], [0, 1, 1, 1]], np.int32)
+    states = jnp.ones((3, 2, 4, 1, 8))
+    is_nan = jnp.isnan(kernels.attend('cudnn', *states, Visibility(mask)))
+    assert is_nan.all((1, 2, 3)).tolist() == [False, True]
+
+
+def test_cudnn_takes_lengths_for_padding_and_blocks_for_windows(on_this_cpu, monkeypatch):
+    taken = []
+    monkeypatch.setattr(
+        jax.nn,
+        'dot_product_attention',
+        lambda query, key, value, **options: taken.append((key.shape, options)) or query,
+    )
+    states = [jnp.zeros((2, 512, 2, 8))] * 3
+    mask = np.arange(512) < [[512], [9]]
+    kernels.attend('cudnn', *states, Visibility(mask, is_causal=True))
+    kernels.attend('cudnn', *states, Visibility(mask, window=64))
+    (whole, lengths), (blocks, bias) = taken
+    assert whole == (2, 512, 2, 8)
+    assert lengths['key_value_seq_lengths'].tolist() == [512, 9]
+    assert lengths['is_causal']
+    assert 'bias' not in lengths
+    assert blocks == (16, 192, 2, 8)
+    assert bias['bias'].shape == (16, 1, 64, 192)
 
 
 def test_flash_does_not_materialize_scores(on_this_cpu):
@@ -109,15 +171,52 @@ def test_flash_does_not_materialize_scores(on_this_cpu):
     assert scores not in shapes['flash']
 
 
+CHOICES = {
+    'gpu': ('gpu', {'dtype': 'bfloat16'}, {}, 'cudnn'),
+    'tpu': ('tpu', {}, {}, 'flash'),
+    'cpu': ('cpu', {}, {}, 'xla'),
+    'named': ('gpu', {'dtype': 'bfloat16', 'attention_kernel': 'xla'}, {}, 'xla'),
+    'dtype': ('gpu', {}, {}, 'xla: cudnn needs compute.dtype=bfloat16 and a head size'),
+    'dropout': (
+        'gpu',
+        {'dtype': 'bfloat16'},
+        {'attention_dropout': 0.1},
+        'xla: cudnn has no dropout of attention weights, but model.attention_dropout is 0.1',
+    ),
+    'distances': ('tpu', {}, {'name': 'deberta'}, 'xla: flash does not support disentangled'),
+}
+
+
+@pytest.mark.parametrize('case', CHOICES)
+def test_the_best_valid_kernel_is_chosen_and_logged(monkeypatch, case):
+    platform, compute, sizes, expected = CHOICES[case]
+    monkeypatch.setattr(kernels, 'platform', lambda: platform)
+    architecture = architectures.build(**{'name': 'bert'} | SIZES | sizes)
+    line = kernels.describe(architecture, Compute(**compute), LENGTH)
+    assert line.startswith(f'attention kernel {expected}')
+    assert (':' in line) == (':' in expected)
+
+
+def test_a_gpu_without_flash_attention_takes_xla(monkeypatch):
+    monkeypatch.setattr(kernels, 'platform', lambda: 'gpu')
+    monkeypatch.setattr(jax, 'local_devices', lambda: [SimpleNamespace(compute_capability='7.5')])
+    line = kernels.describe(architectures.build('bert', **SIZES), Compute('bfloat16'), LENGTH)
+    assert line.endswith('compute capability 8.0 or higher, not 7.5')
+
+
 def test_a_kernel_for_another_platform_is_an_error():
-    with pytest.raises(UserError, match='runs on tpu, but the backend is cpu; set it to xla'):
+    with pytest.raises(UserError, match='runs on tpu, but the backend is cpu; set it to auto'):
         run({'attention_kernel': 'flash'}, {})
 
 
 REFUSED = {
-    'name': ({'attention_kernel': 'fast'}, {}, "unknown attention_kernel 'fast'; known: cudnn"),
+    'name': (
+        {'attention_kernel': 'fast'},
+        {},
+        "unknown attention_kernel 'fast'; known: auto, cudnn",
+    ),
     'dropout': (
-        {'attention_kernel': 'flash'},
+        {'attention_kernel': 'cudnn', 'dtype': 'bfloat16'},
         {'attention_dropout': 0.1},
         'attention_dropout is 0.1',
     ),
@@ -126,13 +225,17 @@ REFUSED = {
         {'name': 'deberta'},
         'does not support disentangled',
     ),
-    'dtype': ({'attention_kernel': 'cudnn'}, {}, 'needs bfloat16 and a head size'),
+    'dtype': ({'attention_kernel': 'cudnn'}, {}, 'needs compute.dtype=bfloat16 and a head'),
     'heads': (
         {'attention_kernel': 'cudnn', 'dtype': 'bfloat16'},
         {'hidden_size': 24},
         'not bfloat16 and 12',
     ),
-    'length': ({'attention_kernel': 'flash'}, {'length': 96}, 'multiples of 128, not 96'),
+    'odd': (
+        {'attention_kernel': 'cudnn', 'dtype': 'bfloat16'},
+        {'length': 97},
+        'even sequence length, not 97',
+    ),
 }
 
 

@@ -1,6 +1,4 @@
-"""Which positions attend to which: the bias and the groups describe the same pairs."""
-
-import dataclasses
+"""Which positions attend to which: the bias and the segments describe the same pairs."""
 
 import numpy as np
 import pytest
@@ -48,19 +46,12 @@ def test_slopes_are_those_published():
 
 
 @pytest.mark.parametrize('case', ['padding', 'segments'])
-def test_groups_allow_what_the_bias_allows(case):
+def test_segments_allow_what_the_bias_allows(case):
     visibility = Visibility(MASK, **CASES[case][0])
-    groups = np.asarray(visibility.groups())
-    same = groups[:, :, None] == groups[:, None, :]
+    segments = np.asarray(visibility.segments())
+    same = segments[:, :, None] == segments[:, None, :]
     bias = np.broadcast_to(np.asarray(visibility.bias(LENGTH, LENGTH)), (2, 1, LENGTH, LENGTH))[
         :, 0
     ]
     tokens = MASK > 0
     np.testing.assert_array_equal(same[tokens], bias[tokens] == 0)
-
-
-@pytest.mark.parametrize(
-    'change', [{'is_causal': True}, {'window': 2}, {'slopes_H': alibi_slopes(2)}]
-)
-def test_what_groups_cannot_express_has_none(change):
-    assert dataclasses.replace(Visibility(MASK, SEGMENTS), **change).groups() is None

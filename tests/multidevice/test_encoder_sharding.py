@@ -7,10 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import linen as nn
-from jax.experimental.pallas import tpu
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from bert_jax.models import architectures, kernels
+from bert_jax.models import architectures, kernels, pallas_attention
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.heads import MaskedLanguageModelHead
@@ -95,6 +94,7 @@ def test_constraints_take_effect_only_under_a_mesh_with_rules():
 def test_an_attention_kernel_runs_on_every_device_for_its_rows_and_heads(monkeypatch):
     """The kernel is interpreted; the row that initializes the parameters cannot be sharded."""
     monkeypatch.setitem(kernels.PLATFORMS, 'flash', 'cpu')
+    monkeypatch.setattr(pallas_attention, 'INTERPRET', True)
     sizes = {'max_position_embeddings': 128, 'attention_dropout': 0.0}
     architecture = dataclasses.replace(ARCHITECTURE, num_layers=1, **sizes)
     ids = np.random.default_rng(0).integers(0, 100, (4, 128)).astype(np.int32)
@@ -104,7 +104,7 @@ def test_an_attention_kernel_runs_on_every_device_for_its_rows_and_heads(monkeyp
         encoder = build_encoder(architecture, Compute(attention_kernel=kernel))
         return jax.jit(encoder.apply)(params, ids, mask).hidden_BTD * mask[:, :, None]
 
-    with tpu.force_tpu_interpret_mode(), jax.set_mesh(make_mesh()), nn.logical_axis_rules(RULES):
+    with jax.set_mesh(make_mesh()), nn.logical_axis_rules(RULES):
         encoder = build_encoder(architecture, Compute(attention_kernel='flash'))
         params = nn.unbox(jax.jit(encoder.init)(jax.random.key(0), ids[:1], mask[:1]))
         ours = np.asarray(states(params, 'flash'))

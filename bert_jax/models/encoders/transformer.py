@@ -11,7 +11,6 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax.errors import UserError
-from bert_jax.models import kernels
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Context, LayerConstants, layer_constants
 from bert_jax.models.block import Block, Convolution
@@ -41,7 +40,6 @@ class Transformer(Encoder):
 
     def setup(self) -> None:
         settings = (self.architecture, self.compute)
-        kernels.check(*settings)
         self.embeddings = Embeddings(*settings)
         self.layers = self._make_layers()
         if self.architecture.residual == 'pre':
