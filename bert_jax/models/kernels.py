@@ -132,8 +132,8 @@ def attend(
         num_rows, length, num_heads, _ = query_BTHK.shape
         arguments += (row_bits((num_rows, num_heads, length), seeds_B),)
         names += (('batch', 'heads', None),)
-    function = {'cudnn': _cudnn, 'flash': functools.partial(_flash, dropout_rate)}[kernel]
-    return _over_mesh(function, names)(*arguments)
+    flash = functools.partial(_flash, dropout_rate)
+    return _over_mesh(flash if kernel == 'flash' else _cudnn, names)(*arguments)
 
 
 def _cudnn(

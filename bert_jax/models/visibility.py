@@ -59,8 +59,8 @@ class Visibility:
     def segments(self) -> jax.Array | None:
         """Render int32 [B, T] segment ids that give padding an id of its own.
 
-        None: all positions attend to all, up to window, causality and slopes. Differs from `bias` in
-        what padding attends to, which has no effect on tokens.
+        None: neither segments nor padding. Differs from `bias` in what padding attends to, without
+        effect on tokens.
         """
         if self.attention_mask_BU is None:
             return self.segment_ids_BT

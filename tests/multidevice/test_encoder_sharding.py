@@ -92,17 +92,18 @@ def test_constraints_take_effect_only_under_a_mesh_with_rules():
 
 
 def test_an_attention_kernel_runs_on_every_device_for_its_rows_and_heads(monkeypatch):
-    """The kernel is interpreted; the row that initializes the parameters cannot be sharded."""
+    """With the dropout masks of one device. The row that initializes parameters is not sharded."""
     monkeypatch.setitem(kernels.PLATFORMS, 'flash', 'cpu')
     monkeypatch.setattr(pallas_attention, 'INTERPRET', True)
-    sizes = {'max_position_embeddings': 128, 'attention_dropout': 0.0}
+    sizes = {'max_position_embeddings': 128, 'attention_dropout': 0.2}
     architecture = dataclasses.replace(ARCHITECTURE, num_layers=1, **sizes)
     ids = np.random.default_rng(0).integers(0, 100, (4, 128)).astype(np.int32)
     mask = (np.arange(128) < np.array([[128], [100], [60], [1]])).astype(np.int32)
 
     def states(params, kernel):
         encoder = build_encoder(architecture, Compute(attention_kernel=kernel))
-        return jax.jit(encoder.apply)(params, ids, mask).hidden_BTD * mask[:, :, None]
+        output = jax.jit(encoder.apply)(params, ids, mask, None, np.arange(4, dtype=np.uint32))
+        return output.hidden_BTD * mask[:, :, None]
 
     with jax.set_mesh(make_mesh()), nn.logical_axis_rules(RULES):
         encoder = build_encoder(architecture, Compute(attention_kernel='flash'))
