@@ -27,6 +27,7 @@ RANGES = {
     'training.(steps|epochs)': '[0, inf)',
     'training.*': '[1, inf)',
     'evaluation.examples|checkpoint.keep|max_skipped_in_row': '[1, inf)',
+    'logging.profile_steps': '[1, inf)',
     'sweep.seeds': '[0, 4294967295]',
     'sweep.learning_rates': '(0, inf)',
     'problem.(label_smoothing|overlap)': '[0, 1)',
@@ -36,7 +37,8 @@ RANGES = {
     'data.first_choice': '(-inf, inf)',
     '.*': '[0, inf)',
 }
-_NUMBERS = ('training', 'sweep')  # sections whose tuples have numbers; elsewhere, strings
+# Sections whose tuples have numbers; elsewhere they have strings.
+_NUMBERS = ('training', 'sweep', 'logging')
 
 
 def check(config: ConfigDict) -> None:

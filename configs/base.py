@@ -227,7 +227,13 @@ def get_config() -> ConfigDict:
             keep=3,  # number of most recent checkpoints to keep
         )
     )
-    config.logging = ConfigDict(dict(every_steps=100))
+    config.logging = ConfigDict(
+        dict(
+            every_steps=100,
+            wandb='',  # project of Weights & Biases to record the run in; '' = none
+            profile_steps=(),  # first and last step of a trace in WORKDIR/profile, such as (10, 12)
+        )
+    )
     # Several runs in one command, compared by evaluation.best or the first metric.
     config.sweep = ConfigDict(
         dict(

@@ -1,4 +1,4 @@
-"""What a run shows and records: progress bar, metrics.jsonl, TensorBoard and a plot of the loss."""
+"""What a run shows and records: progress bar, metrics.jsonl, trackers and a plot of the loss."""
 
 import errno
 import functools
@@ -12,6 +12,8 @@ from typing import Any
 
 from bert_jax import figures, progress
 from bert_jax.errors import writing_to
+from bert_jax.training import trackers
+from bert_jax.types import Config
 
 # Required free bytes: TensorBoard's writer thread dies on a full disk, and then its queue blocks.
 _REQUIRED_SPACE = 2**18
@@ -27,6 +29,7 @@ class Log:
     def __init__(
         self,
         workdir: pathlib.Path,
+        config: Config,
         step: int,
         total_steps: int,
         enabled: bool,
@@ -34,9 +37,15 @@ class Log:
     ):
         """Open the log of a run that resumes after `step`; later records are dropped.
 
-        Without `is_evaluated`, the evaluation at that step is one of them.
+        Args:
+          workdir: its folder, which exists.
+          config: the config's `logging`.
+          step: number of completed steps.
+          total_steps: number of steps of the whole run.
+          enabled: whether this process shows and writes anything.
+          is_evaluated: whether the evaluation at `step` is kept.
         """
-        self.workdir, self.enabled = workdir, enabled
+        self.workdir, self.enabled, self._config = workdir, enabled, config
         last = {'train': step, 'held_out': step if is_evaluated else step - 1}
         self.records = _read_records(workdir / 'metrics.jsonl', last) if enabled else []
         if enabled:
@@ -44,7 +53,7 @@ class Log:
                 self._check_space()
                 text = ''.join(f'{json.dumps(record)}\n' for record in self.records)
                 (workdir / 'metrics.jsonl').write_text(text, encoding='utf-8')
-        self._purge_step = step + 1
+        self._step = step
         self._bar = progress.bar(total=total_steps, initial=step, unit='step', disable=not enabled)
 
     def info(self, text: str) -> None:
@@ -53,7 +62,7 @@ class Log:
             self._bar.write(text, file=sys.stderr)
 
     def record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
-        """Append a line to metrics.jsonl and a point to each curve in TensorBoard.
+        """Append a line to metrics.jsonl and a point to each curve of the trackers.
 
         Args:
           kind: 'train' or 'held_out'.
@@ -67,8 +76,8 @@ class Log:
             self.records.append({'kind': kind, 'step': step, **values})
             with open(self.workdir / 'metrics.jsonl', 'a', encoding='utf-8') as file:
                 print(json.dumps(self.records[-1]), file=file)
-            for name, value in values.items():
-                self._tensorboard.add_scalar(f'{kind}/{name}', value, step)
+            for tracker in self._trackers:
+                tracker.record(kind, step, values)
 
     def plot(self, references: Mapping[str, float], file_format: str = 'png') -> None:
         """Draw loss.png: the loss terms over the steps, and a horizontal line per reference."""
@@ -100,19 +109,15 @@ class Log:
         self._bar.update(1)
 
     def close(self) -> None:
-        """Close the progress bar and TensorBoard's files."""
+        """Close the progress bar and the trackers."""
         self._bar.close()
-        if '_tensorboard' in vars(self):
-            self._tensorboard.close()
+        if '_trackers' in vars(self):
+            for tracker in self._trackers:
+                tracker.close()
 
     @functools.cached_property
-    def _tensorboard(self) -> Any:
-        # Imported for the first record: the import takes a second if torch is installed.
-        import tensorboardX
-
-        return tensorboardX.SummaryWriter(
-            str(self.workdir / 'tensorboard'), purge_step=self._purge_step
-        )
+    def _trackers(self) -> list[trackers.Tracker]:  # opened for the first record
+        return trackers.open_trackers(self.workdir, self._step, self._config)
 
     def _check_space(self) -> None:
         if shutil.disk_usage(self.workdir).free < _REQUIRED_SPACE:

@@ -8,10 +8,11 @@ from typing import Any
 import jax
 
 from bert_jax import tree_paths
-from bert_jax.training import batches, memory, multihost, peak_flops
+from bert_jax.training import batches, memory, multihost, peak_flops, trackers
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
+from bert_jax.training.profiling import Profile
 from bert_jax.training.run import Plan, Run, start
 from bert_jax.training.state import num_parameters
 from bert_jax.training.step import compile_train_step, make_train_step
@@ -61,6 +62,7 @@ def train(
             threads = config.data.reading_threads
             for batch in batches.read(stage.source, run.step - first_step, stage.steps, threads):
                 # 1. Dispatch the step. The devices compute it while the host continues.
+                run.profile.before(run.step + 1)
                 run.state, metrics = train_step(run.state, batch, run.key)
                 if jax.process_count() > 1:  # all hosts learn of a signal after the same step
                     metrics['signal'] = multihost.largest(run.stop.number)
@@ -68,6 +70,7 @@ def train(
 
                 # 2. Wait for the metrics of the step before: the host is at most one step ahead.
                 window.add(run.step, metrics)
+                run.profile.after(run.step, run.state)
 
                 # 3. Decide what is due, the same on all hosts. The signal is read once, because it
                 #    may arrive at any time.
@@ -120,6 +123,8 @@ def dry_run(task: Task, config: Config) -> Iterator[str]:
       UserError: the config cannot be run.
     """
     EarlyStopping(config.evaluation)
+    Profile(config)
+    trackers.check(config.logging)
     with Plan.of(task, config) as plan:
         yield from task.describe()
         yield from plan.transfer.describe(plan.abstract.params)

@@ -19,6 +19,7 @@ from bert_jax.training import (
     peak_flops,
     schedules,
     sharding,
+    trackers,
     transfer,
     workdir,
 )
@@ -26,6 +27,7 @@ from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
 from bert_jax.training.interruption import StopSignal
 from bert_jax.training.logging import Log
+from bert_jax.training.profiling import Profile
 from bert_jax.training.schedules import Schedule
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.task import Task
@@ -92,6 +94,7 @@ class Run(Plan):
     early_stopping: EarlyStopping
     log: Log
     stop: StopSignal
+    profile: Profile
     key: Key
     peak_flops: float
     state: TrainState
@@ -104,7 +107,8 @@ class Run(Plan):
 @contextlib.contextmanager
 def start(task: Task, config: Config) -> Iterator[Run]:
     """Claim the working directory and restore the last checkpoint, or initialize."""
-    early_stopping = EarlyStopping(config.evaluation)
+    early_stopping, profile = EarlyStopping(config.evaluation), Profile(config)
+    trackers.check(config.logging)
     flops = peak_flops.peak_flops(config.compute.dtype)  # before set_mesh: it uses one device
     settings = config.to_dict()
     multihost.check_same('config', lambda: json.dumps(settings))
@@ -138,16 +142,18 @@ def start(task: Task, config: Config) -> Iterator[Run]:
                 # Earlier versions evaluated before saving.
                 is_evaluated = metadata.get('is_evaluated', True)
             multihost.run_on_host0(lambda: workdir.write_config(config.workdir, settings))
-            log = Log(folder, step, plan.total_steps, jax.process_index() == 0, is_evaluated)
+            steps, enabled = (step, plan.total_steps), jax.process_index() == 0
+            log = Log(folder, config.logging, *steps, enabled, is_evaluated)
             for change in changes:
                 log.info(f'changed since the run was started: {change}')
-            with contextlib.closing(log), StopSignal() as stop:
+            with contextlib.closing(log), contextlib.closing(profile), StopSignal() as stop:
                 run = Run(
                     **vars(plan),
                     checkpoints=checkpoints,
                     early_stopping=early_stopping,
                     log=log,
                     stop=stop,
+                    profile=profile,
                     key=jax.random.key(config.seed),
                     peak_flops=flops,
                     state=state,

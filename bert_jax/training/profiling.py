@@ -1,0 +1,51 @@
+"""Recording a trace of chosen steps, for the profiler of TensorBoard or Perfetto."""
+
+import pathlib
+from typing import Any
+
+import jax
+
+from bert_jax.errors import UserError
+from bert_jax.types import Config
+
+
+class Profile:
+    """A trace of the steps `first` to `last` of a run, in WORKDIR/profile.
+
+    Every host writes its own trace. Steps that a resumed run has already done are not traced.
+    """
+
+    def __init__(self, config: Config):
+        """Read `logging.profile_steps`.
+
+        Raises:
+          UserError: it is neither empty nor a first and a last step.
+        """
+        steps = config.logging.profile_steps
+        if steps and (len(steps) != 2 or not 1 <= steps[0] <= steps[1]):
+            raise UserError(
+                f'logging.profile_steps is {steps}; give the first and the last step, such as '
+                '(10, 12)'
+            )
+        self._first: int = steps[0] if steps else 0
+        self._last: int = steps[1] if steps else 0
+        self._folder = pathlib.Path(config.workdir) / 'profile'
+        self._is_running = False
+
+    def before(self, step: int) -> None:
+        """Start the trace if `step`, counted from 1, is to be traced."""
+        if not self._is_running and self._first <= step <= self._last:
+            jax.profiler.start_trace(self._folder)
+            self._is_running = True
+
+    def after(self, step: int, state: Any) -> None:
+        """Wait for the last step and write the trace; state: what the step computes."""
+        if self._is_running and step == self._last:
+            jax.block_until_ready(state)
+            self.close()
+
+    def close(self) -> None:
+        """End a trace that a run ends before its last step."""
+        if self._is_running:
+            jax.profiler.stop_trace()
+            self._is_running = False
