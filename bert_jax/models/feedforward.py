@@ -8,14 +8,41 @@ from flax import linen as nn
 
 from bert_jax.models.linear import output_init_range
 from bert_jax.models.module import Module
-from bert_jax.models.partitioning import constrain
+from bert_jax.models.partitioning import constrain, platform
 
 
-@jax.checkpoint  # the backward pass keeps only x: a third less memory for a base model
 def gelu(x: jax.Array) -> jax.Array:
-    """Exact GELU, x·Φ(x) (Hendrycks & Gimpel 2016), in fp32; erf is cheaper than jax.nn's erfc."""
+    """Exact GELU, x·Φ(x) (Hendrycks & Gimpel 2016), in fp32; the backward pass keeps one array."""
+    return gelu_keeping_input(x) if platform() == 'cpu' else gelu_keeping_derivative(x)
+
+
+@jax.checkpoint
+def gelu_keeping_input(x: jax.Array) -> jax.Array:
+    """GELU for CPUs; erf is cheaper there than jax.nn's erfc."""
     x32 = x.astype(jnp.float32)
     return (0.5 * x32 * (1 + jax.lax.erf(x32 * 0.5**0.5))).astype(x.dtype)
+
+
+@jax.custom_vjp
+def gelu_keeping_derivative(x: jax.Array) -> jax.Array:
+    """GELU for accelerators, where the forward pass computes the derivative too.
+
+    If erf and exp are computed in the backward pass, XLA fuses them into its matrix products, which
+    repeat them for each block: on TPU a layer of a base model then takes 1.1 times as long by the
+    compiler's estimate.
+    """
+    return _gelu_and_derivative(x)[0]
+
+
+def _gelu_and_derivative(x: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """x·Φ(x) and Φ(x) + x·φ(x), in the dtype of x."""
+    x32 = x.astype(jnp.float32)
+    cumulative = 0.5 * (1 + jax.lax.erf(x32 * 0.5**0.5))
+    density = jnp.exp(-0.5 * x32**2) * (2 * jnp.pi) ** -0.5
+    return (x32 * cumulative).astype(x.dtype), (cumulative + x32 * density).astype(x.dtype)
+
+
+gelu_keeping_derivative.defvjp(_gelu_and_derivative, lambda derivative, grad: (grad * derivative,))
 
 
 def gelu_tanh(x: jax.Array) -> jax.Array:

@@ -58,9 +58,13 @@ def peak_flops(dtype: str) -> float:
     return devices * (published_flops() or measured_flops(dtype))
 
 
-def published_flops() -> float | None:
-    """Return the published dense bf16 FLOP/s of a device; None if its kind is not in the table."""
-    kind = jax.devices()[0].device_kind
+def published_flops(kind: str | None = None) -> float | None:
+    """Return the published dense bf16 FLOP/s of a device; None if its kind is not in the table.
+
+    Args:
+      kind: a `device_kind` of JAX; None: that of the devices here.
+    """
+    kind = kind or jax.devices()[0].device_kind
     found = (peak for part, peak in PUBLISHED_TFLOPS.items() if re.search(rf'\b{part}\b', kind))
     tflops = next(found, None)
     return None if tflops is None else 1e12 * tflops

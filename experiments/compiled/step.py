@@ -11,7 +11,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
 from bert_jax.tasks import finetuning, make_task
-from bert_jax.training import batches, sharding
+from bert_jax.training import batches, peak_flops, sharding
 from bert_jax.training.memory import MemoryEstimate
 from bert_jax.training.run import Plan
 from bert_jax.training.step import compile_train_step, make_train_step
@@ -19,7 +19,7 @@ from configs.finetune_tasks import TASKS
 from experiments.compiled import hlo
 from experiments.compiled.topology import Topology
 
-_SPECIAL = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]']
+_VOCABULARY = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', '##s']  # '##s': words have pieces
 _NUM_OPERATIONS = 10
 _OUT_OF_MEMORY = re.compile(r'Used ([\d.]+)([MG]) of ([\d.]+)([MG])')  # libtpu
 
@@ -111,8 +111,8 @@ def _describe(
             operations=[operation._asdict() for operation in operations[:_NUM_OPERATIONS]],
         )
         if seconds > 0:  # libtpu 0.0.42 has negative ones for v5e
-            mfu = model_flops / seconds / topology.chip.peak_flops
-            record |= dict(seconds=seconds, mfu=mfu)
+            peak = peak_flops.published_flops(topology.chip.kind)
+            record |= dict(seconds=seconds, mfu=model_flops / seconds / peak)
     return record
 
 
@@ -147,7 +147,7 @@ def _replace_data(config: ConfigDict, folder: pathlib.Path) -> None:
             config.data.update(sample)
             config.model.architecture = config.model.architecture or 'bert_base'
         config.data.tokenizer = str(folder / 'vocab.txt')
-    words = _SPECIAL + [f'w{number}' for number in range(size - len(_SPECIAL))]
+    words = _VOCABULARY + [f'w{number}' for number in range(size - len(_VOCABULARY))]
     (folder / 'vocab.txt').write_text('\n'.join(words) + '\n')
-    documents = [f'{word}. ' + (' '.join(words[5:25]) + '. ') * 100 for word in words[25:45]]
+    documents = [f'{word}. ' + (' '.join(words[6:26]) + '. ') * 100 for word in words[26:46]]
     (folder / 'text.txt').write_text('\n\n'.join(documents))

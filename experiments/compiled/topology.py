@@ -18,13 +18,13 @@ class Chip(NamedTuple):
 
     Attributes:
       platform: 'tpu' or 'cuda'.
-      peak_flops: FLOP/s of dense bf16 matrix products with fp32 sums.
+      kind: as in the table of published peaks, bert_jax/training/peak_flops.py.
       memory: bytes of a device.
       target: further fields of the description that XLA's GPU compiler reads.
     """
 
     platform: str
-    peak_flops: float
+    kind: str
     memory: int
     target: str = ''
 
@@ -32,12 +32,12 @@ class Chip(NamedTuple):
 # TPU: https://cloud.google.com/tpu/docs/system-architecture-tpu-vm. GPU: data sheets of H200 SXM
 # and A100 80GB SXM, and the specifications in openxla/xla, xla/backends/gpu/target_config/specs.
 CHIPS = {
-    'v5e': Chip('tpu', 197e12, 16 * 2**30),
-    'v5p': Chip('tpu', 459e12, 95 * 2**30),
-    'v6e': Chip('tpu', 918e12, 32 * 2**30),
+    'v5e': Chip('tpu', 'TPU v5e', 16 * 2**30),
+    'v5p': Chip('tpu', 'TPU v5p', 95 * 2**30),
+    'v6e': Chip('tpu', 'TPU v6e', 32 * 2**30),
     'h200': Chip(
         'cuda',
-        989e12,
+        'H200',
         151_397_597_184,
         'cuda_compute_capability { major: 9 } core_count: 132 fpus_per_core: 128 '
         'clock_rate_ghz: 1.98 memory_bandwidth: 4800000000000 l2_cache_size: 52428800 '
@@ -45,7 +45,7 @@ CHIPS = {
     ),
     'a100': Chip(
         'cuda',
-        312e12,
+        'A100',
         85_100_068_864,
         'cuda_compute_capability { major: 8 } core_count: 108 fpus_per_core: 64 '
         'clock_rate_ghz: 1.41 memory_bandwidth: 2039040000000 l2_cache_size: 41943040 '

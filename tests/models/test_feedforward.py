@@ -1,15 +1,18 @@
-"""GELU agrees with jax.nn and keeps only its input for the backward pass."""
+"""GELU agrees with jax.nn and keeps one array for the backward pass."""
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.feedforward import gelu
+from bert_jax.models import feedforward
+
+GELUS = (feedforward.gelu_keeping_input, feedforward.gelu_keeping_derivative)
 
 
+@pytest.mark.parametrize('gelu', GELUS)
 @pytest.mark.parametrize(('dtype', 'tolerance'), [('float32', 1e-6), ('bfloat16', 0.01)])
-def test_exact_gelu_and_its_gradient_agree_with_jax(dtype, tolerance):
+def test_exact_gelu_and_its_gradient_agree_with_jax(gelu, dtype, tolerance):
     x = jnp.concatenate([jnp.linspace(-6, 6, 4001), jnp.array([-1e4, -30.0, 0.0, 30.0, 1e4])])
     x = x.astype(dtype)
     ours = jax.jit(jax.vmap(jax.value_and_grad(gelu)))(x)
@@ -22,7 +25,15 @@ def test_exact_gelu_and_its_gradient_agree_with_jax(dtype, tolerance):
         assert (abs(mine.astype(jnp.float32) - theirs) <= bound).all()
 
 
-def test_gelu_keeps_only_its_input_for_the_backward_pass():
+@pytest.mark.parametrize('gelu', GELUS)
+def test_gelu_keeps_one_array_for_the_backward_pass(gelu):
     x = jnp.ones((8, 32), jnp.bfloat16)
     _, backward = jax.vjp(gelu, x)
     assert [(leaf.shape, leaf.dtype) for leaf in jax.tree.leaves(backward)] == [(x.shape, x.dtype)]
+
+
+@pytest.mark.parametrize(('platform', 'keeps_derivative'), [('cpu', False), ('tpu', True)])
+def test_gelu_is_chosen_by_platform(platform, keeps_derivative, monkeypatch):
+    monkeypatch.setattr(feedforward, 'platform', lambda: platform)
+    jaxpr = jax.make_jaxpr(lambda x: feedforward.gelu(x))(1.0)
+    assert ('custom_vjp_call' in str(jaxpr)) == keeps_derivative
