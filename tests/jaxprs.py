@@ -1,4 +1,4 @@
-"""Arrays that a traced function computes, including functions it calls."""
+"""What a traced function computes, including functions it calls."""
 
 from jax.extend.core import jaxprs_in_params
 
@@ -9,3 +9,13 @@ def shapes(jaxpr):
         yield from (variable.aval.shape for variable in equation.outvars)
         for inner in jaxprs_in_params(equation.params):
             yield from shapes(inner)
+
+
+def primitives(jaxpr) -> set[str]:
+    """Return the names of all primitives."""
+    found = set()
+    for equation in jaxpr.eqns:
+        found.add(equation.primitive.name)
+        for inner in jaxprs_in_params(equation.params):
+            found |= primitives(inner)
+    return found

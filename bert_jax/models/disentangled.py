@@ -1,10 +1,13 @@
 """Disentangled attention over content and relative positions (DeBERTa, arXiv 2006.03654)."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
+from bert_jax.models import partitioning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Attention, Context
 from bert_jax.models.dropout import dropout, fold_in
@@ -83,13 +86,32 @@ class DisentangledAttention(Attention):
         scores_BHTU = product('BTHK,BUHK->BHTU', query_BTHK, key_BUHK, dtype)
         if 'content_to_position' in terms:
             key_XRHK = (self.key if is_shared else self.position_key)(vectors_XRD)
-            scores_BHTR = _product('BTHK,BRHK->BHTR', query_BTHK, key_XRHK, dtype)
-            scores_BHTU += _select_distances(scores_BHTR, rows_TU, axis=-1)
+            scores_BHTU += distance_scores(query_BTHK, key_XRHK, rows_TU, False, dtype)
         if 'position_to_content' in terms:
             query_XRHK = (self.query if is_shared else self.position_query)(vectors_XRD)
-            scores_BHRU = _product('BRHK,BUHK->BHRU', query_XRHK, key_BUHK, dtype)
-            scores_BHTU += _select_distances(scores_BHRU, rows_TU, axis=-2)
+            scores_BHTU += distance_scores(key_BUHK, query_XRHK, rows_TU, True, dtype)
         return scores_BHTU * ((1 + len(terms)) * architecture.head_size) ** -0.5
+
+
+def distance_scores(
+    states_BTHK: jax.Array,
+    vectors_XRHK: jax.Array,
+    rows_TU: jax.Array,
+    are_keys: bool,
+    dtype: jnp.dtype,
+) -> jax.Array:
+    """[B, H, T, U]: for each pair of positions, a state times the vector of their distance.
+
+    The states are those of the queries, or if `are_keys` those of the keys.
+    """
+    if partitioning.platform() == 'cpu':
+        spec, axis = ('BRHK,BUHK->BHRU', -2) if are_keys else ('BTHK,BRHK->BHTR', -1)
+        operands = (vectors_XRHK, states_BTHK) if are_keys else (states_BTHK, vectors_XRHK)
+        scores = _product(spec, *operands, dtype)
+        return jnp.take_along_axis(scores, rows_TU[None, None], axis, mode='promise_in_bounds')
+    scores_BHTR = _product('BTHK,BRHK->BHTR', states_BTHK, vectors_XRHK, dtype)
+    out = 'BHUT' if are_keys else 'BHTU'
+    return _multiply_one_hot(scores_BHTR, rows_TU.T if are_keys else rows_TU, out, dtype)
 
 
 def _product(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Array:
@@ -102,9 +124,39 @@ def _product(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Arr
     return product(f'{first},{second}->{out}', a, b, dtype)
 
 
-def _select_distances(scores: jax.Array, rows_TU: jax.Array, axis: int) -> jax.Array:
-    """[B, H, T, R] or [B, H, R, U] → [B, H, T, U]: the score of each pair's own distance."""
-    return jnp.take_along_axis(scores, rows_TU[None, None], axis, mode='promise_in_bounds')
+@functools.partial(jax.custom_vjp, nondiff_argnums=(2, 3))
+def _multiply_one_hot(
+    scores_BHTR: jax.Array, rows_TU: jax.Array, out: str, dtype: jnp.dtype
+) -> jax.Array:
+    """Select the score of each pair's distance, on devices where products are fast.
+
+    A gather of so many single numbers, and the scatter of its gradient, would take nearly the
+    whole training step of a TPU. Each sum has one term, so `dtype` is as exact as fp32 here.
+    """
+    one_hot_TRU = _one_hot(rows_TU, scores_BHTR.shape[-1], dtype)
+    return product(f'BHTR,TRU->{out}', scores_BHTR, one_hot_TRU, dtype).astype(dtype)
+
+
+def _multiply_one_hot_forward(
+    scores_BHTR: jax.Array, rows_TU: jax.Array, out: str, dtype: jnp.dtype
+) -> tuple[jax.Array, tuple[jax.Array, int]]:
+    # Unlike `product`, keeps no one-hot rows for the backward pass.
+    kept = (rows_TU, scores_BHTR.shape[-1])
+    return _multiply_one_hot(scores_BHTR, rows_TU, out, dtype), kept
+
+
+def _multiply_one_hot_backward(
+    out: str, dtype: jnp.dtype, kept: tuple[jax.Array, int], grad: jax.Array
+) -> tuple[jax.Array, None]:
+    return product(f'{out},TRU->BHTR', grad, _one_hot(*kept, dtype), dtype), None
+
+
+_multiply_one_hot.defvjp(_multiply_one_hot_forward, _multiply_one_hot_backward)
+
+
+def _one_hot(rows_TU: jax.Array, number: int, dtype: jnp.dtype) -> jax.Array:
+    """[T, R, U]: 1 at the row of each pair of positions."""
+    return (rows_TU[:, None] == jnp.arange(number)[:, None]).astype(dtype)
 
 
 def distance_rows(architecture: Architecture, distances: np.ndarray) -> np.ndarray:

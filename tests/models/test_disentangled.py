@@ -10,10 +10,15 @@ from flax import linen as nn
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from bert_jax.errors import UserError
-from bert_jax.models import architectures
+from bert_jax.models import architectures, disentangled
 from bert_jax.models.architecture import Compute
 from bert_jax.models.attention import Context, LayerConstants
-from bert_jax.models.disentangled import DisentangledAttention, distance_rows, log_buckets
+from bert_jax.models.disentangled import (
+    DisentangledAttention,
+    distance_rows,
+    distance_scores,
+    log_buckets,
+)
 from bert_jax.models.encoders import build_encoder
 from bert_jax.models.visibility import Visibility
 from tests import jaxprs
@@ -149,6 +154,35 @@ def test_no_array_has_a_vector_for_each_pair_of_positions():
     ]
     first, last = log_buckets(np.array([1 - length, length - 1]), 256, 512)
     assert max(sizes) == rows * architecture.num_heads * length * (last - first + 1)
+
+
+@pytest.mark.parametrize('num_tables', [1, 2])
+@pytest.mark.parametrize('are_keys', [False, True])
+def test_one_hot_rows_select_the_same_scores_as_a_gather(monkeypatch, are_keys, num_tables):
+    """Values and gradients of the products on accelerators, without a gather or scatter."""
+    rng = np.random.default_rng(0)
+    states_BTHK = rng.standard_normal((2, 5, 3, 4), np.float32)
+    vectors_XRHK = rng.standard_normal((num_tables, 6, 3, 4), np.float32)
+    weights_BHTU = rng.standard_normal((2, 3, 5, 5), np.float32)
+    rows_TU = np.clip(np.arange(5)[:, None] - np.arange(5) + 3, 0, 5)
+
+    def loss(*operands):
+        scores = distance_scores(*operands, rows_TU, are_keys, jnp.float32)
+        return (scores**2 * weights_BHTU).sum()
+
+    def on(platform):
+        monkeypatch.setattr(disentangled.partitioning, 'platform', lambda: platform)
+        return jax.make_jaxpr(jax.value_and_grad(loss, (0, 1)))(states_BTHK, vectors_XRHK)
+
+    gathers, products = on('cpu'), on('tpu')
+    assert {'gather', 'scatter-add'} <= jaxprs.primitives(gathers.jaxpr)
+    assert not {'gather', 'scatter-add'} & jaxprs.primitives(products.jaxpr)
+    expected, ours = (
+        jax.core.eval_jaxpr(closed.jaxpr, closed.consts, states_BTHK, vectors_XRHK)
+        for closed in (gathers, products)
+    )
+    for mine, theirs in zip(ours, expected, strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-4)
 
 
 def test_a_mesh_and_one_device_agree():
