@@ -81,48 +81,49 @@ def take_ngrams(
         int32 [W], the rank of the n-gram that took each word; W if none did.
     """
     slots = len(draws_W)
-    index_W = jnp.arange(slots)
-    rank_W = jnp.zeros(slots, jnp.int32).at[jnp.argsort(draws_W)].set(index_W)
-
-    def ahead(values_W: jax.Array) -> jax.Array:
-        """[N, W]: the values of the N words from each one on, 0 beyond the last."""
-        padded = jnp.pad(values_W, (0, longest - 1))
-        return jnp.stack([padded[n : n + slots] for n in range(longest)])
-
     n_N1 = jnp.arange(longest)[:, None]
-    num_tokens_NW = jnp.cumsum(ahead(words.stop_W - words.first_W), axis=0)
+    num_tokens_NW = jnp.cumsum(_ahead(words.stop_W - words.first_W, longest), axis=0)
     segment_W = row.segment_ids_T.at[words.first_W].get(mode='fill', fill_value=-1)
-    is_drawn_NW = (n_N1 < lengths_W) & (index_W < words.number) & (ahead(segment_W) == segment_W)
-
-    def take(state: _Taken) -> _Taken:
-        """Take the next n-gram; those before it in the order were skipped for good."""
-        left_W = jnp.minimum(state.left_W, state.room)
-        num_words_W = jnp.sum(is_drawn_NW & (num_tokens_NW <= left_W), axis=0)
-        is_taken_NW = ahead(state.rank_W < slots) & (n_N1 < num_words_W)
-        can_take_W = (num_words_W > 0) & ~jnp.any(is_taken_NW, axis=0) & (rank_W > state.rank)
-        rank = jnp.min(jnp.where(can_take_W, rank_W, slots))
-        num_words = jnp.sum(jnp.where(rank_W == rank, num_words_W, 0))
-        first = jnp.sum(jnp.where(rank_W == rank, index_W, 0))
-        is_new_W = (index_W >= first) & (index_W < first + num_words)
-        num_new = jnp.sum(jnp.where(is_new_W, words.stop_W - words.first_W, 0))
-        sequence = jnp.sum(jnp.where(rank_W == rank, budget_W, 0))
-        return _Taken(
-            jnp.where(is_new_W, rank, state.rank_W),
-            state.left_W - jnp.where(budget_W == sequence, num_new, 0),
-            state.room - num_new,
-            rank,
-        )
-
+    is_in_text_NW = (jnp.arange(slots) < words.number) & (_ahead(segment_W, longest) == segment_W)
+    is_drawn_NW = (n_N1 < lengths_W) & is_in_text_NW
     number_T = jnp.broadcast_to(num_to_choose(row, masking, num_predictions), (slots,))
     left_W = number_T.at[words.first_W].get(mode='fill', fill_value=0)
     budget_W = segment_W if row.budget_ids_T is not None else jnp.zeros_like(segment_W)
-    none = _Taken(
-        jnp.full(slots, slots, jnp.int32), left_W, jnp.int32(num_predictions), jnp.int32(-1)
+    # The n-grams of one budget after another, each in the order of the draws.
+    order_W = jnp.lexsort((draws_W, budget_W))
+    place_W = _inverse(order_W)
+    ordered_W = budget_W[order_W]
+    start_W, stop_W = (
+        jnp.searchsorted(ordered_W, ordered_W, side=side) for side in ('left', 'right')
     )
-    found = jax.lax.while_loop(
-        lambda state: jnp.any(state.left_W > 0) & (state.rank < slots), take, none
-    )
-    return found.rank_W
+
+    def running_sums(values_W: jax.Array) -> tuple[jax.Array, jax.Array]:
+        """Sums of values in the order above: before each n-gram in its budget, of its budget."""
+        sums_W = jnp.pad(jnp.cumsum(values_W[order_W]), (1, 0))
+        before_W, all_W = sums_W[:-1] - sums_W[start_W], sums_W[stop_W] - sums_W[start_W]
+        return before_W[place_W], all_W[place_W]
+
+    def take(state: _Taken) -> _Taken:
+        """Take n-grams up to the first of each budget whose length the ones before it change."""
+        fits_NW = is_drawn_NW & (num_tokens_NW <= state.left_W) & state.is_open_W
+        num_words_W = jnp.sum(fits_NW, axis=0)
+        tokens_W = jnp.max(jnp.where(fits_NW, num_tokens_NW, 0), axis=0)
+        is_free_W = ~jnp.any(fits_NW & (_ahead(state.rank_W, longest, slots) < slots), axis=0)
+        is_taken_W = _first_of_overlapping(
+            is_free_W & (num_words_W > 0), num_words_W, place_W, longest
+        )
+        before_W, _ = running_sums(jnp.where(is_taken_W, tokens_W, 0))
+        is_too_long_W = (num_words_W > 0) & (tokens_W > state.left_W - before_W)
+        num_too_long_W, _ = running_sums(is_too_long_W.astype(jnp.int32))
+        is_open_W = is_too_long_W | (num_too_long_W > 0)
+        is_taken_W &= ~is_open_W
+        _, used_W = running_sums(jnp.where(is_taken_W, tokens_W, 0))
+        new_rank_W = _lowest_cover(jnp.where(is_taken_W, rank_W, slots), num_words_W, longest)
+        return _Taken(jnp.minimum(state.rank_W, new_rank_W), state.left_W - used_W, is_open_W)
+
+    rank_W = _inverse(jnp.argsort(draws_W))
+    none = _Taken(jnp.full(slots, slots, jnp.int32), left_W, jnp.ones(slots, bool))
+    return jax.lax.while_loop(lambda state: jnp.any(state.is_open_W), take, none).rank_W
 
 
 class _Taken(NamedTuple):
@@ -131,23 +132,72 @@ class _Taken(NamedTuple):
     Attributes:
         rank_W: The rank of the n-gram that took each word.
         left_W: Number of tokens left to take in the word's sequence or row.
-        room: The same for the row, by the maximum number of predictions.
-        rank: Rank of the last n-gram.
+        is_open_W: By first word, whether the n-gram is still to be tried.
     """
 
     rank_W: jax.Array
     left_W: jax.Array
-    room: jax.Array
-    rank: jax.Array
+    is_open_W: jax.Array
+
+
+def _first_of_overlapping(
+    can_take_W: jax.Array, num_words_W: jax.Array, place_W: jax.Array, longest: int
+) -> jax.Array:
+    """Which n-grams are taken if each is that does not overlap one taken before it, bool [W].
+
+    Each pass decides at least one more n-gram, in practice all but a few.
+    """
+    slots = len(place_W)
+    n_N1 = jnp.arange(longest)[:, None]
+
+    def decide(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        taken_W, _ = state
+        taker_W = _lowest_cover(jnp.where(taken_W, place_W, slots), num_words_W, longest)
+        takers_NW = jnp.where(n_N1 < num_words_W, _ahead(taker_W, longest, slots), slots)
+        new_W = can_take_W & (jnp.min(takers_NW, axis=0) >= place_W)
+        return new_W, jnp.any(new_W != taken_W)
+
+    return jax.lax.while_loop(lambda state: state[1], decide, (can_take_W, jnp.bool_(True)))[0]
+
+
+def _ahead(values_W: jax.Array, longest: int, fill: int = 0) -> jax.Array:
+    """[N, W]: the values of the N words from each one on, `fill` beyond the last."""
+    padded = jnp.pad(values_W, (0, longest - 1), constant_values=fill)
+    return jnp.stack([padded[n : n + len(values_W)] for n in range(longest)])
+
+
+def _lowest_cover(values_W: jax.Array, num_words_W: jax.Array, longest: int) -> jax.Array:
+    """[W]: the lowest value of the n-grams that cover each word; W if none does.
+
+    `values_W` and `num_words_W` are those of the n-gram that starts with a word.
+    """
+    slots = len(values_W)
+    n_N1 = jnp.arange(longest)[:, None]
+    covering_NW = jnp.where(n_N1 < num_words_W, values_W, slots)
+    padded_NX = jnp.pad(covering_NW, ((0, 0), (longest - 1, 0)), constant_values=slots)
+    first = longest - 1  # of the words, behind the padding
+    shifted = [padded_NX[n, first - n : first - n + slots] for n in range(longest)]
+    return jnp.min(jnp.stack(shifted), axis=0)
+
+
+def _inverse(order_W: jax.Array) -> jax.Array:
+    """The place of each index in a permutation."""
+    return jnp.zeros_like(order_W).at[order_W].set(jnp.arange(len(order_W), dtype=order_W.dtype))
 
 
 def _tokens_of(
     rank_W: jax.Array, words: Words, row: TokenRow, num_predictions: int
 ) -> ChosenPositions:
-    """The tokens of the words that `take_ngrams` took."""
+    """The tokens of the words that `take_ngrams` took, whole words in the order of the draws."""
     none = len(rank_W)
     rank_T = jnp.where(row.can_choose_T, rank_W[words.index_T], none)
-    return ChosenPositions(lowest_ranks(rank_T, num_predictions), jnp.sum(rank_T < none))
+    positions_X = lowest_ranks(rank_T, num_predictions + 1)
+    number = jnp.sum(rank_T < none)
+    word_X = words.index_T[positions_X]
+    # Sequences with shares of their own may exceed the limit together.
+    is_cut_P = (word_X[:-1] == word_X[-1]) & (number > num_predictions)
+    number = jnp.minimum(number, num_predictions) - jnp.sum(is_cut_P)
+    return ChosenPositions(positions_X[:-1], number)
 
 
 def ngram_lengths(masking: 'Masking') -> np.ndarray:

@@ -75,12 +75,13 @@ def choose_anchored_spans(
     )
     start_C = words.first_W[word_C]
     stop_C = jnp.where(number > 0, words.stop_W[word_C + num_words_C - 1], start_C)
-    covers_CC = jnp.tril((start_C <= anchor_C[:, None]) & (anchor_C[:, None] < stop_C), -1)
+    draw_C = jnp.arange(draws)
 
     def decide(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         """Each pass decides at least one more span, in practice all but a few."""
         kept_C, _ = state
-        new_C = ~jnp.any(covers_CC & kept_C, axis=1)
+        kept = DrawnSpans(num_words_C, start_C, jnp.where(kept_C, stop_C, start_C))
+        new_C = first_to_cover(kept, length)[anchor_C] >= draw_C
         return new_C, jnp.any(new_C != kept_C)
 
     first = (jnp.ones(draws, bool), jnp.bool_(True))
@@ -140,8 +141,22 @@ def draw_spans(key: Key, words: Words, probability_L: np.ndarray, number: int) -
 
 
 def first_to_cover(spans: DrawnSpans, length: int) -> jax.Array:
-    """Return the index of the first span that covers each token, int32 [T]; C if none does."""
+    """Return the index of the first span that covers each token, int32 [T]; C if none does.
+
+    A span is the union of two blocks of 2^k tokens, from the largest k that fits. The lowest index
+    of each block passes to its two halves, from the longest blocks to single tokens.
+    """
     number = len(spans.start_C)
-    t_T = jnp.arange(length)
-    covers_CT = (spans.start_C[:, None] <= t_T) & (t_T < spans.stop_C[:, None])
-    return jnp.min(jnp.where(covers_CT, jnp.arange(number)[:, None], number), axis=0)
+    tokens_C = spans.stop_C - spans.start_C
+    longest = max(length - 1, 1).bit_length()
+    k_C = jnp.sum(tokens_C[:, None] >= 2 ** jnp.arange(1, longest + 1), axis=1)
+    second_C = jnp.where(tokens_C > 0, spans.stop_C - 2**k_C, length)
+    first_C = jnp.where(tokens_C > 0, spans.start_C, length)  # beyond the row: dropped
+    lowest_KT = jnp.full((longest + 1, length), number)
+    for start_C in (first_C, second_C):
+        lowest_KT = lowest_KT.at[k_C, start_C].min(jnp.arange(number), mode='drop')
+    first_T = lowest_KT[-1]
+    for k in reversed(range(longest)):
+        later_T = jnp.pad(first_T, (2**k, 0), constant_values=number)[:length]
+        first_T = jnp.minimum(lowest_KT[k], jnp.minimum(first_T, later_T))
+    return first_T

@@ -12,9 +12,15 @@ training code on random tokens. Four of five tokens start a word. The sides are
 All are in one process and take turns step by step, so that the load of the machine affects all of
 them. Prints the median of the steps and the median of their ratios to the step of `tokens` in the
 same turn.
+
+    python experiments/benchmarks/masking.py --masks=8192
+
+measures only the masks of rows of this length, with 30 % of the tokens to predict.
 """
 
 import argparse
+import dataclasses
+import functools
 import json
 import statistics
 import time
@@ -27,7 +33,8 @@ from flax import linen as nn
 from bert_jax import objectives
 from bert_jax.models import architectures
 from bert_jax.models.architecture import Compute
-from bert_jax.objectives.masking import MaskedText, Masking
+from bert_jax.objectives.masking import MaskedText, Masking, mask_tokens
+from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.objectives.sbo import SpanBoundaryOptions
 from bert_jax.training import optimizers, runtime
@@ -60,17 +67,7 @@ class Task:
             objectives.enabled(weights),
             {'sbo': SpanBoundaryOptions(200, 20)},
         )
-        masking = Masking(
-            rate=0.15,
-            mask=0.8,
-            random=0.1,
-            replacement='uniform',
-            mask_id=4,
-            special_ids=SPECIAL_IDS,
-            unigram_counts=np.ones(vocabulary, int),
-            scheme=scheme,
-            is_word_start=np.arange(vocabulary) % 5 > 0,
-        )
+        masking = make_masking(scheme, vocabulary, rate=0.15)
         self.corruption = MaskedText(masking, {shape.length: shape.predictions}, 0, {})
 
     def terms(self, params, batch, key, train: bool):
@@ -78,6 +75,20 @@ class Task:
         corrupted = self.corruption(keys_B, batch)
         seeds_B = jax.vmap(jax.random.bits)(keys_B)
         return self.model.apply({'params': params}, batch, corrupted, seeds_B)
+
+
+def make_masking(scheme: str, vocabulary: int, rate: float) -> Masking:
+    return Masking(
+        rate=rate,
+        mask=0.8,
+        random=0.1,
+        replacement='uniform',
+        mask_id=4,
+        special_ids=SPECIAL_IDS,
+        unigram_counts=np.ones(vocabulary, int),
+        scheme=scheme,
+        is_word_start=np.arange(vocabulary) % 5 > 0,
+    )
 
 
 def make_batch(shape: sides.Shape) -> dict[str, np.ndarray]:
@@ -141,6 +152,30 @@ def measure(options) -> list[dict]:
     return results
 
 
+def measure_masks(length: int, turns: int) -> list[dict]:
+    """Milliseconds per row of every masking scheme; the schemes take turns."""
+    rows, vocabulary = 4, sides.SHAPES['base'].vocabulary
+    shape = dataclasses.replace(sides.SHAPES['base'], batch=rows, length=length)
+    batch = make_batch(shape)
+    keys = jax.random.split(jax.random.key(0), rows)
+    inputs = jax.device_put((keys, batch['input_ids'], batch['attention_mask']))
+    mask = jax.jit(mask_tokens, static_argnums=(0, 4))
+    runs, taken = {}, {scheme: [] for scheme in SCHEMES}
+    for scheme in SCHEMES:
+        masking = make_masking(scheme, vocabulary, rate=0.3)
+        runs[scheme] = functools.partial(mask, masking, *inputs, round(0.3 * length))
+        jax.block_until_ready(runs[scheme]())
+    for _ in range(turns):
+        for scheme, run in runs.items():
+            start = time.perf_counter()
+            jax.block_until_ready(run())
+            taken[scheme].append(1e3 * (time.perf_counter() - start) / rows)
+    return [
+        {'scheme': scheme, 'length': length, 'median_ms_per_row': round(statistics.median(own), 2)}
+        for scheme, own in taken.items()
+    ]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.partition('\n')[0])
     parser.add_argument('--shape', choices=sides.SHAPES, default='base')
@@ -153,10 +188,15 @@ def main():
     )
     parser.add_argument('--steps', type=int, default=20)
     parser.add_argument('--warmup', type=int, default=3)
+    parser.add_argument('--masks', type=int, metavar='LENGTH', help='measure only masks')
     options = parser.parse_args()
     if 'tokens' not in options.sides or set(options.sides) - set(SIDES):
         parser.error(f'--sides must be some of {", ".join(SIDES)} and include tokens')
     runtime.keep_freed_memory()
+    if options.masks:
+        for result in measure_masks(options.masks, options.steps):
+            print(json.dumps(result), flush=True)
+        return
     about = {'shape': options.shape, 'dtype': options.dtype, 'device': jax.devices()[0].device_kind}
     for result in measure(options):
         print(json.dumps(about | result), flush=True)

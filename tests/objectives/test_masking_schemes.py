@@ -10,6 +10,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.objectives import masking, ngram_masking, span_masking, token_rows
+from tests import jaxprs
 from tests.objectives.real_rows import CONVENTIONS, RealRows, Special, real_rows
 
 LENGTH, PREDICTIONS = 256, 56  # tokens per row; more predictions than any row needs
@@ -321,6 +322,86 @@ def test_every_sequence_of_a_packed_row_has_its_own_share(scheme):
     of_rows = counts(per_sequence=False)
     assert (of_rows.sum(0) <= 14).all()  # round(0.15 · 96)
     assert len(set(of_rows[2])) > 2
+
+
+def test_no_array_grows_faster_than_the_length_of_a_row():
+    """Neither for each pair of draws nor for each draw and token; T log T numbers at most."""
+    length, predictions = 4096, 1228
+    ids = jax.ShapeDtypeStruct((1, length), np.int32)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), 1))
+    rows = RealRows(None, None, np.arange(30) % 3 > 0, np.ones(30, int), Special(2, 3, 0, 4, 1))
+    for scheme in masking.SCHEMES:
+        mask = functools.partial(masking.mask_tokens, make_masking(rows, scheme=scheme, rate=0.3))
+        traced = jax.make_jaxpr(mask, static_argnums=3)(keys, ids, ids, predictions, ids)
+        assert max(map(math.prod, jaxprs.shapes(traced.jaxpr))) <= 16 * length
+
+
+def test_the_first_span_that_covers_a_token_is_found():
+    rng = np.random.default_rng(0)
+    start = rng.integers(0, 100, (20, 30))
+    stop = np.minimum(start + rng.integers(0, 1 + 5 ** rng.integers(0, 4, (20, 30))), 100)
+    spans = span_masking.DrawnSpans(None, start, stop)
+    found = jax.vmap(lambda spans: span_masking.first_to_cover(spans, 100))(spans)
+    t = np.arange(100)
+    covers = (start[..., None] <= t) & (t < stop[..., None])
+    np.testing.assert_array_equal(found, np.where(covers.any(1), covers.argmax(1), 30))
+
+
+@pytest.mark.parametrize('per_sequence', [False, True])
+def test_ngrams_are_taken_as_by_an_algorithm_that_tries_one_after_another(per_sequence):
+    length, longest = 60, 3
+    rng = np.random.default_rng(0)
+    rows = RealRows(None, None, np.arange(30) % 5 > 1, np.ones(30, int), Special(2, 3, 0, 4, 1))
+    settings = make_masking(rows, scheme='ngrams', rate=0.3)
+    ids = rng.integers(2, 30, (40, length)).astype(np.int32)
+    segments = np.sort(rng.integers(1, 5, ids.shape), axis=1).astype(np.int32)
+    draws, lengths = rng.random(ids.shape), rng.integers(1, longest + 1, ids.shape)
+
+    @jax.vmap
+    def take(ids_T, segments_T, draws_W, lengths_W):
+        can_choose_T = ~masking.is_special(ids_T, settings)
+        words = token_rows.find_words(ids_T, can_choose_T, rows.is_word_start)
+        budgets_T = segments_T if per_sequence else None
+        row = token_rows.TokenRow(ids_T, ids_T * 0 + 1, can_choose_T, segments_T, budgets_T)
+        left_T = jax.numpy.broadcast_to(token_rows.num_to_choose(row, settings, 99), length)
+        settings_and_limits = (words, row, settings, longest, 99)
+        rank_W = ngram_masking.take_ngrams(draws_W, lengths_W, *settings_and_limits)
+        return rank_W < length, words, left_T
+
+    found, words, left = jax.device_get(jax.jit(take)(ids, segments, draws, lengths))
+    for row in range(len(ids)):
+        first, stop = words.first_W[row], words.stop_W[row]
+        expected, budget = np.zeros(length, bool), {}
+        for w in np.argsort(draws[row]):
+            if w >= words.number[row]:
+                continue
+            sequence = segments[row, first[w]]
+            key = sequence if per_sequence else 0
+            budget.setdefault(key, left[row, first[w]])
+            own = [w + n for n in range(lengths[row, w]) if w + n < words.number[row]]
+            own = [v for v in own if segments[row, first[v]] == sequence]
+            while sum(stop[own] - first[own]) > budget[key]:
+                own = own[:-1]
+            if own and not expected[own].any():
+                expected[own] = True
+                budget[key] -= sum(stop[own] - first[own])
+        np.testing.assert_array_equal(found[row], expected)
+
+
+def test_shares_that_exceed_the_limit_together_are_cut_at_a_word():
+    lengths = [3] * 20  # [CLS] and a word of two tokens: each sequence takes its word
+    segments = np.repeat(np.arange(1, 21), lengths)[None].repeat(20, 0).astype(np.int32)
+    ids = np.tile([2, 6, 5], (20, 20)).astype(np.int32)
+    starts = np.arange(30) == 6
+    rows = RealRows(ids, None, starts, np.ones(30, int), Special(2, 3, 0, 4, 1))
+    settings = make_masking(rows, scheme='whole_words', rate=0.7)
+    keys = jax.random.split(jax.random.key(0), 20)
+    masked = masking.mask_tokens(settings, keys, ids, np.ones_like(ids), 15, segments)
+    assert (masked.weights.sum(1) == 14).all()
+    chosen = np.zeros(ids.shape, bool)
+    np.put_along_axis(chosen, masked.positions, masked.weights > 0, 1)
+    assert (chosen[:, 1::3] == chosen[:, 2::3]).all()
+    assert chosen.any(0)[1::3].all()  # no sequence is always left out
 
 
 def test_rows_without_a_word_are_not_masked():
