@@ -13,12 +13,9 @@ ROWS, LENGTH, HEADS, HEAD_SIZE = 2, 40, 3, 8  # 3 blocks of 16 positions, and 2 
 SEGMENTS = np.repeat([[0, 1, 2, 3], [4, 5, 5, 3]], [16, 5, 11, 8], axis=1).astype(np.int32)
 SEEDS = np.array([5, 6], np.uint32)
 CASES = {
-    'all': {},
     'segments': {'segment_ids_BT': SEGMENTS},
-    'window': {'window': 3},
-    'causal': {'is_causal': True},
-    'alibi': {'slopes_H': alibi_slopes(HEADS)},
-    'dropout': {'dropout_rate': 0.3},
+    'window': {'window': 3, 'slopes_H': alibi_slopes(HEADS)},
+    'causal': {'is_causal': True, 'dropout_rate': 0.3},
     'everything': {
         'segment_ids_BT': SEGMENTS,
         'window': 9,
@@ -37,6 +34,7 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(pallas_attention, 'LANES', 16)
     monkeypatch.setattr(pallas_attention, 'MAX_BLOCK', 32)
     monkeypatch.setattr(pallas_attention, 'NARROW_BLOCK', 16)
+    monkeypatch.setattr(pallas_attention, 'CHUNK', 16)
 
 
 def dense(query_BTHK, key_BUHK, value_BUHK, segment_ids_BT=None, dropout_rate=0.0, **visibility):
@@ -76,6 +74,27 @@ def test_kernels_agree_with_materialized_scores(case, monkeypatch):
     expected = result_and_gradients(dense, states, **options)
     for mine, theirs in zip(found, expected, strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
+
+
+def test_kernels_run_within_scan_and_rematerialization():
+    state_BTHK, *_, gradient_BTHK = random_states()
+
+    def gradient(function, is_scanned):
+        def layer(x_BTHK, _=None):
+            return x_BTHK + function(x_BTHK, x_BTHK, x_BTHK, dropout_rate=0.2), None
+
+        def loss(x_BTHK):
+            if is_scanned:
+                x_BTHK, _ = jax.lax.scan(jax.checkpoint(layer), x_BTHK, length=2)
+            else:
+                x_BTHK = layer(layer(x_BTHK)[0])[0]
+            return (x_BTHK * gradient_BTHK).sum()
+
+        return jax.jit(jax.grad(loss))(state_BTHK)
+
+    expected = gradient(dense, is_scanned=False)
+    found = gradient(flash, is_scanned=True)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
 
 
 def test_dropout_is_reproducible_and_differs_between_examples_and_heads():

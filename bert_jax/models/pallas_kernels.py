@@ -1,0 +1,289 @@
+"""The bodies of the TPU attention kernels: one block of queries with one block of keys.
+
+Local letters: N heads of a block, side by side in W features.
+"""
+
+import dataclasses
+import functools
+import math
+from typing import Any, TypeAlias
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.experimental import pallas as pl
+
+from bert_jax.models.dropout import keep_pairs
+from bert_jax.models.visibility import MASKED
+
+LANES = 128  # of a vector register, and the width of the matrix unit
+LOG2_E = math.log2(math.e)
+_Refs: TypeAlias = dict[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """The static parameters of a call.
+
+    Attributes:
+        length: T, a multiple of the blocks.
+        width: K; divides `tile` or is equal to it.
+        tile: features that one product covers: a wide head, or several narrow ones.
+        num_blocks: blocks of heads.
+        heads: N.
+        scale: factor of the scores, in units of log 2.
+        before, after: largest distances to an earlier and to a later attended position.
+        rate: of dropout.
+        outer, inner: positions of a block of the outer and of the inner loop. Outer blocks are
+            queries in the forward pass and keys in the backward pass.
+        chunk: positions of an outer block that are computed at a time.
+    """
+
+    length: int
+    width: int
+    tile: int
+    num_blocks: int
+    heads: int
+    scale: float
+    before: int
+    after: int
+    rate: float
+    outer: int
+    inner: int
+    chunk: int
+
+    @property
+    def all_heads(self) -> 'list[Head]':
+        """The heads of a block."""
+        return [Head(number, self.width, self.tile) for number in range(self.heads)]
+
+    @property
+    def chunks(self) -> list[slice]:
+        """The chunks of an outer block."""
+        starts = range(0, self.outer, self.chunk)
+        return [slice(start, start + self.chunk) for start in starts]
+
+    def inner_range(self, i: Any, is_backward: bool) -> tuple[Any, Any]:
+        """First and last inner block that interact with outer block i."""
+        before, after = (self.after, self.before) if is_backward else (self.before, self.after)
+        xp, divide = (np, np.floor_divide) if isinstance(i, np.ndarray) else (jnp, jax.lax.div)
+        first = xp.maximum(i * self.outer - before, 0)
+        last = xp.minimum((i + 1) * self.outer + after, self.length) - 1
+        return divide(first, self.inner), divide(last, self.inner)
+
+    def num_inner(self, is_backward: bool) -> np.ndarray:
+        """Number of inner blocks of each outer block."""
+        first, last = self.inner_range(np.arange(self.length // self.outer), is_backward)
+        return last - first + 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+    """Where head `number` of a block lies."""
+
+    number: int
+    width: int
+    tile_width: int
+
+    @property
+    def row(self) -> slice:
+        """In statistics [N, T]."""
+        return slice(self.number, self.number + 1)
+
+    @property
+    def features(self) -> slice:
+        """Its own features among W."""
+        return slice(self.number * self.width, (self.number + 1) * self.width)
+
+    @property
+    def tile(self) -> slice:
+        """The tile it shares with its neighbors, among W."""
+        start = self.features.start // self.tile_width * self.tile_width
+        return slice(start, start + self.tile_width)
+
+    @property
+    def lanes(self) -> slice:
+        """Its own features within the tile."""
+        return slice(self.features.start - self.tile.start, self.features.stop - self.tile.start)
+
+    def only(self, x_TW: jax.Array) -> jax.Array:
+        """A tile with the features of the other heads set to zero."""
+        if self.width == self.tile_width:
+            return x_TW
+        lane = jax.lax.broadcasted_iota(jnp.int32, (1, self.tile_width), 1)
+        is_own = (lane >= self.lanes.start) & (lane < self.lanes.stop)
+        return jnp.where(is_own, x_TW, jnp.zeros_like(x_TW))
+
+
+@dataclasses.dataclass(frozen=True)
+class _Chunk:
+    """Queries and keys whose scores are computed at a time.
+
+    Attributes:
+        plan: of the call.
+        refs: inputs of the kernel.
+        head_block: number of the block of heads.
+        query_start, key_start: positions of the first query and key of the blocks.
+        queries, keys: the chunk within the blocks.
+    """
+
+    plan: Plan
+    refs: _Refs
+    head_block: Any
+    query_start: Any
+    key_start: Any
+    queries: slice
+    keys: slice
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.keys.stop - self.keys.start, self.queries.stop - self.queries.start
+
+    @functools.cached_property
+    def ahead_UT(self) -> jax.Array:
+        """int32: the position of the key minus that of the query."""
+        key_UT = jax.lax.broadcasted_iota(jnp.int32, self.shape, 0)
+        query_UT = jax.lax.broadcasted_iota(jnp.int32, self.shape, 1)
+        start = self.key_start - self.query_start + self.keys.start - self.queries.start
+        return key_UT - query_UT + start
+
+    @functools.cached_property
+    def bias_UT(self) -> jax.Array | None:
+        """fp32: 0 where a query attends to a key, else MASKED. None: all attend to all."""
+        conditions = []
+        if 'query_ids' in self.refs:
+            key_ids_1U = self.refs['key_ids'][0, :, self.keys]
+            key_ids_UT = jnp.broadcast_to(key_ids_1U, (LANES, self.shape[0])).T
+            conditions.append(key_ids_UT[:, :1] == self.refs['query_ids'][0, :, self.queries])
+        if self.plan.before < self.plan.length:
+            conditions.append(self.ahead_UT >= -self.plan.before)
+        if self.plan.after < self.plan.length:
+            conditions.append(self.ahead_UT <= self.plan.after)
+        if not conditions:
+            return None
+        return jnp.where(functools.reduce(jnp.logical_and, conditions), 0.0, MASKED)
+
+    def scores(self, head: Head, products_UT: jax.Array) -> jax.Array:
+        """Scores in units of log 2, from products of keys and queries."""
+        scores_UT = products_UT * self.plan.scale
+        if self.bias_UT is not None:
+            scores_UT += self.bias_UT
+        if 'slopes' in self.refs:
+            slope = self.refs['slopes'][self.head_block * self.plan.heads + head.number]
+            scores_UT -= slope * LOG2_E * jnp.abs(self.ahead_UT).astype(jnp.float32)
+        return scores_UT
+
+    def drop(self, head: Head, *weights_UT: jax.Array) -> tuple[jax.Array, ...]:
+        """Set the weights to zero that dropout does not keep, without scaling the others."""
+        if not self.plan.rate:
+            return weights_UT
+        bits_1T = self.refs['bits'][0, 0, head.row, self.queries]
+        start = self.key_start + self.keys.start
+        keep_UT = keep_pairs(bits_1T, start, self.shape[0], self.plan.rate)
+        return tuple(jnp.where(keep_UT, x_UT, 0) for x_UT in weights_UT)
+
+
+def forward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> None:
+    """FlashAttention-2, algorithm 1."""
+    g, i, j = (pl.program_id(axis) for axis in (1, 2, 3))
+    first, last = plan.inner_range(i, is_backward=False)
+
+    @pl.when(j == 0)
+    def _() -> None:
+        scratch['maximum'][...] = jnp.full_like(scratch['maximum'], -jnp.inf)
+        scratch['sum'][...] = jnp.zeros_like(scratch['sum'])
+        scratch['result'][...] = jnp.zeros_like(scratch['result'])
+
+    @pl.when(first + j <= last)
+    def _() -> None:
+        values_WU = refs['value'][0].T
+        for queries in plan.chunks:
+            keys = slice(0, plan.inner)
+            chunk = _Chunk(plan, refs, g, i * plan.outer, (first + j) * plan.inner, queries, keys)
+            for head in plan.all_heads:
+                query_TW = head.only(refs['query'][0, queries, head.tile])
+                scores_UT = chunk.scores(head, _dot(refs['key'][0, :, head.tile], query_TW, 1, 1))
+                old_T = scratch['maximum'][head.row, queries]
+                maximum_T = jnp.maximum(old_T, scores_UT.max(0, keepdims=True))
+                weights_UT = jnp.exp2(scores_UT - maximum_T)
+                shrink_T = jnp.exp2(old_T - maximum_T)
+                sum_T = scratch['sum'][head.row, queries] * shrink_T
+                scratch['maximum'][head.row, queries] = maximum_T
+                scratch['sum'][head.row, queries] = sum_T + weights_UT.sum(0, keepdims=True)
+                (kept_UT,) = chunk.drop(head, weights_UT)
+                value_WU = values_WU[head.features]
+                old_WT = scratch['result'][head.features, queries] * shrink_T
+                result_WT = _dot(value_WU, kept_UT.astype(value_WU.dtype), 1, 0)
+                scratch['result'][head.features, queries] = old_WT + result_WT
+
+    @pl.when(first + j == last)
+    def _() -> None:
+        for head in plan.all_heads:
+            sum_T = scratch['sum'][head.row]
+            scratch['result'][head.features] *= 1 / (sum_T * (1 - plan.rate))
+            outputs['logsumexp'][0, 0, head.row] = scratch['maximum'][head.row] + jnp.log2(sum_T)
+        outputs['result'][0] = scratch['result'][...].T.astype(outputs['result'].dtype)
+
+
+def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> None:
+    """FlashAttention-2, algorithm 2."""
+    g, j, i = (pl.program_id(axis) for axis in (1, 2, 3))
+    first, last = plan.inner_range(j, is_backward=True)
+
+    @pl.when((j == 0) & (i == 0))
+    def _() -> None:
+        scratch['d_query'][...] = jnp.zeros_like(scratch['d_query'])
+
+    @pl.when(i == 0)
+    def _() -> None:
+        scratch['d_key'][...] = jnp.zeros_like(scratch['d_key'])
+        scratch['d_value'][...] = jnp.zeros_like(scratch['d_value'])
+
+    @pl.when(first + i <= last)
+    def _() -> None:
+        start = pl.multiple_of((first + i) * plan.inner, plan.inner)
+        keys_WU = refs['key'][0].T
+        for keys in plan.chunks:
+            chunk = _Chunk(plan, refs, g, start, j * plan.outer, slice(0, plan.inner), keys)
+            for head in plan.all_heads:
+                query_TW = refs['query'][0, :, head.tile]
+                gradient_TW = refs['gradient'][0, :, head.tile]
+                key_UW = refs['key'][0, keys, head.tile]
+                value_UW = head.only(refs['value'][0, keys, head.tile])
+                scores_UT = chunk.scores(head, _dot(head.only(key_UW), query_TW, 1, 1))
+                weights_UT = jnp.exp2(scores_UT - refs['logsumexp'][0, 0, head.row])
+                d_weights_UT = _dot(value_UW, gradient_TW, 1, 1)
+                kept_UT, d_weights_UT = chunk.drop(head, weights_UT, d_weights_UT)
+                d_value_UW = _dot(kept_UT.astype(key_UW.dtype), gradient_TW, 1, 0)
+                d_scores_UT = weights_UT * (d_weights_UT - refs['delta'][0, 0, head.row])
+                d_scores_UT = d_scores_UT.astype(key_UW.dtype)
+                d_key_UW = _dot(d_scores_UT, query_TW, 1, 0)
+                d_query_WT = _dot(keys_WU[head.features, keys], d_scores_UT, 1, 0)
+                scratch['d_value'][keys, head.tile] += head.only(d_value_UW)
+                scratch['d_key'][keys, head.tile] += head.only(d_key_UW)
+                scratch['d_query'][head.features, pl.ds(start, plan.inner)] += d_query_WT
+
+    kept = 1 - plan.rate
+    scale = plan.scale / LOG2_E / kept
+
+    @pl.when(first + i == last)
+    def _() -> None:
+        dtype = outputs['d_key'].dtype
+        outputs['d_key'][0] = (scratch['d_key'][...] * scale).astype(dtype)
+        outputs['d_value'][0] = (scratch['d_value'][...] * (1 / kept)).astype(dtype)
+
+    @pl.when((j == plan.length // plan.outer - 1) & (first + i == last))
+    def _() -> None:
+        for start in range(0, plan.length, plan.inner):
+            d_query_WT = scratch['d_query'][:, start : start + plan.inner] * scale
+            rows = slice(start, start + plan.inner)
+            outputs['d_query'][0, rows] = d_query_WT.T.astype(outputs['d_query'].dtype)
+
+
+def _dot(x: jax.Array, y: jax.Array, x_axis: int, y_axis: int) -> jax.Array:
+    """fp32 product, contracted over an axis of each."""
+    precision = jax.lax.Precision.HIGHEST if x.dtype == jnp.float32 else None
+    dimensions = (((x_axis,), (y_axis,)), ((), ()))
+    return jax.lax.dot_general(
+        x, y, dimensions, precision=precision, preferred_element_type=jnp.float32
+    )
