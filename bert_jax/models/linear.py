@@ -83,11 +83,16 @@ class Dense(nn.Module):
         init = weight_init(self.architecture, self.init_range)
         kernel = param(self, 'kernel', init, self.shape, self.names)
         dtype = self.compute.activation_dtype
-        x = product(self.spec, x, kernel, dtype)
+        inputs, out = self.spec.split('->')
+        x_letters, kernel_letters = inputs.split(',')
+        # Heads side by side: apart, TPUs would pad each to a whole register, and copy.
+        spec = self.spec.replace('HK', 'F')
+        x = product(spec, _merge_heads(x_letters, x), _merge_heads(kernel_letters, kernel), dtype)
         use_bias = self.architecture.biases if self.use_bias is None else self.use_bias
         if use_bias:
-            x = add_bias(x, self._bias())
-        return x.astype(dtype)
+            x = add_bias(x, self._bias().reshape(-1))
+        x = x.astype(dtype)
+        return x.reshape(*x.shape[:-1], *self.shape[-2:]) if out.endswith('HK') else x
 
     def _bias(self) -> jax.Array:
         inputs, out = self.spec.split('->')
@@ -96,6 +101,12 @@ class Dense(nn.Module):
         shape = tuple(self.shape[i] for i in features)
         names = tuple(self.names[i] for i in features)
         return param(self, 'bias', nn.initializers.zeros, shape, names)
+
+
+def _merge_heads(letters: str, x: jax.Array) -> jax.Array:
+    """[…, H, K, …] → […, H · K, …]; other arrays unchanged."""
+    axis = letters.find('HK')
+    return x if axis < 0 else x.reshape(*x.shape[:axis], -1, *x.shape[axis + 2 :])
 
 
 def weight_init(architecture: Architecture, stddev: float | None = None) -> Callable:

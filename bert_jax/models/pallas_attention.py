@@ -32,7 +32,7 @@ from bert_jax.models.pallas_kernels import LANES, LOG2_E, Plan, backward_kernel,
 INTERPRET = False  # tests set it, to run without a TPU
 MAX_BLOCK = 512  # positions of a block of queries or keys
 NARROW_BLOCK = 128  # positions of an inner block if there is a window
-CHUNK = 128  # positions of an outer block that are computed at a time
+CHUNK = 128  # keys that the backward pass computes at a time
 MAX_ROW = 32768  # gradients of the queries of longer rows do not fit into VMEM_BYTES
 VMEM_BYTES = 64 * 2**20
 _Arrays: TypeAlias = dict[str, jax.Array]

@@ -36,7 +36,8 @@ class Plan:
         rate: of dropout.
         outer, inner: positions of a block of the outer and of the inner loop. Outer blocks are
             queries in the forward pass and keys in the backward pass.
-        chunk: positions of an outer block that are computed at a time.
+        chunk: keys of a block that the backward pass computes at a time: with fewer, less of what
+            is in flight leaves the registers.
     """
 
     length: int
@@ -59,7 +60,7 @@ class Plan:
 
     @property
     def chunks(self) -> list[slice]:
-        """The chunks of an outer block."""
+        """The chunks of a block of keys in the backward pass."""
         starts = range(0, self.outer, self.chunk)
         return [slice(start, start + self.chunk) for start in starts]
 
@@ -196,25 +197,24 @@ def forward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> N
 
     @pl.when(first + j <= last)
     def _() -> None:
+        queries, keys = slice(0, plan.outer), slice(0, plan.inner)
+        chunk = _Chunk(plan, refs, g, i * plan.outer, (first + j) * plan.inner, queries, keys)
         values_WU = refs['value'][0].T
-        for queries in plan.chunks:
-            keys = slice(0, plan.inner)
-            chunk = _Chunk(plan, refs, g, i * plan.outer, (first + j) * plan.inner, queries, keys)
-            for head in plan.all_heads:
-                query_TW = head.only(refs['query'][0, queries, head.tile])
-                scores_UT = chunk.scores(head, _dot(refs['key'][0, :, head.tile], query_TW, 1, 1))
-                old_T = scratch['maximum'][head.row, queries]
-                maximum_T = jnp.maximum(old_T, scores_UT.max(0, keepdims=True))
-                weights_UT = jnp.exp2(scores_UT - maximum_T)
-                shrink_T = jnp.exp2(old_T - maximum_T)
-                sum_T = scratch['sum'][head.row, queries] * shrink_T
-                scratch['maximum'][head.row, queries] = maximum_T
-                scratch['sum'][head.row, queries] = sum_T + weights_UT.sum(0, keepdims=True)
-                (kept_UT,) = chunk.drop(head, weights_UT)
-                value_WU = values_WU[head.features]
-                old_WT = scratch['result'][head.features, queries] * shrink_T
-                result_WT = _dot(value_WU, kept_UT.astype(value_WU.dtype), 1, 0)
-                scratch['result'][head.features, queries] = old_WT + result_WT
+        for head in plan.all_heads:
+            query_TW = head.only(refs['query'][0, :, head.tile])
+            scores_UT = chunk.scores(head, _dot(refs['key'][0, :, head.tile], query_TW, 1, 1))
+            old_T = scratch['maximum'][head.row]
+            maximum_T = jnp.maximum(old_T, scores_UT.max(0, keepdims=True))
+            weights_UT = jnp.exp2(scores_UT - maximum_T)
+            shrink_T = jnp.exp2(old_T - maximum_T)
+            sum_T = scratch['sum'][head.row] * shrink_T
+            scratch['maximum'][head.row] = maximum_T
+            scratch['sum'][head.row] = sum_T + weights_UT.sum(0, keepdims=True)
+            (kept_UT,) = chunk.drop(head, weights_UT)
+            value_WU = values_WU[head.features]
+            result_WT = _dot(value_WU, kept_UT.astype(value_WU.dtype), 1, 0)
+            scratch['result'][head.features] *= shrink_T
+            scratch['result'][head.features] += result_WT
 
     @pl.when(first + j == last)
     def _() -> None:
