@@ -51,7 +51,7 @@ def main():
     parser.add_argument('--smallest', default=16, type=int, help='smallest batch size')
     parser.add_argument('--largest', default=2048, type=int, help='largest batch size')
     parser.add_argument('--all', action='store_true', help='report every batch size')
-    training_step.add_options(parser, 'bfloat16', ','.join(sides.SIDES))
+    training_step.add_options(parser, 'bfloat16', ','.join(('bert_jax', *sides.TORCH_SIDES)))
     options = parser.parse_args()
     records = []
     for dtype in options.dtypes:

@@ -1,12 +1,14 @@
-"""The sides of the benchmarks: a training step of BERT with bert_jax and with transformers.
+"""The sides of the benchmarks: a training step with bert_jax and with transformers.
 
     bert_jax        this project; masked positions are gathered before the vocabulary projection
-    torch           transformers' BertForPreTraining as shipped (SDPA, logits for all positions)
+    bert_jax_dense  the same, with windows as masks of whole rows instead of blocks (ModernBERT)
+    torch           transformers' BertForPreTraining or ModernBertForMaskedLM as shipped (SDPA,
+                    logits for all positions)
     torch_gathered  the same model, with masked positions gathered as in bert_jax
     torch_compiled  torch_gathered with torch.compile
 
-A step is the forward pass with dropout 0.1, masked-language-model and next-sentence loss, backward
-pass and AdamW update, on random tokens. The step of bert_jax is that of its training loop, which
+A step is the forward pass, masked-language-model loss, backward pass and AdamW update, on random
+tokens; BERT has dropout 0.1 and the next-sentence loss, too. The step of bert_jax is that of its training loop, which
 also computes the gradient norm and skips steps that are not finite. In bfloat16 the torch sides use
 torch.autocast. All sides use the GPU if there is one. Needs jax, flax and optax, and torch and
 transformers for their sides, but neither TensorFlow nor ml_collections.
@@ -22,12 +24,16 @@ import numpy as np
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
+from bert_jax.models import local_attention
 from bert_jax.training import runtime
 
 
 @dataclasses.dataclass(frozen=True)
 class Shape:
-    """A model with `layers` layers of width `size`, and `batch` sequences of `length` tokens."""
+    """A model with `layers` layers of width `size`, and `batch` sequences of `length` tokens.
+
+    `architecture` is 'bert' or 'modernbert'.
+    """
 
     layers: int
     size: int
@@ -35,6 +41,7 @@ class Shape:
     length: int
     predictions: int
     vocabulary: int = 30522
+    architecture: str = 'bert'
 
 
 SHAPES = {
@@ -46,13 +53,15 @@ SHAPES = {
     'base_32': Shape(12, 768, 32, 128, 20),
     'large': Shape(24, 1024, 8, 128, 20),
     'large_512': Shape(24, 1024, 2, 512, 76),
+    # Windows of 64 tokens to each side, except in every third layer.
+    'modernbert_2048': Shape(6, 768, 1, 2048, 614, 50368, 'modernbert'),
 }
 TORCH_SIDES = {  # (masked positions are gathered, torch.compile is used)
     'torch': (False, False),
     'torch_gathered': (True, False),
     'torch_compiled': (True, True),
 }
-SIDES = ('bert_jax', *TORCH_SIDES)
+SIDES = ('bert_jax', 'bert_jax_dense', *TORCH_SIDES)
 ADAMW = types.SimpleNamespace(
     name='adamw',
     beta1=0.9,
@@ -67,7 +76,9 @@ ADAMW = types.SimpleNamespace(
 def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
     """Return a function that runs one step and waits for it, and one for the peak bytes so far."""
     runtime.keep_freed_memory()
-    if side == 'bert_jax':
+    if side not in TORCH_SIDES:
+        if side == 'bert_jax_dense':
+            local_attention.is_local = lambda length, window: False
         step = make_bert_jax_step(shape, dtype, compute_options)
         from bert_jax.training import memory
 
@@ -76,12 +87,11 @@ def make_step(side: str, shape: Shape, dtype: str, compute_options: dict):
 
 
 def architecture_of(shape: Shape):
-    """Return the architecture of BERT with this shape."""
+    """Return the architecture of this shape."""
     from bert_jax.models import architectures
 
-    return architectures.build(
-        'bert', num_layers=shape.layers, hidden_size=shape.size, vocab_size=shape.vocabulary
-    )
+    sizes = dict(num_layers=shape.layers, hidden_size=shape.size, vocab_size=shape.vocabulary)
+    return architectures.build(shape.architecture, **sizes)
 
 
 def flops_per_step(shape: Shape) -> float:
@@ -157,15 +167,16 @@ def make_bert_jax_training(shape: Shape, dtype: str, compute_options: dict):
             hidden_BPD = gather_positions(output.hidden_BTD, batch['positions'])
             losses = {
                 'mlm': (self.mlm(hidden_BPD, self.encoder.embedding_table()), batch['targets']),
-                'nsp': (self.nsp(output.pooled_BD), batch['next_sentence_label']),
             }
+            if architecture.pooler:
+                losses['nsp'] = (self.nsp(output.pooled_BD), batch['next_sentence_label'])
             return {
                 name: Term(cross_entropy(logits, labels).sum(), float(labels.size))
                 for name, (logits, labels) in losses.items()
             }
 
     class Task:
-        weights = {'mlm': 1.0, 'nsp': 1.0}
+        weights = {'mlm': 1.0} | ({'nsp': 1.0} if architecture.pooler else {})
 
         def terms(self, params, batch, key, train):
             seeds_B = jax.random.bits(key, (shape.batch,))
@@ -192,27 +203,36 @@ def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):
     import torch
     import transformers
 
-    config = transformers.BertConfig(
+    sizes = dict(
         vocab_size=shape.vocabulary,
         hidden_size=shape.size,
         num_hidden_layers=shape.layers,
         num_attention_heads=max(1, shape.size // 64),
-        intermediate_size=4 * shape.size,
     )
+    is_bert = shape.architecture == 'bert'
+    if is_bert:
+        config = transformers.BertConfig(**sizes, intermediate_size=4 * shape.size)
+        model = transformers.BertForPreTraining(config)
+    else:
+        special = dict.fromkeys(['pad_token_id', 'eos_token_id', 'bos_token_id'], 0)
+        config = transformers.ModernBertConfig(**sizes, **special, sparse_prediction=gathered)
+        model = transformers.ModernBertForMaskedLM(config)
     device = 'cuda' if torch.cuda.is_available() else 'cpu'
-    model = transformers.BertForPreTraining(config).train().to(device)
+    model = model.train().to(device)
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, weight_decay=0.01, fused=True)
     batch = {
         key: torch.from_numpy(np.asarray(value, np.int64)).to(device)
         for key, value in make_batch(shape).items()
     }
-    inputs = {key: batch[key] for key in ('input_ids', 'attention_mask', 'token_type_ids')}
+    names = ['input_ids', 'attention_mask', *(['token_type_ids'] if is_bert else [])]
+    inputs = {name: batch[name] for name in names}
     labels = torch.full_like(batch['input_ids'], -100)
     labels.scatter_(1, batch['positions'], batch['targets'])
     cross_entropy = torch.nn.functional.cross_entropy
 
     def loss_as_shipped():
-        return model(**inputs, labels=labels, next_sentence_label=batch['next_sentence_label']).loss
+        pairs = {'next_sentence_label': batch['next_sentence_label']} if is_bert else {}
+        return model(**inputs, labels=labels, **pairs).loss
 
     def loss_gathered():
         output = model.bert(**inputs)
@@ -223,7 +243,7 @@ def make_torch_step(shape: Shape, dtype: str, gathered: bool, compiled: bool):
             logits.float().flatten(0, 1), batch['targets'].flatten()
         ) + cross_entropy(logits_2.float(), batch['next_sentence_label'])
 
-    compute_loss = loss_gathered if gathered else loss_as_shipped
+    compute_loss = loss_gathered if gathered and is_bert else loss_as_shipped
     if compiled:
         compute_loss = torch.compile(compute_loss)
 
