@@ -8,10 +8,11 @@
     torch_compiled  torch_gathered with torch.compile
 
 A step is the forward pass, masked-language-model loss, backward pass and AdamW update, on random
-tokens; BERT has dropout 0.1 and the next-sentence loss, too. The step of bert_jax is that of its training loop, which
-also computes the gradient norm and skips steps that are not finite. In bfloat16 the torch sides use
-torch.autocast. All sides use the GPU if there is one. Needs jax, flax and optax, and torch and
-transformers for their sides, but neither TensorFlow nor ml_collections.
+tokens; BERT has dropout 0.1 and the next-sentence loss, too. The step of bert_jax is that of its
+training loop, which also computes the gradient norm and skips steps that are not finite. In
+bfloat16 the torch sides use torch.autocast. All sides use the GPU if there is one. Needs jax,
+flax and optax, and torch and transformers for their sides, but neither TensorFlow nor
+ml_collections.
 """
 
 import dataclasses

@@ -336,7 +336,9 @@ def test_a_run_with_the_older_name_of_its_problem_resumes(tmp_path, monkeypatch,
     config.task = 'multiple_choice'
     capsys.readouterr()
     assert main.run(config)['steps'] == 2
-    assert 'resuming from step 2' in capsys.readouterr().err
+    log = capsys.readouterr().err
+    assert 'resuming from step 2' in log
+    assert 'attention kernel xla' in log
 
 
 def test_weights_with_the_labels_in_another_order_are_refused(tmp_path, sentiment):

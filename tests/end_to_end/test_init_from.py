@@ -62,6 +62,7 @@ def test_stacked_layers_another_vocabulary_more_positions_and_fewer_heads(folder
         objectives__nsp=0.0,
     )
     stderr = capfd.readouterr().err
+    assert 'attention kernel xla' in stderr
     assert 'positions: 32 → 40 (tile)' in stderr
     assert 'tokens keep their embedding' in stderr
     assert 'nsp/head/dense/kernel is dropped' in stderr
