@@ -52,7 +52,7 @@ CHIPS = {
         'shared_memory_per_core: 167936 shared_memory_per_block_optin: 166912',
     ),
 }
-# Of all CUDA GPUs; cuDNN as in the wheels of jax[cuda12].
+# The same for all CUDA GPUs.
 _TARGET = """
 gpu_device_info {{
   threads_per_block_limit: 1024 threads_per_warp: 32 threads_per_core_limit: 2048
