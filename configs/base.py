@@ -28,7 +28,8 @@ def get_config() -> ConfigDict:
     # Text, tokenizer, and how examples are made from documents.
     config.data = ConfigDict(
         dict(
-            # 'docstrings', 'text:GLOB', 'jsonl:GLOB', 'tfds:NAME/CONFIG'; options after ';'.
+            # 'docstrings', 'text:GLOB', 'jsonl:GLOB', 'parquet:GLOB', 'hf:FOLDER',
+            # 'tfds:NAME/CONFIG'; options after ';'.
             sources=('tfds:wiki40b/en',),
             # Folder of the tokenized text; prepared if missing. An existing one that the command
             # line names sets the other keys of its text, unless the command line sets them too.
