@@ -90,7 +90,8 @@ class Dense(nn.Module):
         x = product(spec, _merge_heads(x_letters, x), _merge_heads(kernel_letters, kernel), dtype)
         use_bias = self.architecture.biases if self.use_bias is None else self.use_bias
         if use_bias:
-            x = add_bias(x, self._bias().reshape(-1))
+            bias = self._bias()
+            x = add_bias(x, bias.reshape(-1) if out.endswith('HK') else bias)
         x = x.astype(dtype)
         return x.reshape(*x.shape[:-1], *self.shape[-2:]) if out.endswith('HK') else x
 
