@@ -1,5 +1,7 @@
 """Values that no run can have are refused by the name of their key."""
 
+import functools
+
 import pytest
 
 from bert_jax import config_values
@@ -59,7 +61,8 @@ FINE_TUNING = {
 @pytest.mark.parametrize(
     ('make', 'key', 'value'),
     [(base.get_config, key, PRETRAINING[key]) for key in PRETRAINING]
-    + [(finetune.get_config, key, FINE_TUNING[key]) for key in FINE_TUNING],
+    + [(finetune.get_config, key, FINE_TUNING[key]) for key in FINE_TUNING]
+    + [(functools.partial(finetune.get_config, 'tagging'), 'problem.overlap', 1.0)],
 )
 def test_a_value_out_of_range_is_refused_by_name(make, key, value):
     config = make()

@@ -142,11 +142,6 @@ def test_a_kill_during_the_removal_of_an_old_checkpoint_leaves_no_half_of_it(tmp
     assert [path.name for path in tmp_path.iterdir()] == ['2']
 
 
-def test_the_number_of_checkpoints_to_keep_must_be_positive(tmp_path):
-    with pytest.raises(UserError, match='checkpoint.keep is 0'):
-        Checkpoints(tmp_path, 0)
-
-
 # --- full and read-only disks
 
 

@@ -352,7 +352,6 @@ def test_records_give_words_and_entities_in_characters(trained):
         ({'decode_pieces': 'all'}, (), 'decode_pieces'),
         ({'crf': True, 'label_pieces': 'all'}, (), 'one tag per word'),
         ({'crf': True, 'class_weights': 'balanced'}, (), 'class_weights=none'),
-        ({'overlap': 1.0}, (), 'overlap'),
     ],
 )
 def test_mistakes_are_reported_in_one_line(trained, settings, tags, message):
