@@ -191,13 +191,13 @@ def _tokens_of(
     """The tokens of the words that `take_ngrams` took, whole words in the order of the draws."""
     none = len(rank_W)
     rank_T = jnp.where(row.can_choose_T, rank_W[words.index_T], none)
-    positions_X = lowest_ranks(rank_T, num_predictions + 1)
-    number = jnp.sum(rank_T < none)
-    word_X = words.index_T[positions_X]
+    positions_T = lowest_ranks(rank_T, none)
+    positions_P, number = positions_T[:num_predictions], jnp.sum(rank_T < none)
     # Sequences with shares of their own may exceed the limit together.
-    is_cut_P = (word_X[:-1] == word_X[-1]) & (number > num_predictions)
-    number = jnp.minimum(number, num_predictions) - jnp.sum(is_cut_P)
-    return ChosenPositions(positions_X[:-1], number)
+    first_left_out = positions_T[min(num_predictions, none - 1)]
+    is_cut_P = words.index_T[positions_P] == words.index_T[first_left_out]
+    num_cut = jnp.where(number > num_predictions, jnp.sum(is_cut_P), 0)
+    return ChosenPositions(positions_P, jnp.minimum(number, num_predictions) - num_cut)
 
 
 def ngram_lengths(masking: 'Masking') -> np.ndarray:
