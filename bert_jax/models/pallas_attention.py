@@ -147,12 +147,8 @@ def _forward(
 
 def _backward(plan: Plan, residuals: tuple[Any, ...], gradient_BTF: jax.Array) -> tuple[Any, ...]:
     query_BTF, key_BUF, value_BUF, extras, result_BTF, logsumexp = residuals
-    products = gradient_BTF.astype(jnp.float32) * result_BTF.astype(jnp.float32)
-    shape = (*products.shape[:2], plan.num_blocks, plan.heads, plan.width)
-    # Row sums of probabilities times their gradients (FlashAttention-2, algorithm 2, line 4).
-    delta = products.reshape(shape).sum(-1).transpose(0, 2, 3, 1) * (1 - plan.rate)
     states = {'query': query_BTF, 'key': key_BUF, 'value': value_BUF, 'gradient': gradient_BTF}
-    states |= {'logsumexp': logsumexp, 'delta': delta}
+    states |= {'result': result_BTF, 'logsumexp': logsumexp}
     width = plan.heads * plan.width
     scratch = {
         'd_query': pltpu.VMEM((width, plan.length), jnp.float32),
@@ -209,7 +205,7 @@ def _call(
     specs = {
         **{name: features(*on_queries) for name in ('query', 'gradient', 'result')},
         **{name: features(*on_keys) for name in ('key', 'value', 'd_key', 'd_value')},
-        **{name: statistics(*on_queries) for name in ('logsumexp', 'delta', 'bits')},
+        **{name: statistics(*on_queries) for name in ('logsumexp', 'bits')},
         'd_query': features(plan.length, lambda i, j: 0),
         'query_ids': ids(*on_queries),
         'key_ids': ids(*on_keys),
@@ -248,9 +244,10 @@ def _cost(
     pairs = batch * plan.num_blocks * plan.heads * int(visits) * plan.outer * plan.inner
     num_products = 5 if is_backward else 2
     num_bytes = 0
-    repeats = {True: ('query', 'gradient', 'logsumexp', 'delta', 'bits'), False: ('key', 'value')}
+    of_queries = ('query', 'gradient', 'result', 'logsumexp', 'bits')
+    repeated = of_queries if is_backward else ('key', 'value')
     for name, x in [*inputs.items(), *outputs.items()]:
-        again = int(visits) * plan.inner / plan.length if name in repeats[is_backward] else 1
+        again = int(visits) * plan.inner / plan.length if name in repeated else 1
         num_bytes += int(again * x.size * x.dtype.itemsize)
     return pl.CostEstimate(
         flops=2 * num_products * pairs * plan.tile, transcendentals=pairs, bytes_accessed=num_bytes

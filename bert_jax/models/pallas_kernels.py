@@ -243,6 +243,12 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
     def _() -> None:
         start = pl.multiple_of((first + i) * plan.inner, plan.inner)
         keys_WU = refs['key'][0].T
+        # Row sums of probabilities times their gradients (FlashAttention-2, algorithm 2, line 4).
+        result_TW, gradient_TW = (
+            refs[name][0].astype(jnp.float32) for name in ('result', 'gradient')
+        )
+        products_WT = (result_TW * gradient_TW).T * (1 - plan.rate)
+        delta_T = [products_WT[head.features].sum(0, keepdims=True) for head in plan.all_heads]
         for keys in plan.chunks:
             chunk = _Chunk(plan, refs, g, start, j * plan.outer, slice(0, plan.inner), keys)
             for head in plan.all_heads:
@@ -255,7 +261,7 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
                 d_weights_UT = _dot(value_UW, gradient_TW, 1, 1)
                 kept_UT, d_weights_UT = chunk.drop(head, weights_UT, d_weights_UT)
                 d_value_UW = _dot(kept_UT.astype(key_UW.dtype), gradient_TW, 1, 0)
-                d_scores_UT = weights_UT * (d_weights_UT - refs['delta'][0, 0, head.row])
+                d_scores_UT = weights_UT * (d_weights_UT - delta_T[head.number])
                 d_scores_UT = d_scores_UT.astype(key_UW.dtype)
                 d_key_UW = _dot(d_scores_UT, query_TW, 1, 0)
                 d_query_WT = _dot(keys_WU[head.features, keys], d_scores_UT, 1, 0)
