@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from bert_jax.models.linear import add_bias, product
+from bert_jax.models.linear import add_bias, add_bias_of_heads, product
 from bert_jax.models.packed_rows import gather_positions
 
 SPECS = {
@@ -66,9 +66,18 @@ def test_bfloat16_products_sum_in_float32():
 def test_the_gradient_of_a_bias_is_the_sum_over_rows(bias_shape):
     x = jax.random.normal(jax.random.key(0), (4, 6, 3, 5))
     bias = jax.random.normal(jax.random.key(1), bias_shape)
-    for add in (add_bias, lambda x, bias: x + bias):
-        assert np.array_equal(add(x, bias), x + bias)
-    grads = jax.grad(lambda x, bias: jnp.sin(add_bias(x, bias)).sum(), (0, 1))(x, bias)
+    check_bias(add_bias, x, bias)
+
+
+def test_the_gradient_of_a_bias_of_heads_on_tpu_is_the_sum_over_rows():
+    x = jax.random.normal(jax.random.key(0), (4, 6, 15))
+    bias = jax.random.normal(jax.random.key(1), (15,))
+    check_bias(lambda x, bias: add_bias_of_heads(x, bias, jnp.float32), x, bias)
+
+
+def check_bias(add, x, bias):
+    assert np.array_equal(add(x, bias), x + bias)
+    grads = jax.grad(lambda x, bias: jnp.sin(add(x, bias)).sum(), (0, 1))(x, bias)
     expected = jax.grad(lambda x, bias: jnp.sin(x + bias).sum(), (0, 1))(x, bias)
     for ours, theirs in zip(grads, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
