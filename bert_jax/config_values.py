@@ -23,6 +23,8 @@ RANGES = {
     'masking.(mask|random)': '[0, 1]',
     'masking.longest_.*|sbo.*': '[1, inf)',
     'rtd.generator_.*|transfer.layer_decay': '(0, 1]',
+    'transfer.(rank|bottleneck|length)': '[1, inf)',
+    'transfer.(alpha|scale)': '(0, inf)',
     'editing.*': '(0, 1)',
     'training.(steps|epochs)': '[0, inf)',
     'training.*': '[1, inf)',

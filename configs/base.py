@@ -192,6 +192,19 @@ def get_config() -> ConfigDict:
     # Which layers are trained, and at which learning rate; mostly used with init_from.
     config.transfer = ConfigDict(
         dict(
+            # 'full', or parameter-efficient tuning of the model at init_from: 'lora', 'houlsby',
+            # 'pfeiffer', 'parallel', 'prefix', 'prompt', 'bitfit', 'ia3', 'mam' (docs/tuning.md).
+            # The keys up to per_layer are settings of these methods; None: as published.
+            method='full',
+            rank=placeholder(int),  # lora
+            alpha=placeholder(float),  # lora: updates are multiplied by alpha / rank
+            targets=placeholder(tuple),  # lora: of query, key, value, attention_output,
+            # feedforward_input and feedforward_output
+            bottleneck=placeholder(int),  # houlsby, pfeiffer, parallel, mam: inner width
+            scale=placeholder(float),  # parallel, mam: factor on what is added
+            length=placeholder(int),  # prefix, prompt, mam: number of vectors
+            biases=placeholder(str),  # bitfit: 'all' or 'query_and_intermediate'
+            per_layer=placeholder(bool),  # False: ALBERT's layers share what is added, too
             trainable='all',  # 'heads', or 'last:2': the heads and the last 2 layers
             layer_decay=1.0,  # factor on the rate per layer below the heads; ELECTRA 0.8
             faithful_layer_decay=False,  # True: applied twice to the last layer (ELECTRA's code)

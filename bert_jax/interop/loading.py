@@ -1,17 +1,20 @@
 """Loads models from runs, checkpoints, Hugging Face folders and original BERT folders."""
 
+import dataclasses
 import json
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
+from flax import traverse_util
 
 from bert_jax import objectives, tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
-from bert_jax.interop import conversion, families, huggingface, pretrained, weights
+from bert_jax.interop import conversion, families, huggingface, pretrained, tuned, weights
 from bert_jax.interop.pretrained import HEADS, Pretrained
+from bert_jax.models import tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
@@ -75,16 +78,19 @@ def load_checkpoint(
     """
     restored = checkpoints.load(path, 'params')
     metadata = restored.metadata
-    architecture = Architecture.from_json(metadata['architecture'])
-    params = dict(restored.state['params'])
+    fields = dict(metadata['architecture'])
+    method = fields.pop('tuning', None)
+    architecture = Architecture.from_json(fields)
+    params = _unstacked(restored.state['params'])
+    if method is not None:
+        architecture = dataclasses.replace(architecture, tuning=tuning.from_json(method))
+        arrays = {**tuned.find_base(metadata['base'], path), **tree_paths.flatten(params)}
+        params = traverse_util.unflatten_dict(arrays, sep='/')
     if generator:
         architecture, params = _generator(architecture, metadata['config']['rtd'], params)
     other_parts = {part: params[part] for part in sorted(params.keys() - {'encoder', *HEADS})}
     params = _discriminator(params)
     params = {part: leaves for part, leaves in params.items() if part not in other_parts}
-    if 'layers' in params['encoder']:
-        params['encoder'] = unstack_layers(params['encoder'])
-
     found = {name: np.asarray(leaf) for name, leaf in tree_paths.flatten(params).items()}
     heads = tuple(name for name in HEADS if name in {*heads, *params})
     num_labels = pretrained.num_labels(params)
@@ -108,6 +114,13 @@ def load_checkpoint(
         card=_card(pathlib.Path(path)),
         is_causal=objectives.is_causal(metadata.get('config', {}).get('objectives', {})),
     )
+
+
+def _unstacked(params: Params) -> dict[str, Any]:
+    """Parameters whose encoder has separate layers."""
+    if 'layers' not in params.get('encoder', {}):
+        return dict(params)
+    return {**params, 'encoder': unstack_layers(params['encoder'])}
 
 
 def _card(run: pathlib.Path) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import jax.numpy as jnp
 
 from bert_jax.errors import UserError, unknown
+from bert_jax.models.tuning_method import Tuning
 
 VOCABULARY_MULTIPLE = 128
 POSITION_TERMS = ('content_to_position', 'position_to_content')
@@ -125,6 +126,8 @@ class Architecture:
     classifier_act: str = 'tanh'
     # None: hidden_dropout.
     classifier_dropout: float | None = None
+    # What parameter-efficient tuning adds to the encoder (models/tuning); None: nothing.
+    tuning: Tuning | None = None
 
     @classmethod
     def from_json(cls, fields: Mapping[str, Any]) -> 'Architecture':

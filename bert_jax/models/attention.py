@@ -25,12 +25,26 @@ class Context(NamedTuple):
         source_BTD: states from which keys and values are computed; None: the states of the queries.
         relative_RD: disentangled attention: vectors of distances.
         rows_TU: disentangled attention: int32, the row of relative_RD for each query and key.
+        prefix: of one layer, if its attention has one.
     """
 
     visibility: Visibility
     source_BTD: jax.Array | None = None
     relative_RD: jax.Array | None = None
     rows_TU: jax.Array | None = None
+    prefix: 'Prefix | None' = None
+
+
+class Prefix(NamedTuple):
+    """Keys and values of prefix tuning, to which all queries attend.
+
+    Attributes:
+        scores_BHTL: fp32, the scaled dot products of queries and keys.
+        values_LHK: the values.
+    """
+
+    scores_BHTL: jax.Array
+    values_LHK: jax.Array
 
 
 @flax.struct.dataclass
@@ -76,6 +90,7 @@ class Attention(Module):
             use_bias=architecture.attention_biases,
             init_range=init_range,
         )
+        self.tuning = self.make_tuning('attention')
 
     def projection(self, use_bias: bool | None = None) -> Dense:
         """A learned projection from states to heads."""
@@ -96,6 +111,7 @@ class Attention(Module):
         projected = (self.query(x_BTD), self.key(source_BTD), self.value(source_BTD))
         axes = ('batch', 'length', 'heads', 'head_dim')
         query_BTHK, key_BUHK, value_BUHK = (constrain(x_BTHK, axes) for x_BTHK in projected)
+        context = context._replace(prefix=self._prefix(query_BTHK))
         query_BTHK, key_BUHK = self.encode_positions(query_BTHK, key_BUHK, constants)
         window = constants.window
         if window is not None and window >= x_BTD.shape[1] - 1:
@@ -118,16 +134,32 @@ class Attention(Module):
         states, dtype = (query_BTHK, key_BUHK, value_BUHK), self.compute.activation_dtype
         is_training = seeds_B is not None
         kernel = kernels.choose(self.architecture, self.compute, length, is_training)
-        if not self.is_mutable_collection('intermediates'):
+        if context.prefix is None and not self.is_mutable_collection('intermediates'):
             if kernel != 'xla':
                 return kernels.attend(kernel, *states, visibility, rate, seeds_B)
             if local_attention.is_local(length, visibility.window) and context.relative_RD is None:
                 return local_attention.attend(*states, visibility, rate, seeds_B)
         scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
-        weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias(length, length))
-        self.sow('intermediates', 'attention_BHTU', weights_BHTU)
+        scores_BHTU += visibility.bias(length, length)
+        if context.prefix is not None:
+            scores_BHTU = jnp.concatenate([scores_BHTU, context.prefix.scores_BHTL], axis=-1)
+        weights_BHTU = jax.nn.softmax(scores_BHTU)
+        self.sow('intermediates', 'attention_BHTU', weights_BHTU[..., :length])
         weights_BHTU = weight_dropout(weights_BHTU, rate, seeds_B)
-        return product('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK, dtype).astype(dtype)
+        weights = (weights_BHTU[..., :length], weights_BHTU[..., length:])
+        output_BTHK = product('BHTU,BUHK->BTHK', weights[0], value_BUHK, dtype)
+        if context.prefix is not None:
+            output_BTHK += product('BHTL,LHK->BTHK', weights[1], context.prefix.values_LHK, dtype)
+        return output_BTHK.astype(dtype)
+
+    def _prefix(self, query_BTHK: jax.Array) -> 'Prefix | None':
+        """The tuned prefix of this layer; its scores do not depend on positions."""
+        if self.tuning is None:
+            return None
+        keys_LHK, values_LHK = self.tuning()
+        dtype = self.compute.activation_dtype
+        scores_BHTL = product('BTHK,LHK->BHTL', query_BTHK, keys_LHK, dtype)
+        return Prefix(scores_BHTL * self.score_scale, values_LHK)
 
     def scores(
         self,
@@ -139,7 +171,12 @@ class Attention(Module):
         """fp32 [B, H, T, U]: scaled dot products of queries and keys."""
         dtype = self.compute.activation_dtype
         scores_BHTU = product('BTHK,BUHK->BHTU', query_BTHK, key_BUHK, dtype)
-        return scores_BHTU * self.architecture.head_size**-0.5
+        return scores_BHTU * self.score_scale
+
+    @property
+    def score_scale(self) -> float:
+        """What dot products are multiplied by."""
+        return self.architecture.head_size**-0.5
 
     def encode_positions(
         self, query_BTHK: jax.Array, key_BUHK: jax.Array, constants: LayerConstants

@@ -18,6 +18,7 @@ from bert_jax.models.dropout import dropout, fold_in
 from bert_jax.models.feedforward import ACTIVATIONS, FEEDFORWARDS
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
+from bert_jax.models.tuning_method import Sublayer
 
 ATTENTIONS: dict[str, type[Attention]] = {
     'standard': Attention,
@@ -44,6 +45,7 @@ class Block(Module):
         if not self.skip_norm:
             self.attention_norm = self.make_norm()
         self.feedforward_norm = self.make_norm()
+        self.tuning = self.make_tuning('block')
 
     def __call__(
         self,
@@ -65,20 +67,30 @@ class Block(Module):
             return self.attention(x_BTD, constants, context, fold_in(seeds_B, _ATTENTION_WEIGHTS))
 
         attention_norm = (lambda x: x) if self.skip_norm else self.attention_norm
-        x_BTD = self._update(x_BTD, attend, attention_norm, fold_in(seeds_B, _ATTENTION_OUTPUT))
-        x_BTD = self._update(
-            x_BTD, self.feedforward, self.feedforward_norm, fold_in(seeds_B, _FEEDFORWARD_OUTPUT)
-        )
+        functions: dict[str, tuple[Callable, Callable, int]] = {
+            'attention': (attend, attention_norm, _ATTENTION_OUTPUT),
+            'feedforward': (self.feedforward, self.feedforward_norm, _FEEDFORWARD_OUTPUT),
+        }
+        for name, (function, norm, site) in functions.items():
+            x_BTD = self._update(name, x_BTD, function, norm, fold_in(seeds_B, site))
         return constrain(x_BTD, ('batch', 'length', 'embed'))
 
     def _update(
-        self, x_BTD: jax.Array, function: Callable, norm: Callable, seeds_B: jax.Array | None
+        self,
+        name: str,
+        x_BTD: jax.Array,
+        function: Callable,
+        norm: Callable,
+        seeds_B: jax.Array | None,
     ) -> jax.Array:
         """The residual connection around attention or feed-forward."""
-        rate = self.architecture.hidden_dropout
-        if self.architecture.residual == 'pre':
-            return x_BTD + dropout(function(norm(x_BTD)), rate, seeds_B)
-        return norm(x_BTD + dropout(function(x_BTD), rate, seeds_B))
+        is_pre = self.architecture.residual == 'pre'
+        input_BTD = norm(x_BTD) if is_pre else x_BTD
+        output_BTD = dropout(function(input_BTD), self.architecture.hidden_dropout, seeds_B)
+        if self.tuning is not None:
+            output_BTD = self.tuning(Sublayer(name, x_BTD, input_BTD, output_BTD, norm))
+        x_BTD = x_BTD + output_BTD
+        return x_BTD if is_pre else norm(x_BTD)
 
 
 class Convolution(Module):

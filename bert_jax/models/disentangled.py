@@ -90,7 +90,12 @@ class DisentangledAttention(Attention):
         if 'position_to_content' in terms:
             query_XRHK = (self.query if is_shared else self.position_query)(vectors_XRD)
             scores_BHTU += distance_scores(key_BUHK, query_XRHK, rows_TU, True, dtype)
-        return scores_BHTU * ((1 + len(terms)) * architecture.head_size) ** -0.5
+        return scores_BHTU * self.score_scale
+
+    @property
+    def score_scale(self) -> float:
+        terms = self.architecture.position_terms or ()
+        return ((1 + len(terms)) * self.architecture.head_size) ** -0.5
 
 
 def distance_scores(

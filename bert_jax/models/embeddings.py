@@ -10,6 +10,7 @@ from bert_jax.models.dropout import dropout
 from bert_jax.models.linear import weight_init
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain, param
+from bert_jax.models.prompt_rows import PromptRows
 
 
 class Embeddings(Module):
@@ -42,6 +43,7 @@ class Embeddings(Module):
         if architecture.embedding_size is not None:
             shape = (width, architecture.hidden_size)
             self.projection = self.make_dense('BTE,ED->BTD', shape, ('features', 'embed'))
+        self.tuning = self.make_tuning('embeddings')
 
     def __call__(
         self,
@@ -50,8 +52,9 @@ class Embeddings(Module):
         token_type_ids_BT: jax.Array | None,
         seeds_B: jax.Array | None,
         positions_BT: jax.Array | None = None,
+        prompts: PromptRows | None = None,
     ) -> jax.Array:
-        """Return [B, T, D] in the compute dtype.
+        """Return [B, T, D] in the compute dtype; with prompts, [B, T + S · L, D].
 
         Args:
             input_ids_BT: int32 token ids.
@@ -59,6 +62,7 @@ class Embeddings(Module):
             token_type_ids_BT: int32; None: type 0.
             seeds_B: uint32 dropout seeds; None for evaluation.
             positions_BT: int32, the index of each token in its sequence; None: one sequence a row.
+            prompts: where the vectors of a tuned prompt are inserted.
 
         Raises:
             UserError: the sequence is longer than the architecture's max_length.
@@ -80,6 +84,11 @@ class Embeddings(Module):
             x_BTE = x_BTE + self.position_vectors(length, rows_BT)
         if architecture.type_vocab_size:
             x_BTE = x_BTE + self._type_vectors(token_type_ids_BT)
+        if prompts is not None:
+            vectors_LE = self.tuning(self.token_VE)
+            shape = (*prompts.first_BS.shape, *vectors_LE.shape)
+            x_BTE = prompts.insert(x_BTE, jnp.broadcast_to(vectors_LE, shape))
+            attention_mask_BT = prompts.insert_of_first(attention_mask_BT, absent=0)
         x_BTE = x_BTE.astype(self.compute.activation_dtype)
         if architecture.embedding_norm:
             x_BTE = self.norm(x_BTE)

@@ -79,6 +79,8 @@ def _limitation(
         return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
     if architecture.attention == 'disentangled':
         return 'does not support disentangled attention'
+    if architecture.tuning is not None and architecture.tuning.needs_scores:
+        return f'does not support the prefixes of transfer.method={architecture.tuning.method}'
     rate, size = architecture.attention_dropout, architecture.head_size
     if kernel == 'flash':
         return None

@@ -10,6 +10,7 @@ from flax import linen as nn
 from bert_jax.models import cpu_linear
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.partitioning import param, platform
+from bert_jax.models.tuning_method import ADDED
 
 # Standard deviation of a standard normal distribution truncated at two standard deviations.
 TRUNCATED_STDDEV = 0.8796
@@ -110,17 +111,32 @@ class Dense(nn.Module):
         x_letters, kernel_letters = inputs.split(',')
         # Heads side by side: apart, TPUs would pad each to a whole register, and copy.
         spec = self.spec.replace('HK', 'F')
-        x = product(spec, _merge_heads(x_letters, x), _merge_heads(kernel_letters, kernel), dtype)
         use_bias = self.architecture.biases if self.use_bias is None else self.use_bias
-        if use_bias:
-            bias, are_heads = self._bias(), out.endswith('HK')
-            bias = bias.reshape(-1) if are_heads else bias
-            if are_heads and platform() == 'tpu':
-                x = add_bias_of_heads(x, bias, dtype)
-            else:
-                x = add_bias(x, bias)
-        x = x.astype(dtype)
+        bias = self._bias() if use_bias else None
+
+        def project(x: jax.Array) -> jax.Array:
+            operands = (_merge_heads(x_letters, x), _merge_heads(kernel_letters, kernel))
+            x = product(spec, *operands, dtype)
+            if bias is None:
+                return x
+            if not out.endswith('HK'):
+                return add_bias(x, bias)
+            if platform() == 'tpu':
+                return add_bias_of_heads(x, bias.reshape(-1), dtype)
+            return add_bias(x, bias.reshape(-1))
+
+        tuning = self._tuning(sum(letter in x_letters for letter in kernel_letters))
+        x = (project(x) if tuning is None else tuning(project, x)).astype(dtype)
         return x.reshape(*x.shape[:-1], *self.shape[-2:]) if out.endswith('HK') else x
+
+    def _tuning(self, num_inputs: int) -> nn.Module | None:
+        """The added parameters of this projection; `num_inputs` kernel dimensions are inputs."""
+        method = self.architecture.tuning
+        make = None if method is None else method.dense_module('/'.join(self.path[-2:]))
+        if make is None:
+            return None
+        settings = (self.architecture, self.compute, self.shape, self.names, num_inputs)
+        return make(*settings, name=ADDED)
 
     def _bias(self) -> jax.Array:
         inputs, out = self.spec.split('->')

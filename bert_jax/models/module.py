@@ -26,3 +26,13 @@ class Module(nn.Module):
     def make_norm(self, name: str | None = None) -> nn.Module:
         """The norm that the architecture names."""
         return NORMS[self.architecture.norm](self.architecture, self.compute, name=name)
+
+    @nn.nowrap
+    def make_tuning(self, part: str) -> Any:
+        """The module of added parameters of this 'block', 'attention' or 'embeddings', or None.
+
+        Assigned to an attribute `tuning`, which names it.
+        """
+        method = self.architecture.tuning
+        make = None if method is None else getattr(method, f'{part}_module')()
+        return None if make is None else make(self.architecture, self.compute)

@@ -136,6 +136,7 @@ class FineTuning:
             'task': self.config.task,
             'family': self.start.family,
             'architecture': dataclasses.asdict(self.architecture),
+            'base': self.start.base,
             'tokenizer': self.problem.tokenizer.to_json(),
             'tokenizer_fingerprint': self.problem.tokenizer.fingerprint,
             'labels': self.problem.labels,

@@ -2,7 +2,7 @@
 
 import dataclasses
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import numpy as np
@@ -10,11 +10,12 @@ import numpy as np
 from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
-from bert_jax.interop import families, surgery
+from bert_jax.interop import families, surgery, tuned
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.models import architectures
+from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import stack_layers
+from bert_jax.models.tuning_method import Tuning
 from bert_jax.types import Config
 
 
@@ -25,12 +26,16 @@ class InitialModel(NamedTuple):
         family: key of interop.families.FAMILIES; None for an architecture without one.
         params: float32 arrays by '/'-joined name; all other parameters are newly initialized.
         lines: what was done to the weights, for the log.
+        frozen: names in `params` that parameter-efficient tuning keeps as they are.
+        base: with parameter-efficient tuning, what checkpoints say of the model at init_from.
     """
 
     family: str | None
     architecture: Architecture
     params: dict[str, np.ndarray]
     lines: list[str]
+    frozen: frozenset[str] = frozenset()
+    base: Mapping[str, str] | None = None
 
     @property
     def has_head(self) -> bool:
@@ -85,6 +90,10 @@ def initialize(
     if model is None:
         if name is None:
             raise UserError('set init_from to the weights of a model, or set model.architecture')
+        if config.transfer.method != 'full':
+            raise UserError(
+                f'transfer.method={config.transfer.method} tunes a trained model; set init_from'
+            )
         if config.transfer.reinit_layers:
             raise UserError(
                 f'transfer.reinit_layers is {config.transfer.reinit_layers}, but without init_from '
@@ -109,7 +118,41 @@ def initialize(
         params.pop(new, None)
     if config.transfer.reinit_layers:
         lines.append(_drop_last_layers(params, config.transfer.reinit_layers))
-    return InitialModel(model.family, architecture, params, lines)
+    initial = InitialModel(model.family, architecture, params, lines)
+    if config.transfer.method == 'full':
+        return initial
+    _check_unchanged(config, model, fitted)
+    method = _tuning_method(config)
+    frozen = (name for name in params if name.startswith('encoder/') and not method.trains(name))
+    return initial._replace(
+        architecture=dataclasses.replace(architecture, tuning=method),
+        frozen=frozenset(frozen),
+        base=tuned.describe_base(config.init_from, model),
+    )
+
+
+def _tuning_method(config: Config) -> Tuning:
+    """The method of config.transfer with its settings."""
+    every = {name for method in tuning.METHODS for name in tuning.settings(method)}
+    method = config.transfer.method
+    tuning.settings(method)  # its name may be wrong
+    return tuning.build(method, {name: config.transfer[name] for name in every})
+
+
+def _check_unchanged(config: Config, model: Pretrained, fitted: Pretrained) -> None:
+    """Raise UserError if fitting changed the encoder, which a tuned run reads again later."""
+    if model.architecture.tuning is not None:
+        raise UserError(
+            f'{config.init_from} is a tuned model; export it with --merge and tune that, or set '
+            'transfer.method=full'
+        )
+    before, after = (tree_paths.flatten(one.params['encoder']) for one in (model, fitted))
+    changed = [name for name in before if not np.array_equal(before[name], after[name])]
+    if changed:
+        raise UserError(
+            f'transfer.method={config.transfer.method} keeps the model at init_from as it is, but '
+            f'the config changes {", ".join(changed)}; keep its tokenizer and its positions'
+        )
 
 
 def _drop_last_layers(params: dict[str, np.ndarray], number: int) -> str:

@@ -71,6 +71,7 @@ class Pretraining:
             'task': 'pretraining',
             'family': self.start.family,
             'architecture': dataclasses.asdict(self.architecture),
+            'base': self.start.base,
             'tokenizer': tokenizer.to_json(),
             'tokenizer_fingerprint': tokenizer.fingerprint,
             'corpus_fingerprint': self.corpus.fingerprint,

@@ -7,6 +7,7 @@ from typing import Any
 from bert_jax import objectives
 from bert_jax.config_values import flatten
 from bert_jax.errors import UserError
+from bert_jax.models import tuning
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.tasks.pretraining_data import SEGMENTS
@@ -81,6 +82,9 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
         yield 'model.architecture', f'init_from={config.init_from!r} determines the architecture'
     else:
         yield 'init_positions', 'init_from is empty'
+    if config.transfer.method == 'full':
+        names = {name for method in tuning.METHODS for name in tuning.settings(method)}
+        yield rf'transfer\.({"|".join(sorted(names))})', "transfer.method is 'full'"
     if 'objectives' in config:
         yield from _unused_in_pretraining(config)
     if not config.get('problem', {}).get('crf', True):

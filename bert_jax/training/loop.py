@@ -87,7 +87,7 @@ def train(
                 #    written in the background.
                 run.is_evaluated = not evaluate
                 if save:
-                    run.checkpoints.save(run.step, run.state, _metadata(run))
+                    run.save(_metadata(run))
 
                 # 6. Evaluate. The checkpoint stores the result; that of the best one is kept.
                 if evaluate and save:
@@ -96,7 +96,7 @@ def train(
                     _evaluate(run, stage)
                     is_best = run.early_stopping.best.step == run.step
                     if is_best or run.early_stopping.is_over:
-                        run.checkpoints.save(run.step, run.state, _metadata(run))
+                        run.save(_metadata(run))
                 if save or evaluate:
                     window.restart()  # exclude the time of saving and evaluating
                 if after_step is not None:
@@ -233,7 +233,7 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
     if best.step is not None and best.metrics is not None:
         if best.step != run.step:
             del run.state  # first, to make room
-            restored = run.checkpoints.restore(run.abstract, best.step)
+            restored = run.restore(run.checkpoints, best.step)
             assert restored is not None  # a missing checkpoint is a UserError
             run.state = restored.state
         run.held_out = best.metrics

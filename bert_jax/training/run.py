@@ -6,6 +6,7 @@ import hashlib
 import json
 import pathlib
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -23,7 +24,7 @@ from bert_jax.training import (
     transfer,
     workdir,
 )
-from bert_jax.training.checkpoints import Checkpoints
+from bert_jax.training.checkpoints import Checkpoints, Restored
 from bert_jax.training.early_stopping import BestEvaluation, EarlyStopping
 from bert_jax.training.interruption import StopSignal
 from bert_jax.training.logging import Log
@@ -68,12 +69,25 @@ class Plan:
             sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
         total_steps = sum(stage.steps for stage in task.stages)
         schedule = schedules.build(config.schedule, total_steps)
-        trained = transfer.build(config.transfer, total_steps)
+        trained = transfer.build(config.transfer, total_steps, task.start.frozen)
         optimizer = trained.scale_updates(optimizers.build(config.optimizer, schedule))
         with jax.set_mesh(mesh), nn.logical_axis_rules(rules):
             abstract = abstract_state(task, optimizer, mesh, rules, trained, config.spike_factor)
             optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
             yield cls(task, config, total_steps, schedule, trained, optimizer, abstract)
+
+    def initial_state(self) -> TrainState:
+        """Return the state before the first step."""
+        settings = (self.optimizer, self.abstract, self.config.seed, self.transfer)
+        return initial_state(self.task, *settings)
+
+    def restore(self, checkpoints: Checkpoints, step: int | None = None) -> Restored | None:
+        """Restore a checkpoint (`Checkpoints.restore`); frozen parameters are those of the start."""
+        restored = checkpoints.restore(self.transfer.stored(self.abstract), step)
+        if restored is None or not self.transfer.frozen:
+            return restored
+        params = self.transfer.merge(restored.state.params, self.initial_state().params)
+        return restored._replace(state=restored.state._replace(params=params))
 
 
 @dataclasses.dataclass
@@ -103,6 +117,10 @@ class Run(Plan):
     is_evaluated: bool
     held_out: dict[str, float] = dataclasses.field(default_factory=dict)
 
+    def save(self, metadata: dict[str, Any]) -> None:
+        """Save the state in the background (`Checkpoints.save`)."""
+        self.checkpoints.save(self.step, self.transfer.stored(self.state), metadata)
+
 
 @contextlib.contextmanager
 def start(task: Task, config: Config) -> Iterator[Run]:
@@ -122,11 +140,9 @@ def start(task: Task, config: Config) -> Iterator[Run]:
             metadata = checkpoints.metadata()
             if metadata is not None:
                 task.check(metadata)
-            restored = checkpoints.restore(plan.abstract)
+            restored = plan.restore(checkpoints)
             if restored is None:
-                state = initial_state(
-                    task, plan.optimizer, plan.abstract, config.seed, plan.transfer
-                )
+                state = plan.initial_state()
                 step, seconds, is_evaluated = 0, 0.0, True
             else:
                 state, step, metadata = restored.state, restored.step, restored.metadata

@@ -41,6 +41,10 @@ class InitialWeights(Protocol):
         """float32 arrays by name; parameters that are missing here are initialized randomly."""
 
     @property
+    def frozen(self) -> frozenset[str]:
+        """Names in `params` that parameter-efficient tuning keeps as they are; without it none."""
+
+    @property
     def lines(self) -> Sequence[str]:
         """Log lines: where the weights come from and how they were adapted."""
 

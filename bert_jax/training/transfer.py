@@ -46,6 +46,8 @@ class Transfer:
         ELECTRA 0.8 or 0.9.
       faithful_layer_decay: applies the factor twice between heads and last layer, as ELECTRA's
         original code does (google-research/electra, model/optimization.py).
+      frozen: names of parameters that parameter-efficient tuning never trains; checkpoints leave
+        them out. With some, `trainable` is 'all' and means all others.
       unfreeze_every_steps: gradual unfreezing (ULMFiT, section 3.3): parameters at distance n are
         frozen until step n · unfreeze_every_steps; 0 freezes none. Their gradients and moments are
         computed from the start, so that nothing is recompiled and the first update has the usual
@@ -56,6 +58,7 @@ class Transfer:
     layer_decay: float = 1.0
     faithful_layer_decay: bool = False
     unfreeze_every_steps: int = 0
+    frozen: frozenset[str] = frozenset()
 
     def select(self, params: Tree, tree: Tree | None = None) -> Tree:
         """Replace the leaves of parameters that are never trained by None.
@@ -68,6 +71,8 @@ class Transfer:
           UserError: `trainable` asks for more layers than there are.
         """
         tree = params if tree is None else tree
+        if self.frozen:
+            return self._without_frozen(params, tree)
         if self.trainable == 'all':
             return tree
         last = self._last_distance(params)
@@ -82,6 +87,8 @@ class Transfer:
 
         In stacked layers the layers that are not trained keep their values and get no gradients.
         """
+        if self.frozen:
+            return jax.tree.map(lambda param, own: param if own is None else own, params, trained)
         if self.trainable == 'all':
             return trained
         last = self._last_distance(params)
@@ -119,6 +126,15 @@ class Transfer:
     def describe(self, params: Tree) -> list[str]:
         """Lines for the log; none if all parameters are trained at the same learning rate."""
         lines, last = [], self._last_distance(params)
+        if self.frozen:
+            trained, total = (
+                sum(leaf.size for leaf in jax.tree.leaves(tree))
+                for tree in (self.select(params), params)
+            )
+            lines.append(
+                f'{trained:,} of {total:,} parameters are trained ({trained / total:.2%}); '
+                'checkpoints hold these only'
+            )
         if self.trainable != 'all':
             counts = jax.tree.map(
                 lambda distance, leaf: round(leaf.size * np.mean(distance <= last)),
@@ -139,6 +155,20 @@ class Transfer:
                 f' steps, the last one at step {last * self.unfreeze_every_steps:,}'
             )
         return lines
+
+    def stored(self, state: Any) -> Any:
+        """A TrainState as checkpoints hold it: without parameters that are never trained.
+
+        Only parameter-efficient tuning leaves them out; they are read from `init_from` again.
+        """
+        return state._replace(params=self.select(state.params)) if self.frozen else state
+
+    def _without_frozen(self, params: Tree, tree: Tree) -> Tree:
+        return jax.tree_util.tree_map_with_path(
+            lambda path, _, leaf: None if tree_paths.path_name(path) in self.frozen else leaf,
+            params,
+            tree,
+        )
 
     def _last_distance(self, params: Tree) -> int:
         """The largest distance at which parameters are trained."""
@@ -162,8 +192,10 @@ class Transfer:
 TRAIN_ALL = Transfer()
 
 
-def build(config: Config, total_steps: int) -> Transfer:
+def build(config: Config, total_steps: int, frozen: frozenset[str] = frozenset()) -> Transfer:
     """Build the Transfer of a run with so many steps from `config.transfer`.
+
+    `frozen`: as in Transfer.
 
     Raises:
       UserError: a value is not valid.
@@ -172,6 +204,11 @@ def build(config: Config, total_steps: int) -> Transfer:
         raise UserError(
             f"transfer.trainable is {config.trainable!r}; use 'all', 'heads', or 'last:2' for the "
             'heads and the last 2 layers'
+        )
+    if frozen and config.trainable != 'all':
+        raise UserError(
+            f'transfer.trainable is {config.trainable!r}, but transfer.method={config.method} '
+            "determines what is trained; set transfer.trainable to 'all'"
         )
     if config.trainable == 'heads' and config.layer_decay != 1:
         raise UserError(
@@ -188,7 +225,8 @@ def build(config: Config, total_steps: int) -> Transfer:
             f"transfer.unfreeze_every_steps is {every}, but transfer.trainable='heads' leaves "
             'nothing to unfreeze; set it to 0'
         )
-    return Transfer(config.trainable, config.layer_decay, config.faithful_layer_decay, every)
+    decay = (config.layer_decay, config.faithful_layer_decay)
+    return Transfer(config.trainable, *decay, every, frozen)
 
 
 def _distances(tree: Tree) -> Tree:

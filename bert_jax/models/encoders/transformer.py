@@ -21,6 +21,7 @@ from bert_jax.models.encoders.base import Encoder, EncoderOutput
 from bert_jax.models.encoders.layer_scan import scan_layers
 from bert_jax.models.packed_rows import gather_positions, segment_starts
 from bert_jax.models.partitioning import constrain
+from bert_jax.models.prompt_rows import PromptRows, prompt_rows
 from bert_jax.models.visibility import Visibility
 
 _CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of layers
@@ -73,7 +74,33 @@ class Transformer(Encoder):
         if not self.is_initializing():  # nn.jit would change the initial values
             layer = nn.jit(layer)  # trace and lower equal layers once
         first = layer(*settings, not architecture.first_norm)
+        if self._is_tuned_per_use:
+            numbers = sorted(set(architecture.layer_numbers))
+            return [layer(self._tuned(number), self.compute) for number in numbers]
         return [first] + [layer(*settings) for _ in range(max(architecture.layer_numbers))]
+
+    @property
+    def _is_tuned_per_use(self) -> bool:
+        """Whether layers that share their parameters have added parameters of their own each."""
+        method = self.architecture.tuning
+        return self.architecture.shared_layers and method is not None and method.per_layer
+
+    def _tuned(self, layer_number: int, use: int = 0) -> Architecture:
+        """The architecture of a layer with added parameters for each of its uses."""
+        uses = self.architecture.layer_numbers.count(layer_number)
+        method: Any = self.architecture.tuning
+        method = dataclasses.replace(method, uses=uses, use=use)
+        return dataclasses.replace(self.architecture, tuning=method)
+
+    def _layer(self, number: int) -> Callable:
+        """The layer at this depth."""
+        numbers = self.architecture.layer_numbers
+        layer = self.layers[numbers[number]]
+        if not self._is_tuned_per_use or self.is_initializing():
+            return layer
+        architecture = self._tuned(numbers[number], numbers[:number].count(numbers[number]))
+        own = self._layer_class()(architecture, self.compute, parent=None)
+        return functools.partial(own.apply, nn.unbox(layer.variables))
 
     def _layer_class(self) -> Any:
         if not self.compute.remat:
@@ -100,13 +127,20 @@ class Transformer(Encoder):
         positions_BT = all_hidden_LBTD = None
         if segment_ids_BT is not None:
             positions_BT = jnp.arange(input_ids_BT.shape[1]) - segment_starts(segment_ids_BT)
+        prompts = self._prompt_rows(attention_mask_BT, segment_ids_BT, first_positions_BS)
+        ids = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
+        embedded_BTD = self.embeddings(*ids, fold_in(dropout_seeds_B, 0), positions_BT, prompts)
+        if prompts is not None:  # from here to the output, rows are longer
+            if positions_BT is None:
+                positions_BT = jnp.broadcast_to(jnp.arange(input_ids_BT.shape[1]), ids[0].shape)
+            positions_BT = prompts.insert_of_first(positions_BT, absent=0)
+            attention_mask_BT = prompts.insert_of_first(attention_mask_BT, absent=0)
+            if segment_ids_BT is not None:
+                segment_ids_BT = prompts.insert_of_first(segment_ids_BT, absent=-1)
         context = Context(Visibility(attention_mask_BT, segment_ids_BT, is_causal=causal))
         if architecture.attention == 'disentangled':
-            relative_RD, rows_TU = self.relative_positions(input_ids_BT.shape[1])
+            relative_RD, rows_TU = self.relative_positions(embedded_BTD.shape[1])
             context = context._replace(relative_RD=relative_RD, rows_TU=jnp.asarray(rows_TU))
-
-        ids = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
-        embedded_BTD = self.embeddings(*ids, fold_in(dropout_seeds_B, 0), positions_BT)
         embedded_BTD = embedded_BTD.astype(self.compute.residual_dtype)
         x_BTD, hidden_LBTD = self._run_layers(embedded_BTD, context, dropout_seeds_B)
         decoded_BTD = x_BTD
@@ -116,10 +150,26 @@ class Transformer(Encoder):
         if architecture.residual == 'pre':
             x_BTD = decoded_BTD = self.final_norm(x_BTD)
             hidden_LBTD = hidden_LBTD.at[-1].set(x_BTD)
+        if prompts is not None:
+            x_BTD, decoded_BTD, embedded_BTD = map(prompts.text, (x_BTD, decoded_BTD, embedded_BTD))
+            hidden_LBTD = jax.vmap(prompts.text)(hidden_LBTD)
         pooled_BD = self._pool(x_BTD, first_positions_BS) if architecture.pooler else None
         if all_hidden:
             all_hidden_LBTD = jnp.concatenate([embedded_BTD[None], hidden_LBTD])
         return EncoderOutput(x_BTD, pooled_BD, all_hidden_LBTD, decoded_BTD)
+
+    def _prompt_rows(
+        self,
+        attention_mask_BT: jax.Array,
+        segment_ids_BT: jax.Array | None,
+        first_positions_BS: jax.Array | None,
+    ) -> PromptRows | None:
+        """Where tuned prompts are in the rows; None without prompts."""
+        method = self.architecture.tuning
+        length = 0 if method is None else method.prompt_length
+        if not length:
+            return None
+        return prompt_rows(attention_mask_BT, segment_ids_BT, first_positions_BS, length)
 
     def _run_layers(
         self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
@@ -128,8 +178,8 @@ class Transformer(Encoder):
         if self.compute.scan_layers:
             return self._scan_layers(x_BTD, context, seeds_B)
         states, constants_L = [], layer_constants(self.architecture)
-        for number, layer_number in enumerate(self.architecture.layer_numbers):
-            layer, seeds = self.layers[layer_number], fold_in(seeds_B, 1 + number)
+        for number in range(self.architecture.num_layers):
+            layer, seeds = self._layer(number), fold_in(seeds_B, 1 + number)
             after_BTD, _ = layer(x_BTD, constants_L[number], context, seeds)
             if number == 0 and self.architecture.convolution_width is not None:
                 convolution_seeds_B = fold_in(seeds_B, _CONVOLUTION)
@@ -193,7 +243,7 @@ class Transformer(Encoder):
 
     def _last_layer(self) -> Callable:
         if not self.compute.scan_layers:
-            return self.layers[-1]
+            return self._layer(self.architecture.num_layers - 1)
         stacked = nn.unbox(self.layers.variables)
         last = jax.tree.map(lambda leaf_L: leaf_L[-1], stacked)
         return functools.partial(_Layer(self.architecture, self.compute, parent=None).apply, last)

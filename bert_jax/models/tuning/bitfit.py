@@ -1,0 +1,27 @@
+"""Only biases are trained (BitFit, Ben Zaken et al. 2022, arXiv 2106.10199)."""
+
+import dataclasses
+
+from bert_jax.models.tuning_method import Tuning
+
+BIASES = ('all', 'query_and_intermediate')
+_SUBSET = ('attention/query/bias', 'feedforward/input/bias')
+
+
+@dataclasses.dataclass(frozen=True)
+class BitFit(Tuning):
+    """Trains every bias of the encoder, or those of queries and of the inner feed-forward only.
+
+    The second are the subset of section 3.
+    """
+
+    method: str = 'bitfit'
+    biases: str = 'all'
+
+    def problems(self) -> list[str]:
+        if self.biases in BIASES:
+            return []
+        return [f'transfer.biases is {self.biases!r}; choose from {", ".join(BIASES)}']
+
+    def trains(self, name: str) -> bool:
+        return name.endswith('/bias' if self.biases == 'all' else _SUBSET)

@@ -1,0 +1,40 @@
+"""Adapters after attention and feed-forward (Houlsby et al. 2019, arXiv 1902.00751)."""
+
+import dataclasses
+
+import jax
+from flax import linen as nn
+
+from bert_jax.models.tuning.modules import BlockModule, Bottleneck
+from bert_jax.models.tuning_method import ModuleMaker, Sublayer, Tuning
+
+
+@dataclasses.dataclass(frozen=True)
+class Houlsby(Tuning):
+    """x + W₂ gelu(W₁ x + b₁) + b₂ after each of the two, before the residual connection.
+
+    Norms are trained too. W₁ and W₂ start at a normal of 1e-3, truncated at two deviations
+    (google-research/adapter-bert, modeling.py).
+    """
+
+    method: str = 'houlsby'
+    bottleneck: int = 64
+
+    def block_module(self) -> ModuleMaker | None:
+        return AfterBoth
+
+    def trains(self, name: str) -> bool:
+        return 'norm' in name.split('/')[-2]
+
+
+class AfterBoth(BlockModule):
+    """One adapter after attention and one after feed-forward."""
+
+    def setup(self) -> None:
+        init = nn.initializers.truncated_normal(1e-3)
+        settings = (self.architecture, self.compute, 'gelu', init, init)
+        self.attention, self.feedforward = Bottleneck(*settings), Bottleneck(*settings)
+
+    def __call__(self, sublayer: Sublayer) -> jax.Array:
+        adapter = self.attention if sublayer.name == 'attention' else self.feedforward
+        return sublayer.output_BTD + adapter(sublayer.output_BTD)

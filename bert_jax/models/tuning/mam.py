@@ -1,0 +1,13 @@
+"""Mix-and-match adapters (He et al. 2022, arXiv 2110.04366, section 4.6)."""
+
+import dataclasses
+
+from bert_jax.models.tuning.parallel import Parallel
+from bert_jax.models.tuning.prefix import Prefix
+
+
+@dataclasses.dataclass(frozen=True)
+class Mam(Prefix, Parallel):
+    """A prefix and parallel adapters together."""
+
+    method: str = 'mam'

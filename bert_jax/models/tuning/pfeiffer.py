@@ -1,0 +1,39 @@
+"""An adapter after the feed-forward only (Pfeiffer et al. 2021, arXiv 2005.00247)."""
+
+import dataclasses
+
+import jax
+from flax import linen as nn
+
+from bert_jax.models.tuning.modules import BlockModule, Bottleneck
+from bert_jax.models.tuning_method import ModuleMaker, Sublayer, Tuning
+
+
+@dataclasses.dataclass(frozen=True)
+class Pfeiffer(Tuning):
+    """f + W₂ relu(W₁ y + b₁) + b₂ with y = norm(f + residual), f the output of the feed-forward.
+
+    The norm is that of the feed-forward, so that it is applied twice with residual 'post'. W₁
+    starts at a normal of 0.02 as in AdapterHub, W₂ at 1e-3 (there 0.02), so that training starts
+    close to the frozen model. The default is 1/16 of BERT-base's hidden size.
+    """
+
+    method: str = 'pfeiffer'
+    bottleneck: int = 48
+
+    def block_module(self) -> ModuleMaker | None:
+        return AfterFeedForward
+
+
+class AfterFeedForward(BlockModule):
+    """The adapter of a block."""
+
+    @nn.compact
+    def __call__(self, sublayer: Sublayer) -> jax.Array:
+        output_BTD = sublayer.output_BTD
+        if sublayer.name != 'feedforward':
+            return output_BTD
+        settings = (self.architecture, self.compute)
+        inits = (nn.initializers.normal(0.02), nn.initializers.normal(1e-3))
+        adapter = Bottleneck(*settings, 'relu', *inits, name='adapter')
+        return output_BTD + adapter(sublayer.norm(output_BTD + sublayer.residual_BTD))

@@ -1,0 +1,44 @@
+"""Learned vectors among the embeddings (prompt tuning, Lester et al. 2021, arXiv 2104.08691)."""
+
+import dataclasses
+
+import jax
+from flax import linen as nn
+
+from bert_jax.models.tuning.modules import AddedModule
+from bert_jax.models.tuning_method import ModuleMaker, Tuning
+
+
+@dataclasses.dataclass(frozen=True)
+class Prompt(Tuning):
+    """`length` vectors follow the first token of every sequence in the first layer.
+
+    They are normalized like embeddings of tokens and have no position of their own; positions of
+    the text stay as they are. They start as embeddings of tokens, drawn from the vocabulary
+    (section 3.2).
+    """
+
+    method: str = 'prompt'
+    length: int = 20
+
+    def embeddings_module(self) -> ModuleMaker | None:
+        return PromptVectors
+
+    @property
+    def prompt_length(self) -> int:
+        return self.length
+
+
+class PromptVectors(AddedModule):
+    """The prompt."""
+
+    @nn.compact
+    def __call__(self, token_VE: jax.Array) -> jax.Array:
+        """The vectors, fp32 [L, E]; `token_VE` are the embeddings to draw initial ones from."""
+        architecture, length = self.architecture, self.tuning.length
+
+        def init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
+            return token_VE[jax.random.randint(key, shape[:1], 0, architecture.vocab_size)]
+
+        shape = (length, architecture.embedding_width)
+        return self.added('vectors', init, shape, (None, 'embed'))
