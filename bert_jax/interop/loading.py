@@ -1,6 +1,7 @@
 """Loads models from runs, checkpoints, Hugging Face folders and original BERT folders."""
 
 import dataclasses
+import functools
 import json
 import pathlib
 from collections.abc import Iterable, Mapping
@@ -84,7 +85,7 @@ def load_checkpoint(
     params = _unstacked(restored.state['params'])
     if method is not None:
         architecture = dataclasses.replace(architecture, tuning=tuning.from_json(method))
-        arrays = {**tuned.find_base(metadata['base'], path), **tree_paths.flatten(params)}
+        arrays = {**_find_base(metadata['base'], path), **tree_paths.flatten(params)}
         params = traverse_util.unflatten_dict(arrays, sep='/')
     if generator:
         architecture, params = _generator(architecture, metadata['config']['rtd'], params)
@@ -113,6 +114,34 @@ def load_checkpoint(
         metadata={'step': restored.step, **metadata},
         card=_card(pathlib.Path(path)),
         is_causal=objectives.is_causal(metadata.get('config', {}).get('objectives', {})),
+    )
+
+
+@functools.lru_cache(maxsize=1)  # several tuned models in a process share the arrays of their base
+def _load_base(path: str, sha256: str) -> Mapping[str, np.ndarray]:
+    """The arrays of the encoder that was tuned, by '/'-joined name from 'encoder' on.
+
+    Raises:
+        UserError: the model at `path` is another one.
+    """
+    encoder = load_any(path, allow_missing=('^encoder/pooler/',)).params['encoder']
+    found = tuned.digest(encoder)
+    if found != sha256:
+        raise UserError(
+            f'{path} is not the model that was tuned: its sha256 is {found[:12]}…, not '
+            f'{sha256[:12]}…; restore that model there'
+        )
+    return tree_paths.flatten({'encoder': encoder})
+
+
+def _find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> Mapping[str, np.ndarray]:
+    """`_load_base` of what `tuned.describe_base` returned, for `checkpoint`."""
+    for path in (base['path'], base['absolute_path']):
+        if pathlib.Path(path).is_dir():
+            return _load_base(path, base['sha256'])
+    raise UserError(
+        f'{checkpoint} holds only what tuning added to {base["path"]}, which is not there; restore '
+        f'that folder (or a link to it) as {base["absolute_path"]}'
     )
 
 

@@ -1,10 +1,8 @@
 """Models of parameter-efficient tuning: the frozen model they belong to, and merging with it."""
 
 import dataclasses
-import functools
 import hashlib
 import os
-import pathlib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -18,8 +16,6 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.tuning import ADDED
 from bert_jax.models.tuning_method import Tuning
 from bert_jax.types import Params
-
-_SHOWN = 12  # digits of a digest in messages
 
 
 def digest(encoder: Params) -> str:
@@ -38,36 +34,6 @@ def describe_base(path: str, model: Pretrained) -> dict[str, str]:
         'absolute_path': os.path.abspath(path),
         'sha256': digest(model.params['encoder']),
     }
-
-
-@functools.lru_cache(maxsize=1)  # several tuned models in a process share the arrays of their base
-def load_base(path: str, sha256: str) -> Mapping[str, np.ndarray]:
-    """The arrays of the encoder that was tuned, by '/'-joined name from 'encoder' on.
-
-    Raises:
-        UserError: the model at `path` is another one.
-    """
-    from bert_jax.interop import loading
-
-    encoder = loading.load_any(path, allow_missing=('^encoder/pooler/',)).params['encoder']
-    found = digest(encoder)
-    if found != sha256:
-        raise UserError(
-            f'{path} is not the model that was tuned: its sha256 is {found[:_SHOWN]}…, not '
-            f'{sha256[:_SHOWN]}…; restore that model there'
-        )
-    return tree_paths.flatten({'encoder': encoder})
-
-
-def find_base(base: Mapping[str, str], tuned: str | os.PathLike) -> Mapping[str, np.ndarray]:
-    """`load_base` of what `describe_base` returned, for the checkpoint `tuned`."""
-    for path in (base['path'], base['absolute_path']):
-        if pathlib.Path(path).is_dir():
-            return load_base(path, base['sha256'])
-    raise UserError(
-        f'{tuned} holds only what tuning added to {base["path"]}, which is not there; restore that '
-        f'folder (or a link to it) as {base["absolute_path"]}'
-    )
 
 
 def merge(model: Pretrained) -> Pretrained:

@@ -82,7 +82,7 @@ class Plan:
         return initial_state(self.task, *settings)
 
     def restore(self, checkpoints: Checkpoints, step: int | None = None) -> Restored | None:
-        """Restore a checkpoint (`Checkpoints.restore`); frozen parameters are those of the start."""
+        """Restore a checkpoint (`Checkpoints.restore`), frozen parameters as they start."""
         restored = checkpoints.restore(self.transfer.stored(self.abstract), step)
         if restored is None or not self.transfer.frozen:
             return restored
