@@ -18,23 +18,28 @@ model.safetensors, the tokenizer, and a model card. The folder is read back and 
 same logits before it gets its name."""
 
 
-def export(model: str, output: str, generator: bool = False) -> None:
+def export(model: str, output: str, generator: bool = False, merge: bool = False) -> None:
     """Export a model and print what was written.
 
     Args:
         model: path of a run, a checkpoint or a folder with a published model.
         output: folder to create.
         generator: export the generator of replaced-token detection instead of the discriminator.
+        merge: merge what parameter-efficient tuning added with the model that was tuned.
 
     Raises:
         UserError: the model cannot be read, or `output` exists.
     """
-    from bert_jax.interop import huggingface, loading
+    from bert_jax.interop import huggingface, loading, tuned
 
     if generator:
         loaded = loading.load_checkpoint(model, generator=True)
     else:
         loaded = loading.load_any(model)
+    if merge:
+        if loaded.architecture.tuning is None:
+            raise errors.UserError(f'{model} is not a tuned model; leave --merge out')
+        loaded = tuned.merge(loaded)
     published, lines = huggingface.save(loaded, output)
     parameters = f'{huggingface.num_parameters(published):,} parameters'
     heads = ', '.join(published.heads) or 'no head'
@@ -67,8 +72,14 @@ def main(argv: Sequence[str] | None = None) -> None:
         action='store_true',
         help='for a run with the objective rtd: export the generator instead of the discriminator',
     )
+    add(
+        '--merge',
+        action='store_true',
+        help='for a run with transfer.method lora, ia3 or bitfit: merge what was tuned with the '
+        'model that was tuned',
+    )
     flags = parser.parse_args(argv)
-    export(flags.model, flags.output, flags.generator)
+    export(flags.model, flags.output, flags.generator, flags.merge)
 
 
 if __name__ == '__main__':

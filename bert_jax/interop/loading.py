@@ -85,6 +85,7 @@ def load_checkpoint(
     params = _unstacked(restored.state['params'])
     if method is not None:
         architecture = dataclasses.replace(architecture, tuning=tuning.from_json(method))
+    if metadata.get('base'):
         arrays = {**_find_base(metadata['base'], path), **tree_paths.flatten(params)}
         params = traverse_util.unflatten_dict(arrays, sep='/')
     if generator:

@@ -8,6 +8,7 @@ from typing import Any
 import jax
 
 from bert_jax import tree_paths
+from bert_jax.models.tuning_method import ADDED
 from bert_jax.training import batches, memory, multihost, peak_flops, trackers
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.interruption import Interrupted
@@ -151,7 +152,11 @@ def _evaluate_initial_weights(run: Run) -> None:
     """Evaluate before training if there is a trained head or a metric whose name to check."""
     initial = run.task.start
     if initial.params:
-        new = sorted(tree_paths.flatten(run.state.params).keys() - initial.params.keys())
+        new = sorted(
+            name
+            for name in tree_paths.flatten(run.state.params).keys() - initial.params.keys()
+            if ADDED not in name.split('/')  # their number is in `Transfer.describe`
+        )
         for line in [*initial.lines, f'newly initialized: {", ".join(new) or "nothing"}']:
             run.log.info(line)
     if initial.has_head or run.early_stopping.metric:
