@@ -158,9 +158,14 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
 
     Raises:
         UserError: the architecture has no published family, or no class of it has the model's
-            fine-tuned heads or its causal attention.
+            fine-tuned heads or its causal attention, or the model has parameters that tuning added.
     """
     family, architecture = _family(model), model.architecture
+    if architecture.tuning is not None:
+        raise UserError(
+            f'the model was tuned by transfer.method={architecture.tuning.method}, which '
+            'transformers does not know; export it with --merge'
+        )
     heads = family.publishable_heads(model.heads)
     dropped = [name for name in model.heads if name not in heads]
     if not set(dropped) <= set(PRETRAINING_HEADS):

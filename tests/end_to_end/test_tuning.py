@@ -1,0 +1,188 @@
+"""Parameter-efficient tuning from the command line: training, checkpoints, prediction, export."""
+
+import json
+import shutil
+
+import jax
+import numpy as np
+import pytest
+
+from bert_jax import export, main, predict, tree_paths
+from bert_jax.errors import UserError
+from bert_jax.interop import loading
+from bert_jax.training import checkpoints
+from configs import finetune
+from tests.end_to_end import commands
+
+pytestmark = pytest.mark.usefixtures('quick_training')
+
+SMALL = {
+    'model.hidden_dropout': 0.1,
+    'training.epochs': 0.0,
+    'training.steps': 30,
+    'training.batch_size': 16,
+    'schedule.learning_rate': 3e-3,
+    'logging.every_steps': 40,
+    'data.dev': finetune.get_config('sample_sentiment').data.train,
+}
+BASE = {
+    'data.tokenizer': 'train:wordpiece:400',
+    'model.architecture': 'bert',
+    'model.hidden_size': 32,
+    'model.num_layers': 2,
+    'model.num_heads': 2,
+    'model.intermediate_size': 64,
+    'model.max_position_embeddings': 64,
+    'model.initializer_range': 0.15,
+}
+
+
+def keys(folder, method, base, **more):
+    given = {key.replace('__', '.'): value for key, value in more.items()}
+    tuning = {'workdir': str(folder), 'init_from': str(base), 'transfer.method': method}
+    return SMALL | tuning | given
+
+
+def tune(*arguments, **more):
+    config = finetune.get_config('sample_sentiment').unlock()
+    config.update_from_flattened_dict(keys(*arguments, **more))
+    return main.run(config.lock())
+
+
+def command(*arguments, **more):
+    flags = keys(*arguments, **more).items()
+    return [
+        '--config=configs/finetune.py:sample_sentiment',
+        *(f'--config.{k}={v}' for k, v in flags),
+    ]
+
+
+@pytest.fixture(scope='module')
+def base(tmp_path_factory):
+    """A trained model."""
+    folder = tmp_path_factory.mktemp('base') / 'run'
+    config = finetune.get_config('sample_sentiment').unlock()
+    config.update_from_flattened_dict(SMALL | BASE | {'workdir': str(folder)})
+    main.run(config.lock())
+    return folder
+
+
+@pytest.fixture(scope='module')
+def lora(base, tmp_path_factory):
+    """A tuned model, which several tests look at."""
+    folder = tmp_path_factory.mktemp('lora') / 'run'
+    tune(folder, 'lora', base)
+    return folder
+
+
+def predictions(model, folder):
+    given, output = folder / 'input', folder / 'output'
+    given.write_text('I am very happy with these shoes.\nThe food was bad.\n')
+    flags = (f'--model={model}', '--task=classify', f'--input={given}', f'--output={output}')
+    predict.main(list(flags))
+    return [json.loads(line) for line in output.read_text().splitlines()]
+
+
+def test_checkpoints_hold_what_is_trained_and_nothing_else(base, lora):
+    state = tree_paths.flatten(checkpoints.load(lora).state)
+    params = {name for name in state if name.startswith('params/')}
+    assert params == {
+        *(
+            f'params/encoder/layers_{layer}/attention/{which}/tuning/{part}'
+            for layer in range(2)
+            for which in ('query', 'value')
+            for part in ('down', 'up')
+        ),
+        *(f'params/sequence_classification/head/output/{leaf}' for leaf in ('kernel', 'bias')),
+    }
+    moments = [name for name in state if '/first/' in name]
+    assert len(moments) == len(params)
+    before = tree_paths.flatten(loading.load_any(base).params)
+    after = tree_paths.flatten(loading.load_any(lora).params)
+    for name in before.keys() - {name.removeprefix('params/') for name in params}:
+        np.testing.assert_array_equal(after[name], before[name], err_msg=name)
+    assert np.any(after['encoder/layers_0/attention/query/tuning/up'])
+
+
+def test_a_run_and_its_checkpoint_predict_the_same(lora, tmp_path):
+    records = [json.loads(line) for line in (lora / 'dev/predictions.jsonl').open()]
+    given = tmp_path / 'input'
+    given.write_text(''.join(f'{record["texts"][0]}\n' for record in records))
+    flags = (f'--model={lora}', '--task=classify', f'--input={given}', f'--output={tmp_path / "o"}')
+    predict.main(list(flags))
+    for record, line in zip(records, (tmp_path / 'o').open(), strict=True):
+        assert json.loads(line)['probability'] == pytest.approx(record['probability'], abs=1e-5)
+
+
+def test_another_base_is_refused(base, lora, tmp_path):
+    """Also a base that is gone."""
+    moved, other = tmp_path / 'base', tmp_path / 'other'
+    shutil.copytree(base, moved)
+    tune(tmp_path / 'run', 'lora', moved, training__steps=1)
+    shutil.rmtree(moved)
+    with pytest.raises(UserError, match='which is not there; restore that folder'):
+        loading.load_any(tmp_path / 'run')
+    tune(other, 'full', base, training__steps=2)
+    shutil.copytree(other, moved)
+    with pytest.raises(UserError, match='is not the model that was tuned: its sha256 is'):
+        loading.load_any(tmp_path / 'run')
+
+
+def test_killed_and_resumed_bitwise(base, tmp_path):
+    more = {'checkpoint__every_steps': 7, 'training__steps': 18}
+    for name, step in (('killed', 10), ('whole', None)):
+        arguments = command(tmp_path / name, 'mam', base, **more)
+        commands.run('bert_jax.main', *arguments, die_at=step)
+    done = commands.run('bert_jax.main', *command(tmp_path / 'killed', 'mam', base, **more))
+    assert done.returncode == 0, done.stderr
+    assert 'resuming from step 7' in done.stderr
+    ours, theirs = (checkpoints.load(tmp_path / name).state for name in ('killed', 'whole'))
+    for (path, own), other in zip(
+        jax.tree.leaves_with_path(ours), jax.tree.leaves(theirs), strict=True
+    ):
+        np.testing.assert_array_equal(own, other, err_msg=str(path))
+
+
+@pytest.mark.parametrize('method', ['houlsby', 'prompt', 'bitfit'])
+def test_other_methods_train_and_predict(method, base, tmp_path):
+    results = tune(tmp_path / 'run', method, base, training__steps=2)
+    assert results['steps'] == 2
+    assert predictions(tmp_path / 'run', tmp_path)[0]['predicted'] in ('negative', 'positive')
+
+
+def test_a_merged_export_predicts_what_the_run_predicts(lora, tmp_path):
+    with pytest.raises(UserError, match='export it with --merge'):
+        export.export(str(lora), str(tmp_path / 'unmerged'))
+    export.export(str(lora), str(tmp_path / 'merged'), merge=True)
+    for ours, merged in zip(
+        predictions(lora, tmp_path), predictions(tmp_path / 'merged', tmp_path), strict=True
+    ):
+        assert merged['predicted'] == ours['predicted']
+        assert merged['probability'] == pytest.approx(ours['probability'], abs=1e-5)
+
+
+REFUSED = {
+    'no model': ({'init_from': '', **BASE}, 'lora tunes a trained model; set init_from'),
+    'heads only': ({'transfer.trainable': 'heads'}, "set transfer.trainable to 'all'"),
+    'unknown': ({'transfer.method': 'lara'}, "'lara'.*lora"),
+    'a setting of another': ({'transfer.length': 3}, 'transfer.length is 3, but .*=lora has no'),
+    'more positions': ({'model.max_position_embeddings': 80}, 'keep its tokenizer and its pos'),
+}
+
+
+@pytest.mark.parametrize('mistake', REFUSED)
+def test_mistakes_are_refused_in_one_line(mistake, base, tmp_path):
+    changes, message = REFUSED[mistake]
+    with pytest.raises(UserError, match=message) as refused:
+        tune(tmp_path / 'run', 'lora', base, **changes)
+    assert '\n' not in str(refused.value)
+    assert not (tmp_path / 'run').exists()
+
+
+def test_methods_that_cannot_be_merged_are_refused(base, tmp_path):
+    tune(tmp_path / 'run', 'prefix', base, training__steps=1)
+    with pytest.raises(UserError, match='prefix cannot be merged'):
+        export.export(str(tmp_path / 'run'), str(tmp_path / 'out'), merge=True)
+    with pytest.raises(UserError, match='not a tuned model; leave --merge out'):
+        export.export(str(base), str(tmp_path / 'out'), merge=True)
+    assert not (tmp_path / 'out').exists()
