@@ -2,6 +2,7 @@
 
     python -m bert_jax.evaluate --model=runs/reviews --gold=new.tsv --output=runs/reviews/new
     … --gold=new.csv --data.format=csv --data.columns.label=stars
+    … --template='{text} It was [MASK].' --answers 0=bad 1=good   (any masked language model)
 
 The files are read as those of the training were; --data.KEY=VALUE changes a key of `data`
 (docs/configs.md).
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, progress
+from bert_jax.tasks.prompting import arguments as prompt_arguments
 
 
 def parse_changes(arguments: Sequence[str]) -> dict[str, Any]:
@@ -45,6 +47,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add('--output', required=True, help='folder for metrics.json, report.md, predictions.jsonl')
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
+    prompt_arguments.add(parser)
     flags, rest = parser.parse_known_args(argv)
     changes = parse_changes(rest)
     from bert_jax.training import runtime
@@ -57,6 +60,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         model = bert_jax.load(
             flags.model, dtype=flags.dtype, batch_tokens=flags.batch_tokens, advance=bar.update
         )
+        model = prompt_arguments.apply(model, flags)
         found = model.evaluate(flags.gold, changes)
     folder = pathlib.Path(flags.output)
     with errors.writing_to(folder):

@@ -24,6 +24,7 @@ from bert_jax import errors, progress
 from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.tasks.prompting import arguments as prompt_arguments
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
@@ -54,6 +55,9 @@ the run, without "gold"):
   spans      spans                        a text, or {"words": ["...", ...]} (or "tokens")
   answer     question_answering           QUESTION<tab>CONTEXT, or
                                           {"question": "...", "context": "..."}
+  prompt     prompt; with --template any  a text, or TEXT<tab>TEXT for {text} and {text2}, or
+             pretrained model with a      {"FIELD": "...", ...} for the fields of the template
+             masked-language-model head
 
 A line that starts with { must be a JSON object, unless --input_format=text; its "id" is kept.
 Text for tag and spans is split into words as the text of the training data was; see --words.
@@ -114,13 +118,18 @@ _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'max_length': (None, _PRETRAINED),
     'overlap': (0.25, [*_PRETRAINED, 'classify']),
     'long_texts': (None, ['embed', 'pseudo_likelihood', 'classify']),
-    'probabilities': (False, ['classify', 'tag']),
+    'probabilities': (False, ['classify', 'tag', 'prompt']),
+    **{name: (None, ['prompt']) for name in prompt_arguments.OPTIONS},
     'words': (None, ['tag', 'spans']),
     'input_format': ('auto', [kind.predict_task for kind in PROBLEMS.values()]),
 }
 
 # The parts of a line of text, separated by tabs.
-_COLUMNS = {'classify': ('text', 'text2'), 'answer': ('question', 'context')}
+_COLUMNS = {
+    'classify': ('text', 'text2'),
+    'prompt': ('text', 'text2'),
+    'answer': ('question', 'context'),
+}
 
 
 def _parse_line(number: int, line: str, flags: Namespace) -> Record:
@@ -259,8 +268,10 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         '--probabilities',
         action='store_true',
         default=None,
-        help='classify, tag: write the probabilities of all classes',
+        help='classify, tag, prompt: write the probabilities of all classes, and of prompt all '
+        'answers',
     )
+    prompt_arguments.add(parser, 'prompt: ')
     add(
         '--words',
         choices=word_spans.SPLITTERS,
@@ -320,6 +331,7 @@ def predict(flags: Namespace) -> None:
             batch_tokens=flags.batch_tokens,
             advance=bar.update,
         )
+        predictor = prompt_arguments.apply(predictor, flags)
         predictor.require(flags.task)
         with _complete_file(flags.output) as file:
             task = _PRETRAINED.get(flags.task, _predict)

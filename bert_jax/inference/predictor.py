@@ -1,5 +1,6 @@
 """Inference with a loaded model: masked tokens, embeddings, likelihoods, fine-tuned predictions."""
 
+import copy
 import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,6 +19,7 @@ from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
+from bert_jax.tasks.prompting.answers import parse as parse_answers
 
 POOLINGS = ('mean', 'cls', 'max', 'tokens')
 
@@ -96,10 +98,16 @@ class Predictor:
         compute = Compute(dtype)
         self._causal = model.is_causal
         self._encoder = build_encoder(self.architecture, compute)
-        kind = finetuned.problem_kind(model)
-        self._finetuned = kind and finetuned.FineTuned(
-            model, kind, self.tokenizer, compute, batch_tokens, overlap
+        self._finetuned_of = functools.partial(
+            finetuned.FineTuned,
+            tokenizer=self.tokenizer,
+            compute=compute,
+            batch_tokens=batch_tokens,
+            overlap=overlap,
         )
+        kind = finetuned.problem_kind(model)
+        self._finetuned = kind and self._finetuned_of(model, kind)
+        self._max_length = max_length
         tasks = ['fill_mask', 'embed', 'pseudo_likelihood'] if 'mlm' in model.heads else ['embed']
         if self._finetuned:
             tasks.append(self._finetuned.task)
@@ -311,6 +319,61 @@ class Predictor:
         pairs = zip(questions, contexts, strict=True)
         return self.predict('answer', [{'question': q, 'context': c} for q, c in pairs])
 
+    def with_prompt(
+        self,
+        template: str,
+        answers: Mapping[str, str | Sequence[str]] | Sequence[str],
+        *,
+        decoding: str = 'max_first',
+        calibration: str = 'none',
+    ) -> 'Predictor':
+        """This model with a cloze prompt, without training: it can `prompt` and `evaluate`.
+
+        Args:
+            template: such as '{text} It was [MASK].'; see tasks/prompting/templates.py.
+            answers: class → its words, or a list of 'CLASS=WORD|WORD' or 'WORD'.
+            decoding, calibration: as `problem.decoding` and `problem.calibration` of training.
+
+        Raises:
+            UserError: the model has no masked-language-model head, or the prompt is not valid.
+        """
+        self.require('fill_mask')
+        if isinstance(answers, Mapping):
+            words = {k: [own] if isinstance(own, str) else own for k, own in answers.items()}
+            answers = [f'{label}={"|".join(own)}' for label, own in words.items()]
+        settings = {
+            'template': template,
+            'answers': tuple(check_list(answers)),
+            'decoding': decoding,
+            'calibration': calibration,
+        }
+        config = {'problem': settings, 'training': {'sequence_length': self._max_length}}
+        labels = tuple(parse_answers(settings['answers']))
+        model = Pretrained(None, self.architecture, {}, labels=labels, metadata={'config': config})
+        prompted = copy.copy(self)
+        prompted._finetuned = self._finetuned_of(model, 'prompt')
+        prompted._finetuned.problem.counts = self.counts
+        prompted.tasks = tuple(dict.fromkeys([*self.tasks, 'prompt']))
+        return prompted
+
+    def prompt(
+        self,
+        texts: Sequence[str | Sequence[str] | Mapping[str, Any]],
+        probabilities: bool = False,
+    ) -> list[Record]:
+        """The class of each text by a cloze prompt: that of training, or of `with_prompt`.
+
+        Args:
+            texts: strings, (text, text2) pairs, or dictionaries with the fields of the template.
+            probabilities: list the 'probabilities' of all classes, and 'answers' with the
+                probability of each answer among all tokens.
+
+        Returns:
+            A dictionary for each text with 'predicted' and 'probability'.
+        """
+        options = PredictionOptions(probabilities)
+        return self.predict('prompt', list(map(finetuned.as_pair, check_list(texts))), options)
+
     def predict(
         self,
         task: str,
@@ -320,7 +383,7 @@ class Predictor:
         """Answer a fine-tuned task for dictionaries, as the method of that name does.
 
         Args:
-            task: 'classify', 'tag', 'spans' or 'answer'.
+            task: 'classify', 'tag', 'spans', 'answer' or 'prompt'.
             inputs: see these methods; 'id' names an input in errors and results.
         """
         self.require(task)

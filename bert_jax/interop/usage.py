@@ -27,6 +27,7 @@ def write(model: Pretrained, folder: pathlib.Path) -> None:
     if 'problem' in config:
         # A part of the model that is dropped must not be used: the setting 'crf' without a CRF.
         problem = {k: value for k, value in config['problem'].items() if k not in model.other_parts}
+        problem['labels'] = list(model.labels)  # config.json names those of classifiers only
         data = {k: value for k, value in config.get('data', {}).items() if k not in _PATHS}
         kept |= {'problem': problem, 'data': data, 'training': config.get('training', {})}
     usage = {key: model.metadata[key] for key in _KEYS if key in model.metadata}

@@ -87,7 +87,7 @@ def choose_labels(
     Returns:
       The labels, and the names of the heads.
     Raises:
-      UserError: fewer labels than the problem needs.
+      UserError: fewer labels than the problem needs, or weights without a head that it needs.
     """
     configured = tuple(settings.labels)
     labels = configured or tuple(sorted(problem_class.count_labels(train)))
@@ -98,6 +98,14 @@ def choose_labels(
             'check data.columns and data.skip_labels'
         )
     heads = problem_class.pretrained_heads
+    if missing := set(problem_class.required_heads) - set(model.heads if model else ()):
+        raise UserError(
+            f'this kind of problem trains the head {missing.pop()!r} further, but '
+            + ('the weights of init_from lack it' if model else 'init_from is empty')
+            + '; set init_from to pretrained weights that have it'
+        )
+    if problem_class.required_heads:
+        return labels, heads
     if model is None or not set(heads) & set(model.heads):
         return labels, ()
     if not labels:

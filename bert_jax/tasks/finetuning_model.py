@@ -1,6 +1,7 @@
 """The model of a fine-tuning problem, and its predictions for examples in packed batches."""
 
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, NamedTuple, cast
 
 import flax.linen as nn
@@ -10,6 +11,7 @@ import numpy as np
 from bert_jax import averages
 from bert_jax.data.finetune_batches import (
     BatchShape,
+    Item,
     Items,
     evaluation_batches,
     evaluation_slots,
@@ -21,6 +23,8 @@ from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems.base import ExampleOutputs, HostOutputs, Outputs, Problem
 from bert_jax.types import Batch, Params
 
+# Examples and their items → the host outputs of every example.
+ItemRunner = Callable[[Sequence[Any], Sequence[list[Item]]], list[ExampleOutputs]]
 PredictionStep = Callable[[Params, Batch], tuple[averages.Terms, HostOutputs]]
 
 
@@ -43,7 +47,12 @@ class FineTuningModel(nn.Module):
         encoder = build_encoder(self.architecture, self.compute, name='encoder')
         encoded = encoder(*ids, dropout_seeds_R, **encoder_arguments(batch))
         constructors = self.problem.make_heads(self.architecture, self.compute)
-        heads = {name: _NamedHead(make, name=name) for name, make in constructors.items()}
+        heads: dict[str, Callable[..., Any]] = {
+            name: _NamedHead(make, name=name) for name, make in constructors.items()
+        }
+        if self.problem.reads_embeddings:
+            table_VE = encoder.embedding_table()
+            heads = {name: partial(head, embedding_VE=table_VE) for name, head in heads.items()}
         return self.problem.apply_heads(heads, encoded, batch, dropout_seeds_R)
 
 
@@ -67,6 +76,7 @@ class _NamedHead(nn.Module):
 class EncodedExamples(NamedTuple):
     """Examples and their items: example i has the items first[i] … first[i + 1] − 1."""
 
+    problem: Problem[Any, Any]
     examples: Sequence[Any]
     items: Items
     first: np.ndarray
@@ -74,10 +84,16 @@ class EncodedExamples(NamedTuple):
     @classmethod
     def of(cls, problem: Problem[Any, Any], examples: Sequence[Any]) -> 'EncodedExamples':
         """Encode examples with a problem."""
-        items = [problem.encode(example) for example in examples]
+        return cls.of_items(problem, examples, list(map(problem.encode, examples)))
+
+    @classmethod
+    def of_items(
+        cls, problem: Problem[Any, Any], examples: Sequence[Any], items: Sequence[list[Item]]
+    ) -> 'EncodedExamples':
+        """Collect the items of examples."""
         first = np.cumsum([0, *map(len, items)])
         flat = [item for own in items for item in own]
-        return cls(examples, Items(flat, problem.tokenizer.pad_id), first)
+        return cls(problem, examples, Items(flat, problem.tokenizer.pad_id), first)
 
     def by_example(self, by_item: Sequence[Any]) -> list[ExampleOutputs]:
         """Group one value for each item by example."""
@@ -103,7 +119,7 @@ def predict(
     shape: BatchShape,
     advance: Callable[[int], object] = lambda number: None,
 ) -> tuple[list[ExampleOutputs], averages.Terms]:
-    """Run a prediction step over all items.
+    """Run a prediction step over all items, and over those that depend on their outputs.
 
     Args:
       step: compiled `prediction_step`.
@@ -112,6 +128,45 @@ def predict(
     Returns:
       The host outputs of every example, and the terms summed over all of them.
     """
+    problem = encoded.problem
+
+    def run(examples: Sequence[Any], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
+        further = EncodedExamples.of_items(problem, examples, items)
+        return _predict_packed(step, params, further, shape, advance)[0]
+
+    answer_references(problem, run)
+    outputs, total = _predict_packed(step, params, encoded, shape, advance)
+    return complete(problem, encoded.examples, outputs, run), total
+
+
+def answer_references(problem: Problem[Any, Any], run: ItemRunner) -> None:
+    """Give a problem the outputs of its reference examples, if it has any."""
+    if references := problem.references():
+        outputs = run(references, list(map(problem.encode, references)))
+        problem.calibrate(complete(problem, references, outputs, run))
+
+
+def complete(
+    problem: Problem[Any, Any],
+    examples: Sequence[Any],
+    outputs: list[ExampleOutputs],
+    run: ItemRunner,
+) -> list[ExampleOutputs]:
+    """Add the outputs of further items to those of the first ones, until there are no more."""
+    while any(further := list(map(problem.further_items, examples, outputs))):
+        added = run(examples, further)
+        outputs = [[*known, *new] for known, new in zip(outputs, added, strict=True)]
+    return outputs
+
+
+def _predict_packed(
+    step: PredictionStep,
+    params: Params,
+    encoded: EncodedExamples,
+    shape: BatchShape,
+    advance: Callable[[int], object],
+) -> tuple[list[ExampleOutputs], averages.Terms]:
+    """Run a prediction step over items in packed rows."""
     shape = shape._replace(slots=evaluation_slots(encoded.items, shape))
     by_item: list[Any] = [None] * len(encoded.items)
     total: averages.Terms = {}

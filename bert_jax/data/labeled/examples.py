@@ -15,6 +15,15 @@ class TextExample(NamedTuple):
     label: str | float | None
 
 
+class PromptExample(NamedTuple):
+    """Named texts for the fields of a template, with a class (str) or a score (float)."""
+
+    id: str
+    names: tuple[str, ...]
+    fields: tuple[str, ...]
+    label: str | float | None
+
+
 class MultipleChoiceExample(NamedTuple):
     """A premise and the choices that may follow it or fill its blank.
 
@@ -102,6 +111,7 @@ class QuestionExample(NamedTuple):
 
 Example = (
     TextExample
+    | PromptExample
     | MultipleChoiceExample
     | TaggedExample
     | SpansExample
@@ -119,7 +129,7 @@ def is_labeled(example: Example) -> bool:
 def texts_of(example: Example) -> list[str]:
     """All texts of an example that get tokenized."""
     texts: list[str] = []
-    for name in ('text', 'texts', 'premise', 'choices', 'question', 'context'):
+    for name in ('text', 'texts', 'premise', 'choices', 'question', 'context', 'fields'):
         value = getattr(example, name, ())
         texts += [value] if isinstance(value, str) else value
     return texts

@@ -61,6 +61,7 @@ DEFAULTS: dict[str, Any] = dict(
         text='text',
         text2='',
         label='label',
+        fields=(),  # prompt: columns that the template names, instead of text and text2
         choices=(),  # one column for each choice, or one column with a list
         marks=(),  # two ranges, 'START:END' or 'START+TEXT'; with text2 one in each text
         candidate_labels=(),  # pairs the first mark with each other mark; one label column each

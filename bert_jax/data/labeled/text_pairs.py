@@ -2,7 +2,7 @@
 
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.builder import ExampleBuilder, parse_float
-from bert_jax.data.labeled.examples import MultipleChoiceExample, TextExample
+from bert_jax.data.labeled.examples import MultipleChoiceExample, PromptExample, TextExample
 from bert_jax.data.labeled.records import InvalidRecord, Row
 from bert_jax.errors import UserError
 
@@ -16,6 +16,18 @@ def build_regression(row: Row, example_id: str, builder: ExampleBuilder) -> list
     label = builder.label(row, builder.columns.label)
     score = None if label is None else parse_float(label)
     return [TextExample(example_id, builder.texts(row), score)]
+
+
+def build_prompt(row: Row, example_id: str, builder: ExampleBuilder) -> list[PromptExample]:
+    """The fields are the columns `data.columns.fields`; without them 'text' and 'text2'."""
+    label = builder.label(row, builder.columns.label)
+    names = tuple(builder.columns.fields)
+    if names:
+        texts = tuple(word_spans.parse_text(row[name])[0] for name in names)
+    else:
+        texts = builder.texts(row)
+        names = ('text', 'text2')[: len(texts)]
+    return [PromptExample(example_id, names, texts, label)]
 
 
 def build_multiple_choice(

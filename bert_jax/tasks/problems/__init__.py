@@ -82,6 +82,15 @@ _WINDOWS = dict(
     overlap=0.5,  # share of a window of a long text that the next window repeats, in [0, 1)
 )
 
+_PROMPT = dict(
+    template='',  # such as '{text} It was [MASK].' (docs/prompting.md)
+    answers=(),  # ('positive=great|good', 'negative=bad'); () = the labels are the answers
+    # Order in which the masks of an answer of several subwords are filled: 'max_first' (the surest
+    # first), 'left_to_right', 'parallel'. Training is always parallel.
+    decoding='max_first',
+    calibration='none',  # 'contextual', 'pmi'
+)
+
 _MARKED_PAIRS = ProblemKind(
     implementation='bert_jax.tasks.problems.relations:Relations',
     predict_task='classify',
@@ -110,6 +119,12 @@ PROBLEMS: dict[str, ProblemKind] = {
         predict_task='classify',
         settings=_LABELS,
         readers=dict.fromkeys(_ROWS, text_pairs.build_multiple_choice),
+    ),
+    'prompt': ProblemKind(
+        implementation='bert_jax.tasks.problems.prompt:Prompt',
+        predict_task='prompt',
+        settings=_CLASSES | _PROMPT,
+        readers=dict.fromkeys(_TEXTS, text_pairs.build_prompt),
     ),
     'relation': _MARKED_PAIRS,
     'word_in_context': _MARKED_PAIRS,

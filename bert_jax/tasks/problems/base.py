@@ -70,6 +70,10 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
       weights: loss term → weight.
       pretrained_heads: names of its heads that published checkpoints may hold (HEADS of
         interop/pretrained.py): loaded with `init_from`, and exported.
+      required_heads: those of them that a run cannot do without.
+      reads_embeddings: whether heads are called with `embedding_VE`, the token embeddings.
+      packs_inference: whether predictions on new input run on packed rows, as evaluation does; else
+        each sequence has a padded row, as in the tasks of pretrained models.
       min_labels: least number of classes there is anything to learn from.
       head_field: field of a batch that the default `apply_heads` gives to the head.
       settings: the config's `problem`.
@@ -89,6 +93,9 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 
     weights: ClassVar[Mapping[str, float]]
     pretrained_heads: ClassVar[tuple[str, ...]] = ()
+    required_heads: ClassVar[tuple[str, ...]] = ()
+    reads_embeddings: ClassVar[bool] = False
+    packs_inference: ClassVar[bool] = True
     min_labels: ClassVar[int] = 0
     head_field: ClassVar[str] = 'attention_mask'
     has_probabilities: ClassVar[bool] = False
@@ -179,6 +186,20 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         Labels are fields of the sequences. Unlabeled examples have the same fields, with a value
         that means "unknown".
         """
+
+    def further_items(self, example: ExampleT, parts: ExampleOutputs) -> list[Item]:
+        """Return items that depend on the outputs of earlier ones; none by default.
+
+        Called until it returns none. The outputs of these items follow the earlier ones in `parts`.
+        """
+        return []
+
+    def references(self) -> Sequence[ExampleT]:
+        """Return examples whose outputs all predictions are compared with; none by default."""
+        return ()
+
+    def calibrate(self, parts: Sequence[ExampleOutputs]) -> None:
+        """Take the outputs of `references`, before other examples are decoded."""
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, TypeVar
 import jax
 import jax.numpy as jnp
 import numpy as np
+from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data import finetune_batches
@@ -74,16 +75,11 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
         return dict(zip(self.labels, mean_C.tolist(), strict=True))
 
     def score(self, examples: Sequence[LabeledT], predictions: Sequence[Probabilities]) -> Scores:
-        gold = [str(example.label) for example in examples]
-        guesses = [_most_probable(prediction) for prediction in predictions]
-        settings, groups = self.settings, None
-        if 'exact_match' in settings.metrics:
-            groups = [example.id.rpartition('-')[0] for example in examples]
-        classes = (settings.positive or None, settings.negative or None)
-        return scores.classification(gold, guesses, self.labels, settings.metrics, *classes, groups)
+        guesses = list(map(most_probable, predictions))
+        return score_classes(self.settings, self.labels, examples, guesses)
 
     def to_record(self, example: LabeledT, prediction: Probabilities) -> dict[str, Any]:
-        best = _most_probable(prediction)
+        best = most_probable(prediction)
         record = {
             'id': example.id,
             'texts': list(example.texts),
@@ -288,7 +284,19 @@ def _sequence(
     return finetune_batches.TokenSequence(laid_out.ids, laid_out.token_type_ids, {}, values)
 
 
-def _most_probable(probabilities: Probabilities) -> str:
+def score_classes(
+    settings: ConfigDict, labels: Sequence[str], examples: Sequence[Any], guesses: Sequence[str]
+) -> Scores:
+    """Score predicted classes as the settings of kind 'classification' say."""
+    gold, groups = [str(example.label) for example in examples], None
+    if 'exact_match' in settings.metrics:
+        groups = [example.id.rpartition('-')[0] for example in examples]
+    classes = (settings.positive or None, settings.negative or None)
+    return scores.classification(gold, guesses, labels, settings.metrics, *classes, groups)
+
+
+def most_probable(probabilities: Probabilities) -> str:
+    """Return the most probable class."""
     return max(probabilities, key=lambda label: probabilities[label])
 
 

@@ -1,0 +1,262 @@
+"""Classification by cloze prompts: a class is scored by the words that stand for it at [MASK]."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from ml_collections import ConfigDict
+
+from bert_jax.averages import Terms
+from bert_jax.data.finetune_batches import Item, TokenSequence
+from bert_jax.data.labeled.examples import PromptExample
+from bert_jax.data.special_token_layout import SpecialTokenLayout
+from bert_jax.errors import UserError
+from bert_jax.evaluation.scores import Scores
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.encoders import EncoderOutput
+from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.packed_rows import gather_positions
+from bert_jax.tasks.problems import base
+from bert_jax.tasks.problems.classification import Probabilities, most_probable, score_classes
+from bert_jax.tasks.prompting import templates
+from bert_jax.tasks.prompting.answers import Answers
+from bert_jax.tasks.prompting.calibration import CALIBRATIONS
+from bert_jax.tasks.prompting.decoding import DECODINGS, PartialScore
+from bert_jax.types import Batch
+
+
+class PromptPrediction(NamedTuple):
+    """The answer to a prompt.
+
+    Attributes:
+      classes: class → probability among the classes.
+      answers: probability of each answer among all that the masked-language model could answer.
+    """
+
+    classes: Probabilities
+    answers: tuple[float, ...]
+
+
+class Prompt(base.Problem[PromptExample, PromptPrediction]):
+    """The class whose words best fill the [MASK] of a template.
+
+    The score of a class is the mean over its words of log p(word) (Schick & Schütze 2021, PET;
+    Gao et al. 2021, LM-BFF); the loss is the cross-entropy of the softmax over the classes. For
+    words of one piece at the same mask that is the softmax over their raw logits. A word of k
+    pieces is scored on a prompt with k masks: in training all at once, in predictions in the order
+    of the setting `decoding`.
+
+    An item has one sequence for each different number of pieces. Later items of an example have one
+    sequence each: an answer with some of its masks filled.
+    """
+
+    weights = {'classification': 1.0}
+    pretrained_heads = required_heads = ('mlm',)
+    reads_embeddings = True
+    packs_inference = False
+    min_labels = 2
+    has_probabilities = True
+    long_texts = ('truncate',)
+
+    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
+        super().__init__(settings, layout, labels)
+        if not settings.template:
+            raise UserError("problem.template is empty; set it, such as '{text} It was [MASK].'")
+        base.check_choice(settings, 'decoding', tuple(DECODINGS))
+        base.check_choice(settings, 'calibration', tuple(CALIBRATIONS))
+        self.template = templates.Template(settings.template)
+        self.answers = Answers(settings.answers, labels, layout.tokenizer, self.template.is_spaced)
+        self._calibration = CALIBRATIONS[settings.calibration]
+        self._reference_AE: np.ndarray | None = None
+
+    @classmethod
+    def count_labels(cls, train: Sequence[PromptExample]) -> Counter[str]:
+        return Counter(str(example.label) for example in train)
+
+    def prepare(self, train: Sequence[PromptExample]) -> None:
+        super().prepare(train)
+        known = train[0].names if train else self.template.fields
+        if unknown := [name for name in self.template.fields if name not in known]:
+            raise UserError(
+                f'problem.template has the field {{{unknown[0]}}}, but the data has '
+                f'{", ".join(known)}; set data.columns.text2 or data.columns.fields'
+            )
+
+    def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
+        """Return the share of every class in training."""
+        counts = self.count_labels(train)
+        return PromptPrediction({label: counts[label] / len(train) for label in self.labels}, ())
+
+    def parse_input(self, name: str, given: Mapping[str, Any]) -> PromptExample:
+        fields = self.template.fields
+        texts = tuple(base.require_text(given, name, field) for field in fields)
+        return PromptExample(name, fields, texts, None)
+
+    def encode(self, example: PromptExample) -> list[Item]:
+        label = 0
+        if example.label is not None:
+            label = self.label_number(str(example.label), example.id) + 1
+        return [tuple(_sequence(prompt, label) for prompt in self._prompts(example))]
+
+    def _prompts(self, example: PromptExample) -> list[templates.Prompt]:
+        """The filled template with each number of masks in `answers.lengths`."""
+        values = dict(zip(example.names, example.fields, strict=True))
+        return self.template.fill(values, self.layout, self.answers.lengths, self.counts)
+
+    def _partial_scores(self, parts: base.ExampleOutputs) -> list[PartialScore]:
+        """The score of each answer as far as it is known."""
+        by_length, *later = parts
+        where = self.answers.lengths.index
+        rounds = [
+            [by_length[where(len(answer.pieces))]['log_p'][number]]
+            for number, answer in enumerate(self.answers.all)
+        ]
+        remaining = iter(later)
+        for done in range(1, self.answers.lengths[-1]):
+            for number, answer in enumerate(self.answers.all):
+                if len(answer.pieces) > done and (part := next(remaining, None)):
+                    rounds[number].append(part[0]['log_p'][number])
+        return [
+            PartialScore(len(answer.pieces)).fill(self.settings.decoding, own)
+            for answer, own in zip(self.answers.all, rounds, strict=True)
+        ]
+
+    def further_items(self, example: PromptExample, parts: base.ExampleOutputs) -> list[Item]:
+        """Return, for each answer with open masks, its prompt with the other masks filled."""
+        partial_scores = self._partial_scores(parts)
+        if not any(score.masks for score in partial_scores):
+            return []
+        prompts = dict(zip(self.answers.lengths, self._prompts(example), strict=True))
+        items: list[Item] = []
+        for answer, score in zip(self.answers.all, partial_scores, strict=True):
+            if score.masks:
+                filled = sorted(set(range(len(answer.pieces))) - set(score.masks))
+                prompt = prompts[len(answer.pieces)].with_pieces(answer.pieces, filled)
+                items.append((_sequence(prompt, 0),))
+        return items
+
+    def references(self) -> Sequence[PromptExample]:
+        names = self.template.fields
+        return [
+            PromptExample(f'content-free {text!r}', names, (text,) * len(names), None)
+            for text in self._calibration.texts
+        ]
+
+    def calibrate(self, parts: Sequence[base.ExampleOutputs]) -> None:
+        scores = [[score.log_p for score in self._partial_scores(own)] for own in parts]
+        self._reference_AE = np.array(scores).T
+
+    def describe_targets(
+        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        return {'label': self.stored_label(fields['label'])}
+
+    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
+        return {'mlm': partial(MaskedLanguageModelHead, architecture, compute)}
+
+    def apply_heads(
+        self,
+        heads: base.Heads,
+        encoded: EncoderOutput,
+        batch: Batch,
+        dropout_seeds_R: base.Seeds,
+    ) -> base.Outputs:
+        """Return 'p' and 'log_p' of the pieces of all answers, fp32 [R, S, A, K].
+
+        Entry [r, s, a, k] is that of piece k of answer a at mask k of sequence s; meaningless where
+        the sequence or the answer has no such mask.
+        """
+        slot_RT = jnp.asarray(batch['mask_slot'])
+        is_packed = 'segment_ids' in batch
+        segment_RT = jnp.asarray(batch['segment_ids']) if is_packed else jnp.ones_like(slot_RT)
+        sequences = batch['first_positions'].shape[1] if is_packed else 1
+        longest = self.answers.lengths[-1]
+        number = min(sequences * longest, slot_RT.shape[1])
+        positions_RP = jnp.argsort(slot_RT == 0, axis=1, stable=True)[:, :number]
+        assert encoded.decoded_BTD is not None
+        logits_RPV = heads['mlm'](gather_positions(encoded.decoded_BTD, positions_RP))
+
+        slot_RP = jnp.take_along_axis(slot_RT, positions_RP, axis=1)
+        segment_RP = jnp.take_along_axis(segment_RT, positions_RP, axis=1)
+        segment_S1 = jnp.arange(1, sequences + 1)[:, None]
+        slot_K1, slot_K = jnp.arange(1, longest + 1)[:, None], jnp.arange(longest)
+        is_own_RSKP = (segment_RP[:, None] == segment_S1)[:, :, None] & (
+            slot_RP[:, None] == slot_K1
+        )[:, None]
+        index_RSK = is_own_RSKP.argmax(-1)
+        pieces_AK = jnp.asarray(self.answers.pieces_AK)
+
+        def pick(values_PV: jax.Array, index_SK: jax.Array) -> jax.Array:
+            values_PAK = values_PV[:, pieces_AK]
+            return values_PAK[index_SK, :, slot_K].swapaxes(-1, -2)
+
+        functions = {'p': jax.nn.softmax, 'log_p': jax.nn.log_softmax}
+        return {
+            name: jax.vmap(pick)(function(logits_RPV), index_RSK)
+            for name, function in functions.items()
+        }
+
+    def _class_scores(self, log_p_RSAK: jax.Array) -> jax.Array:
+        """The score of each class, fp32 [R, S / number of lengths, C], decoded in parallel."""
+        lengths = self.answers.lengths
+        rows, sequences, *rest = log_p_RSAK.shape
+        examples = sequences // len(lengths)
+        own_RS = log_p_RSAK[:, : examples * len(lengths)]
+        log_p_RELAK = own_RS.reshape(rows, examples, len(lengths), *rest)
+        where_A = np.searchsorted(lengths, self.answers.length_A)
+        log_p_REAK = log_p_RELAK[:, :, where_A, np.arange(len(where_A))]
+        score_REA = jnp.sum(jnp.where(self.answers.is_piece_AK, log_p_REAK, 0), axis=-1)
+        return jnp.einsum('REA,CA->REC', score_REA, self.answers.share_CA, precision='highest')
+
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
+        """Return 'classification', the cross-entropy of the class scores, and 'accuracy'."""
+        class_REC = self._class_scores(outputs['log_p'])
+        step = len(self.answers.lengths)
+        label_RE = batch['label'][:, ::step][:, : class_REC.shape[1]]
+        return self.class_terms('classification', class_REC, label_RE)
+
+    def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        return base.HostOutputs({name: outputs[name] for name in ('p', 'log_p')}, {})
+
+    def decode(self, example: PromptExample, parts: base.ExampleOutputs) -> PromptPrediction:
+        """Return the probabilities of the classes, calibrated, and of the answers."""
+        log_p_A = np.array([score.log_p for score in self._partial_scores(parts)])
+        p_A = np.exp(log_p_A)
+        if self.answers.lengths[0] == 1:  # as the softmax of fill_mask gives them
+            first_A = parts[0][0]['p'][:, 0]
+            p_A = np.where(self.answers.length_A == 1, first_A, p_A)
+        p_C = self._calibration.apply(log_p_A, self._reference_AE, self.answers.share_CA)
+        classes = dict(zip(self.labels, p_C.tolist(), strict=True))
+        return PromptPrediction(classes, tuple(p_A.tolist()))
+
+    def score(
+        self, examples: Sequence[PromptExample], predictions: Sequence[PromptPrediction]
+    ) -> Scores:
+        guesses = [most_probable(prediction.classes) for prediction in predictions]
+        return score_classes(self.settings, self.labels, examples, guesses)
+
+    def to_record(self, example: PromptExample, prediction: PromptPrediction) -> dict[str, Any]:
+        best = most_probable(prediction.classes)
+        record = {
+            'id': example.id,
+            'texts': list(example.fields),
+            'gold': example.label,
+            'predicted': best,
+            'probability': prediction.classes[best],
+        }
+        if not self.all_probabilities:
+            return record
+        answers = [
+            {'label': answer.label, 'answer': answer.word, 'probability': probability}
+            for answer, probability in zip(self.answers.all, prediction.answers, strict=True)
+        ]
+        return record | {'probabilities': prediction.classes, 'answers': answers}
+
+
+def _sequence(prompt: templates.Prompt, label: int) -> TokenSequence:
+    tokens = {'mask_slot': prompt.mask_slots}
+    return TokenSequence(prompt.ids, prompt.token_type_ids, tokens, {'label': np.int32(label)})

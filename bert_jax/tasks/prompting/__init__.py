@@ -1,0 +1,1 @@
+"""Cloze prompts: templates around texts, answers for classes, and how answers are scored."""

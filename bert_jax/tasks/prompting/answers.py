@@ -1,0 +1,115 @@
+"""Answers: the words that stand for a class in the place of [MASK] (a verbalizer)."""
+
+import itertools
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.errors import UserError
+
+
+class Answer(NamedTuple):
+    """A word or phrase that stands for a class.
+
+    Attributes:
+        label: the class.
+        word: the answer as it was written.
+        pieces: int32 [k], its token ids.
+    """
+
+    label: str
+    word: str
+    pieces: np.ndarray
+
+
+class Answers:
+    """The answers of all classes.
+
+    Attributes:
+        all: the A answers, those of a class together, classes in the order of `labels`.
+        lengths: the different numbers of pieces, increasing.
+        length_A: int64 [A], pieces of each answer.
+        pieces_AK: int32 [A, K], token ids, padded with 0; K is the largest number of pieces.
+        is_piece_AK: bool [A, K].
+        share_CA: fp32 [C, A], 1 / number of answers of a class for these answers, else 0.
+    """
+
+    def __init__(
+        self, given: Sequence[str], labels: Sequence[str], tokenizer: Tokenizer, is_spaced: bool
+    ) -> None:
+        """Tokenize the answers.
+
+        Args:
+            given: 'LABEL=WORD|WORD …', or a word for a label of that name; () for all labels.
+            labels: class names in the order of their numbers.
+            tokenizer: of the model.
+            is_spaced: whether a byte-level BPE is to encode answers with the space before them.
+
+        Raises:
+            UserError: a label without an answer, an unknown label, an answer with unknown
+                characters, or two answers with the same tokens.
+        """
+        words = parse(given or labels)
+        if missing := [label for label in labels if label not in words]:
+            raise UserError(
+                f'there is no answer for the class {missing[0]!r}; the answers are those of '
+                f'{_enumerate(words)}: give answers as LABEL=WORD'
+            )
+        if odd := [label for label in words if label not in labels]:
+            raise UserError(f'answers for {odd[0]!r}, but the classes are {_enumerate(labels)}')
+        self.all = [
+            Answer(label, word, _pieces(word, label, tokenizer, is_spaced))
+            for label in labels
+            for word in words[label]
+        ]
+        _check_distinct(self.all, tokenizer)
+        self.length_A = np.array([len(answer.pieces) for answer in self.all])
+        self.lengths = sorted(set(self.length_A.tolist()))
+        self.is_piece_AK = np.arange(self.lengths[-1]) < self.length_A[:, None]
+        self.pieces_AK = np.zeros(self.is_piece_AK.shape, np.int32)
+        self.pieces_AK[self.is_piece_AK] = np.concatenate([answer.pieces for answer in self.all])
+        owner_A = np.array([answer.label for answer in self.all])
+        own_CA = np.array(labels)[:, None] == owner_A
+        self.share_CA = (own_CA / own_CA.sum(1, keepdims=True)).astype(np.float32)
+
+
+def parse(given: Sequence[str]) -> dict[str, list[str]]:
+    """Return label → words for 'LABEL=WORD|WORD' or 'WORD'. Raises UserError for an empty word."""
+    words: dict[str, list[str]] = {}
+    for text in given:
+        label, equals, own = text.partition('=')
+        found = [word.strip() for word in (own if equals else label).split('|')]
+        if not label or not all(found) or label in words:
+            raise UserError(
+                f'the answer {text!r} has no label, an empty word, or a label that has answers '
+                'already; give answers as LABEL=WORD or LABEL=WORD|WORD'
+            )
+        words[label] = found
+    return words
+
+
+def _pieces(word: str, label: str, tokenizer: Tokenizer, is_spaced: bool) -> np.ndarray:
+    prefix = tokenizer.sentence_prefix if is_spaced else ''
+    (ids,) = tokenizer.encode_batch([prefix + word]).ids
+    if not len(ids) or tokenizer.unk_id in ids:
+        raise UserError(
+            f'the answer {word!r} of {label!r} has characters that the tokenizer does not know; '
+            'choose another word'
+        )
+    return ids
+
+
+def _check_distinct(answers: Sequence[Answer], tokenizer: Tokenizer) -> None:
+    for first, second in itertools.combinations(answers, 2):
+        if np.array_equal(first.pieces, second.pieces):
+            tokens = ' '.join(tokenizer.vocab[index] for index in first.pieces)
+            raise UserError(
+                f'the answers {first.word!r} of {first.label!r} and {second.word!r} of '
+                f'{second.label!r} are the same tokens ({tokens}); choose other words'
+            )
+
+
+def _enumerate(labels: Sequence[str] | dict[str, list[str]]) -> str:
+    return ', '.join(list(labels)[:8]) + (' …' if len(labels) > 8 else '')

@@ -1,0 +1,169 @@
+"""Prompts as a fine-tuning problem: loss, packed rows, and runs from data to predictions."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+
+import bert_jax
+from bert_jax import export, main
+from bert_jax.averages import mean
+from bert_jax.data.labeled.examples import PromptExample
+from bert_jax.errors import UserError
+from bert_jax.tasks.finetuning_model import EncodedExamples
+from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.tasks.problems.prompt import Prompt
+from configs import finetune
+from tests.end_to_end import small
+from tests.interop import published
+from tests.tasks.small_problems import TEXT, answers, fit, large_params, make
+
+LABELS = ('a', 'b', 'c')
+SETTINGS = {k: v for k, v in PROBLEMS['prompt'].settings.items() if k != 'labels'} | {
+    'template': '{text} near the [MASK] !',
+    'answers': ('a=sea|tram', 'b=the small', 'c=cow'),
+}
+
+
+def examples(number: int = 9, seed: int = 0) -> list[PromptExample]:
+    rng, words = random.Random(seed), TEXT.split()
+    return [
+        PromptExample(
+            str(i), ('text',), (' '.join(rng.choices(words, k=rng.randint(1, 9))),), LABELS[i % 3]
+        )
+        for i in range(number)
+    ]
+
+
+@pytest.mark.parametrize('name', ['bert', 'deberta', 'modernbert'])
+def test_the_loss_is_the_cross_entropy_of_mean_log_probabilities(name):
+    given = [*examples(), PromptExample('x', ('text',), ('no label',), None)]
+    problem, model = make(Prompt, LABELS, name=name, **SETTINGS | {'decoding': 'parallel'})
+    params = large_params(model, EncodedExamples.of(problem, given))
+    parts, terms = answers(model, params, given)
+    # One row for each example, without packing.
+    alone = [answers(model, params, [one], rows=1)[0][0] for one in given]
+    for ours, theirs in zip(parts, alone, strict=True):
+        np.testing.assert_allclose(
+            problem.decode(given[0], ours).answers,
+            problem.decode(given[0], theirs).answers,
+            rtol=1e-4,
+            atol=1e-12,
+        )
+    predictions = [problem.decode(one, own) for one, own in zip(given, parts, strict=True)]
+    log_p = torch.tensor([one.answers for one in predictions]).log()
+    words = [one.label for one in problem.answers.all]
+    scores = torch.stack(
+        [log_p[:, [word == label for word in words]].mean(-1) for label in LABELS], -1
+    )
+    gold = torch.tensor([LABELS.index(one.label) for one in given[:-1]])
+    expected = torch.nn.functional.cross_entropy(scores[:-1], gold)
+    assert float(mean(terms['classification'])) == pytest.approx(float(expected), rel=1e-4)
+    right = (scores[:-1].argmax(-1) == gold).double().mean()
+    assert float(mean(terms['accuracy'])) == pytest.approx(float(right))
+    assert float(terms['accuracy'].count) == 9
+
+
+@pytest.mark.parametrize('decoding', ['max_first', 'left_to_right'])
+def test_masks_are_filled_one_by_one_in_packed_rows(decoding):
+    given = examples(5)
+    problem, model = make(Prompt, LABELS, **SETTINGS | {'decoding': decoding})
+    params = large_params(model, EncodedExamples.of(problem, given))
+    parts, terms = answers(model, params, given)
+    rounds = sum(len(one.pieces) - 1 for one in problem.answers.all)
+    assert problem.answers.length_A.tolist() == [1, 2, 3, 1]
+    assert all(len(own) == 1 + rounds for own in parts)
+    assert all(not problem.further_items(one, own) for one, own in zip(given, parts, strict=True))
+    alone = [answers(model, params, [one], rows=1)[0][0] for one in given]
+    for ours, theirs in zip(parts, alone, strict=True):
+        np.testing.assert_allclose(
+            problem.decode(given[0], ours).answers,
+            problem.decode(given[0], theirs).answers,
+            rtol=1e-4,
+            atol=1e-12,
+        )
+    assert float(terms['accuracy'].count) == 5
+
+
+def test_prompts_are_learned():
+    given = examples(6)
+    problem, model = make(Prompt, LABELS, **SETTINGS)
+    parts, losses = fit(model, given, steps=60)
+    predicted = [problem.decode(one, own) for one, own in zip(given, parts, strict=True)]
+    assert losses[-1] < 0.1 * losses[0]
+    assert problem.score(given, predicted).metrics['accuracy'] == 1
+
+
+def test_a_field_that_the_data_lacks_is_refused():
+    problem, _ = make(Prompt, LABELS, **SETTINGS | {'template': '{title} [MASK]'})
+    with pytest.raises(UserError, match=r'has the field \{title\}, but the data has text; set'):
+        problem.prepare(examples(1))
+    with pytest.raises(UserError, match='problem.template is empty; set it, such as'):
+        make(Prompt, LABELS, **SETTINGS | {'template': ''})
+
+
+@pytest.fixture(scope='module')
+def weights(tmp_path_factory):
+    folder = tmp_path_factory.mktemp('weights') / 'bert'
+    return published.folder(folder, max_position_embeddings=40)
+
+
+def config_of(folder, weights, **more):
+    rng, rows = random.Random(0), ['words\tkind']
+    for _ in range(24):
+        topic = rng.choice(['sea', 'farm'])
+        chosen = rng.sample(small.TOPICS[topic], 2)
+        rows.append(f'the {chosen[0]} and the {chosen[1]}\t{topic}')
+    (folder / 'data.tsv').write_text('\n'.join(rows))
+    config = finetune.get_config('prompt')
+    keys = {
+        'workdir': str(folder / 'run'),
+        'init_from': str(weights) if weights else '',
+        'data.train': (str(folder / 'data.tsv'),),
+        'data.dev_fraction': 0.25,
+        'data.columns.fields': ('words',),
+        'data.columns.label': 'kind',
+        'problem.template': '{words} near the [MASK] .',
+        'problem.answers': ('sea=ship|wxyz', 'farm=cow'),
+        'training.epochs': 0.0,
+        'training.steps': 3,
+        'training.batch_size': 8,
+        'training.sequence_length': 24,
+        'evaluation.every_steps': 3,
+    }
+    given = {key.replace('__', '.'): value for key, value in more.items()}
+    config.update_from_flattened_dict(keys | given)
+    return config
+
+
+def test_a_finished_run_predicts_evaluates_and_is_exported(tmp_path, weights):
+    results = main.run(config_of(tmp_path, weights))
+    assert results['held_out'].keys() >= {'accuracy', 'classification_loss'}
+    run = tmp_path / 'run'
+    assert '| accuracy |' in (run / 'README.md').read_text()
+    records = [json.loads(line) for line in (run / 'dev/predictions.jsonl').open()]
+    assert len(records) == 6
+    model = bert_jax.load(run)
+    assert model.tasks == ('fill_mask', 'embed', 'pseudo_likelihood', 'prompt')
+    found = model.prompt([{'words': one['texts'][0]} for one in records])
+    for ours, theirs in zip(found, records, strict=True):
+        assert ours['predicted'] == theirs['predicted']
+        assert ours['probability'] == pytest.approx(theirs['probability'], rel=1e-4)
+    before = bert_jax.load(weights).with_prompt('{words} near the [MASK] .', ['sea=ship', 'x=cow'])
+    after = model.with_prompt('{words} near the [MASK] .', ['sea=ship', 'x=cow'])
+    given = [{'words': 'the sea'}]
+    assert before.prompt(given)[0]['probability'] != after.prompt(given)[0]['probability']
+    scores = model.evaluate([str(tmp_path / 'data.tsv')]).scores.metrics
+    assert 0 <= scores['accuracy'] <= 1
+    export.export(str(run), str(tmp_path / 'exported'))
+    assert bert_jax.load(tmp_path / 'exported').prompt(given) == model.prompt(given)
+
+
+def test_weights_without_the_head_are_refused(tmp_path):
+    bare = published.folder(tmp_path / 'bare', 'BertModel', max_position_embeddings=40)
+    with pytest.raises(UserError, match="the head 'mlm' .* the weights of init_from lack it; set"):
+        main.run(config_of(tmp_path, bare))
+    with pytest.raises(UserError, match="the head 'mlm' further, but init_from is empty; set"):
+        main.run(config_of(tmp_path, None, data__tokenizer='train:wordpiece:60'))
