@@ -12,13 +12,20 @@ from collections.abc import Sequence
 
 from bert_jax import errors
 
+FORMATS = ('huggingface', 'peft')
 _DESCRIPTION = """\
 Export a trained model to a folder that transformers opens with from_pretrained: config.json,
 model.safetensors, the tokenizer, and a model card. The folder is read back and must compute the
 same logits before it gets its name."""
 
 
-def export(model: str, output: str, generator: bool = False, merge: bool = False) -> None:
+def export(
+    model: str,
+    output: str,
+    generator: bool = False,
+    merge: bool = False,
+    format: str = 'huggingface',
+) -> None:
     """Export a model and print what was written.
 
     Args:
@@ -26,16 +33,22 @@ def export(model: str, output: str, generator: bool = False, merge: bool = False
         output: folder to create.
         generator: export the generator of replaced-token detection instead of the discriminator.
         merge: merge what parameter-efficient tuning added with the model that was tuned.
+        format: 'huggingface', or 'peft' for the added parameters alone (FORMATS).
 
     Raises:
         UserError: the model cannot be read, or `output` exists.
     """
-    from bert_jax.interop import huggingface, loading, tuned
+    from bert_jax.interop import huggingface, loading, peft_folder, tuned
 
     if generator:
         loaded = loading.load_checkpoint(model, generator=True)
     else:
         loaded = loading.load_any(model)
+    if format == 'peft':
+        base = loading.find_base(loaded.metadata.get('base') or {}, model)
+        peft_folder.write(loaded, base, output)
+        print(f'{output}: the added parameters and the head, for peft')
+        return
     if merge:
         if loaded.architecture.tuning is None:
             raise errors.UserError(f'{model} is not a tuned model; leave --merge out')
@@ -78,8 +91,15 @@ def main(argv: Sequence[str] | None = None) -> None:
         help='for a run with transfer.method lora, ia3 or bitfit: merge what was tuned with the '
         'model that was tuned',
     )
+    add(
+        '--format',
+        choices=FORMATS,
+        default='huggingface',
+        help='peft: only what transfer.method lora or ia3 added and the head, for '
+        'PeftModel.from_pretrained (default: %(default)s)',
+    )
     flags = parser.parse_args(argv)
-    export(flags.model, flags.output, flags.generator, flags.merge)
+    export(flags.model, flags.output, flags.generator, flags.merge, flags.format)
 
 
 if __name__ == '__main__':

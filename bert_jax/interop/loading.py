@@ -13,7 +13,15 @@ from flax import traverse_util
 from bert_jax import objectives, tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
-from bert_jax.interop import conversion, families, huggingface, pretrained, tuned, weights
+from bert_jax.interop import (
+    conversion,
+    families,
+    huggingface,
+    peft_folder,
+    pretrained,
+    tuned,
+    weights,
+)
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models import tuning
 from bert_jax.models.architecture import Architecture
@@ -31,8 +39,8 @@ def load_any(
     """Load the model at a path.
 
     Args:
-        path: a run's folder, one of its checkpoints, a Hugging Face folder, or a folder with the
-            bert_model.ckpt of google-research/bert.
+        path: a run's folder, one of its checkpoints, a Hugging Face folder, a folder of peft, or a
+            folder with the bert_model.ckpt of google-research/bert.
         heads, allow_missing: see `huggingface.load`.
 
     Raises:
@@ -43,6 +51,9 @@ def load_any(
         raise UserError(f'{folder} is not a folder of a model')
     # The folder of a run has a config.json too, next to its checkpoints.
     has_checkpoints = (folder / 'checkpoints').is_dir()
+    if peft_folder.is_folder(folder):
+        base = load_any(peft_folder.base_path(folder), (), ('^encoder/pooler/',))
+        return peft_folder.read(folder, base)
     names = ('config.json', 'modules.json')
     if any((folder / name).is_file() for name in names) and not has_checkpoints:
         return huggingface.load(folder, heads, allow_missing)
@@ -86,7 +97,7 @@ def load_checkpoint(
     if method is not None:
         architecture = dataclasses.replace(architecture, tuning=tuning.from_json(method))
     if metadata.get('base'):
-        arrays = {**_find_base(metadata['base'], path), **tree_paths.flatten(params)}
+        arrays = {**find_base(metadata['base'], path), **tree_paths.flatten(params)}
         params = traverse_util.unflatten_dict(arrays, sep='/')
     if generator:
         architecture, params = _generator(architecture, metadata['config']['rtd'], params)
@@ -135,7 +146,7 @@ def _load_base(path: str, sha256: str) -> Mapping[str, np.ndarray]:
     return tree_paths.flatten({'encoder': encoder})
 
 
-def _find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> Mapping[str, np.ndarray]:
+def find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> Mapping[str, np.ndarray]:
     """`_load_base` of what `tuned.describe_base` returned, for `checkpoint`."""
     for path in (base['path'], base['absolute_path']):
         if pathlib.Path(path).is_dir():

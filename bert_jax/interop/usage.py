@@ -31,6 +31,8 @@ def write(model: Pretrained, folder: pathlib.Path) -> None:
         data = {k: value for k, value in config.get('data', {}).items() if k not in _PATHS}
         kept |= {'problem': problem, 'data': data, 'training': config.get('training', {})}
     usage = {key: model.metadata[key] for key in _KEYS if key in model.metadata}
+    if model.architecture.tuning is not None:  # elsewhere config.json names the classes
+        usage['labels'] = model.labels
     text = json.dumps(usage | {'config': kept}, indent=2, ensure_ascii=False)
     (folder / FILE).write_text(text + '\n', encoding='utf-8')
 

@@ -1,0 +1,267 @@
+"""Folders of peft: adapter_config.json and adapter_model.safetensors, for LoRA and IA3.
+
+Prefixes and prompts of peft are not read: there they shift the positions of the text, and the
+pooler reads a prompt.
+"""
+
+import dataclasses
+import json
+import math
+import pathlib
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import safetensors.numpy
+from flax import traverse_util
+
+from bert_jax import files, tree_paths
+from bert_jax.errors import UserError
+from bert_jax.interop import families, huggingface, pretrained, state_dict_map, usage
+from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop.state_dict_map import Place
+from bert_jax.models import tuning
+from bert_jax.models.tuning.lora import TARGETS, Lora
+from bert_jax.models.tuning_method import ADDED, Tuning
+
+CONFIG, WEIGHTS = 'adapter_config.json', 'adapter_model.safetensors'
+_PREFIX = 'base_model.model.'
+# Keys of adapter_config.json that must have these values, or be absent.
+_FIXED: dict[str, object] = {
+    'alpha_pattern': {},
+    'bias': 'none',
+    'layer_replication': None,
+    'rank_pattern': {},
+    'use_dora': False,
+}
+_SCALED_INPUT = 'feedforward/output'  # IA3 scales the input of this projection
+_TASK_TYPES = {
+    'sequence_classification': 'SEQ_CLS',
+    'token_classification': 'TOKEN_CLS',
+    'question_answering': 'QUESTION_ANS',
+}
+
+
+def is_folder(folder: pathlib.Path) -> bool:
+    """Whether a folder is one of peft."""
+    return (folder / CONFIG).is_file()
+
+
+def base_path(folder: pathlib.Path) -> str:
+    """Where the model that was tuned is, according to the folder.
+
+    Raises:
+        UserError: the config names none, or one that is not a local folder.
+    """
+    name = files.read_json(folder / CONFIG).get('base_model_name_or_path')
+    for path in (pathlib.Path(str(name)), folder / str(name)):
+        if name and path.is_dir():
+            return str(path)
+    raise UserError(
+        f'{folder / CONFIG}: base_model_name_or_path is {name!r}, which is not a local folder; '
+        'download that model and enter its path'
+    )
+
+
+def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
+    """Read a folder of peft.
+
+    Args:
+        folder: with adapter_config.json.
+        base: the model that was tuned.
+
+    Raises:
+        UserError: a method or setting that is not supported, or weights without a place.
+    """
+    config = files.read_json(folder / CONFIG)
+    weights = {
+        name.removeprefix(_PREFIX): array
+        for name, array in safetensors.numpy.load_file(folder / WEIGHTS).items()
+    }
+    kind = config.get('peft_type')
+    if kind not in ('LORA', 'IA3'):
+        raise UserError(f'{folder / CONFIG}: peft_type is {kind!r}; supported: LORA, IA3')
+    for key, value in _FIXED.items():
+        if config.get(key, value) not in (value, None):
+            raise UserError(f'{folder / CONFIG}: {key} is {config[key]!r}, which is not supported')
+    family = families.by_model_type(base.family)
+    metadata = usage.read(folder)
+    head_weights = {name: array for name, array in weights.items() if not _is_added(name)}
+    heads, number = _heads(family, head_weights, base)
+    places = state_dict_map.places(family.table, base.architecture, heads, number)
+    modules = _modules(places, family.prefix)
+    arrays = tree_paths.flatten(base.params)
+    added: dict[str, np.ndarray] = {}
+    for name in weights.keys() - head_weights.keys():
+        module, _, part = re.sub(r'\.weight$', '', name).rpartition('.')
+        if module not in modules:
+            raise UserError(f'{folder / WEIGHTS}: {name} belongs to no projection of the encoder')
+        ours = modules[module]
+        place, shape = places[f'{ours}/kernel'], arrays[f'{ours}/kernel'].shape
+        if place.parts > 1:
+            raise UserError(f'{folder / WEIGHTS}: {module} is several projections here')
+        added |= _to_ours(f'{ours}/{ADDED}/', part, weights[name], place, shape)
+    method = _method(kind, config, added)
+    architecture = dataclasses.replace(base.architecture, tuning=method)
+    arrays |= added | state_dict_map.to_ours(places, head_weights)
+    labels = tuple(metadata.get('labels', ())) or base.labels
+    if len(labels) != number:
+        labels = tuple(f'LABEL_{i}' for i in range(number))
+    kept = {name: leaf for name, leaf in arrays.items() if _part(name) in ('encoder', *heads)}
+    expected = tree_paths.flatten(
+        pretrained.abstract(architecture, heads, number), pretrained.is_boxed
+    )
+    pretrained.check_missing({name: name for name in expected if name not in kept}, (), folder)
+    return dataclasses.replace(
+        base,
+        architecture=architecture,
+        params=traverse_util.unflatten_dict(kept, sep='/'),
+        labels=labels if heads else (),
+        metadata=metadata,
+    )
+
+
+def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib.Path) -> None:
+    """Write a folder that peft opens with PeftModel.from_pretrained.
+
+    Args:
+        model: tuned by LoRA or IA3.
+        base: the arrays of the encoder that was tuned, by name.
+        path: folder to create.
+
+    Raises:
+        UserError: `path` exists, or peft cannot express the model.
+    """
+    method, folder = model.architecture.tuning, pathlib.Path(path)
+    if method is None or method.method not in ('lora', 'ia3'):
+        name = 'full' if method is None else method.method
+        raise UserError(f'peft folders hold lora and ia3, not transfer.method={name}')
+    if 'base' not in model.metadata:
+        raise UserError('only runs of this project are written as peft folders')
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UserError(f'{folder} already exists; choose another folder or remove it')
+    arrays = tree_paths.flatten(model.params)
+    for name, leaf in arrays.items():
+        is_base = name.startswith('encoder/') and ADDED not in name.split('/')
+        if is_base and not np.array_equal(leaf, base.get(name, 0)):
+            raise UserError(f'{name} was trained too, which peft folders of {method.method} lack')
+    family = families.by_model_type(model.family)
+    number = pretrained.num_labels(model.params)
+    frozen = dataclasses.replace(model.architecture, tuning=None)
+    places = state_dict_map.places(family.table, frozen, model.heads, number)
+    own = {ours: place for ours, place in places.items() if _part(ours) != 'encoder'}
+    weights = state_dict_map.to_theirs(own, arrays)
+    saved = sorted({name.partition('.')[0] for name in weights})
+    projections: dict[str, str] = {}
+    for name, leaf in arrays.items():
+        ours, is_added, part = name.partition(f'/{ADDED}/')
+        if not is_added:
+            continue
+        place = places[f'{ours}/kernel']
+        if place.parts > 1 or (frozen.shared_layers and method.per_layer):
+            raise UserError(f'{ours} has no projection of its own in a peft folder')
+        projections[ours] = module = place.name.removesuffix('.weight')
+        weights |= _to_theirs(module, part, leaf, place, ours.endswith(_SCALED_INPUT))
+    config = {
+        'base_model_name_or_path': model.metadata['base']['path'],
+        'inference_mode': True,
+        'modules_to_save': saved or None,
+        'target_modules': sorted(projections.values()),
+        'task_type': next((_TASK_TYPES[h] for h in model.heads if h in _TASK_TYPES), None),
+    }
+    if isinstance(method, Lora):
+        config |= {'peft_type': 'LORA', 'r': method.rank, 'lora_alpha': method.alpha}
+        config |= {'lora_dropout': 0.0, 'bias': 'none', 'fan_in_fan_out': False}
+    else:
+        inner = [name for ours, name in projections.items() if ours.endswith(_SCALED_INPUT)]
+        config |= {'peft_type': 'IA3', 'feedforward_modules': sorted(inner)}
+        config |= {'fan_in_fan_out': False, 'init_ia3_weights': True}
+    partial = folder.with_name(folder.name + '.partial')
+    partial.mkdir(parents=True)
+    (partial / CONFIG).write_text(json.dumps(config, indent=2) + '\n', encoding='utf-8')
+    named = {_PREFIX + name: np.ascontiguousarray(array) for name, array in weights.items()}
+    safetensors.numpy.save_file(named, partial / WEIGHTS, metadata={'format': 'pt'})
+    if model.tokenizer is not None:
+        huggingface.write_tokenizer(model.tokenizer, model.architecture, partial)
+    usage.write(model, partial)
+    partial.rename(folder)
+
+
+def _is_added(name: str) -> bool:
+    return bool(re.search(r'\.(lora_[AB]\.weight|ia3_l)$', name))
+
+
+def _part(name: str) -> str:
+    return name.partition('/')[0]
+
+
+def _heads(
+    family: Any, weights: Mapping[str, np.ndarray], base: Pretrained
+) -> tuple[tuple[str, ...], int]:
+    """The heads with these weights, and their number of classes."""
+    for head in ('sequence_classification', 'token_classification', 'question_answering'):
+        for number in {len(array) for array in weights.values()} or {2}:
+            places = state_dict_map.places(family.table, base.architecture, (head,), number)
+            own = {place.name: place for ours, place in places.items() if _part(ours) == head}
+            if own.keys() == weights.keys() and all(
+                own[name].shape == array.shape for name, array in weights.items()
+            ):
+                return (head,), number
+    if weights:
+        raise UserError(f'no head of {family.model_type} has the weights {", ".join(weights)}')
+    return (), 2
+
+
+def _modules(places: Mapping[str, Place], prefix: str) -> dict[str, str]:
+    """Module of a state dict → our projection, with and without the prefix of the encoder."""
+    found = {}
+    for ours, place in places.items():
+        if ours.startswith('encoder/') and ours.endswith('/kernel'):
+            name = place.name.removesuffix('.weight')
+            found[name] = found[name.removeprefix(prefix)] = ours.removesuffix('/kernel')
+    return found
+
+
+def _num_inputs(place: Place) -> int:
+    """How many dimensions of our kernel are inputs."""
+    sizes = [math.prod(place.published[:n]) for n in range(len(place.published) + 1)]
+    return sizes.index(place.shape[1])
+
+
+def _to_ours(
+    prefix: str, part: str, array: np.ndarray, place: Place, shape: tuple[int, ...]
+) -> dict[str, np.ndarray]:
+    """Our added parameters of a projection, from one array of peft."""
+    n = _num_inputs(place)
+    array = np.asarray(array, np.float32)
+    if part == 'lora_A':
+        return {f'{prefix}down': np.ascontiguousarray(array.T).reshape(*shape[:n], -1)}
+    if part == 'lora_B':
+        return {f'{prefix}up': np.ascontiguousarray(array.T).reshape(-1, *shape[n:])}
+    is_input = array.shape[0] == 1  # [1, in] before feed-forward, [out, 1] elsewhere
+    return {f'{prefix}scale': array.reshape(shape[:n] if is_input else shape[n:])}
+
+
+def _to_theirs(
+    module: str, part: str, array: np.ndarray, place: Place, is_input: bool
+) -> dict[str, np.ndarray]:
+    """One array of peft, from our added parameter of a projection."""
+    outputs, inputs = place.shape
+    if part == 'down':
+        return {f'{module}.lora_A.weight': array.reshape(inputs, -1).T}
+    if part == 'up':
+        return {f'{module}.lora_B.weight': array.reshape(-1, outputs).T}
+    return {f'{module}.ia3_l': array.reshape((1, -1) if is_input else (-1, 1))}
+
+
+def _method(kind: str, config: Mapping[str, Any], added: Mapping[str, np.ndarray]) -> Tuning:
+    """The method with the settings of the folder."""
+    if kind == 'IA3':
+        return tuning.build('ia3', {'per_layer': False})
+    roles = {'/'.join(name.partition(f'/{ADDED}/')[0].split('/')[-2:]) for name in added}
+    targets = tuple(target for target, role in TARGETS.items() if role in roles)
+    rank, alpha = int(config.get('r', 8)), float(config.get('lora_alpha', 8))
+    alpha *= math.sqrt(rank) if config.get('use_rslora') else 1
+    values = {'rank': rank, 'alpha': alpha, 'targets': targets, 'per_layer': False}
+    return tuning.build('lora', values)

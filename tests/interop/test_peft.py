@@ -1,0 +1,186 @@
+"""Tuned models beside peft: outputs, gradients, and folders in both directions."""
+
+import dataclasses
+import json
+import os
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax import tree_paths
+from bert_jax.errors import UserError
+from bert_jax.interop import huggingface, loading, peft_folder, pretrained, tuned
+from bert_jax.models import tuning
+from bert_jax.models.architecture import Compute
+from bert_jax.models.tuning_method import ADDED
+
+os.environ.setdefault('USE_TF', '0')
+torch = pytest.importorskip('torch')
+transformers = pytest.importorskip('transformers')
+peft = pytest.importorskip('peft')
+
+SIZES = dict(
+    vocab_size=50,
+    hidden_size=16,
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    intermediate_size=24,
+    max_position_embeddings=20,
+    num_labels=3,
+    initializer_range=0.2,
+    hidden_dropout_prob=0.0,
+    attention_probs_dropout_prob=0.0,
+)
+# Family: the settings of LoRA and IA3 in peft, which knows not all families' names.
+FAMILIES = {
+    'bert': (['query', 'value'], ['key', 'value', 'output.dense'], 'intermediate.*output'),
+    'roberta': (['query', 'value'], ['key', 'value', 'output.dense'], ''),
+    'electra': (['query', 'value'], ['key', 'value', 'output.dense'], ''),
+    'albert': (['query', 'value'], ['key', 'value', 'ffn_output'], ''),
+    'deberta-v2': (
+        ['query_proj', 'value_proj'],
+        ['key_proj', 'value_proj', 'output.dense'],
+        '',
+    ),
+    'distilbert': (['q_lin', 'v_lin'], ['k_lin', 'v_lin', 'lin2'], ''),
+}
+FEEDFORWARD = {'albert': r'.*ffn_output', 'distilbert': r'.*lin2'}
+IDS = np.random.default_rng(0).integers(5, 50, (2, 10))
+MASK = (np.arange(10) < np.array([[10], [7]])).astype(np.int64)
+
+
+def config_of(family):
+    extra = {'albert': {'embedding_size': 8}, 'electra': {'embedding_size': 8}}.get(family, {})
+    if family == 'deberta-v2':
+        extra = {'relative_attention': True, 'pos_att_type': ['p2c', 'c2p'], 'position_buckets': 6}
+        extra |= {'share_att_key': True, 'norm_rel_ebd': 'layer_norm', 'pooler_hidden_size': 16}
+    if family == 'distilbert':
+        extra = {'dim': 16, 'n_layers': 2, 'n_heads': 2, 'hidden_dim': 24, 'dropout': 0.0}
+        extra |= {'attention_dropout': 0.0, 'seq_classif_dropout': 0.0}
+    return transformers.AutoConfig.for_model(family, **SIZES | extra)
+
+
+def settings_of(family, kind):
+    lora, ia3, _ = FAMILIES[family]
+    if kind == 'lora':
+        return peft.LoraConfig(
+            task_type='SEQ_CLS', r=3, lora_alpha=5, target_modules=lora, init_lora_weights=False
+        )
+    inner = FEEDFORWARD.get(family, r'.*\d+\.output\.dense')
+    names = '|'.join(rf'.*\.{name}' for name in ia3[:2])
+    return peft.IA3Config(
+        task_type='SEQ_CLS',
+        target_modules=rf'{names}|{inner}',
+        feedforward_modules=inner,
+    )
+
+
+@pytest.fixture(params=[(f, k) for f in FAMILIES for k in ('lora', 'ia3')], ids='-'.join)
+def theirs(request, tmp_path):
+    """A folder of peft with random parameters, its model and its base."""
+    family, kind = request.param
+    torch.manual_seed(0)
+    model = transformers.AutoModelForSequenceClassification.from_config(config_of(family)).eval()
+    model.save_pretrained(tmp_path / 'base')
+    model.name_or_path = str(tmp_path / 'base')
+    settings = settings_of(family, kind)
+    settings.base_model_name_or_path = str(tmp_path / 'base')
+    model = peft.get_peft_model(model, settings).eval()
+    for name, parameter in model.named_parameters():
+        if parameter.requires_grad:
+            mean = float('ia3' in name)
+            torch.nn.init.normal_(parameter, mean, 0.3)
+    model.save_pretrained(tmp_path / 'tuned')
+    return kind, tmp_path, model
+
+
+def logits_of(model, ids=IDS):
+    found = pretrained.outputs(
+        model.architecture, Compute(), model.params, ids.astype(np.int32), MASK.astype(np.int32)
+    )
+    return found['sequence_classification_logits']
+
+
+def test_outputs_gradients_and_folders_agree(theirs):
+    kind, folder, model = theirs
+    ours = loading.load_any(folder / 'tuned')
+    assert ours.architecture.tuning.method == kind
+    ids, mask = torch.tensor(IDS), torch.tensor(MASK)
+    expected = model(input_ids=ids, attention_mask=mask).logits
+    np.testing.assert_allclose(logits_of(ours), expected.detach(), atol=1e-5)
+
+    weights = np.random.default_rng(1).normal(size=(2, 3)).astype(np.float32)
+    (expected * torch.tensor(weights)).sum().backward()
+    params = jax.tree.map(jnp.asarray, ours.params)
+    gradients = jax.grad(
+        lambda params: jnp.sum(logits_of(dataclasses.replace(ours, params=params)) * weights)
+    )(params)
+    flat = tree_paths.flatten(gradients)
+    found = {name: leaf for name, leaf in flat.items() if ADDED in name.split('/')}
+    theirs = {
+        name: parameter.grad.numpy()
+        for name, parameter in model.named_parameters()
+        if parameter.requires_grad and ('lora' in name or 'ia3' in name)
+    }
+    assert len(found) == len(theirs)
+    # The same arrays in another order and layout: compare their sorted entries.
+    ours_sorted, theirs_sorted = (
+        np.sort(np.concatenate([np.ravel(leaf) for leaf in leaves.values()]))
+        for leaves in (found, theirs)
+    )
+    np.testing.assert_allclose(ours_sorted, theirs_sorted, atol=1e-5, rtol=1e-4)
+
+    base = loading.load_any(folder / 'base')
+    path = str(folder / 'base')
+    metadata = {'base': tuned.describe_base(path, base)}
+    ours = dataclasses.replace(ours, metadata=metadata)
+    peft_folder.write(ours, tree_paths.flatten(base.params), folder / 'written')
+    again = transformers.AutoModelForSequenceClassification.from_pretrained(path)
+    again = peft.PeftModel.from_pretrained(again, folder / 'written').eval()
+    np.testing.assert_allclose(
+        again(input_ids=ids, attention_mask=mask).logits.detach(), expected.detach(), atol=1e-6
+    )
+
+
+def test_merged_outputs_equal_unmerged_ones(theirs):
+    _, folder, _ = theirs
+    ours = loading.load_any(folder / 'tuned')
+    merged = tuned.merge(ours)
+    assert merged.architecture.tuning is None
+    np.testing.assert_allclose(logits_of(merged), logits_of(ours), atol=1e-5)
+    huggingface.save(merged, folder / 'merged')
+    np.testing.assert_allclose(
+        logits_of(loading.load_any(folder / 'merged')), logits_of(ours), atol=1e-5
+    )
+
+
+REFUSED = {
+    'method': ({'peft_type': 'PREFIX_TUNING'}, "peft_type is 'PREFIX_TUNING'; supported: LORA"),
+    'setting': ({'use_dora': True}, 'use_dora is True, which is not supported'),
+    'base': ({'base_model_name_or_path': 'bert-base-uncased'}, 'which is not a local folder'),
+}
+
+
+@pytest.mark.parametrize('mistake', REFUSED)
+@pytest.mark.parametrize('theirs', [('bert', 'lora')], indirect=True, ids=['bert'])
+def test_what_is_not_supported_is_one_clear_line(mistake, theirs):
+    _, folder, _ = theirs
+    path = folder / 'tuned/adapter_config.json'
+    changes, message = REFUSED[mistake]
+    path.write_text(json.dumps(json.loads(path.read_text()) | changes))
+    with pytest.raises(UserError, match=message) as refused:
+        loading.load_any(folder / 'tuned')
+    assert '\n' not in str(refused.value)
+
+
+def test_only_lora_and_ia3_are_written(tmp_path):
+    from bert_jax.models import architectures
+
+    architecture = dataclasses.replace(
+        architectures.build('bert_tiny'), tuning=tuning.build('prefix', {})
+    )
+    model = pretrained.Pretrained('bert', architecture, {})
+    with pytest.raises(UserError, match='lora and ia3, not transfer.method=prefix'):
+        peft_folder.write(model, {}, tmp_path / 'out')
