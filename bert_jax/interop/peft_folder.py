@@ -19,6 +19,7 @@ from flax import traverse_util
 from bert_jax import files, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import families, huggingface, pretrained, state_dict_map, usage
+from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.state_dict_map import Place
 from bert_jax.models import tuning
@@ -88,7 +89,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
     family = families.by_model_type(base.family)
     metadata = usage.read(folder)
     head_weights = {name: array for name, array in weights.items() if not _is_added(name)}
-    heads, number = _heads(family, head_weights, base)
+    heads, number = _heads(family, config.get('task_type'), head_weights, base)
     places = state_dict_map.places(family.table, base.architecture, heads, number)
     modules = _modules(places, family.prefix)
     arrays = tree_paths.flatten(base.params)
@@ -197,19 +198,24 @@ def _part(name: str) -> str:
 
 
 def _heads(
-    family: Any, weights: Mapping[str, np.ndarray], base: Pretrained
+    family: Family, task_type: str | None, weights: Mapping[str, np.ndarray], base: Pretrained
 ) -> tuple[tuple[str, ...], int]:
-    """The heads with these weights, and their number of classes."""
-    for head in ('sequence_classification', 'token_classification', 'question_answering'):
-        for number in {len(array) for array in weights.values()} or {2}:
+    """The head that has these weights, and its number of classes.
+
+    A part of the head that peft does not save, such as DeBERTa's pooler, is that of the base.
+    """
+    candidates = [head for head, name in _TASK_TYPES.items() if task_type in (name, None)]
+    for head in candidates if weights else ():
+        for number in {len(array) for array in weights.values()}:
             places = state_dict_map.places(family.table, base.architecture, (head,), number)
-            own = {place.name: place for ours, place in places.items() if _part(ours) == head}
-            if own.keys() == weights.keys() and all(
-                own[name].shape == array.shape for name, array in weights.items()
-            ):
+            shapes = {place.name: place.shape for place in places.values()}
+            if all(shapes.get(name) == array.shape for name, array in weights.items()):
                 return (head,), number
     if weights:
-        raise UserError(f'no head of {family.model_type} has the weights {", ".join(weights)}')
+        raise UserError(
+            f'no head of {family.model_type} with task_type {task_type} has the weights '
+            + pretrained.enumerate_names(weights)
+        )
     return (), 2
 
 
