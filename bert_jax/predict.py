@@ -15,7 +15,8 @@ import os
 import pathlib
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
 import numpy as np
@@ -224,9 +225,14 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     add = parser.add_argument
-    add(
+    models = parser.add_mutually_exclusive_group(required=True)
+    models.add_argument(
+        '--tuned',
+        help='runs of parameter-efficient tuning, separated by commas: each answers, with its name '
+        'in the records; runs on one base share its parameters in memory',
+    )
+    models.add_argument(
         '--model',
-        required=True,
         help='folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
         'bert_config.json and bert_model.ckpt',
     )
@@ -292,6 +298,8 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         value = getattr(flags, name)
         if value is not None and value < 1:
             raise errors.UserError(f'--{name} is {value}, must be at least 1')
+    if flags.task == 'embed' and flags.tuned:
+        raise errors.UserError('--tuned writes JSON records, which embed has not; set --model')
     if flags.task == 'embed' and not flags.output.endswith('.npz'):
         raise errors.UserError(f'--output={flags.output}: embed writes NumPy files; end it in .npz')
     return flags
@@ -322,25 +330,42 @@ def predict(flags: Namespace) -> None:
     import bert_jax
 
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
+    names = flags.tuned.split(',') if flags.tuned else [flags.model]
     with progress.bar(unit=' windows') as bar:
-        predictor = bert_jax.load(
-            flags.model,
+        options = dict(
             dtype=flags.dtype,
             max_length=flags.max_length,
             overlap=flags.overlap,
             batch_tokens=flags.batch_tokens,
             advance=bar.update,
         )
-        predictor = prompt_arguments.apply(predictor, flags)
-        predictor.require(flags.task)
+        predictors = {
+            name: prompt_arguments.apply(bert_jax.load(name, **options), flags) for name in names
+        }
+        for predictor in predictors.values():
+            predictor.require(flags.task)
+        task = _PRETRAINED.get(flags.task, _predict)
+        lines = read_lines(flags.input, flags.encoding)
         with _complete_file(flags.output) as file:
-            task = _PRETRAINED.get(flags.task, _predict)
-            results = task(predictor, read_lines(flags.input, flags.encoding), flags)
-            write = _write_vectors if flags.task == 'embed' else _write_records
-            write(file, results)
-    for what, number in predictor.counts.items():
+            if flags.tuned:
+                _write_records(file, _answers_by_name(task, predictors, list(lines), flags))
+            else:
+                write = _write_vectors if flags.task == 'embed' else _write_records
+                write(file, task(predictors[flags.model], lines, flags))
+    counts: Counter[str] = sum((own.counts for own in predictors.values()), Counter())
+    for what, number in counts.items():
         if number:
             print(f'{number:,} {what}', file=sys.stderr)
+
+
+def _answers_by_name(
+    task: Task, predictors: Mapping[str, Any], lines: list[str], flags: Namespace
+) -> Iterator[Record]:
+    """The records of several models, line by line, with the name of the model in 'model'."""
+    answers = [task(predictor, iter(lines), flags) for predictor in predictors.values()]
+    for records in zip(*answers, strict=True):
+        for name, record in zip(predictors, records, strict=True):
+            yield {'model': name, **record}
 
 
 @errors.exit_cleanly

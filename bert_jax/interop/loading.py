@@ -7,7 +7,8 @@ import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-import numpy as np
+import jax
+import jax.numpy as jnp
 from flax import traverse_util
 
 from bert_jax import objectives, tree_paths
@@ -104,7 +105,7 @@ def load_checkpoint(
     other_parts = {part: params[part] for part in sorted(params.keys() - {'encoder', *HEADS})}
     params = _discriminator(params)
     params = {part: leaves for part, leaves in params.items() if part not in other_parts}
-    found = {name: np.asarray(leaf) for name, leaf in tree_paths.flatten(params).items()}
+    found = tree_paths.flatten(params)
     heads = tuple(name for name in HEADS if name in {*heads, *params})
     num_labels = pretrained.num_labels(params)
     boxed = pretrained.abstract(architecture, heads, num_labels)
@@ -130,8 +131,8 @@ def load_checkpoint(
 
 
 @functools.lru_cache(maxsize=1)  # several tuned models in a process share the arrays of their base
-def _load_base(path: str, sha256: str) -> Mapping[str, np.ndarray]:
-    """The arrays of the encoder that was tuned, by '/'-joined name from 'encoder' on.
+def _load_base(path: str, sha256: str) -> dict[str, Any]:
+    """The arrays of the encoder that was tuned, on the device, by name from 'encoder' on.
 
     Raises:
         UserError: the model at `path` is another one.
@@ -143,10 +144,10 @@ def _load_base(path: str, sha256: str) -> Mapping[str, np.ndarray]:
             f'{path} is not the model that was tuned: its sha256 is {found[:12]}…, not '
             f'{sha256[:12]}…; restore that model there'
         )
-    return tree_paths.flatten({'encoder': encoder})
+    return jax.tree.map(jnp.asarray, tree_paths.flatten({'encoder': encoder}))
 
 
-def find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> Mapping[str, np.ndarray]:
+def find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> dict[str, Any]:
     """`_load_base` of what `tuned.describe_base` returned, for `checkpoint`."""
     for path in (base['path'], base['absolute_path']):
         if pathlib.Path(path).is_dir():

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax import export, main, predict, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
@@ -112,6 +113,22 @@ def test_a_run_and_its_checkpoint_predict_the_same(lora, tmp_path):
     predict.main(list(flags))
     for record, line in zip(records, (tmp_path / 'o').open(), strict=True):
         assert json.loads(line)['probability'] == pytest.approx(record['probability'], abs=1e-5)
+
+
+def test_tuned_models_answer_by_name_and_share_their_base(base, lora, tmp_path):
+    other = tmp_path / 'other'
+    tune(other, 'ia3', base, training__steps=2)
+    given, output = tmp_path / 'input', tmp_path / 'output'
+    given.write_text('I am very happy with these shoes.\nThe food was bad.\n')
+    flags = (f'--tuned={lora},{other}', '--task=classify', f'--input={given}', f'--output={output}')
+    predict.main(list(flags))
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [record.pop('model') for record in records] == [str(lora), str(other)] * 2
+    assert records[::2] == predictions(lora, tmp_path)
+    assert records[1::2] == predictions(other, tmp_path)
+    loaded = [bert_jax.load(model)._params['encoder'] for model in (lora, other)]
+    addresses = {own['embeddings']['token'].unsafe_buffer_pointer() for own in loaded}
+    assert len(addresses) == 1
 
 
 def test_another_base_is_refused(base, lora, tmp_path):
