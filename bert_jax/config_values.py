@@ -34,6 +34,8 @@ RANGES = {
     'sweep.learning_rates': '(0, inf)',
     'problem.(label_smoothing|overlap)': '[0, 1)',
     'problem.crf_rate': '(0, inf)',
+    'problem.(lowest|highest)': '(-inf, inf)',
+    'problem.demonstrations': '[0, inf)',
     'problem.*': '[1, inf)',
     'mesh.*': '[-1, inf)',
     'data.first_choice': '(-inf, inf)',

@@ -7,7 +7,7 @@ WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colo
 - a benchmark or a sample of configs/finetune_tasks.py: its data and its hyperparameters;
 - for your own files, a kind of problem: classification ('file' is the same), regression,
   multiple_choice, relation, word_in_context, coreference, tagging, spans, question_answering,
-  prompt.
+  prompt, prompt_regression.
 
     python -m bert_jax.main --config=configs/finetune.py:file --config.init_from=WEIGHTS \
         --config.data.train="('reviews.tsv',)" \

@@ -127,6 +127,7 @@ class FineTuned:
         self.task = entry.predict_task
         self.problem = entry.load()(settings, layout, model.labels or settings.labels)
         self.problem.thresholds = dict(model.metadata.get('calibrated', {}))
+        self.problem.kept = dict(model.metadata.get('kept', {}))
         self._words = model.metadata.get('words', self.problem.splitter)
         self._data = config.get('data', {})
         self._num_texts = model.metadata.get('texts')

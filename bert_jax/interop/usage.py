@@ -14,7 +14,7 @@ from bert_jax.interop.pretrained import Pretrained
 FILE = 'bert_jax.json'
 # Of the metadata of checkpoints. 'task' is not among them: an exported model answers what its
 # heads can answer.
-_KEYS = ('words', 'texts', 'calibrated')
+_KEYS = ('words', 'texts', 'calibrated', 'kept')
 _PATHS = ('train', 'dev', 'test', 'data_dir')
 
 

@@ -141,6 +141,7 @@ class FineTuning:
             'tokenizer_fingerprint': self.problem.tokenizer.fingerprint,
             'labels': self.problem.labels,
             'calibrated': self.problem.thresholds,
+            'kept': self.problem.kept,
             'words': self.problem.splitter,
             'texts': len(getattr(self.splits.train[0], 'texts', ())),
             'train_digest': self._train_digest,

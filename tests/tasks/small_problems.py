@@ -39,12 +39,12 @@ def architecture(name: str = 'bert', **sizes):
     return architectures.build(name, vocab_size=tokenizer().vocab_size, **common, **sizes)
 
 
-def make(kind, labels, max_length: int = 64, name: str = 'bert', **settings):
+def make(kind, labels, max_length: int = 64, name: str = 'bert', train=(), **settings):
     """A problem of a class with these settings, and its model."""
     built = architecture(name)
     layout = SpecialTokenLayout(tokenizer(), max_length, built.type_vocab_size)
     problem = kind(ConfigDict(settings), layout, labels)
-    problem.prepare([])
+    problem.prepare(list(train))
     return problem, FineTuningModel(built, Compute(), problem)
 
 

@@ -30,6 +30,15 @@ def build_prompt(row: Row, example_id: str, builder: ExampleBuilder) -> list[Pro
     return [PromptExample(example_id, names, texts, label)]
 
 
+def build_prompt_regression(
+    row: Row, example_id: str, builder: ExampleBuilder
+) -> list[PromptExample]:
+    (example,) = build_prompt(row, example_id, builder)
+    return [
+        example if example.label is None else example._replace(label=parse_float(example.label))
+    ]
+
+
 def build_multiple_choice(
     row: Row, example_id: str, builder: ExampleBuilder
 ) -> list[MultipleChoiceExample]:

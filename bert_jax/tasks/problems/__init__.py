@@ -89,6 +89,9 @@ _PROMPT = dict(
     # first), 'left_to_right', 'parallel'. Training is always parallel.
     decoding='max_first',
     calibration='none',  # 'contextual', 'pmi'
+    # Sets of demonstrations, one answered training example of each class after the prompt, whose
+    # scores are averaged; 0 for none.
+    demonstrations=0,
 )
 
 _MARKED_PAIRS = ProblemKind(
@@ -125,6 +128,18 @@ PROBLEMS: dict[str, ProblemKind] = {
         predict_task='prompt',
         settings=_CLASSES | _PROMPT,
         readers=dict.fromkeys(_TEXTS, text_pairs.build_prompt),
+    ),
+    'prompt_regression': ProblemKind(
+        implementation='bert_jax.tasks.problems.prompt:PromptRegression',
+        predict_task='prompt',
+        settings=_LABELS
+        | _PROMPT
+        | dict(
+            metrics=('pearson', 'spearman'),  # also 'rmse'
+            lowest=0.0,  # the score that the answers of 'low' stand for
+            highest=1.0,  # the score that the answers of 'high' stand for
+        ),
+        readers=dict.fromkeys(_TEXTS, text_pairs.build_prompt_regression),
     ),
     'relation': _MARKED_PAIRS,
     'word_in_context': _MARKED_PAIRS,

@@ -81,6 +81,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
       labels: class names in the order of their numbers.
       counts: what was truncated or could not be used, for the log.
       thresholds: found on the dev split by `tune_thresholds`, kept in checkpoints.
+      kept: what predictions need of the training examples, JSON values, kept in checkpoints.
       splitter: how plain text is split into words (SPLITTERS in data/labeled/word_spans.py), kept
         in checkpoints.
       has_probabilities: whether predictions can list the probability of every class.
@@ -107,6 +108,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         self.tokenizer = layout.tokenizer
         self.counts: collections.Counter[str] = collections.Counter()
         self.thresholds: dict[str, float] = {}
+        self.kept: dict[str, Any] = {}
         self.splitter = 'punctuation'
         self.all_probabilities = False
         self.window_overlap: float | None = None

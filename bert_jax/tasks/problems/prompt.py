@@ -1,5 +1,6 @@
 """Classification by cloze prompts: a class is scored by the words that stand for it at [MASK]."""
 
+import random
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -10,11 +11,12 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.averages import Terms
+from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled.examples import PromptExample
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
+from bert_jax.evaluation import scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
@@ -26,7 +28,10 @@ from bert_jax.tasks.prompting import templates
 from bert_jax.tasks.prompting.answers import Answers
 from bert_jax.tasks.prompting.calibration import CALIBRATIONS
 from bert_jax.tasks.prompting.decoding import DECODINGS, PartialScore
-from bert_jax.types import Batch
+from bert_jax.types import Array, Batch
+
+ENDS = ('high', 'low')  # the labels of a regression
+_MOST_SHOWN = 64  # training examples of a class that are kept as demonstrations
 
 
 class PromptPrediction(NamedTuple):
@@ -51,7 +56,8 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     of the setting `decoding`.
 
     An item has one sequence for each different number of pieces. Later items of an example have one
-    sequence each: an answer with some of its masks filled.
+    sequence each: an answer with some of its masks filled. With demonstrations (LM-BFF, section 6)
+    an example has an item for each set of them, one training example a class; scores are averaged.
     """
 
     weights = {'classification': 1.0}
@@ -85,6 +91,21 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
                 f'problem.template has the field {{{unknown[0]}}}, but the data has '
                 f'{", ".join(known)}; set data.columns.text2 or data.columns.fields'
             )
+        if self.settings.demonstrations:
+            self.kept['shown'] = self._choose_shown(train)
+
+    def _choose_shown(self, train: Sequence[PromptExample]) -> dict[str, list[PromptExample]]:
+        """The training examples of each class that may be demonstrations."""
+        shown: dict[str, list[PromptExample]] = {label: [] for label in self.labels}
+        for example in train:
+            own = shown[str(example.label)]
+            own += [example] * (len(own) < _MOST_SHOWN)
+        if missing := [label for label, own in shown.items() if not own]:
+            raise UserError(
+                f'problem.demonstrations needs a training example of each class, but there is none '
+                f'of {missing[0]!r}'
+            )
+        return shown
 
     def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
         """Return the share of every class in training."""
@@ -97,47 +118,80 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         return PromptExample(name, fields, texts, None)
 
     def encode(self, example: PromptExample) -> list[Item]:
-        label = 0
-        if example.label is not None:
-            label = self.label_number(str(example.label), example.id) + 1
-        return [tuple(_sequence(prompt, label) for prompt in self._prompts(example))]
-
-    def _prompts(self, example: PromptExample) -> list[templates.Prompt]:
-        """The filled template with each number of masks in `answers.lengths`."""
-        values = dict(zip(example.names, example.fields, strict=True))
-        return self.template.fill(values, self.layout, self.answers.lengths, self.counts)
-
-    def _partial_scores(self, parts: base.ExampleOutputs) -> list[PartialScore]:
-        """The score of each answer as far as it is known."""
-        by_length, *later = parts
-        where = self.answers.lengths.index
-        rounds = [
-            [by_length[where(len(answer.pieces))]['log_p'][number]]
-            for number, answer in enumerate(self.answers.all)
-        ]
-        remaining = iter(later)
-        for done in range(1, self.answers.lengths[-1]):
-            for number, answer in enumerate(self.answers.all):
-                if len(answer.pieces) > done and (part := next(remaining, None)):
-                    rounds[number].append(part[0]['log_p'][number])
+        """Return an item for each set of demonstrations; one without demonstrations."""
+        targets = self._targets(example)
         return [
-            PartialScore(len(answer.pieces)).fill(self.settings.decoding, own)
-            for answer, own in zip(self.answers.all, rounds, strict=True)
+            tuple(_sequence(prompt, targets) for prompt in self._prompts(example, draw))
+            for draw in range(self._num_draws)
         ]
+
+    def _targets(self, example: PromptExample) -> dict[str, np.number]:
+        """The fields of a sequence that say what is right."""
+        if example.label is None:
+            return {'label': np.int32(0)}
+        return {'label': np.int32(self.label_number(str(example.label), example.id) + 1)}
+
+    @property
+    def _num_draws(self) -> int:
+        """Number of sets of demonstrations whose scores are averaged."""
+        return max(1, self.settings.demonstrations)
+
+    def _prompts(self, example: PromptExample, draw: int) -> list[templates.Prompt]:
+        """The filled template with each number of masks in `answers.lengths`."""
+        shown = [self._demonstrate(example, label, draw) for label in self.kept.get('shown', ())]
+        lengths, counts = self.answers.lengths, self.counts
+        return self.template.fill(_fields(example), self.layout, lengths, counts, shown)
+
+    def _demonstrate(
+        self, example: PromptExample, label: str, draw: int
+    ) -> templates.Demonstration:
+        """A training example of a class, other than the example itself."""
+        known = [PromptExample(*own) for own in self.kept['shown'][label]]
+        others = [own for own in known if list(own.fields) != list(example.fields)] or known
+        chosen = random.Random(f'{draw}/{label}/{example.fields}').choice(others)
+        pieces = next(answer.pieces for answer in self.answers.all if answer.label == label)
+        return templates.Demonstration(_fields(chosen), pieces)
+
+    def _partial_scores(self, parts: base.ExampleOutputs) -> list[list[PartialScore]]:
+        """The score of each answer as far as it is known, for each set of demonstrations."""
+        first, later = parts[: self._num_draws], iter(parts[self._num_draws :])
+        where = self.answers.lengths.index
+        rounds = {
+            (draw, number): [by_length[where(len(answer.pieces))]['log_p'][number]]
+            for draw, by_length in enumerate(first)
+            for number, answer in enumerate(self.answers.all)
+        }
+        for done in range(1, self.answers.lengths[-1]):
+            for (_, number), own in rounds.items():
+                is_longer = len(self.answers.all[number].pieces) > done
+                if is_longer and (part := next(later, None)):
+                    own.append(part[0]['log_p'][number])
+        filled = [
+            PartialScore(len(self.answers.all[number].pieces)).fill(self.settings.decoding, own)
+            for (_, number), own in rounds.items()
+        ]
+        size = len(self.answers.all)
+        return [filled[start : start + size] for start in range(0, len(filled), size)]
 
     def further_items(self, example: PromptExample, parts: base.ExampleOutputs) -> list[Item]:
         """Return, for each answer with open masks, its prompt with the other masks filled."""
-        partial_scores = self._partial_scores(parts)
-        if not any(score.masks for score in partial_scores):
-            return []
-        prompts = dict(zip(self.answers.lengths, self._prompts(example), strict=True))
+        targets = self._targets(example._replace(label=None))
         items: list[Item] = []
-        for answer, score in zip(self.answers.all, partial_scores, strict=True):
-            if score.masks:
-                filled = sorted(set(range(len(answer.pieces))) - set(score.masks))
-                prompt = prompts[len(answer.pieces)].with_pieces(answer.pieces, filled)
-                items.append((_sequence(prompt, 0),))
+        for draw, own in enumerate(self._partial_scores(parts)):
+            if not any(score.masks for score in own):
+                continue
+            prompts = dict(zip(self.answers.lengths, self._prompts(example, draw), strict=True))
+            for answer, score in zip(self.answers.all, own, strict=True):
+                if score.masks:
+                    filled = sorted(set(range(len(answer.pieces))) - set(score.masks))
+                    prompt = prompts[len(answer.pieces)].with_pieces(answer.pieces, filled)
+                    items.append((_sequence(prompt, targets),))
         return items
+
+    def _log_p(self, parts: base.ExampleOutputs) -> np.ndarray:
+        """Log probability of each answer, the mean over the sets of demonstrations, float64 [A]."""
+        log_p_XA = [[score.log_p for score in own] for own in self._partial_scores(parts)]
+        return np.mean(log_p_XA, axis=0)
 
     def references(self) -> Sequence[PromptExample]:
         names = self.template.fields
@@ -147,8 +201,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         ]
 
     def calibrate(self, parts: Sequence[base.ExampleOutputs]) -> None:
-        scores = [[score.log_p for score in self._partial_scores(own)] for own in parts]
-        self._reference_AE = np.array(scores).T
+        self._reference_AE = np.stack(list(map(self._log_p, parts)), axis=1)
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
@@ -215,18 +268,24 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
         """Return 'classification', the cross-entropy of the class scores, and 'accuracy'."""
         class_REC = self._class_scores(outputs['log_p'])
-        step = len(self.answers.lengths)
-        label_RE = batch['label'][:, ::step][:, : class_REC.shape[1]]
+        label_RE = self._of_examples(batch['label'], class_REC)
         return self.class_terms('classification', class_REC, label_RE)
+
+    def _of_examples(self, values_RS: Array, class_REC: jax.Array) -> jax.Array:
+        """The value of the first sequence of each example, [R, E]."""
+        values_RE = jnp.asarray(values_RS)[:, :: len(self.answers.lengths)]
+        return values_RE[:, : class_REC.shape[1]]
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         return base.HostOutputs({name: outputs[name] for name in ('p', 'log_p')}, {})
 
     def decode(self, example: PromptExample, parts: base.ExampleOutputs) -> PromptPrediction:
         """Return the probabilities of the classes, calibrated, and of the answers."""
-        log_p_A = np.array([score.log_p for score in self._partial_scores(parts)])
+        log_p_A = self._log_p(parts)
         p_A = np.exp(log_p_A)
-        if self.answers.lengths[0] == 1:  # as the softmax of fill_mask gives them
+        if (
+            self.answers.lengths[0] == self._num_draws == 1
+        ):  # as the softmax of fill_mask gives them
             first_A = parts[0][0]['p'][:, 0]
             p_A = np.where(self.answers.length_A == 1, first_A, p_A)
         p_C = self._calibration.apply(log_p_A, self._reference_AE, self.answers.share_CA)
@@ -257,6 +316,86 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         return record | {'probabilities': prediction.classes, 'answers': answers}
 
 
-def _sequence(prompt: templates.Prompt, label: int) -> TokenSequence:
+class PromptRegression(Prompt):
+    """A number between two ends, from the share of the answers that stand for them.
+
+    With p the softmax over both ends the number is lowest + p(high) · (highest − lowest), and the
+    loss KL((1 − t, t) ‖ p) for a target t scaled to [0, 1] (LM-BFF, section 4.2).
+    """
+
+    weights = {'regression': 1.0}
+
+    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
+        if settings.demonstrations:
+            raise UserError('problem.demonstrations needs classes; set it to 0 for regression')
+        if settings.lowest >= settings.highest:
+            raise UserError(
+                f'problem.lowest is {settings.lowest:g}, but problem.highest is '
+                f'{settings.highest:g}; set them to the ends of the scale'
+            )
+        super().__init__(settings, layout, labels)
+
+    @classmethod
+    def count_labels(cls, train: Sequence[PromptExample]) -> Counter[str]:
+        return Counter(dict.fromkeys(ENDS, len(train)))
+
+    def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
+        """Return the mean in training."""
+        share = float(np.mean([self._share(example) for example in train]))
+        return PromptPrediction({'high': share, 'low': 1 - share}, ())
+
+    def _share(self, example: PromptExample) -> float:
+        """The label scaled to [0, 1]."""
+        lowest, highest = self.settings.lowest, self.settings.highest
+        share = (float(example.label or 0) - lowest) / (highest - lowest)
+        if not 0 <= share <= 1:
+            raise UserError(
+                f'example {example.id}: the label {example.label} is not between problem.lowest='
+                f'{lowest:g} and problem.highest={highest:g}'
+            )
+        return share
+
+    def _targets(self, example: PromptExample) -> dict[str, np.number]:
+        is_known = example.label is not None
+        share = self._share(example) if is_known else 0
+        return {'target': np.float32(share), 'known': np.float32(is_known)}
+
+    def describe_targets(
+        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
+    ) -> dict[str, Any]:
+        return {'target': float(fields['target']) if fields['known'] else None}
+
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
+        """Return 'regression', the divergence."""
+        log_p_REC = jax.nn.log_softmax(self._class_scores(outputs['log_p']))
+        target_RE, known_RE = (
+            self._of_examples(batch[name], log_p_REC) for name in ('target', 'known')
+        )
+        is_high_C = jnp.array([label == 'high' for label in self.labels])
+        target_REC = jnp.where(is_high_C, target_RE[..., None], 1 - target_RE[..., None])
+        entropy_REC = jax.scipy.special.xlogy(target_REC, target_REC)
+        loss_RE = jnp.sum(entropy_REC - target_REC * log_p_REC, axis=-1)
+        return {'regression': weighted_sum(loss_RE, known_RE)}
+
+    def _value(self, prediction: PromptPrediction) -> float:
+        lowest, highest = self.settings.lowest, self.settings.highest
+        return lowest + prediction.classes['high'] * (highest - lowest)
+
+    def score(
+        self, examples: Sequence[PromptExample], predictions: Sequence[PromptPrediction]
+    ) -> Scores:
+        gold = [float(example.label or 0) for example in examples]
+        return scores.regression(gold, list(map(self._value, predictions)), self.settings.metrics)
+
+    def to_record(self, example: PromptExample, prediction: PromptPrediction) -> dict[str, Any]:
+        record = super().to_record(example, prediction) | {'predicted': self._value(prediction)}
+        return {name: value for name, value in record.items() if name != 'probability'}
+
+
+def _fields(example: PromptExample) -> dict[str, str]:
+    return dict(zip(example.names, example.fields, strict=True))
+
+
+def _sequence(prompt: templates.Prompt, targets: Mapping[str, np.number]) -> TokenSequence:
     tokens = {'mask_slot': prompt.mask_slots}
-    return TokenSequence(prompt.ids, prompt.token_type_ids, tokens, {'label': np.int32(label)})
+    return TokenSequence(prompt.ids, prompt.token_type_ids, tokens, dict(targets))

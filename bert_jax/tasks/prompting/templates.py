@@ -58,6 +58,13 @@ class Field(NamedTuple):
         return text
 
 
+class Demonstration(NamedTuple):
+    """A filled template after the prompt: the texts of its fields, and an answer as token ids."""
+
+    values: Mapping[str, str]
+    pieces: np.ndarray
+
+
 class _Segment(NamedTuple):
     """The tokens of a filled segment.
 
@@ -70,6 +77,15 @@ class _Segment(NamedTuple):
     ids: np.ndarray
     is_answer: np.ndarray
     texts: list[np.ndarray]
+
+    def answered(self, pieces: np.ndarray) -> '_Segment':
+        """Return the segment with the pieces of an answer instead of its mask, if it has one."""
+        if not self.is_answer.any():
+            return self
+        place = int(self.is_answer.argmax())
+        ids = np.concatenate([self.ids[:place], pieces, self.ids[place + 1 :]])
+        texts = [own + (len(pieces) - 1) * (own > place) for own in self.texts]
+        return _Segment(ids, np.zeros(len(ids), bool), texts)
 
 
 class Template:
@@ -112,6 +128,7 @@ class Template:
         layout: SpecialTokenLayout,
         num_masks: Sequence[int],
         counts: Counter[str],
+        demonstrations: Sequence[Demonstration] = (),
     ) -> list[Prompt]:
         """Return the prompt with each number of masks; only texts are shortened to make room.
 
@@ -122,12 +139,16 @@ class Template:
             layout: how special tokens are added, and the maximal length.
             num_masks: numbers of masks, increasing.
             counts: gets the number of examples whose texts were truncated.
+            demonstrations: answered prompts that follow, each a segment of its own.
 
         Raises:
             UserError: the template itself is too long.
         """
         tokenizer = layout.tokenizer
         segments = [_encode(parts, values, tokenizer) for parts in self._segments]
+        for shown in demonstrations:
+            answered = (_encode(parts, shown.values, tokenizer) for parts in self._segments)
+            segments += [segment.answered(shown.pieces) for segment in answered]
         room = layout.max_text_tokens(len(segments)) - (num_masks[-1] - 1)
         segments = _shorten(segments, room, layout.max_length, counts)
         return [_lay_out(segments, number, layout) for number in num_masks]
@@ -223,4 +244,4 @@ def _lay_out(segments: Sequence[_Segment], num_masks: int, layout: SpecialTokenL
     for start, (times, _, is_answer) in zip(laid_out.starts, repeated, strict=True):
         (places,) = np.nonzero(np.repeat(is_answer, times))
         slots[start + places] = np.arange(1, len(places) + 1)
-    return Prompt(laid_out.ids, laid_out.token_type_ids, slots)
+    return Prompt(laid_out.ids, np.minimum(laid_out.token_type_ids, 1), slots)

@@ -14,7 +14,7 @@ from bert_jax.data.labeled.examples import PromptExample
 from bert_jax.errors import UserError
 from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems import PROBLEMS
-from bert_jax.tasks.problems.prompt import Prompt
+from bert_jax.tasks.problems.prompt import ENDS, Prompt, PromptRegression
 from configs import finetune
 from tests.end_to_end import small
 from tests.interop import published
@@ -96,6 +96,71 @@ def test_prompts_are_learned():
     assert problem.score(given, predicted).metrics['accuracy'] == 1
 
 
+def test_demonstrations_are_answered_examples_of_each_class():
+    given = examples(9)
+    settings = SETTINGS | {'demonstrations': 3}
+    problem, model = make(Prompt, LABELS, max_length=200, train=given, **settings)
+    items = problem.encode(given[0])
+    assert len(items) == 3
+    decoded = [problem.tokenizer.decode(item[0].ids) for item in items]
+    assert len(set(decoded)) > 1
+    for text in decoded:
+        asked, *shown = text.removesuffix(' [SEP]').split(' [SEP] ')
+        assert '[MASK]' in asked
+        for own, word in zip(shown, ('sea', 'the small', 'cow'), strict=True):
+            filled = own.removesuffix('!').strip()
+            assert filled.endswith(f'near the {word}')
+            assert '[MASK]' not in own
+        assert given[0].fields[0] not in ' '.join(shown)
+    params = large_params(model, EncodedExamples.of(problem, given))
+    parts, terms = answers(model, params, given)
+    assert float(terms['accuracy'].count) == 3 * 9
+    log_p = np.log(problem.decode(given[0], parts[0]).answers)
+    alone = [[score.log_p for score in own] for own in problem._partial_scores(parts[0])]
+    assert np.std(alone, axis=0).min() > 0
+    np.testing.assert_allclose(log_p, np.mean(alone, axis=0), rtol=1e-6)
+
+
+def test_demonstrations_need_an_example_of_each_class():
+    settings = SETTINGS | {'answers': ('a', 'b', 'c', 'd'), 'demonstrations': 1}
+    with pytest.raises(UserError, match="there is none of 'd'"):
+        make(Prompt, (*LABELS, 'd'), train=examples(3), **settings)
+
+
+def test_regression_minimizes_the_divergence_from_two_ends():
+    given = [one._replace(label=i / 2) for i, one in enumerate(examples(9))]
+    given[3] = given[3]._replace(label=None)
+    settings = {k: v for k, v in PROBLEMS['prompt_regression'].settings.items() if k != 'labels'}
+    settings |= {'template': SETTINGS['template'], 'answers': ('low=sea', 'high=cow|the small')}
+    problem, model = make(PromptRegression, ENDS, **settings | {'highest': 5.0})
+    params = large_params(model, EncodedExamples.of(problem, given))
+    parts, terms = answers(model, params, given)
+    predictions = [problem.decode(one, own) for one, own in zip(given, parts, strict=True)]
+    known = [i for i in range(9) if i != 3]
+    share = torch.tensor([given[i].label / 5 for i in known])
+    target = torch.stack([share, 1 - share], -1)
+    found = mean(terms['regression'])
+    parallel, _ = make(
+        PromptRegression, ENDS, **settings | {'highest': 5.0, 'decoding': 'parallel'}
+    )
+    log_p = [parallel.decode(given[i], parts[i][:1]).classes.values() for i in known]
+    log_p = torch.tensor([list(own) for own in log_p]).log()
+    expected = torch.nn.functional.kl_div(log_p, target, reduction='batchmean')
+    assert float(found) == pytest.approx(float(expected), rel=1e-4)
+    assert float(terms['regression'].count) == 8
+    record = problem.to_record(given[1], predictions[1])
+    assert record['predicted'] == pytest.approx(5 * predictions[1].classes['high'])
+    assert 'pearson' in problem.score([given[i] for i in known], [predictions[i] for i in known])[0]
+    guess = problem.blind_guess([given[i] for i in known])
+    assert problem.to_record(given[0], guess)['predicted'] == pytest.approx(
+        np.mean([given[i].label for i in known])
+    )
+    with pytest.raises(UserError, match='the label 9.0 is not between problem.lowest=0 and'):
+        problem.encode(given[0]._replace(label=9.0))
+    with pytest.raises(UserError, match='problem.lowest is 5, but problem.highest is 1'):
+        make(PromptRegression, ENDS, **settings | {'lowest': 5.0})
+
+
 def test_a_field_that_the_data_lacks_is_refused():
     problem, _ = make(Prompt, LABELS, **SETTINGS | {'template': '{title} [MASK]'})
     with pytest.raises(UserError, match=r'has the field \{title\}, but the data has text; set'):
@@ -159,6 +224,47 @@ def test_a_finished_run_predicts_evaluates_and_is_exported(tmp_path, weights):
     assert 0 <= scores['accuracy'] <= 1
     export.export(str(run), str(tmp_path / 'exported'))
     assert bert_jax.load(tmp_path / 'exported').prompt(given) == model.prompt(given)
+
+
+def test_a_run_with_demonstrations_keeps_them(tmp_path, weights):
+    more = {
+        'problem__demonstrations': 2,
+        'training__sequence_length': 40,
+        'problem__answers': ('sea=ship', 'farm=cow'),
+    }
+    main.run(config_of(tmp_path, weights, **more))
+    run = tmp_path / 'run'
+    (record, *_) = [json.loads(line) for line in (run / 'dev/predictions.jsonl').open()]
+    (found,) = bert_jax.load(run).prompt([{'words': record['texts'][0]}])
+    assert found['predicted'] == record['predicted']
+    assert found['probability'] == pytest.approx(record['probability'], rel=1e-4)
+
+
+def test_a_run_of_regression_predicts_numbers(tmp_path, weights):
+    config = config_of(tmp_path, weights)
+    given = {'data.train': config.data.train, 'init_from': config.init_from}
+    rows = (tmp_path / 'data.tsv').read_text().replace('sea', '4.5').replace('farm', '1')
+    (tmp_path / 'data.tsv').write_text(rows)
+    regression = finetune.get_config('prompt_regression')
+    regression.update_from_flattened_dict(
+        given
+        | {
+            'workdir': str(tmp_path / 'run'),
+            'data.dev_fraction': 0.25,
+            'data.columns.text': 'words',
+            'data.columns.label': 'kind',
+            'problem.template': '{text} near the [MASK] .',
+            'problem.answers': ('high=ship', 'low=cow'),
+            'problem.highest': 5.0,
+            'training.epochs': 0.0,
+            'training.steps': 2,
+            'training.sequence_length': 24,
+        }
+    )
+    results = main.run(regression)
+    assert results['held_out'].keys() >= {'pearson', 'regression_loss'}
+    (record,) = bert_jax.load(tmp_path / 'run').prompt(['the ship'])
+    assert 0 <= record['predicted'] <= 5
 
 
 def test_weights_without_the_head_are_refused(tmp_path):
