@@ -5,6 +5,7 @@ r"""Fine-tune a pretrained model on labeled examples: BERT's published hyperpara
 WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colon is one of
 
 - a benchmark or a sample of configs/finetune_tasks.py: its data and its hyperparameters;
+- few_shot: `prompt` on 16 examples of each class, five times (docs/prompting.md);
 - for your own files, a kind of problem: classification ('file' is the same), regression,
   multiple_choice, relation, word_in_context, coreference, tagging, spans, question_answering,
   prompt, prompt_regression.
@@ -95,6 +96,7 @@ def get_config(task: str = 'file') -> ConfigDict:
         )
     )
     config.logging.every_steps = 20
+    config.update_from_flattened_dict(named.get('values', {}))
     return config.lock()
 
 

@@ -14,6 +14,15 @@ _LONG = dict(batch_size=16, learning_rate=2e-5, epochs=3, sequence_length=512)
 _SQUAD = dict(batch_size=12, learning_rate=3e-5, epochs=2, sequence_length=384)
 _UNANSWERABLE = dict(problem=dict(no_answer=True))
 _TAGGING = dict(batch_size=32, learning_rate=5e-5, epochs=4, sequence_length=128)
+# Gao et al. 2021 (LM-BFF), section 3 and appendix: 16 examples of each class for training and 16
+# for dev, five draws of them, 1,000 steps. They try batch sizes of 2, 4, 8, rates of 1, 2, 5e-5.
+_FEW_SHOT = dict(batch_size=8, learning_rate=1e-5, epochs=0, sequence_length=128)
+_FEW_SHOT_PROTOCOL = {
+    'training.steps': 1000,
+    'evaluation.every_steps': 100,
+    'evaluation.best': 'accuracy',
+    'sweep.seeds': (13, 21, 42, 87, 100),
+}
 # A few dozen examples: enough epochs to see that the model learns.
 _SAMPLE = dict(batch_size=8, learning_rate=1e-4, epochs=20, sequence_length=64)
 
@@ -27,8 +36,8 @@ def _sample(kind: str, file: str, format: str, columns=None, **data) -> dict:
     return dict(kind=kind, data=found | dict(columns=columns or {}), recipe=_SAMPLE)
 
 
-# name → kind of problem, hyperparameters, and the keys of `data` and `problem` that differ from the
-# defaults
+# name → kind of problem, hyperparameters, the keys of `data` and `problem` that differ from the
+# defaults, and other `values` that do, by dotted key
 TASKS: dict[str, dict] = {
     'cola': _benchmark('cola', 'classification', _GLUE),
     'sst2': _benchmark('sst2', 'classification', _GLUE),
@@ -54,6 +63,9 @@ TASKS: dict[str, dict] = {
     'conll2003': _benchmark('conll2003', 'tagging', _TAGGING),
     'ud_pos': _benchmark('ud_pos', 'tagging', _TAGGING, language='en_ewt'),
     'xnli': _benchmark('xnli', 'classification', _GLUE),
+    'few_shot': dict(
+        kind='prompt', data=dict(shots=16), recipe=_FEW_SHOT, values=_FEW_SHOT_PROTOCOL
+    ),
     'sample_sentiment': _sample('classification', 'sentiment.tsv', 'tsv'),
     'sample_pairs': _sample(
         'classification', 'pairs.csv', 'csv', dict(text='premise', text2='hypothesis')

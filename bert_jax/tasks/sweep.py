@@ -57,6 +57,8 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
         done = multihost.run_on_host0(functools.partial(finished, run_config))
         results[key] = done or train(run_config)
     found = compare(config, results)
+    splits = multihost.run_on_host0(functools.partial(other_splits, config, results))
+    found |= {'other_splits': splits} if splits else {}
     if writes:
         write(folder, found)
     return found
@@ -95,6 +97,8 @@ def runs(config: Config) -> dict[RunKey, Config]:
                 run_config.sweep.update(dict(seeds=(), learning_rates=()))
                 run_config.schedule.learning_rate, run_config.seed = float(rate), seed
                 run_config.workdir = str(pathlib.Path(config.workdir) / name)
+                if config.data.get('shots'):
+                    run_config.data.split_seed = seed  # each seed draws its own examples
             configs[float(rate), seed] = run_config
     return configs
 
@@ -123,7 +127,7 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
         best mean, 'best_run': the folder of the run with the best value, 'rates':
         [{'learning_rate', 'seeds', 'metrics': name → summary}, …]}.
     """
-    metric = config.evaluation.best or next(iter(next(iter(results.values()))['held_out']))
+    metric = _compared_metric(config, results)
     rates: list[dict[str, Any]] = []
     for rate in sorted({rate for rate, _ in results}):
         by_seed = {seed: found['held_out'] for (at, seed), found in results.items() if at == rate}
@@ -141,6 +145,36 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
         'best_run': _run_name(config, best_run),
         'rates': rates,
     }
+
+
+def other_splits(config: Config, results: dict[RunKey, Results]) -> dict[str, dict[str, Any]]:
+    """Summarize the metrics of splits other than dev over the seeds.
+
+    Of each seed counts the run with the learning rate that is best on dev (Gao et al. 2021, "Making
+    Pre-trained Language Models Better Few-shot Learners", section 3).
+
+    Returns:
+        Split → metric → summary; empty if runs have no other splits.
+    """
+    metric = _compared_metric(config, results)
+    sign = -1 if lower_is_better(metric) else 1
+    values: dict[str, dict[str, list[float]]] = {}
+    for seed in dict.fromkeys(seed for _, seed in results):
+        own = [key for key in results if key[1] == seed]
+        best = max(own, key=lambda key: sign * results[key]['held_out'][metric])
+        folder = pathlib.Path(config.workdir) / _run_name(config, best)
+        for path in sorted(folder.glob('*/metrics.json')):
+            if path.parent.name != 'dev':
+                for name, value in files.read_json(path)['metrics'].items():
+                    values.setdefault(path.parent.name, {}).setdefault(name, []).append(value)
+    return {
+        split: {name: _summary(own) for name, own in metrics.items()}
+        for split, metrics in values.items()
+    }
+
+
+def _compared_metric(config: Config, results: dict[RunKey, Results]) -> str:
+    return config.evaluation.best or next(iter(next(iter(results.values()))['held_out']))
 
 
 def _summary(values: list[float]) -> dict[str, Any]:
@@ -181,4 +215,12 @@ def table(found: Results) -> str:
         )
     interval = f'{intervals.LEVEL:.0%} interval of the mean'
     columns = ('learning rate', 'seeds', main, interval, *others)
-    return markdown_table(Table(columns, rows)) + '\n'
+    tables = [markdown_table(Table(columns, rows))]
+    for split, metrics in found.get('other_splits', {}).items():
+        cells = [
+            (name, comparison.mean_cell(own), comparison.interval_cell(own))
+            for name, own in metrics.items()
+        ]
+        title = f'{split}, each seed with its best learning rate on dev'
+        tables.append(f'{title}\n\n{markdown_table(Table((split, "mean", interval), cells))}')
+    return '\n\n'.join(tables) + '\n'

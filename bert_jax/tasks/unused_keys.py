@@ -74,6 +74,8 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
     """Yield patterns of keys without effect, each with the reason."""
     if config.sweep.seeds:
         yield 'seed', f'sweep.seeds is {config.sweep.seeds}'
+        if config.data.get('shots'):
+            yield 'data.split_seed', f'sweep.seeds is {config.sweep.seeds}, which draw the examples'
     if config.sweep.learning_rates:
         yield 'schedule.learning_rate', f'sweep.learning_rates is {config.sweep.learning_rates}'
     if not config.optimizer.weight_decay:

@@ -116,6 +116,39 @@ def test_the_best_rate_has_the_best_mean(tmp_path):
     assert (folder / 'plot.pdf').read_bytes().startswith(b'%PDF')
 
 
+def test_other_splits_count_with_the_rate_that_is_best_on_dev_for_each_seed(tmp_path):
+    made = config(tmp_path, sweep__seeds=(0, 1), sweep__learning_rates=(1e-5, 2e-5))
+    dev = {(1e-5, 0): 0.9, (1e-5, 1): 0.5, (2e-5, 0): 0.8, (2e-5, 1): 0.6}
+    test = {(1e-5, 0): 0.1, (1e-5, 1): 0.2, (2e-5, 0): 0.3, (2e-5, 1): 0.4}
+
+    def train(own):
+        key = own.schedule.learning_rate, own.seed
+        for split, values in (('dev', dev), ('test', test)):
+            folder = pathlib.Path(own.workdir) / split
+            folder.mkdir(parents=True)
+            files.write_json(folder / 'metrics.json', {'metrics': {'accuracy': values[key]}})
+        return results('accuracy', dev[key])
+
+    found = sweep.run(made, train)
+    assert found['other_splits'].keys() == {'test'}
+    assert found['other_splits']['test']['accuracy']['values'] == [0.1, 0.4]
+    lines = (tmp_path / 'sweep/table.md').read_text()
+    assert 'test, each seed with its best learning rate on dev' in lines
+    assert '| accuracy | 0.2500 ± 0.2121 | range 0.1000 – 0.4000 |' in lines
+
+
+def test_every_seed_draws_its_own_few_examples(tmp_path):
+    few = finetune.get_config('few_shot')
+    few.workdir = str(tmp_path)
+    own = sweep.runs(few)
+    assert [(c.seed, c.data.split_seed, c.data.shots) for c in own.values()] == [
+        (seed, seed, 16) for seed in (13, 21, 42, 87, 100)
+    ]
+    full = finetune.get_config('prompt')
+    full.sweep.seeds = (1, 2)
+    assert [c.data.split_seed for c in sweep.runs(full).values()] == [0, 0]
+
+
 def test_lower_losses_are_better(tmp_path):
     values = {(1e-5, 0): results('loss', 0.5), (2e-5, 0): results('loss', 0.4)}
     found = sweep.compare(config(tmp_path), values)

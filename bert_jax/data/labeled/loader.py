@@ -15,7 +15,7 @@ from bert_jax.data.labeled import benchmarks
 from bert_jax.data.labeled.examples import Example
 from bert_jax.data.labeled.labeled_files import Reader, read_files
 from bert_jax.data.labeled.records import ReadingReport
-from bert_jax.data.labeled.splitting import draw, split_off
+from bert_jax.data.labeled.splitting import draw, draw_per_class, split_off
 from bert_jax.errors import UserError
 
 # The keys of the config's `data` for labeled examples, with their defaults.
@@ -35,6 +35,9 @@ DEFAULTS: dict[str, Any] = dict(
     # Rows with the same value stay in one split: a column, or 'context', 'title' (squad),
     # 'document' (conll, conllu, brat).
     group='',
+    # Few-shot learning: number of examples of each class in train, and as many in dev, both drawn
+    # from train with split_seed; files of data.dev become the split full_dev. 0 = all examples
+    shots=0,
     train_examples=0,  # random subset of train of at most this size; 0 = all
     # 'csv', 'tsv', 'jsonl', 'json', 'xml', 'conll', 'conllu', 'squad', 'brat', 'labeled_lines',
     # 'lines', 'files' (docs/labeled_data.md); '' = by the name of each file and the problem
@@ -151,13 +154,19 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
             for name in ('train', 'dev', 'test')
         }
     unsplit = splits['train']
-    for name in ('test', 'dev'):
+    for name in ('test',) if data.shots else ('test', 'dev'):
         if not splits[name] and data[f'{name}_fraction']:
             split = split_off(splits['train'], data[f'{name}_fraction'], data.split_seed)
             splits['train'], splits[name] = split.rest, split.drawn
             report[f'{name}_examples_split_off_train'] = len(split.drawn)
             report[f'copies_of_train_examples_left_out_of_{name}'] = split.left_out
-    if data.train_examples:
+    if data.shots:
+        if splits['dev']:
+            splits['full_dev'] = splits['dev']
+        splits['train'], splits['dev'] = draw_per_class(
+            splits['train'], data.shots, data.split_seed
+        )
+    elif data.train_examples:
         splits['train'] = draw(splits['train'], data.train_examples, data.split_seed)
     for name in ('train', 'dev', 'test'):
         if splits[name]:

@@ -3,10 +3,11 @@
 import collections
 import hashlib
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from bert_jax.data.held_out import text_hash
 from bert_jax.data.labeled.examples import Example, texts_of
+from bert_jax.errors import UserError
 
 
 class GroupedExample(NamedTuple):
@@ -58,6 +59,53 @@ def draw(examples: list[GroupedExample], number: int, seed: int) -> list[Grouped
     """Draw a random subset of at most `number` examples, in their original order."""
     order = sorted(range(len(examples)), key=lambda index: _hash(seed, f'#{index}'))
     return [examples[index] for index in sorted(order[:number])]
+
+
+def draw_per_class(
+    examples: list[GroupedExample], number: int, seed: int
+) -> tuple[list[GroupedExample], list[GroupedExample]]:
+    """Draw a train and a dev split of `number` examples of each class, in a random order.
+
+    No two of them have the same texts, and no group is in both splits. The classes of a regression
+    are the lower and the upper half of its labels. As generate_k_shot_data.py of
+    princeton-nlp/LM-BFF, where the halves are those of the scale.
+
+    Raises:
+        UserError: examples without a class, or a class with too few.
+    """
+    classes = _classes(examples)
+    wanted = collections.Counter(dict.fromkeys(classes, 2 * number))
+    splits: tuple[list[GroupedExample], list[GroupedExample]] = ([], [])
+    split_of_group: dict[str, int] = {}
+    seen: set[str] = set()
+    for index in sorted(range(len(examples)), key=lambda index: _hash(seed, f'#{index}')):
+        grouped, own = examples[index], classes[index]
+        text, split = text_name([grouped.example]), int(wanted[own] <= number)
+        if not wanted[own] or text in seen or split_of_group.get(grouped.group, split) != split:
+            continue
+        wanted[own] -= 1
+        seen.add(text)
+        splits[split].append(grouped)
+        if grouped.group:
+            split_of_group[grouped.group] = split
+    if missing := +wanted:
+        label, lacking = missing.most_common(1)[0]
+        raise UserError(
+            f'data.shots is {number}, but of the class {label!r} only {2 * number - lacking} '
+            f'different examples can be drawn; train and dev need {2 * number}'
+        )
+    return splits
+
+
+def _classes(examples: list[GroupedExample]) -> list[str]:
+    """The class of each example, of which it has one."""
+    labels: list[Any] = [getattr(grouped.example, 'label', None) for grouped in examples]
+    numbers = sorted(label for label in labels if isinstance(label, float))
+    if None in labels or not labels:
+        raise UserError('data.shots needs examples with one class each; set it to 0')
+    if len(numbers) == len(labels):
+        return ['upper half' if x >= numbers[len(numbers) // 2] else 'lower half' for x in labels]
+    return [str(label) for label in labels]
 
 
 def text_name(examples: Sequence[Example]) -> str:

@@ -34,9 +34,8 @@ def build_prompt_regression(
     row: Row, example_id: str, builder: ExampleBuilder
 ) -> list[PromptExample]:
     (example,) = build_prompt(row, example_id, builder)
-    return [
-        example if example.label is None else example._replace(label=parse_float(example.label))
-    ]
+    score = None if example.label is None else parse_float(str(example.label))
+    return [example._replace(label=score)]
 
 
 def build_multiple_choice(

@@ -3,7 +3,14 @@
 import pytest
 
 from bert_jax.data.labeled.examples import QuestionExample, TaggedExample, TextExample
-from bert_jax.data.labeled.splitting import GroupedExample, draw, split_off, text_name
+from bert_jax.data.labeled.splitting import (
+    GroupedExample,
+    draw,
+    draw_per_class,
+    split_off,
+    text_name,
+)
+from bert_jax.errors import UserError
 from tests.data.labeled.reading import read, write_lines
 
 
@@ -112,3 +119,51 @@ def test_a_moved_file_is_split_in_the_same_way(tmp_path, lines, kind, columns, s
     first, second = ([text_name([one]) for one in each.dev] for each in splits)
     assert first == second
     assert first
+
+
+def labeled(number, labels, group=lambda i: ''):
+    return [
+        GroupedExample(TextExample(str(i), (f'text {i}',), labels(i)), group(i))
+        for i in range(number)
+    ]
+
+
+def test_few_shots_are_as_many_of_each_class_in_train_and_dev():
+    examples = labeled(100, lambda i: 'abc'[i % 3])
+    drawn = [draw_per_class(examples, 4, seed) for seed in (13, 21)]
+    for train, dev in drawn:
+        for split in (train, dev):
+            assert sorted(one.example.label for one in split) == sorted('abc' * 4)
+        assert not set(ids(train)) & set(ids(dev))
+    assert drawn[0] == draw_per_class(examples, 4, 13)
+    assert ids(drawn[0][0]) != ids(drawn[1][0])
+
+
+def test_few_shots_have_no_copies_and_do_not_separate_groups():
+    copied = labeled(8, lambda i: 'ab'[i % 2]) * 5
+    with pytest.raises(UserError, match="data.shots is 3, but of the class '.' only 4 different"):
+        draw_per_class(copied, 3, 0)
+    texts = [one.example.texts for split in draw_per_class(copied, 2, 0) for one in split]
+    assert len(set(texts)) == len(texts) == 8
+    grouped = labeled(200, lambda i: 'ab'[i % 2], group=lambda i: str(i // 8))
+    train, dev = draw_per_class(grouped, 10, 0)
+    assert not {one.group for one in train} & {one.group for one in dev}
+
+
+def test_few_shots_of_numbers_are_of_both_halves():
+    train, dev = draw_per_class(labeled(60, lambda i: i / 60), 5, 0)
+    for split in (train, dev):
+        assert sum(one.example.label >= 0.5 for one in split) == 5
+        assert len(split) == 10
+    with pytest.raises(UserError, match='data.shots needs examples with one class each'):
+        draw_per_class([GroupedExample(QuestionExample('', 'a', 'b', ()), '')], 1, 0)
+
+
+def test_few_shots_keep_the_whole_dev_split_for_reports(tmp_path):
+    path = write_lines(tmp_path / 'a.tsv', 'text\tlabel', *[f't {i}\t{i % 2}' for i in range(60)])
+    dev = write_lines(tmp_path / 'b.tsv', 'text\tlabel', *[f'd {i}\t{i % 2}' for i in range(30)])
+    splits = read('classification', train=path, dev=dev, shots=4)
+    assert [len(split) for split in splits[:3]] == [8, 8, 0]
+    assert len(splits.more['full_dev']) == 30
+    splits = read('classification', train=path, test_fraction=0.5, shots=4)
+    assert [len(split) for split in splits[:3]] == [8, 8, 30]
