@@ -5,5 +5,8 @@ from setuptools import find_packages, setup
 setup(
     packages=[*find_packages(include=['bert_jax*']), 'bert_jax.configs'],
     package_dir={'bert_jax.configs': 'configs'},
-    package_data={'bert_jax.data': ['samples/*', 'samples/formats/*']},
+    package_data={
+        'bert_jax.data': ['samples/*', 'samples/formats/*'],
+        'bert_jax.page': ['assets/*', 'assets/views/*'],
+    },
 )

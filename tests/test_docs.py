@@ -54,7 +54,8 @@ def test_files_and_modules_named_in_commands_exist(page):
     for module in re.findall(
         r'python -m ((?:bert_jax|experiments|configs)[\w.]*\w)', page.read_text()
     ):
-        assert (ROOT / module.replace('.', '/')).with_suffix('.py').exists(), module
+        path = ROOT / module.replace('.', '/')
+        assert path.with_suffix('.py').exists() or (path / '__main__.py').exists(), module
     for path in re.findall(r'python ((?:experiments|docs)/\S+\.py)', page.read_text()):
         assert (ROOT / path).exists(), path
     for path in re.findall(r'--config=((?:configs|experiments)/[\w/]+\.py)', page.read_text()):

@@ -16,6 +16,7 @@ LAYERS = (
     ('command_line', 'interop'),
     ('tasks',),
     ('inference',),
+    ('page',),
     ('__init__', 'evaluate', 'export', 'main', 'predict'),
 )
 

@@ -1,0 +1,128 @@
+/* Functions on float32 arrays that hold rows of features, one after the other. */
+'use strict';
+
+/**
+ * x Wᵀ + b.
+ * @param {Float32Array} x rows of as many features as W has columns.
+ * @param {{shape: number[], values: Float32Array}} weight [outputs, inputs].
+ * @param {?{values: Float32Array}} bias [outputs].
+ * @return {Float32Array} rows of outputs.
+ */
+function linear(x, weight, bias) {
+  const [outputs, inputs] = weight.shape;
+  const w = weight.values;
+  const rows = x.length / inputs;
+  const y = new Float32Array(rows * outputs);
+  // Four rows at a time: each weight is read from memory once for all of them.
+  for (let row = 0; row < rows; row += 4) {
+    const left = Math.min(4, rows - row);
+    const a = row * inputs;
+    const b = left > 1 ? a + inputs : a;
+    const c = left > 2 ? a + 2 * inputs : a;
+    const d = left > 3 ? a + 3 * inputs : a;
+    for (let output = 0; output < outputs; output++) {
+      const start = output * inputs;
+      let sumA = bias ? bias.values[output] : 0;
+      let sumB = sumA;
+      let sumC = sumA;
+      let sumD = sumA;
+      for (let i = 0; i < inputs; i++) {
+        const value = w[start + i];
+        sumA += value * x[a + i];
+        sumB += value * x[b + i];
+        sumC += value * x[c + i];
+        sumD += value * x[d + i];
+      }
+      const place = row * outputs + output;
+      y[place] = sumA;
+      if (left > 1) y[place + outputs] = sumB;
+      if (left > 2) y[place + 2 * outputs] = sumC;
+      if (left > 3) y[place + 3 * outputs] = sumD;
+    }
+  }
+  return y;
+}
+
+function add(x, y) {
+  return x.map((value, i) => value + y[i]);
+}
+
+/** Zero mean and unit variance of each row, with learned scale and bias (models/normalization.py). */
+function layerNorm(x, scale, bias, epsilon) {
+  const size = scale.values.length;
+  const y = new Float32Array(x.length);
+  for (let start = 0; start < x.length; start += size) {
+    let mean = 0;
+    for (let i = 0; i < size; i++) mean += x[start + i] / size;
+    let variance = 0;
+    for (let i = 0; i < size; i++) variance += (x[start + i] - mean) ** 2 / size;
+    const factor = 1 / Math.sqrt(variance + epsilon);
+    for (let i = 0; i < size; i++) {
+      const shift = bias ? bias.values[i] : 0;
+      y[start + i] = (x[start + i] - mean) * factor * scale.values[i] + shift;
+    }
+  }
+  return y;
+}
+
+/** Unit mean square of each row, with learned scale. */
+function rmsNorm(x, scale, epsilon) {
+  const size = scale.values.length;
+  const y = new Float32Array(x.length);
+  for (let start = 0; start < x.length; start += size) {
+    let square = 0;
+    for (let i = 0; i < size; i++) square += x[start + i] ** 2 / size;
+    const factor = 1 / Math.sqrt(square + epsilon);
+    for (let i = 0; i < size; i++) y[start + i] = x[start + i] * factor * scale.values[i];
+  }
+  return y;
+}
+
+/** The error function to 1.5e-7 (Abramowitz & Stegun 1964, formula 7.1.26). */
+function erf(x) {
+  const t = 1 / (1 + 0.3275911 * Math.abs(x));
+  const sum =
+    t *
+    (0.254829592 + t * (-0.284496736 + t * (1.421413741 + t * (-1.453152027 + t * 1.061405429))));
+  const value = 1 - sum * Math.exp(-x * x);
+  return x < 0 ? -value : value;
+}
+
+const ACTIVATIONS = {
+  gelu: (x) => 0.5 * x * (1 + erf(x * Math.SQRT1_2)),
+  gelu_tanh: (x) => 0.5 * x * (1 + Math.tanh(Math.sqrt(2 / Math.PI) * (x + 0.044715 * x ** 3))),
+  relu: (x) => Math.max(x, 0),
+  silu: (x) => x / (1 + Math.exp(-x)),
+  tanh: Math.tanh,
+};
+
+/** Log of the sum of exponentials. */
+function logSumExp(values) {
+  let max = -Infinity;
+  for (const value of values) max = Math.max(max, value);
+  let sum = 0;
+  for (const value of values) sum += Math.exp(value - max);
+  return max + Math.log(sum);
+}
+
+function logSoftmax(values) {
+  const norm = logSumExp(values);
+  return values.map((value) => value - norm);
+}
+
+function softmax(values) {
+  return logSoftmax(values).map(Math.exp);
+}
+
+/** Indices of the k largest values, largest first; of equal ones the first. */
+function topK(values, k) {
+  const best = [];
+  for (let i = 0; i < values.length; i++) {
+    if (best.length === k && values[i] <= values[best[k - 1]]) continue;
+    let place = best.length;
+    while (place > 0 && values[i] > values[best[place - 1]]) place--;
+    best.splice(place, 0, i);
+    if (best.length > k) best.pop();
+  }
+  return best;
+}

@@ -1,0 +1,169 @@
+/* Predictions of fine-tuned models, as bert_jax/tasks/problems decodes them. */
+'use strict';
+
+/** Tokens of texts, always the longest cut by one until they fit together. */
+function truncateLongestFirst(texts, room) {
+  const lengths = texts.map((tokens) => tokens.length);
+  const total = () => lengths.reduce((sum, length) => sum + length, 0);
+  while (total() > room) {
+    const longest = Math.max(...lengths);
+    lengths[lengths.lastIndexOf(longest)]--;
+  }
+  return texts.map((tokens, number) => tokens.slice(0, lengths[number]));
+}
+
+/** A row of one text or two, cut to the length of the training. */
+function textRow(model, texts) {
+  const tokens = texts.map((text) => model.tokenizer.encode(text));
+  const room = model.room(texts.length, model.description.problem.max_length);
+  const cut = truncateLongestFirst(tokens, room);
+  return { row: model.layOut(cut), isCut: cut.some((own, i) => own.length < tokens[i].length) };
+}
+
+/** Probability of each class of a text or a pair of texts. */
+async function classify(model, texts) {
+  const { row, isCut } = textRow(model, texts);
+  const logits = model.heads.sequence(await model.run(row));
+  const { labels } = model.description.problem;
+  const probabilities = Array.from(softmax(logits));
+  return { labels, probabilities, best: topK(probabilities, 1)[0], isCut };
+}
+
+/** The number that a regression model gives. */
+async function regress(model, texts) {
+  const { row, isCut } = textRow(model, texts);
+  return { score: model.heads.sequence(await model.run(row))[0], isCut };
+}
+
+/** Probability of each choice after a premise. */
+async function choose(model, premise, choices) {
+  const scores = [];
+  let isCut = false;
+  for (const choice of choices) {
+    const own = textRow(model, [premise, choice]);
+    isCut ||= own.isCut;
+    scores.push(model.heads.choice(await model.run(own.row)));
+  }
+  const probabilities = softmax(scores);
+  return { labels: choices, probabilities, best: topK(probabilities, 1)[0], isCut };
+}
+
+/** The tag of every word, and the entities if tags are BIO or BIOES. */
+async function tag(model, text) {
+  const { problem } = model.description;
+  const all = splitWords(text, problem);
+  if (!all.length) return { words: [], entities: [], isCut: false };
+  const room = model.room(1, problem.max_length);
+  const tokens = alignWords(model.tokenizer, text, all);
+  const cut = tokens.slice(0, room);
+  const numWords = new Set(cut.map((token) => token.owner).filter((owner) => owner >= 0)).size;
+  const output = await model.run(model.layOut([cut]));
+  const logits = model.heads.tokens(output, 'token_classification');
+  const emissions = wordLogits(model, logits, cut, numWords);
+  const hasChain = model.encoder.tensors.has('crf/start');
+  const { tags, probabilities } = hasChain
+    ? decodeChain(emissions, model.encoder.tensors)
+    : decodeWords(emissions);
+  const words = all.slice(0, numWords).map(([start, end], word) => ({
+    start,
+    end,
+    text: text.slice(start, end),
+    predicted: problem.labels[tags[word]],
+    probability: probabilities[word][tags[word]],
+  }));
+  return { words, entities: entities(words, text), isCut: cut.length < tokens.length };
+}
+
+/** Logits of each word: those of its first token, or the mean log probabilities of its tokens. */
+function wordLogits(model, logits, tokens, numWords) {
+  const { settings, labels } = model.description.problem;
+  const size = labels.length;
+  const usesMean = settings.decode_pieces === 'mean';
+  return Array.from({ length: numWords }, (_, word) => {
+    const rows = tokens.flatMap((token, index) =>
+      token.owner === word ? [logits.slice((index + 1) * size, (index + 2) * size)] : [],
+    );
+    if (!usesMean) return rows[0];
+    const logs = rows.map((row) => logSoftmax(row));
+    return logs[0].map((_, label) => logs.reduce((sum, own) => sum + own[label], 0) / logs.length);
+  });
+}
+
+function decodeWords(emissions) {
+  return {
+    tags: emissions.map((own) => topK(own, 1)[0]),
+    probabilities: emissions.map((own) => softmax(own)),
+  };
+}
+
+/** Entities that BIO or BIOES tags describe, as in conlleval; [] for other tags. */
+function entities(words, text) {
+  const found = [];
+  let previous = ['', ''];
+  for (const { predicted, probability, start, end } of words) {
+    const [prefix, ...rest] = predicted.split('-');
+    const label = rest.join('-');
+    if (prefix !== 'O' && !['B', 'I', 'E', 'S'].includes(prefix)) return [];
+    const isOpen = ['B', 'I'].includes(previous[0]) && previous[1] === label;
+    const last = found.at(-1);
+    if (['I', 'E'].includes(prefix) && isOpen) {
+      last.end = end;
+      last.text = text.slice(last.start, end);
+      last.probability = Math.min(last.probability, probability);
+    } else if (prefix !== 'O') {
+      found.push({ start, end, text: text.slice(start, end), label, probability });
+    }
+    previous = [prefix, label];
+  }
+  return found;
+}
+
+/** The best answers to a question in a context, as run_squad.py finds them. */
+async function answer(model, question, context) {
+  const { settings, thresholds, max_length: maxLength } = model.description.problem;
+  const room = model.room(2, maxLength);
+  const asked = model.tokenizer
+    .encode(question)
+    .slice(0, Math.min(settings.question_tokens, Math.floor(room / 2)));
+  const all = model.tokenizer.encode(context);
+  const tokens = all.slice(0, room - asked.length);
+  const row = model.layOut([asked, tokens]);
+  const logits = model.heads.tokens(await model.run(row), 'question_answering');
+  const spans = rankSpans(logits, row.starts[1], tokens, settings);
+  const nothing = logits[0] + logits[1];
+  const scores = spans.map((span) => span.score);
+  if (settings.no_answer || !scores.length) scores.push(nothing);
+  const shares = softmax(scores);
+  const answers = spans.map(({ start, end }, i) => ({
+    ...trimmed(context, start, end),
+    probability: shares[i],
+  }));
+  const surplus = spans.length ? nothing - spans[0].score : Infinity;
+  const threshold = thresholds.no_answer_threshold ?? 0;
+  const isAnswerable = !(settings.no_answer && surplus > threshold) && spans.length > 0;
+  return { answers, isAnswerable, isCut: tokens.length < all.length };
+}
+
+/** The best legal spans of the n best starts and ends: {start, end, score} in characters. */
+function rankSpans(logits, first, tokens, settings) {
+  const side = (offset) => tokens.map((_, i) => logits[(first + i) * 2 + offset]);
+  const [startLogits, endLogits] = [side(0), side(1)];
+  const spans = new Map();
+  for (const start of topK(startLogits, settings.n_best)) {
+    for (const end of topK(endLogits, settings.n_best)) {
+      if (end < start || end - start >= settings.answer_tokens) continue;
+      const score = startLogits[start] + endLogits[end];
+      const key = `${tokens[start].start} ${tokens[end].end}`;
+      if (score <= (spans.get(key)?.score ?? -Infinity)) continue;
+      spans.set(key, { start: tokens[start].start, end: tokens[end].end, score });
+    }
+  }
+  return [...spans.values()].sort((a, b) => b.score - a.score).slice(0, settings.n_best);
+}
+
+/** A span without white space at its ends. */
+function trimmed(text, start, end) {
+  const own = text.slice(start, end);
+  const from = start + own.length - own.trimStart().length;
+  return { text: own.trim(), start: from, end: from + own.trim().length };
+}

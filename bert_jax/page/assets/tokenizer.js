@@ -1,0 +1,95 @@
+/* Text to token ids, as data/tokenizers does. */
+'use strict';
+
+class Tokenizer {
+  /** @param description what page/tokenizers.py wrote. */
+  constructor(description) {
+    this.description = description;
+    this.vocab = description.vocab;
+    this.special = new Set(description.special_ids);
+    const ids = new Map(this.vocab.map((token, id) => [token, id]));
+    this.ids = ids;
+    const names = [...this.special].map((id) => this.vocab[id]);
+    const added = description.added_tokens;
+    const excluded = new Set([...names, ...added.filter((t) => t.special).map((t) => t.content)]);
+    // Ordinary text never becomes a special token, even if it reads like one.
+    this.models =
+      description.kind === 'wordpiece'
+        ? { plain: new WordPiece(description, ids) }
+        : {
+            plain: new ByteBPE(description, ids, excluded),
+            special: new ByteBPE(description, ids, new Set()),
+          };
+    this.patterns = {
+      plain: addedTokens(added.filter((token) => !token.special)),
+      special: addedTokens(added),
+    };
+  }
+
+  /**
+   * Tokens of a text, without [CLS] and [SEP].
+   * @param {boolean} special whether a literal [MASK] in the text is the special token.
+   * @return {{id: number, start: number, end: number, word: number}[]} places in the text and the
+   *     number of the word that a token is part of.
+   */
+  encode(text, special = false) {
+    const mode = special ? 'special' : 'plain';
+    const model = this.models[mode] ?? this.models.plain;
+    const tokens = [];
+    let [end, word] = [0, 0];
+    for (const match of text.matchAll(this.patterns[mode])) {
+      word = this.encodePart(text.slice(end, match.index), end, model, word, tokens);
+      end = match.index + match[0].length;
+      tokens.push({ id: this.ids.get(match[0].trim()), start: match.index, end, word: word++ });
+    }
+    this.encodePart(text.slice(end), end, model, word, tokens);
+    return tokens;
+  }
+
+  /** Append the tokens of a part without added tokens; return the number of the next word. */
+  encodePart(part, offset, model, firstWord, tokens) {
+    let word = firstWord;
+    if (!part) return word;
+    let traced = normalize(part, offset, this.description.normalizers);
+    if (model.prefixed && traced.text && !traced.text.startsWith(' ')) {
+      traced = traced.withPrefixSpace();
+    }
+    for (const [first, last] of model.words(traced)) {
+      for (const [id, start, end] of model.subwords(traced.text.slice(first, last))) {
+        tokens.push({ id, ...placeOf(traced, first + start, first + end), word });
+      }
+      word++;
+    }
+    return word;
+  }
+
+  /** A token as it reads, for display: without marks of word starts and continuations. */
+  readable(id) {
+    const token = this.vocab[id] ?? `[${id}]`;
+    if (this.description.kind === 'wordpiece') return token;
+    return token.replace(/^Ġ/, '') || '␣';
+  }
+
+  get maskToken() {
+    return this.vocab[this.description.mask_id];
+  }
+}
+
+/** The place of units of a traced text in the original, without spaces at the beginning. */
+function placeOf(traced, first, stop) {
+  let solid = first;
+  while (solid < stop && traced.text[solid] === ' ') solid++;
+  const end = traced.ends[stop - 1];
+  return { start: solid < stop ? traced.starts[solid] : end, end };
+}
+
+/** A pattern of added tokens, the longest first, with the white space that they absorb. */
+function addedTokens(tokens) {
+  if (!tokens.length) return /(?!)/g;
+  const longestFirst = [...tokens].sort((a, b) => b.content.length - a.content.length);
+  const alternatives = longestFirst.map(({ content, lstrip, rstrip }) => {
+    const literal = content.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
+    return `${lstrip ? '\\p{White_Space}*' : ''}${literal}${rstrip ? '\\p{White_Space}*' : ''}`;
+  });
+  return new RegExp(alternatives.join('|'), 'gu');
+}

@@ -1,0 +1,114 @@
+/* Predictions of fine-tuned models. */
+'use strict';
+
+/** A view with inputs of its own; `predict` returns what is shown for their values. */
+class PredictionView {
+  constructor(app, labels, examples, predict) {
+    this.app = app;
+    this.id = 'prediction';
+    this.title = 'Prediction';
+    this.predict = predict;
+    const refresh = debounce(() => app.refresh(), 150);
+    this.inputs = labels.map((_, i) => {
+      const area = element('textarea', { rows: i ? 3 : 2, oninput: refresh });
+      area.value = examples[i] ?? '';
+      return area;
+    });
+    this.status = statusLine();
+    this.results = element('div');
+    this.panel = [
+      ...labels.map((label, i) => labeled(label, this.inputs[i])),
+      this.status,
+      this.results,
+    ];
+  }
+
+  async update(isWanted) {
+    const values = this.inputs.map((input) => input.value);
+    if (!values[0].trim()) {
+      this.status.textContent = 'Type a text.';
+      this.results.replaceChildren();
+      return;
+    }
+    const { summary, content, isCut } = await this.predict(this.app.model, values);
+    if (!isWanted()) return;
+    this.status.textContent = this.app.cutNote(isCut) + summary;
+    this.results.replaceChildren(...content);
+  }
+}
+
+function shownClasses({ labels, probabilities, best, isCut }) {
+  const order = topK(probabilities, 12);
+  const rows = order.map((index) => ({ name: labels[index], share: probabilities[index] }));
+  return {
+    summary: `Predicted: ${labels[best]}.`,
+    content: [barList('Probabilities', rows)],
+    isCut,
+  };
+}
+
+async function shownClassification(model, [text, second]) {
+  return shownClasses(await classify(model, second?.trim() ? [text, second] : [text]));
+}
+
+async function shownRegression(model, [text, second]) {
+  const { score, isCut } = await regress(model, second?.trim() ? [text, second] : [text]);
+  return { summary: `Predicted: ${score.toFixed(3)}.`, content: [], isCut };
+}
+
+async function shownChoice(model, [premise, lines]) {
+  const choices = lines.split('\n').filter((line) => line.trim());
+  if (!choices.length) return { summary: 'Type choices, one a line.', content: [] };
+  return shownClasses(await choose(model, premise, choices));
+}
+
+async function shownTags(model, [text]) {
+  const { words, entities: found, isCut } = await tag(model, text);
+  const { labels } = model.description.problem;
+  const groups = [...new Set(labels.map((label) => label.replace(/^[BIES]-/, '')))];
+  const color = (label) => `group-${groups.indexOf(label.replace(/^[BIES]-/, '')) % 6}`;
+  const items = words.map((word) =>
+    element(
+      'li',
+      { class: word.predicted === 'O' ? '' : color(word.predicted) },
+      element('span', {}, word.text),
+      element('small', { title: percent(word.probability) }, word.predicted),
+    ),
+  );
+  const names = found.map((own) => `${own.text} (${own.label}, ${percent(own.probability)})`);
+  return {
+    summary: names.length ? `Entities: ${names.join('; ')}.` : `${words.length} words.`,
+    content: [element('ol', { class: 'tags', 'aria-label': 'Tags of the words' }, ...items)],
+    isCut,
+  };
+}
+
+async function shownAnswers(model, [question, context]) {
+  const { answers, isAnswerable, isCut } = await answer(model, question, context);
+  const rows = answers
+    .slice(0, 5)
+    .map(({ text, probability }) => ({ name: text, share: probability }));
+  const content = [barList('Answers', rows)];
+  if (!isAnswerable) return { summary: 'The context has no answer.', content, isCut };
+  const [{ start, end, text }] = answers;
+  content.push(element('p', { class: 'context' }, markedText(context, start, end, 300)));
+  return { summary: `Answer: ${text}`, content, isCut };
+}
+
+/** The view of a fine-tuned model. */
+function predictionView(app) {
+  const { kind, num_texts: texts } = app.model.description.problem;
+  const text = app.text;
+  const inputs = texts === 2 ? ['Text', 'Second text'] : ['Text'];
+  if (texts === null) inputs.push('Second text (optional)');
+  const views = {
+    classification: () => new PredictionView(app, inputs, [text], shownClassification),
+    regression: () => new PredictionView(app, inputs, [text, text], shownRegression),
+    multiple_choice: () =>
+      new PredictionView(app, ['Premise', 'Choices, one a line'], [text], shownChoice),
+    tagging: () => new PredictionView(app, ['Text'], [text], shownTags),
+    question_answering: () =>
+      new PredictionView(app, ['Question', 'Context'], ['Who wrote it?', text], shownAnswers),
+  };
+  return views[kind]();
+}

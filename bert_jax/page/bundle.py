@@ -1,0 +1,115 @@
+"""Writes a page as one HTML file, which needs no other file and no network."""
+
+import base64
+import html
+import json
+import os
+import pathlib
+from typing import Any
+
+from bert_jax.errors import UserError
+from bert_jax.page.contents import Contents
+
+ASSETS = pathlib.Path(__file__).parent / 'assets'
+# In this order in one script: each file may use the names of those before it.
+SCRIPTS = (
+    'tensors.js',
+    'numerics.js',
+    'normalization.js',
+    'wordpiece.js',
+    'byte_bpe.js',
+    'tokenizer.js',
+    'encoder.js',
+    'heads.js',
+    'model.js',
+    'words.js',
+    'analysis.js',
+    'crf.js',
+    'predictions.js',
+    'elements.js',
+    'charts.js',
+    'views/masked.js',
+    'views/attention.js',
+    'views/occurrences.js',
+    'views/predictions.js',
+    'main.js',
+)
+
+
+def write(contents: Contents, output: str | os.PathLike[str], overwrite: bool = False) -> int:
+    """Write the page; an interrupted call leaves no file of this name.
+
+    Args:
+        contents: as collected by contents.py.
+        output: the file, whose folder must exist.
+        overwrite: replace an existing file.
+
+    Returns:
+        Its size in bytes.
+
+    Raises:
+        UserError: the file exists, or cannot be written.
+    """
+    path = pathlib.Path(output)
+    check_output(path, overwrite)
+    temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
+    try:
+        temporary.write_text(render(contents), encoding='utf-8')
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f'--output={path}: {error.strerror}') from error
+    finally:
+        temporary.unlink(missing_ok=True)
+    return path.stat().st_size
+
+
+def check_output(path: pathlib.Path, overwrite: bool) -> None:
+    """Raise UserError if a page cannot be written there."""
+    if not path.parent.is_dir():
+        raise UserError(f'--output={path}: there is no folder {path.parent}')
+    if path.is_dir():
+        raise UserError(f'--output={path} is a folder; name a file such as {path / "page.html"}')
+    if path.exists() and not overwrite:
+        raise UserError(f'--output={path} exists; add --overwrite to replace it')
+
+
+def render(contents: Contents) -> str:
+    """The page as text."""
+    page = (ASSETS / 'page.html').read_text(encoding='utf-8')
+    parts = {
+        'title': html.escape(contents.description['name']),
+        'style': (ASSETS / 'style.css').read_text(encoding='utf-8'),
+        'description': _embedded_json(contents.description),
+        'weights': base64.b64encode(contents.data).decode('ascii'),
+        'code': code(),
+    }
+    for name, text in parts.items():
+        before, *rest = page.split(f'<!-- {name} -->')
+        page = before + ''.join(text + part for part in rest)
+    return page
+
+
+def code() -> str:
+    """All scripts of the page."""
+    return '\n'.join((ASSETS / name).read_text(encoding='utf-8') for name in SCRIPTS)
+
+
+def _embedded_json(value: Any) -> str:
+    """JSON in which no HTML tag can begin or end."""
+    text = json.dumps(value, ensure_ascii=False, separators=(',', ':'))
+    return text.replace('<', '\\u003c')
+
+
+def link_from_card(page: pathlib.Path, folder: pathlib.Path) -> bool:
+    """Link a page inside the folder of a run from the run's card; return whether it was added."""
+    card, target = folder / 'README.md', page.resolve()
+    if not (folder / 'checkpoints').is_dir() or not card.is_file():
+        return False
+    if not target.is_relative_to(folder.resolve()):
+        return False
+    line = f'[A page that computes with this model]({target.relative_to(folder.resolve())})\n'
+    text = card.read_text(encoding='utf-8')
+    if line in text:
+        return False
+    card.write_text(f'{text.rstrip()}\n\n{line}', encoding='utf-8')
+    return True

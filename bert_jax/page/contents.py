@@ -1,0 +1,181 @@
+"""What a page computes with: a model as JSON and packed weights."""
+
+import dataclasses
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax import tree_paths
+from bert_jax.data import scripts
+from bert_jax.errors import UserError
+from bert_jax.inference import finetuned
+from bert_jax.interop import huggingface
+from bert_jax.interop.pretrained import Pretrained
+from bert_jax.models import crf
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.page import tokenizers, weights
+
+# Heads that the page reads besides those of fine-tuned models.
+_PRETRAINING_HEADS = ('mlm', 'rtd')
+# Fine-tuned problem that assets/predictions.js answers for → its head.
+_HEADS = {
+    'classification': 'sequence_classification',
+    'regression': 'sequence_classification',
+    'multiple_choice': 'multiple_choice',
+    'tagging': 'token_classification',
+    'question_answering': 'question_answering',
+}
+# Parameters with a row for each token.
+_BY_TOKEN = ('encoder/embeddings/token', 'mlm/head/bias', 'mlm/head/decoder')
+_EXAMPLES = pathlib.Path(__file__).parent / 'assets/texts.tsv'
+_CRF = ('transition', 'start', 'end')
+_ATTENTIONS = ('standard', 'rotary', 'alibi')
+
+
+class Contents(NamedTuple):
+    """The contents of a page.
+
+    Attributes:
+        description: JSON: architecture, tokenizer, tensors, heads, problem, texts.
+        data: bytes of the weights.
+        notes: what the model has and the page has not, one line each.
+    """
+
+    description: dict[str, Any]
+    data: bytes
+    notes: tuple[str, ...]
+
+
+def describe(
+    model: Pretrained,
+    name: str,
+    *,
+    dtype: str = 'float16',
+    texts: Sequence[str] | None = None,
+    text: str | None = None,
+    word: str | None = None,
+) -> Contents:
+    """Collect what a page needs.
+
+    Args:
+        model: as loaded by interop/loading.py.
+        name: title of the page.
+        dtype: one of weights.DTYPES.
+        texts: lines for the views of neighbors and senses; 'LABEL<tab>TEXT' colors a text. None:
+            those of assets/texts.tsv.
+        text: the text shown first.
+        word: the word whose senses are shown first.
+
+    Raises:
+        UserError: the page cannot compute this model.
+    """
+    for problem in _problems(model):
+        raise UserError(f'a page cannot compute {name}: {problem}')
+    assert model.tokenizer is not None
+    kind = finetuned.problem_kind(model)
+    notes = []
+    if kind is not None and kind not in _HEADS:
+        notes.append(f'the page has no predictions of a {kind} model, only of its encoder')
+        kind = None
+    packed = weights.pack(_arrays(model, kind), dtype)
+    heads = [head for head in _PRETRAINING_HEADS if head in model.params]
+    description = {
+        'name': name,
+        'dtype': dtype,
+        'architecture': _architecture(model.architecture),
+        'is_causal': model.is_causal,
+        'num_parameters': huggingface.num_parameters(model),
+        'tokenizer': tokenizers.describe(model.tokenizer),
+        'tensors': packed.tensors,
+        'heads': heads,
+        'problem': kind and _problem(model, kind),
+        'texts': read_texts(_EXAMPLES) if texts is None else list(texts),
+        'text': text,
+        'word': word,
+    }
+    return Contents(description, packed.data, tuple(notes))
+
+
+def read_texts(path: str | os.PathLike[str]) -> list[str]:
+    """Read texts of one's own, one a line, without empty lines. Raises UserError."""
+    try:
+        lines = pathlib.Path(path).read_text(encoding='utf-8').splitlines()
+    except OSError as error:
+        raise UserError(f'--texts={path}: {error.strerror}') from error
+    except UnicodeDecodeError as error:
+        raise UserError(f'--texts={path} is not valid UTF-8: {error.reason}') from error
+    return [line for line in lines if line.strip()]
+
+
+def _problems(model: Pretrained) -> Iterator[str]:
+    architecture = model.architecture
+    if architecture.encoder != 'transformer':
+        yield f'its encoder is {architecture.encoder}; known: transformer'
+    if architecture.attention not in _ATTENTIONS:
+        yield f'its attention is {architecture.attention}; known: {", ".join(_ATTENTIONS)}'
+    if architecture.convolution_width is not None or architecture.mask_decoder:
+        yield 'it has a convolution or a mask decoder'
+    if model.tokenizer is None:
+        yield 'it has no tokenizer; add its tokenizer.json or vocab.txt'
+
+
+def _architecture(architecture: Architecture) -> dict[str, Any]:
+    derived = {
+        'layer_numbers': architecture.layer_numbers,
+        'max_length': architecture.max_length,
+        'prediction_act': architecture.prediction_act or architecture.hidden_act,
+    }
+    return dataclasses.asdict(architecture) | derived
+
+
+def _arrays(model: Pretrained, kind: str | None) -> dict[str, np.ndarray]:
+    """The parameters that the page reads, by path; kernels as [outputs, inputs]."""
+    used = {'encoder', *_PRETRAINING_HEADS, _HEADS.get(kind or '', '')}
+    params = {name: part for name, part in model.params.items() if name in used}
+    arrays = {
+        name: _as_page_array(name, np.asarray(leaf, np.float32), model.architecture)
+        for name, leaf in tree_paths.flatten(params).items()
+    }
+    if kind == 'tagging' and 'crf' in model.other_parts:
+        arrays |= _chain_scores(model)
+    return arrays
+
+
+def _as_page_array(name: str, array: np.ndarray, architecture: Architecture) -> np.ndarray:
+    if name in _BY_TOKEN:
+        array = array[: architecture.vocab_size]  # without the rows that pad the vocabulary
+    elif name.endswith('/attention/output/kernel'):
+        array = array.reshape(-1, array.shape[-1]).T
+    elif name.endswith('/kernel'):
+        array = array.reshape(len(array), -1).T
+    elif name.endswith('/bias'):
+        array = array.reshape(-1)
+    return np.ascontiguousarray(array)
+
+
+def _chain_scores(model: Pretrained) -> dict[str, np.ndarray]:
+    """The scores of a CRF, in which sequences that the tagging scheme forbids have −10⁹."""
+    rate = model.metadata['config']['problem']['crf_rate']
+    scores = crf.LinearChain(model.labels, rate).apply({'params': model.other_parts['crf']['head']})
+    return {
+        f'crf/{name}': np.asarray(own, np.float32) for name, own in zip(_CRF, scores, strict=True)
+    }
+
+
+def _problem(model: Pretrained, kind: str) -> dict[str, Any]:
+    """How a fine-tuned model reads its input and decodes its logits, as in training."""
+    assert model.tokenizer is not None
+    problem = finetuned.FineTuned(model, kind, model.tokenizer, Compute(), 1, 0.0).problem
+    return {
+        'kind': kind,
+        'labels': problem.labels,
+        'num_texts': model.metadata.get('texts'),
+        'unspaced': scripts.UNSPACED + scripts.HANGUL,
+        'splitter': model.metadata.get('words', problem.splitter),
+        'max_length': problem.layout.max_length,
+        'thresholds': problem.thresholds,
+        'settings': problem.settings.to_dict(),
+    }

@@ -1,0 +1,78 @@
+"""What the page needs of a tokenizer, for assets/tokenizer.js."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.errors import UserError
+
+_NORMALIZERS = ('BertNormalizer', 'Lowercase', 'NFC')
+_PRE_TOKENIZERS = {'wordpiece': 'BertPreTokenizer', 'bytebpe': 'ByteLevel'}
+# Options of a byte-level BPE that the page does not know → their usual values.
+_BPE_DEFAULTS: dict[str, Any] = {
+    'dropout': (None, 0),
+    'byte_fallback': (None, False),
+    'continuing_subword_prefix': (None, ''),
+    'end_of_word_suffix': (None, ''),
+}
+
+
+def describe(tokenizer: Tokenizer) -> dict[str, Any]:
+    """Describe a WordPiece or byte-level BPE tokenizer as JSON.
+
+    Raises:
+        UserError: the page does not know this kind of tokenizer, or one of its options.
+    """
+    settings = json.loads(tokenizer.to_json())
+    for problem in _problems(tokenizer.kind, settings):
+        raise UserError(f'a page cannot run this tokenizer: {problem}')
+    model, splitter = settings['model'], settings['pre_tokenizer']
+    described = {
+        'kind': tokenizer.kind,
+        'vocab': tokenizer.vocab,
+        'normalizers': _steps(settings['normalizer']),
+        'added_tokens': settings['added_tokens'],
+        'unk_id': tokenizer.unk_id,
+        'cls_id': tokenizer.cls_id,
+        'sep_id': tokenizer.sep_id,
+        'mask_id': tokenizer.mask_id,
+        'special_ids': tokenizer.special_ids,
+    }
+    if tokenizer.kind == 'wordpiece':
+        return described | {
+            'continuation': model['continuing_subword_prefix'],
+            'max_characters': model['max_input_chars_per_word'],
+        }
+    return described | {
+        'merges': [pair.split(' ') if isinstance(pair, str) else pair for pair in model['merges']],
+        'ignore_merges': bool(model.get('ignore_merges')),
+        'add_prefix_space': splitter['add_prefix_space'],
+    }
+
+
+def _problems(kind: str, settings: dict[str, Any]) -> Iterator[str]:
+    if kind not in _PRE_TOKENIZERS:
+        yield f'it is of kind {kind}; known: {", ".join(_PRE_TOKENIZERS)}'
+        return
+    for step in _steps(settings['normalizer']):
+        if step['type'] not in _NORMALIZERS:
+            yield f'unknown normalizer {step["type"]}; known: {", ".join(_NORMALIZERS)}'
+    splitter = settings['pre_tokenizer'] or {'type': 'none'}
+    if splitter['type'] != _PRE_TOKENIZERS[kind] or not splitter.get('use_regex', True):
+        yield f'its pre-tokenizer is {splitter["type"]}, not {_PRE_TOKENIZERS[kind]}'
+    if kind == 'bytebpe':
+        for option, usual in _BPE_DEFAULTS.items():
+            if settings['model'].get(option) not in usual:
+                yield f'its BPE has {option} {settings["model"][option]!r}'
+    for token in settings['added_tokens']:
+        if token['single_word'] or (token['normalized'] and settings['normalizer']):
+            yield f'the added token {token["content"]!r} is a single word or normalized'
+
+
+def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
+    if normalizer is None:
+        return []
+    if normalizer['type'] != 'Sequence':
+        return [normalizer]
+    return [step for own in normalizer['normalizers'] for step in _steps(own)]

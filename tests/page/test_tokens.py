@@ -1,0 +1,83 @@
+"""The page's tokenizers give the same ids as ours."""
+
+import json
+
+import pytest
+
+from bert_jax.data import tokenizers
+from bert_jax.data.tokenizers import Tokenizer, byte_bpe, wordpiece
+from bert_jax.errors import UserError
+from bert_jax.page import tokenizers as page_tokenizers
+from tests.page import pages
+from tests.page.pages import LINES, needs_node
+
+NUMBER = 1000
+
+
+def agree(tmp_path, tokenizer, lines):
+    """The ids of every line, with literal special tokens recognized and not."""
+    model = pages.random_model('bert', tokenizer, hidden_size=4, num_layers=1)
+    modes = (False, True)
+    path = pages.write(tmp_path, model)
+    found = pages.run(path, *(('ids', lines, special) for special in modes))
+    for special, ids in zip(modes, found, strict=True):
+        expected = tokenizer.encode_batch(lines, special=special).ids
+        for line, own, wanted in zip(lines, ids, expected, strict=True):
+            assert own == wanted.tolist(), (line, special)
+
+
+@needs_node
+@pytest.mark.parametrize('lowercase', [False, True])
+@pytest.mark.parametrize('kind', ['wordpiece', 'bytebpe'])
+def test_ids_of_trained_tokenizers(kind, lowercase, tmp_path):
+    agree(tmp_path, pages.tokenizer(kind, lowercase), LINES)
+
+
+@needs_node
+@pytest.mark.parametrize(('kind', 'number'), [('wordpiece', len(LINES)), ('bytebpe', 5)])
+def test_offsets_are_those_of_python(kind, number, tmp_path):
+    """Except the white space of byte BPE, and in UTF-16 units, which lines of emoji differ by."""
+    lines = [line for line in LINES[:number] if max(line, default='') < '\uffff']
+    tokenizer = pages.tokenizer(kind)
+    path = pages.write(tmp_path, pages.random_model('bert', tokenizer))
+    (found,) = pages.run(path, ('tokens', lines, False))
+    for line, own, wanted in zip(lines, found, tokenizer.encode_batch(lines).offsets, strict=True):
+        assert [[one['start'], one['end']] for one in own] == wanted.tolist(), line
+
+
+def published(real_data, name):
+    if name == 'byte BPE':
+        folder = real_data / 'vocab_gpt2_bpe'
+        files = folder / 'gpt2-vocab.json', folder / 'gpt2-merges.txt'
+        return Tokenizer(json.dumps(byte_bpe.settings(*byte_bpe.read(*files))))
+    text = (real_data / 'vocab_bert_base_uncased/vocab.txt').read_text(encoding='utf-8')
+    settings = wordpiece.settings(wordpiece.read_vocab(text), name == 'uncased')
+    return Tokenizer(json.dumps(settings))
+
+
+@needs_node
+@pytest.mark.parametrize('name', ['uncased', 'cased', 'byte BPE'])
+def test_ids_of_published_tokenizers_on_lines_of_many_languages(name, real_data, tmp_path):
+    files = sorted((real_data / 'bible_small_langs').glob('*.txt'))
+    files += [real_data / 'wikitext2_valid/valid.txt']
+    share = -(-NUMBER // len(files))
+    lines = []
+    for file in files:
+        own = [line for line in file.read_text(encoding='utf-8').splitlines() if line.strip()]
+        lines += own[: share + 10]
+    assert len(lines) >= NUMBER
+    agree(tmp_path, published(real_data, name), lines)
+
+
+def test_other_tokenizers_are_refused():
+    unigram = tokenizers.train('unigram:120', LINES[:2] * 9)
+    with pytest.raises(UserError, match='of kind unigram; known: wordpiece, bytebpe'):
+        page_tokenizers.describe(unigram)
+    settings = json.loads(pages.tokenizer('wordpiece').to_json())
+    settings['normalizer'] = {'type': 'NFKC'}
+    with pytest.raises(UserError, match='unknown normalizer NFKC'):
+        page_tokenizers.describe(Tokenizer(json.dumps(settings)))
+    settings = json.loads(pages.tokenizer('bytebpe').to_json())
+    settings['model']['end_of_word_suffix'] = '</w>'
+    with pytest.raises(UserError, match='its BPE has end_of_word_suffix'):
+        page_tokenizers.describe(Tokenizer(json.dumps(settings)))
