@@ -12,7 +12,7 @@ from bert_jax import tree_paths
 from bert_jax.data import scripts
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned
-from bert_jax.interop import huggingface
+from bert_jax.interop import huggingface, tuned
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models import crf
 from bert_jax.models.architecture import Architecture, Compute
@@ -75,6 +75,7 @@ def describe(
     for problem in _problems(model):
         raise UserError(f'a page cannot compute {name}: {problem}')
     assert model.tokenizer is not None
+    model = tuned.merge(model)
     kind = finetuned.problem_kind(model)
     notes = []
     if kind is not None and kind not in _HEADS:
@@ -118,6 +119,8 @@ def _problems(model: Pretrained) -> Iterator[str]:
         yield f'its attention is {architecture.attention}; known: {", ".join(_ATTENTIONS)}'
     if architecture.convolution_width is not None or architecture.mask_decoder:
         yield 'it has a convolution or a mask decoder'
+    if architecture.tuning is not None and not architecture.tuning.can_merge:
+        yield f'transfer.method={architecture.tuning.method} cannot be merged with its encoder'
     if model.tokenizer is None:
         yield 'it has no tokenizer; add its tokenizer.json or vocab.txt'
 

@@ -1,5 +1,6 @@
 """Pages of small models, and their scripts run by node."""
 
+import dataclasses
 import json
 import pathlib
 import shutil
@@ -47,10 +48,10 @@ def tokenizer(kind, lowercase=True):
     return tokenizers.train(sizes[kind], LINES * 3, lowercase)
 
 
-def random_model(family, tokenizer, heads=('mlm',), **changes):
+def random_model(family, tokenizer, heads=('mlm',), tuning=None, **changes):
     """A model with random parameters, of one of the published families."""
     sizes = _SIZES | {'vocab_size': tokenizer.vocab_size} | changes
-    architecture = architectures.build(family, **sizes)
+    architecture = dataclasses.replace(architectures.build(family, **sizes), tuning=tuning)
     rng = np.random.default_rng(0)
 
     def draw(path, leaf):

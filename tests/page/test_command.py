@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.models import tuning
 from bert_jax.page import __main__ as command
 from bert_jax.page import contents, weights
 from tests.inference.small_runs import save_run
@@ -72,6 +73,10 @@ def test_encoders_that_the_page_cannot_compute_are_refused():
     model = pages.random_model('deberta', pages.tokenizer('wordpiece'), heads=())
     with pytest.raises(UserError, match='cannot compute test: its attention is disentangled'):
         contents.describe(model, 'test')
+    adapters = tuning.build('houlsby', {})
+    tuned = pages.random_model('bert', pages.tokenizer('wordpiece'), tuning=adapters)
+    with pytest.raises(UserError, match='transfer.method=houlsby cannot be merged'):
+        contents.describe(tuned, 'test')
     without = pages.random_model('bert', pages.tokenizer('wordpiece'))
     with pytest.raises(UserError, match=r'it has no tokenizer; add its tokenizer\.json'):
         contents.describe(without.__class__(without.family, without.architecture, {}), 'test')

@@ -5,6 +5,7 @@ import pytest
 
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import pretrained
+from bert_jax.models import tuning
 from bert_jax.models.architecture import Compute
 from tests.page import pages
 from tests.page.pages import TEXT, needs_node
@@ -51,6 +52,16 @@ def test_states_logits_and_attention_of_published_architectures(name, tmp_path):
     found = np.reshape(attention, weights_LHTT.shape)
     np.testing.assert_allclose(found, weights_LHTT, rtol=0, atol=1e-5)
     np.testing.assert_allclose(found.sum(-1), 1, atol=1e-6)
+
+
+@needs_node
+def test_tuned_parameters_are_merged(tmp_path):
+    model = pages.random_model(
+        'bert', pages.tokenizer('wordpiece'), tuning=tuning.build('lora', {})
+    )
+    ((logits),) = pages.run(pages.write(tmp_path, model, dtype='float32'), ('logits', TEXT))
+    expected = np.array(outputs(model, TEXT)['mlm_logits'])[0]
+    np.testing.assert_allclose(logits, expected, rtol=0, atol=1e-3)
 
 
 @needs_node
