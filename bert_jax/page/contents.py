@@ -74,8 +74,8 @@ def describe(
     """
     for problem in _problems(model):
         raise UserError(f'a page cannot compute {name}: {problem}')
-    assert model.tokenizer is not None
     model = tuned.merge(model)
+    assert model.tokenizer is not None
     kind = finetuned.problem_kind(model)
     notes = []
     if kind is not None and kind not in _HEADS:
