@@ -16,6 +16,7 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import comparison, intervals
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
+from bert_jax.tasks import vmapped_sweep
 from bert_jax.training import multihost, workdir
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.types import Config
@@ -47,15 +48,24 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
         UserError: For invalid seeds or rates, without a dev split, or if the workdir belongs to
             another config.
     """
-    folder, configs, results = pathlib.Path(config.workdir), runs(config), {}
+    folder, configs = pathlib.Path(config.workdir), runs(config)
+    results: dict[RunKey, Results] = {}
     if (folder / 'config.json').exists():
         raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
+    if config.sweep.vmap:
+        vmapped_sweep.check(config)
     if not _has_dev_split(config.data):
         raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
+    if config.sweep.vmap:
+        done = {key: finished(run_config) for key, run_config in configs.items()}
+        results = {key: found for key, found in done.items() if found}
+        left = {key: own for key, own in configs.items() if key not in results}
+        results |= vmapped_sweep.train(left) if left else {}
     for number, (key, run_config) in enumerate(configs.items(), start=1):
-        print(f'run {number} of {len(configs)}: {run_config.workdir}', flush=True)
-        done = multihost.run_on_host0(functools.partial(finished, run_config))
-        results[key] = done or train(run_config)
+        if key not in results:
+            print(f'run {number} of {len(configs)}: {run_config.workdir}', flush=True)
+            found = multihost.run_on_host0(functools.partial(finished, run_config))
+            results[key] = found or train(run_config)
     found = compare(config, results)
     splits = multihost.run_on_host0(functools.partial(other_splits, config, results))
     found |= {'other_splits': splits} if splits else {}
@@ -94,7 +104,7 @@ def runs(config: Config) -> dict[RunKey, Config]:
             run_config = copy.deepcopy(config)
             name = _run_name(config, (rate, seed))
             with run_config.unlocked():
-                run_config.sweep.update(dict(seeds=(), learning_rates=()))
+                run_config.sweep.update(dict(seeds=(), learning_rates=(), vmap=False))
                 run_config.schedule.learning_rate, run_config.seed = float(rate), seed
                 run_config.workdir = str(pathlib.Path(config.workdir) / name)
                 if config.data.get('shots'):

@@ -78,6 +78,8 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
             yield 'data.split_seed', f'sweep.seeds is {config.sweep.seeds}, which draw the examples'
     if config.sweep.learning_rates:
         yield 'schedule.learning_rate', f'sweep.learning_rates is {config.sweep.learning_rates}'
+    if not (config.sweep.seeds or config.sweep.learning_rates):
+        yield 'sweep.vmap', 'sweep.seeds and sweep.learning_rates are empty'
     if not config.optimizer.weight_decay:
         yield 'optimizer.decay_exclude', 'optimizer.weight_decay is 0'
     if config.init_from:

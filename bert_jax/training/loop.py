@@ -129,7 +129,7 @@ def dry_run(task: Task, config: Config) -> Iterator[str]:
     with Plan.of(task, config) as plan:
         yield from task.describe()
         yield from plan.transfer.describe(plan.abstract.params)
-        yield f'{num_parameters(plan.abstract):,} parameters on {_devices()}'
+        yield f'{num_parameters(plan.abstract):,} parameters on {devices()}'
         for number, stage in enumerate(task.stages, start=1):
             yield f'compiling stage {number} of {len(task.stages)}'
             yield from _compile(plan, stage)[1]
@@ -142,7 +142,7 @@ def _describe(run: Run) -> None:
         run.log.info(line)
     kind = 'measured' if peak_flops.published_flops() is None else 'published'
     run.log.info(
-        f'{num_parameters(run.state):,} parameters on {_devices()}, '
+        f'{num_parameters(run.state):,} parameters on {devices()}, '
         f'{kind} peak {run.peak_flops / 1e12:,.2f} TFLOP/s; '
         + (f'resuming from step {run.step:,}' if run.step else f'new run in {run.config.workdir}')
     )
@@ -266,9 +266,10 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
         'tokens_per_second': round(tokens / max(run.seconds, 1e-9)),
         'skipped_steps': skipped,
         'peak_memory_bytes': memory.peak_bytes(),
-        'devices': _devices(),
+        'devices': devices(),
     }
 
 
-def _devices() -> str:
+def devices() -> str:
+    """Return the number and kind of the devices, for people."""
     return f'{jax.device_count()} × {jax.devices()[0].device_kind}'

@@ -76,9 +76,10 @@ class Plan:
             optimizers.check_decay_exclude(config.optimizer.decay_exclude, abstract.params)
             yield cls(task, config, total_steps, schedule, trained, optimizer, abstract)
 
-    def initial_state(self) -> TrainState:
-        """Return the state before the first step."""
-        settings = (self.optimizer, self.abstract, self.config.seed, self.transfer)
+    def initial_state(self, seed: int | None = None) -> TrainState:
+        """Return the state before the first step, of another seed if one is given."""
+        seed = self.config.seed if seed is None else seed
+        settings = (self.optimizer, self.abstract, seed, self.transfer)
         return initial_state(self.task, *settings)
 
     def restore(self, checkpoints: Checkpoints, step: int | None = None) -> Restored | None:

@@ -178,6 +178,40 @@ def test_a_merged_export_predicts_what_the_run_predicts(lora, tmp_path):
         assert merged['probability'] == pytest.approx(ours['probability'], abs=1e-5)
 
 
+def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path):
+    """Seeds and learning rates; dropout and the order of examples depend on the seed."""
+    sweep = {'sweep__seeds': (1, 2), 'sweep__learning_rates': (1e-3, 3e-3), 'sweep__vmap': True}
+    more = {'training__steps': 6, 'optimizer__clip_norm': 0.5}
+    found = tune(tmp_path / 'sweep', 'lora', base, **sweep, **more)
+    assert [rate['learning_rate'] for rate in found['rates']] == [1e-3, 3e-3]
+    for name, rate, seed in (('rate_0.001_seed_2', 1e-3, 2), ('rate_0.003_seed_1', 3e-3, 1)):
+        alone = {'seed': seed, 'schedule__learning_rate': rate}
+        expected = tune(tmp_path / name, 'lora', base, **alone, **more)
+        results = json.loads((tmp_path / 'sweep' / name / 'results.json').read_text())
+        assert results['held_out'] == pytest.approx(expected['held_out'], abs=1e-5)
+        ours, theirs = (
+            checkpoints.load(path / name).state for path in (tmp_path / 'sweep', tmp_path)
+        )
+        ours, theirs = tree_paths.flatten(ours), tree_paths.flatten(theirs)
+        assert ours.keys() == theirs.keys()
+        for path, leaf in ours.items():
+            np.testing.assert_allclose(leaf, theirs[path], atol=2e-6, rtol=1e-4, err_msg=path)
+    again = tune(tmp_path / 'sweep', 'lora', base, **sweep, **more)
+    assert again == found  # finished runs are kept
+
+
+@pytest.mark.parametrize(
+    ('changes', 'message'),
+    [
+        ({'transfer__method': 'full'}, 'set transfer.method, such as lora'),
+        ({'evaluation__best': 'accuracy'}, 'leave evaluation.best and evaluation.patience out'),
+    ],
+)
+def test_sweeps_that_cannot_run_at_once_are_refused(changes, message, base, tmp_path):
+    with pytest.raises(UserError, match=message):
+        tune(tmp_path / 'run', 'lora', base, sweep__vmap=True, sweep__seeds=(1, 2), **changes)
+
+
 REFUSED = {
     'no model': ({'init_from': '', **BASE}, 'lora tunes a trained model; set init_from'),
     'heads only': ({'transfer.trainable': 'heads'}, "set transfer.trainable to 'all'"),
