@@ -136,7 +136,8 @@ class Attention(Module):
         kernel = kernels.choose(self.architecture, self.compute, length, is_training)
         if context.prefix is None and not self.is_mutable_collection('intermediates'):
             if kernel != 'xla':
-                return kernels.attend(kernel, *states, visibility, rate, seeds_B)
+                distances = self.distances(length, context, seeds_B)
+                return kernels.attend(kernel, *states, visibility, rate, seeds_B, distances)
             if local_attention.is_local(length, visibility.window) and context.relative_RD is None:
                 return local_attention.attend(*states, visibility, rate, seeds_B)
         scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
@@ -183,6 +184,12 @@ class Attention(Module):
     ) -> tuple[jax.Array, jax.Array]:
         """Queries and keys that depend on their positions; unchanged in standard attention."""
         return query_BTHK, key_BUHK
+
+    def distances(
+        self, length: int, context: Context, seeds_B: jax.Array | None
+    ) -> kernels.Distances | None:
+        """What `scores` adds for distances, for a kernel; None in standard attention."""
+        return None
 
     def slopes(self) -> np.ndarray | None:
         """fp32 [H] penalty on scores per unit of distance; None in standard attention."""

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models import partitioning
+from bert_jax.models import kernels, partitioning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Attention, Context
 from bert_jax.models.dropout import dropout, fold_in
@@ -16,6 +16,7 @@ from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 
 _TABLE = 1  # dropout site, beside the attention weights
+_BLOCK = 128  # rows that a product selects at a time
 
 
 class RelativePositions(Module):
@@ -71,31 +72,74 @@ class DisentangledAttention(Attention):
         context: Context,
         seeds_B: jax.Array | None,
     ) -> jax.Array:
-        architecture, dtype = self.architecture, self.compute.activation_dtype
+        dtype = self.compute.activation_dtype
+        key_XRHK, query_XRHK = self._position_states(context, seeds_B)
+        scores_BHTU = product('BTHK,BUHK->BHTU', query_BTHK, key_BUHK, dtype)
+        rows_TU = context.rows_TU
+        assert rows_TU is not None
+        if key_XRHK is not None:
+            scores_BHTU += distance_scores(query_BTHK, key_XRHK, rows_TU, False, dtype)
+        if query_XRHK is not None:
+            scores_BHTU += distance_scores(key_BUHK, query_XRHK, rows_TU, True, dtype)
+        return scores_BHTU * self.score_scale
+
+    def distances(
+        self, length: int, context: Context, seeds_B: jax.Array | None
+    ) -> kernels.Distances:
+        key_XRHK, query_XRHK = self._position_states(context, seeds_B)
+        distance_R = np.clip(np.arange(-length, length), 1 - length, length - 1)
+
+        def of_distances(x_XRHK: jax.Array | None, distance_R: np.ndarray) -> jax.Array | None:
+            if x_XRHK is None:
+                return None
+            rows_R = distance_rows(self.architecture, distance_R)
+            selected_XRHK = _select_rows(x_XRHK, rows_R - rows_R.min())
+            num_rows = len(context.visibility.attention_mask_BU)
+            return jnp.broadcast_to(selected_XRHK, (num_rows, *selected_XRHK.shape[1:]))
+
+        key_BRHK = of_distances(key_XRHK, -distance_R)
+        query_BRHK = of_distances(query_XRHK, distance_R)
+        return kernels.Distances(key_BRHK, query_BRHK, self.score_scale)
+
+    def _position_states(
+        self, context: Context, seeds_B: jax.Array | None
+    ) -> tuple[jax.Array | None, jax.Array | None]:
+        """Keys and queries of distances; None without such a term."""
+        architecture, vectors_RD = self.architecture, context.relative_RD
         is_shared = architecture.share_position_projections
         terms = architecture.position_terms or ()
-        vectors_RD, rows_TU = context.relative_RD, context.rows_TU
         assert vectors_RD is not None
-        assert rows_TU is not None
         # One table for all examples, [1, R, D], unless dropout makes them differ.
         vectors_XRD = vectors_RD[None]
         if seeds_B is not None and architecture.hidden_dropout:
             vectors_XRD = jnp.broadcast_to(vectors_XRD, (len(seeds_B), *vectors_XRD.shape[1:]))
             table_seeds_B = fold_in(seeds_B, _TABLE)
             vectors_XRD = dropout(vectors_XRD, architecture.hidden_dropout, table_seeds_B)
-        scores_BHTU = product('BTHK,BUHK->BHTU', query_BTHK, key_BUHK, dtype)
+        key_XRHK = query_XRHK = None
         if 'content_to_position' in terms:
             key_XRHK = (self.key if is_shared else self.position_key)(vectors_XRD)
-            scores_BHTU += distance_scores(query_BTHK, key_XRHK, rows_TU, False, dtype)
         if 'position_to_content' in terms:
             query_XRHK = (self.query if is_shared else self.position_query)(vectors_XRD)
-            scores_BHTU += distance_scores(key_BUHK, query_XRHK, rows_TU, True, dtype)
-        return scores_BHTU * self.score_scale
+        return key_XRHK, query_XRHK
 
     @property
     def score_scale(self) -> float:
         terms = self.architecture.position_terms or ()
         return ((1 + len(terms)) * self.architecture.head_size) ** -0.5
+
+
+def _select_rows(x_XRHK: jax.Array, rows: np.ndarray) -> jax.Array:
+    """x[:, rows] without gathers, which are slow on TPUs, for rows that change slowly."""
+    merged_XRF = x_XRHK.reshape(*x_XRHK.shape[:2], -1)
+    parts = []
+    for block in np.array_split(rows, -(-len(rows) // _BLOCK)):
+        first, last = block.min(), block.max()
+        part_XRF = merged_XRF[:, first : last + 1]
+        if not np.array_equal(block, np.arange(first, last + 1)):
+            one_hot = jnp.asarray(block[:, None] == np.arange(first, last + 1), x_XRHK.dtype)
+            part_XRF = product('XRF,CR->XCF', part_XRF, one_hot, x_XRHK.dtype)
+        parts.append(part_XRF.astype(x_XRHK.dtype))
+    return jnp.concatenate(parts, axis=1).reshape(len(x_XRHK), -1, *x_XRHK.shape[2:])
 
 
 def distance_scores(

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import flax.linen as nn
+import flax.struct
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, PartitionSpec
@@ -28,6 +29,26 @@ PLATFORMS = {'cudnn': 'gpu', 'flash': 'tpu'}
 CUDNN: Literal['xla', 'cudnn'] = 'cudnn'  # implementation of jax.nn.dot_product_attention
 _AMPERE_OR_LATER = r'([89]|\d\d)\.\d'  # compute capability of an NVIDIA GPU
 _Axes: TypeAlias = tuple[str | None, ...]  # logical axis names
+# Positions of a row for flash: of longer rows, what accumulates does not fit into on-chip memory.
+MAX_FLASH_ROW = 32768
+_MAX_DISTANCES_ROW = 4096  # with tables of distance vectors
+
+
+@flax.struct.dataclass
+class Distances:
+    """Terms of attention scores that depend on the distance of query and key.
+
+    Scores are (q·k + q·k' + q'·k) · scale, with the key k' and the query q' of the distance.
+
+    Attributes:
+        key_BRHK: k' for key − query = −T … T − 1, R = 2 T. None: no such term.
+        query_BRHK: q' for query − key = −T … T − 1. None: no such term.
+        scale: of all scores.
+    """
+
+    key_BRHK: jax.Array | None
+    query_BRHK: jax.Array | None
+    scale: float = flax.struct.field(pytree_node=False)
 
 
 def choose(architecture: Architecture, compute: Compute, length: int, is_training: bool) -> str:
@@ -77,13 +98,15 @@ def _limitation(
         return None
     if platform() != PLATFORMS[kernel]:
         return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
-    if architecture.attention == 'disentangled':
+    is_disentangled = architecture.attention == 'disentangled'
+    if kernel == 'flash':
+        most = _MAX_DISTANCES_ROW if is_disentangled else MAX_FLASH_ROW
+        return f'takes rows of at most {most:,} tokens, not {length:,}' if length > most else None
+    if is_disentangled:
         return 'does not support disentangled attention'
     if architecture.tuning is not None and architecture.tuning.needs_scores:
         return f'does not support the prefixes of transfer.method={architecture.tuning.method}'
     rate, size = architecture.attention_dropout, architecture.head_size
-    if kernel == 'flash':
-        return None
     if rate and is_training:
         return f'has no dropout of attention weights, but model.attention_dropout is {rate}'
     if compute.dtype != 'bfloat16' or size % 8 or size > 128:
@@ -108,6 +131,7 @@ def attend(
     visibility: Visibility,
     dropout_rate: float = 0.0,
     seeds_B: jax.Array | None = None,
+    distances: Distances | None = None,
 ) -> jax.Array:
     """softmax(query · key / √K + bias) · value (Vaswani et al. 2017, equation 1).
 
@@ -121,15 +145,17 @@ def attend(
         visibility: which keys a query attends to.
         dropout_rate: of attention weights; flash has the masks of `weight_dropout`.
         seeds_B: uint32, one per example; None for evaluation.
+        distances: further terms of the scores, for flash only.
 
     Returns:
         [B, T, H, K] in the dtype of the values.
     """
-    arguments: tuple[Any, ...] = (query_BTHK, key_BUHK, value_BUHK, visibility)
+    arguments: tuple[Any, ...] = (query_BTHK, key_BUHK, value_BUHK, visibility, distances)
     states = ('batch', None, 'heads', None)
     # Masks and segment ids [B, T], slopes [H].
     seen = jax.tree.map(lambda x: ('batch', None) if x.ndim == 2 else ('heads',), visibility)
-    names: tuple[Any, ...] = (states, states, states, seen)
+    tables = jax.tree.map(lambda x: states, distances)
+    names: tuple[Any, ...] = (states, states, states, seen, tables)
     if dropout_rate and seeds_B is not None:
         num_rows, length, num_heads, _ = query_BTHK.shape
         arguments += (row_bits((num_rows, num_heads, length), seeds_B),)
@@ -139,7 +165,11 @@ def attend(
 
 
 def _cudnn(
-    query_BTHK: jax.Array, key_BUHK: jax.Array, value_BUHK: jax.Array, visibility: Visibility
+    query_BTHK: jax.Array,
+    key_BUHK: jax.Array,
+    value_BUHK: jax.Array,
+    visibility: Visibility,
+    distances: None,
 ) -> jax.Array:
     """cuDNN has one-sided windows only, so that windows are computed in blocks."""
     states = (query_BTHK, key_BUHK, value_BUHK)
@@ -180,6 +210,7 @@ def _flash(
     key_BUHK: jax.Array,
     value_BUHK: jax.Array,
     visibility: Visibility,
+    distances: Distances | None,
     bits_BHT: jax.Array | None = None,
 ) -> jax.Array:
     from bert_jax.models import pallas_attention  # Pallas takes 0.5 s to import
@@ -194,6 +225,7 @@ def _flash(
         is_causal=visibility.is_causal,
         dropout_rate=rate,
         dropout_bits_BHT=bits_BHT,
+        distances=distances,
     )
 
 

@@ -17,6 +17,7 @@ logsumexp; the backward pass recomputes the probabilities from it. Beyond these 
 Local letters: F = H·K; N heads of a block, side by side in W = N·K features.
 """
 
+import dataclasses
 import functools
 from collections.abc import Callable
 from typing import Any, TypeAlias
@@ -27,14 +28,15 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
+from bert_jax.models.kernels import MAX_FLASH_ROW, Distances
 from bert_jax.models.pallas_kernels import LANES, LOG2_E, Plan, backward_kernel, forward_kernel
 
 INTERPRET = False  # tests set it, to run without a TPU
 MAX_BLOCK = 512  # positions of a block of queries or keys
 NARROW_BLOCK = 128  # positions of an inner block if there is a window
 CHUNK = 128  # keys that the backward pass computes at a time
-MAX_ROW = 32768  # gradients of the queries of longer rows do not fit into VMEM_BYTES
 VMEM_BYTES = 64 * 2**20
+_TABLES = ('position_key', 'position_query')
 _Arrays: TypeAlias = dict[str, jax.Array]
 _Index: TypeAlias = Callable[[Any, Any], Any]
 _Refs: TypeAlias = dict[str, Any]
@@ -51,6 +53,7 @@ def attend(
     is_causal: bool = False,
     dropout_rate: float = 0.0,
     dropout_bits_BHT: jax.Array | None = None,
+    distances: Distances | None = None,
 ) -> jax.Array:
     """softmax(query · key / √K + bias) · value (Vaswani et al. 2017, equation 1).
 
@@ -62,6 +65,7 @@ def attend(
         is_causal: positions do not attend to later ones.
         dropout_rate: of attention weights.
         dropout_bits_BHT: uint32, `dropout.row_bits`. None: no dropout.
+        distances: further terms of the scores, and their scale.
 
     Returns:
         [B, T, H, K] in the dtype of the values.
@@ -70,9 +74,18 @@ def attend(
     rate = 0.0 if dropout_bits_BHT is None else dropout_rate
     plan = make_plan(length, num_heads, head_size, window, is_causal, rate)
     pad_T, pad_H = plan.length - length, plan.num_blocks * plan.heads - num_heads
-    pad = ((0, 0), (0, pad_T), (0, pad_H), (0, plan.width - head_size))
-    states = (jnp.pad(x_BTHK, pad) for x_BTHK in (query_BTHK, key_BUHK, value_BUHK))
-    states_BTF = tuple(x_BTHK.reshape(*x_BTHK.shape[:2], -1) for x_BTHK in states)
+
+    def to_features(x_BTHK: jax.Array, before: int = 0) -> jax.Array:
+        pad = ((0, 0), (before, pad_T), (0, pad_H), (0, plan.width - head_size))
+        return jnp.pad(x_BTHK, pad).reshape(len(x_BTHK), x_BTHK.shape[1] + before + pad_T, -1)
+
+    states = {'query': query_BTHK, 'key': key_BUHK, 'value': value_BUHK}
+    states = {name: to_features(x_BTHK) for name, x_BTHK in states.items()}
+    if distances is not None:
+        # All keys of a chunk at a time: a product covers the distances to all queries anyway.
+        plan = dataclasses.replace(plan, scale=distances.scale * LOG2_E, chunk=plan.outer)
+        tables = {'position_key': distances.key_BRHK, 'position_query': distances.query_BRHK}
+        states |= {name: to_features(x, pad_T) for name, x in tables.items() if x is not None}
     extras = {}
     if pad_T and segment_ids_BT is None:
         segment_ids_BT = jnp.zeros(query_BTHK.shape[:2], jnp.int32)
@@ -85,7 +98,7 @@ def attend(
     if plan.rate and dropout_bits_BHT is not None:
         bits_BHT = jnp.pad(dropout_bits_BHT, ((0, 0), (0, pad_H), (0, pad_T)))
         extras['bits'] = bits_BHT.reshape(-1, plan.num_blocks, plan.heads, plan.length)
-    result_BTF = _attend(plan, *states_BTF, extras)
+    result_BTF = _attend(plan, states, extras)
     result_BTHK = result_BTF.reshape(*result_BTF.shape[:2], -1, plan.width)
     return result_BTHK[:, :length, :num_heads, :head_size]
 
@@ -104,7 +117,7 @@ def make_plan(
     per_tile = min(max(1, LANES // width), num_heads)
     tiles = -(-num_heads // per_tile)
     # Several tiles in a step of the grid if blocks are small, so that it has enough to do.
-    most = min(MAX_BLOCK**2 // (outer * inner), MAX_ROW // length)
+    most = min(MAX_BLOCK**2 // (outer * inner), MAX_FLASH_ROW // length)
     fits = [n for n in range(1, tiles + 1) if tiles % n == 0 and n <= max(most, 1)]
     return Plan(
         length=length,
@@ -123,42 +136,42 @@ def make_plan(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(
-    plan: Plan, query_BTF: jax.Array, key_BUF: jax.Array, value_BUF: jax.Array, extras: _Arrays
-) -> jax.Array:
-    return _forward(plan, query_BTF, key_BUF, value_BUF, extras)[0]
+def _attend(plan: Plan, states: _Arrays, extras: _Arrays) -> jax.Array:
+    return _forward(plan, states, extras)[0]
 
 
 def _forward(
-    plan: Plan, query_BTF: jax.Array, key_BUF: jax.Array, value_BUF: jax.Array, extras: _Arrays
-) -> tuple[jax.Array, tuple[Any, ...]]:
-    states = {'query': query_BTF, 'key': key_BUF, 'value': value_BUF}
-    shape = (query_BTF.shape[0], plan.num_blocks, plan.heads, plan.length)
-    out_shapes = {'result': value_BUF, 'logsumexp': jax.ShapeDtypeStruct(shape, jnp.float32)}
+    plan: Plan, states: _Arrays, extras: _Arrays
+) -> tuple[jax.Array, tuple[_Arrays, _Arrays, _Arrays]]:
+    shape = (len(states['query']), plan.num_blocks, plan.heads, plan.length)
+    logsumexp = jax.ShapeDtypeStruct(shape, jnp.float32)
+    out_shapes = {'result': states['value'], 'logsumexp': logsumexp}
     scratch = {
         'maximum': pltpu.VMEM((plan.heads, plan.outer), jnp.float32),
         'sum': pltpu.VMEM((plan.heads, plan.outer), jnp.float32),
         'result': pltpu.VMEM((plan.heads * plan.width, plan.outer), jnp.float32),
     }
     run = _call(forward_kernel, plan, False, states | extras, out_shapes, scratch)
-    result = run['result']
-    return result, (query_BTF, key_BUF, value_BUF, extras, result, run['logsumexp'])
+    return run['result'], (states, extras, run)
 
 
-def _backward(plan: Plan, residuals: tuple[Any, ...], gradient_BTF: jax.Array) -> tuple[Any, ...]:
-    query_BTF, key_BUF, value_BUF, extras, result_BTF, logsumexp = residuals
-    states = {'query': query_BTF, 'key': key_BUF, 'value': value_BUF, 'gradient': gradient_BTF}
-    states |= {'result': result_BTF, 'logsumexp': logsumexp}
+def _backward(
+    plan: Plan, residuals: tuple[_Arrays, _Arrays, _Arrays], gradient_BTF: jax.Array
+) -> tuple[_Arrays, dict[str, Any]]:
+    states, extras, run = residuals
     width = plan.heads * plan.width
     scratch = {
         'd_query': pltpu.VMEM((width, plan.length), jnp.float32),
         'd_key': pltpu.VMEM((plan.outer, width), jnp.float32),
         'd_value': pltpu.VMEM((plan.outer, width), jnp.float32),
     }
-    out_shapes = {'d_query': query_BTF, 'd_key': key_BUF, 'd_value': value_BUF}
-    run = _call(backward_kernel, plan, True, states | extras, out_shapes, scratch)
-    zeros = {name: _zero(x) for name, x in extras.items()}
-    return run['d_query'], run['d_key'], run['d_value'], zeros
+    for name in states.keys() & set(_TABLES):
+        scratch[f'd_{name}'] = pltpu.VMEM((2 * plan.length, width), jnp.float32)
+    inputs = states | extras | run | {'gradient': gradient_BTF}
+    out_shapes = {f'd_{name}': x for name, x in states.items()}
+    found = _call(backward_kernel, plan, True, inputs, out_shapes, scratch)
+    gradients = {name: found[f'd_{name}'] for name in states}
+    return gradients, {name: _zero(x) for name, x in extras.items()}
 
 
 def _zero(x: jax.Array) -> Any:
@@ -207,6 +220,8 @@ def _call(
         **{name: features(*on_keys) for name in ('key', 'value', 'd_key', 'd_value')},
         **{name: statistics(*on_queries) for name in ('logsumexp', 'bits')},
         'd_query': features(plan.length, lambda i, j: 0),
+        **{name: features(2 * plan.length, lambda i, j: 0) for name in _TABLES},
+        **{f'd_{name}': features(2 * plan.length, lambda i, j: 0) for name in _TABLES},
         'query_ids': ids(*on_queries),
         'key_ids': ids(*on_keys),
         'slopes': pl.BlockSpec(memory_space=pltpu.SMEM),
@@ -242,7 +257,12 @@ def _cost(
 ) -> pl.CostEstimate:
     """What the kernel does: products as wide as the matrix unit, visible blocks only."""
     pairs = batch * plan.num_blocks * plan.heads * int(visits) * plan.outer * plan.inner
-    num_products = 5 if is_backward else 2
+    num_products = 5.0 if is_backward else 2.0
+    queries = plan.inner if is_backward else plan.outer
+    keys = plan.chunk if is_backward else plan.inner
+    for name, size in zip(_TABLES, (keys, queries), strict=True):
+        if name in inputs:  # products with the distances of a chunk instead of its pairs
+            num_products += (3 if is_backward else 1) * (keys + queries) / size
     num_bytes = 0
     of_queries = ('query', 'gradient', 'result', 'logsumexp', 'bits')
     repeated = of_queries if is_backward else ('key', 'value')
@@ -250,5 +270,7 @@ def _cost(
         again = int(visits) * plan.inner / plan.length if name in repeated else 1
         num_bytes += int(again * x.size * x.dtype.itemsize)
     return pl.CostEstimate(
-        flops=2 * num_products * pairs * plan.tile, transcendentals=pairs, bytes_accessed=num_bytes
+        flops=int(2 * num_products * pairs * plan.tile),
+        transcendentals=pairs,
+        bytes_accessed=num_bytes,
     )

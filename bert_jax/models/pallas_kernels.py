@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.experimental import pallas as pl
+from jax.experimental.pallas import tpu as pltpu
 
 from bert_jax.models.dropout import keep_pairs
 from bert_jax.models.visibility import MASKED
@@ -164,6 +165,48 @@ class _Chunk:
             return None
         return jnp.where(functools.reduce(jnp.logical_and, conditions), 0.0, MASKED)
 
+    @property
+    def num_distances(self) -> int:
+        """Distances between its queries and keys, and one more: a multiple of the lanes."""
+        return sum(self.shape)
+
+    def distance_rows(self, name: str) -> Any:
+        """The rows of a table of distance vectors that belong to its distances.
+
+        Row 0 is the first key (the last with position_query) relative to the query after the last
+        one (the first one).
+        """
+        ahead = self.key_start + self.keys.start - self.query_start - self.queries.start
+        num_keys, num_queries = self.shape
+        first = ahead - num_queries if name == 'position_key' else -ahead - num_keys
+        return pl.ds(pl.multiple_of(self.plan.length + first, num_keys), self.num_distances)
+
+    def distance_products(self, head: Head, query_TW: jax.Array, key_UW: jax.Array) -> Any:
+        """fp32 [U, T]: queries times the keys of distances, and queries of distances times keys.
+
+        0 without such tables. The states are those of this head. Products with all distances are
+        shifted by one more for each row.
+        """
+        num_keys, num_queries = self.shape
+        total_UT: Any = 0
+        if 'position_key' in self.refs:
+            vectors_RW = self.refs['position_key'][0, self.distance_rows('position_key'), head.tile]
+            products_TR = _dot(query_TW, vectors_RW, 1, 1)
+            shifted_TR = pltpu.roll(products_TR, num_keys, 1, stride=1, stride_axis=0)
+            total_UT += shifted_TR[:, :num_keys].T
+        if 'position_query' in self.refs:
+            rows = self.distance_rows('position_query')
+            products_UR = _dot(key_UW, self.refs['position_query'][0, rows, head.tile], 1, 1)
+            shifted_UR = pltpu.roll(products_UR, num_queries, 1, stride=1, stride_axis=0)
+            total_UT += shifted_UR[:, :num_queries]
+        return total_UT
+
+    def by_distance(self, scores_XY: jax.Array) -> jax.Array:
+        """[X, R]: scores of pairs at the rows of their distances; the inverse of the shift."""
+        padding = self.num_distances - scores_XY.shape[1]
+        scores_XR = jnp.pad(scores_XY, ((0, 0), (0, padding)))
+        return _shift_back(pltpu.roll(scores_XR, padding, 1))
+
     def scores(self, head: Head, products_UT: jax.Array) -> jax.Array:
         """Scores in units of log 2, from products of keys and queries."""
         scores_UT = products_UT * self.plan.scale
@@ -202,7 +245,10 @@ def forward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> N
         values_WU = refs['value'][0].T
         for head in plan.all_heads:
             query_TW = head.only(refs['query'][0, :, head.tile])
-            scores_UT = chunk.scores(head, _dot(refs['key'][0, :, head.tile], query_TW, 1, 1))
+            key_UW = refs['key'][0, :, head.tile]
+            products_UT = _dot(key_UW, query_TW, 1, 1)
+            products_UT += chunk.distance_products(head, query_TW, head.only(key_UW))
+            scores_UT = chunk.scores(head, products_UT)
             old_T = scratch['maximum'][head.row]
             maximum_T = jnp.maximum(old_T, scores_UT.max(0, keepdims=True))
             weights_UT = jnp.exp2(scores_UT - maximum_T)
@@ -232,7 +278,8 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
 
     @pl.when((j == 0) & (i == 0))
     def _() -> None:
-        scratch['d_query'][...] = jnp.zeros_like(scratch['d_query'])
+        for name in sorted(scratch.keys() - {'d_key', 'd_value'}):
+            scratch[name][...] = jnp.zeros_like(scratch[name])
 
     @pl.when(i == 0)
     def _() -> None:
@@ -256,21 +303,28 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
                 gradient_TW = refs['gradient'][0, :, head.tile]
                 key_UW = refs['key'][0, keys, head.tile]
                 value_UW = head.only(refs['value'][0, keys, head.tile])
-                scores_UT = chunk.scores(head, _dot(head.only(key_UW), query_TW, 1, 1))
+                products_UT = _dot(head.only(key_UW), query_TW, 1, 1)
+                own_TW, own_UW = head.only(query_TW), head.only(key_UW)
+                products_UT += chunk.distance_products(head, own_TW, own_UW)
+                scores_UT = chunk.scores(head, products_UT)
                 weights_UT = jnp.exp2(scores_UT - refs['logsumexp'][0, 0, head.row])
                 d_weights_UT = _dot(value_UW, gradient_TW, 1, 1)
                 kept_UT, d_weights_UT = chunk.drop(head, weights_UT, d_weights_UT)
                 d_value_UW = _dot(kept_UT.astype(key_UW.dtype), gradient_TW, 1, 0)
                 d_scores_UT = weights_UT * (d_weights_UT - delta_T[head.number])
+                d_query_WT, d_key_UW = _distance_gradients(
+                    chunk, head, query_TW, key_UW, d_scores_UT, scratch
+                )
                 d_scores_UT = d_scores_UT.astype(key_UW.dtype)
-                d_key_UW = _dot(d_scores_UT, query_TW, 1, 0)
-                d_query_WT = _dot(keys_WU[head.features, keys], d_scores_UT, 1, 0)
+                d_key_UW += _dot(d_scores_UT, query_TW, 1, 0)
+                d_query_WT += _dot(keys_WU[head.features, keys], d_scores_UT, 1, 0)
                 scratch['d_value'][keys, head.tile] += head.only(d_value_UW)
                 scratch['d_key'][keys, head.tile] += head.only(d_key_UW)
                 scratch['d_query'][head.features, pl.ds(start, plan.inner)] += d_query_WT
 
     kept = 1 - plan.rate
     scale = plan.scale / LOG2_E / kept
+    is_last_block = j == plan.length // plan.outer - 1
 
     @pl.when(first + i == last)
     def _() -> None:
@@ -278,12 +332,53 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
         outputs['d_key'][0] = (scratch['d_key'][...] * scale).astype(dtype)
         outputs['d_value'][0] = (scratch['d_value'][...] * (1 / kept)).astype(dtype)
 
-    @pl.when((j == plan.length // plan.outer - 1) & (first + i == last))
+    @pl.when(is_last_block & (first + i == last))
     def _() -> None:
+        for name in sorted(scratch.keys() - {'d_query', 'd_key', 'd_value'}):
+            outputs[name][0] = (scratch[name][...] * scale).astype(outputs[name].dtype)
         for start in range(0, plan.length, plan.inner):
             d_query_WT = scratch['d_query'][:, start : start + plan.inner] * scale
             rows = slice(start, start + plan.inner)
             outputs['d_query'][0, rows] = d_query_WT.T.astype(outputs['d_query'].dtype)
+
+
+def _shift_back(x_XR: jax.Array) -> jax.Array:
+    """Roll row i by −i; `pltpu.roll` takes a positive stride only."""
+    num_rows, size = x_XR.shape
+    row_X1 = jax.lax.broadcasted_iota(jnp.int32, (num_rows, 1), 0)
+    for bit in (1, 2, 4):
+        x_XR = jnp.where(row_X1 & bit, pltpu.roll(x_XR, size - bit, 1), x_XR)
+    rows = [x_XR[i : i + 8] for i in range(0, num_rows, 8)]  # those of a register
+    return jnp.concatenate([pltpu.roll(x, -8 * i % size, 1) for i, x in enumerate(rows)])
+
+
+def _distance_gradients(
+    chunk: _Chunk,
+    head: Head,
+    query_TW: jax.Array,
+    key_UW: jax.Array,
+    d_scores_UT: jax.Array,
+    scratch: _Refs,
+) -> tuple[Any, Any]:
+    """Gradients of queries [K, T] and keys [U, W] from products with distance vectors.
+
+    Adds the gradients of the vectors to `scratch`.
+    """
+    d_query_WT: Any = 0
+    d_key_UW: Any = 0
+    if 'position_key' in chunk.refs:
+        rows = chunk.distance_rows('position_key')
+        vectors_RW = chunk.refs['position_key'][0, rows, head.tile]
+        by_TR = chunk.by_distance(d_scores_UT.T).astype(query_TW.dtype)
+        d_query_WT += _dot(vectors_RW.T[head.lanes], by_TR, 1, 1)
+        scratch['d_position_key'][rows, head.tile] += head.only(_dot(by_TR, query_TW, 0, 0))
+    if 'position_query' in chunk.refs:
+        rows = chunk.distance_rows('position_query')
+        vectors_RW = chunk.refs['position_query'][0, rows, head.tile]
+        by_UR = chunk.by_distance(d_scores_UT).astype(key_UW.dtype)
+        d_key_UW += _dot(by_UR, vectors_RW, 1, 0)
+        scratch['d_position_query'][rows, head.tile] += head.only(_dot(by_UR, key_UW, 0, 0))
+    return d_query_WT, d_key_UW
 
 
 def _dot(x: jax.Array, y: jax.Array, x_axis: int, y_axis: int) -> jax.Array:

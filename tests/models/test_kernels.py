@@ -26,7 +26,17 @@ SIZES = {
     'initializer_range': 0.3,
     'attention_dropout': 0.0,
 }
-ENCODERS = {'bert': {}, 'modernbert': {'local_window': 5}}
+ENCODERS = {
+    'bert': {},
+    'modernbert': {'local_window': 5},
+    'deberta': {'max_relative_positions': 10, 'mask_decoder': True},
+    'deberta_v2': {
+        'position_buckets': 16,
+        'hidden_dropout': 0.1,
+        'mask_decoder': True,
+        'max_relative_positions': LENGTH,
+    },
+}
 # Three sequences in the first row, two in the second, and padding in both.
 SEGMENTS = np.repeat([[0, 1, 2, 3], [0, 1, 4, 4]], [32] * 4, axis=1).astype(np.int32)
 MASKS = {
@@ -44,17 +54,19 @@ def on_this_cpu(monkeypatch):
     monkeypatch.setattr(pallas_attention, 'INTERPRET', True)
 
 
-def make(name: str, kernel: str, dtype: str = 'float32'):
+def make(name: str, kernel: str, dtype: str = 'float32', **compute):
     architecture = architectures.build(name, **SIZES | ENCODERS[name])
-    return build_encoder(architecture, Compute(dtype, attention_kernel=kernel))
+    return build_encoder(architecture, Compute(dtype, attention_kernel=kernel, **compute))
 
 
 def states_and_gradients(encoder: Encoder, params, seen: dict):
     """The states of real positions, and the gradient of a sum of their cubes."""
-    ids = np.random.default_rng(0).integers(0, 50, (ROWS, LENGTH)).astype(np.int32)
+    shape = seen['attention_mask_BT'].shape
+    ids = np.random.default_rng(0).integers(0, 50, shape).astype(np.int32)
 
     def loss(params):
-        hidden_BTD = encoder.apply(params, ids, **seen).hidden_BTD.astype(jnp.float32)
+        encoded = encoder.apply(params, ids, **seen)
+        hidden_BTD = (encoded.hidden_BTD + encoded.decoded_BTD).astype(jnp.float32)
         hidden_BTD *= seen['attention_mask_BT'][:, :, None]
         return jnp.mean(hidden_BTD**3), hidden_BTD
 
@@ -62,11 +74,11 @@ def states_and_gradients(encoder: Encoder, params, seen: dict):
     return jax.tree.leaves((hidden_BTD, gradients))
 
 
-def compare(name, kernel, seen, dtype='float32', tolerance=1e-5):
-    ids = jnp.zeros((1, LENGTH), jnp.int32)
-    params = {'params': random_parameters(make(name, 'xla'), ids, ids + 1, deviation=0.3)}
-    expected = states_and_gradients(make(name, 'xla', dtype), params, seen)
-    found = states_and_gradients(make(name, kernel, dtype), params, seen)
+def compare(name, kernel, seen, dtype='float32', tolerance=1e-5, **compute):
+    ids, xla = jnp.zeros((1, LENGTH), jnp.int32), make(name, 'xla', dtype, **compute)
+    params = {'params': random_parameters(xla, ids, ids + 1, deviation=0.3)}
+    expected = states_and_gradients(xla, params, seen)
+    found = states_and_gradients(make(name, kernel, dtype, **compute), params, seen)
     for mine, theirs in zip(found, expected, strict=True):
         scale = np.abs(np.asarray(theirs, np.float32)).max()
         difference = np.abs(np.asarray(mine, np.float32) - np.asarray(theirs, np.float32)).max()
@@ -81,6 +93,16 @@ def test_encoders_give_flash_their_masks(on_this_cpu):
 
 def test_encoders_give_cudnn_their_masks(on_this_cpu):
     compare('modernbert', 'cudnn', MASKS['packed'], 'bfloat16', tolerance=0.1)
+
+
+@pytest.mark.parametrize('name', ['deberta', 'deberta_v2'])
+def test_encoders_give_flash_their_distance_vectors(on_this_cpu, monkeypatch, name):
+    """With and without buckets, with dropout of the vectors and a mask decoder, in packed rows."""
+    for size in ('LANES', 'CHUNK', 'MAX_BLOCK'):  # interpreted shifts are many operations
+        monkeypatch.setattr(pallas_attention, size, 16)
+    seen = {key: mask_BT[:, 20:44] for key, mask_BT in MASKS['packed'].items()}
+    seen['dropout_seeds_B'] = np.arange(ROWS, dtype=np.uint32)
+    compare(name, 'flash', seen, tolerance=3e-5, scan_layers=True)
 
 
 PADDED = (np.arange(LENGTH) < [[LENGTH], [50]]).astype(np.int32)
@@ -184,7 +206,13 @@ CHOICES = {
         {'attention_dropout': 0.1},
         'xla: cudnn has no dropout of attention weights, but model.attention_dropout is 0.1',
     ),
-    'distances': ('tpu', {}, {'name': 'deberta'}, 'xla: flash does not support disentangled'),
+    'distances': ('tpu', {}, {'name': 'deberta'}, 'flash'),
+    'distances on gpu': (
+        'gpu',
+        {'dtype': 'bfloat16'},
+        {'name': 'deberta'},
+        'xla: cudnn does not support disentangled attention',
+    ),
 }
 
 
@@ -222,7 +250,7 @@ REFUSED = {
         'attention_dropout is 0.1',
     ),
     'distances': (
-        {'attention_kernel': 'flash'},
+        {'attention_kernel': 'cudnn'},
         {'name': 'deberta'},
         'does not support disentangled',
     ),
@@ -253,3 +281,16 @@ def run(compute: dict, sizes: dict):
     encoder = build_encoder(architectures.build(name, **SIZES | sizes), Compute(**compute))
     ids = jnp.zeros((1, length), jnp.int32)
     jax.eval_shape(encoder.init, jax.random.key(0), ids, ids, None, jnp.zeros(1, jnp.uint32))
+
+
+@pytest.mark.parametrize(('name', 'most'), [('bert', 32768), ('deberta', 4096)])
+def test_rows_that_are_too_long_for_flash_take_xla(monkeypatch, name, most):
+    monkeypatch.setattr(kernels, 'platform', lambda: 'tpu')
+    architecture = architectures.build(**SIZES | {'name': name})
+    assert kernels.describe(architecture, Compute(), most) == 'attention kernel flash'
+    line = kernels.describe(architecture, Compute(), most + 1)
+    assert line == (
+        f'attention kernel xla: flash takes rows of at most {most:,} tokens, not {most + 1:,}'
+    )
+    with pytest.raises(UserError, match='at most'):
+        kernels.choose(architecture, Compute(attention_kernel='flash'), most + 1, True)

@@ -7,6 +7,7 @@ import pytest
 
 from bert_jax.models import pallas_attention
 from bert_jax.models.dropout import row_bits, weight_dropout
+from bert_jax.models.kernels import Distances
 from bert_jax.models.visibility import Visibility, alibi_slopes
 
 ROWS, LENGTH, HEADS, HEAD_SIZE = 2, 40, 3, 8  # 3 blocks of 16 positions, and 2 tiles of 2 heads
@@ -25,6 +26,9 @@ CASES = {
     },
     'one block': {'max_block': 64, 'segment_ids_BT': SEGMENTS, 'dropout_rate': 0.1},
     'wide heads': {'head_size': 20, 'window': 20},
+    'distances': {'distances': 'both', 'segment_ids_BT': SEGMENTS, 'dropout_rate': 0.1},
+    'distances of keys': {'distances': 'key', 'is_causal': True},
+    'distances of queries': {'distances': 'query', 'max_block': 64},
 }
 
 
@@ -37,17 +41,35 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(pallas_attention, 'CHUNK', 16)
 
 
-def dense(query_BTHK, key_BUHK, value_BUHK, segment_ids_BT=None, dropout_rate=0.0, **visibility):
+def dense(
+    query_BTHK,
+    key_BUHK,
+    value_BUHK,
+    tables=(None, None),
+    segment_ids_BT=None,
+    dropout_rate=0.0,
+    **visibility,
+):
     visibility = Visibility(None, segment_ids_BT, **visibility)
-    scores_BHTU = jnp.einsum('BTHK,BUHK->BHTU', query_BTHK, key_BUHK) * query_BTHK.shape[3] ** -0.5
+    scores_BHTU = jnp.einsum('BTHK,BUHK->BHTU', query_BTHK, key_BUHK)
+    ahead_TU = np.arange(LENGTH) - np.arange(LENGTH)[:, None]
+    if tables[0] is not None:
+        keys_BTUHK = tables[0][:, LENGTH + ahead_TU]
+        scores_BHTU += jnp.einsum('BTHK,BTUHK->BHTU', query_BTHK, keys_BTUHK)
+    if tables[1] is not None:
+        queries_BTUHK = tables[1][:, LENGTH - ahead_TU]
+        scores_BHTU += jnp.einsum('BTUHK,BUHK->BHTU', queries_BTUHK, key_BUHK)
+    scores_BHTU *= query_BTHK.shape[3] ** -0.5
     weights_BHTU = jax.nn.softmax(scores_BHTU + visibility.bias(LENGTH, LENGTH))
     weights_BHTU = weight_dropout(weights_BHTU, dropout_rate, SEEDS)
     return jnp.einsum('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK)
 
 
-def flash(*states, **options):
-    bits_BHT = row_bits((ROWS, HEADS, LENGTH), SEEDS)
-    return pallas_attention.attend(*states, dropout_bits_BHT=bits_BHT, **options)
+def flash(query_BTHK, key_BUHK, value_BUHK, tables=(None, None), **options):
+    if tables != (None, None):
+        options['distances'] = Distances(*tables, query_BTHK.shape[3] ** -0.5)
+    options['dropout_bits_BHT'] = row_bits((ROWS, HEADS, LENGTH), SEEDS)
+    return pallas_attention.attend(query_BTHK, key_BUHK, value_BUHK, **options)
 
 
 def random_states(head_size: int = HEAD_SIZE, dtype=np.float32) -> list[jax.Array]:
@@ -58,8 +80,8 @@ def random_states(head_size: int = HEAD_SIZE, dtype=np.float32) -> list[jax.Arra
 
 def result_and_gradients(function, states, **options):
     @jax.jit
-    def run(query, key, value, gradient):
-        result, pullback = jax.vjp(lambda *x: function(*x, **options), query, key, value)
+    def run(query, key, value, gradient, *tables):
+        result, pullback = jax.vjp(lambda *x: function(*x, **options), query, key, value, *tables)
         return result, *pullback(gradient)
 
     return run(*states)
@@ -70,9 +92,16 @@ def test_kernels_agree_with_materialized_scores(case, monkeypatch):
     options = dict(CASES[case])
     monkeypatch.setattr(pallas_attention, 'MAX_BLOCK', options.pop('max_block', 32))
     states = random_states(options.pop('head_size', HEAD_SIZE))
+    terms = options.pop('distances', None)
+    if terms:
+        random = np.random.default_rng(1)
+        shape = (ROWS, 2 * LENGTH, HEADS, HEAD_SIZE)
+        tables = {name: random.normal(size=shape).astype(np.float32) for name in ('key', 'query')}
+        used = tuple(x if terms in (name, 'both') else None for name, x in tables.items())
+        states.append(used)
     found = result_and_gradients(flash, states, **options)
     expected = result_and_gradients(dense, states, **options)
-    for mine, theirs in zip(found, expected, strict=True):
+    for mine, theirs in zip(*map(jax.tree.leaves, (found, expected)), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=1e-5 * np.abs(theirs).max())
 
 
