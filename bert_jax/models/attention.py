@@ -136,7 +136,7 @@ class Attention(Module):
         kernel = kernels.choose(self.architecture, self.compute, length, is_training)
         if context.prefix is None and not self.is_mutable_collection('intermediates'):
             if kernel != 'xla':
-                distances = self.distances(length, context, seeds_B)
+                distances = self.distances(query_BTHK, context, seeds_B)
                 return kernels.attend(kernel, *states, visibility, rate, seeds_B, distances)
             if local_attention.is_local(length, visibility.window) and context.relative_RD is None:
                 return local_attention.attend(*states, visibility, rate, seeds_B)
@@ -186,7 +186,7 @@ class Attention(Module):
         return query_BTHK, key_BUHK
 
     def distances(
-        self, length: int, context: Context, seeds_B: jax.Array | None
+        self, query_BTHK: jax.Array, context: Context, seeds_B: jax.Array | None
     ) -> kernels.Distances | None:
         """What `scores` adds for distances, for a kernel; None in standard attention."""
         return None
@@ -207,7 +207,10 @@ class RotaryAttention(Attention):
     ) -> tuple[jax.Array, jax.Array]:
         frequencies_J = constants.frequencies_J
         assert frequencies_J is not None
-        return _rotate(query_BTHK, frequencies_J), _rotate(key_BUHK, frequencies_J)
+        angles_TJ = jnp.arange(query_BTHK.shape[1])[:, None] * jnp.asarray(frequencies_J)
+        states = (query_BTHK, key_BUHK)
+        query_BTHK, key_BUHK = (kernels.rotate(x_BTHK, angles_TJ) for x_BTHK in states)
+        return query_BTHK, key_BUHK
 
 
 class AlibiAttention(Attention):
@@ -218,15 +221,3 @@ class AlibiAttention(Attention):
 
     def slopes(self) -> np.ndarray | None:
         return alibi_slopes(self.architecture.num_heads)
-
-
-def _rotate(x_BTHK: jax.Array, frequencies_J: jax.Array | np.ndarray) -> jax.Array:
-    """Rotate each pair of features by position · frequency, in fp32."""
-    angles_TJ = jnp.arange(x_BTHK.shape[1])[:, None] * frequencies_J
-    cos_T1J, sin_T1J = jnp.cos(angles_TJ)[:, None], jnp.sin(angles_TJ)[:, None]
-    first_BTHJ, second_BTHJ = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)
-    rotated = (
-        first_BTHJ * cos_T1J - second_BTHJ * sin_T1J,
-        second_BTHJ * cos_T1J + first_BTHJ * sin_T1J,
-    )
-    return jnp.concatenate(rotated, axis=-1).astype(x_BTHK.dtype)

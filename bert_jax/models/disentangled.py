@@ -84,9 +84,10 @@ class DisentangledAttention(Attention):
         return scores_BHTU * self.score_scale
 
     def distances(
-        self, length: int, context: Context, seeds_B: jax.Array | None
+        self, query_BTHK: jax.Array, context: Context, seeds_B: jax.Array | None
     ) -> kernels.Distances:
         key_XRHK, query_XRHK = self._position_states(context, seeds_B)
+        num_rows, length = query_BTHK.shape[:2]
         distance_R = np.clip(np.arange(-length, length), 1 - length, length - 1)
 
         def of_distances(x_XRHK: jax.Array | None, distance_R: np.ndarray) -> jax.Array | None:
@@ -94,7 +95,6 @@ class DisentangledAttention(Attention):
                 return None
             rows_R = distance_rows(self.architecture, distance_R)
             selected_XRHK = _select_rows(x_XRHK, rows_R - rows_R.min())
-            num_rows = len(context.visibility.attention_mask_BU)
             return jnp.broadcast_to(selected_XRHK, (num_rows, *selected_XRHK.shape[1:]))
 
         key_BRHK = of_distances(key_XRHK, -distance_R)

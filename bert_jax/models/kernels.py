@@ -229,6 +229,23 @@ def _flash(
     )
 
 
+def rotate(x_BTHK: jax.Array, angles_TJ: jax.Array) -> jax.Array:
+    """Rotate features k and k + K/2 of each head by an angle, in fp32."""
+    if platform() == PLATFORMS['flash']:
+        from bert_jax.models import pallas_rotation
+
+        if pallas_rotation.fits(*x_BTHK.shape[2:]):
+            names = (('batch', None, 'heads', None), (None, None))
+            return _over_mesh(pallas_rotation.rotate, names)(x_BTHK, angles_TJ)
+    cos_T1J, sin_T1J = jnp.cos(angles_TJ)[:, None], jnp.sin(angles_TJ)[:, None]
+    first_BTHJ, second_BTHJ = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)
+    rotated = (
+        first_BTHJ * cos_T1J - second_BTHJ * sin_T1J,
+        second_BTHJ * cos_T1J + first_BTHJ * sin_T1J,
+    )
+    return jnp.concatenate(rotated, axis=-1).astype(x_BTHK.dtype)
+
+
 def _over_mesh(function: Callable[..., jax.Array], names: tuple) -> Callable[..., jax.Array]:
     """Run `function` on each device's part of the arrays: XLA cannot partition a kernel.
 

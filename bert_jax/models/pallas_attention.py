@@ -113,7 +113,9 @@ def make_plan(
     outer = -(-length // (num_outer * LANES)) * LANES
     length = num_outer * outer
     reach = length if window is None else min(window, length)
-    inner = min(outer, NARROW_BLOCK) if reach <= outer // 2 else outer
+    if reach <= outer // 2:
+        outer = min(outer, NARROW_BLOCK)
+    inner = outer
     per_tile = min(max(1, LANES // width), num_heads)
     tiles = -(-num_heads // per_tile)
     # Several tiles in a step of the grid if blocks are small, so that it has enough to do.
