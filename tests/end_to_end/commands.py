@@ -34,7 +34,8 @@ class Command:
         folder = pathlib.Path(self._folder.name)
         self._files = [folder / name for name in ('stdin', 'stdout', 'stderr')]
         self._files[0].write_text(text)
-        environment = os.environ | {'XLA_FLAGS': f'--xla_backend_optimization_level=0 {xla_flags}'}
+        flags = f'{os.environ["XLA_FLAGS"]} --xla_force_host_platform_device_count=1 {xla_flags}'
+        environment = os.environ | {'XLA_FLAGS': flags}
         command = [module, *map(str, arguments)]
         self._process = context.Process(
             target=_run, args=(command, environment, self._files, die_at)

@@ -37,7 +37,8 @@ def _checkout_on_the_path(monkeypatch):
     """The kernel finds the package without an installation."""
     root = str(pathlib.Path(__file__).parents[2])
     monkeypatch.setenv('PYTHONPATH', os.pathsep.join([root, os.environ.get('PYTHONPATH', '')]))
-    monkeypatch.setenv('XLA_FLAGS', '--xla_backend_optimization_level=0')
+    one_device = '--xla_force_host_platform_device_count=1'
+    monkeypatch.setenv('XLA_FLAGS', f'{os.environ["XLA_FLAGS"]} {one_device}')
 
 
 @pytest.fixture(scope='module')
