@@ -2,6 +2,7 @@
 quickly and runs slowly: little of the time of a test is spent in it. XLA's older emitters take less
 than half the time of its fusion emitters."""
 
+import gc
 import os
 import pathlib
 import tempfile
@@ -22,6 +23,12 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')  # for tests that import Tens
 
 import jax
 import pytest
+
+
+def pytest_collection_finish():
+    """Do not search the objects of all imported libraries for garbage over and over."""
+    gc.freeze()
+    gc.set_threshold(100_000, 20, 50)
 
 
 @pytest.fixture(scope='module')
