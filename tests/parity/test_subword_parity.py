@@ -49,7 +49,7 @@ def training_lines(real_data):
 
 @pytest.fixture(scope='session')
 def real_lines(real_data):
-    return (real_data / 'wikitext2_valid' / 'valid.txt').read_text('utf-8').split('\n')
+    return (real_data / 'wikitext2_valid' / 'valid.txt').read_text('utf-8').split('\n')[::3]
 
 
 def byte_level(lines, special, **options):
@@ -196,7 +196,7 @@ def test_odd_strings_and_prompts_have_equal_ids(published, ours):
 def test_real_text_has_equal_ids(published, ours, real_lines):
     theirs = published.tokenizer(real_lines, add_special_tokens=False, return_offsets_mapping=True)
     encoded = ours.encode_batch(real_lines, special=True)
-    assert sum(map(len, encoded.ids)) > 250_000
+    assert sum(map(len, encoded.ids)) > 80_000
     assert [ids.tolist() for ids in encoded.ids] == theirs['input_ids']
     assert [spans.tolist() for spans in encoded.offsets] == [
         [list(span) for span in spans] for spans in theirs['offset_mapping']
