@@ -35,6 +35,8 @@ RANGES = {
     'problem.(label_smoothing|overlap)': '[0, 1)',
     'problem.crf_rate': '(0, inf)',
     'problem.(lowest|highest)': '(-inf, inf)',
+    'problem.temperature': '[0, inf)',
+    'problem.mlm_weight': '[0, 1)',
     'problem.demonstrations': '[0, inf)',
     'problem.*': '[1, inf)',
     'mesh.*': '[-1, inf)',

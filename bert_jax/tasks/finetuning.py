@@ -80,7 +80,9 @@ class FineTuning:
         self.problem.score((), ())  # a mistake in the settings of the metrics is an error now
         self.weights = self.problem.weights
         self.model = finetuning_model.FineTuningModel(self.architecture, self.compute, self.problem)
-        self.train = finetuning_model.EncodedExamples.of(self.problem, self.splits.train)
+        self.train = finetuning_model.EncodedExamples.of(
+            self.problem, self.problem.training_examples(self.splits.train, self.splits.unlabeled)
+        )
         held_out = {'dev': self.splits.dev, 'test': self.splits.test, **self.splits.more}
         self.held_out = {
             name: finetuning_model.EncodedExamples.of(self.problem, examples)
@@ -240,7 +242,11 @@ class FineTuning:
         if not all(map(is_labeled, encoded.examples)):
             return predictions, {}
         self.scores[split] = self.problem.score(encoded.examples, predictions)
-        means = {f'{name}_loss': float(averages.mean(terms[name])) for name in self.weights}
+        means = {
+            f'{name}_loss': float(averages.mean(terms[name]))
+            for name in self.weights
+            if name in terms
+        }
         return predictions, self.scores[split].metrics | means
 
     def _predict(self, params: Params, batch: Batch) -> Any:

@@ -43,6 +43,7 @@ class FineTuningModel(nn.Module):
           batch: as made by data/finetune_batches.py.
           dropout_seeds_R: uint32, one for each row; None for evaluation.
         """
+        batch = self.problem.corrupt(batch, dropout_seeds_R)
         ids = (batch['input_ids'], batch['attention_mask'], batch['token_type_ids'])
         encoder = build_encoder(self.architecture, self.compute, name='encoder')
         encoded = encoder(*ids, dropout_seeds_R, **encoder_arguments(batch))

@@ -15,6 +15,19 @@ class TextExample(NamedTuple):
     label: str | float | None
 
 
+class DistilledExample(NamedTuple):
+    """One or two texts with the (class, probability) pairs of another model.
+
+    Attributes:
+        label: the most probable class.
+    """
+
+    id: str
+    texts: tuple[str, ...]
+    label: str | None
+    probabilities: tuple[tuple[str, float], ...]
+
+
 class PromptExample(NamedTuple):
     """Named texts for the fields of a template, with a class (str) or a score (float)."""
 
@@ -111,6 +124,7 @@ class QuestionExample(NamedTuple):
 
 Example = (
     TextExample
+    | DistilledExample
     | PromptExample
     | MultipleChoiceExample
     | TaggedExample

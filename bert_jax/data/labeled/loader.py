@@ -4,6 +4,7 @@ How a record of a file becomes examples depends on the kind of problem: see `rea
 tasks/problems/__init__.py.
 """
 
+import copy
 import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ DEFAULTS: dict[str, Any] = dict(
     train=(),
     dev=(),
     test=(),
+    unlabeled=(),  # prompt: texts for the loss of problem.mlm_weight; their labels are not read
     dev_fraction=0.1,  # split off train if there are no dev files; 0 = no dev split
     test_fraction=0.0,  # split off train if there are no test files
     split_seed=0,
@@ -64,6 +66,9 @@ DEFAULTS: dict[str, Any] = dict(
         text='text',
         text2='',
         label='label',
+        # classification: an object with the probability of each class, from another model that is
+        # distilled (problem.temperature)
+        probabilities='',
         fields=(),  # prompt: columns that the template names, instead of text and text2
         choices=(),  # one column for each choice, or one column with a list
         marks=(),  # two ranges, 'START:END' or 'START+TEXT'; with text2 one in each text
@@ -99,6 +104,7 @@ class Splits(NamedTuple):
     """The examples of a data set.
 
     Attributes:
+        unlabeled: examples of data.unlabeled.
         unsplit: the train split before dev, test and a subset were drawn; it has all labels.
         report: counts the records read, skipped and malformed.
         more: further held-out splits of a benchmark by name, such as 'dev_mismatched'.
@@ -107,13 +113,21 @@ class Splits(NamedTuple):
     train: list[Example]
     dev: list[Example]
     test: list[Example]
+    unlabeled: list[Example]
     unsplit: list[Example]
     report: ReadingReport
     more: dict[str, list[Example]]
 
     def digest(self) -> str:
         """SHA-256 of all examples in their order."""
-        splits = (self.train, self.dev, self.test, self.unsplit, *self.more.values())
+        splits = (
+            self.train,
+            self.dev,
+            self.test,
+            self.unlabeled,
+            self.unsplit,
+            *self.more.values(),
+        )
         return ''.join(map(digest, splits))
 
 
@@ -173,9 +187,19 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
             continue
         if name == 'train' or data[name] or data[f'{name}_fraction']:
             raise UserError(_describe_empty(name, len(unsplit), data, report))
+    unlabeled = _read_unlabeled(data, kind, readers, report) if data.unlabeled else []
     found = {name: [one.example for one in own] for name, own in splits.items()}
     train, dev, test = (found.pop(name) for name in ('train', 'dev', 'test'))
-    return Splits(train, dev, test, [one.example for one in unsplit], report, found)
+    return Splits(train, dev, test, unlabeled, [one.example for one in unsplit], report, found)
+
+
+def _read_unlabeled(
+    data: ConfigDict, kind: str, readers: Mapping[str, Reader], report: ReadingReport
+) -> list[Example]:
+    own = ConfigDict(copy.deepcopy(dict(data.items())))
+    own.columns.label = ''
+    found = read_files(own.unlabeled, own, kind, readers, report, labeled=False)
+    return [one.example for one in found]
 
 
 def _describe_empty(name: str, num_train: int, data: ConfigDict, report: ReadingReport) -> str:

@@ -1,15 +1,39 @@
 """Builds examples of one or two texts with a class, a score or choices from rows."""
 
+import json
+from typing import Any
+
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.builder import ExampleBuilder, parse_float
-from bert_jax.data.labeled.examples import MultipleChoiceExample, PromptExample, TextExample
+from bert_jax.data.labeled.examples import (
+    DistilledExample,
+    MultipleChoiceExample,
+    PromptExample,
+    TextExample,
+)
 from bert_jax.data.labeled.records import InvalidRecord, Row
 from bert_jax.errors import UserError
 
 
-def build_classification(row: Row, example_id: str, builder: ExampleBuilder) -> list[TextExample]:
-    label = builder.label(row, builder.columns.label)
+def build_classification(
+    row: Row, example_id: str, builder: ExampleBuilder
+) -> list[TextExample] | list[DistilledExample]:
+    label, column = builder.label(row, builder.columns.label), builder.columns.probabilities
+    if column and column in row:
+        pairs = _probabilities(row[column], column)
+        return [DistilledExample(example_id, builder.texts(row), label, pairs)]
     return [TextExample(example_id, builder.texts(row), label)]
+
+
+def _probabilities(value: Any, column: str) -> tuple[tuple[str, float], ...]:
+    is_number = isinstance(value, dict) and all(
+        isinstance(share, int | float) and 0 <= share <= 1 for share in value.values()
+    )
+    if not is_number or not value:
+        raise InvalidRecord(
+            f'column {column!r} is {json.dumps(value)[:40]}, not an object of probabilities'
+        )
+    return tuple((label, float(share)) for label, share in value.items())
 
 
 def build_regression(row: Row, example_id: str, builder: ExampleBuilder) -> list[TextExample]:

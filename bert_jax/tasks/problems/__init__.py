@@ -92,6 +92,8 @@ _PROMPT = dict(
     # Sets of demonstrations, one answered training example of each class after the prompt, whose
     # scores are averaged; 0 for none.
     demonstrations=0,
+    # Share of the masked-language-model loss on data.unlabeled; PET has 0.0001. 0 = none
+    mlm_weight=0.0,
 )
 
 _MARKED_PAIRS = ProblemKind(
@@ -108,7 +110,12 @@ PROBLEMS: dict[str, ProblemKind] = {
     'classification': ProblemKind(
         implementation='bert_jax.tasks.problems.classification:Classification',
         predict_task='classify',
-        settings=_CLASSES,
+        settings=_CLASSES
+        | dict(
+            # Distillation: T of the softmaxes whose divergence from data.columns.probabilities is
+            # the loss; PET has 2. 0 = learn from labels
+            temperature=0.0,
+        ),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_classification),
     ),
     'regression': ProblemKind(

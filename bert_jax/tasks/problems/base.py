@@ -189,6 +189,21 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         that means "unknown".
         """
 
+    def training_examples(
+        self, train: Sequence[ExampleT], unlabeled: Sequence[ExampleT]
+    ) -> Sequence[ExampleT]:
+        """Return the examples of an epoch; raises UserError for unlabeled ones by default."""
+        if unlabeled:
+            raise UserError('data.unlabeled has no use for this kind of problem; leave it out')
+        return train
+
+    def corrupt(self, batch: Batch, dropout_seeds_R: Seeds) -> Batch:
+        """Change the input of the encoder, such as mask tokens; returns it unchanged by default.
+
+        What is added to the batch reaches `apply_heads`.
+        """
+        return batch
+
     def further_items(self, example: ExampleT, parts: ExampleOutputs) -> list[Item]:
         """Return items that depend on the outputs of earlier ones; none by default.
 

@@ -11,10 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from ml_collections import ConfigDict
 
+from bert_jax import averages
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data import finetune_batches
 from bert_jax.data.finetune_batches import Item
-from bert_jax.data.labeled.examples import MarkedExample, MultipleChoiceExample, TextExample
+from bert_jax.data.labeled.examples import (
+    DistilledExample,
+    MarkedExample,
+    MultipleChoiceExample,
+    TextExample,
+)
 from bert_jax.data.sliding_windows import make_windows
 from bert_jax.data.special_token_layout import truncate_longest_first
 from bert_jax.errors import UserError
@@ -25,10 +31,11 @@ from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
 from bert_jax.tasks.problems import base
 from bert_jax.types import Batch
 
+_LEAST_Q = 1e-30  # smallest probability of a class that is learned from another model
 _ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN
 
 Probabilities = dict[str, float]  # label → probability
-LabeledT = TypeVar('LabeledT', bound=TextExample | MarkedExample)
+LabeledT = TypeVar('LabeledT', bound=TextExample | DistilledExample | MarkedExample)
 
 
 class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
@@ -90,8 +97,12 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
         return record | ({'probabilities': prediction} if self.all_probabilities else {})
 
 
-class Classification(SingleLabelProblem[TextExample]):
-    """The class of a text or of a pair of texts."""
+class Classification(SingleLabelProblem[TextExample | DistilledExample]):
+    """The class of a text or of a pair of texts.
+
+    With a temperature T it learns from the class probabilities q of another model: the loss is
+    T² · KL(softmax(log q / T) ‖ softmax(logits / T)) (Hinton et al. 2015, section 2).
+    """
 
     pretrained_heads = ('sequence_classification',)
     long_texts = ('truncate', 'windows')
@@ -99,8 +110,58 @@ class Classification(SingleLabelProblem[TextExample]):
     def parse_input(self, name: str, given: Mapping[str, Any]) -> TextExample:
         return TextExample(name, base.require_texts(given, name), None)
 
-    def encode(self, example: TextExample) -> list[Item]:
-        return _encode_windows(self, example.texts, {'label': self.label_id(example)})
+    @classmethod
+    def count_labels(cls, train: Sequence[TextExample | DistilledExample]) -> Counter[str]:
+        counts = super().count_labels(train)
+        for example in train:
+            if isinstance(example, DistilledExample):
+                counts.update(dict.fromkeys(dict(example.probabilities), 0))
+        return counts
+
+    def prepare(self, train: Sequence[TextExample | DistilledExample]) -> None:
+        super().prepare(train)
+        is_distilled = any(isinstance(example, DistilledExample) for example in train)
+        temperature = self.settings.get('temperature', 0.0)
+        if train and is_distilled != (temperature > 0):
+            raise UserError(
+                f'problem.temperature is {temperature:g}, but the training data has '
+                f'{"" if is_distilled else "no "}probabilities; set it and '
+                'data.columns.probabilities, or neither'
+            )
+
+    def encode(self, example: TextExample | DistilledExample) -> list[Item]:
+        values: dict[str, Any] = {'label': self.label_id(example)}
+        if self.settings.get('temperature', 0.0):
+            values |= self._soft_targets(example)
+        return _encode_windows(self, example.texts, values)
+
+    def _soft_targets(self, example: TextExample | DistilledExample) -> dict[str, Any]:
+        """The fields 'log_q', fp32 [C], and 'is_soft', whether they are known."""
+        log_q_C = np.zeros(len(self.labels), np.float32)
+        if not isinstance(example, DistilledExample):
+            return {'log_q': log_q_C, 'is_soft': np.float32(0)}
+        log_q_C += np.log(_LEAST_Q)
+        for label, share in example.probabilities:
+            log_q_C[self.label_number(label, example.id)] = np.log(max(share, _LEAST_Q))
+        return {'log_q': log_q_C, 'is_soft': np.float32(1)}
+
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
+        """Return 'classification' and 'accuracy'; the loss of soft targets is the divergence."""
+        terms = super().terms(outputs, batch)
+        if 'is_soft' not in batch:
+            return terms
+        temperature = self.settings.temperature
+        q_RSC = jax.nn.softmax(jnp.asarray(batch['log_q']) / temperature)
+        log_p_RSC = jax.nn.log_softmax(outputs['logits'] / temperature)
+        divergence_RS = jnp.sum(jax.scipy.special.xlogy(q_RSC, q_RSC) - q_RSC * log_p_RSC, axis=-1)
+        soft = weighted_sum(temperature**2 * divergence_RS, batch['is_soft'])
+        is_hard_RS = jnp.asarray(batch['is_soft']) == 0
+        hard = self.class_terms(
+            'classification', outputs['logits'], jnp.where(is_hard_RS, batch['label'], 0)
+        )
+        return terms | averages.add(
+            {'classification': soft}, {'classification': hard['classification']}
+        )
 
     def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
         number = len(self.labels)

@@ -22,9 +22,11 @@ from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import MaskedLanguageModelHead
 from bert_jax.models.packed_rows import gather_positions
+from bert_jax.objectives.masking import Masked
+from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.tasks.problems import base
 from bert_jax.tasks.problems.classification import Probabilities, most_probable, score_classes
-from bert_jax.tasks.prompting import templates
+from bert_jax.tasks.prompting import auxiliary, templates
 from bert_jax.tasks.prompting.answers import Answers
 from bert_jax.tasks.prompting.calibration import CALIBRATIONS
 from bert_jax.tasks.prompting.decoding import DECODINGS, PartialScore
@@ -76,6 +78,11 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         base.check_choice(settings, 'calibration', tuple(CALIBRATIONS))
         self.template = templates.Template(settings.template)
         self.answers = Answers(settings.answers, labels, layout.tokenizer, self.template.is_spaced)
+        self._masking = auxiliary.bert_masking(layout.tokenizer)
+        if settings.mlm_weight:
+            (main,) = type(self).weights
+            share = settings.mlm_weight
+            self.weights = {main: 1 - share, 'mlm': share}  # type: ignore[misc]
         self._calibration = CALIBRATIONS[settings.calibration]
         self._reference_AE: np.ndarray | None = None
 
@@ -107,6 +114,23 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
             )
         return shown
 
+    def training_examples(
+        self, train: Sequence[PromptExample], unlabeled: Sequence[PromptExample]
+    ) -> Sequence[PromptExample]:
+        if bool(unlabeled) != bool(self.settings.mlm_weight):
+            raise UserError(
+                f'problem.mlm_weight is {self.settings.mlm_weight:g}, but there are '
+                f'{len(unlabeled)} unlabeled examples; set it and data.unlabeled, or neither'
+            )
+        return auxiliary.mix(train, unlabeled) if unlabeled else train
+
+    def corrupt(self, batch: Batch, dropout_seeds_R: base.Seeds) -> Batch:
+        """Mask the unlabeled prompts in training."""
+        if not self.settings.mlm_weight or dropout_seeds_R is None:
+            return batch
+        masked = auxiliary.mask_unlabeled(self._masking, batch, dropout_seeds_R)
+        return {**batch, 'input_ids': masked.input_ids, 'masked': masked}
+
     def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
         """Return the share of every class in training."""
         counts = self.count_labels(train)
@@ -121,7 +145,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         """Return an item for each set of demonstrations; one without demonstrations."""
         targets = self._targets(example)
         return [
-            tuple(_sequence(prompt, targets) for prompt in self._prompts(example, draw))
+            tuple(self._sequence(prompt, targets) for prompt in self._prompts(example, draw))
             for draw in range(self._num_draws)
         ]
 
@@ -130,6 +154,15 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         if example.label is None:
             return {'label': np.int32(0)}
         return {'label': np.int32(self.label_number(str(example.label), example.id) + 1)}
+
+    def _sequence(
+        self, prompt: templates.Prompt, targets: Mapping[str, np.number]
+    ) -> TokenSequence:
+        tokens = {'mask_slot': prompt.mask_slots}
+        if self.settings.mlm_weight:
+            known = targets.get('label', targets.get('known'))
+            tokens['is_unlabeled'] = np.full(len(prompt.ids), not known, np.int32)
+        return TokenSequence(prompt.ids, prompt.token_type_ids, tokens, dict(targets))
 
     @property
     def _num_draws(self) -> int:
@@ -185,7 +218,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
                 if score.masks:
                     filled = sorted(set(range(len(answer.pieces))) - set(score.masks))
                     prompt = prompts[len(answer.pieces)].with_pieces(answer.pieces, filled)
-                    items.append((_sequence(prompt, targets),))
+                    items.append((self._sequence(prompt, targets),))
         return items
 
     def _log_p(self, parts: base.ExampleOutputs) -> np.ndarray:
@@ -220,6 +253,8 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     ) -> base.Outputs:
         """Return 'p' and 'log_p' of the pieces of all answers, fp32 [R, S, A, K].
 
+        In training with `mlm_weight` 'masked' too: logits, labels and weights of masked tokens.
+
         Entry [r, s, a, k] is that of piece k of answer a at mask k of sequence s; meaningless where
         the sequence or the answer has no such mask.
         """
@@ -247,8 +282,13 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
             values_PAK = values_PV[:, pieces_AK]
             return values_PAK[index_SK, :, slot_K].swapaxes(-1, -2)
 
+        outputs = {}
+        if 'masked' in batch:
+            masked: Masked = batch['masked']
+            hidden_RMD = gather_positions(encoded.decoded_BTD, masked.positions)
+            outputs['masked'] = heads['mlm'](hidden_RMD), masked.labels, masked.weights
         functions = {'p': jax.nn.softmax, 'log_p': jax.nn.log_softmax}
-        return {
+        return outputs | {
             name: jax.vmap(pick)(function(logits_RPV), index_RSK)
             for name, function in functions.items()
         }
@@ -269,7 +309,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         """Return 'classification', the cross-entropy of the class scores, and 'accuracy'."""
         class_REC = self._class_scores(outputs['log_p'])
         label_RE = self._of_examples(batch['label'], class_REC)
-        return self.class_terms('classification', class_REC, label_RE)
+        return self.class_terms('classification', class_REC, label_RE) | _mlm_terms(outputs)
 
     def _of_examples(self, values_RS: Array, class_REC: jax.Array) -> jax.Array:
         """The value of the first sequence of each example, [R, E]."""
@@ -375,7 +415,7 @@ class PromptRegression(Prompt):
         target_REC = jnp.where(is_high_C, target_RE[..., None], 1 - target_RE[..., None])
         entropy_REC = jax.scipy.special.xlogy(target_REC, target_REC)
         loss_RE = jnp.sum(entropy_REC - target_REC * log_p_REC, axis=-1)
-        return {'regression': weighted_sum(loss_RE, known_RE)}
+        return {'regression': weighted_sum(loss_RE, known_RE)} | _mlm_terms(outputs)
 
     def _value(self, prediction: PromptPrediction) -> float:
         lowest, highest = self.settings.lowest, self.settings.highest
@@ -396,6 +436,9 @@ def _fields(example: PromptExample) -> dict[str, str]:
     return dict(zip(example.names, example.fields, strict=True))
 
 
-def _sequence(prompt: templates.Prompt, targets: Mapping[str, np.number]) -> TokenSequence:
-    tokens = {'mask_slot': prompt.mask_slots}
-    return TokenSequence(prompt.ids, prompt.token_type_ids, tokens, dict(targets))
+def _mlm_terms(outputs: base.Outputs) -> Terms:
+    """The term 'mlm', nats per masked token, in training with `mlm_weight`."""
+    if 'masked' not in outputs:
+        return {}
+    logits_RMV, labels_RM, weights_RM = outputs['masked']
+    return {'mlm': weighted_sum(cross_entropy(logits_RMV, labels_RM), weights_RM)}

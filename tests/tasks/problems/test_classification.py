@@ -8,7 +8,11 @@ import pytest
 import torch
 
 from bert_jax.averages import mean
-from bert_jax.data.labeled.examples import MultipleChoiceExample, TextExample
+from bert_jax.data.labeled.examples import (
+    DistilledExample,
+    MultipleChoiceExample,
+    TextExample,
+)
 from bert_jax.errors import UserError
 from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems.classification import Classification, MultipleChoice, Regression
@@ -84,6 +88,36 @@ def test_classification_agrees_with_torch(smoothing, weights):
     scores = problem.score(examples, decoded)
     assert next(iter(scores.metrics)) == 'accuracy'
     assert scores.metrics['accuracy'] == pytest.approx(float(right))
+
+
+def test_distillation_is_the_divergence_at_a_temperature():
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet((1, 1, 1), 8)
+    soft = [
+        DistilledExample(f'{i}', own, 'a', tuple(zip(LABELS, share.tolist(), strict=True)))
+        for i, (own, share) in enumerate(zip(texts(8, 3), shares, strict=True))
+    ]
+    hard = [TextExample('x', ('the ship',), 'b')]
+    problem, model = make(
+        Classification, LABELS, **SETTINGS | {'temperature': 2.0}, train=[*soft, *hard]
+    )
+    params = large_params(model, EncodedExamples.of(problem, soft))
+    _, terms = answers(model, params, soft)
+    logits = torch.tensor(one_per_row(model, params, sequences_of(problem, soft)))
+    target = (torch.tensor(shares).log() / 2).softmax(-1)
+    expected = 4 * torch.nn.functional.kl_div(
+        (logits / 2).log_softmax(-1), target, reduction='batchmean'
+    )
+    assert float(mean(terms['classification'])) == pytest.approx(float(expected), rel=1e-4)
+    _, mixed = answers(model, params, [*soft, *hard])
+    logits = torch.tensor(one_per_row(model, params, sequences_of(problem, hard)))
+    own = torch.nn.functional.cross_entropy(logits, torch.tensor([1]))
+    assert float(mixed['classification'].count) == 9
+    assert float(mixed['classification'].sum) == pytest.approx(8 * float(expected) + float(own))
+    assert Classification.count_labels(soft[:1]).keys() == set(LABELS)
+    for temperature, train in ((0.0, soft), (2.0, hard)):
+        with pytest.raises(UserError, match='problem.temperature is .*; set it and data.columns'):
+            make(Classification, LABELS, **SETTINGS | {'temperature': temperature}, train=train)
 
 
 def test_unknown_labels_and_settings_are_refused():

@@ -3,6 +3,7 @@
 import json
 import random
 
+import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
@@ -10,15 +11,17 @@ import torch
 import bert_jax
 from bert_jax import export, main
 from bert_jax.averages import mean
+from bert_jax.data.finetune_batches import BatchShape
 from bert_jax.data.labeled.examples import PromptExample
 from bert_jax.errors import UserError
+from bert_jax.evaluation import ensemble
 from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.problems.prompt import ENDS, Prompt, PromptRegression
 from configs import finetune
 from tests.end_to_end import small
 from tests.interop import published
-from tests.tasks.small_problems import TEXT, answers, fit, large_params, make
+from tests.tasks.small_problems import TEXT, answers, batches, fit, large_params, make
 
 LABELS = ('a', 'b', 'c')
 SETTINGS = {k: v for k, v in PROBLEMS['prompt'].settings.items() if k != 'labels'} | {
@@ -265,6 +268,103 @@ def test_a_run_of_regression_predicts_numbers(tmp_path, weights):
     assert results['held_out'].keys() >= {'pearson', 'regression_loss'}
     (record,) = bert_jax.load(tmp_path / 'run').prompt(['the ship'])
     assert 0 <= record['predicted'] <= 5
+
+
+def test_only_unlabeled_prompts_are_masked_and_only_in_training():
+    given = [*examples(4), *(one._replace(label=None) for one in examples(6, seed=1))]
+    problem, model = make(Prompt, LABELS, **SETTINGS | {'mlm_weight': 1e-4})
+    assert problem.weights == {'classification': 1 - 1e-4, 'mlm': 1e-4}
+    encoded = EncodedExamples.of(problem, given)
+    ((batch, _),) = batches(encoded, BatchShape(16, 64, 16))
+    assert problem.corrupt(batch, None) is batch
+    seeds_R = jnp.arange(16, dtype=jnp.uint32)
+    masked_ids = np.asarray(problem.corrupt(batch, seeds_R)['input_ids'])
+    again = np.asarray(problem.corrupt(batch, seeds_R + 16)['input_ids'])
+    changed = masked_ids != batch['input_ids']
+    assert changed.any()
+    assert (masked_ids != again).any()
+    assert not changed[(batch['is_unlabeled'] == 0) | (batch['mask_slot'] > 0)].any()
+    params = large_params(model, encoded)
+    outputs = model.apply({'params': params}, batch, seeds_R)
+    terms = problem.terms(outputs, batch)
+    # 15 % of the tokens of each sequence, at least one.
+    sizes = [
+        max(1, round(0.15 * len(sequence.ids)))
+        for one in given[4:]
+        for item in problem.encode(one)
+        for sequence in item
+    ]
+    assert float(terms['mlm'].count) == sum(sizes)
+    assert float(terms['classification'].count) == 4
+    logits, labels, weights = outputs['masked']
+    expected = torch.nn.functional.cross_entropy(
+        torch.tensor(np.asarray(logits))[np.asarray(weights) > 0],
+        torch.tensor(np.asarray(labels))[np.asarray(weights) > 0].long(),
+    )
+    assert float(mean(terms['mlm'])) == pytest.approx(float(expected), rel=1e-4)
+    assert 'mlm' not in problem.terms(model.apply({'params': params}, batch), batch)
+
+
+def test_an_epoch_has_three_unlabeled_examples_for_each_labeled_one():
+    train, unlabeled = examples(2), [one._replace(label=None) for one in examples(9)] * 2
+    problem, _ = make(Prompt, LABELS, **SETTINGS | {'mlm_weight': 1e-4})
+    mixed = problem.training_examples(train, unlabeled)
+    assert [one.label is None for one in mixed].count(True) == 18
+    assert [one.label is None for one in mixed].count(False) == 6
+    with pytest.raises(UserError, match='mlm_weight is 0.0001, but there are 0 unlabeled'):
+        problem.training_examples(train, [])
+
+
+def test_a_run_with_the_auxiliary_loss_of_pet(tmp_path, weights):
+    (tmp_path / 'more.tsv').write_text('words\n' + 'the ship and the cow\n' * 20)
+    more = {
+        'data__unlabeled': (str(tmp_path / 'more.tsv'),),
+        'problem__mlm_weight': 0.0001,
+        'logging__every_steps': 1,
+    }
+    results = main.run(config_of(tmp_path, weights, **more))
+    assert 'mlm_loss' not in results['held_out']
+    logged = [json.loads(line) for line in (tmp_path / 'run/metrics.jsonl').open()]
+    assert any(value > 0 for line in logged for key, value in line.items() if key.endswith('mlm'))
+
+
+def test_a_classifier_is_trained_on_the_answers_of_an_ensemble(tmp_path, weights):
+    texts, paths = ['the ship', 'the cow and the barn', 'a wave', 'the hen'] * 4, []
+    model = bert_jax.load(weights)
+    for number, words in enumerate((['ship', 'cow'], ['wave', 'barn'])):
+        prompted = model.with_prompt(
+            '{text} near the [MASK] .', dict(zip(('sea', 'farm'), words, strict=True))
+        )
+        paths.append(tmp_path / f'{number}.jsonl')
+        records = prompted.prompt(texts, probabilities=True)
+        paths[-1].write_text(''.join(json.dumps(own) + '\n' for own in records))
+    soft = tmp_path / 'soft.jsonl'
+    ensemble.main([*map(str, paths), f'--output={soft}'])
+    student = finetune.get_config('classification')
+    student.update_from_flattened_dict(
+        {
+            'workdir': str(tmp_path / 'run'),
+            'init_from': str(weights),
+            'data.train': (str(soft),),
+            'data.dev_fraction': 0.25,
+            'data.columns.probabilities': 'probabilities',
+            'problem.temperature': 2.0,
+            'training.epochs': 0.0,
+            'training.steps': 2,
+            'training.sequence_length': 24,
+        }
+    )
+    assert np.isfinite(main.run(student)['held_out']['classification_loss'])
+    (record,) = bert_jax.load(tmp_path / 'run').classify(['the ship'])
+    assert record['predicted'] in ('sea', 'farm')
+
+
+def test_unlabeled_examples_are_refused_where_nothing_uses_them():
+    kind = PROBLEMS['classification'].load()
+    settings = dict(PROBLEMS['classification'].settings)
+    problem, _ = make(kind, settings.pop('labels') or LABELS, **settings)
+    with pytest.raises(UserError, match='data.unlabeled has no use for this kind of problem'):
+        problem.training_examples([], examples(1))
 
 
 def test_weights_without_the_head_are_refused(tmp_path):

@@ -1,0 +1,99 @@
+"""Combines the predictions of several models, to score them or to train one model on them.
+
+    python -m bert_jax.evaluation.ensemble a.jsonl b.jsonl --weights 0.8 0.6 --output=soft.jsonl
+
+The files are outputs of `predict --probabilities` for the same input. The logits of a class are the
+weighted mean of those of the models (PET: weighted by each one's accuracy before training).
+"""
+
+import argparse
+import itertools
+import json
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data import text_files
+from bert_jax.errors import UserError, exit_cleanly, writing_to
+
+_LEAST = 1e-30  # smallest probability, so that one model cannot rule out a class alone
+_KEYS = ('text', 'text2')
+
+
+def combine(
+    probabilities: Sequence[Mapping[str, float]], weights: Sequence[float]
+) -> dict[str, float]:
+    """Return the softmax of the weighted mean of log p, by class."""
+    labels = list(probabilities[0])
+    log_p_MC = np.log(
+        np.maximum([[own[label] for label in labels] for own in probabilities], _LEAST)
+    )
+    score_C = np.average(log_p_MC, axis=0, weights=weights)
+    p_C = np.exp(score_C - score_C.max())
+    return dict(zip(labels, (p_C / p_C.sum()).tolist(), strict=True))
+
+
+def records(paths: Sequence[str], weights: Sequence[float]) -> Iterator[dict[str, Any]]:
+    """Yield {'id', 'text', 'text2', 'label', 'probabilities'} for each line of the files.
+
+    Raises:
+        UserError: the files have other lines, texts or classes, or no probabilities.
+    """
+    for lines in itertools.zip_longest(*map(_read, paths)):
+        given = [line for line in lines if line]
+        known = given[0].get('probabilities', {})
+        for path, line in zip(paths, lines, strict=True):
+            if not line or line.get('texts') != given[0].get('texts'):
+                raise UserError(
+                    f'the predictions are not of the same texts: {path} differs from the others at '
+                    f'{given[0].get("id")}'
+                )
+            if not known or line.get('probabilities', {}).keys() != known.keys():
+                raise UserError(
+                    f'{path}, {line.get("id")}: no probabilities of the classes of {paths[0]}; use '
+                    'predict --probabilities'
+                )
+        combined = combine([line['probabilities'] for line in lines], weights)
+        texts = dict(zip(_KEYS, lines[0]['texts'], strict=False))
+        label = max(combined, key=lambda label: combined[label])
+        yield {'id': lines[0]['id'], **texts, 'label': label, 'probabilities': combined}
+
+
+def _read(path: str) -> Iterator[dict[str, Any]]:
+    for number, line in enumerate(text_files.read_lines(path, 'utf-8'), start=1):
+        try:
+            yield json.loads(line)
+        except json.JSONDecodeError as error:
+            raise UserError(f'{path}, line {number} is not valid JSON: {error}') from None
+
+
+@exit_cleanly
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; `argv` is sys.argv[1:] by default."""
+    parser = argparse.ArgumentParser(
+        prog='python -m bert_jax.evaluation.ensemble',
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument('predictions', nargs='+', help='outputs of predict --probabilities')
+    parser.add_argument(
+        '--weights', nargs='+', type=float, help='one for each file (default: the same for all)'
+    )
+    parser.add_argument('--output', required=True, help='file to write, JSON lines')
+    flags = parser.parse_args(argv)
+    weights = flags.weights or [1.0] * len(flags.predictions)
+    if len(weights) != len(flags.predictions) or min(weights) < 0 or not sum(weights):
+        raise UserError(
+            f'--weights is {flags.weights}; give {len(flags.predictions)}, at least 0 and not all 0'
+        )
+    lines = [json.dumps(own, ensure_ascii=False) for own in records(flags.predictions, weights)]
+    path = pathlib.Path(flags.output)
+    with writing_to(path.parent):
+        path.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')
+    print(f'{path}: {len(lines):,} examples, from {len(flags.predictions)} models')
+
+
+if __name__ == '__main__':
+    main()

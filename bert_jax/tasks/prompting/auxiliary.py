@@ -1,0 +1,55 @@
+"""The auxiliary masked-language-model loss of PET, on unlabeled prompts.
+
+Schick & Schütze 2021, "Exploiting Cloze Questions for Few Shot Text Classification and Natural
+Language Inference", section 3.2: a batch has three unlabeled examples for each labeled one.
+"""
+
+import math
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.data.labeled.examples import PromptExample
+from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.objectives.masking import Masked, Masking, mask_tokens
+from bert_jax.types import Array, Batch
+
+RATE = 0.15
+_PURPOSE = 7919  # of the random numbers, which dropout draws from the same seeds
+_UNLABELED_PER_LABELED = 3
+
+
+def mix(train: Sequence[PromptExample], unlabeled: Sequence[PromptExample]) -> list[PromptExample]:
+    """Return the examples of an epoch: train, repeated where it is short, and unlabeled ones."""
+    times = max(1, round(len(unlabeled) / (_UNLABELED_PER_LABELED * len(train))))
+    return [*train] * times + list(unlabeled)
+
+
+def bert_masking(tokenizer: Tokenizer) -> Masking:
+    """Return BERT's masking: 15 % of the tokens, of these 80 % [MASK] and 10 % random."""
+    return Masking(
+        rate=RATE,
+        mask=0.8,
+        random=0.1,
+        replacement='uniform',
+        mask_id=tokenizer.mask_id,
+        special_ids=tokenizer.special_ids,
+        unigram_counts=np.ones(tokenizer.vocab_size, np.int64),
+    )
+
+
+def mask_unlabeled(masking: Masking, batch: Batch, seeds_R: jax.Array) -> Masked:
+    """Mask the unlabeled sequences of a batch of packed rows.
+
+    Args:
+        masking: as `bert_masking`.
+        batch: with 'is_unlabeled', int32 [R, T], 1 at their tokens.
+        seeds_R: uint32, one for each row.
+    """
+    keys_R = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(_PURPOSE), seed))(seeds_R)
+    eligible_RT: Array = batch['attention_mask'] * batch['is_unlabeled']
+    number = math.ceil(RATE * eligible_RT.shape[1])
+    ids_RT, segments_RT = jnp.asarray(batch['input_ids']), jnp.asarray(batch['segment_ids'])
+    return mask_tokens(masking, keys_R, ids_RT, jnp.asarray(eligible_RT), number, segments_RT)
