@@ -5,7 +5,7 @@ runs, and what is trained has a leading axis K of runs.
 """
 
 import pathlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -57,7 +57,7 @@ def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:
     first = next(iter(tasks.values()))
     for task in tasks.values():
         task.start = first.start  # the frozen model is in memory once
-    _use_common_shape(list(tasks.values()))
+    use_common_shape(list(tasks.values()))
     for config in configs.values():
         workdir.claim(config.workdir, config.to_dict())
         workdir.write_config(config.workdir, config.to_dict())
@@ -65,7 +65,7 @@ def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:
     with Plan.of(first, first.config) as plan:
         optimizer = with_rate_factor(plan.optimizer)
         states = [
-            _initial_state(plan, optimizer, config, rate / rates[0])
+            initial_state(plan, optimizer, config, rate / rates[0])
             for config, rate in zip(configs.values(), rates, strict=True)
         ]
         state, seconds = _run(plan, optimizer, states, list(tasks.values()))
@@ -95,7 +95,7 @@ def with_rate_factor(optimizer: Any) -> optax.GradientTransformationExtraArgs:
     )
 
 
-def _use_common_shape(tasks: list[FineTuning]) -> None:
+def use_common_shape(tasks: list[FineTuning]) -> None:
     """Give the batches of all runs one shape; more rows or slots are padding."""
     sources: Any = [task.stages[0].source for task in tasks]
     shape = BatchShape(*np.max([source.shape for source in sources], axis=0).tolist())
@@ -103,7 +103,7 @@ def _use_common_shape(tasks: list[FineTuning]) -> None:
         source.shape, source.batch_size = shape, shape.rows
 
 
-def _initial_state(plan: Plan, optimizer: Any, config: Config, factor: float) -> TrainState:
+def initial_state(plan: Plan, optimizer: Any, config: Config, factor: float) -> TrainState:
     """The state of a run before its first step."""
     state = plan.initial_state(config.seed)
     _, ones = optimizer.init(plan.transfer.select(state.params))
@@ -125,21 +125,37 @@ def _stack(states: list[TrainState], transfer: Transfer) -> TrainState:
     return stacked._replace(params=transfer.merge(stacked.params, states[0].params))
 
 
+def make_steps(
+    plan: Plan, optimizer: Any, states: list[TrainState]
+) -> tuple[Callable[..., tuple[TrainState, dict[str, Any]]], TrainState]:
+    """The training step of several runs, and their state.
+
+    The step takes their state, a batch whose arrays have a leading axis of runs, and their keys;
+    metrics have that axis, too.
+
+    Args:
+        plan: of any of the runs.
+        optimizer: as `with_rate_factor` returns it.
+        states: of each run; frozen parameters are those of the first.
+    """
+    accumulation, transfer = plan.task.stages[0].accumulation, plan.transfer
+    settings = (plan.task, optimizer, accumulation, transfer, plan.config.spike_factor)
+    state = _stack(states, transfer)
+    axes = _axes(state, transfer)
+    steps = jax.jit(
+        jax.vmap(make_train_step(*settings), in_axes=(axes, 0, 0), out_axes=(axes, 0)),
+        donate_argnums=0,
+        compiler_options=runtime.compiler_options(),
+    )
+    return steps, state
+
+
 def _run(
     plan: Plan, optimizer: Any, states: list[TrainState], tasks: list[FineTuning]
 ) -> tuple[TrainState, float]:
     """Train all steps; the final state of all runs and the seconds that a run took of the time."""
-    stage, transfer = tasks[0].stages[0], plan.transfer
-    step = make_train_step(
-        plan.task, optimizer, stage.accumulation, transfer, plan.config.spike_factor
-    )
-    state = _stack(states, transfer)
-    axes = _axes(state, transfer)
-    steps = jax.jit(
-        jax.vmap(step, in_axes=(axes, 0, 0), out_axes=(axes, 0)),
-        donate_argnums=0,
-        compiler_options=runtime.compiler_options(),
-    )
+    stage = tasks[0].stages[0]
+    steps, state = make_steps(plan, optimizer, states)
     keys = jnp.stack([jax.random.key(task.config.seed) for task in tasks])
     tokens = sum(task.stages[0].tokens_per_step for task in tasks)
     bar = progress.bar(total=stage.steps, unit='step')

@@ -1,0 +1,161 @@
+"""Measures training steps of full and parameter-efficient tuning, and of several runs at once.
+
+    python experiments/benchmarks/tuning.py --size=256 --layers=4 --runs=8
+
+The sides are the task of configs/finetune.py:sample_sentiment with a newly initialized base:
+
+    full            all parameters are trained
+    METHOD          transfer.method, for each of --methods
+    lora at once    --runs runs of LoRA in one program (sweep.vmap); its time is that of one run
+
+All are in one process and take turns step by step, so that the load of the machine affects all of
+them. Prints the median of the steps, the median of their ratios to the step of `full` in the same
+turn, the share of parameters trained, and the memory of the optimizer's state.
+"""
+
+import argparse
+import pathlib
+import statistics
+import tempfile
+import time
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import report
+import sides  # noqa: F401  (adds the repository to the path)
+
+from bert_jax import main
+from bert_jax.tasks import vmapped_sweep
+from bert_jax.tasks.finetuning import FineTuning
+from bert_jax.training import memory, runtime
+from bert_jax.training.run import Plan
+from bert_jax.training.step import make_train_step
+from configs import finetune
+
+
+def config_of(options, folder, **changes):
+    """The config of a run; '__' in the names of keys stands for '.'."""
+    config = finetune.get_config('sample_sentiment').unlock()
+    keys = {
+        'workdir': str(folder),
+        'training.epochs': 0.0,
+        'training.steps': options.steps,
+        'training.batch_size': options.batch,
+    } | {name.replace('__', '.'): value for name, value in changes.items()}
+    config.update_from_flattened_dict(keys)
+    return config.lock()
+
+
+def make_base(options, folder):
+    """A run with one training step."""
+    sizes = dict(model__hidden_size=options.size, model__num_layers=options.layers)
+    config = config_of(
+        options,
+        folder,
+        data__tokenizer='train:wordpiece:400',
+        model__architecture='bert',
+        model__max_position_embeddings=128,
+        training__steps=1,
+        **sizes,
+    )
+    main.run(config)
+    return folder
+
+
+def make_side(config):
+    """A function that runs one step, the state, and the share of parameters trained."""
+    task = FineTuning(config)
+    with Plan.of(task, config) as plan:
+        state = plan.initial_state()
+        accumulation = task.stages[0].accumulation
+        step = jax.jit(
+            make_train_step(task, plan.optimizer, accumulation, plan.transfer),
+            donate_argnums=0,
+            compiler_options=runtime.compiler_options(),
+        )
+        own = {'state': state}
+        trained = memory.local_bytes(plan.transfer.select(state.params))
+        share = trained / memory.local_bytes(state.params)
+        size = memory.local_bytes(state.opt_state)
+
+    def run(number):
+        batch = task.stages[0].source.batch(number)
+        own['state'], metrics = step(own['state'], batch, jax.random.key(0))
+        jax.block_until_ready(metrics)
+
+    return run, share, size
+
+
+def make_at_once(configs):
+    """As `make_side`, for several runs in one program."""
+    tasks = [FineTuning(config) for config in configs]
+    vmapped_sweep.use_common_shape(tasks)
+    with Plan.of(tasks[0], configs[0]) as plan:
+        optimizer = vmapped_sweep.with_rate_factor(plan.optimizer)
+        states = [vmapped_sweep.initial_state(plan, optimizer, config, 1.0) for config in configs]
+        steps, state = vmapped_sweep.make_steps(plan, optimizer, states)
+        share = memory.local_bytes(plan.transfer.select(states[0].params))
+        share /= memory.local_bytes(states[0].params)
+        size = memory.local_bytes(states[0].opt_state)
+    own, keys = {'state': state}, jnp.stack([jax.random.key(n) for n in range(len(configs))])
+
+    def run(number):
+        batches = [task.stages[0].source.batch(number) for task in tasks]
+        batch = {name: np.stack([one[name] for one in batches]) for name in batches[0]}
+        own['state'], metrics = steps(own['state'], batch, keys)
+        jax.block_until_ready(metrics)
+
+    return run, share, size
+
+
+def measure(options):
+    """Return one record for each side."""
+    with tempfile.TemporaryDirectory() as folder:
+        base = make_base(options, pathlib.Path(folder) / 'base')
+        tuned = dict(init_from=str(base), schedule__learning_rate=1e-3)
+        made, runs = {}, {}
+        for method in ('full', *options.methods):
+            made[method] = make_side(config_of(options, folder, transfer__method=method, **tuned))
+        at_once = [
+            config_of(options, folder, transfer__method='lora', seed=seed, **tuned)
+            for seed in range(options.runs)
+        ]
+        made['lora at once'] = make_at_once(at_once)
+        runs['lora at once'] = options.runs
+        seconds = {side: [] for side in made}
+        for number in range(options.steps):
+            for side, (run, _, _) in made.items():
+                start = time.perf_counter()
+                run(number)
+                seconds[side].append((time.perf_counter() - start) / runs.get(side, 1))
+    records = []
+    for side, (_, share, size) in made.items():
+        times = seconds[side][options.warm_up :]
+        ratios = [
+            own / full for own, full in zip(times, seconds['full'][options.warm_up :], strict=True)
+        ]
+        records.append(
+            {
+                'side': side,
+                'milliseconds': round(1000 * statistics.median(times), 1),
+                'ratio_to_full': round(statistics.median(ratios), 2),
+                'trained': f'{share:.2%}',
+                'optimizer_MB': round(size / 1e6, 2),
+            }
+        )
+    return records
+
+
+if __name__ == '__main__':
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument('--size', type=int, default=256)
+    parser.add_argument('--layers', type=int, default=4)
+    parser.add_argument('--batch', type=int, default=16)
+    parser.add_argument('--runs', type=int, default=8, help='runs at once')
+    parser.add_argument('--methods', nargs='*', default=['lora', 'pfeiffer', 'prefix', 'bitfit'])
+    parser.add_argument('--steps', type=int, default=12)
+    parser.add_argument('--warm_up', type=int, default=2)
+    parser.add_argument('--output', help='path without suffix; writes .json, .md and .png')
+    options = parser.parse_args()
+    report.show(measure(options), options.output, 'milliseconds', ('side',))
