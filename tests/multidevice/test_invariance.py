@@ -1,5 +1,6 @@
 """Training is the same on any mesh and with any number of micro-batches, with dropout."""
 
+import dataclasses
 import functools
 import json
 
@@ -9,11 +10,14 @@ import numpy as np
 import optax
 import pytest
 
+from bert_jax import tree_paths
 from bert_jax.errors import UserError
+from bert_jax.models import tuning
 from bert_jax.tasks import make_task
 from bert_jax.training import loop, optimizers, sharding
 from bert_jax.training.state import TrainState, abstract_state, initial_state
 from bert_jax.training.step import make_train_step
+from bert_jax.training.transfer import TRAIN_ALL, Transfer
 from configs import base, finetune
 from tests.training import synthetic
 
@@ -36,15 +40,15 @@ def make_mesh(sizes):
 
 
 @functools.cache
-def run(name, accumulation=1):
+def run(name, accumulation=1, architecture=synthetic.ARCHITECTURE, chosen=TRAIN_ALL):
     """Train 5 steps on a mesh of MESHES and return (losses, parameters, abstract state)."""
-    task = synthetic.SyntheticTask()
+    task = synthetic.SyntheticTask(architecture)
     optimizer = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
     mesh = make_mesh(MESHES[name])
     with jax.set_mesh(mesh), nn.logical_axis_rules(RULES):
-        abstract = abstract_state(task, optimizer, mesh, RULES)
-        state = initial_state(task, optimizer, abstract, seed=0)
-        step = jax.jit(make_train_step(task, optimizer, accumulation), donate_argnums=0)
+        abstract = abstract_state(task, optimizer, mesh, RULES, chosen)
+        state = initial_state(task, optimizer, abstract, 0, chosen)
+        step = jax.jit(make_train_step(task, optimizer, accumulation, chosen), donate_argnums=0)
         losses = []
         for number in range(STEPS):
             batch = jax.device_put(synthetic.batch(number), sharding.batch_sharding(mesh))
@@ -53,8 +57,8 @@ def run(name, accumulation=1):
         return losses, jax.device_get(state.params), abstract
 
 
-def agree(ours):
-    reference = run('one device')
+def agree(ours, *arguments):
+    reference = run('one device', *arguments)
     np.testing.assert_allclose(ours[0], reference[0], rtol=1e-5)
     # Adam divides by √v, so for a gradient close to 0 the rounding decides the sign of the update.
     # The bound is therefore absolute; the values are between about 0.02 and 1.
@@ -71,6 +75,18 @@ def test_every_mesh_trains_the_same(name):
 @pytest.mark.parametrize('name', ['one device', '2 × 2 × 2'])
 def test_four_micro_batches_train_the_same(name):
     agree(run(name, accumulation=4))
+
+
+@pytest.mark.parametrize(
+    'method', ['mam', *(pytest.param(name, marks=pytest.mark.slow) for name in ('lora', 'prompt'))]
+)
+def test_parameter_efficient_tuning_is_the_same_on_any_mesh(method):
+    architecture = dataclasses.replace(synthetic.ARCHITECTURE, tuning=tuning.build(method, {}))
+    task = synthetic.SyntheticTask()
+    frozen = tree_paths.flatten(nn.unbox(jax.eval_shape(task.init, jax.random.key(0))))
+    chosen = Transfer(frozen=frozenset(name for name in frozen if name.startswith('encoder/')))
+    arguments = (1, architecture, chosen)
+    agree(run('2 × 2 × 2', *arguments), *arguments)
 
 
 def test_fsdp_shards_parameters_and_moments():

@@ -40,8 +40,8 @@ class SyntheticTask:
     num_predictions = 5
     start = InitialModel(None, ARCHITECTURE, {}, [])
 
-    def __init__(self):
-        self.model = PretrainingModel(ARCHITECTURE, Compute(), ('mlm', 'nsp'))
+    def __init__(self, architecture=ARCHITECTURE):
+        self.model = PretrainingModel(architecture, Compute(), ('mlm', 'nsp'))
         self.masking = Masking(0.15, 0.8, 0.1, 'uniform', 4, (0, 1, 2, 3, 4), np.ones(100, int))
 
     def init(self, key):
