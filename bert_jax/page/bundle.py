@@ -29,6 +29,7 @@ SCRIPTS = (
     'elements.js',
     'charts.js',
     'views/masked.js',
+    'views/replaced.js',
     'views/attention.js',
     'views/occurrences.js',
     'views/predictions.js',

@@ -61,6 +61,12 @@ def test_every_control_has_a_label(page):
             assert re.search(r'\bid="([^"]+)"', control).group(1) in labels, control
 
 
+def test_replaced_tokens(tmp_path):
+    model = pages.random_model('electra', pages.tokenizer('wordpiece'), ['rtd'])
+    document = shown(pages.write(tmp_path, model, text='the cats sat'), 'replaced')
+    assert re.search(r'Most probably replaced: “(the|cats|sat)”, \d+\.\d%', document)
+
+
 def test_the_prediction_of_a_fine_tuned_model(tmp_path):
     model = loading.load_any(save_run(tmp_path / 'run', 'classification'))
     document = shown(pages.write(tmp_path, model, text='the ship'), 'prediction')

@@ -55,6 +55,13 @@ def test_states_logits_and_attention_of_published_architectures(name, tmp_path):
 
 
 @needs_node
+def test_replaced_tokens(tmp_path):
+    model = pages.random_model('electra', pages.tokenizer('wordpiece'), ['rtd'])
+    (logits,) = pages.run(pages.write(tmp_path, model, dtype='float32'), ('replaced', TEXT))
+    np.testing.assert_allclose(logits, outputs(model, TEXT)['rtd_logits'][0], rtol=0, atol=1e-4)
+
+
+@needs_node
 def test_tuned_parameters_are_merged(tmp_path):
     model = pages.random_model(
         'bert', pages.tokenizer('wordpiece'), tuning=tuning.build('lora', {})
