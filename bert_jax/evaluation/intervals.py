@@ -29,7 +29,8 @@ def of_metrics(
     """Estimate how metrics vary over other examples of the same kind.
 
     The interval is the metric ± 1.96 bootstrap standard errors (section 12.2), but does not exceed
-    the smallest and the largest metric of a resample, which are in its range.
+    the smallest and the largest metric of a resample, which are in its range. Resamples without the
+    examples that a metric is about do not count for this metric.
 
     Args:
         score: examples and predictions → metrics.
@@ -47,7 +48,7 @@ def of_metrics(
         drawn.append(score(*zip(*own, strict=True)))
     found = {}
     for name, value in score(examples, predictions).items():
-        values_R = np.array([one[name] for one in drawn])
+        values_R = np.array([one[name] for one in drawn if name in one])
         half = _Z * values_R.std(ddof=1)
         low, high = max(value - half, values_R.min()), min(value + half, values_R.max())
         found[name] = float(min(low, value)), float(max(high, value))

@@ -27,6 +27,13 @@ def test_an_interval_does_not_leave_the_range_of_the_metric(wrong, most):
     assert intervals.of_metrics(accuracy, ['a'], ['a'])['accuracy'] == (1, 1)
 
 
+def test_resamples_that_lack_a_metric_do_not_count():
+    def score(gold, guesses):
+        return {'rare': 0.5} if 'rare' in gold else {}
+
+    assert intervals.of_metrics(score, ['rare', *'abcd'], [''] * 5) == {'rare': (0.5, 0.5)}
+
+
 def test_the_interval_of_a_mean_is_the_normal_approximation():
     """For many values it is mean ± 1.96 · sd / sqrt(n)."""
     x_S = np.random.default_rng(0).normal(size=400)

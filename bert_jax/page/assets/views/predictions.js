@@ -1,6 +1,8 @@
 /* Predictions of fine-tuned models. */
 'use strict';
 
+const CHOICES = 'She liked the view.\nShe opened an account.';
+
 /** A view with inputs of its own; `predict` returns what is shown for their values. */
 class PredictionView {
   constructor(app, labels, examples, predict) {
@@ -105,10 +107,10 @@ function predictionView(app) {
     classification: () => new PredictionView(app, inputs, [text], shownClassification),
     regression: () => new PredictionView(app, inputs, [text, text], shownRegression),
     multiple_choice: () =>
-      new PredictionView(app, ['Premise', 'Choices, one a line'], [text], shownChoice),
+      new PredictionView(app, ['Premise', 'Choices, one a line'], [text, CHOICES], shownChoice),
     tagging: () => new PredictionView(app, ['Text'], [text], shownTags),
     question_answering: () =>
-      new PredictionView(app, ['Question', 'Context'], ['Who wrote it?', text], shownAnswers),
+      new PredictionView(app, ['Question', 'Context'], ['Where did she sit?', text], shownAnswers),
   };
   return views[kind]();
 }
