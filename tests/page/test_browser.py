@@ -61,6 +61,26 @@ def test_every_control_has_a_label(page):
             assert re.search(r'\bid="([^"]+)"', control).group(1) in labels, control
 
 
+def test_the_masks_are_filled_while_typing(page, tmp_path):
+    typing = """<script>setTimeout(() => {
+        const area = document.querySelector('textarea');
+        area.value = 'the [MASK] and [MASK] dogs';
+        area.dispatchEvent(new Event('input'));
+    }, 3000)</script></body>"""
+    typed = tmp_path / 'typed.html'
+    typed.write_text(page.read_text(encoding='utf-8').replace('</body>', typing), encoding='utf-8')
+    document = shown(typed, 'fill-mask')
+    assert '5 tokens: <span>the</span><span>[MASK]</span>' in document
+    assert re.search(r'Most probable: “.+?”, “.+?”\.', document)
+    assert document.count('aria-label="Guesses for mask') == 2
+
+
+def test_a_text_that_is_too_long_is_cut_and_the_page_says_so(tmp_path):
+    model = pages.random_model('bert', pages.tokenizer('wordpiece'))
+    document = shown(pages.write(tmp_path, model, text='the cats ' * 99), 'attention')
+    assert 'The text is longer than 64 tokens; its end was cut. Layer 2' in document
+
+
 def test_replaced_tokens(tmp_path):
     model = pages.random_model('electra', pages.tokenizer('wordpiece'), ['rtd'])
     document = shown(pages.write(tmp_path, model, text='the cats sat'), 'replaced')

@@ -1,6 +1,8 @@
 /* Small helpers for the elements of the page. */
 'use strict';
 
+const LONGEST_NAME = 24; // characters of a word on a button
+
 /**
  * An element with attributes, listeners (names that begin with 'on') and children.
  * @param {...(Node|string)} children
@@ -42,10 +44,18 @@ function wordButtons(label, words, chosen, choose) {
     element(
       'button',
       { type: 'button', 'aria-pressed': String(index === chosen), onclick: () => choose(index) },
-      word.label,
+      shorten(word.label, LONGEST_NAME),
     ),
   );
   return element('div', { class: 'words', role: 'group', 'aria-label': label }, ...buttons);
+}
+
+/** Replace the contents of an element; the focus stays at the button of the same number. */
+function replaceContents(container, ...contents) {
+  const buttons = () => [...container.querySelectorAll('button')];
+  const focused = buttons().indexOf(document.activeElement);
+  container.replaceChildren(...contents);
+  buttons()[focused]?.focus();
 }
 
 /**

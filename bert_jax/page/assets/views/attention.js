@@ -24,9 +24,9 @@ class AttentionView {
       element('option', { value: 'to' }, 'attend to it'),
     );
     this.panel = [
-      element('h3', { id: 'heads-title' }, 'All heads: a row for each layer'),
+      element('h2', { id: 'heads-title' }, 'All heads: a row for each layer'),
       this.grid(layers, heads),
-      element('h3', {}, 'The chosen head'),
+      element('h2', {}, 'The chosen head'),
       this.status,
       this.words,
       labeled('Show which words', this.direction),
@@ -105,12 +105,12 @@ class AttentionView {
     );
     this.showWords(shares);
     const name = `Layer ${this.layer + 1}, head ${this.head + 1}`;
-    const best = words[topK(shares, 1)[0]].label;
+    const best = shorten(words[topK(shares, 1)[0]].label, LONGEST_NAME);
     const relation = this.isReversed ? 'is attended to most by' : 'attends most to';
-    const { label } = words[this.word];
+    const label = shorten(words[this.word].label, LONGEST_NAME);
     this.status.textContent = `${this.note}${name}: “${label}” ${relation} “${best}”.`;
     const rows = topK(shares, 8).map((index) => ({
-      name: words[index].label,
+      name: shorten(words[index].label, LONGEST_NAME),
       share: shares[index],
     }));
     this.list.replaceChildren(barList(`Attention, ${name}`, rows));
@@ -123,12 +123,11 @@ class AttentionView {
     const pick = (index) => {
       this.word = index;
       this.show();
-      this.words.querySelectorAll('button')[index].focus();
     };
     const row = wordButtons('Choose a word', this.rowWords, this.word, pick);
     row.querySelectorAll('button').forEach((button, index) => {
       button.style.setProperty('--share', Math.sqrt(shares[index]).toFixed(3));
     });
-    this.words.replaceChildren(row);
+    replaceContents(this.words, row);
   }
 }

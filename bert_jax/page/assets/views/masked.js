@@ -21,7 +21,7 @@ class FillMaskView {
     const { tokens, isCut } = model.tokens(text);
     const mask = model.tokenizer.description.mask_id;
     const places = tokens.flatMap((token, index) => (token.id === mask ? [index] : []));
-    if (!places.length) return this.offerWords(tokens, text);
+    if (!places.length) return this.offerWords(tokens, text, isCut);
     const output = await model.run(model.layOut([tokens]), isWanted);
     if (output === null) return;
     const lists = places.map((place, number) => {
@@ -29,7 +29,7 @@ class FillMaskView {
       return this.guesses(tokens[place], number, shares);
     });
     this.status.textContent = this.app.cutNote(isCut) + this.summary(lists);
-    this.results.replaceChildren(...lists.map(({ list }) => list));
+    replaceContents(this.results, ...lists.map(({ list }) => list));
   }
 
   summary(lists) {
@@ -49,23 +49,23 @@ class FillMaskView {
     const list = element(
       'section',
       {},
-      element('h3', {}, `Mask ${number + 1}: `, markedText(text, token.start, token.end, 20)),
+      element('h2', {}, `Mask ${number + 1}: `, markedText(text, token.start, token.end, 20)),
       barList(`Guesses for mask ${number + 1}`, rows, choose),
     );
     return { list, best: rows[0].text };
   }
 
   /** Without a mask: every word can be hidden. */
-  offerWords(tokens, text) {
+  offerWords(tokens, text, isCut) {
     const { model } = this.app;
     const words = rowWords(model, tokens, text).slice(1, -1);
     const hide = (index) => {
       this.app.replaceText(words[index].start, words[index].stop, model.tokenizer.maskToken);
     };
     this.status.textContent = words.length
-      ? 'The text has no mask. Choose a word to hide:'
+      ? `${this.app.cutNote(isCut)}There is no mask. Choose a word to hide:`
       : 'Type a text with a mask.';
-    this.results.replaceChildren(wordButtons('Hide a word', words, -1, hide));
+    replaceContents(this.results, wordButtons('Hide a word', words, -1, hide));
   }
 }
 

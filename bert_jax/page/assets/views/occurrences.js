@@ -89,7 +89,7 @@ class NeighborsView {
 
   async update(isWanted) {
     const { model, text } = this.app;
-    const { tokens } = model.tokens(text);
+    const { tokens, isCut } = model.tokens(text);
     const output = await model.run(model.layOut([tokens]), isWanted);
     if (output === null) return;
     const words = rowWords(model, tokens, text).slice(1, -1);
@@ -103,23 +103,26 @@ class NeighborsView {
       this.word = index;
       this.app.refresh();
     };
-    this.words.replaceChildren(wordButtons('Choose a word', words, this.word, choose));
+    replaceContents(this.words, wordButtons('Choose a word', words, this.word, choose));
     const progress = (number, total) => {
       this.status.textContent = `Reading text ${number + 1} of ${total} …`;
     };
     const all = await this.app.occurrences.of(this.app.texts, isWanted, progress);
-    if (all !== null) this.show(words[this.word], output, all);
+    if (all !== null) this.show(words[this.word], output, all, this.app.cutNote(isCut));
   }
 
-  show(word, output, all) {
+  show(word, output, all, note) {
     const size = this.app.model.architecture.hidden_size;
     const layer = chosenLayer(this.layer);
     const query = wordVector(output, word, layer, size);
     const others = all.filter((own) => own.text !== this.app.text);
     const cosines = others.map((own) => cosine(query, wordVector(own.output, own.word, layer, size)));
     const best = topK(cosines, NEIGHBORS);
+    const [own, nearest] = [word, others[best[0]]?.word].map((one) => {
+      return shorten(one?.label ?? '', LONGEST_NAME);
+    });
     this.status.textContent = best.length
-      ? `Nearest to “${word.label}”: “${others[best[0]].word.label}”.`
+      ? `${note}Nearest to “${own}”: “${nearest}”.`
       : 'There are no texts; type some below.';
     const rows = best.map((index) => {
       const { text, word: own } = others[index];
