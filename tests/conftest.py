@@ -33,12 +33,14 @@ def pytest_collection_finish():
 
 @pytest.fixture(scope='module')
 def quick_training():
-    """Training uses one device and draws no curves, which are most of the time of a small run."""
+    """Training uses one device and draws no figures, which are most of the time of a small run."""
+    from bert_jax.evaluation import tables
     from bert_jax.training.logging import Log
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(jax, 'device_count', lambda: 1)
         patch.setattr(Log, 'plot', lambda *_: None)
+        patch.setattr(tables, 'plot_confusion', lambda *_: None)
         yield
 
 

@@ -13,6 +13,16 @@ TOPICS = {
     'space': ('star', 'rocket', 'orbit', 'moon', 'planet', 'comet', 'dust', 'crater'),
 }
 
+# Changes for `config` to a run of two steps, which compiles one training step.
+ONE_STAGE = {
+    'training__steps': (2,),
+    'training__sequence_length': (16,),
+    'training__batch_size': (16,),
+    'training__accumulation': (1,),
+    'training__max_predictions': (3,),
+    'schedule__warmup_steps': 1,
+}
+
 
 def write_text(folder: pathlib.Path, documents: int = 60, seed: int = 0) -> str:
     """Write a text whose documents have one topic each, unless it exists; return its source."""

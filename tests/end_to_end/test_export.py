@@ -22,14 +22,14 @@ from tests.parity.agreement import agree_trees
 
 pytestmark = pytest.mark.usefixtures('quick_training')
 
-SINGLE = {'objectives__nsp': 0.0, 'data__segments': 'single', 'schedule__warmup_steps': 1}
+SINGLE = small.ONE_STAGE | {'objectives__nsp': 0.0, 'data__segments': 'single'}
 
 
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp('run')
-    steps = {'training__steps': (20, 5)}
-    main.run(small.config(folder, compute__scan_layers=True, model__num_layers=2, **steps))
+    changes = {'training__steps': (20,), 'compute__scan_layers': True, 'model__num_layers': 2}
+    main.run(small.config(folder, **small.ONE_STAGE | changes))
     return folder / 'run'
 
 
@@ -96,8 +96,7 @@ def test_position_ids_start_after_the_padding_of_the_tokenizer(tmp_path):
     changes = {
         'model__architecture': 'roberta',
         'model__type_vocab_size': 1,
-        'training__steps': (2, 1),
-        'training__sequence_length': (16, 31),
+        'training__sequence_length': (31,),
     }
     main.run(small.config(tmp_path, **SINGLE | changes))
     model = loading.load_any(tmp_path / 'run')
@@ -123,7 +122,6 @@ def test_discriminator_and_generator_are_exported_separately(tmp_path, capsys):
         'objectives__rtd': 50.0,
         'rtd__sharing': 'disentangled',
         'rtd__generator_width': 0.5,
-        'training__steps': (2, 1),
     }
     main.run(small.config(tmp_path, **SINGLE | changes))
     run = tmp_path / 'run'
@@ -180,7 +178,7 @@ def test_the_card_of_a_fine_tuned_model_has_that_of_its_run(tmp_path):
 
 
 def test_a_causal_run_is_exported_as_a_decoder(tmp_path, capsys):
-    objectives = {'objectives__mlm': 0.0, 'objectives__clm': 1.0, 'training__steps': (2, 1)}
+    objectives = {'objectives__mlm': 0.0, 'objectives__clm': 1.0}
     main.run(small.config(tmp_path, **SINGLE | objectives))
     export(str(tmp_path / 'run'), str(tmp_path / 'out'))
     assert 'parameters, clm; logits compared' in capsys.readouterr().out

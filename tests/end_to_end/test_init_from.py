@@ -14,13 +14,11 @@ from tests.end_to_end import small
 
 pytestmark = pytest.mark.usefixtures('quick_training')
 
-FEW = {'training__steps': (2, 1), 'schedule__warmup_steps': 1}
-
 
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp('first')
-    main.run(small.config(folder, **FEW))
+    main.run(small.config(folder, **small.ONE_STAGE))
     return folder
 
 
@@ -31,7 +29,7 @@ def continue_in(folder, name, **changes):
         'workdir': f'{folder}/{name}',
         'schedule__learning_rate': 1e-30,
     }
-    main.run(small.config(folder, **FEW | start | changes))
+    main.run(small.config(folder, **small.ONE_STAGE | start | changes))
 
 
 def parameters(run):

@@ -17,16 +17,12 @@ pytestmark = pytest.mark.usefixtures('quick_training')
 @pytest.fixture(scope='module')
 def workdir(tmp_path_factory):
     folder = tmp_path_factory.mktemp('run')
-    config = small.config(
-        folder,
-        training__steps=(150,),
-        training__sequence_length=(16,),
-        training__batch_size=(32,),
-        training__accumulation=(1,),
-        training__max_predictions=(3,),
-        evaluation__every_steps=0,
-    )
-    main.run(config)
+    changes = {
+        'training__steps': (150,),
+        'training__batch_size': (32,),
+        'evaluation__every_steps': 0,
+    }
+    main.run(small.config(folder, **small.ONE_STAGE | changes, checkpoint__every_steps=150))
     return folder / 'run'
 
 
