@@ -1,5 +1,6 @@
 import hashlib
 import json
+import os
 
 import numpy as np
 import pytest
@@ -64,6 +65,23 @@ def made(tokenizer, tmp_path):
             written[split][source] += nested
     writer.finish(MADE_FROM, SOURCES)
     return tmp_path, written
+
+
+def test_all_arrays_are_synced_before_the_state_is_returned_and_when_closed(
+    tokenizer, tmp_path, monkeypatch
+):
+    synced = []
+    monkeypatch.setattr(
+        os, 'fsync', lambda number: synced.append(os.readlink(f'/proc/self/fd/{number}'))
+    )
+    writer = corpus_writer.CorpusWriter(tmp_path, tokenizer, ['en', 'de'], shard_tokens=10**6)
+    writer.append('train', 0, random_documents(np.random.default_rng(0), tokenizer)[1])
+    arrays = {str(path) for path in tmp_path.rglob('*.npy')}
+    for finish in (writer.state, lambda: writer.finish(MADE_FROM, SOURCES)):
+        synced.clear()
+        finish()
+        assert arrays
+        assert arrays <= {*synced}
 
 
 def test_a_corpus_is_read_as_it_was_written(made, tokenizer):
