@@ -26,7 +26,10 @@ def make(flags: argparse.Namespace) -> None:
     output = pathlib.Path(flags.output)
     bundle.check_output(output, flags.overwrite)
     texts = contents.read_texts(flags.texts) if flags.texts else None
-    model = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
+    if flags.generator:
+        model = loading.load_checkpoint(flags.model, generator=True)
+    else:
+        model = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
     name = flags.name or pathlib.Path(flags.model).resolve().name
     found = contents.describe(
         model, name, dtype=flags.dtype, texts=texts, text=flags.text, word=flags.word
@@ -65,6 +68,11 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     add('--word', help='word of the texts whose senses are shown first')
     add('--text', help='text that is shown first')
+    add(
+        '--generator',
+        action='store_true',
+        help='for a run with the objective rtd: the generator instead of the discriminator',
+    )
     add('--name', help='title of the page (default: name of the folder of the model)')
     make(parser.parse_args(argv))
 

@@ -26,6 +26,7 @@ SCRIPTS = (
     'analysis.js',
     'crf.js',
     'predictions.js',
+    'spans.js',
     'elements.js',
     'charts.js',
     'views/masked.js',

@@ -26,6 +26,7 @@ _HEADS = {
     'regression': 'sequence_classification',
     'multiple_choice': 'multiple_choice',
     'tagging': 'token_classification',
+    'spans': 'spans',
     'question_answering': 'question_answering',
 }
 # Parameters with a row for each token.
@@ -137,7 +138,8 @@ def _architecture(architecture: Architecture) -> dict[str, Any]:
 def _arrays(model: Pretrained, kind: str | None) -> dict[str, np.ndarray]:
     """The parameters that the page reads, by path; kernels as [outputs, inputs]."""
     used = {'encoder', *_PRETRAINING_HEADS, _HEADS.get(kind or '', '')}
-    params = {name: part for name, part in model.params.items() if name in used}
+    parts = model.params | model.other_parts
+    params = {name: part for name, part in parts.items() if name in used}
     arrays = {
         name: _as_page_array(name, np.asarray(leaf, np.float32), model.architecture)
         for name, leaf in tree_paths.flatten(params).items()

@@ -66,6 +66,23 @@ def test_tags_and_entities(changes, words, tmp_path):
 
 
 @needs_node
+@pytest.mark.parametrize(
+    'changes',
+    [{}, {'nested': False}, {'summary': 'attention', 'boundary': 'state', 'max_span_words': 3}],
+)
+@pytest.mark.parametrize('words', ['punctuation', 'characters'])
+def test_spans(changes, words, tmp_path):
+    text = 'the ship near the moon. 北京 star, storm'
+    metadata = {'calibrated': {'threshold': 0.4}, 'words': words}
+    predictor, found = both(tmp_path, 'spans', 'labelSpans', text, changes=changes, **metadata)
+    (record,) = predictor.spans([text])
+    assert len(record['predicted']) > 3
+    for own, wanted in zip(found['spans'], record['predicted'], strict=True):
+        assert own.pop('probability') == pytest.approx(wanted.pop('probability'), abs=1e-4)
+        assert own == wanted
+
+
+@needs_node
 @pytest.mark.parametrize('no_answer', [False, True])
 def test_answers(no_answer, tmp_path):
     question, context = 'the ship', 'the ship near the moon. a storm'
@@ -90,6 +107,6 @@ def test_a_question_without_an_answer(tmp_path):
 
 
 def test_other_fine_tuned_models_have_a_page_of_their_encoder(tmp_path):
-    found = contents.describe(loading.load_any(save_run(tmp_path / 'run', 'spans')), 'test')
+    found = contents.describe(loading.load_any(save_run(tmp_path / 'run', 'relation')), 'test')
     assert found.description['problem'] is None
-    assert found.notes == ('the page has no predictions of a spans model, only of its encoder',)
+    assert found.notes == ('the page has no predictions of a relation model, only of its encoder',)

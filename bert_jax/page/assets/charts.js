@@ -92,8 +92,16 @@ function scatterPlot(label, points, available) {
     const [low, high] = [Math.min(...values), Math.max(...values)];
     return (value) => from + ((value - low) / (high - low || 1)) * (to - from);
   };
-  const x = scale(points.map((point) => point.x), margin, width - margin);
-  const y = scale(points.map((point) => point.y), height - margin, margin);
+  const x = scale(
+    points.map((point) => point.x),
+    margin,
+    width - margin,
+  );
+  const y = scale(
+    points.map((point) => point.y),
+    height - margin,
+    margin,
+  );
   const svg = svgElement('svg', {
     class: 'scatter',
     viewBox: `0 0 ${width} ${height}`,

@@ -26,7 +26,13 @@ function viterbi(unary, pair) {
   let best = unary[0];
   const pointers = [];
   for (const scores of unary.slice(1)) {
-    const from = scores.map((_, tag) => topK(best.map((own, left) => own + pair(left, tag)), 1)[0]);
+    const from = scores.map(
+      (_, tag) =>
+        topK(
+          best.map((own, left) => own + pair(left, tag)),
+          1,
+        )[0],
+    );
     pointers.push(from);
     best = scores.map((score, tag) => score + best[from[tag]] + pair(from[tag], tag));
   }
@@ -50,7 +56,9 @@ function chainSums(unary, pair) {
   for (const scores of unary.slice(1)) {
     const before = sums.at(-1);
     sums.push(
-      scores.map((score, tag) => score + logSumExp(before.map((own, left) => own + pair(left, tag)))),
+      scores.map(
+        (score, tag) => score + logSumExp(before.map((own, left) => own + pair(left, tag))),
+      ),
     );
   }
   return sums;

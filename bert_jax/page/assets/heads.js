@@ -29,7 +29,10 @@ class Heads {
     let x = states;
     if (this.architecture.detection_context) {
       const size = this.architecture.hidden_size;
-      x = this.encoder.norm(x.map((value, i) => value + x[i % size]), 'rtd/head/norm');
+      x = this.encoder.norm(
+        x.map((value, i) => value + x[i % size]),
+        'rtd/head/norm',
+      );
     }
     const activate = ACTIVATIONS[this.architecture.hidden_act];
     return this.encoder.linear(

@@ -35,7 +35,7 @@ class WordPiece {
     const last = bounds.length - 1;
     if (last > this.maxCharacters) return unknown;
     const found = [];
-    for (let first = 0; first < last; ) {
+    for (let first = 0; first < last;) {
       let end = last;
       let id;
       for (; end > first; end--) {

@@ -27,7 +27,12 @@ function rowWords(model, tokens, text) {
 
 /** The index of the longest word, which is shown first; a mask only if there is nothing else. */
 function longestWord(words, maskToken) {
-  return topK(words.map(({ label }) => (label === maskToken ? 0 : label.length)), 1)[0] ?? 0;
+  return (
+    topK(
+      words.map(({ label }) => (label === maskToken ? 0 : label.length)),
+      1,
+    )[0] ?? 0
+  );
 }
 
 const IDEOGRAPH = '\\u3400-\\u4dbf\\u4e00-\\u9fff\\uf900-\\ufaff\\u{20000}-\\u{323af}';
@@ -68,10 +73,15 @@ function splitAtWhiteSpace(text) {
   ]);
 }
 
+/** A pattern of a character of scripts without spaces, with its vowel signs and accents. */
+function singleCharacter(unspaced) {
+  const inner = `[^${LETTER}\\p{White_Space}\\u200b]|(?<=[\\u1039\\u17d2])[${LETTER}]`;
+  return `[${unspaced}](?:${inner})*`;
+}
+
 /** Like splitAtPunctuation, and text without spaces into single characters. */
 function splitIntoCharacters(text, unspaced) {
-  const inner = `[^${LETTER}\\p{White_Space}\\u200b]|(?<=[\\u1039\\u17d2])[${LETTER}]`;
-  const pattern = new RegExp(`[${unspaced}](?:${inner})*|[^${unspaced}\\u200b]+`, 'gu');
+  const pattern = new RegExp(`${singleCharacter(unspaced)}|[^${unspaced}\\u200b]+`, 'gu');
   return splitAtPunctuation(text).flatMap(([start, end]) =>
     [...text.slice(start, end).matchAll(pattern)].map((match) => [
       start + match.index,
@@ -87,6 +97,27 @@ function splitWords(text, problem) {
   return splitAtPunctuation(text);
 }
 
+/** Join words that touch and share a token, if one is a single character (data/alignment.py). */
+function joinCharacters(tokenizer, text, words, unspaced) {
+  const pattern = new RegExp(`^${singleCharacter(unspaced)}$`, 'u');
+  const isCharacter = words.map(([start, end]) => pattern.test(text.slice(start, end)));
+  if (!isCharacter.includes(true)) return words;
+  const isShared = words.map(() => false); // with the word before
+  for (const token of tokenizer.encode(text)) {
+    const overlaps = ([start, end]) => start < token.end && token.start < end;
+    const own = words.flatMap((word, index) => (overlaps(word) ? [index] : []));
+    own.slice(1).forEach((index) => (isShared[index] = true));
+  }
+  const joined = [];
+  words.forEach(([start, end], index) => {
+    const last = joined.at(-1);
+    const mayJoin = isCharacter[index] || isCharacter[index - 1];
+    if (last && isShared[index] && mayJoin && last[1] === start) last[1] = end;
+    else joined.push([start, end]);
+  });
+  return joined;
+}
+
 /**
  * Tokens of a text, each with its `owner`, the first of the words that it overlaps, or −1. The
  * text is tokenized in parts if a word would have no token of its own (data/alignment.py).
@@ -94,7 +125,11 @@ function splitWords(text, problem) {
 function alignWords(tokenizer, text, words) {
   const splits = new Set();
   for (;;) {
-    const tokens = encodeInParts(tokenizer, text, [...splits].sort((a, b) => a - b));
+    const tokens = encodeInParts(
+      tokenizer,
+      text,
+      [...splits].sort((a, b) => a - b),
+    );
     for (const token of tokens) {
       token.owner = words.findIndex(([start, end]) => start < token.end && token.start < end);
     }

@@ -140,7 +140,8 @@ class LogOddsView {
       `${times} times as probable as “${less}”.`;
     const vocab = this.app.model.tokenizer.vocab;
     const rows = [a, b].map((name, i) => {
-      const pieces = fillings[i].length > 1 ? `${fillings[i].map((id) => vocab[id]).join(' ')}, ` : '';
+      const pieces =
+        fillings[i].length > 1 ? `${fillings[i].map((id) => vocab[id]).join(' ')}, ` : '';
       return { name: `${name} (${pieces}${signed(logs[i])} nats)`, share: Math.exp(logs[i]) };
     });
     this.results.replaceChildren(barList('Probability of each filling', rows));

@@ -116,7 +116,9 @@ class NeighborsView {
     const layer = chosenLayer(this.layer);
     const query = wordVector(output, word, layer, size);
     const others = all.filter((own) => own.text !== this.app.text);
-    const cosines = others.map((own) => cosine(query, wordVector(own.output, own.word, layer, size)));
+    const cosines = others.map((own) =>
+      cosine(query, wordVector(own.output, own.word, layer, size)),
+    );
     const best = topK(cosines, NEIGHBORS);
     const [own, nearest] = [word, others[best[0]]?.word].map((one) => {
       return shorten(one?.label ?? '', LONGEST_NAME);

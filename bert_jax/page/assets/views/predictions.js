@@ -85,6 +85,13 @@ async function shownTags(model, [text]) {
   };
 }
 
+async function shownSpans(model, [text]) {
+  const { spans, isCut } = await labelSpans(model, text);
+  const rows = spans.map((own) => ({ name: `${own.label}: ${own.text}`, share: own.probability }));
+  const summary = `${spans.length} labeled spans.`;
+  return { summary, content: [barList('Labeled spans', rows)], isCut };
+}
+
 async function shownAnswers(model, [question, context]) {
   const { answers, isAnswerable, isCut } = await answer(model, question, context);
   const rows = answers
@@ -109,6 +116,7 @@ function predictionView(app) {
     multiple_choice: () =>
       new PredictionView(app, ['Premise', 'Choices, one a line'], [text, CHOICES], shownChoice),
     tagging: () => new PredictionView(app, ['Text'], [text], shownTags),
+    spans: () => new PredictionView(app, ['Text'], [text], shownSpans),
     question_answering: () =>
       new PredictionView(app, ['Question', 'Context'], ['Where did she sit?', text], shownAnswers),
   };

@@ -26,8 +26,7 @@ class ReplacedView {
     const shares = logits.map((logit) => 1 / (1 + Math.exp(-logit)));
     const names = tokens.map(({ id }) => model.tokenizer.readable(id));
     const [most] = topK(shares, 1);
-    this.status.textContent =
-      `${this.app.cutNote(isCut)}Most probably replaced: “${names[most]}”, ${percent(shares[most])}.`;
+    this.status.textContent = `${this.app.cutNote(isCut)}Most probably replaced: “${names[most]}”, ${percent(shares[most])}.`;
     const rows = names.map((name, index) => ({ name, share: shares[index] }));
     this.results.append(barList('Probability that a token was replaced', rows));
   }
