@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.interop import loading
 from bert_jax.models import tuning
 from bert_jax.page import __main__ as command
 from bert_jax.page import contents, weights
@@ -85,6 +86,15 @@ def test_encoders_that_the_page_cannot_compute_are_refused():
 def test_weights_beyond_float16_are_refused():
     with pytest.raises(UserError, match='a weight of x is too large for float16'):
         weights.pack({'x': np.full((2, 2), 1e5, np.float32)}, 'float16')
+
+
+def test_the_generator_of_a_run_with_replaced_tokens(tmp_path, monkeypatch):
+    model = pages.random_model('bert', pages.tokenizer('wordpiece'))
+    monkeypatch.setattr(
+        loading, 'load_checkpoint', lambda path, generator: model if generator else None
+    )
+    command.main(['--model=electra', f'--output={tmp_path / "page.html"}', '--generator'])
+    assert '"heads":["mlm"]' in (tmp_path / 'page.html').read_text(encoding='utf-8')
 
 
 def test_the_card_of_a_run_links_the_page_inside_its_folder(tmp_path, capsys):
