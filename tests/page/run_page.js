@@ -28,6 +28,7 @@ const functions = {
   tokens: (texts, special) => texts.map((text) => model.tokenizer.encode(text, special)),
   ids: (texts, special) =>
     texts.map((text) => model.tokenizer.encode(text, special).map((token) => token.id)),
+  surfaces: (ids) => ids.map((id) => model.tokenizer.surface(id)),
   logits: async (text) => {
     const { row, output } = await encode(text);
     return row.ids.map((_, position) => Array.from(model.maskedLogits(output, position)));

@@ -45,6 +45,22 @@ def test_offsets_are_those_of_python(kind, number, tmp_path):
         assert [[one['start'], one['end']] for one in own] == wanted.tolist(), line
 
 
+@needs_node
+@pytest.mark.parametrize(('spec', 'mask'), [('wordpiece:60', '[MASK]'), ('bytebpe:300', '<mask>')])
+def test_tokens_read_as_text(spec, mask, tmp_path):
+    """Bytes as characters; the space before <mask>, which it absorbs, is not part of its place."""
+    tokenizer = tokenizers.train(spec, ['un café, deux cafés, sans élan '] * 9, lowercase=False)
+    text = 'un élans, sans'
+    (ids,) = tokenizer.encode_batch([text]).ids
+    path = pages.write(tmp_path, pages.random_model('bert', tokenizer))
+    calls = ('surfaces', ids.tolist()), ('tokens', [f'un  {mask} sans'], True)
+    surfaces, (tokens,) = pages.run(path, *calls)
+    joined = ''.join(('' if one['joins'] else ' ') + one['text'] for one in surfaces)
+    assert joined.strip().replace(' ,', ',') == text
+    (found,) = (one for one in tokens if one['id'] == tokenizer.mask_id)
+    assert (found['start'], found['end']) == (4, 4 + len(mask))
+
+
 def published(real_data, name):
     if name == 'byte BPE':
         folder = real_data / 'vocab_gpt2_bpe'

@@ -20,11 +20,20 @@ class ByteBPE {
     this.prefixed = description.add_prefix_space;
     this.ignoresMerges = description.ignore_merges;
     this.letters = byteLetters();
+    this.bytes = new Map(this.letters.map((letter, byte) => [letter, byte]));
     this.encoder = new TextEncoder();
+    this.decoder = new TextDecoder();
     this.ranks = new Map();
     for (const [rank, [left, right]] of description.merges.entries()) {
       if (!excluded.has(left + right)) this.ranks.set(`${left} ${right}`, rank);
     }
+  }
+
+  /** A token as text; bytes of an incomplete character are shown as U+FFFD. */
+  surface(token) {
+    const bytes = Array.from(token, (letter) => this.bytes.get(letter));
+    const text = bytes.includes(undefined) ? token : this.decoder.decode(Uint8Array.from(bytes));
+    return { text: text.trimStart() || '␣', joins: !text.startsWith(' ') };
   }
 
   *words(traced) {

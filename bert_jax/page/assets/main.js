@@ -149,7 +149,7 @@ class App {
 
   showTokens() {
     const { tokens } = this.model.tokens(this.text);
-    const names = tokens.map(({ id }) => element('span', {}, this.model.tokenizer.vocab[id] ?? ''));
+    const names = tokens.map(({ id }) => element('span', {}, this.model.tokenizer.token(id)));
     this.tokenLine.replaceChildren(`${tokens.length} tokens: `, ...names);
   }
 }

@@ -40,7 +40,8 @@ class Tokenizer {
     for (const match of text.matchAll(this.patterns[mode])) {
       word = this.encodePart(text.slice(end, match.index), end, model, word, tokens);
       end = match.index + match[0].length;
-      tokens.push({ id: this.ids.get(match[0].trim()), start: match.index, end, word: word++ });
+      const start = end - match[0].trimStart().length;
+      tokens.push({ id: this.ids.get(match[0].trim()), start, end, word: word++ });
     }
     this.encodePart(text.slice(end), end, model, word, tokens);
     return tokens;
@@ -63,11 +64,20 @@ class Tokenizer {
     return word;
   }
 
-  /** A token as it reads, for display: without marks of word starts and continuations. */
-  readable(id) {
-    const token = this.vocab[id] ?? `[${id}]`;
-    if (this.description.kind === 'wordpiece') return token;
-    return token.replace(/^Ġ/, '') || '␣';
+  /** The name of a token; an embedding may have more rows than the vocabulary has tokens. */
+  token(id) {
+    return this.vocab[id] || `[${id}]`;
+  }
+
+  /**
+   * A token as text.
+   * @return {{text: string, joins: boolean}} and whether it continues the text before it, without
+   *     a space.
+   */
+  surface(id) {
+    const token = this.token(id);
+    if (this.special.has(id) || !this.vocab[id]) return { text: token, joins: false };
+    return this.models.plain.surface(token);
   }
 
   get maskToken() {

@@ -27,6 +27,12 @@ class WordPiece {
     if (end > start) yield [start, end];
   }
 
+  /** A token as text; one with the mark of continuations joins the text before it. */
+  surface(token) {
+    const joins = token.startsWith(this.prefix);
+    return { text: joins ? token.slice(this.prefix.length) : token, joins };
+  }
+
   /** Subwords of a word: [id, start, end] in its units. */
   subwords(word) {
     const unknown = [[this.unknown, 0, word.length]];

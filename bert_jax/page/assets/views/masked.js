@@ -40,19 +40,26 @@ class FillMaskView {
   /** The list of one mask, and its first guess. */
   guesses(token, number, shares) {
     const { model, text } = this.app;
-    const rows = topK(shares, GUESSES).map((id) => ({
-      name: model.tokenizer.vocab[id].replace(/^Ġ/, '␣'),
-      text: model.tokenizer.readable(id),
-      share: shares[id],
-    }));
-    const choose = (index) => this.app.replaceText(token.start, token.end, rows[index].text);
+    const rows = topK(shares, GUESSES).map((id) => {
+      const surface = model.tokenizer.surface(id);
+      return {
+        ...surface,
+        name: surface.joins ? `##${surface.text}` : surface.text,
+        share: shares[id],
+      };
+    });
+    const choose = (index) => {
+      const { text: filling, joins } = rows[index];
+      const start = joins ? text.slice(0, token.start).trimEnd().length : token.start;
+      this.app.replaceText(start, token.end, filling);
+    };
     const list = element(
       'section',
       {},
       element('h2', {}, `Mask ${number + 1}: `, markedText(text, token.start, token.end, 20)),
       barList(`Guesses for mask ${number + 1}`, rows, choose),
     );
-    return { list, best: rows[0].text };
+    return { list, best: rows[0].name };
   }
 
   /** Without a mask: every word can be hidden. */
@@ -105,7 +112,8 @@ class LogOddsView {
     const { tokens, isCut } = model.tokens(text);
     const mask = model.tokenizer.description.mask_id;
     const place = tokens.findIndex((token) => token.id === mask);
-    const fillings = this.inputs.map((input) => this.subwords(input.value.trim()));
+    const before = text.slice(0, tokens[place]?.start);
+    const fillings = this.inputs.map((input) => this.subwords(input.value.trim(), before));
     this.results.replaceChildren();
     if (place < 0 || fillings.some((own) => !own.length)) {
       this.status.textContent = 'Type a text with a mask, and two fillings.';
@@ -121,12 +129,11 @@ class LogOddsView {
     this.show(logs, fillings, isCut);
   }
 
-  /** Ids of a filling, which follows a space. */
-  subwords(filling) {
+  /** Ids of a filling; a space before the mask belongs to it. */
+  subwords(filling, before) {
     if (!filling) return [];
-    const { tokenizer } = this.app.model;
-    const isByteLevel = tokenizer.description.kind === 'bytebpe';
-    return tokenizer.encode(isByteLevel ? ` ${filling}` : filling).map((token) => token.id);
+    const space = /\p{White_Space}$/u.test(before) ? ' ' : '';
+    return this.app.model.tokenizer.encode(space + filling).map((token) => token.id);
   }
 
   show(logs, fillings, isCut) {
@@ -138,10 +145,10 @@ class LogOddsView {
     this.status.textContent =
       `${this.app.cutNote(isCut)}Log-odds ${signed(odds)} nats: “${more}” is ` +
       `${times} times as probable as “${less}”.`;
-    const vocab = this.app.model.tokenizer.vocab;
+    const { tokenizer } = this.app.model;
     const rows = [a, b].map((name, i) => {
       const pieces =
-        fillings[i].length > 1 ? `${fillings[i].map((id) => vocab[id]).join(' ')}, ` : '';
+        fillings[i].length > 1 ? `${fillings[i].map((id) => tokenizer.token(id)).join(' ')}, ` : '';
       return { name: `${name} (${pieces}${signed(logs[i])} nats)`, share: Math.exp(logs[i]) };
     });
     this.results.replaceChildren(barList('Probability of each filling', rows));

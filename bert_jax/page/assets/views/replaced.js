@@ -24,7 +24,7 @@ class ReplacedView {
     }
     const logits = model.heads.replaced(output.states.at(-1)).slice(1, -1);
     const shares = logits.map((logit) => 1 / (1 + Math.exp(-logit)));
-    const names = tokens.map(({ id }) => model.tokenizer.readable(id));
+    const names = tokens.map(({ id }) => model.tokenizer.surface(id).text);
     const [most] = topK(shares, 1);
     this.status.textContent = `${this.app.cutNote(isCut)}Most probably replaced: “${names[most]}”, ${percent(shares[most])}.`;
     const rows = names.map((name, index) => ({ name, share: shares[index] }));
