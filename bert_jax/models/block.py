@@ -85,7 +85,8 @@ class Block(Module):
     ) -> jax.Array:
         """The residual connection around attention or feed-forward."""
         is_pre = self.architecture.residual == 'pre'
-        input_BTD = norm(x_BTD) if is_pre else x_BTD
+        # In the dtype of its products, in which their gradients are then summed.
+        input_BTD = (norm(x_BTD) if is_pre else x_BTD).astype(self.compute.activation_dtype)
         output_BTD = dropout(function(input_BTD), self.architecture.hidden_dropout, seeds_B)
         if self.tuning is not None:
             output_BTD = self.tuning(Sublayer(name, x_BTD, input_BTD, output_BTD, norm))

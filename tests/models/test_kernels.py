@@ -180,15 +180,19 @@ def test_cudnn_takes_lengths_for_padding_and_blocks_for_windows(on_this_cpu, mon
     assert bias['bias'].shape == (16, 1, 64, 192)
 
 
-def test_flash_does_not_materialize_scores(on_this_cpu):
-    """Also not in packed rows."""
+@pytest.mark.parametrize('name', ['bert', 'modernbert', 'deberta', 'deberta_v2'])
+def test_flash_does_not_materialize_scores(on_this_cpu, name):
+    """Also not in packed rows, nor in the backward pass."""
     ids = jnp.zeros((ROWS, LENGTH), jnp.int32)
-    params = jax.eval_shape(make('bert', 'xla').init, jax.random.key(0), ids, ids)
+    params = jax.eval_shape(make(name, 'xla').init, jax.random.key(0), ids, ids)
     shapes = {}
     for kernel in ('xla', 'flash'):
-        encoder = make('bert', kernel)
-        apply = jax.make_jaxpr(lambda p, e=encoder: e.apply(p, ids, **MASKS['packed']).hidden_BTD)
-        shapes[kernel] = set(jaxprs.shapes(apply(params).jaxpr))
+        encoder = make(name, kernel)
+
+        def loss(params, encoder=encoder):
+            return encoder.apply(params, ids, **MASKS['packed']).hidden_BTD.sum()
+
+        shapes[kernel] = set(jaxprs.shapes(jax.make_jaxpr(jax.grad(loss))(params).jaxpr))
     scores = (ROWS, 2, LENGTH, LENGTH)
     assert scores in shapes['xla']
     assert scores not in shapes['flash']
