@@ -33,7 +33,7 @@ from bert_jax.models.pallas_kernels import LANES, LOG2_E, Plan, backward_kernel,
 
 INTERPRET = False  # tests set it, to run without a TPU
 MAX_BLOCK = 512  # positions of a block of queries or keys
-NARROW_BLOCK = 128  # positions of an inner block if there is a window
+NARROW_BLOCK = 128  # the same if there is a narrow window
 CHUNK = 128  # keys that the backward pass computes at a time
 VMEM_BYTES = 64 * 2**20
 _TABLES = ('position_key', 'position_query')
@@ -83,7 +83,7 @@ def attend(
     states = {name: to_features(x_BTHK) for name, x_BTHK in states.items()}
     if distances is not None:
         # All keys of a chunk at a time: a product covers the distances to all queries anyway.
-        plan = dataclasses.replace(plan, scale=distances.scale * LOG2_E, chunk=plan.outer)
+        plan = dataclasses.replace(plan, scale=distances.scale * LOG2_E, chunk=plan.block)
         tables = {'position_key': distances.key_BRHK, 'position_query': distances.query_BRHK}
         states |= {name: to_features(x, pad_T) for name, x in tables.items() if x is not None}
     extras = {}
@@ -109,17 +109,16 @@ def make_plan(
     """Choose blocks and padding for a call; the arguments are those of `attend`."""
     width = next((width for width in (8, 16, 32, 64) if width >= head_size), None)
     width = width or -(-head_size // LANES) * LANES
-    num_outer = -(-length // MAX_BLOCK)
-    outer = -(-length // (num_outer * LANES)) * LANES
-    length = num_outer * outer
+    num_blocks = -(-length // MAX_BLOCK)
+    block = -(-length // (num_blocks * LANES)) * LANES
+    length = num_blocks * block
     reach = length if window is None else min(window, length)
-    if reach <= outer // 2:
-        outer = min(outer, NARROW_BLOCK)
-    inner = outer
+    if reach <= block // 2:
+        block = min(block, NARROW_BLOCK)
     per_tile = min(max(1, LANES // width), num_heads)
     tiles = -(-num_heads // per_tile)
     # Several tiles in a step of the grid if blocks are small, so that it has enough to do.
-    most = min(MAX_BLOCK**2 // (outer * inner), MAX_FLASH_ROW // length)
+    most = min((MAX_BLOCK // block) ** 2, MAX_FLASH_ROW // length)
     fits = [n for n in range(1, tiles + 1) if tiles % n == 0 and n <= max(most, 1)]
     return Plan(
         length=length,
@@ -131,9 +130,8 @@ def make_plan(
         before=reach,
         after=0 if is_causal else reach,
         rate=rate,
-        outer=outer,
-        inner=inner,
-        chunk=min(CHUNK, outer),
+        block=block,
+        chunk=min(CHUNK, block),
     )
 
 
@@ -149,9 +147,9 @@ def _forward(
     logsumexp = jax.ShapeDtypeStruct(shape, jnp.float32)
     out_shapes = {'result': states['value'], 'logsumexp': logsumexp}
     scratch = {
-        'maximum': pltpu.VMEM((plan.heads, plan.outer), jnp.float32),
-        'sum': pltpu.VMEM((plan.heads, plan.outer), jnp.float32),
-        'result': pltpu.VMEM((plan.heads * plan.width, plan.outer), jnp.float32),
+        'maximum': pltpu.VMEM((plan.heads, plan.block), jnp.float32),
+        'sum': pltpu.VMEM((plan.heads, plan.block), jnp.float32),
+        'result': pltpu.VMEM((plan.heads * plan.width, plan.block), jnp.float32),
     }
     run = _call(forward_kernel, plan, False, states | extras, out_shapes, scratch)
     return run['result'], (states, extras, run)
@@ -164,8 +162,8 @@ def _backward(
     width = plan.heads * plan.width
     scratch = {
         'd_query': pltpu.VMEM((width, plan.length), jnp.float32),
-        'd_key': pltpu.VMEM((plan.outer, width), jnp.float32),
-        'd_value': pltpu.VMEM((plan.outer, width), jnp.float32),
+        'd_key': pltpu.VMEM((plan.block, width), jnp.float32),
+        'd_value': pltpu.VMEM((plan.block, width), jnp.float32),
     }
     for name in states.keys() & set(_TABLES):
         scratch[f'd_{name}'] = pltpu.VMEM((2 * plan.length, width), jnp.float32)
@@ -204,28 +202,32 @@ def _call(
         first, last = plan.inner_range(i, is_backward)
         return jnp.minimum(first + j, last)
 
-    on_queries, on_keys = (plan.outer, outer_index), (plan.inner, inner_index)
+    query, key = outer_index, inner_index
     if is_backward:
-        on_queries, on_keys = (plan.inner, inner_index), (plan.outer, outer_index)
+        query, key = inner_index, outer_index
 
-    def features(size: int, index: _Index) -> pl.BlockSpec:
+    def features(index: _Index, size: int = plan.block) -> pl.BlockSpec:
         return pl.BlockSpec((1, size, width), lambda b, g, i, j: (b, index(i, j), g))
 
-    def statistics(size: int, index: _Index) -> pl.BlockSpec:
-        return pl.BlockSpec((1, 1, plan.heads, size), lambda b, g, i, j: (b, g, 0, index(i, j)))
+    def statistics(index: _Index) -> pl.BlockSpec:
+        shape = (1, 1, plan.heads, plan.block)
+        return pl.BlockSpec(shape, lambda b, g, i, j: (b, g, 0, index(i, j)))
 
-    def ids(size: int, index: _Index) -> pl.BlockSpec:
-        return pl.BlockSpec((1, 1, size), lambda b, g, i, j: (b, 0, index(i, j)))
+    def ids(index: _Index) -> pl.BlockSpec:
+        return pl.BlockSpec((1, 1, plan.block), lambda b, g, i, j: (b, 0, index(i, j)))
+
+    def whole(i: Any, j: Any) -> Any:
+        return 0
 
     specs = {
-        **{name: features(*on_queries) for name in ('query', 'gradient', 'result')},
-        **{name: features(*on_keys) for name in ('key', 'value', 'd_key', 'd_value')},
-        **{name: statistics(*on_queries) for name in ('logsumexp', 'bits')},
-        'd_query': features(plan.length, lambda i, j: 0),
-        **{name: features(2 * plan.length, lambda i, j: 0) for name in _TABLES},
-        **{f'd_{name}': features(2 * plan.length, lambda i, j: 0) for name in _TABLES},
-        'query_ids': ids(*on_queries),
-        'key_ids': ids(*on_keys),
+        **{name: features(query) for name in ('query', 'gradient', 'result')},
+        **{name: features(key) for name in ('key', 'value', 'd_key', 'd_value')},
+        **{name: statistics(query) for name in ('logsumexp', 'bits')},
+        'd_query': features(whole, plan.length),
+        **{name: features(whole, 2 * plan.length) for name in _TABLES},
+        **{f'd_{name}': features(whole, 2 * plan.length) for name in _TABLES},
+        'query_ids': ids(query),
+        'key_ids': ids(key),
         'slopes': pl.BlockSpec(memory_space=pltpu.SMEM),
     }
     if 'segments' in inputs:
@@ -258,18 +260,17 @@ def _cost(
     outputs: dict[str, Any],
 ) -> pl.CostEstimate:
     """What the kernel does: products as wide as the matrix unit, visible blocks only."""
-    pairs = batch * plan.num_blocks * plan.heads * int(visits) * plan.outer * plan.inner
+    pairs = batch * plan.num_blocks * plan.heads * int(visits) * plan.block * plan.block
     num_products = 5.0 if is_backward else 2.0
-    queries = plan.inner if is_backward else plan.outer
-    keys = plan.chunk if is_backward else plan.inner
-    for name, size in zip(_TABLES, (keys, queries), strict=True):
+    keys = plan.chunk if is_backward else plan.block
+    for name, size in zip(_TABLES, (keys, plan.block), strict=True):
         if name in inputs:  # products with the distances of a chunk instead of its pairs
-            num_products += (3 if is_backward else 1) * (keys + queries) / size
+            num_products += (3 if is_backward else 1) * (keys + plan.block) / size
     num_bytes = 0
     of_queries = ('query', 'gradient', 'result', 'logsumexp', 'bits')
     repeated = of_queries if is_backward else ('key', 'value')
     for name, x in [*inputs.items(), *outputs.items()]:
-        again = int(visits) * plan.inner / plan.length if name in repeated else 1
+        again = int(visits) * plan.block / plan.length if name in repeated else 1
         num_bytes += int(again * x.size * x.dtype.itemsize)
     return pl.CostEstimate(
         flops=int(2 * num_products * pairs * plan.tile),

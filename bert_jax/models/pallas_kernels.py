@@ -35,8 +35,8 @@ class Plan:
         scale: factor of the scores, in units of log 2.
         before, after: largest distances to an earlier and to a later attended position.
         rate: of dropout.
-        outer, inner: positions of a block of the outer and of the inner loop. Outer blocks are
-            queries in the forward pass and keys in the backward pass.
+        block: positions of a block. The blocks of the outer loop are queries in the forward pass
+            and keys in the backward pass.
         chunk: keys of a block that the backward pass computes at a time: with fewer, less of what
             is in flight leaves the registers.
     """
@@ -50,8 +50,7 @@ class Plan:
     before: int
     after: int
     rate: float
-    outer: int
-    inner: int
+    block: int
     chunk: int
 
     @property
@@ -62,20 +61,20 @@ class Plan:
     @property
     def chunks(self) -> list[slice]:
         """The chunks of a block of keys in the backward pass."""
-        starts = range(0, self.outer, self.chunk)
+        starts = range(0, self.block, self.chunk)
         return [slice(start, start + self.chunk) for start in starts]
 
     def inner_range(self, i: Any, is_backward: bool) -> tuple[Any, Any]:
         """First and last inner block that interact with outer block i."""
         before, after = (self.after, self.before) if is_backward else (self.before, self.after)
         xp, divide = (np, np.floor_divide) if isinstance(i, np.ndarray) else (jnp, jax.lax.div)
-        first = xp.maximum(i * self.outer - before, 0)
-        last = xp.minimum((i + 1) * self.outer + after, self.length) - 1
-        return divide(first, self.inner), divide(last, self.inner)
+        first = xp.maximum(i * self.block - before, 0)
+        last = xp.minimum((i + 1) * self.block + after, self.length) - 1
+        return divide(first, self.block), divide(last, self.block)
 
     def num_inner(self, is_backward: bool) -> np.ndarray:
         """Number of inner blocks of each outer block."""
-        first, last = self.inner_range(np.arange(self.length // self.outer), is_backward)
+        first, last = self.inner_range(np.arange(self.length // self.block), is_backward)
         return last - first + 1
 
 
@@ -240,8 +239,8 @@ def forward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> N
 
     @pl.when(first + j <= last)
     def _() -> None:
-        queries, keys = slice(0, plan.outer), slice(0, plan.inner)
-        chunk = _Chunk(plan, refs, g, i * plan.outer, (first + j) * plan.inner, queries, keys)
+        queries, keys = slice(0, plan.block), slice(0, plan.block)
+        chunk = _Chunk(plan, refs, g, i * plan.block, (first + j) * plan.block, queries, keys)
         values_WU = refs['value'][0].T
         for head in plan.all_heads:
             query_TW = head.only(refs['query'][0, :, head.tile])
@@ -288,7 +287,7 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
 
     @pl.when(first + i <= last)
     def _() -> None:
-        start = pl.multiple_of((first + i) * plan.inner, plan.inner)
+        start = pl.multiple_of((first + i) * plan.block, plan.block)
         keys_WU = refs['key'][0].T
         # Row sums of probabilities times their gradients (FlashAttention-2, algorithm 2, line 4).
         result_TW, gradient_TW = (
@@ -297,7 +296,7 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
         products_WT = (result_TW * gradient_TW).T * (1 - plan.rate)
         delta_T = [products_WT[head.features].sum(0, keepdims=True) for head in plan.all_heads]
         for keys in plan.chunks:
-            chunk = _Chunk(plan, refs, g, start, j * plan.outer, slice(0, plan.inner), keys)
+            chunk = _Chunk(plan, refs, g, start, j * plan.block, slice(0, plan.block), keys)
             for head in plan.all_heads:
                 query_TW = refs['query'][0, :, head.tile]
                 gradient_TW = refs['gradient'][0, :, head.tile]
@@ -320,11 +319,11 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
                 d_query_WT += _dot(keys_WU[head.features, keys], d_scores_UT, 1, 0)
                 scratch['d_value'][keys, head.tile] += head.only(d_value_UW)
                 scratch['d_key'][keys, head.tile] += head.only(d_key_UW)
-                scratch['d_query'][head.features, pl.ds(start, plan.inner)] += d_query_WT
+                scratch['d_query'][head.features, pl.ds(start, plan.block)] += d_query_WT
 
     kept = 1 - plan.rate
     scale = plan.scale / LOG2_E / kept
-    is_last_block = j == plan.length // plan.outer - 1
+    is_last_block = j == plan.length // plan.block - 1
 
     @pl.when(first + i == last)
     def _() -> None:
@@ -336,9 +335,9 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
     def _() -> None:
         for name in sorted(scratch.keys() - {'d_query', 'd_key', 'd_value'}):
             outputs[name][0] = (scratch[name][...] * scale).astype(outputs[name].dtype)
-        for start in range(0, plan.length, plan.inner):
-            d_query_WT = scratch['d_query'][:, start : start + plan.inner] * scale
-            rows = slice(start, start + plan.inner)
+        for start in range(0, plan.length, plan.block):
+            d_query_WT = scratch['d_query'][:, start : start + plan.block] * scale
+            rows = slice(start, start + plan.block)
             outputs['d_query'][0, rows] = d_query_WT.T.astype(outputs['d_query'].dtype)
 
 
