@@ -39,13 +39,14 @@ def _rotate(head_size: int, x_BTF: jax.Array, cos_TW: jax.Array, sin_TW: jax.Arr
     """x · cos + (the other feature of the pair) · sin."""
     (num_rows, length, size), width = x_BTF.shape, cos_TW.shape[1]
     block = min(_BLOCK, length)
-    states = pl.BlockSpec((1, block, size), lambda b, i: (b, i, 0))
-    table = pl.BlockSpec((block, width), lambda b, i: (i, 0))
-    num_bytes = 2 * x_BTF.size * x_BTF.dtype.itemsize + 8 * num_rows * cos_TW.size
+    # Rows in the inner loop, so that a block of the tables is loaded once.
+    states = pl.BlockSpec((1, block, size), lambda i, b: (b, i, 0))
+    table = pl.BlockSpec((block, width), lambda i, b: (i, 0))
+    num_bytes = 2 * x_BTF.size * x_BTF.dtype.itemsize + 8 * cos_TW.size
     cost = pl.CostEstimate(flops=4 * x_BTF.size, transcendentals=0, bytes_accessed=num_bytes)
     return pl.pallas_call(
         functools.partial(_rotation_kernel, head_size),
-        grid=(num_rows, pl.cdiv(length, block)),
+        grid=(pl.cdiv(length, block), num_rows),
         in_specs=[states, table, table],
         out_specs=states,
         out_shape=jax.ShapeDtypeStruct(x_BTF.shape, x_BTF.dtype),
