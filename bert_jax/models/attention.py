@@ -11,6 +11,7 @@ import numpy as np
 from bert_jax.models import kernels, local_attention
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.dropout import weight_dropout
+from bert_jax.models.flash_inputs import Distances
 from bert_jax.models.linear import Dense, output_init_range, product
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import constrain
@@ -187,7 +188,7 @@ class Attention(Module):
 
     def distances(
         self, query_BTHK: jax.Array, context: Context, seeds_B: jax.Array | None
-    ) -> kernels.Distances | None:
+    ) -> Distances | None:
         """What `scores` adds for distances, for a kernel; None in standard attention."""
         return None
 

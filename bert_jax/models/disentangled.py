@@ -7,10 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models import kernels, partitioning
+from bert_jax.models import partitioning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.attention import Attention, Context
 from bert_jax.models.dropout import dropout, fold_in
+from bert_jax.models.flash_inputs import Distances
 from bert_jax.models.linear import product, weight_init
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
@@ -85,7 +86,7 @@ class DisentangledAttention(Attention):
 
     def distances(
         self, query_BTHK: jax.Array, context: Context, seeds_B: jax.Array | None
-    ) -> kernels.Distances:
+    ) -> Distances:
         key_XRHK, query_XRHK = self._position_states(context, seeds_B)
         num_rows, length = query_BTHK.shape[:2]
         distance_R = np.clip(np.arange(-length, length), 1 - length, length - 1)
@@ -99,7 +100,7 @@ class DisentangledAttention(Attention):
 
         key_BRHK = of_distances(key_XRHK, -distance_R)
         query_BRHK = of_distances(query_XRHK, distance_R)
-        return kernels.Distances(key_BRHK, query_BRHK, self.score_scale)
+        return Distances(key_BRHK, query_BRHK, self.score_scale)
 
     def _position_states(
         self, context: Context, seeds_B: jax.Array | None

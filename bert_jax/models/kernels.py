@@ -13,7 +13,6 @@ from collections.abc import Callable
 from typing import Any, Literal, TypeAlias
 
 import flax.linen as nn
-import flax.struct
 import jax
 import jax.numpy as jnp
 from jax.sharding import AxisType, PartitionSpec
@@ -22,6 +21,7 @@ from bert_jax.errors import UserError
 from bert_jax.models import local_attention
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.dropout import row_bits
+from bert_jax.models.flash_inputs import MAX_ROW, MAX_ROW_WITH_DISTANCES, Distances
 from bert_jax.models.partitioning import platform
 from bert_jax.models.visibility import Visibility
 
@@ -29,26 +29,6 @@ PLATFORMS = {'cudnn': 'gpu', 'flash': 'tpu'}
 CUDNN: Literal['xla', 'cudnn'] = 'cudnn'  # implementation of jax.nn.dot_product_attention
 _AMPERE_OR_LATER = r'([89]|\d\d)\.\d'  # compute capability of an NVIDIA GPU
 _Axes: TypeAlias = tuple[str | None, ...]  # logical axis names
-# Positions of a row for flash: of longer rows, what accumulates does not fit into on-chip memory.
-MAX_FLASH_ROW = 32768
-_MAX_DISTANCES_ROW = 4096  # with tables of distance vectors
-
-
-@flax.struct.dataclass
-class Distances:
-    """Terms of attention scores that depend on the distance of query and key.
-
-    Scores are (q·k + q·k' + q'·k) · scale, with the key k' and the query q' of the distance.
-
-    Attributes:
-        key_BRHK: k' for key − query = −T … T − 1, R = 2 T. None: no such term.
-        query_BRHK: q' for query − key = −T … T − 1. None: no such term.
-        scale: of all scores.
-    """
-
-    key_BRHK: jax.Array | None
-    query_BRHK: jax.Array | None
-    scale: float = flax.struct.field(pytree_node=False)
 
 
 def choose(architecture: Architecture, compute: Compute, length: int, is_training: bool) -> str:
@@ -100,7 +80,7 @@ def _limitation(
         return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
     is_disentangled = architecture.attention == 'disentangled'
     if kernel == 'flash':
-        most = _MAX_DISTANCES_ROW if is_disentangled else MAX_FLASH_ROW
+        most = MAX_ROW_WITH_DISTANCES if is_disentangled else MAX_ROW
         return f'takes rows of at most {most:,} tokens, not {length:,}' if length > most else None
     if is_disentangled:
         return 'does not support disentangled attention'

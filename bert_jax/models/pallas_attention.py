@@ -28,7 +28,7 @@ import numpy as np
 from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
-from bert_jax.models.kernels import MAX_FLASH_ROW, Distances
+from bert_jax.models.flash_inputs import MAX_ROW, Distances
 from bert_jax.models.pallas_kernels import LANES, LOG2_E, Plan, backward_kernel, forward_kernel
 
 INTERPRET = False  # tests set it, to run without a TPU
@@ -118,7 +118,7 @@ def make_plan(
     per_tile = min(max(1, LANES // width), num_heads)
     tiles = -(-num_heads // per_tile)
     # Several tiles in a step of the grid if blocks are small, so that it has enough to do.
-    most = min((MAX_BLOCK // block) ** 2, MAX_FLASH_ROW // length)
+    most = min((MAX_BLOCK // block) ** 2, MAX_ROW // length)
     fits = [n for n in range(1, tiles + 1) if tiles % n == 0 and n <= max(most, 1)]
     return Plan(
         length=length,
