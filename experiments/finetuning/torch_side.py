@@ -22,12 +22,13 @@ from experiments.finetuning.torch_problems import PROBLEMS, parameter_groups
 EVALUATION_BATCH = 32
 
 
-def run(config, padded: bool = False) -> dict:
+def run(config, padded: bool = False, method: str = '') -> dict:
     """Train as a config of bert_jax says and evaluate on the dev split.
 
     Args:
         config: the config of a fine-tuning run of bert_jax.
         padded: pad every batch to training.sequence_length and measure only the time.
+        method: 'lora' or 'ia3' tunes with peft.
 
     Returns:
         'seconds_per_step', and 'held_out' with the metrics unless `padded`.
@@ -37,10 +38,30 @@ def run(config, padded: bool = False) -> dict:
     tokenizer = transformers.AutoTokenizer.from_pretrained(config.init_from)
     problem = PROBLEMS[config.task](tokenizer, config, splits.train)
     model = problem.model(config.init_from)
+    if method:
+        model = with_peft(model, method)
     features = [problem.features(example) for example in splits.train]
     seconds = train(model, problem, features, config, padded)
     results = {'seconds_per_step': seconds}
     return results if padded else results | {'held_out': evaluate(model, problem, splits.dev)}
+
+
+def with_peft(model, method: str):
+    """The model with what peft adds for a task of classification, by the settings of bert_jax."""
+    import peft
+
+    if method == 'lora':
+        settings = peft.LoraConfig(
+            task_type='SEQ_CLS', r=8, lora_alpha=16, target_modules=['query', 'value']
+        )
+    else:
+        inner = r'.*\.\d+\.output\.dense'
+        settings = peft.IA3Config(
+            task_type='SEQ_CLS',
+            target_modules=rf'.*\.(key|value)|{inner}',
+            feedforward_modules=inner,
+        )
+    return peft.get_peft_model(model, settings)
 
 
 def train(model, problem, features: list[dict], config, padded: bool) -> float:
@@ -116,12 +137,16 @@ def main():
     parser.add_argument('--steps', type=int, default=0)
     parser.add_argument('--seed', type=int, default=0)
     parser.add_argument('--padded', action='store_true')
+    parser.add_argument('--method', default='', help='lora or ia3, with peft')
+    parser.add_argument('--rate_factor', type=float, default=1.0, help='of the learning rate')
     options = parser.parse_args()
     runtime.keep_freed_memory()
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     task = tasks.TASKS[options.task]
     keys = tasks.config_keys(task, options.data, options.weights, options.steps)
-    results = run(tasks.make_config(task, keys | {'seed': options.seed}), options.padded)
+    keys['schedule.learning_rate'] = options.rate_factor * task.learning_rate
+    config = tasks.make_config(task, keys | {'seed': options.seed})
+    results = run(config, options.padded, options.method)
     folder = pathlib.Path(options.folder)
     folder.mkdir(parents=True, exist_ok=True)
     (folder / 'results.json').write_text(json.dumps(results, indent=1) + '\n')

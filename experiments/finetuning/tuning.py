@@ -1,0 +1,128 @@
+"""Compares parameter-efficient tuning with full tuning, with heads only, and with peft.
+
+    python -m experiments.finetuning.tuning --data=FOLDER --weights=FOLDER --tasks=banking77
+
+The tasks, splits and settings are those of experiments/finetuning/run.py, but for the learning rate
+of each method. Finished runs are kept, so the command can be repeated. Needs torch, transformers
+and peft for the sides named `peft`.
+"""
+
+import argparse
+import pathlib
+
+from bert_jax.errors import exit_cleanly
+from bert_jax.evaluation import comparison
+from bert_jax.evaluation.scores import Table
+from bert_jax.evaluation.tables import markdown_table
+from bert_jax.files import write_json
+from experiments.finetuning import run, tasks
+from experiments.studies import runner
+
+# Method → the learning rate relative to that of full tuning, and the config keys.
+METHODS = {
+    'full': (1, {}),
+    'heads': (5, {'transfer.trainable': 'heads'}),
+    'lora': (5, {'transfer.method': 'lora'}),
+    'houlsby': (5, {'transfer.method': 'houlsby'}),
+    'pfeiffer': (5, {'transfer.method': 'pfeiffer'}),
+    'parallel': (5, {'transfer.method': 'parallel'}),
+    'prefix': (5, {'transfer.method': 'prefix'}),
+    'prompt': (20, {'transfer.method': 'prompt'}),
+    'bitfit': (5, {'transfer.method': 'bitfit'}),
+    'ia3': (10, {'transfer.method': 'ia3'}),
+    'mam': (5, {'transfer.method': 'mam'}),
+}
+PEFT = {'peft lora': 'lora', 'peft ia3': 'ia3'}  # side → method
+Record = dict[str, list[float]]  # measure → a value for each seed
+
+
+def run_ours(method: str, name: str, options: argparse.Namespace) -> Record:
+    """Train with every seed, unless the runs exist; seconds are per step."""
+    factor, keys = METHODS[method]
+    task = tasks.TASKS[name]
+    keys = tasks.config_keys(task, options.data, options.weights, options.steps) | keys
+    keys['schedule.learning_rate'] = factor * task.learning_rate
+    keys['sweep.seeds'] = tuple(range(options.seeds))
+    folder = pathlib.Path(options.runs) / name / f'{method}_{keys["training.steps"]}'
+    command = runner.main_command(f'configs/finetune.py:{task.kind}', keys)
+    runner.run_once(folder, command, '--config.workdir')
+    record = run.read_sweep(folder, task.metric, options.seeds)
+    sizes = [_checkpoint_size(folder / f'seed_{seed}') for seed in range(options.seeds)]
+    return record | {'checkpoint_MB': sizes}
+
+
+def run_peft(side: str, name: str, options: argparse.Namespace) -> Record:
+    """As `run_ours`, with transformers and peft."""
+    method = PEFT[side]
+    task = tasks.TASKS[name]
+    steps = options.steps or task.steps
+    flags = [f'--task={name}', f'--data={options.data}', f'--weights={options.weights}']
+    flags += [f'--steps={steps}', f'--method={method}', f'--rate_factor={METHODS[method][0]}']
+    record: Record = {'metric': [], 'seconds': []}
+    for seed in range(options.seeds):
+        folder = pathlib.Path(options.runs) / name / f'peft_{method}_{steps}_{seed}'
+        command = ['-m', 'experiments.finetuning.torch_side', *flags, f'--seed={seed}']
+        runner.run_once(folder, command, '--folder')
+        result = runner.read_results(folder)
+        record['metric'].append(result['held_out'][task.metric])
+        record['seconds'].append(result['seconds_per_step'])
+    return record
+
+
+def _checkpoint_size(folder: pathlib.Path) -> float:
+    files = (folder / 'checkpoints').rglob('*')
+    return sum(path.stat().st_size for path in files if path.is_file()) / 1e6
+
+
+def table(figures: dict[str, dict[str, dict]]) -> str:
+    """A Markdown table with a row for each task and side."""
+    columns = ('task', 'side', 'metric', 'interval', 's / epoch', 'MB')
+    rows = []
+    for key, measures in figures.items():
+        size = measures.get('checkpoint_MB')
+        rows.append(
+            (
+                *key.split(', '),
+                comparison.mean_cell(measures['metric']),
+                comparison.interval_cell(measures['metric']),
+                comparison.mean_cell(measures['seconds'], digits=1),
+                comparison.mean_cell(size, digits=1) if size else '–',
+            )
+        )
+    return markdown_table(Table(columns, rows)) + '\n'
+
+
+@exit_cleanly
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument('--data', required=True, help='folder of the data sets')
+    parser.add_argument('--weights', required=True, help='folder of the pretrained model')
+    parser.add_argument('--tasks', default='banking77', help=f'some of {",".join(tasks.TASKS)}')
+    sides = (*METHODS, *PEFT)
+    parser.add_argument('--sides', default=','.join(sides), help='some of %(default)s')
+    parser.add_argument('--seeds', type=int, default=3, help='number of seeds')
+    parser.add_argument('--steps', type=int, default=0, help='overrides the steps of the tasks')
+    parser.add_argument('--runs', default='runs/tuning', help='folder of the runs')
+    parser.add_argument('--output', default='experiments/finetuning/tuning')
+    options = parser.parse_args()
+    for key in ('data', 'weights', 'runs', 'output'):
+        setattr(options, key, str(pathlib.Path(getattr(options, key)).resolve()))
+    figures: dict[str, dict[str, dict]] = {}
+    for name in options.tasks.split(','):
+        for side in options.sides.split(','):
+            record = (run_peft if side in PEFT else run_ours)(side, name, options)
+            record = run.per_epoch(record, name, options.data)
+            figures[f'{name}, {side}'] = {
+                measure: comparison.summarize(values)._asdict()
+                for measure, values in record.items()
+            }
+    folder = pathlib.Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / 'results.json', {'seeds': options.seeds, 'figures': figures})
+    (folder / 'table.md').write_text(table(figures), encoding='utf-8')
+    comparison.plot_runs(folder / 'plot', figures, {'metric': 'metric on dev'})
+    print(table(figures))
+
+
+if __name__ == '__main__':
+    main()
