@@ -58,6 +58,7 @@ class Tuning:
     uses: int | None = None
     use: int = 0
 
+    published_rate: ClassVar[float | None] = None  # learning rate of the method's authors
     can_merge: ClassVar[bool] = False  # whether `merge` exists
     needs_scores: ClassVar[bool] = False  # whether attention must materialize its scores
 

@@ -123,6 +123,11 @@ def initialize(
         return initial
     _check_unchanged(config, model, fitted)
     method = _tuning_method(config)
+    if method.published_rate is not None:
+        lines.append(
+            f'{method.method} was published with a learning rate of {method.published_rate:g}; '
+            f'that of this run is {config.schedule.learning_rate:g}'
+        )
     frozen = (name for name in params if name.startswith('encoder/') and not method.trains(name))
     return initial._replace(
         architecture=dataclasses.replace(architecture, tuning=method),

@@ -161,9 +161,10 @@ def test_killed_and_resumed_bitwise(base, tmp_path):
 
 
 @pytest.mark.parametrize('method', ['houlsby', 'prompt', 'bitfit'])
-def test_other_methods_train_and_predict(method, base, tmp_path):
+def test_other_methods_train_and_predict(method, base, tmp_path, capsys):
     results = tune(tmp_path / 'run', method, base, training__steps=2)
     assert results['steps'] == 2
+    assert f'{method} was published with a learning rate of ' in capsys.readouterr().err
     assert predictions(tmp_path / 'run', tmp_path)[0]['predicted'] in ('negative', 'positive')
 
 

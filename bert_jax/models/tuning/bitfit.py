@@ -1,6 +1,7 @@
 """Only biases are trained (BitFit, Ben Zaken et al. 2022, arXiv 2106.10199)."""
 
 import dataclasses
+from typing import ClassVar
 
 from bert_jax.models.tuning_method import Tuning
 
@@ -17,6 +18,8 @@ class BitFit(Tuning):
 
     method: str = 'bitfit'
     biases: str = 'all'
+
+    published_rate: ClassVar[float | None] = 1e-3
 
     def problems(self) -> list[str]:
         if self.biases in BIASES:

@@ -1,6 +1,7 @@
 """Adapters after attention and feed-forward (Houlsby et al. 2019, arXiv 1902.00751)."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 from flax import linen as nn
@@ -19,6 +20,8 @@ class Houlsby(Tuning):
 
     method: str = 'houlsby'
     bottleneck: int = 64
+
+    published_rate: ClassVar[float | None] = 3e-4
 
     def block_module(self) -> ModuleMaker | None:
         return AfterBoth

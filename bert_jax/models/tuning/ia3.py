@@ -24,6 +24,7 @@ class IA3(Tuning):
 
     method: str = 'ia3'
 
+    published_rate: ClassVar[float | None] = 3e-3
     can_merge: ClassVar[bool] = True
 
     def dense_module(self, role: str) -> ModuleMaker | None:

@@ -36,6 +36,7 @@ class Lora(Tuning):
     alpha: float = 16.0
     targets: tuple[str, ...] = ('query', 'value')
 
+    published_rate: ClassVar[float | None] = 5e-4
     can_merge: ClassVar[bool] = True
 
     def problems(self) -> list[str]:

@@ -1,6 +1,7 @@
 """An adapter beside the feed-forward (He et al. 2022, arXiv 2110.04366, section 3.3)."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 from flax import linen as nn
@@ -19,6 +20,8 @@ class Parallel(Tuning):
     method: str = 'parallel'
     bottleneck: int = 16
     scale: float = 2.0
+
+    published_rate: ClassVar[float | None] = 1e-4
 
     def block_module(self) -> ModuleMaker | None:
         return BesideFeedForward

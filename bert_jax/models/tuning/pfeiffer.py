@@ -1,6 +1,7 @@
 """An adapter after the feed-forward only (Pfeiffer et al. 2021, arXiv 2005.00247)."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 from flax import linen as nn
@@ -20,6 +21,8 @@ class Pfeiffer(Tuning):
 
     method: str = 'pfeiffer'
     bottleneck: int = 48
+
+    published_rate: ClassVar[float | None] = 1e-4
 
     def block_module(self) -> ModuleMaker | None:
         return AfterFeedForward

@@ -22,6 +22,7 @@ class Prefix(Tuning):
     method: str = 'prefix'
     length: int = 16
 
+    published_rate: ClassVar[float | None] = 1e-4
     needs_scores: ClassVar[bool] = True
 
     def attention_module(self) -> ModuleMaker | None:

@@ -1,6 +1,7 @@
 """Learned vectors among the embeddings (prompt tuning, Lester et al. 2021, arXiv 2104.08691)."""
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 from flax import linen as nn
@@ -20,6 +21,8 @@ class Prompt(Tuning):
 
     method: str = 'prompt'
     length: int = 20
+
+    published_rate: ClassVar[float | None] = 0.3
 
     def embeddings_module(self) -> ModuleMaker | None:
         return PromptVectors
