@@ -359,6 +359,39 @@ def test_a_classifier_is_trained_on_the_answers_of_an_ensemble(tmp_path, weights
     assert record['predicted'] in ('sea', 'farm')
 
 
+def test_a_few_shot_sweep_reports_the_mean_over_its_draws(tmp_path, weights):
+    own = config_of(tmp_path, weights)
+    few = finetune.get_config('few_shot')
+    assert few.sweep.seeds == (13, 21, 42, 87, 100)
+    assert (few.data.shots, few.training.steps, few.evaluation.every_steps) == (16, 1000, 100)
+    few.update(dict(workdir=str(tmp_path / 'sweep'), init_from=own.init_from))
+    few.problem.update(own.problem)
+    few.data.columns.update(own.data.columns)
+    few.update_from_flattened_dict(
+        {
+            'data.train': own.data.train,
+            'data.test_fraction': 0.4,
+            'data.shots': 2,
+            'training.steps': 1,
+            'training.batch_size': 4,
+            'training.sequence_length': 24,
+            'evaluation.every_steps': 1,
+            'sweep.seeds': (13, 21),
+        }
+    )
+    found = main.run(few)
+    accuracy = found['other_splits']['test']['accuracy']
+    assert accuracy['mean'] == pytest.approx(np.mean(accuracy['values']))
+    assert len(accuracy['values']) == 2
+    drawn = [
+        [json.loads(line)['id'] for line in (tmp_path / f'sweep/seed_{seed}/dev' / name).open()]
+        for seed in (13, 21)
+        for name in ('predictions.jsonl',)
+    ]
+    assert [len(own) for own in drawn] == [4, 4]
+    assert drawn[0] != drawn[1]
+
+
 def test_unlabeled_examples_are_refused_where_nothing_uses_them():
     kind = PROBLEMS['classification'].load()
     settings = dict(PROBLEMS['classification'].settings)
