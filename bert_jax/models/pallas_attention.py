@@ -13,8 +13,8 @@ logsumexp; the backward pass recomputes the probabilities from it. Beyond these 
 - Blocks of keys that no query of a block attends to (window, causal) are neither loaded nor
   computed.
 - Dropout of weights uses the bits of dropout.py, computed in place.
-- Scores may have terms for the distance of query and key (DeBERTa): products with the vectors of all
-  distances of a block, shifted by one more for each row.
+- Scores may have terms for the distance of query and key (DeBERTa): products with the vectors of
+  all distances of a block, shifted by one more for each row.
 
 Local letters: F = H·K; N heads of a block, side by side in W = N·K features.
 """
