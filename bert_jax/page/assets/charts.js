@@ -2,6 +2,7 @@
 'use strict';
 
 const CELL = 18;
+const MOST_MATRIX_WORDS = 80; // more cells than this squared make a page slow
 const LABEL_LENGTH = 14;
 const CHARACTER_WIDTH = 7;
 
@@ -29,16 +30,22 @@ function barList(label, rows, choose = null) {
 /** Draw a square of weights, one pixel each; CSS enlarges it. */
 function drawThumbnail(canvas, weights, size) {
   canvas.width = canvas.height = size;
-  const context = canvas.getContext('2d');
-  context.fillStyle = getComputedStyle(document.documentElement).getPropertyValue('--heat');
-  for (let i = 0; i < weights.length; i++) {
-    context.globalAlpha = Math.sqrt(Math.min(1, weights[i]));
-    context.fillRect(i % size, Math.floor(i / size), 1, 1);
-  }
+  const heat = getComputedStyle(document.documentElement).getPropertyValue('--heat').trim();
+  const color = [1, 3, 5].map((start) => parseInt(heat.slice(start, start + 2), 16)); // #rrggbb
+  const image = new ImageData(size, size);
+  weights.forEach((weight, i) => {
+    image.data.set(color, 4 * i);
+    image.data[4 * i + 3] = 255 * Math.sqrt(Math.min(1, weight));
+  });
+  canvas.getContext('2d').putImageData(image, 0, 0);
 }
 
 /** A matrix of weights with the words on both sides; rows attend to columns. */
 function attentionMatrix(label, words, weights, chosen) {
+  if (words.length > MOST_MATRIX_WORDS) {
+    const note = `The matrix with its words is drawn for up to ${MOST_MATRIX_WORDS} words.`;
+    return element('p', { class: 'note' }, note);
+  }
   const names = words.map((word) => shorten(word.label, LABEL_LENGTH));
   const margin = CHARACTER_WIDTH * Math.max(...names.map((name) => name.length)) + 8;
   const size = margin + CELL * words.length + 2;

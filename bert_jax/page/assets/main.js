@@ -54,7 +54,7 @@ class App {
       { type: 'button', onclick: () => this.insertMask() },
       `Insert ${this.model.tokenizer.maskToken}`,
     );
-    this.tokenLine = element('p', { class: 'tokens' });
+    this.tokenLine = element('p', { class: 'tokens', tabindex: 0 });
     this.textSection = element(
       'section',
       { class: 'input' },

@@ -2,7 +2,7 @@
 'use strict';
 
 const PAUSE_AFTER = 40; // milliseconds of computation without letting the page react
-const REMEMBERED = 8; // results of the encoder
+const REMEMBERED = 3; // results of the encoder, which for long texts are large
 
 class Model {
   /**

@@ -33,7 +33,7 @@ class Occurrences {
         const output = await complete(this.model.encoder.run(row.ids, row.types), isWanted);
         if (output === null) return null;
         const words = rowWords(this.model, tokens, text).slice(1, -1);
-        this.known.set(text, { words, output });
+        this.known.set(text, { words, output: { states: output.states } });
       }
       const { words, output } = this.known.get(text);
       found.push(...words.map((word) => ({ label, text, word, output })));
