@@ -54,7 +54,7 @@ class App {
       { type: 'button', onclick: () => this.insertMask() },
       `Insert ${this.model.tokenizer.maskToken}`,
     );
-    this.tokenLine = element('p', { class: 'tokens', tabindex: 0 });
+    this.tokenLine = element('p', { class: 'tokens' });
     this.textSection = element(
       'section',
       { class: 'input' },
@@ -150,7 +150,9 @@ class App {
   showTokens() {
     const { tokens } = this.model.tokens(this.text);
     const names = tokens.map(({ id }) => element('span', {}, this.model.tokenizer.token(id)));
-    this.tokenLine.replaceChildren(`${tokens.length} tokens: `, ...names);
+    const line = this.tokenLine;
+    line.replaceChildren(`${tokens.length} tokens: `, ...names);
+    line.tabIndex = line.scrollHeight > line.clientHeight ? 0 : -1;
   }
 }
 
