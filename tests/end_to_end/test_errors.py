@@ -253,7 +253,7 @@ def test_a_full_disk_during_a_save_keeps_the_last_good_checkpoint(tmp_path, disk
     arguments = (
         f'--config.workdir={disk}/run',
         '--config.model.hidden_size=64',
-        '--config.training.steps=(200,20)',
+        '--config.training.steps=(60,10)',
         '--config.checkpoint.keep=50',
     )
     status, stderr = small.run(tmp_path, *arguments)
