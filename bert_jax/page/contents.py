@@ -82,6 +82,8 @@ def describe(
     if kind is not None and kind not in _HEADS:
         notes.append(f'the page has no predictions of a {kind} model, only of its encoder')
         kind = None
+    elif model.is_multi_label:
+        notes.append('the page has no predictions of classes that do not exclude each other')
     packed = weights.pack(_arrays(model, kind), dtype)
     heads = [head for head in _PRETRAINING_HEADS if head in model.params]
     description = {

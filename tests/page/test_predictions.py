@@ -1,11 +1,13 @@
 """Predictions of fine-tuned models on the page are those of `Predictor`."""
 
+import dataclasses
+
 import pytest
 
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop import loading
 from bert_jax.page import contents
-from tests.inference.small_runs import KINDS, save_run
+from tests.inference.small_runs import KINDS, save_run, tokenizer
 from tests.page import pages
 from tests.page.pages import needs_node
 
@@ -110,3 +112,7 @@ def test_other_fine_tuned_models_have_a_page_of_their_encoder(tmp_path):
     found = contents.describe(loading.load_any(save_run(tmp_path / 'run', 'relation')), 'test')
     assert found.description['problem'] is None
     assert found.notes == ('the page has no predictions of a relation model, only of its encoder',)
+    model = pages.random_model('bert', tokenizer(), ['sequence_classification'])
+    several = dataclasses.replace(model, is_multi_label=True)
+    (note,) = contents.describe(several, 'test').notes
+    assert note == 'the page has no predictions of classes that do not exclude each other'
