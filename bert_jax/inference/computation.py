@@ -20,9 +20,8 @@ LAST_FOUR = {
 
 
 def _apply(encoder: Encoder, params: Params, batch: Batch, **options: Any) -> Any:
-    return encoder.apply(
-        {'params': params['encoder']}, batch['input_ids'], batch['attention_mask'], **options
-    )
+    ids = (batch['input_ids'], batch['attention_mask'], batch.get('token_type_ids'))
+    return encoder.apply({'params': params['encoder']}, *ids, **options)
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
@@ -66,12 +65,24 @@ def _logits(encoder: Encoder, params: Params, batch: Batch) -> jax.Array:
     return mlm_logits(encoder.architecture, encoder.compute, params, hidden_BPD)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1))
+# Programs of their own, shared by `guesses` and prompts: the last bits of a softmax depend on what
+# XLA fuses it with.
+logits = jax.jit(_logits, static_argnums=0)
+probabilities = jax.jit(jax.nn.softmax)
+_top_k = jax.jit(jax.lax.top_k, static_argnums=1)
+
+
 def guesses(
     encoder: Encoder, top_k: int, params: Params, batch: Batch
 ) -> tuple[jax.Array, jax.Array]:
     """Probabilities and ids of the most probable tokens, [B, P, top_k] each."""
-    return jax.lax.top_k(jax.nn.softmax(_logits(encoder, params, batch)), top_k)
+    return _top_k(probabilities(logits(encoder, params, batch)), top_k)
+
+
+@jax.jit
+def pick(logits_BPV: jax.Array, p_BPV: jax.Array, ids_AK: jax.Array) -> dict[str, jax.Array]:
+    """'p' and 'log_p' of some tokens, float32 [B, P, A, K]; p_BPV is that of `probabilities`."""
+    return {'p': p_BPV[:, :, ids_AK], 'log_p': jax.nn.log_softmax(logits_BPV)[:, :, ids_AK]}
 
 
 @functools.partial(jax.jit, static_argnums=0)

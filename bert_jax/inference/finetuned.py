@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
-import numpy as np
 from ml_collections import ConfigDict
 
-from bert_jax.data.finetune_batches import BatchShape, Item, row_length
+from bert_jax.data.finetune_batches import BatchShape, row_length
 from bert_jax.data.labeled import loader, word_spans
 from bert_jax.data.labeled.records import ReadingReport
 from bert_jax.data.special_token_layout import SpecialTokenLayout
@@ -17,23 +16,21 @@ from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import intervals
 from bert_jax.evaluation.scores import Scores
-from bert_jax.inference import batching
-from bert_jax.inference.batching import TokenizedText
+from bert_jax.inference import prompts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
+from bert_jax.models.encoders import build_encoder
 from bert_jax.tasks.finetuning_model import (
     EncodedExamples,
     FineTuningModel,
     PredictionStep,
-    answer_references,
-    complete,
     decode_all,
     predict,
     prediction_step,
 )
 from bert_jax.tasks.problems import PROBLEMS
-from bert_jax.tasks.problems.base import ExampleOutputs
-from bert_jax.types import Batch, Params
+from bert_jax.tasks.problems.prompt import Prompt
+from bert_jax.types import Params
 
 # For models of other libraries, whose folders name their heads but not their problem.
 _KIND_OF_HEAD = {
@@ -131,7 +128,7 @@ class FineTuned:
         self._words = model.metadata.get('words', self.problem.splitter)
         self._data = config.get('data', {})
         self._num_texts = model.metadata.get('texts')
-        self._pad_id = tokenizer.pad_id
+        self._encoder = build_encoder(architecture, compute)
         self._module = FineTuningModel(architecture, compute, self.problem)
         self._max_length, self._batch_tokens = architecture.max_length, batch_tokens
         self._overlap, self._kind = overlap, kind
@@ -226,8 +223,15 @@ class FineTuned:
     def _predictions(
         self, params: Params, examples: Sequence[Any], advance: Callable[[int], object]
     ) -> Sequence[Any]:
-        if not self.problem.packs_inference:
-            outputs = self._padded_outputs(params, examples, advance)
+        if isinstance(self.problem, Prompt):
+            outputs = prompts.outputs(
+                self.problem,
+                self._encoder,
+                params,
+                examples,
+                batch_tokens=self._batch_tokens,
+                advance=advance,
+            )
             return decode_all(self.problem, examples, outputs)
         encoded = EncodedExamples.of(self.problem, examples)
         length = row_length(int(encoded.items.length_N.max()), self._max_length)
@@ -236,46 +240,10 @@ class FineTuned:
         outputs, _ = predict(step, params, encoded, shape, advance)
         return decode_all(self.problem, examples, outputs)
 
-    def _padded_outputs(
-        self, params: Params, examples: Sequence[Any], advance: Callable[[int], object]
-    ) -> list[ExampleOutputs]:
-        """The host outputs of every example, from one sequence in each padded row."""
-        step = self._step(self.problem.all_probabilities)
-
-        def compute(batch: Batch) -> Mapping[str, Any]:
-            length = batch['input_ids'].shape[1]  # other fields are padded to a power of two
-            return step(params, {name: array[:, :length] for name, array in batch.items()})[1][0]
-
-        def run(examples: Sequence[Any], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
-            sequences = [sequence for own in items for item in own for sequence in item]
-            outputs = iter(
-                batching.run(
-                    compute,
-                    [
-                        TokenizedText(one.ids, {'token_type_ids': one.token_type_ids, **one.tokens})
-                        for one in sequences
-                    ],
-                    batch_tokens=self._batch_tokens,
-                    max_length=self._max_length,
-                    pad_id=self._pad_id,
-                    advance=advance,
-                )
-            )
-            return [[[_first_slot(next(outputs)) for _ in item] for item in own] for own in items]
-
-        answer_references(self.problem, run)
-        outputs = run(examples, list(map(self.problem.encode, examples)))
-        return complete(self.problem, examples, outputs, run)
-
     @functools.cache  # noqa: B019  (a loaded model lives as long as its process)
     def _step(self, all_probabilities: bool) -> PredictionStep:
         """The prediction step, which is traced anew when the problem has other outputs."""
         return jax.jit(prediction_step(self._module, with_terms=False))
-
-
-def _first_slot(per_sequence: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """The outputs of the only sequence of a row."""
-    return {name: array[0] for name, array in per_sequence.items()}
 
 
 def _data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> ConfigDict:

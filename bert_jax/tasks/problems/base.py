@@ -72,8 +72,6 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         interop/pretrained.py): loaded with `init_from`, and exported.
       required_heads: those of them that a run cannot do without.
       reads_embeddings: whether heads are called with `embedding_VE`, the token embeddings.
-      packs_inference: whether predictions on new input run on packed rows, as evaluation does; else
-        each sequence has a padded row, as in the tasks of pretrained models.
       min_labels: least number of classes there is anything to learn from.
       head_field: field of a batch that the default `apply_heads` gives to the head.
       settings: the config's `problem`.
@@ -96,7 +94,6 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     pretrained_heads: ClassVar[tuple[str, ...]] = ()
     required_heads: ClassVar[tuple[str, ...]] = ()
     reads_embeddings: ClassVar[bool] = False
-    packs_inference: ClassVar[bool] = True
     min_labels: ClassVar[int] = 0
     head_field: ClassVar[str] = 'attention_mask'
     has_probabilities: ClassVar[bool] = False

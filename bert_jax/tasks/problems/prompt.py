@@ -65,7 +65,6 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     weights = {'classification': 1.0}
     pretrained_heads = required_heads = ('mlm',)
     reads_embeddings = True
-    packs_inference = False
     min_labels = 2
     has_probabilities = True
     long_texts = ('truncate',)
@@ -251,7 +250,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         batch: Batch,
         dropout_seeds_R: base.Seeds,
     ) -> base.Outputs:
-        """Return 'p' and 'log_p' of the pieces of all answers, fp32 [R, S, A, K].
+        """Return 'log_p' of the pieces of all answers, fp32 [R, S, A, K].
 
         In training with `mlm_weight` 'masked' too: logits, labels and weights of masked tokens.
 
@@ -287,11 +286,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
             masked: Masked = batch['masked']
             hidden_RMD = gather_positions(encoded.decoded_BTD, masked.positions)
             outputs['masked'] = heads['mlm'](hidden_RMD), masked.labels, masked.weights
-        functions = {'p': jax.nn.softmax, 'log_p': jax.nn.log_softmax}
-        return outputs | {
-            name: jax.vmap(pick)(function(logits_RPV), index_RSK)
-            for name, function in functions.items()
-        }
+        return outputs | {'log_p': jax.vmap(pick)(jax.nn.log_softmax(logits_RPV), index_RSK)}
 
     def _class_scores(self, log_p_RSAK: jax.Array) -> jax.Array:
         """The score of each class, fp32 [R, S / number of lengths, C], decoded in parallel."""
@@ -317,15 +312,14 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         return values_RE[:, : class_REC.shape[1]]
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        return base.HostOutputs({name: outputs[name] for name in ('p', 'log_p')}, {})
+        return base.HostOutputs({'log_p': outputs['log_p']}, {})
 
     def decode(self, example: PromptExample, parts: base.ExampleOutputs) -> PromptPrediction:
         """Return the probabilities of the classes, calibrated, and of the answers."""
         log_p_A = self._log_p(parts)
         p_A = np.exp(log_p_A)
-        if (
-            self.answers.lengths[0] == self._num_draws == 1
-        ):  # as the softmax of fill_mask gives them
+        is_short = self.answers.lengths[0] == self._num_draws == 1
+        if is_short and 'p' in parts[0][0]:  # as the softmax of fill_mask gives them
             first_A = parts[0][0]['p'][:, 0]
             p_A = np.where(self.answers.length_A == 1, first_A, p_A)
         p_C = self._calibration.apply(log_p_A, self._reference_AE, self.answers.share_CA)

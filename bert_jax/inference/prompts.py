@@ -1,0 +1,80 @@
+"""Answers to cloze prompts from the same compiled functions as `fill_mask`, one prompt a row."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.data.finetune_batches import Item, TokenSequence
+from bert_jax.inference import batching, computation
+from bert_jax.inference.batching import TokenizedText
+from bert_jax.models.encoders.base import Encoder
+from bert_jax.tasks.finetuning_model import answer_references, complete
+from bert_jax.tasks.problems.base import ExampleOutputs
+from bert_jax.tasks.problems.prompt import Prompt
+from bert_jax.types import Batch, Params
+
+
+def outputs(
+    problem: Prompt,
+    encoder: Encoder,
+    params: Params,
+    examples: Sequence[Any],
+    *,
+    batch_tokens: int,
+    advance: Callable[[int], object],
+) -> list[ExampleOutputs]:
+    """Return the host outputs of every example.
+
+    Probabilities of answers of one subword equal those of `fill_mask` for the same batches bit for
+    bit.
+
+    Args:
+        problem: the kind of prompts.
+        encoder: of the model.
+        params: 'encoder' and 'mlm'.
+        examples: what to answer.
+        batch_tokens, advance: as for `bert_jax.load`.
+    """
+
+    def compute(batch: Batch) -> dict[str, Any]:
+        inputs = {name: batch[name] for name in ('input_ids', 'attention_mask', 'positions')}
+        if np.any(batch['token_type_ids']):
+            inputs['token_type_ids'] = batch['token_type_ids'][:, : batch['input_ids'].shape[1]]
+        logits_BPV = computation.logits(encoder, params, inputs)
+        p_BPV = computation.probabilities(logits_BPV)
+        return computation.pick(logits_BPV, p_BPV, problem.answers.pieces_AK)
+
+    def run(examples: Sequence[Any], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
+        sequences = [sequence for own in items for item in own for sequence in item]
+        found = batching.run(
+            compute,
+            list(map(_row, sequences)),
+            batch_tokens=batch_tokens,
+            max_length=encoder.architecture.max_length,
+            pad_id=problem.tokenizer.pad_id,
+            advance=advance,
+        )
+        pairs = zip(sequences, found, strict=True)
+        return [[[_at_masks(*next(pairs)) for _ in item] for item in own] for own in items]
+
+    answer_references(problem, run)
+    return complete(problem, examples, run(examples, list(map(problem.encode, examples))), run)
+
+
+def _row(sequence: TokenSequence) -> TokenizedText:
+    """The row of a prompt, with the `positions` of its masks."""
+    (positions,) = np.nonzero(sequence.tokens['mask_slot'])
+    extras = {'positions': positions, 'token_type_ids': sequence.token_type_ids}
+    return TokenizedText(sequence.ids, extras)
+
+
+def _at_masks(sequence: TokenSequence, picked: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Values of piece k of each answer at mask k, [A, K], from those at all masks, [P, A, K]."""
+    slots = sequence.tokens['mask_slot']
+    found = {}
+    for name, values_PAK in picked.items():
+        found[name] = np.zeros(values_PAK.shape[1:], np.float32)
+        for place, slot in enumerate(slots[slots > 0]):
+            found[name][:, slot - 1] = values_PAK[place, :, slot - 1]
+    return found
