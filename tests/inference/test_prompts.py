@@ -138,6 +138,8 @@ def test_a_model_without_the_head_and_a_bad_setting_are_refused(model, folder, t
         model.prompt(['the sea'])
     with pytest.raises(UserError, match="decoding is 'best'; set max_first or left_to_right or"):
         model.with_prompt(TEMPLATE, ['a', 'b'], decoding='best')
+    with pytest.raises(UserError, match='there are no answers; give them as LABEL=WORD'):
+        model.with_prompt(TEMPLATE, [])
     with pytest.raises(UserError, match="calibration is 'best'; set none or contextual or pmi"):
         model.with_prompt(TEMPLATE, ['a', 'b'], calibration='best')
     short = bert_jax.load(folder, max_length=5).with_prompt(TEMPLATE, ['cow', 'star'])

@@ -51,6 +51,8 @@ class Answers:
             UserError: a label without an answer, an unknown label, an answer with unknown
                 characters, or two answers with the same tokens.
         """
+        if not labels:
+            raise UserError('there are no answers; give them as LABEL=WORD or LABEL=WORD|WORD')
         words = parse(given or labels)
         if missing := [label for label in labels if label not in words]:
             raise UserError(
