@@ -3,6 +3,7 @@
 import copy
 import json
 import pathlib
+import types
 import typing
 
 from ml_collections import ConfigDict
@@ -39,10 +40,14 @@ def read_all(kind: str, columns: dict | None = None, **settings) -> list[Example
     return sorted(read(kind, columns, dev=settings['train'], **settings).train)
 
 
-def example_type(kind: str) -> type:
-    """The type of example that the readers of a kind of problem build."""
-    (only,) = {
-        typing.get_args(typing.get_type_hints(reader)['return'])[0]
-        for reader in problems.find(kind).readers.values()
+def example_types(kind: str) -> tuple[type, ...]:
+    """The types of examples that the readers of a kind of problem build."""
+    results = {
+        typing.get_type_hints(reader)['return'] for reader in problems.find(kind).readers.values()
     }
-    return only
+    lists = [
+        one
+        for result in results
+        for one in (typing.get_args(result) if isinstance(result, types.UnionType) else [result])
+    ]
+    return tuple({typing.get_args(one)[0] for one in lists})

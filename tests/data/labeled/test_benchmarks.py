@@ -19,7 +19,7 @@ from bert_jax.data.labeled.examples import (
 )
 from bert_jax.data.labeled.records import InvalidRecord
 from bert_jax.errors import UserError
-from tests.data.labeled.reading import example_type, read
+from tests.data.labeled.reading import example_types, read
 
 NLI = {'premise': 'P', 'hypothesis': 'H', 'idx': 3}
 PAIR = {'sentence1': 'A', 'sentence2': 'B', 'idx': 3}
@@ -101,7 +101,7 @@ RECORDS = {
 def test_a_record_becomes_an_example(name):
     record, example = RECORDS[name]
     assert BENCHMARKS[name].example(record, 'n', 'de') == example
-    assert isinstance(example, example_type(BENCHMARKS[name].kind))
+    assert isinstance(example, example_types(BENCHMARKS[name].kind))
 
 
 @pytest.mark.parametrize(
