@@ -137,7 +137,7 @@ PROBLEMS: dict[str, ProblemKind] = {
         readers=dict.fromkeys(_TEXTS, text_pairs.build_prompt),
     ),
     'prompt_regression': ProblemKind(
-        implementation='bert_jax.tasks.problems.prompt:PromptRegression',
+        implementation='bert_jax.tasks.problems.prompt_regression:PromptRegression',
         predict_task='prompt',
         settings=_LABELS
         | _PROMPT

@@ -16,7 +16,6 @@ from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled.examples import PromptExample
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
-from bert_jax.evaluation import scores
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
@@ -32,7 +31,6 @@ from bert_jax.tasks.prompting.calibration import CALIBRATIONS
 from bert_jax.tasks.prompting.decoding import DECODINGS, PartialScore
 from bert_jax.types import Array, Batch
 
-ENDS = ('high', 'low')  # the labels of a regression
 _MOST_SHOWN = 64  # training examples of a class that are kept as demonstrations
 
 
@@ -304,7 +302,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         """Return 'classification', the cross-entropy of the class scores, and 'accuracy'."""
         class_REC = self._class_scores(outputs['log_p'])
         label_RE = self._of_examples(batch['label'], class_REC)
-        return self.class_terms('classification', class_REC, label_RE) | _mlm_terms(outputs)
+        return self.class_terms('classification', class_REC, label_RE) | mlm_terms(outputs)
 
     def _of_examples(self, values_RS: Array, class_REC: jax.Array) -> jax.Array:
         """The value of the first sequence of each example, [R, E]."""
@@ -350,87 +348,11 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         return record | {'probabilities': prediction.classes, 'answers': answers}
 
 
-class PromptRegression(Prompt):
-    """A number between two ends, from the share of the answers that stand for them.
-
-    With p the softmax over both ends the number is lowest + p(high) · (highest − lowest), and the
-    loss KL((1 − t, t) ‖ p) for a target t scaled to [0, 1] (LM-BFF, section 4.2).
-    """
-
-    weights = {'regression': 1.0}
-
-    def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
-        if settings.demonstrations:
-            raise UserError('problem.demonstrations needs classes; set it to 0 for regression')
-        if settings.lowest >= settings.highest:
-            raise UserError(
-                f'problem.lowest is {settings.lowest:g}, but problem.highest is '
-                f'{settings.highest:g}; set them to the ends of the scale'
-            )
-        super().__init__(settings, layout, labels)
-
-    @classmethod
-    def count_labels(cls, train: Sequence[PromptExample]) -> Counter[str]:
-        return Counter(dict.fromkeys(ENDS, len(train)))
-
-    def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
-        """Return the mean in training."""
-        share = float(np.mean([self._share(example) for example in train]))
-        return PromptPrediction({'high': share, 'low': 1 - share}, ())
-
-    def _share(self, example: PromptExample) -> float:
-        """The label scaled to [0, 1]."""
-        lowest, highest = self.settings.lowest, self.settings.highest
-        share = (float(example.label or 0) - lowest) / (highest - lowest)
-        if not 0 <= share <= 1:
-            raise UserError(
-                f'example {example.id}: the label {example.label} is not between problem.lowest='
-                f'{lowest:g} and problem.highest={highest:g}'
-            )
-        return share
-
-    def _targets(self, example: PromptExample) -> dict[str, np.number]:
-        is_known = example.label is not None
-        share = self._share(example) if is_known else 0
-        return {'target': np.float32(share), 'known': np.float32(is_known)}
-
-    def describe_targets(
-        self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
-    ) -> dict[str, Any]:
-        return {'target': float(fields['target']) if fields['known'] else None}
-
-    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
-        """Return 'regression', the divergence."""
-        log_p_REC = jax.nn.log_softmax(self._class_scores(outputs['log_p']))
-        target_RE, known_RE = (
-            self._of_examples(batch[name], log_p_REC) for name in ('target', 'known')
-        )
-        is_high_C = jnp.array([label == 'high' for label in self.labels])
-        target_REC = jnp.where(is_high_C, target_RE[..., None], 1 - target_RE[..., None])
-        entropy_REC = jax.scipy.special.xlogy(target_REC, target_REC)
-        loss_RE = jnp.sum(entropy_REC - target_REC * log_p_REC, axis=-1)
-        return {'regression': weighted_sum(loss_RE, known_RE)} | _mlm_terms(outputs)
-
-    def _value(self, prediction: PromptPrediction) -> float:
-        lowest, highest = self.settings.lowest, self.settings.highest
-        return lowest + prediction.classes['high'] * (highest - lowest)
-
-    def score(
-        self, examples: Sequence[PromptExample], predictions: Sequence[PromptPrediction]
-    ) -> Scores:
-        gold = [float(example.label or 0) for example in examples]
-        return scores.regression(gold, list(map(self._value, predictions)), self.settings.metrics)
-
-    def to_record(self, example: PromptExample, prediction: PromptPrediction) -> dict[str, Any]:
-        record = super().to_record(example, prediction) | {'predicted': self._value(prediction)}
-        return {name: value for name, value in record.items() if name != 'probability'}
-
-
 def _fields(example: PromptExample) -> dict[str, str]:
     return dict(zip(example.names, example.fields, strict=True))
 
 
-def _mlm_terms(outputs: base.Outputs) -> Terms:
+def mlm_terms(outputs: base.Outputs) -> Terms:
     """The term 'mlm', nats per masked token, in training with `mlm_weight`."""
     if 'masked' not in outputs:
         return {}

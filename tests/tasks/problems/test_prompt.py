@@ -17,7 +17,8 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import ensemble
 from bert_jax.tasks.finetuning_model import EncodedExamples
 from bert_jax.tasks.problems import PROBLEMS
-from bert_jax.tasks.problems.prompt import ENDS, Prompt, PromptRegression
+from bert_jax.tasks.problems.prompt import Prompt
+from bert_jax.tasks.problems.prompt_regression import ENDS, PromptRegression
 from configs import finetune
 from tests.end_to_end import small
 from tests.interop import published
