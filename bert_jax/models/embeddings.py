@@ -65,11 +65,11 @@ class Embeddings(Module):
             prompts: where the vectors of a tuned prompt are inserted.
 
         Raises:
-            UserError: the sequence is longer than the architecture's max_length.
+            UserError: a row of one sequence is longer than the architecture's max_length.
         """
         architecture = self.architecture
         length = input_ids_BT.shape[1]
-        if length > architecture.max_length:
+        if positions_BT is None and length > architecture.max_length:
             raise UserError(
                 f'sequence length {length} exceeds the {architecture.max_length} '
                 'positions of the model (max_position_embeddings)'
