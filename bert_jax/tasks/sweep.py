@@ -16,7 +16,6 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import comparison, intervals
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
-from bert_jax.tasks import vmapped_sweep
 from bert_jax.training import multihost, workdir
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.types import Config
@@ -53,6 +52,8 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
     if (folder / 'config.json').exists():
         raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
     if config.sweep.vmap:
+        from bert_jax.tasks import vmapped_sweep  # fine-tuning, which pretraining does without
+
         vmapped_sweep.check(config)
     if not _has_dev_split(config.data):
         raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
