@@ -8,7 +8,7 @@ import jax
 import numpy as np
 from flax import linen as nn
 
-from bert_jax.models.tuning.modules import AddedModule
+from bert_jax.models.tuning.modules import DenseModule
 from bert_jax.models.tuning_method import Arrays, ModuleMaker, Tuning
 
 _OUTPUTS = ('attention/key', 'attention/value')
@@ -38,12 +38,8 @@ class IA3(Tuning):
         return {name: np.asarray(weight * added['scale']) for name, weight in weights.items()}
 
 
-class ScaledOutput(AddedModule):
-    """The projection, its output scaled; attributes as of LowRank."""
-
-    shape: tuple[int, ...]
-    axes: tuple[str | None, ...]
-    num_inputs: int
+class ScaledOutput(DenseModule):
+    """The projection, its output scaled."""
 
     @nn.compact
     def __call__(self, project: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
@@ -52,12 +48,8 @@ class ScaledOutput(AddedModule):
         return project(x) * scale.reshape(-1)
 
 
-class ScaledInput(AddedModule):
-    """The projection, its input scaled; attributes as of LowRank."""
-
-    shape: tuple[int, ...]
-    axes: tuple[str | None, ...]
-    num_inputs: int
+class ScaledInput(DenseModule):
+    """The projection, its input scaled."""
 
     @nn.compact
     def __call__(self, project: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:

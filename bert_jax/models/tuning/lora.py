@@ -10,7 +10,7 @@ import numpy as np
 from flax import linen as nn
 
 from bert_jax.models.linear import product
-from bert_jax.models.tuning.modules import AddedModule, kaiming_uniform
+from bert_jax.models.tuning.modules import DenseModule, kaiming_uniform
 from bert_jax.models.tuning_method import Arrays, ModuleMaker, Tuning
 
 # What `targets` names: the last two path components of a projection.
@@ -57,17 +57,8 @@ class Lora(Tuning):
         return {**weights, 'kernel': weights['kernel'] + np.float32(self.scale) * update}
 
 
-class LowRank(AddedModule):
-    """The projection and its update of low rank.
-
-    Attributes:
-        shape, axes: of the kernel.
-        num_inputs: the number of dimensions of the kernel that the input has.
-    """
-
-    shape: tuple[int, ...]
-    axes: tuple[str | None, ...]
-    num_inputs: int
+class LowRank(DenseModule):
+    """The projection and its update of low rank."""
 
     @nn.compact
     def __call__(self, project: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:

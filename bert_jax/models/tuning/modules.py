@@ -41,6 +41,23 @@ class AddedModule(Module):
         return param(self, name, init_all, (uses, *shape), (None, *axes))[self.tuning.use]
 
 
+class DenseModule(AddedModule):
+    """Base class of what is around a projection.
+
+    Attributes:
+        shape, axes: of the kernel.
+        num_inputs: the number of dimensions of the kernel that the input has.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[str | None, ...]
+    num_inputs: int
+
+    def __call__(self, project: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
+        """The output of `project`, the projection, for x or a changed x, possibly changed."""
+        raise NotImplementedError
+
+
 def kaiming_uniform(fan_in: int) -> Callable:
     """U(−1/√fan_in, 1/√fan_in), which is torch.nn.init.kaiming_uniform_ with a = √5."""
     bound = 1 / math.sqrt(fan_in)
