@@ -19,7 +19,7 @@ from bert_jax.errors import UserError, exit_cleanly
 from experiments.compiled import report, topology
 
 FOLDER = pathlib.Path(__file__).resolve().parent
-GOLDEN, README = FOLDER / 'golden.json', FOLDER / 'README.md'
+GOLDEN, RESULTS = FOLDER / 'golden.json', FOLDER.parents[1] / 'docs/results.md'
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
@@ -35,6 +35,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.add_argument('--mesh', help='devices per axis: data=4,fsdp=2')
     parser.add_argument('--kernel', help='compute.attention_kernel')
+    parser.add_argument(
+        '--cublas', action='store_true', help='GPU: leave all matrix products to cuBLAS'
+    )
     parser.add_argument('--json', action='store_true', help='print the record as JSON')
     parser.add_argument('--record', action='store_true', help=f'store the record in {GOLDEN.name}')
     parser.add_argument(
@@ -65,7 +68,7 @@ def compile_command(argv: list[str]) -> dict:
     """Compile what a command line asks for, in this process, and return the record."""
     options = parse(argv)
     target = topology.parse(options.topology)
-    topology.configure(target)
+    topology.configure(target, options.cublas)
     from bert_jax import command_line
 
     config = command_line.parse(['run', *overrides(options)], __doc__).config
@@ -94,11 +97,11 @@ def check() -> None:
 
 
 def write(records: dict[str, dict]) -> None:
-    """Add records to golden.json, and renew the table at the end of README.md."""
+    """Add records to golden.json, and renew the table at the end of docs/results.md."""
     golden = dict(sorted((json.loads(GOLDEN.read_text()) | records).items()))
     GOLDEN.write_text(json.dumps(golden, indent=1) + '\n')
-    text, title, _ = README.read_text().partition(report.TITLE)
-    README.write_text(text + title + report.table(golden).removeprefix(title))
+    text, title, _ = RESULTS.read_text().partition(report.TITLE)
+    RESULTS.write_text(text + title + report.table(golden).removeprefix(title))
 
 
 @exit_cleanly

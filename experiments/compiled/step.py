@@ -21,7 +21,7 @@ from experiments.compiled.topology import Topology
 
 _VOCABULARY = ['[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]', '##s']  # '##s': words have pieces
 _NUM_OPERATIONS = 10
-_OUT_OF_MEMORY = re.compile(r'Used ([\d.]+)([MG]) of ([\d.]+)([MG])')  # libtpu
+_OUT_OF_MEMORY = re.compile(r'(?:Used |temporaries \()([\d.]+)([MG])')  # libtpu
 
 
 def compile_step(

@@ -130,8 +130,13 @@ def parse(name: str) -> Topology:
     return Topology(name, CHIPS[kind], tuple(map(int, shape.split('x'))))
 
 
-def configure(topology: Topology) -> None:
-    """Set the environment of the compiler; call before JAX is imported."""
+def configure(topology: Topology, cublas: bool = False) -> None:
+    """Set the environment of the compiler; call before JAX is imported.
+
+    Args:
+      topology: the devices.
+      cublas: on GPU, leave all matrix products to cuBLAS.
+    """
     os.environ['JAX_PLATFORMS'] = 'cpu'  # nothing runs on the devices
     os.environ['TPU_SKIP_MDS_QUERY'] = '1'  # this machine is not a TPU VM
     os.environ.setdefault('TPU_ACCELERATOR_TYPE', 'v5p-16')  # else libtpu prints that it guesses
@@ -140,4 +145,7 @@ def configure(topology: Topology) -> None:
     if topology.chip.platform == 'cuda':
         os.environ['JAX_SKIP_CUDA_CONSTRAINTS_CHECK'] = '1'  # there is no driver
         flags = os.environ.get('XLA_FLAGS', '')
-        os.environ['XLA_FLAGS'] = f'{flags} --xla_gpu_autotune_level=0'  # tuning runs kernels
+        flags += ' --xla_gpu_autotune_level=0'  # tuning runs kernels
+        if cublas:
+            flags += ' --xla_gpu_enable_triton_gemm=false'
+        os.environ['XLA_FLAGS'] = flags

@@ -161,7 +161,7 @@ def test_another_collective_or_size_is_a_difference():
 
 
 def test_the_table_of_results_shows_the_records():
-    assert run.README.read_text().endswith(report.table(GOLDEN))
+    assert run.RESULTS.read_text().endswith(report.table(GOLDEN))
 
 
 def test_data_parallel_steps_sum_the_gradients_once():
