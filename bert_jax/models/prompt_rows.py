@@ -62,7 +62,7 @@ def prompt_rows(
     """Place prompts of a length in rows of one sequence or, with segment ids, of several.
 
     Raises:
-        UserError: packed rows whose number of sequences is not known.
+        UserError: packed rows without first positions, whose number of sequences is not known.
     """
     num_tokens = attention_mask_BT.shape[1]
     is_token_BT = attention_mask_BT > 0
@@ -70,10 +70,7 @@ def prompt_rows(
         is_first_BT, num_sequences = is_token_BT & (jnp.cumsum(is_token_BT, axis=1) == 1), 1
     else:
         if first_positions_BS is None:
-            raise UserError(
-                'transfer.method=prompt needs one sequence per row; set data.segments to a form '
-                'that does not pack, or choose another transfer.method'
-            )
+            raise UserError('a tuned prompt in packed rows needs first_positions_BS')
         before_BT = jnp.pad(segment_ids_BT[:, :-1], ((0, 0), (1, 0)), constant_values=-1)
         is_first_BT = is_token_BT & (segment_ids_BT != before_BT)
         num_sequences = first_positions_BS.shape[1]

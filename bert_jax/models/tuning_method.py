@@ -93,7 +93,7 @@ class Tuning:
         return None
 
     def attention_module(self) -> ModuleMaker | None:
-        """Beside keys and values: the module returns further keys and values, [L, H, K] each."""
+        """In attention: the module returns additional keys and values, [L, H, K] each."""
         return None
 
     def embeddings_module(self) -> ModuleMaker | None:

@@ -68,7 +68,7 @@ def write(contents: Contents, output: str | os.PathLike[str], overwrite: bool = 
 def check_output(path: pathlib.Path, overwrite: bool) -> None:
     """Raise UserError if a page cannot be written there."""
     if not path.parent.is_dir():
-        raise UserError(f'--output={path}: there is no folder {path.parent}')
+        raise UserError(f'--output={path}: the folder {path.parent} does not exist')
     if path.is_dir():
         raise UserError(f'--output={path} is a folder; name a file such as {path / "page.html"}')
     if path.exists() and not overwrite:

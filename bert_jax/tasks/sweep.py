@@ -48,31 +48,40 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
             another config.
     """
     folder, configs = pathlib.Path(config.workdir), runs(config)
-    results: dict[RunKey, Results] = {}
     if (folder / 'config.json').exists():
         raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
-    if config.sweep.vmap:
-        from bert_jax.tasks import vmapped_sweep  # fine-tuning, which pretraining does without
-
-        vmapped_sweep.check(config)
     if not _has_dev_split(config.data):
         raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
-    if config.sweep.vmap:
-        done = {key: finished(run_config) for key, run_config in configs.items()}
-        results = {key: found for key, found in done.items() if found}
-        left = {key: own for key, own in configs.items() if key not in results}
-        results |= vmapped_sweep.train(left) if left else {}
-    for number, (key, run_config) in enumerate(configs.items(), start=1):
-        if key not in results:
-            print(f'run {number} of {len(configs)}: {run_config.workdir}', flush=True)
-            found = multihost.run_on_host0(functools.partial(finished, run_config))
-            results[key] = found or train(run_config)
+    results = _train_at_once(config, configs) if config.sweep.vmap else _train_each(configs, train)
     found = compare(config, results)
     splits = multihost.run_on_host0(functools.partial(other_splits, config, results))
     found |= {'other_splits': splits} if splits else {}
     if writes:
         write(folder, found)
     return found
+
+
+def _train_each(
+    configs: dict[RunKey, Config], train: Callable[[Config], Results]
+) -> dict[RunKey, Results]:
+    """Train the runs one after the other, unless they are finished."""
+    results = {}
+    for number, (key, run_config) in enumerate(configs.items(), start=1):
+        print(f'run {number} of {len(configs)}: {run_config.workdir}', flush=True)
+        done = multihost.run_on_host0(functools.partial(finished, run_config))
+        results[key] = done or train(run_config)
+    return results
+
+
+def _train_at_once(config: Config, configs: dict[RunKey, Config]) -> dict[RunKey, Results]:
+    """Train the runs that are not finished in one program (`sweep.vmap`)."""
+    from bert_jax.tasks import vmapped_sweep  # fine-tuning, which pretraining does without
+
+    vmapped_sweep.check(config)
+    done = {key: finished(run_config) for key, run_config in configs.items()}
+    left = {key: configs[key] for key, found in done.items() if not found}
+    trained = vmapped_sweep.train(left) if left else {}
+    return {key: trained.get(key) or found or {} for key, found in done.items()}
 
 
 def _has_dev_split(data: Config) -> bool:

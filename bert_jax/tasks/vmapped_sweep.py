@@ -82,7 +82,7 @@ def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:
 
 
 def with_rate_factor(optimizer: Any) -> optax.GradientTransformationExtraArgs:
-    """The optimizer with a factor on its learning rate, the second part of its state."""
+    """The optimizer with its learning rate times a factor, the second part of its state."""
 
     def update(
         gradients: Any, state: tuple[Any, jax.Array], params: Any = None, **extra: Any
@@ -111,7 +111,7 @@ def initial_state(plan: Plan, optimizer: Any, config: Config, factor: float) -> 
 
 
 def _axes(state: TrainState, transfer: Transfer) -> TrainState:
-    """0 for arrays of which each run has its own, None for frozen parameters."""
+    """0 for arrays with an axis of runs, None for frozen parameters."""
     trained = transfer.select(state.params)
     params = jax.tree.map(lambda _, own: None if own is None else 0, state.params, trained)
     own = jax.tree.map(lambda _: 0, state._replace(params={}))

@@ -98,7 +98,7 @@ def draw_per_class(
 
 
 def _classes(examples: list[GroupedExample]) -> list[str]:
-    """The class of each example, of which it has one."""
+    """The class of each example. Raises UserError unless every example has exactly one."""
     labels: list[Any] = [getattr(grouped.example, 'label', None) for grouped in examples]
     numbers = sorted(label for label in labels if isinstance(label, float))
     if None in labels or not labels:

@@ -1,4 +1,4 @@
-"""An adapter beside the feed-forward (He et al. 2022, arXiv 2110.04366, section 3.3)."""
+"""An adapter in parallel with the feed-forward (He et al. 2022, arXiv 2110.04366, section 3.3)."""
 
 import dataclasses
 from typing import ClassVar
