@@ -249,7 +249,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add(
         '--layer',
         help='embed: layer number, 0 for the embeddings, negative from the last (default -1); or '
-        'sum_last_4, mean_last_4, concat_last_4',
+        'sum_last_4, mean_last_4, concat_last_4, or all (a vector of each layer)',
     )
     add(
         '--max_length',

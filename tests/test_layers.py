@@ -16,7 +16,7 @@ LAYERS = (
     ('command_line', 'interop'),
     ('tasks',),
     ('inference',),
-    ('page',),
+    ('analyze', 'page'),
     ('__init__', 'evaluate', 'export', 'main', 'predict'),
 )
 

@@ -12,10 +12,12 @@ from bert_jax.models.encoders.transformer import attention_probabilities
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.types import Batch, Params
 
-LAST_FOUR = {
-    'sum_last_4': lambda states_LBTD: states_LBTD.sum(0),
-    'mean_last_4': lambda states_LBTD: states_LBTD.mean(0),
-    'concat_last_4': lambda states_LBTD: jnp.concatenate(states_LBTD, axis=-1),
+# Name of a combination of layers → function of the states of all layers.
+COMBINATIONS = {
+    'sum_last_4': lambda states_LBTD: states_LBTD[-4:].sum(0),
+    'mean_last_4': lambda states_LBTD: states_LBTD[-4:].mean(0),
+    'concat_last_4': lambda states_LBTD: jnp.concatenate(states_LBTD[-4:], axis=-1),
+    'all': lambda states_LBTD: jnp.moveaxis(states_LBTD, 0, 2),
 }
 
 
@@ -28,25 +30,27 @@ def _apply(encoder: Encoder, params: Params, batch: Batch, **options: Any) -> An
 def states(
     encoder: Encoder, layer: int | str, causal: bool, params: Params, batch: Batch
 ) -> jax.Array:
-    """States of a layer or of the last four, float32 [B, T, D]."""
+    """States of a layer or of a combination, float32 [B, T, D]; 'all' layers: [B, T, L + 1, D]."""
     output = _apply(encoder, params, batch, all_hidden=layer != -1, causal=causal)
     if layer == -1:
         return output.hidden_BTD.astype(jnp.float32)
     states_LBTD = output.all_hidden_LBTD.astype(jnp.float32)
-    return LAST_FOUR[layer](states_LBTD[-4:]) if isinstance(layer, str) else states_LBTD[layer]
+    return COMBINATIONS[layer](states_LBTD) if isinstance(layer, str) else states_LBTD[layer]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def pooled(
     encoder: Encoder, layer: int | str, causal: bool, mode: str, params: Params, batch: Batch
 ) -> jax.Array:
-    """Sum, or maximum if mode is 'max', of the states in the span of each row, float32 [B, D]."""
-    states_BTD = states(encoder, layer, causal, params, batch)
-    positions_T, (first_B, last_B) = jnp.arange(states_BTD.shape[1]), batch['span'].T
+    """Sum, or maximum if mode is 'max', of the states in the span of each row, float32 [B, …]."""
+    states_BTX = states(encoder, layer, causal, params, batch)
+    positions_T, (first_B, last_B) = jnp.arange(states_BTX.shape[1]), batch['span'].T
     chosen_BT = (positions_T >= first_B[:, None]) & (positions_T < last_B[:, None])
     if mode == 'max':
-        return jnp.where(chosen_BT[:, :, None], states_BTD, -jnp.inf).max(1)
-    return jnp.einsum('BTD,BT->BD', states_BTD, chosen_BT.astype(jnp.float32), precision='highest')
+        chosen_BTX = jnp.expand_dims(chosen_BT, range(2, states_BTX.ndim))
+        return jnp.where(chosen_BTX, states_BTX, -jnp.inf).max(1)
+    chosen_BT = chosen_BT.astype(jnp.float32)
+    return jnp.einsum('BT...,BT->B...', states_BTX, chosen_BT, precision='highest')
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))

@@ -13,7 +13,7 @@ import numpy as np
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference import computation, finetuned
 from bert_jax.inference.batching import TokenizedText
-from bert_jax.inference.computation import LAST_FOUR
+from bert_jax.inference.computation import COMBINATIONS
 from bert_jax.inference.finetuned import PredictionOptions
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
@@ -157,7 +157,8 @@ class Predictor:
                 included. None: as a sentence-transformers folder says, with its dense layers,
                 normalization and prompt; else 'mean'.
             layer: 0 (embeddings) to the number of layers, or negative from the last; or
-                'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers.
+                'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
+                or 'all', a vector of each layer: [L + 1, D] in place of [D].
             long_texts: 'windows' (the default), or 'truncate' (the default for a
                 sentence-transformers folder).
         """
@@ -178,7 +179,7 @@ class Predictor:
         prompted = [modules.prompt + text for text in check_texts(texts)]
         encoded = self._rows.encode(prompted, long_texts or 'truncate')
         vectors = [self._pool(encoded, mode, layer) for mode in modules.pooling]
-        return [modules.apply(np.concatenate(own)) for own in zip(*vectors, strict=True)]
+        return [modules.apply(np.concatenate(own, axis=-1)) for own in zip(*vectors, strict=True)]
 
     def _token_states(self, encoded: Sequence[np.ndarray], layer: int | str) -> list[np.ndarray]:
         rows = [list(self._rows.of_spans(ids, 'tokens')) for ids in encoded]
@@ -416,9 +417,9 @@ class Predictor:
     def _check_layer(self, layer: int | str) -> None:
         num_layers = self.architecture.num_layers
         if isinstance(layer, str):
-            if layer not in LAST_FOUR:
-                raise unknown('layer', layer, ('a number', *LAST_FOUR))
-            if num_layers < 4:
+            if layer not in COMBINATIONS:
+                raise unknown('layer', layer, ('a number', *COMBINATIONS))
+            if num_layers < 4 and layer != 'all':
                 raise UserError(f'{layer} needs 4 layers, but {self._name} has {num_layers}')
         elif not -num_layers - 1 <= layer <= num_layers:
             raise UserError(f'layer is {layer}, must be from 0 (embeddings) to {num_layers}')

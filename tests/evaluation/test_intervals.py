@@ -41,3 +41,13 @@ def test_the_interval_of_a_mean_is_the_normal_approximation():
     half = 1.96 * x_S.std() / len(x_S) ** 0.5
     assert low == pytest.approx(x_S.mean() - half, abs=0.2 * half)
     assert high == pytest.approx(x_S.mean() + half, abs=0.2 * half)
+
+
+def test_documents_are_drawn_whole():
+    """Ten documents whose words are all right or all wrong tell as much as ten words."""
+    right = np.repeat([1.0, 0.0], [7, 3])
+    low, high = intervals.of_shares(right[:, None] * 50, np.full((10, 1), 50.0))
+    half = 1.96 * (0.7 * 0.3 / 10) ** 0.5
+    assert low[0] == pytest.approx(0.7 - half, abs=0.1)
+    assert high[0] == pytest.approx(0.7 + half, abs=0.1)
+    assert intervals.of_shares(np.ones((1, 1)), np.ones((1, 1))) is None

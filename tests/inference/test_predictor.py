@@ -54,6 +54,7 @@ LAYERS = {
     'sum_last_4': lambda states: states[-4:].sum(0),
     'mean_last_4': lambda states: states[-4:].mean(0),
     'concat_last_4': lambda states: np.concatenate(states[-4:], axis=-1),
+    'all': lambda states: np.moveaxis(states, 0, 1),
 }
 POOLINGS = {'tokens': lambda x: x, 'mean': lambda x: x.mean(0), 'cls': lambda x: x[0]}
 

@@ -1,0 +1,26 @@
+"""Analyses of a loaded model: a table of numbers, a report in Markdown and figures.
+
+Each analysis is a file here, with a subclass of `base.Analysis`, and a line in `ANALYSES`;
+`__main__.py` is the command line. Formulas that need only arrays are in `bert_jax.evaluation`.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+from bert_jax.errors import unknown
+
+if TYPE_CHECKING:
+    from bert_jax.analyze.base import Analysis
+
+# Name → 'module:Class'; a module is imported when its analysis runs.
+ANALYSES = {
+    'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
+}
+
+
+def find(name: str) -> 'Analysis':
+    """Return the analysis of this name. Raises UserError for an unknown one."""
+    if name not in ANALYSES:
+        raise unknown('analysis', name, ANALYSES)
+    module, _, class_name = ANALYSES[name].partition(':')
+    return getattr(importlib.import_module(module), class_name)()

@@ -1,0 +1,131 @@
+"""What an analysis is: its options, and a function from a model to results."""
+
+import abc
+import argparse
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import flax.linen as nn
+import jax
+
+from bert_jax.data import text_files
+from bert_jax.data.labeled.formats import expand_globs
+from bert_jax.errors import UserError
+from bert_jax.evaluation.scores import Table
+from bert_jax.inference.predictor import Predictor
+from bert_jax.interop import pretrained
+from bert_jax.interop.pretrained import Pretrained
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+
+@dataclasses.dataclass(frozen=True)
+class Model:
+    """The model that an analysis is about.
+
+    Attributes:
+        name: its path, for reports and errors.
+        pretrained: its parameters, tokenizer and architecture.
+        options: arguments of `Predictor`, such as `dtype`, `batch_tokens` and `max_length`.
+        stage: shows what is being done, such as 'dev: ', before the number of windows.
+    """
+
+    name: str
+    pretrained: Pretrained
+    options: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    stage: Callable[[str], object] = lambda text: None
+
+    @functools.cached_property
+    def predictor(self) -> Predictor:
+        """The model ready for inference."""
+        return Predictor(self.pretrained, name=self.name, **self.options)
+
+    @property
+    def num_layers(self) -> int:
+        """Number of layers; layer 0 of the states is the embeddings."""
+        return self.pretrained.architecture.num_layers
+
+    def untrained(self, seed: int) -> 'Model':
+        """The encoder of the same architecture with newly initialized parameters."""
+        architecture = self.pretrained.architecture
+
+        @jax.jit
+        def initialize() -> dict[str, Any]:
+            return nn.unbox(pretrained.init(architecture, (), jax.random.key(seed)))
+
+        params = jax.device_get(initialize())
+        own = dataclasses.replace(self.pretrained, params=params, other_parts={}, metadata={})
+        return dataclasses.replace(self, name=f'{self.name}, untrained', pretrained=own)
+
+
+@dataclasses.dataclass(frozen=True)
+class Results:
+    """What an analysis found.
+
+    Attributes:
+        values: the numbers, as JSON with NumPy arrays.
+        tables: title → table; the first one also goes into the model card.
+        figures: name of the file, without a suffix → figure.
+        notes: what the reader must know of this run, such as skipped words; a sentence each.
+    """
+
+    values: Mapping[str, Any]
+    tables: Mapping[str, Table]
+    figures: 'Mapping[str, Figure]' = dataclasses.field(default_factory=dict)
+    notes: Sequence[str] = ()
+
+
+class Analysis(abc.ABC):
+    """An analysis; subclasses have no state.
+
+    Attributes:
+        description: what it measures, in one line.
+        input_help: what --input names.
+        limits: what its results do not show; sentences of the report and of the model card.
+    """
+
+    description: str
+    input_help: str
+    limits: Sequence[str]
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:  # noqa: B027  (optional)
+        """Add options besides those of every analysis."""
+
+    @abc.abstractmethod
+    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+        """Analyze a model.
+
+        Args:
+            flags: the parsed command line; `input` is a list of files or globs.
+            model: the model.
+
+        Raises:
+            UserError: an option or an input cannot be used.
+        """
+
+
+def read_texts(patterns: Sequence[str], limit: int | None = None) -> list[str]:
+    """The lines of text files that are not empty.
+
+    Args:
+        patterns: files or globs; plain or compressed, in UTF-8.
+        limit: number of lines; None for all.
+
+    Raises:
+        UserError: no file matches, a file cannot be read, or there is no text.
+    """
+    texts: list[str] = []
+    for path in expand_globs(patterns):
+        for number, line in enumerate(text_files.read_lines(path, 'utf-8'), start=1):
+            if text_files.has_surrogates(line):
+                raise UserError(f'{path}, line {number}: not valid UTF-8')
+            if line.strip():
+                texts.append(line)
+            if len(texts) == limit:
+                return texts
+    if not texts:
+        raise UserError(f'--input={",".join(patterns)} has no text')
+    return texts

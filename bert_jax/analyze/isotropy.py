@@ -1,0 +1,141 @@
+"""Isotropy: the mean cosine of two tokens by layer, and the dimensions that cause it."""
+
+import argparse
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bert_jax import figures
+from bert_jax.analyze.base import Analysis, Model, Results, read_texts
+from bert_jax.errors import UserError
+from bert_jax.evaluation import intervals, isotropy
+from bert_jax.evaluation.scores import Table
+from bert_jax.inference.word_states import stream_tokens
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_GROUPS = 500  # of texts, at most, whose sums are kept for the intervals
+_TOP = 3  # dimensions in the table
+
+
+class Isotropy(Analysis):
+    """Mean cosine of all pairs of tokens, before and after z-scoring each dimension."""
+
+    description = 'Mean cosine of two tokens by layer, and the dimensions that cause it'
+    input_help = 'texts, one a line'
+    limits = (
+        'The mean cosine depends on the texts and on which tokens are frequent in them.',
+        'An isotropic space is not a better one: the figures say nothing about a task.',
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add --limit and --long_texts."""
+        add = parser.add_argument
+        add('--limit', type=int, help='number of texts (default: all)')
+        add(
+            '--long_texts',
+            choices=['windows', 'truncate'],
+            default='windows',
+            help='texts above --max_length: overlapping windows (default), or their start',
+        )
+
+    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+        """See `Analysis.run`; the texts are encoded twice, the second time for z-scored states."""
+        texts = read_texts(flags.input, flags.limit)
+        scales, plain = _measure(model, texts, flags.long_texts, None)
+        for layer, scale in enumerate(scales):
+            if scale.is_dead_D.all():
+                raise UserError(
+                    f'{model.name}: all dimensions of layer {layer} are dead: every token of '
+                    f'{", ".join(flags.input)} has the same state'
+                )
+        _, standard = _measure(model, texts, flags.long_texts, scales)
+        layers = [
+            _describe_layer(*of_layer) for of_layer in zip(scales, plain, standard, strict=True)
+        ]
+        return Results(
+            values={'texts': len(texts), 'tokens': int(plain[0].counts_G.sum()), 'layers': layers},
+            tables={'Mean cosine by layer': _table(layers)},
+            figures={'isotropy': _plot(layers)},
+        )
+
+
+def _measure(
+    model: Model, texts: list[str], long_texts: str, scales: list[isotropy.Scale] | None
+) -> tuple[list[isotropy.Scale], list[isotropy.UnitSums]]:
+    """Encode the texts; return the scale and the sums of each layer (of z-scores, given scales)."""
+    model.stage('states: ' if scales is None else 'z-scored states: ')
+    size, numbers = model.pretrained.architecture.hidden_size, range(model.num_layers + 1)
+    groups = min(_GROUPS, len(texts))
+    sums = [isotropy.unit_sums(groups, size) for _ in numbers]
+    moments = [isotropy.moments(size) for _ in numbers]
+    states = stream_tokens(model.predictor, texts, 'all', long_texts)
+    for number, states_TLD in enumerate(states):
+        for layer in numbers:
+            vectors_TD = states_TLD[:, layer].astype(np.float64)
+            if scales is None:
+                moments[layer].add(vectors_TD)
+            else:
+                vectors_TD = scales[layer].standardize(vectors_TD)
+            sums[layer].add(number % groups, vectors_TD)
+    if sums[0].counts_G.sum() < 2:
+        raise UserError('isotropy needs at least two tokens')
+    return scales or [own.scale() for own in moments], sums
+
+
+def _describe_layer(
+    scale: isotropy.Scale, plain: isotropy.UnitSums, standard: isotropy.UnitSums
+) -> dict[str, Any]:
+    """The numbers of a layer, as JSON values."""
+    parts_D = plain.contributions()
+    cosine = float(parts_D.sum())
+    shares_D = parts_D / cosine
+    return {
+        'mean_cosine': cosine,
+        'interval': _interval(plain),
+        'z_scored': float(standard.contributions().sum()),
+        'z_scored_interval': _interval(standard),
+        'top_dimensions': np.argsort(-np.abs(shares_D))[:_TOP],
+        'rogue_dimensions': np.flatnonzero(shares_D > isotropy.ROGUE_SHARE),
+        'dead_dimensions': np.flatnonzero(scale.is_dead_D),
+        'shares': shares_D,
+    }
+
+
+def _interval(sums: isotropy.UnitSums) -> tuple[float, float] | None:
+    found = intervals.of_documents(
+        lambda weights_G: sums.contributions(weights_G).sum(), len(sums.counts_G)
+    )
+    return None if found is None else (float(found[0]), float(found[1]))
+
+
+def _table(layers: list[dict[str, Any]]) -> Table:
+    columns = ('layer', 'mean cosine', 'interval', 'z-scored', 'top dimensions (share)', 'dead')
+    rows = []
+    for number, layer in enumerate(layers):
+        top = ', '.join(f'{d} ({layer["shares"][d]:.2f})' for d in layer['top_dimensions'])
+        dead = ', '.join(map(str, layer['dead_dimensions'])) or '–'
+        interval = intervals.cell(layer['interval'])
+        rows.append((number, layer['mean_cosine'], interval, layer['z_scored'], top, dead))
+    return Table(columns, rows)
+
+
+def _plot(layers: list[dict[str, Any]]) -> 'Figure':
+    """The mean cosine of each layer, in all and without its top dimensions, and z-scored."""
+    figure = figures.new(6, 3.5)
+    axes = figure.subplots()
+    numbers = range(len(layers))
+    cosines = [layer['mean_cosine'] for layer in layers]
+    top = [layer['shares'][layer['top_dimensions']].sum() for layer in layers]
+    rest = [cosine * (1 - share) for cosine, share in zip(cosines, top, strict=True)]
+    axes.plot(numbers, cosines, 'o-', label='all dimensions')
+    if all(layer['interval'] for layer in layers):
+        low, high = np.transpose([layer['interval'] for layer in layers])
+        axes.fill_between(numbers, low, high, alpha=0.2)
+    axes.plot(numbers, rest, 's--', label=f'part of all but the top {_TOP} dimensions')
+    axes.plot(numbers, [layer['z_scored'] for layer in layers], '^:', label='z-scored')
+    axes.set(xlabel='layer (0: embeddings)', ylabel='mean cosine of two tokens', xticks=numbers)
+    axes.grid(alpha=0.3)
+    axes.legend()
+    return figure

@@ -1,0 +1,118 @@
+"""How evenly vectors point in all directions: the mean cosine of two vectors, by dimension.
+
+Sources: Ethayarajh 2019, "How Contextual are Contextualized Word Representations?" (anisotropy);
+Timkey and van Schijndel 2021, "All Bark and No Bite" (the share of each dimension). Both sample
+pairs; the sums here give the mean over all pairs in one pass.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+# A dimension whose standard deviation is below this share of the largest value is dead: dividing by
+# its standard deviation would turn rounding errors into features.
+DEAD = 1e-5
+ROGUE_SHARE = 0.05  # of the mean cosine, from which a dimension counts as rogue
+
+
+class UnitSums(NamedTuple):
+    """Sums over unit vectors, by group (such as a document).
+
+    Attributes:
+        sums_GD: float64, sum of the unit vectors of each group.
+        squares_GD: float64, sum of their squares.
+        counts_G: number of vectors.
+    """
+
+    sums_GD: np.ndarray
+    squares_GD: np.ndarray
+    counts_G: np.ndarray
+
+    def add(self, group: int, vectors_ND: np.ndarray) -> None:
+        """Add vectors to a group, in place; zero vectors are left out."""
+        norms_N = np.linalg.norm(vectors_ND, axis=1)
+        unit_ND = vectors_ND[norms_N > 0] / norms_N[norms_N > 0, None]
+        self.sums_GD[group] += unit_ND.sum(0, dtype=np.float64)
+        self.squares_GD[group] += np.square(unit_ND).sum(0, dtype=np.float64)
+        self.counts_G[group] += len(unit_ND)
+
+    def contributions(self, weights_G: np.ndarray | None = None) -> np.ndarray:
+        """The part of each dimension in the mean cosine of two different vectors, float64 [D].
+
+        With n unit vectors x, dimension d has ((Σ x_d)² − Σ x_d²) / (n (n − 1)); these parts sum to
+        the mean cosine.
+
+        Args:
+            weights_G: how often a resample drew each group. Pairs of a vector with its own copies
+                do not count.
+        """
+        weights_G = np.ones(len(self.counts_G)) if weights_G is None else weights_G
+        n, own = weights_G @ self.counts_G, np.square(weights_G) @ self.counts_G
+        squares_D = np.square(weights_G @ self.sums_GD) - np.square(weights_G) @ self.squares_GD
+        return squares_D / (n * n - own)
+
+
+def unit_sums(num_groups: int, size: int) -> UnitSums:
+    """Sums of no vectors yet, of `size` dimensions."""
+    return UnitSums(
+        np.zeros((num_groups, size)), np.zeros((num_groups, size)), np.zeros(num_groups)
+    )
+
+
+class Moments(NamedTuple):
+    """Sums over vectors for their mean and standard deviation.
+
+    Attributes:
+        sums_2D: float64, sum of the vectors and of their squares, both around `origin_D`.
+        largest_D: float32, the largest absolute value.
+        number: int64 [1], number of vectors.
+        origin_D: float64, the first vector, which keeps the squares small.
+    """
+
+    sums_2D: np.ndarray
+    largest_D: np.ndarray
+    number: np.ndarray
+    origin_D: np.ndarray
+
+    def add(self, vectors_ND: np.ndarray) -> None:
+        """Add vectors, in place."""
+        if not self.number[0] and len(vectors_ND):
+            self.origin_D[:] = vectors_ND[0]
+        shifted_ND = vectors_ND - self.origin_D
+        self.sums_2D[0] += shifted_ND.sum(0)
+        self.sums_2D[1] += np.square(shifted_ND).sum(0)
+        self.largest_D[:] = np.maximum(self.largest_D, np.abs(vectors_ND).max(0, initial=0))
+        self.number[0] += len(vectors_ND)
+
+    def scale(self) -> 'Scale':
+        """The mean and standard deviation of each dimension, and which dimensions are dead."""
+        mean_D, square_D = self.sums_2D / self.number[0]
+        deviation_D = np.sqrt(np.maximum(square_D - mean_D**2, 0))
+        return Scale(
+            self.origin_D + mean_D, deviation_D, deviation_D <= DEAD * self.largest_D.max()
+        )
+
+
+def moments(size: int) -> Moments:
+    """Moments of no vectors yet, of `size` dimensions."""
+    return Moments(
+        np.zeros((2, size)), np.zeros(size, np.float32), np.zeros(1, np.int64), np.zeros(size)
+    )
+
+
+class Scale(NamedTuple):
+    """The distribution of each dimension over a corpus.
+
+    Attributes:
+        mean_D, deviation_D: float64, mean and standard deviation.
+        is_dead_D: bool, whether the deviation is too small to divide by.
+    """
+
+    mean_D: np.ndarray
+    deviation_D: np.ndarray
+    is_dead_D: np.ndarray
+
+    def standardize(self, vectors_ND: np.ndarray) -> np.ndarray:
+        """(x − mean) / deviation; 0 in dead dimensions."""
+        deviation_D = np.where(self.is_dead_D, np.inf, self.deviation_D)
+        return (vectors_ND - self.mean_D) / deviation_D

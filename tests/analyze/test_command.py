@@ -1,0 +1,100 @@
+"""The command: a finished folder of results or none."""
+
+import json
+import shlex
+
+import numpy as np
+import pytest
+
+from bert_jax.analyze import ANALYSES, find, report
+from bert_jax.analyze import __main__ as command
+from tests.inference.small_runs import TEXT, save_run
+
+
+@pytest.fixture(scope='module')
+def run(tmp_path_factory):
+    return save_run(tmp_path_factory.mktemp('runs') / 'sentiment', 'classification')
+
+
+@pytest.fixture
+def texts(tmp_path):
+    path = tmp_path / 'texts.txt'
+    path.write_text('\n'.join([TEXT, '', 'the moon', 'a star near the ship']) + '\n')
+    return path
+
+
+def test_the_folder_has_numbers_a_report_and_the_figure(run, texts, tmp_path, capsys):
+    output = tmp_path / 'new/isotropy'
+    arguments = ['isotropy', f'--model={run}', f'--input={texts}', f'--output={output}']
+    command.main(arguments)
+    files = ['README.md', 'isotropy.pdf', 'isotropy.png', 'results.json']
+    assert sorted(path.name for path in output.iterdir()) == files
+    assert [path.name for path in output.parent.iterdir()] == ['isotropy']
+    found = json.loads((output / 'results.json').read_text())
+    assert shlex.split(found['command'])[3:] == arguments
+    assert found['results']['texts'] == 3
+    assert len(found['results']['layers']) == 2  # the embeddings and one layer
+    report_text = (output / 'README.md').read_text()
+    for line in [found['command'], *found['limits'], '![isotropy.png](isotropy.png)']:
+        assert line in report_text
+    assert report_text in capsys.readouterr().out
+    for layer in found['results']['layers']:
+        assert np.sum(layer['shares']) == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ('flags', 'error'),
+    [
+        (['isotrophy'], "unknown analysis 'isotrophy'; known: "),
+        (['isotropy', '--output=taken'], 'taken exists; add --overwrite to replace it'),
+        (['isotropy', '--output=taken', '--overwrite'], 'was not made by an analysis'),
+        (['isotropy', '--output=new', '--input=none.txt'], "no file matches 'none.txt'"),
+        (['isotropy', '--output=new', '--input=empty.txt'], '--input=empty.txt has no text'),
+        (['isotropy', '--output=new', '--batch_tokens=0'], '--batch_tokens is 0'),
+        (['isotropy', '--output=file/new'], '--output=file/new cannot be written: Not a dir'),
+    ],
+)
+def test_wrong_flags_are_one_line_and_nothing_is_written(
+    flags, error, run, texts, tmp_path, monkeypatch, capsys
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / 'taken').mkdir()
+    (tmp_path / 'taken/mine').write_text('mine')
+    (tmp_path / 'empty.txt').write_text('\n')
+    (tmp_path / 'file').write_text('')
+    if not any(flag.startswith('--input') for flag in flags):
+        flags = [*flags, f'--input={texts}']
+    with pytest.raises(SystemExit) as exit_:
+        command.main([flags[0], f'--model={run}', *flags[1:]])
+    lines = capsys.readouterr().err.splitlines()
+    assert exit_.value.code == 2
+    assert error in lines[-1]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        'empty.txt',
+        'file',
+        'taken',
+        'texts.txt',
+    ]
+    assert (tmp_path / 'taken/mine').read_text() == 'mine'
+
+
+def test_results_replace_earlier_ones_only_once_they_are_complete(tmp_path):
+    folder = tmp_path / 'out'
+    for number in range(2):
+        with report.new_folder(folder) as new:
+            (new / 'results.json').write_text(str(number))
+    assert (folder / 'results.json').read_text() == '1'
+    writing = report.new_folder(folder)
+    (writing.__enter__() / 'results.json').write_text('2')
+    with pytest.raises(KeyboardInterrupt):
+        writing.gen.throw(KeyboardInterrupt)
+    assert (folder / 'results.json').read_text() == '1'
+    assert list(tmp_path.iterdir()) == [folder]
+
+
+@pytest.mark.parametrize('name', ANALYSES)
+def test_every_analysis_says_what_it_shows_and_what_not(name):
+    analysis = find(name)
+    assert not analysis.description.endswith('.')
+    assert analysis.limits
+    assert all(sentence.endswith('.') for sentence in analysis.limits)
