@@ -24,6 +24,7 @@ import numpy as np
 from bert_jax import errors, progress
 from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
+from bert_jax.evaluation.scored_rows import VARIANTS
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.prompting import arguments as prompt_arguments
 
@@ -42,8 +43,11 @@ tasks of pretrained models (input: one text a line):
                      {"text", "masks": [[{"token", "probability"}, ...], ...]}
   embed              vectors, as a NumPy .npz: `embeddings` [texts, D]; with --pooling=tokens
                      [tokens, D] and `offsets` [texts + 1], the first token of each text
-  pseudo_likelihood  log probability of each token when only that token is masked, in nats
+  pseudo_likelihood  log probability of each token when it is masked, in nats; of a causal model,
+                     after the tokens to its left
                      {"text", "pseudo_log_likelihood", "tokens", "log_probabilities"}
+  pairs              the same of two sentences, TEXT<tab>TEXT; "preferred" is 0, 1 or null (a tie)
+                     {"texts", "pseudo_log_likelihoods", "of_shared_tokens", "preferred"}
 
 tasks of fine-tuned models (input: one example a line; output: the lines of dev/predictions.jsonl of
 the run, without "gold"):
@@ -86,7 +90,9 @@ def _embed(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> It
 def _score(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
     for texts in _chunks(lines):
         for text, scored in zip(
-            texts, predictor.pseudo_likelihood(texts, flags.long_texts), strict=True
+            texts,
+            predictor.pseudo_likelihood(texts, flags.long_texts, flags.variant),
+            strict=True,
         ):
             yield {
                 'text': text,
@@ -94,6 +100,31 @@ def _score(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> It
                 'tokens': scored.tokens,
                 'log_probabilities': scored.log_probabilities.tolist(),
             }
+
+
+def _score_pairs(
+    predictor: 'Predictor', lines: Iterator[str], flags: Namespace
+) -> Iterator[Record]:
+    from bert_jax.inference import scoring  # imports JAX
+
+    for numbered in _chunks(enumerate(lines, 1)):
+        pairs = [_parse_pair(number, line) for number, line in numbered]
+        sums = scoring.sums(predictor, itertools.chain.from_iterable(pairs), flags.variant)
+        shared = scoring.shared_sums(predictor, pairs, flags.variant)
+        for pair, first, second, of_shared in zip(pairs, sums, sums, shared, strict=True):
+            yield {
+                'texts': pair,
+                'pseudo_log_likelihoods': [first, second],
+                'of_shared_tokens': of_shared,
+                'preferred': None if first == second else int(second > first),
+            }
+
+
+def _parse_pair(number: int, line: str) -> list[str]:
+    texts = line.split('\t')
+    if len(texts) != 2:
+        raise errors.UserError(f'line {number} is not TEXT<tab>TEXT; it has {len(texts)} column(s)')
+    return texts
 
 
 def _predict(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
@@ -109,6 +140,7 @@ _PRETRAINED: dict[str, Task] = {
     'fill_mask': _fill_mask,
     'embed': _embed,
     'pseudo_likelihood': _score,
+    'pairs': _score_pairs,
 }
 
 # Options that only some tasks have → default, and these tasks.
@@ -118,6 +150,7 @@ _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'layer': (-1, ['embed']),
     'max_length': (None, _PRETRAINED),
     'overlap': (0.25, [*_PRETRAINED, 'classify']),
+    'variant': ('tokens', ['pseudo_likelihood', 'pairs']),
     'long_texts': (None, ['embed', 'pseudo_likelihood', 'classify']),
     'probabilities': (False, ['classify', 'tag', 'prompt']),
     **{name: (None, ['prompt']) for name in prompt_arguments.OPTIONS},
@@ -271,6 +304,12 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         '(default), or windows whose probabilities are averaged',
     )
     add(
+        '--variant',
+        choices=VARIANTS,
+        help='pseudo_likelihood, pairs: tokens (default), or word_l2r, where the later subwords of '
+        'the same word are masked too',
+    )
+    add(
         '--probabilities',
         action='store_true',
         default=None,
@@ -343,7 +382,7 @@ def predict(flags: Namespace) -> None:
             name: prompt_arguments.apply(bert_jax.load(name, **options), flags) for name in names
         }
         for predictor in predictors.values():
-            predictor.require(flags.task)
+            predictor.require('pseudo_likelihood' if flags.task == 'pairs' else flags.task)
         task = _PRETRAINED.get(flags.task, _predict)
         lines = read_lines(flags.input, flags.encoding)
         with _complete_file(flags.output) as file:

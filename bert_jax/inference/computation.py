@@ -6,10 +6,11 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from bert_jax.interop.pretrained import mlm_logits
+from bert_jax.interop.pretrained import token_logits
 from bert_jax.models.encoders.base import Encoder
 from bert_jax.models.encoders.transformer import attention_probabilities
 from bert_jax.models.packed_rows import gather_positions
+from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.types import Batch, Params
 
 # Name of a combination of layers → function of the states of all layers.
@@ -62,11 +63,12 @@ def attention(encoder: Encoder, causal: bool, params: Params, batch: Batch) -> j
     return weights_LBHTU.swapaxes(0, 1)
 
 
-def _logits(encoder: Encoder, params: Params, batch: Batch) -> jax.Array:
+def _logits(encoder: Encoder, params: Params, batch: Batch, causal: bool = False) -> jax.Array:
     """Logits at the `positions` of each row, float32 [B, P, V]."""
-    decoded_BTD = _apply(encoder, params, batch).decoded_BTD
-    hidden_BPD = gather_positions(decoded_BTD, jnp.asarray(batch['positions']))
-    return mlm_logits(encoder.architecture, encoder.compute, params, hidden_BPD)
+    output = _apply(encoder, params, batch, causal=causal)
+    name, states_BTD = ('clm', output.hidden_BTD) if causal else ('mlm', output.decoded_BTD)
+    hidden_BPD = gather_positions(states_BTD, jnp.asarray(batch['positions']))
+    return token_logits(encoder.architecture, encoder.compute, params, hidden_BPD, name)
 
 
 # Programs of their own, shared by `guesses` and prompts: the last bits of a softmax depend on what
@@ -89,8 +91,7 @@ def pick(logits_BPV: jax.Array, p_BPV: jax.Array, ids_AK: jax.Array) -> dict[str
     return {'p': p_BPV[:, :, ids_AK], 'log_p': jax.nn.log_softmax(logits_BPV)[:, :, ids_AK]}
 
 
-@functools.partial(jax.jit, static_argnums=0)
-def log_probability(encoder: Encoder, params: Params, batch: Batch) -> jax.Array:
-    """Log probability of the target at the position of each row, float32 [B]."""
-    log_BPV = jax.nn.log_softmax(_logits(encoder, params, batch))
-    return jnp.take_along_axis(log_BPV, batch['targets'][:, :, None], axis=-1)[:, 0, 0]
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def log_probabilities(encoder: Encoder, causal: bool, params: Params, batch: Batch) -> jax.Array:
+    """Log probabilities of the `targets` at the `positions` of each row, float32 [B, P]."""
+    return -cross_entropy(_logits(encoder, params, batch, causal), batch['targets'])

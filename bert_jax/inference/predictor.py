@@ -3,7 +3,7 @@
 import copy
 import functools
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from bert_jax.errors import UserError, unknown
+from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow
 from bert_jax.inference import computation, finetuned
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.computation import COMBINATIONS
@@ -55,6 +56,7 @@ class Predictor:
         tasks: names of the methods this model can answer; others raise UserError.
         tokenizer: its tokenizer.
         architecture: its sizes.
+        is_causal: whether positions do not attend to later ones.
         counts: how many texts were truncated or split into windows, and the like.
     """
 
@@ -96,7 +98,7 @@ class Predictor:
         self._sentence_modules = modules
         self._advance = advance or (lambda number: None)
         compute = Compute(dtype)
-        self._causal = model.is_causal
+        self.is_causal = model.is_causal
         self._encoder = build_encoder(self.architecture, compute)
         self._finetuned_of = functools.partial(
             finetuned.FineTuned,
@@ -108,7 +110,11 @@ class Predictor:
         kind = finetuned.problem_kind(model)
         self._finetuned = kind and self._finetuned_of(model, kind)
         self._max_length = max_length
-        tasks = ['fill_mask', 'embed', 'pseudo_likelihood'] if 'mlm' in model.heads else ['embed']
+        tasks = ['embed']
+        if 'mlm' in model.heads:
+            tasks = ['fill_mask', 'embed', 'pseudo_likelihood']
+        elif self.is_causal and 'clm' in model.heads:
+            tasks = ['embed', 'pseudo_likelihood']
         if self._finetuned:
             tasks.append(self._finetuned.task)
         self.tasks = tuple(tasks)
@@ -183,7 +189,7 @@ class Predictor:
 
     def _token_states(self, encoded: Sequence[np.ndarray], layer: int | str) -> list[np.ndarray]:
         rows = [list(self._rows.of_spans(ids, 'tokens')) for ids in encoded]
-        settings = (self._encoder, layer, self._causal, self._params)
+        settings = (self._encoder, layer, self.is_causal, self._params)
         answers = self._rows.run(functools.partial(computation.states, *settings), rows)
         return [
             np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in own])
@@ -193,7 +199,7 @@ class Predictor:
     def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: int | str) -> list[np.ndarray]:
         """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
         rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
-        settings = (self._encoder, layer, self._causal, mode, self._params)
+        settings = (self._encoder, layer, self.is_causal, mode, self._params)
         answers = self._rows.run(functools.partial(computation.pooled, *settings), rows)
         if mode == 'max':
             return [np.max([max_D for _, max_D in own], axis=0) for own in answers]
@@ -219,31 +225,51 @@ class Predictor:
             raise UserError(
                 f'the text has {len(ids)} tokens; attention takes up to {self._rows.size}'
             )
-        settings = (self._encoder, self._causal, self._params)
+        settings = (self._encoder, self.is_causal, self._params)
         function = functools.partial(computation.attention, *settings)
         (((_, weights_LHTT),),) = self._rows.run(function, [[TokenizedText(row, {})]])
         return [self._rows.token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
 
     def pseudo_likelihood(
-        self, texts: Sequence[str], long_texts: str | None = None
+        self, texts: Sequence[str], long_texts: str | None = None, variant: str = 'tokens'
     ) -> list[Likelihood]:
-        """Log probability of each token when only that token is masked.
+        """Log probability of each token when it is masked; see evaluation/scored_rows.py.
 
-        Salazar et al. 2020, "Masked Language Model Scoring", section 2.
+        A causal model gives the log probability of each token after those to its left.
 
         Args:
             long_texts: 'windows' (the default), or 'truncate'.
+            variant: 'tokens', or 'word_l2r', where the later subwords of its word are masked too.
+        """
+        maker = RowMaker.of(self.tokenizer, variant, self.is_causal)
+        encoded = self._rows.encode(texts, long_texts)
+        scores = self.log_probabilities([self._rows.of_tokens(ids, maker) for ids in encoded])
+        return [
+            Likelihood([self._rows.token(i) for i in ids], np.concatenate([[], *own]).astype('f4'))
+            for ids, own in zip(encoded, scores, strict=True)
+        ]
+
+    def log_probabilities(self, rows: Iterable[Iterable[ScoredRow]]) -> list[list[np.ndarray]]:
+        """The log probabilities in nats that rows ask for: for each row of each text, float32 [P].
+
+        Args:
+            rows: the rows of each text; see evaluation/scored_rows.py.
+
+        Raises:
+            UserError: the model predicts no tokens, or a row is longer than its input.
         """
         self.require('pseudo_likelihood')
-        encoded = self._rows.encode(texts, long_texts)
-        function = functools.partial(computation.log_probability, self._encoder, self._params)
-        answers = self._rows.run(function, map(self._rows.of_tokens, encoded))
-        return [
-            Likelihood(
-                [self._rows.token(i) for i in ids], np.array([p for _, p in own], np.float32)
+        texts = [list(map(self._check_row, own)) for own in rows]
+        settings = (self._encoder, self.is_causal, self._params)
+        answers = self._rows.run(functools.partial(computation.log_probabilities, *settings), texts)
+        return [[found[: len(row.extras['targets'])] for row, found in own] for own in answers]
+
+    def _check_row(self, row: ScoredRow) -> TokenizedText:
+        if len(row.ids) > self._max_length:
+            raise UserError(
+                f'a text has {len(row.ids)} tokens; {self._name} takes {self._max_length}'
             )
-            for ids, own in zip(encoded, answers, strict=True)
-        ]
+        return TokenizedText(row.ids, {'positions': row.positions, 'targets': row.targets})
 
     def classify(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 from bert_jax.data.sliding_windows import Window, make_windows
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
+from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow
 from bert_jax.inference import batching
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.types import Batch
@@ -98,14 +99,11 @@ class TextRows:
             span = (0, 1) if pooling == 'cls' else (first, last)
             yield TokenizedText(row, {'span': np.array(span)})
 
-    def of_tokens(self, ids: np.ndarray) -> Iterator[TokenizedText]:
-        """One row per token, with that token masked; `positions` and `targets` have its id."""
+    def of_tokens(self, ids: np.ndarray, maker: RowMaker) -> Iterator[ScoredRow]:
+        """Rows that score every token of a text."""
         for window, row in self.windows(ids):
-            for token in range(window.first, window.last):
-                position = np.array([token + 1 - window.start])
-                masked = row.copy()
-                masked[position] = self._tokenizer.mask_id
-                yield TokenizedText(masked, {'positions': position, 'targets': row[position]})
+            tokens = np.arange(window.first, window.last) + 1 - window.start
+            yield from maker.rows(row, tokens)
 
     def token(self, index: int) -> str:
         """Return the token of an id."""

@@ -235,15 +235,19 @@ def outputs(
     return computed
 
 
-def mlm_logits(
-    architecture: Architecture, compute: Compute, params: Params, hidden_BPD: jax.Array
+def token_logits(
+    architecture: Architecture,
+    compute: Compute,
+    params: Params,
+    hidden_BPD: jax.Array,
+    head: str = 'mlm',
 ) -> Any:
-    """Logits of masked-token prediction for selected final states, float32 [B, P, padded V]."""
+    """Logits of the 'mlm' or 'clm' head for selected final states, float32 [B, P, padded V]."""
     table_VD = build_encoder(architecture, compute).apply(
         {'params': params['encoder']}, method='embedding_table'
     )
-    head = MaskedLanguageModelHead(architecture, compute)
-    return head.apply({'params': params['mlm']['head']}, hidden_BPD, table_VD)
+    module = MaskedLanguageModelHead(architecture, compute)
+    return module.apply({'params': params[head]['head']}, hidden_BPD, table_VD)
 
 
 def _make_head(

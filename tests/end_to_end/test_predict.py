@@ -75,6 +75,25 @@ def test_embed_and_pseudo_likelihood_write_what_the_methods_return(folder, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([*outputs, 'texts'])
 
 
+def test_pairs_says_which_of_two_sentences_is_likelier(folder, tmp_path, capfd):
+    pairs = [['the ship', 'a ship'], ['star', 'star'], ['rockets', 'the moon']]
+    (tmp_path / 'pairs').write_text('\n'.join(map('\t'.join, pairs)))
+    flags = ['--task=pairs', f'--input={tmp_path}/pairs', f'--output={tmp_path}/scores']
+    predict.main([f'--model={folder}', *flags, '--variant=word_l2r'])
+    model = bert_jax.load(folder)
+    for line, pair in zip((tmp_path / 'scores').read_text().splitlines(), pairs, strict=True):
+        record = json.loads(line)
+        first, second = [s.total for s in model.pseudo_likelihood(pair, variant='word_l2r')]
+        assert record['texts'] == pair
+        assert record['pseudo_log_likelihoods'] == pytest.approx([first, second], abs=1e-4)
+        assert record['preferred'] == (None if pair[0] == pair[1] else int(second > first))
+        assert len(record['of_shared_tokens']) == 2
+    (tmp_path / 'pairs').write_text('the ship')
+    with pytest.raises(SystemExit):
+        predict.main([f'--model={folder}', *flags])
+    assert 'error: line 1 is not TEXT<tab>TEXT; it has 1 column(s)' in capfd.readouterr().err
+
+
 def test_a_line_is_a_text_a_pair_or_a_json_object(tmp_path):
     path = published.folder(tmp_path / 'bert', 'BertForSequenceClassification', num_labels=3)
     lines = ['the ship', 'the ship\tthe moon', '{"text": "the ship", "text2": "the moon"}']

@@ -1,0 +1,125 @@
+"""Scores of sentences, of the tokens that two sentences share, and of a slot in a sentence.
+
+All functions stream: they take any number of texts and keep a few hundred in memory. Scores are
+sums of log probabilities in nats; see evaluation/scored_rows.py.
+"""
+
+import itertools
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow, shared_positions, slot_rows
+from bert_jax.inference.predictor import Predictor
+
+_TEXTS_AT_ONCE = 512  # of similar lengths run in one batch
+Span = tuple[int, int]  # characters of a text, end exclusive
+Item = TypeVar('Item')
+
+
+def log_probabilities(
+    predictor: Predictor, texts: Iterable[str], variant: str = 'tokens'
+) -> Iterator[np.ndarray]:
+    """Yield the log probability of each token of each text, float32 [tokens]."""
+    for group in _groups(texts):
+        for scored in predictor.pseudo_likelihood(group, variant=variant):
+            yield scored.log_probabilities
+
+
+def sums(predictor: Predictor, texts: Iterable[str], variant: str = 'tokens') -> Iterator[float]:
+    """Yield the (pseudo-)log-likelihood of each text."""
+    for found in log_probabilities(predictor, texts, variant):
+        yield float(found.sum(dtype=np.float64))
+
+
+def shared_sums(
+    predictor: Predictor, pairs: Iterable[Sequence[str]], variant: str = 'tokens'
+) -> Iterator[tuple[float, float]]:
+    """Yield the sums over the tokens that both sentences of a pair share (CrowS-Pairs)."""
+    maker = _maker(predictor, variant)
+
+    def rows_of(pair: Sequence[str]) -> list[list[ScoredRow]]:
+        a_T, b_T = encode(predictor, pair)
+        shared = shared_positions(a_T, b_T)
+        return [maker.rows(ids, own) for ids, own in zip((a_T, b_T), shared, strict=True)]
+
+    for first, second in _grouped_rows(predictor, pairs, rows_of):
+        yield _sum(first), _sum(second)
+
+
+def slot_log_probabilities(
+    predictor: Predictor, texts: Iterable[tuple[str, Span]]
+) -> Iterator[np.ndarray]:
+    """Yield the log probability of each token of a slot, left to right (StereoSet).
+
+    Args:
+        texts: texts with their slots filled, and the characters of the slot.
+
+    Raises:
+        UserError: a slot has no tokens.
+    """
+
+    def rows_of(text: tuple[str, Span]) -> list[list[ScoredRow]]:
+        ids, slot = locate(predictor, *text)
+        return [list(slot_rows(ids, slot, predictor.tokenizer.mask_id))]
+
+    for (found,) in _grouped_rows(predictor, texts, rows_of):
+        yield np.concatenate(found)
+
+
+def of_rows(predictor: Predictor, rows: Iterable[ScoredRow]) -> Iterator[np.ndarray]:
+    """Yield what each row asks for, float32 [P]."""
+    for ((found,),) in _grouped_rows(predictor, rows, lambda row: [[row]]):
+        yield found
+
+
+def encode(predictor: Predictor, texts: Sequence[str]) -> list[np.ndarray]:
+    """The row of each text: its ids between [CLS] and [SEP], int32."""
+    tokenizer = predictor.tokenizer
+    ids, lengths = tokenizer.encode_ids(texts)
+    return [
+        np.concatenate([[tokenizer.cls_id], own, [tokenizer.sep_id]]).astype(np.int32)
+        for own in np.split(ids, np.cumsum(lengths))[:-1]
+    ]
+
+
+def locate(predictor: Predictor, text: str, span: Span) -> tuple[np.ndarray, slice]:
+    """The row of a text, and the positions in it of the tokens that overlap some characters.
+
+    Raises:
+        UserError: there are none.
+    """
+    tokenizer = predictor.tokenizer
+    ((ids,), (offsets,)) = tokenizer.encode_batch([text])
+    inside = np.flatnonzero((offsets[:, 0] < span[1]) & (offsets[:, 1] > span[0]))
+    if not len(inside):
+        raise UserError(f'{text!r:.80}: {text[slice(*span)]!r} has no tokens')
+    row = np.concatenate([[tokenizer.cls_id], ids, [tokenizer.sep_id]]).astype(np.int32)
+    return row, slice(int(inside[0]) + 1, int(inside[-1]) + 2)
+
+
+def _maker(predictor: Predictor, variant: str) -> RowMaker:
+    return RowMaker.of(predictor.tokenizer, variant, predictor.is_causal)
+
+
+def _grouped_rows(
+    predictor: Predictor, items: Iterable[Item], rows_of: Callable[[Item], list[list[ScoredRow]]]
+) -> Iterator[list[list[np.ndarray]]]:
+    """Yield, for each item, the results of each of its lists of rows."""
+    for group in _groups(items):
+        rows = [rows_of(item) for item in group]
+        found = iter(predictor.log_probabilities(itertools.chain.from_iterable(rows)))
+        for own in rows:
+            yield [next(found) for _ in own]
+
+
+def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
+    items = iter(items)
+    while group := list(itertools.islice(items, _TEXTS_AT_ONCE)):
+        yield group
+
+
+def _sum(found: Sequence[np.ndarray]) -> float:
+    return float(sum(own.sum(dtype=np.float64) for own in found))
