@@ -32,6 +32,7 @@ RANGES = {
     'logging.profile_steps': '[1, inf)',
     'sweep.seeds': '[0, 4294967295]',
     'sweep.learning_rates': '(0, inf)',
+    'sweep.ranks': '[1, inf)',
     'problem.(label_smoothing|overlap)': '[0, 1)',
     'problem.crf_rate': '(0, inf)',
     'problem.(lowest|highest)': '(-inf, inf)',

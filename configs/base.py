@@ -253,6 +253,7 @@ def get_config() -> ConfigDict:
         dict(
             seeds=(),  # one run per seed; () = the seed of this config
             learning_rates=(),  # one run per rate; () = the rate of this config
+            ranks=(),  # with transfer.method='lora': one run per rank; () = transfer.rank
             vmap=False,  # with transfer.method: train all runs at once over one frozen model
         )
     )

@@ -1,4 +1,4 @@
-"""Trains several seeds and learning rates in one command and compares the runs.
+"""Trains several seeds, learning rates and ranks in one command and compares the runs.
 
 Every run has its own folder in the workdir. After an interruption, finished runs are kept and the
 others resume.
@@ -9,7 +9,7 @@ import functools
 import json
 import pathlib
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from bert_jax import files, progress
 from bert_jax.errors import UserError
@@ -20,18 +20,35 @@ from bert_jax.training import multihost, workdir
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.types import Config
 
-RunKey: TypeAlias = tuple[float, int]  # learning rate, seed
 Results: TypeAlias = dict[str, Any]  # the contents of a results.json
+
+
+class Setting(NamedTuple):
+    """What distinguishes the runs of a sweep, the seed aside.
+
+    Attributes:
+        rank: `transfer.rank`; None unless ranks are swept.
+    """
+
+    learning_rate: float
+    rank: int | None = None
+
+
+class RunKey(NamedTuple):
+    """The setting and the seed of a run."""
+
+    setting: Setting
+    seed: int
 
 
 def is_wanted(config: Config) -> bool:
     """Whether `config.sweep` asks for several runs."""
-    values = config.sweep.seeds or config.sweep.learning_rates
+    values = config.sweep.seeds or config.sweep.learning_rates or config.sweep.ranks
     return bool(values) and not config.debug.batch  # a batch is shown for the config itself
 
 
 def run(config: Config, train: Callable[[Config], Results], writes: bool = True) -> Results:
-    """Train every learning rate with every seed and compare the results.
+    """Train every learning rate and rank with every seed and compare the results.
 
     Runs are compared by `evaluation.best` or, if that is empty, by the first metric.
 
@@ -44,8 +61,8 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
         The contents of results.json, see `compare`.
 
     Raises:
-        UserError: For invalid seeds or rates, without a dev split, or if the workdir belongs to
-            another config.
+        UserError: For invalid seeds, rates or ranks, without a dev split, or if the workdir belongs
+            to another config.
     """
     folder, configs = pathlib.Path(config.workdir), runs(config)
     if (folder / 'config.json').exists():
@@ -93,9 +110,10 @@ def runs(config: Config) -> dict[RunKey, Config]:
     """Return the config of every run.
 
     Raises:
-        UserError: For invalid or repeated seeds or rates.
+        UserError: For invalid or repeated seeds, rates or ranks.
     """
     seeds, rates = tuple(config.sweep.seeds), tuple(config.sweep.learning_rates)
+    ranks = tuple(config.sweep.ranks)
     if len(set(seeds)) < len(seeds) or not all(
         isinstance(seed, int) and seed >= 0 for seed in seeds
     ):
@@ -108,25 +126,42 @@ def runs(config: Config) -> dict[RunKey, Config]:
         raise UserError(
             f'sweep.learning_rates is {rates}; use distinct rates above 0, such as (2e-5, 5e-5)'
         )
+    if len(set(ranks)) < len(ranks) or not all(
+        isinstance(rank, int) and rank > 0 for rank in ranks
+    ):
+        raise UserError(
+            f'sweep.ranks is {ranks}; use distinct whole numbers above 0, such as (4, 8)'
+        )
+    if ranks and config.transfer.get('method') != 'lora':
+        raise UserError('sweep.ranks are ranks of LoRA; set transfer.method=lora or leave them out')
     configs = {}
     for rate in rates or (config.schedule.learning_rate,):
-        for seed in seeds or (config.seed,):
-            run_config = copy.deepcopy(config)
-            name = _run_name(config, (rate, seed))
-            with run_config.unlocked():
-                run_config.sweep.update(dict(seeds=(), learning_rates=(), vmap=False))
-                run_config.schedule.learning_rate, run_config.seed = float(rate), seed
-                run_config.workdir = str(pathlib.Path(config.workdir) / name)
-                if config.data.get('shots'):
-                    run_config.data.split_seed = seed  # each seed draws its own examples
-            configs[float(rate), seed] = run_config
+        for rank in ranks or (None,):
+            for seed in seeds or (config.seed,):
+                key = RunKey(Setting(float(rate), rank), seed)
+                configs[key] = _run_config(config, key)
     return configs
+
+
+def _run_config(config: Config, key: RunKey) -> Config:
+    """Return the config of one run of the sweep."""
+    run_config = copy.deepcopy(config)
+    with run_config.unlocked():
+        run_config.sweep.update(dict(seeds=(), learning_rates=(), ranks=(), vmap=False))
+        run_config.schedule.learning_rate, run_config.seed = key.setting.learning_rate, key.seed
+        run_config.workdir = str(pathlib.Path(config.workdir) / _run_name(config, key))
+        if key.setting.rank:
+            run_config.transfer.rank = key.setting.rank
+        if config.data.get('shots'):
+            run_config.data.split_seed = key.seed  # each seed draws its own examples
+    return run_config
 
 
 def _run_name(config: Config, key: RunKey) -> str:
     """Return the name of the folder of a run."""
-    rate, seed = key
-    return f'rate_{rate:g}_seed_{seed}' if config.sweep.learning_rates else f'seed_{seed}'
+    rate = f'rate_{key.setting.learning_rate:g}_' if config.sweep.learning_rates else ''
+    rank = f'rank_{key.setting.rank}_' if key.setting.rank else ''
+    return f'{rate}{rank}seed_{key.seed}'
 
 
 def finished(config: Config) -> Results | None:
@@ -140,28 +175,34 @@ def finished(config: Config) -> Results | None:
 
 
 def compare(config: Config, results: dict[RunKey, Results]) -> Results:
-    """Summarize the metrics of every learning rate over its seeds.
+    """Summarize the metrics of every learning rate and rank over the seeds.
 
     Returns:
         {'metric': the name of the metric that is compared, 'best_learning_rate': the rate with the
         best mean, 'best_run': the folder of the run with the best value, 'rates':
-        [{'learning_rate', 'seeds', 'metrics': name → summary}, …]}.
+        [{'learning_rate', 'seeds', 'metrics': name → summary}, …]}. If ranks are swept, there is
+        'best_rank', too, and each of the 'rates' has a 'rank'.
     """
     metric = _compared_metric(config, results)
     rates: list[dict[str, Any]] = []
-    for rate in sorted({rate for rate, _ in results}):
-        by_seed = {seed: found['held_out'] for (at, seed), found in results.items() if at == rate}
+    for setting in sorted({key.setting for key in results}):
+        by_seed = {
+            key.seed: found['held_out'] for key, found in results.items() if key.setting == setting
+        }
         metrics = {
             name: _summary([metrics[name] for metrics in by_seed.values()])
             for name in by_seed[min(by_seed)]
         }
-        rates.append({'learning_rate': rate, 'seeds': list(by_seed), 'metrics': metrics})
+        rank = {'rank': setting.rank} if setting.rank else {}
+        row = {'learning_rate': setting.learning_rate, **rank}
+        rates.append(row | {'seeds': list(by_seed), 'metrics': metrics})
     sign = -1 if lower_is_better(metric) else 1
     best = max(rates, key=lambda rate: sign * rate['metrics'][metric]['mean'])
     best_run = max(results, key=lambda key: sign * results[key]['held_out'][metric])
     return {
         'metric': metric,
         'best_learning_rate': best['learning_rate'],
+        **({'best_rank': best['rank']} if 'rank' in best else {}),
         'best_run': _run_name(config, best_run),
         'rates': rates,
     }
@@ -170,7 +211,7 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
 def other_splits(config: Config, results: dict[RunKey, Results]) -> dict[str, dict[str, Any]]:
     """Summarize the metrics of splits other than dev over the seeds.
 
-    Of each seed counts the run with the learning rate that is best on dev (Gao et al. 2021, "Making
+    Of each seed counts the run with the setting that is best on dev (Gao et al. 2021, "Making
     Pre-trained Language Models Better Few-shot Learners", section 3).
 
     Returns:
@@ -179,8 +220,8 @@ def other_splits(config: Config, results: dict[RunKey, Results]) -> dict[str, di
     metric = _compared_metric(config, results)
     sign = -1 if lower_is_better(metric) else 1
     values: dict[str, dict[str, list[float]]] = {}
-    for seed in dict.fromkeys(seed for _, seed in results):
-        own = [key for key in results if key[1] == seed]
+    for seed in dict.fromkeys(key.seed for key in results):
+        own = [key for key in results if key.seed == seed]
         best = max(own, key=lambda key: sign * results[key]['held_out'][metric])
         folder = pathlib.Path(config.workdir) / _run_name(config, best)
         for path in sorted(folder.glob('*/metrics.json')):
@@ -206,27 +247,33 @@ def write(folder: pathlib.Path, found: Results) -> None:
     files.write_json(folder / 'results.json', found)
     (folder / 'table.md').write_text(table(found), encoding='utf-8')
     metric = found['metric']
-    by_rate = {f'{rate["learning_rate"]:g}': rate['metrics'] for rate in found['rates']}
-    comparison.plot_runs(folder / 'plot', by_rate, {metric: metric}, 'learning rate')
+    by_setting = {', '.join(_setting_cells(rate)): rate['metrics'] for rate in found['rates']}
+    name = ', '.join(_setting_columns(found))
+    comparison.plot_runs(folder / 'plot', by_setting, {metric: metric}, name)
     progress.say(table(found))
     print(f'sweep in {folder}: results.json, table.md, plot.png')
 
 
 def table(found: Results) -> str:
-    """Return a Markdown table with one row per learning rate and one column per metric.
+    """Return a Markdown table with one row per setting and one column per metric.
 
-    The compared metric comes first, with its confidence interval; the best rate is marked.
+    The compared metric comes first, with its confidence interval; the best setting is marked.
     """
     main = found['metric']
     others = [name for name in found['rates'][0]['metrics'] if name != main]
     rows = []
     for rate in found['rates']:
         metrics = rate['metrics']
-        is_best = rate['learning_rate'] == found['best_learning_rate']
+        is_best = (rate['learning_rate'], rate.get('rank')) == (
+            found['best_learning_rate'],
+            found.get('best_rank'),
+        )
+        *first, last = _setting_cells(rate)
         mark = ' (best)' if is_best and len(found['rates']) > 1 else ''
         rows.append(
             (
-                f'{rate["learning_rate"]:g}{mark}',
+                *first,
+                f'{last}{mark}',
                 len(rate['seeds']),
                 comparison.mean_cell(metrics[main]),
                 comparison.interval_cell(metrics[main]),
@@ -234,13 +281,22 @@ def table(found: Results) -> str:
             )
         )
     interval = f'{intervals.LEVEL:.0%} interval of the mean'
-    columns = ('learning rate', 'seeds', main, interval, *others)
+    columns = (*_setting_columns(found), 'seeds', main, interval, *others)
     tables = [markdown_table(Table(columns, rows))]
     for split, metrics in found.get('other_splits', {}).items():
         cells = [
             (name, comparison.mean_cell(own), comparison.interval_cell(own))
             for name, own in metrics.items()
         ]
-        title = f'{split}, each seed with its best learning rate on dev'
+        title = f'{split}, each seed with its best {" and ".join(_setting_columns(found))} on dev'
         tables.append(f'{title}\n\n{markdown_table(Table((split, "mean", interval), cells))}')
     return '\n\n'.join(tables) + '\n'
+
+
+def _setting_columns(found: Results) -> tuple[str, ...]:
+    return ('learning rate', 'rank') if 'best_rank' in found else ('learning rate',)
+
+
+def _setting_cells(rate: dict[str, Any]) -> list[str]:
+    """The learning rate and, if ranks are swept, the rank of one of the 'rates'."""
+    return [f'{rate["learning_rate"]:g}', *([str(rate['rank'])] if 'rank' in rate else [])]

@@ -78,8 +78,10 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
             yield 'data.split_seed', f'sweep.seeds is {config.sweep.seeds}, which draw the examples'
     if config.sweep.learning_rates:
         yield 'schedule.learning_rate', f'sweep.learning_rates is {config.sweep.learning_rates}'
-    if not (config.sweep.seeds or config.sweep.learning_rates):
-        yield 'sweep.vmap', 'sweep.seeds and sweep.learning_rates are empty'
+    if config.sweep.ranks:
+        yield 'transfer.rank', f'sweep.ranks is {config.sweep.ranks}'
+    if not (config.sweep.seeds or config.sweep.learning_rates or config.sweep.ranks):
+        yield 'sweep.vmap', 'sweep.seeds, sweep.learning_rates and sweep.ranks are empty'
     if not config.optimizer.weight_decay:
         yield 'optimizer.decay_exclude', 'optimizer.weight_decay is 0'
     if config.init_from:

@@ -4,6 +4,8 @@ A step of all runs is one compiled program: products with frozen weights are one
 runs, and what is trained has a leading axis K of runs.
 """
 
+import contextlib
+import dataclasses
 import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -22,8 +24,7 @@ from bert_jax.training.checkpoints import Checkpoints
 from bert_jax.training.run import Plan
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import make_train_step
-from bert_jax.training.transfer import Transfer
-from bert_jax.types import Config
+from bert_jax.types import Batch, Config, Key, Params
 
 Results = dict[str, Any]  # the contents of a results.json
 
@@ -51,7 +52,7 @@ def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:
     unfinished runs again.
 
     Args:
-        configs: of the runs, by any key; they differ in seed, learning rate and workdir only.
+        configs: of the runs, by any key; they differ in seed, learning rate, rank and workdir only.
     """
     tasks = {key: FineTuning(config) for key, config in configs.items()}
     first = next(iter(tasks.values()))
@@ -61,24 +62,93 @@ def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:
     for config in configs.values():
         workdir.claim(config.workdir, config.to_dict())
         workdir.write_config(config.workdir, config.to_dict())
-    rates = [config.schedule.learning_rate for config in configs.values()]
-    with Plan.of(first, first.config) as plan:
-        optimizer = with_rate_factor(plan.optimizer)
-        states = [
-            initial_state(plan, optimizer, config, rate / rates[0])
-            for config, rate in zip(configs.values(), rates, strict=True)
-        ]
-        state, seconds = _run(plan, optimizer, states, list(tasks.values()))
-        results = {}
-        for number, (key, task) in enumerate(tasks.items()):
-            own = jax.tree.map(
-                lambda leaf, axis, i=number: leaf if axis is None else leaf[i],
-                state,
-                _axes(state, plan.transfer),
-                is_leaf=lambda leaf: leaf is None,
+    by_rank: dict[Any, dict[Any, FineTuning]] = {}
+    for key, task in tasks.items():
+        by_rank.setdefault(task.config.transfer.get('rank'), {})[key] = task
+    with contextlib.ExitStack() as stack:
+        groups = [Group.of(stack, list(own.values())) for own in by_rank.values()]
+        frozen = groups[0].initial_params()
+        states, seconds = _run(groups, frozen)
+        done = {
+            task.config.workdir: _finish(
+                group, task, group.state_of(state, number, frozen), seconds
             )
-            results[key] = _finish(plan, task, own, seconds)
-    return results
+            for group, state in zip(groups, states, strict=True)
+            for number, task in enumerate(group.tasks)
+        }
+    return {key: done[task.config.workdir] for key, task in tasks.items()}
+
+
+@dataclasses.dataclass
+class Group:
+    """Runs whose trained parameters have the same shapes: one vmapped step.
+
+    Attributes:
+        plan: of the first run.
+        optimizer: as `with_rate_factor` returns it.
+        tasks: of each run.
+    """
+
+    plan: Plan
+    optimizer: Any
+    tasks: list[FineTuning]
+
+    @classmethod
+    def of(cls, stack: contextlib.ExitStack, tasks: list[FineTuning]) -> 'Group':
+        """Make the group; the mesh is set until `stack` closes."""
+        plan = stack.enter_context(Plan.of(tasks[0], tasks[0].config))
+        return cls(plan, with_rate_factor(plan.optimizer), tasks)
+
+    def initial_params(self) -> Params:
+        """All parameters of the first run before its first step."""
+        return self.plan.initial_state(self.tasks[0].config.seed).params
+
+    def initial_state(self) -> TrainState:
+        """The states of all runs before their first step, without frozen parameters."""
+        states = [self._initial_state(task.config) for task in self.tasks]
+        return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
+
+    def _initial_state(self, config: Config) -> TrainState:
+        state = self.plan.transfer.stored(self.plan.initial_state(config.seed))
+        factor = config.schedule.learning_rate / self.plan.config.schedule.learning_rate
+        return state._replace(opt_state=(state.opt_state, jnp.float32(factor)))
+
+    def step(
+        self, states: TrainState, frozen: Params, batch: Batch, keys: Key
+    ) -> tuple[TrainState, dict[str, Any]]:
+        """One training step of every run.
+
+        Args:
+            states: as of `initial_state`.
+            frozen: all parameters; those that are trained are not used.
+            batch: arrays with a leading axis of runs.
+            keys: a key for each run.
+        """
+        accumulation, transfer = self.plan.task.stages[0].accumulation, self.plan.transfer
+        settings = (self.plan.task, self.optimizer, accumulation, transfer)
+        train_step = make_train_step(*settings, self.plan.config.spike_factor)
+
+        def step(state: TrainState, batch: Batch, key: Key) -> tuple[TrainState, dict[str, Any]]:
+            state = state._replace(params=transfer.merge(state.params, frozen))
+            state, metrics = train_step(state, batch, key)
+            return transfer.stored(state), metrics
+
+        return jax.vmap(step)(states, batch, keys)
+
+    def batch(self, number: int) -> Batch:
+        """The batches of all runs at a step, stacked."""
+        batches = [task.stages[0].source.batch(number) for task in self.tasks]
+        return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
+
+    def keys(self) -> Key:
+        """The key of each run."""
+        return jnp.stack([jax.random.key(task.config.seed) for task in self.tasks])
+
+    def state_of(self, states: TrainState, number: int, frozen: Params) -> TrainState:
+        """The state of one of the runs, with all parameters and without the factor of its rate."""
+        state = jax.tree.map(lambda leaf: leaf[number], states)
+        params = self.plan.transfer.merge(state.params, frozen)
+        return state._replace(params=params, opt_state=state.opt_state[0])
 
 
 def with_rate_factor(optimizer: Any) -> optax.GradientTransformationExtraArgs:
@@ -103,78 +173,46 @@ def use_common_shape(tasks: list[FineTuning]) -> None:
         source.shape, source.batch_size = shape, shape.rows
 
 
-def initial_state(plan: Plan, optimizer: Any, config: Config, factor: float) -> TrainState:
-    """The state of a run before its first step."""
-    state = plan.initial_state(config.seed)
-    _, ones = optimizer.init(plan.transfer.select(state.params))
-    return state._replace(opt_state=(state.opt_state, ones * factor))
+def make_steps(groups: list[Group]) -> Callable[..., tuple[list[TrainState], list[Any]]]:
+    """One compiled program: a training step of all runs of all groups.
 
-
-def _axes(state: TrainState, transfer: Transfer) -> TrainState:
-    """0 for arrays with an axis of runs, None for frozen parameters."""
-    trained = transfer.select(state.params)
-    params = jax.tree.map(lambda _, own: None if own is None else 0, state.params, trained)
-    own = jax.tree.map(lambda _: 0, state._replace(params={}))
-    return own._replace(params=params)
-
-
-def _stack(states: list[TrainState], transfer: Transfer) -> TrainState:
-    """One state of all runs, with the frozen parameters of the first."""
-    trained = [transfer.stored(state) for state in states]
-    stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *trained)
-    return stacked._replace(params=transfer.merge(stacked.params, states[0].params))
-
-
-def make_steps(
-    plan: Plan, optimizer: Any, states: list[TrainState]
-) -> tuple[Callable[..., tuple[TrainState, dict[str, Any]]], TrainState]:
-    """The training step of several runs, and their state.
-
-    The step takes their state, a batch whose arrays have a leading axis of runs, and their keys;
-    metrics have that axis, too.
-
-    Args:
-        plan: of any of the runs.
-        optimizer: as `with_rate_factor` returns it.
-        states: of each run; frozen parameters are those of the first.
+    The function takes the states of the groups, all parameters (as for `Group.step`), the batches
+    and the keys of the groups; it returns their states and metrics.
     """
-    accumulation, transfer = plan.task.stages[0].accumulation, plan.transfer
-    settings = (plan.task, optimizer, accumulation, transfer, plan.config.spike_factor)
-    state = _stack(states, transfer)
-    axes = _axes(state, transfer)
-    steps = jax.jit(
-        jax.vmap(make_train_step(*settings), in_axes=(axes, 0, 0), out_axes=(axes, 0)),
-        donate_argnums=0,
-        compiler_options=runtime.compiler_options(),
-    )
-    return steps, state
+
+    def steps(
+        states: list[TrainState], frozen: Params, batches: list[Batch], keys: list[Key]
+    ) -> tuple[list[TrainState], list[Any]]:
+        done = [
+            group.step(state, frozen, batch, key)
+            for group, state, batch, key in zip(groups, states, batches, keys, strict=True)
+        ]
+        return [state for state, _ in done], [metrics for _, metrics in done]
+
+    return jax.jit(steps, donate_argnums=0, compiler_options=runtime.compiler_options())
 
 
-def _run(
-    plan: Plan, optimizer: Any, states: list[TrainState], tasks: list[FineTuning]
-) -> tuple[TrainState, float]:
-    """Train all steps; the final state of all runs and the seconds that a run took of the time."""
-    stage = tasks[0].stages[0]
-    steps, state = make_steps(plan, optimizer, states)
-    keys = jnp.stack([jax.random.key(task.config.seed) for task in tasks])
-    tokens = sum(task.stages[0].tokens_per_step for task in tasks)
+def _run(groups: list[Group], frozen: Params) -> tuple[list[TrainState], float]:
+    """Train all steps; the final states of the groups and the seconds for each run."""
+    stage, num_runs = groups[0].tasks[0].stages[0], sum(len(group.tasks) for group in groups)
+    steps = make_steps(groups)
+    states, keys = [group.initial_state() for group in groups], [group.keys() for group in groups]
+    tokens = num_runs * stage.tokens_per_step
     bar = progress.bar(total=stage.steps, unit='step')
     with bar:
         for number in range(stage.steps):
-            batches = [task.stages[0].source.batch(number) for task in tasks]
-            batch = {name: np.stack([own[name] for own in batches]) for name in batches[0]}
-            state, metrics = steps(state, batch, keys)
-            loss = float(metrics['loss'].mean())
+            batches = [group.batch(number) for group in groups]
+            states, metrics = steps(states, frozen, batches, keys)
+            loss = np.mean(np.concatenate([own['loss'] for own in metrics]))
             bar.update()
             rate = bar.n / max(bar.format_dict['elapsed'], 1e-9)
             bar.set_postfix_str(f'mean loss={loss:.3f}, tokens/s={rate * tokens:,.0f}', False)
-    return state, bar.format_dict['elapsed'] / len(tasks)
+    return states, bar.format_dict['elapsed'] / num_runs
 
 
-def _finish(plan: Plan, task: FineTuning, state: TrainState, seconds: float) -> Results:
+def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -> Results:
     """Save, evaluate and report a run; return its results."""
     stage, folder = task.stages[0], pathlib.Path(task.config.workdir)
-    state = state._replace(opt_state=state.opt_state[0])
     tokens = stage.tokens_per_step * stage.steps
     results = {
         'steps': stage.steps,
@@ -190,7 +228,7 @@ def _finish(plan: Plan, task: FineTuning, state: TrainState, seconds: float) -> 
     }
     metadata = {**task.metadata, 'config': task.config.to_dict(), 'train_seconds': seconds}
     checkpoints = Checkpoints(folder / 'checkpoints', task.config.checkpoint.keep)
-    checkpoints.save(stage.steps, plan.transfer.stored(state), metadata)
+    checkpoints.save(stage.steps, group.plan.transfer.stored(state), metadata)
     checkpoints.wait()
     checkpoints.close()
     task.report(state.params, results)

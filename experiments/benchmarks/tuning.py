@@ -10,28 +10,33 @@ The sides are the task of configs/finetune.py:sample_sentiment with a newly init
 
 All are in one process and take turns step by step, so that the load of the machine affects all of
 them. Prints the median of the steps, the median of their ratios to the step of `full` in the same
-turn, the share of parameters trained, and the memory of the optimizer's state.
+turn, the share of parameters trained, and the memory of the optimizer's state of a run.
+
+With --commands, the sides are two command lines that train --runs seeds of LoRA, one after the
+other and at once (sweep.vmap): their seconds from start to end, and tokens per second of these.
 """
 
 import argparse
+import contextlib
 import pathlib
 import statistics
+import subprocess
+import sys
 import tempfile
 import time
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 import report
 import sides  # noqa: F401  (adds the repository to the path)
 
-from bert_jax import main
+from bert_jax import files, main
 from bert_jax.tasks import vmapped_sweep
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.training import memory, runtime
 from bert_jax.training.run import Plan
 from bert_jax.training.step import make_train_step
 from configs import finetune
+from experiments.studies import runner
 
 
 def config_of(options, folder, **changes):
@@ -91,22 +96,57 @@ def make_at_once(configs):
     """As `make_side`, for several runs in one program."""
     tasks = [FineTuning(config) for config in configs]
     vmapped_sweep.use_common_shape(tasks)
-    with Plan.of(tasks[0], configs[0]) as plan:
-        optimizer = vmapped_sweep.with_rate_factor(plan.optimizer)
-        states = [vmapped_sweep.initial_state(plan, optimizer, config, 1.0) for config in configs]
-        steps, state = vmapped_sweep.make_steps(plan, optimizer, states)
-        share = memory.local_bytes(plan.transfer.select(states[0].params))
-        share /= memory.local_bytes(states[0].params)
-        size = memory.local_bytes(states[0].opt_state)
-    own, keys = {'state': state}, jnp.stack([jax.random.key(n) for n in range(len(configs))])
+    with contextlib.ExitStack() as stack:
+        group = vmapped_sweep.Group.of(stack, tasks)
+        frozen, state = group.initial_params(), group.initial_state()
+        steps, keys = vmapped_sweep.make_steps([group]), group.keys()
+        share = memory.local_bytes(state.params) / len(tasks) / memory.local_bytes(frozen)
+        size = memory.local_bytes(state.opt_state) / len(tasks)
+    own = {'states': [state]}
 
     def run(number):
-        batches = [task.stages[0].source.batch(number) for task in tasks]
-        batch = {name: np.stack([one[name] for one in batches]) for name in batches[0]}
-        own['state'], metrics = steps(own['state'], batch, keys)
+        own['states'], metrics = steps(own['states'], frozen, [group.batch(number)], [keys])
         jax.block_until_ready(metrics)
 
     return run, share, size
+
+
+def measure_commands(options):
+    """Seconds and throughput of whole commands: the runs one after the other, and at once."""
+    records = []
+    with tempfile.TemporaryDirectory() as folder:
+        base = make_base(options, pathlib.Path(folder) / 'base')
+        seeds = tuple(range(options.runs))
+        for side in ('one after the other', 'at once'):
+            workdir = pathlib.Path(folder) / side.replace(' ', '_')
+            keys = {
+                'init_from': base,
+                'workdir': workdir,
+                'training.epochs': 0.0,
+                'training.steps': options.command_steps,
+                'training.batch_size': options.batch,
+                'transfer.method': 'lora',
+                'schedule.learning_rate': 1e-3,
+                'sweep.seeds': seeds,
+                'sweep.vmap': side == 'at once',
+            }
+            command = runner.main_command('configs/finetune.py:sample_sentiment', keys)
+            start = time.perf_counter()
+            subprocess.run([sys.executable, *command], check=True, capture_output=True)
+            seconds = time.perf_counter() - start
+            results = [files.read_json(workdir / f'seed_{seed}/results.json') for seed in seeds]
+            tokens = sum(result['tokens'] for result in results)
+            records.append(
+                {
+                    'side': side,
+                    'seconds': round(seconds, 1),
+                    'tokens_per_second': round(tokens / seconds),
+                    'accuracy': round(
+                        statistics.mean(result['held_out']['accuracy'] for result in results), 4
+                    ),
+                }
+            )
+    return records
 
 
 def measure(options):
@@ -156,6 +196,11 @@ if __name__ == '__main__':
     parser.add_argument('--methods', nargs='*', default=['lora', 'pfeiffer', 'prefix', 'bitfit'])
     parser.add_argument('--steps', type=int, default=12)
     parser.add_argument('--warm_up', type=int, default=2)
+    parser.add_argument('--commands', action='store_true', help='measure whole commands')
+    parser.add_argument('--command_steps', type=int, default=200, help='steps of their runs')
     parser.add_argument('--output', help='path without suffix; writes .json, .md and .png')
     options = parser.parse_args()
-    report.show(measure(options), options.output, 'milliseconds', ('side',))
+    if options.commands:
+        report.show(measure_commands(options), options.output, 'seconds', ('side',))
+    else:
+        report.show(measure(options), options.output, 'milliseconds', ('side',))

@@ -180,13 +180,20 @@ def test_a_merged_export_predicts_what_the_run_predicts(lora, tmp_path):
 
 
 def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path):
-    """Seeds and learning rates; dropout and the order of examples depend on the seed."""
-    sweep = {'sweep__seeds': (1, 2), 'sweep__learning_rates': (1e-3, 3e-3), 'sweep__vmap': True}
+    """Seeds, learning rates and ranks; dropout and the order of examples depend on the seed."""
+    sweep = {
+        'sweep__seeds': (1, 2),
+        'sweep__learning_rates': (1e-3, 3e-3),
+        'sweep__ranks': (2, 8),
+        'sweep__vmap': True,
+    }
     more = {'training__steps': 6, 'optimizer__clip_norm': 0.5}
     found = tune(tmp_path / 'sweep', 'lora', base, **sweep, **more)
-    assert [rate['learning_rate'] for rate in found['rates']] == [1e-3, 3e-3]
-    for name, rate, seed in (('rate_0.001_seed_2', 1e-3, 2), ('rate_0.003_seed_1', 3e-3, 1)):
-        alone = {'seed': seed, 'schedule__learning_rate': rate}
+    settings = [(rate['learning_rate'], rate['rank']) for rate in found['rates']]
+    assert settings == [(1e-3, 2), (1e-3, 8), (3e-3, 2), (3e-3, 8)]
+    for rate, rank, seed in ((0.001, 8, 2), (0.003, 2, 1)):
+        name = f'rate_{rate}_rank_{rank}_seed_{seed}'
+        alone = {'seed': seed, 'schedule__learning_rate': rate, 'transfer__rank': rank}
         expected = tune(tmp_path / name, 'lora', base, **alone, **more)
         results = json.loads((tmp_path / 'sweep' / name / 'results.json').read_text())
         assert results['held_out'] == pytest.approx(expected['held_out'], abs=1e-5)

@@ -63,12 +63,37 @@ def test_every_rate_is_trained_with_every_seed(tmp_path):
 def test_rates_and_seeds_can_be_swept_alone(tmp_path):
     seeds = sweep.runs(config(tmp_path, sweep__seeds=(0, 1)))
     assert [(key, own.workdir) for key, own in seeds.items()] == [
-        ((0.03, seed), str(tmp_path / f'sweep/seed_{seed}')) for seed in (0, 1)
+        (((0.03, None), seed), str(tmp_path / f'sweep/seed_{seed}')) for seed in (0, 1)
     ]
     rates = sweep.runs(config(tmp_path, seed=7, sweep__learning_rates=(0.1, 0.2)))
-    assert list(rates) == [(0.1, 7), (0.2, 7)]
+    assert list(rates) == [((0.1, None), 7), ((0.2, None), 7)]
     assert not sweep.is_wanted(config(tmp_path))
     assert not sweep.is_wanted(config(tmp_path, sweep__seeds=(0, 1), debug__batch=3))
+
+
+def test_every_rank_is_trained_with_every_rate_and_seed(tmp_path):
+    made = finetune.get_config('classification')
+    changes = {'transfer.method': 'lora', 'sweep.ranks': (2, 4), 'sweep.seeds': (0, 1)}
+    made.update_from_flattened_dict({'workdir': str(tmp_path), 'data.dev_fraction': 0.2} | changes)
+    runs = sweep.runs(made)
+    assert [(own.transfer.rank, own.seed) for own in runs.values()] == [
+        (2, 0),
+        (2, 1),
+        (4, 0),
+        (4, 1),
+    ]
+    assert [pathlib.Path(own.workdir).name for own in runs.values()] == [
+        'rank_2_seed_0',
+        'rank_2_seed_1',
+        'rank_4_seed_0',
+        'rank_4_seed_1',
+    ]
+    accuracies = dict(zip(runs, (0.5, 0.7, 0.9, 0.8), strict=True))
+    found = sweep.compare(made, {key: results('accuracy', accuracies[key]) for key in runs})
+    assert (found['best_rank'], found['best_run']) == (4, 'rank_4_seed_0')
+    lines = sweep.table(found).splitlines()
+    assert lines[0].startswith('| learning rate | rank | seeds | accuracy |')
+    assert lines[3].startswith('| 2e-05 | 4 (best) | 2 | 0.8500 ')
 
 
 def test_finished_runs_are_not_repeated(tmp_path):
@@ -150,7 +175,10 @@ def test_every_seed_draws_its_own_few_examples(tmp_path):
 
 
 def test_lower_losses_are_better(tmp_path):
-    values = {(1e-5, 0): results('loss', 0.5), (2e-5, 0): results('loss', 0.4)}
+    values = {
+        sweep.RunKey(sweep.Setting(1e-5), 0): results('loss', 0.5),
+        sweep.RunKey(sweep.Setting(2e-5), 0): results('loss', 0.4),
+    }
     found = sweep.compare(config(tmp_path), values)
     assert (found['metric'], found['best_learning_rate']) == ('loss', 2e-5)
     assert found['best_run'] == 'seed_0'
@@ -167,6 +195,8 @@ def test_lower_losses_are_better(tmp_path):
         (dict(sweep__learning_rates=(1e-5, 1e-5)), 'distinct rates'),
         (dict(sweep__seeds=('a',)), 'distinct whole numbers'),
         (dict(sweep__learning_rates=('a',)), 'distinct rates above 0'),
+        (dict(sweep__ranks=(0,)), r'sweep.ranks is \(0,\)'),
+        (dict(sweep__ranks=(4, 8)), 'set transfer.method=lora'),
     ],
 )
 def test_invalid_sweeps_are_rejected(changes, message, tmp_path):
