@@ -15,7 +15,7 @@ import os
 import pathlib
 import sys
 from argparse import Namespace
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
 
@@ -25,6 +25,8 @@ from bert_jax import errors, progress
 from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.evaluation.scored_rows import VARIANTS
+from bert_jax.inference import vector_file
+from bert_jax.inference.vector_file import Vectors
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.prompting import arguments as prompt_arguments
 
@@ -42,7 +44,10 @@ tasks of pretrained models (input: one text a line):
   fill_mask          tokens for every [MASK] of a line. Needs a masked-language-model head.
                      {"text", "masks": [[{"token", "probability"}, ...], ...]}
   embed              vectors, as a NumPy .npz: `embeddings` [texts, D]; with --pooling=tokens
-                     [tokens, D] and `offsets` [texts + 1], the first token of each text
+                     [tokens, D] and `offsets` [texts + 1], the first token of each text; with
+                     --unit=word or span [words, D], `offsets` and `spans` [words, 2], the
+                     characters of each. Words: a text or {"words": ["...", ...]} a line;
+                     spans: {"text": "...", "spans": [[start, end], ...]}, in characters
   pseudo_likelihood  log probability of each token when it is masked, in nats; of a causal model,
                      after the tokens to its left
                      {"text", "pseudo_log_likelihood", "tokens", "log_probabilities"}
@@ -82,9 +87,32 @@ def _fill_mask(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -
         print(f'{without:,} line(s) have no [MASK]', file=sys.stderr)
 
 
-def _embed(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[np.ndarray]:
+def _embed(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Vectors]:
+    if flags.unit != 'text':
+        yield from _embed_words(predictor, lines, flags)
+        return
     for texts in _chunks(lines):
-        yield from predictor.embed(texts, flags.pooling, flags.layer, flags.long_texts)
+        for vectors in predictor.embed(texts, flags.pooling, flags.layer, flags.long_texts):
+            yield Vectors(vectors)
+
+
+def _embed_words(
+    predictor: 'Predictor', lines: Iterator[str], flags: Namespace
+) -> Iterator[Vectors]:
+    """The vectors of the words or spans of each line, with their characters."""
+    from bert_jax.inference import word_states
+
+    located: deque[word_states.Located] = deque()
+
+    def locate() -> Iterator[word_states.Located]:
+        for number, line in enumerate(lines, 1):
+            record = _parse_line(number, line, flags)
+            located.append(word_states.locate_record(record, flags.unit, flags.words))
+            yield located[-1]
+
+    pooling = flags.pooling or 'mean'
+    for vectors in word_states.stream_words(predictor, locate(), pooling, flags.layer):
+        yield Vectors(vectors, np.array(located.popleft()[1], np.int64).reshape(-1, 2))
 
 
 def _score(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
@@ -146,6 +174,7 @@ _PRETRAINED: dict[str, Task] = {
 # Options that only some tasks have → default, and these tasks.
 _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'top': (5, ['fill_mask']),
+    'unit': ('text', ['embed']),
     'pooling': (None, ['embed']),
     'layer': (-1, ['embed']),
     'max_length': (None, _PRETRAINED),
@@ -154,8 +183,8 @@ _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'long_texts': (None, ['embed', 'pseudo_likelihood', 'classify']),
     'probabilities': (False, ['classify', 'tag', 'prompt']),
     **{name: (None, ['prompt']) for name in prompt_arguments.OPTIONS},
-    'words': (None, ['tag', 'spans']),
-    'input_format': ('auto', [kind.predict_task for kind in PROBLEMS.values()]),
+    'words': (None, ['tag', 'spans', 'embed']),
+    'input_format': ('auto', ['embed', *(kind.predict_task for kind in PROBLEMS.values())]),
 }
 
 # The parts of a line of text, separated by tabs.
@@ -241,13 +270,9 @@ def _write_records(file: BinaryIO, records: Iterable[Record]) -> None:
         file.write((json.dumps(record, ensure_ascii=False) + '\n').encode())
 
 
-def _write_vectors(file: BinaryIO, results: Iterable[np.ndarray]) -> None:
-    vectors = list(results)
-    if vectors[0].ndim == 1:
-        np.savez(file, embeddings=np.stack(vectors))
-    else:
-        offsets = np.cumsum([0, *map(len, vectors)])
-        np.savez(file, embeddings=np.concatenate(vectors), offsets=offsets)
+def _write_vectors(file: BinaryIO, results: Iterable[Vectors], flags: Namespace) -> None:
+    is_grouped = flags.unit != 'text' or flags.pooling == 'tokens'
+    vector_file.write(file, results, os.path.dirname(flags.output) or '.', is_grouped)
 
 
 def _parse(arguments: Sequence[str] | None) -> Namespace:
@@ -275,9 +300,15 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add('--output', required=True, help='file to write; - for stdout; .npz for embed')
     add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
     add(
+        '--unit',
+        choices=['text', 'word', 'span'],
+        help='embed: a vector for each text (default), word or span of characters',
+    )
+    add(
         '--pooling',
         help='embed: mean or max of all tokens, cls ([CLS]), or tokens (a vector each); default: '
-        'mean, or as a sentence-transformers folder says, with its dense layers and normalization',
+        'mean, or as a sentence-transformers folder says, with its dense layers and normalization; '
+        'of words and spans: mean (default), sum or first of their subwords',
     )
     add(
         '--layer',
@@ -320,13 +351,14 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add(
         '--words',
         choices=word_spans.SPLITTERS,
-        help='tag, spans: split text into words at whitespace, or also at punctuation (default: as '
-        'in the training data)',
+        help='tag, spans, embed --unit=word: split text into words at whitespace, or also at '
+        'punctuation (default: as in the training data; embed: whitespace)',
     )
     add(
         '--input_format',
         choices=['auto', 'text', 'jsonl'],
-        help='fine-tuned models: every line is text, or JSON; auto (default): JSON after {',
+        help='fine-tuned models, embed of words and spans: every line is text, or JSON; auto '
+        '(default): JSON after {',
     )
     add('--encoding', default='utf-8', help='of the input (default utf-8)')
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
@@ -339,6 +371,10 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
             raise errors.UserError(f'--{name} is {value}, must be at least 1')
     if flags.task == 'embed' and flags.tuned:
         raise errors.UserError('--tuned writes JSON records, which embed has not; set --model')
+    if flags.task == 'embed' and flags.words and flags.unit != 'word':
+        raise errors.UserError('--words of embed needs --unit=word')
+    if flags.unit != 'text' and flags.long_texts:
+        raise errors.UserError(f'--long_texts is not an option of --unit={flags.unit}')
     if flags.task == 'embed' and not flags.output.endswith('.npz'):
         raise errors.UserError(f'--output={flags.output}: embed writes NumPy files; end it in .npz')
     return flags
@@ -388,9 +424,10 @@ def predict(flags: Namespace) -> None:
         with _complete_file(flags.output) as file:
             if flags.tuned:
                 _write_records(file, _answers_by_name(task, predictors, list(lines), flags))
+            elif flags.task == 'embed':
+                _write_vectors(file, task(predictors[flags.model], lines, flags), flags)
             else:
-                write = _write_vectors if flags.task == 'embed' else _write_records
-                write(file, task(predictors[flags.model], lines, flags))
+                _write_records(file, task(predictors[flags.model], lines, flags))
     counts: Counter[str] = sum((own.counts for own in predictors.values()), Counter())
     for what, number in counts.items():
         if number:

@@ -48,7 +48,7 @@ def pooled(
     positions_T, (first_B, last_B) = jnp.arange(states_BTX.shape[1]), batch['span'].T
     chosen_BT = (positions_T >= first_B[:, None]) & (positions_T < last_B[:, None])
     if mode == 'max':
-        chosen_BTX = jnp.expand_dims(chosen_BT, range(2, states_BTX.ndim))
+        chosen_BTX = jnp.expand_dims(chosen_BT, tuple(range(2, states_BTX.ndim)))
         return jnp.where(chosen_BTX, states_BTX, -jnp.inf).max(1)
     chosen_BT = chosen_BT.astype(jnp.float32)
     return jnp.einsum('BT...,BT->B...', states_BTX, chosen_BT, precision='highest')

@@ -10,9 +10,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow
-from bert_jax.inference import computation, finetuned
+from bert_jax.inference import computation, finetuned, word_states
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.computation import COMBINATIONS
 from bert_jax.inference.finetuned import PredictionOptions
@@ -175,7 +176,8 @@ class Predictor:
         if modules is None:
             encoded = self._rows.encode(texts, long_texts)
             if pooling == 'tokens':
-                return self._token_states(encoded, layer)
+                rows = [list(self._rows.of_spans(ids, 'tokens')) for ids in encoded]
+                return self._token_states(rows, layer)
             return self._pool(encoded, pooling or 'mean', layer)
         if modules.unsupported:
             raise UserError(
@@ -187,8 +189,49 @@ class Predictor:
         vectors = [self._pool(encoded, mode, layer) for mode in modules.pooling]
         return [modules.apply(np.concatenate(own, axis=-1)) for own in zip(*vectors, strict=True)]
 
-    def _token_states(self, encoded: Sequence[np.ndarray], layer: int | str) -> list[np.ndarray]:
-        rows = [list(self._rows.of_spans(ids, 'tokens')) for ids in encoded]
+    def embed_words(
+        self,
+        texts: Sequence[str | Sequence[str]],
+        spans: Sequence[WordOffsets] | None = None,
+        *,
+        pooling: str = 'mean',
+        layer: int | str = -1,
+        split: str = 'whitespace',
+    ) -> list[np.ndarray]:
+        """A vector for each word or span of each text, float32 [W, D], pooled over its subwords.
+
+        Words of long texts are taken from the window in which they have most context.
+
+        Args:
+            texts: strings, or lists of words, which are joined by spaces.
+            spans: for each text, the first character and end (exclusive) of its spans, which may
+                overlap; None: the words.
+            pooling: 'mean', 'sum' or 'first' of the subwords.
+            layer: as for `embed`.
+            split: where strings are split into words: 'whitespace', 'punctuation' (also there) or
+                'characters' (also Hangul and text without spaces).
+
+        Raises:
+            UserError: a span is empty or outside its text, or an argument is not valid.
+        """
+        self._check_layer(layer)
+        if pooling not in word_states.POOLINGS:
+            raise unknown('pooling of words', pooling, word_states.POOLINGS)
+        located = word_states.locate(check_list(texts), spans, split)
+        aligned = [word_states.align(self.tokenizer, *own) for own in located]
+        self._rows.count_long([own.ids for own in aligned], 'windows')
+        size = self._rows.size
+        rows = [
+            list(self._rows.of_spans(own.ids, 'tokens', own.split_points(size))) for own in aligned
+        ]
+        states = self._token_states(rows, layer)
+        pairs = zip(states, aligned, strict=True)
+        return [word_states.pool(states_TX[1:-1], own.ranges, pooling) for states_TX, own in pairs]
+
+    def _token_states(
+        self, rows: Sequence[Sequence[TokenizedText]], layer: int | str
+    ) -> list[np.ndarray]:
+        """The states of the tokens of each text, [CLS] and [SEP] included, from its rows."""
         settings = (self._encoder, layer, self.is_causal, self._params)
         answers = self._rows.run(functools.partial(computation.states, *settings), rows)
         return [

@@ -76,9 +76,16 @@ class TextRows:
         remaining = iter(results)
         return [[(row, next(remaining)) for row in own] for own in rows_of_texts]
 
-    def windows(self, ids: np.ndarray) -> Iterator[tuple[Window, np.ndarray]]:
-        """Cut a text into windows; token i is at i + 1 − window.start in the row of a window."""
-        for window in make_windows(len(ids), self.size, self._overlap):
+    def windows(
+        self, ids: np.ndarray, split_points: Sequence[int] | None = None
+    ) -> Iterator[tuple[Window, np.ndarray]]:
+        """Cut a text into windows; token i is at i + 1 − window.start in the row of a window.
+
+        Args:
+            ids: the tokens of the text.
+            split_points: where windows may start and stop; see `make_windows`.
+        """
+        for window in make_windows(len(ids), self.size, self._overlap, split_points):
             cls_id, sep_id = [self._tokenizer.cls_id], [self._tokenizer.sep_id]
             row = np.concatenate([cls_id, ids[window.start : window.stop], sep_id])
             yield window, row.astype(np.int32)
@@ -90,9 +97,11 @@ class TextRows:
             if len(masks):
                 yield TokenizedText(row, {'positions': masks + window.first + 1 - window.start})
 
-    def of_spans(self, ids: np.ndarray, pooling: str) -> Iterator[TokenizedText]:
+    def of_spans(
+        self, ids: np.ndarray, pooling: str, split_points: Sequence[int] | None = None
+    ) -> Iterator[TokenizedText]:
         """Rows with `span`, the first and last + 1 of the positions that the row is used for."""
-        for window, row in self.windows(ids):
+        for window, row in self.windows(ids, split_points):
             # [CLS] belongs to the first window, [SEP] to the last.
             first = window.first + (window.first > 0) - window.start
             last = window.last + 1 + (window.last == len(ids)) - window.start

@@ -1,18 +1,160 @@
-"""States of tokens and words, streamed: memory does not grow with the text."""
+"""States of words and tokens: subwords by character offset, pooled, and streams of them."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import numpy as np
 
-from bert_jax.inference.predictor import Predictor
+from bert_jax.data import alignment
+from bert_jax.data.labeled import word_spans
+from bert_jax.data.labeled.word_spans import WordOffsets
+from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.errors import UserError, unknown
 
+if TYPE_CHECKING:
+    from bert_jax.inference.predictor import Predictor
+
+POOLINGS = ('mean', 'sum', 'first')
 _STATE_BYTES = 2**27  # of the states in memory at a time, approximately
 Item = TypeVar('Item')
+Located = tuple[str, WordOffsets]  # a text, and the characters of its words or spans
+
+
+class Aligned(NamedTuple):
+    """The subwords of a text.
+
+    Attributes:
+        ids: int32 [N].
+        ranges: int64 [W, 2], first subword of each word or span, and the one after its last.
+        split_points: number of subwords of a window → where windows may start and stop.
+    """
+
+    ids: np.ndarray
+    ranges: np.ndarray
+    split_points: Callable[[int], list[int]]
+
+
+def locate(
+    texts: Sequence[str | Sequence[str]], spans: Sequence[WordOffsets] | None, split: str
+) -> list[Located]:
+    """Find the words of texts; see `Predictor.embed_words`."""
+    if split not in word_spans.SPLITTERS:
+        raise unknown('way to split words', split, word_spans.SPLITTERS)
+    if spans is not None and len(spans) != len(texts):
+        raise UserError(f'{len(texts)} texts need as many lists of spans, not {len(spans)}')
+    found: list[Located] = []
+    for number, text in enumerate(texts):
+        if isinstance(text, str):
+            own = word_spans.SPLITTERS[split](text) if spans is None else tuple(spans[number])
+            found.append((text, own))
+        elif (
+            spans is not None
+            or not isinstance(text, Sequence)
+            or not all(isinstance(word, str) and word for word in text)
+        ):
+            wanted = 'a string or a list of words' if spans is None else 'a string'
+            raise UserError(f'text {number} is {text!r:.40}, not {wanted}')
+        else:
+            found.append(word_spans.join_words(list(text)))
+    return found
+
+
+def locate_record(record: Mapping[str, Any], unit: str, split: str | None) -> Located:
+    """Find the words or the spans of a JSON object.
+
+    Args:
+        record: 'words' (or 'tokens', or a 'text' to split) for words; 'text' and 'spans', lists
+            of first character and end, for spans; 'id' names it in errors.
+        unit: 'word' or 'span'.
+        split: as for `Predictor.embed_words`; None: 'whitespace'.
+    """
+    given: Any = next((record[key] for key in ('words', 'tokens', 'text') if key in record), None)
+    spans = record.get('spans') if unit == 'span' else None
+    is_list = isinstance(spans, list) and all(
+        isinstance(span, list) and [*map(type, span)] == [int, int] for span in spans
+    )
+    if unit == 'span' and not is_list:
+        raise UserError(f'{record["id"]} has no "spans": a list of [start, end], in characters')
+    own_spans = None if spans is None else [tuple(map(tuple, spans))]
+    try:
+        (located,) = locate([given], own_spans, split or 'whitespace')
+        _disjoint(*located)
+    except UserError as error:
+        raise UserError(f'{record["id"]}: {error}') from None
+    return located
+
+
+def align(tokenizer: Tokenizer, text: str, spans: WordOffsets) -> Aligned:
+    """Tokenize a text and find the subwords of spans, which may overlap and have any order.
+
+    A subword that several spans touch belongs to the first of them only if they do not overlap; see
+    `alignment.align`.
+
+    Raises:
+        UserError: a span is empty or outside the text.
+    """
+    parts = _disjoint(text, spans)
+    aligned = alignment.align(tokenizer, text, parts)
+    spans_W2 = np.array(spans, np.int64).reshape(-1, 2)
+    starts_P, ends_P = np.array(parts, np.int64).reshape(-1, 2).T
+    first_W = np.searchsorted(ends_P, spans_W2[:, 0], side='right')
+    last_W = np.searchsorted(starts_P, spans_W2[:, 1]) - 1
+    stops_P = aligned.first + aligned.count
+    ranges_W2 = np.stack([aligned.first[first_W], stops_P[last_W]], axis=1)
+    return Aligned(aligned.ids, ranges_W2, aligned.split_points)
+
+
+def _disjoint(text: str, spans: WordOffsets) -> WordOffsets:
+    """The parts of the text between the ends of spans, inside spans and not blank, in order."""
+    for start, end in spans:
+        if not 0 <= start < end <= len(text) or not text[start:end].strip():
+            raise UserError(
+                f'span {start}:{end} is empty or outside the text of {len(text)} characters '
+                f'({text[:40]!r})'
+            )
+    spans_W2 = np.array(spans, np.int64).reshape(-1, 2)
+    bounds = np.unique(spans_W2)
+    num_begun = np.searchsorted(np.sort(spans_W2[:, 0]), bounds[:-1], side='right')
+    num_ended = np.searchsorted(np.sort(spans_W2[:, 1]), bounds[:-1], side='right')
+    is_inside = num_begun > num_ended
+    parts = zip(bounds[:-1][is_inside].tolist(), bounds[1:][is_inside].tolist(), strict=True)
+    return tuple((start, end) for start, end in parts if text[start:end].strip())
+
+
+def pool(states_NX: np.ndarray, ranges_W2: np.ndarray, pooling: str) -> np.ndarray:
+    """The mean, sum or first of the states [N, …] of each range of subwords: float32 [W, …]."""
+    if pooling == 'first' or not len(ranges_W2):
+        return states_NX[ranges_W2[:, 0]]
+    # Every second sum is that of a range, the others are of what lies between two of them.
+    with_end_NX = np.concatenate([states_NX, np.zeros_like(states_NX[:1])])
+    sums_WX = np.add.reduceat(with_end_NX, ranges_W2.reshape(-1))[::2]
+    if pooling == 'sum':
+        return sums_WX
+    counts_W = (ranges_W2[:, 1] - ranges_W2[:, 0]).astype(np.float32)
+    return sums_WX / np.expand_dims(counts_W, tuple(range(1, sums_WX.ndim)))
+
+
+def stream_words(
+    predictor: 'Predictor',
+    sentences: Iterable[Located],
+    pooling: str = 'mean',
+    layer: int | str = -1,
+) -> Iterator[np.ndarray]:
+    """Yield the vectors of the words of each sentence, float32 [W, …].
+
+    Args:
+        predictor: the model.
+        sentences: any number of texts with the characters of their words.
+        pooling, layer: as for `Predictor.embed_words`.
+    """
+    limit = _characters_in_memory(predictor, layer)
+    for group in groups(sentences, lambda sentence: len(sentence[0]), limit):
+        texts, spans = zip(*group, strict=True)
+        yield from predictor.embed_words(texts, spans, pooling=pooling, layer=layer)
 
 
 def stream_tokens(
-    predictor: Predictor,
+    predictor: 'Predictor',
     texts: Iterable[str],
     layer: int | str = -1,
     long_texts: str | None = None,
@@ -24,9 +166,9 @@ def stream_tokens(
         texts: any number of texts.
         layer, long_texts: as for `Predictor.embed`.
     """
-    for group in groups(texts, len, _items_in_memory(predictor, layer)):
-        for states in predictor.embed(group, 'tokens', layer, long_texts):
-            yield states[1:-1]
+    for group in groups(texts, len, _characters_in_memory(predictor, layer)):
+        for states_TX in predictor.embed(group, 'tokens', layer, long_texts):
+            yield states_TX[1:-1]
 
 
 def groups(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
@@ -43,8 +185,8 @@ def groups(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> It
         yield group
 
 
-def _items_in_memory(predictor: Predictor, layer: int | str) -> int:
-    """The number of states of a group; characters are counted for them, so 3 times as many."""
+def _characters_in_memory(predictor: 'Predictor', layer: int | str) -> int:
+    """The number of characters of a group, at three a token."""
     architecture = predictor.architecture
     factor = {'all': architecture.num_layers + 1, 'concat_last_4': 4}.get(str(layer), 1)
     return 3 * _STATE_BYTES // (4 * architecture.hidden_size * factor)

@@ -94,6 +94,28 @@ def test_pairs_says_which_of_two_sentences_is_likelier(folder, tmp_path, capfd):
     assert 'error: line 1 is not TEXT<tab>TEXT; it has 1 column(s)' in capfd.readouterr().err
 
 
+def test_vectors_of_words_and_spans_are_those_of_the_method(folder, tmp_path):
+    texts = ['the ship near', 'star', 'the moon and ' * 12]
+    (tmp_path / 'texts').write_text('\n'.join([*texts, '{"words": ["a", "cow"]}']))
+    spans = '{"text": "the ship near", "spans": [[4, 13], [0, 8]]}\n{"text": "star", "spans": []}'
+    (tmp_path / 'spans').write_text(spans)
+    for unit, flags in {'word': ['--pooling=sum'], 'span': ['--layer=all']}.items():
+        output = f'--output={tmp_path}/{unit}.npz'
+        common = [f'--model={folder}', '--task=embed', f'--input={tmp_path}/', output]
+        common[2] += {'word': 'texts', 'span': 'spans'}[unit]
+        predict.main([*common, f'--unit={unit}', *flags])
+    model = bert_jax.load(folder)
+    with np.load(tmp_path / 'word.npz') as file:
+        vectors = model.embed_words([*texts, ['a', 'cow']], pooling='sum')
+        assert file['offsets'].tolist() == [0, 3, 4, 40, 42]
+        np.testing.assert_allclose(file['embeddings'], np.concatenate(vectors), atol=1e-5)
+        assert file['spans'][[0, 3, -1]].tolist() == [[0, 3], [0, 4], [2, 5]]
+    with np.load(tmp_path / 'span.npz') as file:
+        (vectors,) = model.embed_words(texts[:1], [[(4, 13), (0, 8)]], layer='all')
+        np.testing.assert_allclose(file['embeddings'], vectors, atol=1e-5)
+        assert file['offsets'].tolist() == [0, 2, 2]
+
+
 def test_a_line_is_a_text_a_pair_or_a_json_object(tmp_path):
     path = published.folder(tmp_path / 'bert', 'BertForSequenceClassification', num_labels=3)
     lines = ['the ship', 'the ship\tthe moon', '{"text": "the ship", "text2": "the moon"}']
@@ -135,6 +157,9 @@ MISTAKES = {
     'empty input': (['--input=/dev/null'], '/dev/null is empty'),
     'output name': (['--output=x.txt'], '--output=x.txt: embed writes NumPy files; end it in .npz'),
     'pooling': (['--pooling=sum'], "unknown pooling 'sum'; known: cls"),
+    'no span': (['--unit=span'], 'line 1 has no "spans": a list of [start, end]'),
+    'no unit': (['--words=whitespace'], '--words of embed needs --unit=word'),
+    'long words': (['--unit=word', '--long_texts=truncate'], 'not an option of --unit=word'),
     'layer': (['--layer=7'], 'layer is 7, must be from 0'),
     'too long': (['--max_length=20'], 'max_length is 20, must be from 3 to 19'),
     'top': (['--task=fill_mask', '--top=0'], '--top is 0, must be at least 1'),
