@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 # Name → 'module:Class'; a module is imported when its analysis runs.
 ANALYSES = {
     'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
+    'pairs': 'bert_jax.analyze.pairs:MinimalPairs',
 }
 
 

@@ -48,13 +48,19 @@ class Model:
         """Number of layers; layer 0 of the states is the embeddings."""
         return self.pretrained.architecture.num_layers
 
-    def untrained(self, seed: int) -> 'Model':
-        """The encoder of the same architecture with newly initialized parameters."""
+    def untrained(self, seed: int, heads: Sequence[str] = ()) -> 'Model':
+        """The encoder of the same architecture with newly initialized parameters.
+
+        Args:
+            seed: of the parameters.
+            heads: heads to initialize as well if the model has them.
+        """
         architecture = self.pretrained.architecture
+        own_heads = [name for name in heads if name in self.pretrained.heads]
 
         @jax.jit
         def initialize() -> dict[str, Any]:
-            return nn.unbox(pretrained.init(architecture, (), jax.random.key(seed)))
+            return nn.unbox(pretrained.init(architecture, own_heads, jax.random.key(seed)))
 
         params = jax.device_get(initialize())
         own = dataclasses.replace(self.pretrained, params=params, other_parts={}, metadata={})

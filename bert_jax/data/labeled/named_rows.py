@@ -1,0 +1,85 @@
+"""Rows of CSV, TSV and JSON files whose columns the user names, such as pairs of sentences."""
+
+import copy
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from ml_collections import ConfigDict
+
+from bert_jax.data.labeled.formats import FORMATS, expand_globs, format_of
+from bert_jax.data.labeled.loader import DEFAULTS
+from bert_jax.data.labeled.records import InvalidRecord, MissingColumn, Record
+from bert_jax.errors import UserError, unknown
+
+_FORMATS = ('jsonl', 'csv', 'tsv', 'json')
+
+
+class Columns(NamedTuple):
+    """The columns of a kind of file.
+
+    Attributes:
+        required: field → its column by default.
+        optional: the same of fields that are '' where the file does not have the column.
+    """
+
+    required: Mapping[str, str]
+    optional: Mapping[str, str]
+
+    def renamed(self, changes: Iterable[str]) -> 'Columns':
+        """Return these columns after changes such as 'good=acceptable'.
+
+        A column that is named here must be in the file.
+
+        Raises:
+            UserError: a change is not of this form, or of an unknown field.
+        """
+        required, known = dict(self.required), {**self.required, **self.optional}
+        for change in changes:
+            field, equals, column = change.partition('=')
+            if not equals or not column:
+                raise UserError(f'--columns: {change!r} is not FIELD=COLUMN')
+            if field not in known:
+                raise unknown('field of --columns', field, known)
+            required[field] = column
+        optional = {field: name for field, name in self.optional.items() if field not in required}
+        return Columns(required, optional)
+
+
+def read(patterns: Sequence[str], columns: Columns) -> Iterator[dict[str, str]]:
+    """Yield the rows of files as field → text, with 'place', which is 'file:line'.
+
+    Args:
+        patterns: files or globs; .csv, .tsv, .json, else an object a line; plain or compressed.
+        columns: the columns to read.
+
+    Raises:
+        UserError: no file, no row, a missing column, or a row that cannot be read.
+    """
+    data = ConfigDict(copy.deepcopy(DEFAULTS))
+    is_empty = True
+    for path in expand_globs(patterns):
+        reader = FORMATS[format_of(path, data, _FORMATS, 'pairs')].read
+        for record in reader(path, data):
+            is_empty = False
+            yield {'place': record.place} | _fields(record, columns)
+    if is_empty:
+        raise UserError(f'{", ".join(patterns)} has no rows')
+
+
+def _fields(record: Record, columns: Columns) -> dict[str, str]:
+    """The text of each field of a record."""
+    row = record.content
+    try:
+        if isinstance(row, InvalidRecord):
+            raise row
+        found = {field: row.text(name) for field, name in columns.required.items()}
+        for field, name in columns.optional.items():
+            found[field] = row.text(name) if name in row else ''
+        return found
+    except MissingColumn as error:
+        (field,) = (own for own, name in columns.required.items() if name == error.name)
+        raise UserError(
+            f'{record.place}: {error}; name one with --columns {field}=COLUMN'
+        ) from None
+    except InvalidRecord as error:
+        raise UserError(f'{record.place}: {error}') from None
