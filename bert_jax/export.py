@@ -1,6 +1,7 @@
-"""Exports a trained model to a folder that transformers opens with from_pretrained.
+"""Exports a trained model to a folder that another library opens.
 
     python -m bert_jax.export --model=runs/tiny --output=exported/tiny
+    python -m bert_jax.export --model=runs/tiny --output=exported/tiny --format=onnx
 
 --model is the folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with the
 bert_model.ckpt of google-research/bert. --output must not exist yet. A run with the objective rtd
@@ -8,15 +9,17 @@ has two models: the discriminator is exported by default, the generator with --g
 """
 
 import argparse
+import pathlib
 from collections.abc import Sequence
+from typing import Any
 
-from bert_jax import errors
+from bert_jax import errors, export_formats
 
-FORMATS = ('huggingface', 'peft')
+FORMATS = ('huggingface', 'peft', *export_formats.FORMATS)
 _DESCRIPTION = """\
-Export a trained model to a folder that transformers opens with from_pretrained: config.json,
-model.safetensors, the tokenizer, and a model card. The folder is read back and must compute the
-same logits before it gets its name."""
+Export a trained model to a folder that another library opens: transformers (config.json,
+model.safetensors, the tokenizer, and a model card), or with --format others, see docs/export.md.
+The folder is read back and must compute the same before it gets its name."""
 
 
 def export(
@@ -25,6 +28,7 @@ def export(
     generator: bool = False,
     merge: bool = False,
     format: str = 'huggingface',
+    **options: Any,
 ) -> None:
     """Export a model and print what was written.
 
@@ -33,17 +37,24 @@ def export(
         output: folder to create.
         generator: export the generator of replaced-token detection instead of the discriminator.
         merge: merge what parameter-efficient tuning added with the model that was tuned.
-        format: 'huggingface', or 'peft' for the added parameters alone (FORMATS).
+        format: one of FORMATS; 'peft' exports the added parameters alone.
+        options: of formats other than these two, as for `export_formats.folder.write`.
 
     Raises:
         UserError: the model cannot be read, or `output` exists.
     """
     from bert_jax.interop import huggingface, loading, peft_folder, tuned
 
+    is_published = format not in export_formats.FORMATS
+    for name in options if is_published else ():
+        raise errors.UserError(f'--{name} is not an option of --format={format}')
     if generator:
         loaded = loading.load_checkpoint(model, generator=True)
     else:
-        loaded = loading.load_any(model)
+        loaded = loading.load_any(model, (), () if is_published else ('^encoder/pooler/',))
+    if not is_published:
+        _export_other(loaded, model, output, format, options)
+        return
     if format == 'peft':
         base = loading.find_base(loaded.metadata.get('base') or {}, model)
         peft_folder.write(loaded, base, output)
@@ -66,6 +77,19 @@ def export(
         if name == 'generator':
             reason = 'export it separately with --generator'
         print(f'  {name} is dropped: {reason}')
+
+
+def _export_other(loaded: Any, model: str, output: str, format: str, options: Any) -> None:
+    """Write a format of export_formats, and print what was written."""
+    from bert_jax.export_formats import folder
+
+    path = pathlib.Path(output)
+    written = folder.write(loaded, model, path, format, **options)
+    size = sum(file.stat().st_size for file in path.rglob('*') if file.is_file())
+    print(f'{output}: {format}, task {written.task}, {size / 1e6:.1f} MB; {written.report}')
+    for line in written.lines:
+        print(f'  {line}')
+    print(f'  use it: pip install -r {path}/requirements.txt; python {path}/load.py')
 
 
 @errors.exit_cleanly
@@ -96,10 +120,22 @@ def main(argv: Sequence[str] | None = None) -> None:
         choices=FORMATS,
         default='huggingface',
         help='peft: only what transfer.method lora or ia3 added and the head, for '
-        'PeftModel.from_pretrained (default: %(default)s)',
+        'PeftModel.from_pretrained; others: docs/export.md (default: %(default)s)',
     )
-    flags = parser.parse_args(argv)
-    export(flags.model, flags.output, flags.generator, flags.merge, flags.format)
+    others = parser.add_argument_group('options of formats other than huggingface and peft')
+    others.add_argument(
+        '--task',
+        help='a task of bert_jax.predict (default: that of a fine-tuned model; fill_mask if the '
+        'model has its head; else embed)',
+    )
+    others.add_argument(
+        '--normalize',
+        action='store_true',
+        default=None,
+        help='embed: divide vectors by their norms, as sentence-transformers models mostly do',
+    )
+    flags = vars(parser.parse_args(argv))
+    export(**{name: value for name, value in flags.items() if value is not None})
 
 
 if __name__ == '__main__':

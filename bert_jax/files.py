@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import pathlib
+import shutil
 import socket
 import sys
 import threading
@@ -75,6 +76,27 @@ def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
     temporary.write_text(text, encoding='utf-8', errors='backslashreplace')
     sync(temporary)
     os.replace(temporary, path)
+
+
+@contextlib.contextmanager
+def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Give a folder under a temporary name, which becomes `path` if the block succeeds.
+
+    Raises:
+        UserError: `path` exists and is not an empty folder, or the folder cannot be written.
+    """
+    if path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UserError(f'{path} already exists; choose another folder or remove it')
+    partial = path.with_name(path.name + '.partial')
+    try:
+        shutil.rmtree(partial, ignore_errors=True)
+        partial.mkdir(parents=True)
+        yield partial
+        partial.rename(path)
+    except OSError as error:
+        raise UserError(f'{path} cannot be written: {error.strerror}') from error
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextlib.contextmanager

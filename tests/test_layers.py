@@ -16,7 +16,7 @@ LAYERS = (
     ('command_line', 'interop'),
     ('tasks',),
     ('inference',),
-    ('analyze', 'page'),
+    ('analyze', 'export_formats', 'page'),
     ('__init__', 'evaluate', 'export', 'main', 'predict'),
 )
 

@@ -21,6 +21,7 @@ from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
+from bert_jax.tasks.problems.base import Problem
 from bert_jax.tasks.prompting.answers import parse as parse_answers
 
 POOLINGS = ('mean', 'cls', 'max', 'tokens')
@@ -125,6 +126,13 @@ class Predictor:
         self._rows = TextRows(
             self.tokenizer, max_length, overlap, batch_tokens, self._advance, self.counts
         )
+
+    @property
+    def problem(self) -> Problem:
+        """The fine-tuning problem. Raises UserError without one."""
+        if not self._finetuned:
+            raise UserError(f'{self._name} is not a fine-tuned model')
+        return self._finetuned.problem
 
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""

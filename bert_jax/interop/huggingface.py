@@ -4,7 +4,6 @@ import dataclasses
 import json
 import pathlib
 import reprlib
-import shutil
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -133,19 +132,9 @@ def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[
     """
     path = pathlib.Path(path)
     model, lines = publishable(model)
-    if path.exists() and (not path.is_dir() or any(path.iterdir())):
-        raise UserError(f'{path} already exists; choose another folder or remove it')
-    partial = path.with_name(path.name + '.partial')
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        _write(model, partial)
-        _compare(model, load(partial))
-        partial.rename(path)
-    except OSError as error:
-        raise UserError(f'{path} cannot be written: {error.strerror}') from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
+    with files.new_folder(path) as folder:
+        _write(model, folder)
+        _compare(model, load(folder))
     return model, lines
 
 

@@ -140,8 +140,6 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
         raise UserError(f'peft folders hold lora and ia3, not transfer.method={name}')
     if 'base' not in model.metadata:
         raise UserError('only runs of this project are written as peft folders')
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UserError(f'{folder} already exists; choose another folder or remove it')
     arrays = tree_paths.flatten(model.params)
     for name, leaf in arrays.items():
         is_base = name.startswith('encoder/') and ADDED not in name.split('/')
@@ -178,15 +176,13 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
         inner = [name for ours, name in projections.items() if ours.endswith(_SCALED_INPUT)]
         config |= {'peft_type': 'IA3', 'feedforward_modules': sorted(inner)}
         config |= {'fan_in_fan_out': False, 'init_ia3_weights': True}
-    partial = folder.with_name(folder.name + '.partial')
-    partial.mkdir(parents=True)
-    (partial / CONFIG).write_text(json.dumps(config, indent=2) + '\n', encoding='utf-8')
-    named = {_PREFIX + name: np.ascontiguousarray(array) for name, array in weights.items()}
-    safetensors.numpy.save_file(named, partial / WEIGHTS, metadata={'format': 'pt'})
-    if model.tokenizer is not None:
-        huggingface.write_tokenizer(model.tokenizer, model.architecture, partial)
-    usage.write(model, partial)
-    partial.rename(folder)
+    with files.new_folder(folder) as partial:
+        (partial / CONFIG).write_text(json.dumps(config, indent=2) + '\n', encoding='utf-8')
+        named = {_PREFIX + name: np.ascontiguousarray(array) for name, array in weights.items()}
+        safetensors.numpy.save_file(named, partial / WEIGHTS, metadata={'format': 'pt'})
+        if model.tokenizer is not None:
+            huggingface.write_tokenizer(model.tokenizer, model.architecture, partial)
+        usage.write(model, partial)
 
 
 def _is_added(name: str) -> bool:

@@ -24,10 +24,10 @@ _MODES = {
     'pooling_mode_lasttoken': 'lasttoken',
 }
 _SUPPORTED_MODES = ('cls', 'max', 'mean', 'mean_sqrt_len_tokens')
-_ACTIVATIONS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    'torch.nn.modules.activation.Tanh': np.tanh,
-    'torch.nn.modules.linear.Identity': lambda x: x,
-    'torch.nn.modules.activation.ReLU': lambda x: np.maximum(x, 0),
+_ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # functions of NumPy or jax.numpy, and x
+    'torch.nn.modules.activation.Tanh': lambda xp, x: xp.tanh(x),
+    'torch.nn.modules.linear.Identity': lambda xp, x: x,
+    'torch.nn.modules.activation.ReLU': lambda xp, x: xp.maximum(x, 0),
 }
 _TYPES = 'sentence_transformers.models.'
 _DENSE_INPUT = 'sentence_embedding'
@@ -63,18 +63,21 @@ class SentenceModules:
     prompt: str = ''
     unsupported: str | None = None
 
-    def apply(self, vectors_ND: np.ndarray) -> np.ndarray:
-        """Apply the layers to pooled states, float32; UserError if a layer has another width."""
+    def apply(self, vectors_ND: Any, xp: Any = np) -> Any:
+        """Apply the layers to pooled states, float32; UserError if a layer has another width.
+
+        xp: numpy or jax.numpy, the library of the arrays.
+        """
         for layer in self.layers:
             if isinstance(layer, Dense):
                 width, expected = vectors_ND.shape[-1], layer.weight.shape[1]
                 if width != expected:
                     raise UserError(f'modules.json: Dense has {expected} inputs, but gets {width}')
                 bias = 0 if layer.bias is None else layer.bias
-                vectors_ND = _ACTIVATIONS[layer.activation](vectors_ND @ layer.weight.T + bias)
+                vectors_ND = _ACTIVATIONS[layer.activation](xp, vectors_ND @ layer.weight.T + bias)
             else:
-                norms = np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
-                vectors_ND = vectors_ND / np.maximum(norms, 1e-12)
+                norms = xp.linalg.norm(vectors_ND, axis=-1, keepdims=True)
+                vectors_ND = vectors_ND / xp.maximum(norms, 1e-12)
         return vectors_ND
 
 

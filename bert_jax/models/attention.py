@@ -7,6 +7,7 @@ import flax.struct
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.export import is_symbolic_dim
 
 from bert_jax.models import kernels, local_attention
 from bert_jax.models.architecture import Architecture
@@ -115,7 +116,8 @@ class Attention(Module):
         context = context._replace(prefix=self._prefix(query_BTHK))
         query_BTHK, key_BUHK = self.encode_positions(query_BTHK, key_BUHK, constants)
         window = constants.window
-        if window is not None and window >= x_BTD.shape[1] - 1:
+        length = x_BTD.shape[1]
+        if window is not None and not is_symbolic_dim(length) and window >= length - 1:
             window = None
         visibility = dataclasses.replace(context.visibility, window=window, slopes_H=self.slopes())
         states = (query_BTHK, key_BUHK, value_BUHK)

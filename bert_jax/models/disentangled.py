@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from jax.export import is_symbolic_dim
 
 from bert_jax.models import partitioning
 from bert_jax.models.architecture import Architecture
@@ -27,24 +28,31 @@ class RelativePositions(Module):
     """
 
     @nn.compact
-    def __call__(self, length: int) -> tuple[jax.Array, np.ndarray]:
+    def __call__(self, length: int) -> tuple[jax.Array, np.ndarray | jax.Array]:
         """Return the vectors that occur in a sequence of this length, and where.
 
         Returns:
-            vectors_RD in the compute dtype, R ≤ 2 · length − 1.
+            vectors_RD in the compute dtype, R ≤ 2 · length − 1; for a symbolic length those of the
+                longest sequence.
             rows_TU: int32, the row of vectors_RD for each query and key.
         """
         architecture = self.architecture
         shape = (2 * architecture.relative_span, architecture.hidden_size)
         init, names = weight_init(architecture), ('positions', 'embed')
         table_RD = param(self, 'embedding', init, shape, names)
-        position_T = np.arange(length)
-        rows_TU = distance_rows(architecture, position_T[:, None] - position_T)
-        first, last = rows_TU.min(), rows_TU.max()
+        is_symbolic = is_symbolic_dim(length)
+        longest = architecture.max_length if is_symbolic else length
+        rows_R = distance_rows(architecture, np.arange(1 - longest, longest))
+        first, last = rows_R[0], rows_R[-1]
         vectors_RD = table_RD[first : last + 1]
         if architecture.relative_norm:
             vectors_RD = self.make_norm('norm')(vectors_RD)
-        return vectors_RD.astype(self.compute.activation_dtype), rows_TU - first
+        position_T = jnp.arange(length) if is_symbolic else np.arange(length)
+        distance_TU = position_T[:, None] - position_T
+        rows_TU = (jnp.asarray(rows_R) if is_symbolic else rows_R)[
+            distance_TU + longest - 1
+        ] - first
+        return vectors_RD.astype(self.compute.activation_dtype), rows_TU
 
 
 class DisentangledAttention(Attention):

@@ -55,8 +55,34 @@ def silu(x: jax.Array) -> jax.Array:
     return jax.nn.silu(x.astype(jnp.float32)).astype(x.dtype)
 
 
+# erf(x) / x as a ratio of polynomials in x², constant terms first: a minimax fit on [0, 3.9], where
+# erf reaches 1 in fp32. The largest error of erf is 3.5e-7 in fp32.
+_ERF_NUMERATOR = (
+    1.12837899,
+    0.191924393,
+    0.0529647619,
+    0.00383617333,
+    0.000287442789,
+    2.05053107e-06,
+)
+_ERF_DENOMINATOR = (1, 0.503420353, 0.114751369, 0.0151077984, 0.00118156651, 3.82314829e-05)
+_ERF_LIMIT = 3.9
+
+
+def gelu_rational(x: jax.Array) -> jax.Array:
+    """`gelu` by sums, products and a division only, for programs that have no erf (exports)."""
+    x32 = x.astype(jnp.float32)
+    z = jnp.clip(x32 * 0.5**0.5, -_ERF_LIMIT, _ERF_LIMIT)
+    numerator, denominator = (
+        jnp.polyval(jnp.array(terms[::-1], jnp.float32), z * z, unroll=len(terms))
+        for terms in (_ERF_NUMERATOR, _ERF_DENOMINATOR)
+    )
+    return (0.5 * x32 * (1 + z * numerator / denominator)).astype(x.dtype)
+
+
 ACTIVATIONS: dict[str, Callable[[jax.Array], jax.Array]] = {
     'gelu': gelu,
+    'gelu_rational': gelu_rational,
     'gelu_tanh': gelu_tanh,
     'relu': jax.nn.relu,
     'silu': silu,

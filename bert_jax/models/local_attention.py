@@ -11,6 +11,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.export import is_symbolic_dim
 
 from bert_jax.models.dropout import weight_dropout
 from bert_jax.models.linear import product
@@ -22,9 +23,11 @@ _MIN_BLOCK = 64  # queries; smaller products are inefficient
 def is_local(length: int, window: int | None) -> bool:
     """Whether blocks have at most three quarters of the keys of the row.
 
-    With more keys, blocks are not faster (on CPU, window 64).
+    With more keys, blocks are not faster (on CPU, window 64). Never with a symbolic length.
     """
-    return window is not None and _block_size(window) + 2 * window <= 0.75 * length
+    if window is None or is_symbolic_dim(length):
+        return False
+    return _block_size(window) + 2 * window <= 0.75 * length
 
 
 def attend(

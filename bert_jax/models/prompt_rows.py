@@ -32,7 +32,7 @@ class PromptRows(NamedTuple):
             text_BTX: [B, T, …].
             prompt_BSX: [B, S, L, …].
         """
-        prompt_BPX = prompt_BSX.reshape(len(text_BTX), -1, *text_BTX.shape[2:])
+        prompt_BPX = prompt_BSX.reshape(text_BTX.shape[0], -1, *text_BTX.shape[2:])
         both_BX = jnp.concatenate([text_BTX, prompt_BPX], axis=1)
         order = self.order_BX.reshape(*self.order_BX.shape, *[1] * (both_BX.ndim - 2))
         return jnp.take_along_axis(both_BX, order, axis=1)
@@ -82,5 +82,5 @@ def prompt_rows(
         place_BT, [(0, 0), (0, 1)], constant_values=num_tokens + length * num_sequences
     )
     prompt_BSL = jnp.take_along_axis(end_BT, first_BS, axis=1)[:, :, None] + 1 + jnp.arange(length)
-    keys_BX = jnp.concatenate([place_BT, prompt_BSL.reshape(len(place_BT), -1)], axis=1)
+    keys_BX = jnp.concatenate([place_BT, prompt_BSL.reshape(place_BT.shape[0], -1)], axis=1)
     return PromptRows(jnp.argsort(keys_BX, axis=1), place_BT, first_BS, length)

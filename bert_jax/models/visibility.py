@@ -38,8 +38,8 @@ class Visibility:
 
     def bias(self, num_queries: int, num_keys: int) -> jax.Array:
         """Render fp32 [1 or B, 1 or H, 1 or T, U] to add to attention scores."""
-        query_T = np.arange(num_queries)
-        distance_TU = query_T[:, None] - (np.arange(num_keys) + self.first_key)
+        query_T = jnp.arange(num_queries)  # a constant would not allow symbolic lengths
+        distance_TU = query_T[:, None] - (jnp.arange(num_keys) + self.first_key)
         is_visible = jnp.ones((1, 1, 1, num_keys), bool)
         if self.attention_mask_BU is not None:
             is_visible = self.attention_mask_BU[:, None, None, :] > 0

@@ -116,7 +116,7 @@ def _running_sum(x_BTF: jax.Array, segment_ids_BT: jax.Array | None) -> jax.Arra
     earlier_BTU = (t_T <= t_T[:, None])[None]
     if segment_ids_BT is not None:
         earlier_BTU &= segment_ids_BT[:, :, None] == segment_ids_BT[:, None, :]
-    earlier_BTU = jnp.broadcast_to(earlier_BTU, (len(x_BTF), *earlier_BTU.shape[1:]))
+    earlier_BTU = jnp.broadcast_to(earlier_BTU, (x_BTF.shape[0], *earlier_BTU.shape[1:]))
     float32 = jnp.dtype('float32')
     return product('BTU,BUF->BTF', earlier_BTU.astype(float32), x_BTF, float32)
 

@@ -254,6 +254,10 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
         """Reduce the outputs, on the device, to what `decode` needs."""
 
+    def exported_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
+        """Return what an exported model computes: by default the logits of each sequence."""
+        return HostOutputs({'logits': outputs['logits']}, {})
+
     @abc.abstractmethod
     def decode(self, example: ExampleT, parts: ExampleOutputs) -> PredictionT:
         """Turn the host outputs of an example into its prediction."""

@@ -76,6 +76,8 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         return base.HostOutputs({'probabilities': jax.nn.softmax(outputs['logits'])}, {})
 
+    exported_outputs = host_outputs
+
     def decode(self, example: LabeledT, parts: base.ExampleOutputs) -> Probabilities:
         """Return the probability of every class, the mean over the windows of a long text."""
         mean_C = np.mean([part['probabilities'] for (part,) in parts], axis=0)
@@ -200,6 +202,8 @@ class Regression(base.Problem[TextExample, float]):
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         return base.HostOutputs({'score': outputs['logits'][..., 0]}, {})
+
+    exported_outputs = host_outputs
 
     def decode(self, example: TextExample, parts: base.ExampleOutputs) -> float:
         return float(np.mean([part['score'] for (part,) in parts]))

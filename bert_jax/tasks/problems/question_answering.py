@@ -141,6 +141,10 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         values = {'logits': logits_RS2K, 'positions': positions_RS2K, 'null_score': null_RS}
         return base.HostOutputs(values, {})
 
+    def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        """Return 'logits', fp32 [R, T, 2], of each token being the first or last of the answer."""
+        return base.HostOutputs({}, {'logits': outputs['logits']})
+
     def decode(self, example: QuestionExample, parts: base.ExampleOutputs) -> Prediction:
         """Return the best answer and 'n_best', a list of answers.
 

@@ -208,6 +208,12 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         probability_RTL = jnp.where(batch['span_sizes'] > 0, p_RTLC.max(-1), 0)
         return base.HostOutputs({}, {'label': p_RTLC.argmax(-1), 'probability': probability_RTL})
 
+    def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        """Return 'probabilities' of the labels of spans, fp32 [R, T, L, C]; 0 without a span."""
+        p_RTLC = jax.nn.softmax(outputs['logits'])[..., 1:]
+        is_span_RTL1 = (batch['span_sizes'] > 0)[..., None]
+        return base.HostOutputs({}, {'probabilities': jnp.where(is_span_RTL1, p_RTLC, 0)})
+
     def decode(self, example: SpansExample, parts: base.ExampleOutputs) -> Prediction:
         """Return {'start', 'end', 'text', 'label', 'probability'} of spans, in text order."""
         example = self._with_units(example)

@@ -189,16 +189,28 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         With a CRF these are the tags of the most probable sequence, and their marginals. With
         `all_probabilities` also those of all tags.
         """
-        logits_RTC = self._word_logits(outputs['logits'], batch)
-        if self.settings.crf:
-            chains = _chains(batch, batch['word'] >= _CONTEXT)
-            tag_RT = crf.viterbi(outputs['crf'], logits_RTC, chains)
-            p_RTC = crf.marginals(outputs['crf'], logits_RTC, chains)
-        else:
-            tag_RT, p_RTC = logits_RTC.argmax(-1), jax.nn.softmax(logits_RTC)
+        tag_RT, p_RTC = self._tags(outputs, batch)
         p_RT = jnp.take_along_axis(p_RTC, tag_RT[:, :, None], axis=2)[:, :, 0]
         found = {'word': batch['word'], 'tag': tag_RT, 'probability': p_RT}
         return base.HostOutputs({}, found | ({'all': p_RTC} if self.all_probabilities else {}))
+
+    def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        """Return 'probabilities' of all tags, fp32 [R, T, C], and with a CRF 'tags', int32 [R, T].
+
+        They are those of a word at its first token.
+        """
+        tag_RT, p_RTC = self._tags(outputs, batch)
+        tags = {'tags': tag_RT} if self.settings.crf else {}
+        return base.HostOutputs({}, {'probabilities': p_RTC} | tags)
+
+    def _tags(self, outputs: base.Outputs, batch: Batch) -> tuple[jax.Array, jax.Array]:
+        """The predicted tag and the probability of every tag, [R, T] and [R, T, C]."""
+        logits_RTC = self._word_logits(outputs['logits'], batch)
+        if not self.settings.crf:
+            return logits_RTC.argmax(-1), jax.nn.softmax(logits_RTC)
+        chains = _chains(batch, batch['word'] >= _CONTEXT)
+        tag_RT = crf.viterbi(outputs['crf'], logits_RTC, chains)
+        return tag_RT, crf.marginals(outputs['crf'], logits_RTC, chains)
 
     def _word_logits(self, logits_RTC: jax.Array, batch: Batch) -> jax.Array:
         """Logits of words at their first tokens, fp32 [R, T, C]; elsewhere meaningless."""

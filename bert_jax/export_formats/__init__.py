@@ -1,0 +1,22 @@
+"""Exports of models to formats of other libraries, which run them without bert_jax.
+
+computation.py is the exported function, samples.py three inputs with their outputs by bert_jax,
+folder.py the folder around a format. A format is one file, with a subclass of `Format`, one line in
+FORMATS, and its part of the loader in loaders.
+"""
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from bert_jax.export_formats.base import Format
+
+FORMATS = {
+    'stablehlo': 'bert_jax.export_formats.stablehlo:StableHlo',
+}
+
+
+def load(name: str) -> 'Format':
+    """Import the format of this name."""
+    module, _, kind = FORMATS[name].partition(':')
+    return getattr(importlib.import_module(module), kind)()

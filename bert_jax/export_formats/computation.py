@@ -1,0 +1,199 @@
+"""The function that is exported: token ids in, the outputs of a task out."""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple, TypeAlias
+
+import jax
+import jax.numpy as jnp
+
+from bert_jax.interop import pretrained
+from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop.sentence_modules import SentenceModules
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.encoders import build_encoder
+from bert_jax.models.encoders.base import EncoderOutput
+from bert_jax.tasks.problems.base import HostOutputs, Problem
+from bert_jax.types import Params
+
+Arrays: TypeAlias = Mapping[str, Any]
+_OF_ROWS = {'segment_ids', 'first_positions'}
+_COMPUTE = Compute(attention_kernel='xla')  # without calls to kernels of one platform
+# Fields of an architecture that name activations.
+_ACTIVATIONS = ('hidden_act', 'prediction_act', 'classifier_act', 'convolution_act')
+
+# Input → what it is.
+_INPUTS = {
+    'input_ids': 'token ids',
+    'attention_mask': '1 for tokens, 0 for padding, which follows the tokens',
+    'token_type_ids': '0 for the first text, 1 for the second',
+    'marks': 'the sum of 1 at tokens of the first mark and 2 at tokens of the second',
+    'word': '3 at the first token of each word, 1 at its other tokens, 0 elsewhere',
+    'edge': 'the sum of 1 at the first token of the first word and 2 at that of the last word',
+    'span_sizes': 'for each token, the number of tokens in the spans of 1, 2, … words from it; 0 '
+    'if it does not start a word, and beyond the text',
+}
+
+
+class Computation(NamedTuple):
+    """An exported function and its parameters.
+
+    Attributes:
+        function: maps (params, inputs by name) to outputs by name; traceable for any batch size and
+            any length up to that of the model.
+        params: nested float32 NumPy arrays.
+        inputs: name → shape without the axis of texts, with 't' for tokens; all are int32.
+        per_token: outputs with an axis of tokens, [B, T, …]; the others are [B, …].
+    """
+
+    function: Callable[[Params, Arrays], dict[str, jax.Array]]
+    params: Params
+    inputs: Mapping[str, tuple[int | str, ...]]
+    per_token: frozenset[str]
+
+    def describe_inputs(self) -> dict[str, str]:
+        """Input → its dtype, shape and meaning."""
+        return {
+            name: f'int32 [{", ".join(map(str, ("batch", *shape)))}]: {_INPUTS[name]}'.replace(
+                ', t', ', tokens'
+            )
+            for name, shape in self.inputs.items()
+        }
+
+    def abstract_inputs(self, batch: Any, length: Any) -> dict[str, jax.ShapeDtypeStruct]:
+        """The inputs for a batch size and a length, which may be symbolic."""
+        return {
+            name: jax.ShapeDtypeStruct(
+                (batch, *(length if size == 't' else size for size in shape)), jnp.int32
+            )
+            for name, shape in self.inputs.items()
+        }
+
+
+def of_embedding(model: Pretrained, modules: SentenceModules, has_erf: bool) -> Computation:
+    """The vector of each text, 'embedding' [B, E], and 'states' [B, T, D] of its tokens."""
+    encode, inputs = _encoder(model, has_erf)
+
+    def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
+        states_BTD = encode(params, batch).hidden_BTD
+        is_token_BT = jnp.asarray(batch['attention_mask']) > 0
+        vectors = [_POOLINGS[mode](states_BTD, is_token_BT[:, :, None]) for mode in modules.pooling]
+        embedding_BE = modules.apply(jnp.concatenate(vectors, axis=-1), jnp)
+        return {'embedding': embedding_BE, 'states': states_BTD}
+
+    params = {'encoder': _without_pooler(model)}
+    return Computation(function, params, inputs, frozenset(['states']))
+
+
+def of_masked_tokens(model: Pretrained, has_erf: bool) -> Computation:
+    """'logits' [B, T, V] of the tokens at each position."""
+    encode, inputs = _encoder(model, has_erf)
+    architecture = _architecture(model.architecture, has_erf)
+
+    def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
+        decoded_BTD = encode(params, batch).decoded_BTD
+        assert decoded_BTD is not None
+        logits_BTV = pretrained.mlm_logits(architecture, _COMPUTE, params, decoded_BTD)
+        return {'logits': logits_BTV[..., : architecture.vocab_size]}
+
+    params = {'encoder': _without_pooler(model), 'mlm': model.params['mlm']}
+    return Computation(function, params, inputs, frozenset(['logits']))
+
+
+def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool) -> Computation:
+    """What `Problem.exported_outputs` names.
+
+    Args:
+        rows: a batch of one sequence a row, whose fields may be inputs.
+    """
+    encode, inputs = _encoder(model, has_erf)
+    makers = problem.make_heads(_architecture(model.architecture, has_erf), _COMPUTE)
+    used: set[str] = set()
+
+    def apply(params: Params, batch: Arrays) -> HostOutputs:
+        heads = {
+            name: functools.partial(make().apply, {'params': params[name]['head']})
+            for name, make in makers.items()
+        }
+        first_B1 = jnp.zeros_like(batch['attention_mask'][:, :1])
+        recorded = _Recorder(batch, used)
+        recorded |= {'segment_ids': batch['attention_mask'], 'first_positions': first_B1}
+        outputs = problem.apply_heads(heads, encode(params, batch, first_B1), recorded, None)
+        return problem.exported_outputs(outputs, recorded)
+
+    def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
+        found = apply(params, batch)
+        return {
+            **{name: jnp.asarray(array)[:, 0] for name, array in found.per_sequence.items()},
+            **{name: jnp.asarray(array) for name, array in found.per_token.items()},
+        }
+
+    parts = {**model.params, **model.other_parts}
+    params = {'encoder': model.params['encoder']} | {name: parts[name] for name in makers}
+    found = jax.eval_shape(apply, params, rows)
+    further = {
+        name: ('t', *array.shape[2:])
+        for name, array in rows.items()
+        if name in used - {*inputs} - _OF_ROWS
+    }
+    return Computation(function, params, inputs | further, frozenset(found.per_token))
+
+
+class _Recorder(dict):
+    """A batch that records which of its fields are read."""
+
+    def __init__(self, batch: Arrays, used: set[str]) -> None:
+        super().__init__(batch)
+        self._used = used
+
+    def __getitem__(self, name: str) -> Any:
+        self._used.add(name)
+        return super().__getitem__(name)
+
+
+def _encoder(
+    model: Pretrained, has_erf: bool
+) -> tuple[Callable[..., EncoderOutput], dict[str, tuple[int | str, ...]]]:
+    """The encoder as a function of params, batch and first positions; and its inputs."""
+    architecture = _architecture(model.architecture, has_erf)
+
+    def encode(params: Params, batch: Arrays, first_B1: jax.Array | None = None) -> EncoderOutput:
+        own = params['encoder']
+        is_pooled = architecture.pooler and 'pooler' in own
+        encoder = build_encoder(dataclasses.replace(architecture, pooler=is_pooled), _COMPUTE)
+        ids = [batch[name] for name in ('input_ids', 'attention_mask')]
+        options: dict[str, Any] = {'causal': model.is_causal, 'first_positions_BS': first_B1}
+        output: Any = encoder.apply({'params': own}, *ids, batch.get('token_type_ids'), **options)
+        return output
+
+    names = ['input_ids', 'attention_mask']
+    if architecture.type_vocab_size > 1:
+        names.append('token_type_ids')
+    return encode, {name: ('t',) for name in names}
+
+
+def _architecture(architecture: Architecture, has_erf: bool) -> Architecture:
+    if has_erf:
+        return architecture
+    names = [name for name in _ACTIVATIONS if getattr(architecture, name) == 'gelu']
+    changes: dict[str, Any] = dict.fromkeys(names, 'gelu_rational')
+    return dataclasses.replace(architecture, **changes)
+
+
+def _without_pooler(model: Pretrained) -> Params:
+    return {name: part for name, part in model.params['encoder'].items() if name != 'pooler'}
+
+
+def _mean(states_BTD: jax.Array, is_token_BT1: jax.Array, power: float = 1.0) -> jax.Array:
+    weight_BT1 = is_token_BT1.astype(jnp.float32)
+    return (states_BTD * weight_BT1).sum(1) / weight_BT1.sum(1) ** power
+
+
+# Mode of `SentenceModules.pooling` → the vector of a text.
+_POOLINGS: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
+    'mean': _mean,
+    'mean_sqrt_len_tokens': lambda states, is_token: _mean(states, is_token, 0.5),
+    'cls': lambda states, is_token: states[:, 0],
+    'max': lambda states, is_token: jnp.where(is_token, states, -jnp.inf).max(1),
+}

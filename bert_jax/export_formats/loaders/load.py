@@ -1,0 +1,61 @@
+"""Runs the model in this folder without bert_jax: `pip install -r requirements.txt`.
+
+On the command line, `python load.py` compares the outputs of three samples with those of bert_jax.
+In Python, `load.run(['A text.', …])` returns the outputs; `load.encode` and `load.compute` are its
+two halves. signature.json names inputs and outputs.
+"""
+
+import json
+import pathlib
+import warnings
+
+import numpy as np
+import runtime
+import tokenizers
+
+FOLDER = pathlib.Path(__file__).resolve().parent
+SIGNATURE = json.loads((FOLDER / 'signature.json').read_text(encoding='utf-8'))
+tokenizer = tokenizers.Tokenizer.from_file(str(FOLDER / 'tokenizer.json'))
+tokenizer.enable_padding(pad_id=SIGNATURE['pad_id'], pad_token=SIGNATURE['pad_token'])
+tokenizer.enable_truncation(SIGNATURE['max_length'])
+compute = runtime.load(FOLDER)
+
+
+def encode(texts):
+    """Inputs of `compute` for texts, or (text, text) pairs: int32 arrays [texts, tokens]."""
+    prompt = SIGNATURE['prompt']
+    rows = tokenizer.encode_batch([prompt + t if isinstance(t, str) else tuple(t) for t in texts])
+    if any(row.overflowing for row in rows):
+        warnings.warn(f'texts are truncated to {SIGNATURE["max_length"]} tokens', stacklevel=2)
+    found = {
+        'input_ids': [row.ids for row in rows],
+        'attention_mask': [row.attention_mask for row in rows],
+        'token_type_ids': [row.type_ids for row in rows],
+    }
+    return {name: np.array(found[name], np.int32) for name in SIGNATURE['inputs'] if name in found}
+
+
+def run(texts):
+    """Outputs by name for texts, or (text, text) pairs; of a token, they follow its position."""
+    return compute(encode(texts))
+
+
+def check():
+    """The largest difference from the outputs of bert_jax, relative to the largest output."""
+    samples = np.load(FOLDER / 'samples.npz')
+    inputs = {name: samples[name] for name in SIGNATURE['inputs']}
+    for name, array in (encode(SIGNATURE['texts']) if SIGNATURE['texts'] else {}).items():
+        assert np.array_equal(array, inputs[name]), f'the tokenizer gives other {name}'
+    outputs, differences = compute(inputs), []
+    for name in SIGNATURE['outputs']:
+        expected = samples[f'expected_{name}']  # NaN at padding, which has no meaning
+        known = np.isfinite(expected)
+        difference = np.abs(np.asarray(outputs[name], np.float32) - expected)[known].max()
+        differences.append(float(difference / max(1, np.abs(expected[known]).max())))
+    return max(differences)
+
+
+if __name__ == '__main__':
+    largest = check()
+    print(f'largest difference from bert_jax: {largest:.2g}')
+    assert largest <= SIGNATURE['tolerance'], f'{largest} is more than {SIGNATURE["tolerance"]}'

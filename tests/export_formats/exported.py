@@ -1,0 +1,42 @@
+"""Small models, exported, and the loaders of their folders."""
+
+import importlib
+import sys
+
+import numpy as np
+
+from bert_jax.export_formats import folder
+from bert_jax.inference.predictor import Predictor
+from tests.page import pages
+
+TEXTS = ['The cats sat on the mats; the dog sits.', 'dogs', '', "we're 3.14 € poorer, aren't we?"]
+
+
+def write(path, format_name, model, **options):
+    """The folder of a model in a format, and what was reported."""
+    return folder.write(model, 'the model', path, format_name, **options)
+
+
+def loader(path):
+    """The module load.py of a folder."""
+    names = ('load', 'runtime')
+    sys.path.insert(0, str(path))
+    try:
+        for name in names:
+            sys.modules.pop(name, None)
+        return importlib.import_module('load')
+    finally:
+        sys.path.remove(str(path))
+        for name in names:
+            sys.modules.pop(name, None)
+
+
+def small_model(**changes):
+    """A BERT with a masked-language-model head."""
+    return pages.random_model('bert', pages.tokenizer('wordpiece'), **changes)
+
+
+def embedding_difference(path, model, texts):
+    """The largest difference between the vectors of a folder and those of `embed`."""
+    ours = np.stack(Predictor(model).embed(texts))
+    return np.abs(loader(path).run(texts)['embedding'] - ours).max()

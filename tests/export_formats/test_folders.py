@@ -1,0 +1,117 @@
+"""Folders of exported models: files, checks and errors."""
+
+import dataclasses
+import importlib.util
+import json
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+from bert_jax import export, export_formats
+from bert_jax.errors import UserError
+from bert_jax.export_formats import computation
+from tests.export_formats import exported
+from tests.inference import small_runs
+
+
+@pytest.fixture(scope='module')
+def model():
+    return exported.small_model()
+
+
+@pytest.fixture(scope='module')
+def folder(model, tmp_path_factory):
+    path = tmp_path_factory.mktemp('exports') / 'stablehlo'
+    exported.write(path, 'stablehlo', model, task='embed')
+    return path
+
+
+def test_the_program_computes_any_number_of_texts_of_any_length_like_predict(folder, model):
+    for texts in (exported.TEXTS, ['one'], ['x ' * 62]):
+        assert exported.embedding_difference(folder, model, texts) < 1e-5
+
+
+def test_a_text_that_is_too_long_is_truncated_with_a_warning(folder):
+    load = exported.loader(folder)
+    with pytest.warns(UserWarning, match='texts are truncated to 64 tokens'):
+        assert load.encode(['cats ' * 65])['input_ids'].shape == (1, 64)
+
+
+def test_the_loader_finds_changed_weights_and_changed_tokens(folder, tmp_path):
+    from safetensors.numpy import load_file, save_file
+
+    def report(path):
+        return subprocess.run([sys.executable, path / 'load.py'], capture_output=True, text=True)
+
+    broken = tmp_path / 'broken'
+    broken.mkdir()
+    for file in folder.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    weights = load_file(folder / 'weights.safetensors')
+    name = 'encoder/layers_1/feedforward/output/bias'
+    weights[name][0] += 0.1
+    save_file(weights, broken / 'weights.safetensors')
+    done = report(broken)
+    assert done.returncode == 1
+    assert 'is more than 1e-05' in done.stderr
+    tokenizer = json.loads((folder / 'tokenizer.json').read_text())
+    tokenizer['normalizer']['lowercase'] = False
+    (broken / 'tokenizer.json').write_text(json.dumps(tokenizer))
+    assert 'the tokenizer gives other input_ids' in report(broken).stderr
+
+
+def test_a_model_that_computes_otherwise_is_not_exported(model, tmp_path, monkeypatch):
+    poolings = computation._POOLINGS | {'mean': computation._POOLINGS['max']}
+    monkeypatch.setattr(computation, '_POOLINGS', poolings)
+    with pytest.raises(UserError, match='not exported: .*AssertionError'):
+        exported.write(tmp_path / 'out', 'stablehlo', model, task='embed')
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_command_exports_a_fine_tuned_run(tmp_path, capsys):
+    run = small_runs.save_run(tmp_path / 'run', 'classification')
+    flags = [f'--model={run}', f'--output={tmp_path / "out"}', '--format=stablehlo']
+    export.main(flags)
+    assert 'stablehlo, task classify' in capsys.readouterr().out
+    signature = json.loads((tmp_path / 'out/signature.json').read_text())
+    assert signature['labels'] == ['no', 'yes']
+    found = exported.loader(tmp_path / 'out').run(['the ship', ('the moon', 'a storm')])
+    np.testing.assert_allclose(found['probabilities'].sum(1), 1, rtol=1e-6)
+    with pytest.raises(SystemExit):
+        export.main(flags)
+    assert 'out already exists; choose another folder' in capsys.readouterr().err
+
+
+def test_what_cannot_be_exported_is_one_line(model, tmp_path, monkeypatch):
+    out = tmp_path / 'out'
+    headless = dataclasses.replace(model, params={'encoder': model.params['encoder']})
+    for error, given, options in [
+        (
+            'the model has no head for fill_mask; it can answer embed',
+            headless,
+            {'task': 'fill_mask'},
+        ),
+        ('the model has no head for classify', model, {'task': 'classify'}),
+        ('pseudo_likelihood is not one pass of a network', model, {'task': 'pseudo_likelihood'}),
+        ('--lengths is not an option of --format=stablehlo', model, {'lengths': (8,)}),
+        ('has no tokenizer', dataclasses.replace(model, tokenizer=None), {}),
+    ]:
+        with pytest.raises(UserError, match=error):
+            exported.write(out, 'stablehlo', given, **options)
+    with pytest.raises(UserError, match='--task is not an option of --format=huggingface'):
+        export.export('runs/tiny', str(out), task='embed')
+    monkeypatch.setattr(importlib.util, 'find_spec', lambda name: None)
+    for name in export_formats.FORMATS:
+        for package, requirement in export_formats.load(name).requires.items():
+            with pytest.raises(UserError, match=f'needs {package}.*: pip install {requirement}'):
+                exported.write(out, name, model)
+            break
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_vectors_are_normalized_on_request(model, tmp_path):
+    exported.write(tmp_path / 'out', 'stablehlo', model, task='embed', normalize=True)
+    vectors = exported.loader(tmp_path / 'out').run(exported.TEXTS)['embedding']
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
