@@ -94,7 +94,7 @@ def of_masked_tokens(model: Pretrained, has_erf: bool) -> Computation:
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
         decoded_BTD = encode(params, batch).decoded_BTD
         assert decoded_BTD is not None
-        logits_BTV = pretrained.mlm_logits(architecture, _COMPUTE, params, decoded_BTD)
+        logits_BTV = pretrained.token_logits(architecture, _COMPUTE, params, decoded_BTD)
         return {'logits': logits_BTV[..., : architecture.vocab_size]}
 
     params = {'encoder': _without_pooler(model), 'mlm': model.params['mlm']}
