@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ANALYSES = {
     'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
     'pairs': 'bert_jax.analyze.pairs:MinimalPairs',
+    'senses': 'bert_jax.analyze.senses:WordSenses',
 }
 
 

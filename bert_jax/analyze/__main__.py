@@ -59,6 +59,8 @@ def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
 def run(arguments: Sequence[str]) -> pathlib.Path:
     """Run the analysis of a command line, and return the folder of its results."""
     analysis, flags = _parse(arguments)
+    import jax
+
     from bert_jax.analyze import report
     from bert_jax.analyze.base import Model
     from bert_jax.interop import loading
@@ -69,6 +71,7 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
     output = pathlib.Path(flags.output)
     report.check_output(output, flags.overwrite)
     runtime.configure()
+    jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
     pretrained = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
     with progress.bar(unit=' windows') as bar:
         options = {

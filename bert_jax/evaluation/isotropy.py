@@ -115,4 +115,5 @@ class Scale(NamedTuple):
     def standardize(self, vectors_ND: np.ndarray) -> np.ndarray:
         """(x − mean) / deviation; 0 in dead dimensions."""
         deviation_D = np.where(self.is_dead_D, np.inf, self.deviation_D)
-        return (vectors_ND - self.mean_D) / deviation_D
+        dtype = vectors_ND.dtype
+        return (vectors_ND - self.mean_D.astype(dtype)) / deviation_D.astype(dtype)

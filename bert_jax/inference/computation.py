@@ -1,7 +1,7 @@
 """The jitted functions of inference: states, masked-token predictions, likelihoods."""
 
 import functools
-from typing import Any
+from typing import Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -13,7 +13,9 @@ from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.types import Batch, Params
 
-# Name of a combination of layers → function of the states of all layers.
+# Layers: a number, a name of COMBINATIONS, or several of these, whose states are stacked.
+Layers: TypeAlias = int | str | tuple[int | str, ...]
+# Name → function of the states of all layers.
 COMBINATIONS = {
     'sum_last_4': lambda states_LBTD: states_LBTD[-4:].sum(0),
     'mean_last_4': lambda states_LBTD: states_LBTD[-4:].mean(0),
@@ -29,19 +31,25 @@ def _apply(encoder: Encoder, params: Params, batch: Batch, **options: Any) -> An
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2))
 def states(
-    encoder: Encoder, layer: int | str, causal: bool, params: Params, batch: Batch
+    encoder: Encoder, layer: Layers, causal: bool, params: Params, batch: Batch
 ) -> jax.Array:
-    """States of a layer or of a combination, float32 [B, T, D]; 'all' layers: [B, T, L + 1, D]."""
+    """States of a layer or a combination, float32 [B, T, D]; of K layers, float32 [B, T, K, D]."""
     output = _apply(encoder, params, batch, all_hidden=layer != -1, causal=causal)
     if layer == -1:
         return output.hidden_BTD.astype(jnp.float32)
     states_LBTD = output.all_hidden_LBTD.astype(jnp.float32)
+    if isinstance(layer, tuple):
+        return jnp.stack([_combine(states_LBTD, own) for own in layer], axis=2)
+    return _combine(states_LBTD, layer)
+
+
+def _combine(states_LBTD: jax.Array, layer: int | str) -> jax.Array:
     return COMBINATIONS[layer](states_LBTD) if isinstance(layer, str) else states_LBTD[layer]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1, 2, 3))
 def pooled(
-    encoder: Encoder, layer: int | str, causal: bool, mode: str, params: Params, batch: Batch
+    encoder: Encoder, layer: Layers, causal: bool, mode: str, params: Params, batch: Batch
 ) -> jax.Array:
     """Sum, or maximum if mode is 'max', of the states in the span of each row, float32 [B, …]."""
     states_BTX = states(encoder, layer, causal, params, batch)

@@ -15,7 +15,7 @@ from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow
 from bert_jax.inference import computation, finetuned, word_states
 from bert_jax.inference.batching import TokenizedText
-from bert_jax.inference.computation import COMBINATIONS
+from bert_jax.inference.computation import COMBINATIONS, Layers
 from bert_jax.inference.finetuned import PredictionOptions
 from bert_jax.inference.text_rows import TextRows, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
@@ -161,7 +161,7 @@ class Predictor:
         self,
         texts: Sequence[str],
         pooling: str | None = None,
-        layer: int | str = -1,
+        layer: Layers = -1,
         long_texts: str | None = None,
     ) -> list[np.ndarray]:
         """A vector for each text, float32 [D], or for each of its tokens, float32 [T, D].
@@ -173,7 +173,8 @@ class Predictor:
                 normalization and prompt; else 'mean'.
             layer: 0 (embeddings) to the number of layers, or negative from the last; or
                 'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
-                or 'all', a vector of each layer: [L + 1, D] in place of [D].
+                or 'all', a vector of each layer: [L + 1, D] in place of [D]; or a tuple of K of
+                these: [K, D].
             long_texts: 'windows' (the default), or 'truncate' (the default for a
                 sentence-transformers folder).
         """
@@ -203,7 +204,7 @@ class Predictor:
         spans: Sequence[WordOffsets] | None = None,
         *,
         pooling: str = 'mean',
-        layer: int | str = -1,
+        layer: Layers = -1,
         split: str = 'whitespace',
     ) -> list[np.ndarray]:
         """A vector for each word or span of each text, float32 [W, D], pooled over its subwords.
@@ -237,7 +238,7 @@ class Predictor:
         return [word_states.pool(states_TX[1:-1], own.ranges, pooling) for states_TX, own in pairs]
 
     def _token_states(
-        self, rows: Sequence[Sequence[TokenizedText]], layer: int | str
+        self, rows: Sequence[Sequence[TokenizedText]], layer: Layers
     ) -> list[np.ndarray]:
         """The states of the tokens of each text, [CLS] and [SEP] included, from its rows."""
         settings = (self._encoder, layer, self.is_causal, self._params)
@@ -247,7 +248,7 @@ class Predictor:
             for own in answers
         ]
 
-    def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: int | str) -> list[np.ndarray]:
+    def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> list[np.ndarray]:
         """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
         rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
         settings = (self._encoder, layer, self.is_causal, mode, self._params)
@@ -491,9 +492,14 @@ class Predictor:
             self._params, check_list(gold), changes or {}, self._advance
         )
 
-    def _check_layer(self, layer: int | str) -> None:
+    def _check_layer(self, layer: Layers) -> None:
         num_layers = self.architecture.num_layers
-        if isinstance(layer, str):
+        if isinstance(layer, tuple):
+            for own in layer:
+                if own in ('all', 'concat_last_4'):
+                    raise UserError(f'{own} cannot be one of several layers')
+                self._check_layer(own)
+        elif isinstance(layer, str):
             if layer not in COMBINATIONS:
                 raise unknown('layer', layer, ('a number', *COMBINATIONS))
             if num_layers < 4 and layer != 'all':

@@ -10,12 +10,13 @@ from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
+from bert_jax.inference.computation import Layers
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
 
 POOLINGS = ('mean', 'sum', 'first')
-_STATE_BYTES = 2**27  # of the states in memory at a time, approximately
+_STATE_BYTES = 2**26  # of the states in memory at a time, approximately
 Item = TypeVar('Item')
 Located = tuple[str, WordOffsets]  # a text, and the characters of its words or spans
 
@@ -138,7 +139,7 @@ def stream_words(
     predictor: 'Predictor',
     sentences: Iterable[Located],
     pooling: str = 'mean',
-    layer: int | str = -1,
+    layer: Layers = -1,
 ) -> Iterator[np.ndarray]:
     """Yield the vectors of the words of each sentence, float32 [W, …].
 
@@ -156,7 +157,7 @@ def stream_words(
 def stream_tokens(
     predictor: 'Predictor',
     texts: Iterable[str],
-    layer: int | str = -1,
+    layer: Layers = -1,
     long_texts: str | None = None,
 ) -> Iterator[np.ndarray]:
     """Yield the states of the tokens of each text, without special tokens: float32 [T, …].
@@ -185,8 +186,11 @@ def groups(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> It
         yield group
 
 
-def _characters_in_memory(predictor: 'Predictor', layer: int | str) -> int:
+def _characters_in_memory(predictor: 'Predictor', layer: Layers) -> int:
     """The number of characters of a group, at three a token."""
     architecture = predictor.architecture
-    factor = {'all': architecture.num_layers + 1, 'concat_last_4': 4}.get(str(layer), 1)
+    if isinstance(layer, tuple):
+        factor = len(layer)
+    else:
+        factor = {'all': architecture.num_layers + 1, 'concat_last_4': 4}.get(str(layer), 1)
     return 3 * _STATE_BYTES // (4 * architecture.hidden_size * factor)

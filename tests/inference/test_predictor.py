@@ -55,6 +55,7 @@ LAYERS = {
     'mean_last_4': lambda states: states[-4:].mean(0),
     'concat_last_4': lambda states: np.concatenate(states[-4:], axis=-1),
     'all': lambda states: np.moveaxis(states, 0, 1),
+    (2, 'mean_last_4'): lambda states: np.stack([states[2], states[-4:].mean(0)], axis=1),
 }
 POOLINGS = {'tokens': lambda x: x, 'mean': lambda x: x.mean(0), 'cls': lambda x: x[0]}
 

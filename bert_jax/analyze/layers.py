@@ -1,0 +1,44 @@
+"""Layers of a model by name, as in --layers."""
+
+import argparse
+
+from bert_jax.analyze.base import Model
+from bert_jax.errors import unknown
+
+_COMBINATIONS = ('sum_last_4', 'mean_last_4')
+Layer = int | str
+
+
+def add_argument(parser: argparse.ArgumentParser, default: str = 'mean_last_4,-1') -> None:
+    """Add --layers."""
+    parser.add_argument(
+        '--layers',
+        default=default,
+        help='layers, separated by commas: numbers, 0 for the embeddings, negative from the last; '
+        f'sum_last_4 or mean_last_4; or all (default {default})',
+    )
+
+
+def parse(text: str, model: Model) -> tuple[Layer, ...]:
+    """The layers that --layers names; of models with less than four, their last for the last four.
+
+    Raises:
+        UserError: the model does not have such a layer.
+    """
+    last = model.num_layers
+    names: list[Layer] = list(range(last + 1)) if text == 'all' else []
+    for name in text.split(',') if text != 'all' else ():
+        if name in _COMBINATIONS:
+            names.append(name if last >= 4 else last)
+        elif name.removeprefix('-').isdecimal() and -last - 1 <= int(name) <= last:
+            names.append(int(name) % (last + 1))
+        else:
+            raise unknown(f'layer of {model.name}', name, [f'0 to {last}', *_COMBINATIONS, 'all'])
+    return tuple(dict.fromkeys(names))
+
+
+def describe(layer: Layer) -> str:
+    """A layer in words: 'layer 3', 'mean of the last 4'."""
+    if isinstance(layer, int):
+        return f'layer {layer}'
+    return f'{layer.removesuffix("_last_4")} of the last 4'

@@ -1,0 +1,75 @@
+"""Reads WordNet's database files: senses of a lemma, synsets, hypernyms, lexicographer files.
+
+Format: wndb(5WN) and senseidx(5WN). The folder has index.sense and data.noun, data.verb, data.adj
+and data.adv; Debian's packages wordnet-base and wordnet-sense-index install it as
+/usr/share/wordnet.
+"""
+
+import dataclasses
+import pathlib
+from collections import defaultdict
+
+from bert_jax.data import text_files
+from bert_jax.errors import UserError
+
+_POS = {'1': 'NOUN', '2': 'VERB', '3': 'ADJ', '4': 'ADV', '5': 'ADJ'}
+_FILES = {'noun': 'NOUN', 'verb': 'VERB', 'adj': 'ADJ', 'adv': 'ADV'}
+_POS_OF_POINTER = {'n': 'NOUN', 'v': 'VERB', 'a': 'ADJ', 's': 'ADJ', 'r': 'ADV'}
+Synset = tuple[str, str]  # part of speech and offset
+
+
+@dataclasses.dataclass(frozen=True)
+class WordNet:
+    """The senses of a WordNet, whose names are sense keys such as 'bank%1:17:01::'.
+
+    Attributes:
+        keys_of: (lemma, part of speech) → its senses, most frequent first.
+        synset_of: sense → its synset.
+        keys_in: synset → its senses.
+        hypernyms: synset → the synsets above it, of classes and of instances.
+        file_of: synset → number of its lexicographer file, such as '05' for animals.
+    """
+
+    keys_of: dict[tuple[str, str], list[str]]
+    synset_of: dict[str, Synset]
+    keys_in: dict[Synset, list[str]]
+    hypernyms: dict[Synset, list[Synset]]
+    file_of: dict[Synset, str]
+
+
+def read(folder: str) -> WordNet:
+    """Read the files of a folder. Raises UserError if one is missing or not of this format."""
+    root = pathlib.Path(folder)
+    ranked: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
+    synset_of: dict[str, Synset] = {}
+    keys_in: dict[Synset, list[str]] = defaultdict(list)
+    for line in _lines(root / 'index.sense'):
+        key, offset, number, _ = line.split(' ')
+        lemma, _, rest = key.partition('%')
+        pos = _POS[rest[0]]
+        ranked[lemma, pos].append((int(number), key))
+        synset_of[key] = pos, offset
+        keys_in[pos, offset].append(key)
+    hypernyms: dict[Synset, list[Synset]] = {}
+    file_of: dict[Synset, str] = {}
+    for name, pos in _FILES.items():
+        for line in _lines(root / f'data.{name}'):
+            offset, file_of_synset, *fields = line.partition(' | ')[0].split()
+            file_of[pos, offset] = file_of_synset
+            # Synset type, number of words (hexadecimal), words with ids, number of pointers.
+            pointers = fields[2 + 2 * int(fields[1], 16) + 1 :]
+            symbols, offsets, kinds = pointers[0::4], pointers[1::4], pointers[2::4]
+            hypernyms[pos, offset] = [
+                (_POS_OF_POINTER[kind], target)
+                for symbol, target, kind in zip(symbols, offsets, kinds, strict=False)
+                if symbol in ('@', '@i')
+            ]
+    keys_of = {lemma: [key for _, key in sorted(own)] for lemma, own in ranked.items()}
+    return WordNet(keys_of, synset_of, dict(keys_in), hypernyms, file_of)
+
+
+def _lines(path: pathlib.Path) -> list[str]:
+    """The lines of a file without its license."""
+    if not path.is_file():
+        raise UserError(f'{path} does not exist: is {path.parent} a folder of WordNet 3.0?')
+    return [line for line in text_files.read_lines(str(path), 'utf-8') if line[:2] != '  ']
