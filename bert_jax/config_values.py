@@ -28,7 +28,8 @@ RANGES = {
     'editing.*': '(0, 1)',
     'training.(steps|epochs)': '[0, inf)',
     'training.*': '[1, inf)',
-    'evaluation.examples|checkpoint.keep|max_skipped_in_row': '[1, inf)',
+    'evaluation.linguistic.max_share': '(0, 1]',
+    'evaluation.examples|evaluation.linguistic.*|checkpoint.keep|max_skipped_in_row': '[1, inf)',
     'logging.profile_steps': '[1, inf)',
     'sweep.seeds': '[0, 4294967295]',
     'sweep.learning_rates': '(0, inf)',
@@ -44,8 +45,8 @@ RANGES = {
     'data.first_choice': '(-inf, inf)',
     '.*': '[0, inf)',
 }
-# Sections whose tuples have numbers; elsewhere they have strings.
-_NUMBERS = ('training', 'sweep', 'logging')
+# Keys whose tuples have numbers; elsewhere they have strings.
+_NUMBERS = r'(training|sweep|logging)\..*|evaluation\.steps'
 
 
 def check(config: ConfigDict) -> None:
@@ -60,7 +61,7 @@ def check(config: ConfigDict) -> None:
             raise UserError(f'{key} is {value!r}; it must be the name of a folder')
         values = value if isinstance(value, tuple) else (value,)
         if isinstance(value, tuple) and key != 'sharding_rules':
-            kind = (int, float) if key.split('.')[0] in _NUMBERS else str
+            kind = (int, float) if re.fullmatch(_NUMBERS, key) else str
             if not all(isinstance(one, kind) and not isinstance(one, bool) for one in values):
                 told = 'strings' if kind is str else 'numbers'
                 raise UserError(f'{key} is {value!r}; all its values must be {told}')

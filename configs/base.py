@@ -227,12 +227,24 @@ def get_config() -> ConfigDict:
     config.evaluation = ConfigDict(
         dict(
             every_steps=10_000,
+            steps=(),  # further steps at which to evaluate, such as (0, 100, 1000); 0: before any
             examples=10_240,  # examples per evaluation
             cloze_examples=8,  # examples with predictions in the model card
             # Metric that selects the checkpoint to keep and return, such as 'mlm_accuracy';
             # '' = the last one.
             best='',
             patience=0,  # early stopping: evaluations without improvement; 0 = off
+            # What else every evaluation measures (docs/linguistic_evaluation.md).
+            linguistic=dict(
+                pairs=(),  # files or globs of minimal pairs with the columns of BLiMP; () = off
+                pairs_per_paradigm=20,  # at most; fewer if max_share allows only fewer
+                # CoNLL-U files or globs, for a linear part-of-speech probe of the last layer; () =
+                # off
+                treebank=(),
+                sentences=600,  # evenly spaced sentences of the treebank, every third for testing
+                isotropy=False,  # mean cosine of two tokens in each layer
+                max_share=0.05,  # of the operations of the training; more is an error
+            ),
         )
     )
     config.checkpoint = ConfigDict(

@@ -62,7 +62,9 @@ class MinimalPairs(Analysis):
 
     def run(self, flags: argparse.Namespace, model: Model) -> Results:
         """See `Analysis.run`."""
-        pairs = minimal_pairs.read(flags.input, flags.columns, flags.per_paradigm)
+        pairs = minimal_pairs.read(flags.input, flags.columns)
+        if flags.per_paradigm:
+            pairs = minimal_pairs.sample(pairs, flags.per_paradigm)
         model.predictor.require('pseudo_likelihood')
         model.stage('pairs')
         scores, lengths_N2 = score(model, pairs, flags.variant)

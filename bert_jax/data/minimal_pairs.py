@@ -30,33 +30,36 @@ class MinimalPair(NamedTuple):
     paradigm: str
 
 
-def read(
-    patterns: Sequence[str], changes: Iterable[str] = (), per_paradigm: int = 0
-) -> list[MinimalPair]:
-    """Read pairs, by phenomenon and paradigm.
+def read(patterns: Sequence[str], changes: Iterable[str] = ()) -> list[MinimalPair]:
+    """Read pairs, sorted by phenomenon and paradigm.
 
     Args:
         patterns: files or globs of CSV, TSV or JSON.
         changes: of the names of columns, such as 'good=acceptable'.
-        per_paradigm: number of evenly spaced pairs of each paradigm; 0 for all.
 
     Raises:
         UserError: see `named_rows.read`, or a sentence is empty.
     """
-    found: dict[tuple[str, str], list[MinimalPair]] = {}
+    pairs = []
     for row in named_rows.read(patterns, COLUMNS.renamed(changes)):
         if not row['good'].strip() or not row['bad'].strip():
             raise UserError(f'{row["place"]}: a sentence of the pair is empty')
         phenomenon = row['phenomenon'] or _ALL
-        pair = MinimalPair(row['good'], row['bad'], phenomenon, row['paradigm'] or phenomenon)
-        found.setdefault((pair.phenomenon, pair.paradigm), []).append(pair)
-    return [pair for _, pairs in sorted(found.items()) for pair in _sample(pairs, per_paradigm)]
+        paradigm = row['paradigm'] or phenomenon
+        pairs.append(MinimalPair(row['good'], row['bad'], phenomenon, paradigm))
+    return sorted(pairs, key=lambda pair: (pair.phenomenon, pair.paradigm))
 
 
-def _sample(pairs: list[MinimalPair], number: int) -> list[MinimalPair]:
-    if not 0 < number < len(pairs):
-        return pairs
-    return [pairs[i] for i in np.linspace(0, len(pairs) - 1, number).round().astype(int)]
+def sample(pairs: Iterable[MinimalPair], per_paradigm: int) -> list[MinimalPair]:
+    """Evenly spaced pairs of each paradigm, at most `per_paradigm` of each."""
+    found: dict[str, list[MinimalPair]] = {}
+    for pair in pairs:
+        found.setdefault(pair.paradigm, []).append(pair)
+    return [
+        own[index]
+        for own in found.values()
+        for index in np.linspace(0, len(own) - 1, min(per_paradigm, len(own))).round().astype(int)
+    ]
 
 
 def mirrored(pairs: Iterable[MinimalPair]) -> Iterator[tuple[str, str]]:

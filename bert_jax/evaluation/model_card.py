@@ -6,6 +6,7 @@ from typing import Any
 
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.tokenizers import Tokenizer
+from bert_jax.evaluation import linguistic_curves
 from bert_jax.models.architecture import Architecture
 from bert_jax.types import Config
 
@@ -19,6 +20,7 @@ def pretrained(
     corpus: Corpus,
     results: Mapping[str, Any],
     examples: str,
+    linguistic: str = '',
 ) -> str:
     """The card of a pretraining run, in Markdown.
 
@@ -26,6 +28,7 @@ def pretrained(
         stages: key of `config.training` → value, for each stage.
         results: what the training loop returns.
         examples: cloze examples, in Markdown; may be empty.
+        linguistic: the section on linguistic evaluation; may be empty.
     """
     facts = {
         'parameters': f'{results["parameters"]:,}',
@@ -44,7 +47,11 @@ def pretrained(
         'skipped steps': results['skipped_steps'],
     }
     datasheet = (corpus.directory / 'DATASHEET.md').read_text(encoding='utf-8')
-    held_out = {name: f'{value:.4g}' for name, value in results['held_out'].items()}
+    held_out = {
+        name: f'{value:.4g}'
+        for name, value in results['held_out'].items()
+        if not linguistic_curves.is_linguistic(name)
+    }
     return f"""{_title(config.model.architecture or 'Model', architecture)}
 A bidirectional encoder pretrained with bert_jax.
 
@@ -57,6 +64,7 @@ frequency alone; `…_majority` is the accuracy of always giving the most freque
 {table(held_out)}
 ![loss](loss.png)
 
+{linguistic}
 ## Limits
 
 {_BIASES} It was not evaluated for any use beyond the metrics above.

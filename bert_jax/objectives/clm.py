@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from bert_jax.averages import Terms
 from bert_jax.models.heads import MaskedLanguageModelHead
+from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.masking import Masked, Masking, is_special
@@ -35,6 +36,11 @@ class CausalLanguageModel(Objective):
 
     def setup(self) -> None:
         self.head = MaskedLanguageModelHead(self.architecture, self.compute)
+
+    def logits(self, encoded: EncodedBatch) -> jax.Array:
+        """Return the logits of the tokens after the given positions, float32 [B, P, V]."""
+        hidden_BPD = gather_positions(encoded.hidden, encoded.corrupted.positions)
+        return self.head(hidden_BPD, encoded.embedding_table)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Return the terms `clm_loss` (nats per token) and `clm_accuracy`."""

@@ -19,6 +19,8 @@ from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.base import EncodedBatch
 from bert_jax.objectives.corruption import Corrupted
 from bert_jax.objectives.generator import Drafted, Generator, Replaced, generator_architecture
+from bert_jax.objectives.masking import Masked
+from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.types import Batch
 
 
@@ -66,6 +68,17 @@ class PretrainingModel(Module):
         """Return the objective whose head predicts masked tokens, if there is one."""
         return next((name for name in self.heads() if OBJECTIVES[name].fills_masks), None)
 
+    @nn.nowrap
+    def is_causal(self) -> bool:
+        """Whether positions do not attend to later ones."""
+        return any(OBJECTIVES[name].is_causal for name in self.objectives)
+
+    @nn.nowrap
+    def token_predictor(self) -> str | None:
+        """Return the objective whose head predicts masked tokens, or next tokens if causal."""
+        kinds = {name: OBJECTIVES[name] for name in self.heads()}
+        return next((n for n, kind in kinds.items() if kind.fills_masks or kind.is_causal), None)
+
     def __call__(
         self, batch: Batch, corrupted: Corrupted, dropout_seeds_B: jax.Array | None = None
     ) -> Terms:
@@ -92,7 +105,7 @@ class PretrainingModel(Module):
         output = encoder(
             *corrupted.encoder_inputs(batch),
             dropout_seeds_B,
-            causal=any(OBJECTIVES[name].is_causal for name in self.objectives),
+            causal=self.is_causal(),
             **encoder_arguments(batch),
         )
         states = (output.hidden_BTD, output.decoded_BTD, output.pooled_BD)
@@ -113,6 +126,25 @@ class PretrainingModel(Module):
     def predictions(self, batch: Batch, corrupted: Corrupted) -> jax.Array:
         """Return the logits of the `mask_filler` at the masked positions, float32 [B, P, V]."""
         return getattr(self, str(self.mask_filler())).logits(self.encode(batch, corrupted, None))
+
+    def log_probabilities(self, batch: Batch) -> jax.Array:
+        """Return log probabilities of chosen tokens in nats, float32 [B, P].
+
+        Args:
+            batch: Rows whose hidden tokens are [MASK] already; the tokens `targets` are predicted
+                at `positions`, int32 [B, P] each (evaluation/scored_rows.py).
+        """
+        targets_BP = batch['targets']
+        given = Masked(batch['input_ids'], batch['positions'], targets_BP, targets_BP)
+        head = getattr(self, str(self.token_predictor()))
+        return -cross_entropy(head.logits(self.encode(batch, given, None)), targets_BP)
+
+    def states(self, batch: Batch) -> jax.Array:
+        """Return the embeddings and the states of every layer for clean text, [L + 1, B, T, D]."""
+        inputs = batch['input_ids'], batch['attention_mask'], batch['token_type_ids']
+        options = {'causal': self.is_causal(), **encoder_arguments(batch)}
+        states_LBTD: Any = self.encoder(*inputs, all_hidden=True, **options).all_hidden_LBTD
+        return states_LBTD
 
     @nn.nowrap
     def flops_per_token(self, sequence_length: int, num_predictions: int) -> float:

@@ -1,9 +1,10 @@
 """Pretraining as a task: corrupt a batch, encode it, and sum the terms of every objective."""
 
 import dataclasses
+import functools
 import pathlib
 from collections.abc import Iterator, Mapping
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import jax
 import numpy as np
@@ -19,7 +20,7 @@ from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.objectives import OBJECTIVES
 from bert_jax.objectives.corruption import Corrupted
-from bert_jax.objectives.masking import Masked, Masking, mask_batch
+from bert_jax.objectives.masking import Masked, Masking, is_special, mask_batch
 from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks import initialization, pretraining_data, show_batch
@@ -28,6 +29,9 @@ from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Config, Key, Params
+
+if TYPE_CHECKING:
+    from bert_jax.tasks.linguistic import LinguisticEvaluation
 
 HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
@@ -77,6 +81,7 @@ class Pretraining:
             'corpus_fingerprint': self.corpus.fingerprint,
         }
         self._held_out_step = jax.jit(self._held_out_terms, static_argnums=2)
+        self._linguistic = self._make_linguistic()
 
     def _make_stage(self, settings: Mapping[str, int]) -> Stage:
         batch_size, length = settings['batch_size'], settings['sequence_length']
@@ -101,7 +106,37 @@ class Pretraining:
             accumulation=settings['accumulation'],
             tokens_per_step=tokens,
             flops_per_step=tokens * self.model.flops_per_token(length, settings['max_predictions']),
+            evaluate_at=frozenset(self.config.evaluation.get('steps', ())),
         )
+
+    def _make_linguistic(self) -> 'LinguisticEvaluation | None':
+        """Prepare the linguistic evaluation, if any; its batches are of the first stage's size."""
+        settings, stage = self.config.evaluation.get('linguistic', {}), self.stages[0]
+        if not any(settings.get(name) for name in ('pairs', 'treebank', 'isotropy')):
+            return None
+        from bert_jax.tasks.linguistic import LinguisticEvaluation  # readers of labeled data
+        from bert_jax.tasks.linguistic_measures import Setting
+
+        setting = Setting(
+            settings,
+            self.model,
+            self.corpus,
+            self._held_out[_shape(stage)][None].batch(
+                0, np.arange(stage.source.batch_size // stage.accumulation)
+            ),
+            self.config.data.reading_threads,
+            functools.partial(is_special, masking=self.corruption.masking),
+        )
+        flops = sum(stage.steps * stage.flops_per_step for stage in self.stages)
+        return LinguisticEvaluation(setting, flops, self._num_evaluations())
+
+    def _num_evaluations(self) -> int:
+        """Number of steps of the run after which it is evaluated."""
+        ends = np.cumsum([stage.steps for stage in self.stages]).tolist()
+        every = self.config.evaluation.every_steps
+        regular = range(every, ends[-1] + 1, every) if every else ()
+        further = {step for step in self.stages[0].evaluate_at if step <= ends[-1]}
+        return len({*ends, *regular} | further)
 
     def _source_options(self) -> dict[str, bool]:
         """Options of the source of examples that the objectives require."""
@@ -134,7 +169,7 @@ class Pretraining:
             source = cast(ExampleSource, stage.source)
             first, *others = pretraining_data.describe(source, stage.steps * source.batch_size)
             lines += [f'stage {number}: {stage.steps:,} steps, {first}', *others]
-        return lines
+        return [*lines, *(self._linguistic.lines if self._linguistic else ())]
 
     def check(self, metadata: Mapping[str, Any]) -> None:
         """Compare the metadata of a checkpoint with this task's.
@@ -195,7 +230,7 @@ class Pretraining:
         metrics = evaluation.add_baselines(means.pop(None), counts)
         for language, found in means.items():
             metrics |= {f'{name}/{language}': found[name] for name in self.weights}
-        return metrics
+        return metrics | (self._linguistic(params) if self._linguistic else {})
 
     def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled:
         """Compile what `evaluate` runs; see training/task.py."""
@@ -263,15 +298,19 @@ class Pretraining:
             with writing_to(workdir):
                 (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             progress.say(examples)
-        card = model_card.pretrained(
-            self.config,
-            stage_settings(self.config.training),
-            self.architecture,
-            self.corpus,
-            results,
-            examples,
-        )
         with writing_to(workdir):
+            linguistic = ''
+            if self._linguistic:
+                linguistic = self._linguistic.report(results['held_out'], workdir)
+            card = model_card.pretrained(
+                self.config,
+                stage_settings(self.config.training),
+                self.architecture,
+                self.corpus,
+                results,
+                examples,
+                linguistic,
+            )
             (workdir / 'README.md').write_text(card, encoding='utf-8')
 
     def references(self) -> dict[str, float]:

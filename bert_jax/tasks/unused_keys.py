@@ -104,6 +104,13 @@ def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:
     kinds, enabled = [OBJECTIVES[name] for name in names], ', '.join(names)
     if not any(kind.fills_masks for kind in kinds) or any(kind.generator for kind in kinds):
         yield 'evaluation.cloze_examples', f'{enabled} has no head that fills in masks'
+    linguistic = config.evaluation.linguistic
+    if not linguistic.pairs:
+        yield 'evaluation.linguistic.pairs_per_paradigm', 'evaluation.linguistic.pairs is empty'
+    if not linguistic.treebank:
+        yield 'evaluation.linguistic.sentences', 'evaluation.linguistic.treebank is empty'
+    if not (linguistic.pairs or linguistic.treebank or linguistic.isotropy):
+        yield 'evaluation.linguistic.max_share', 'evaluation.linguistic measures nothing'
     masking = config.masking
     used = objectives.common_corruption(names, masking.scheme).config_keys
     yield rf'(?!({used})$)masking\..*', f'{enabled} does not use it'

@@ -78,6 +78,7 @@ def train(
                 stop_number = run.stop.number if jax.process_count() == 1 else window.stop_signal
                 is_last = run.step == first_step + stage.steps
                 evaluate = is_last or _is_due(run.step, evaluate_every)
+                evaluate = evaluate or run.step in stage.evaluate_at
                 save = is_last or stop_number > 0 or _is_due(run.step, save_every)
 
                 # 4. Record the training metrics since the last record.
@@ -149,8 +150,8 @@ def _describe(run: Run) -> None:
 
 
 def _evaluate_initial_weights(run: Run) -> None:
-    """Evaluate before training if there is a trained head or a metric whose name to check."""
-    initial = run.task.start
+    """Evaluate before training if asked to, for a trained head, or to check a metric's name."""
+    initial, stage = run.task.start, run.task.stages[0]
     if initial.params:
         new = sorted(
             name
@@ -159,8 +160,8 @@ def _evaluate_initial_weights(run: Run) -> None:
         )
         for line in [*initial.lines, f'newly initialized: {", ".join(new) or "nothing"}']:
             run.log.info(line)
-    if initial.has_head or run.early_stopping.metric:
-        _evaluate(run, run.task.stages[0])
+    if initial.has_head or run.early_stopping.metric or 0 in stage.evaluate_at:
+        _evaluate(run, stage)
         run.early_stopping.check(run.held_out)
 
 

@@ -23,6 +23,7 @@ class Stage:
       tokens_per_step: tokens that a step counts for the reported tokens per second.
       flops_per_step: floating-point operations of the model, forward and backward pass.
       evaluate_every: steps between evaluations; 0: `evaluation.every_steps` of the config.
+      evaluate_at: further steps of the run after which to evaluate; 0 is before the first.
     """
 
     source: BatchSource
@@ -31,6 +32,7 @@ class Stage:
     tokens_per_step: int
     flops_per_step: float
     evaluate_every: int = 0
+    evaluate_at: frozenset[int] = frozenset()
 
 
 class InitialWeights(Protocol):

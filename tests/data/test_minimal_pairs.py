@@ -18,7 +18,7 @@ def write(path, pairs, paradigm):
 def test_pairs_are_sampled_evenly_from_each_paradigm(tmp_path):
     write(tmp_path / 'a.jsonl', [(f'good {i}', f'bad {i}') for i in range(9)], 'a')
     write(tmp_path / 'b.jsonl', [('x', 'y')], 'b')
-    pairs = minimal_pairs.read([f'{tmp_path}/*.jsonl'], per_paradigm=3)
+    pairs = minimal_pairs.sample(minimal_pairs.read([f'{tmp_path}/*.jsonl']), 3)
     assert [pair.good for pair in pairs] == ['good 0', 'good 4', 'good 8', 'x']
     assert pairs[-1] == MinimalPair('x', 'y', 'gaps', 'b')
     assert len(minimal_pairs.read([f'{tmp_path}/*.jsonl'])) == 10

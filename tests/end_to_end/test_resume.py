@@ -16,8 +16,18 @@ ARGUMENTS = (
     '--config.training.steps=(120,60)',
     '--config.checkpoint.every_steps=25',
     '--config.evaluation.every_steps=1000',
+    '--config.evaluation.steps=(0,30,150)',
+    '--config.evaluation.linguistic.isotropy=True',
+    '--config.evaluation.linguistic.max_share=1.0',
     '--config.logging.every_steps=1',
 )
+
+
+def arguments(folder) -> tuple[str, ...]:
+    """ARGUMENTS with a file of minimal pairs in the folder."""
+    path = folder / 'pairs.tsv'
+    path.write_text('sentence_good\tsentence_bad\nthe cow near the barn\tnear cow the the barn\n')
+    return (*ARGUMENTS, f"--config.evaluation.linguistic.pairs=('{path}',)")
 
 
 def last_step(folder) -> int:
@@ -28,7 +38,7 @@ def last_step(folder) -> int:
 
 def stop_at(folder, step, number) -> int:
     """Start the run, send the signal once `step` is logged, and return the exit status."""
-    process = small.start(folder, *ARGUMENTS)
+    process = small.start(folder, *arguments(folder))
     while last_step(folder) < step and process.poll() is None:
         time.sleep(0.01)
     process.send_signal(number)
@@ -43,7 +53,7 @@ def final_arrays(folder):
 @pytest.fixture(scope='module')
 def undisturbed(tmp_path_factory):
     folder = tmp_path_factory.mktemp('undisturbed')
-    status, stderr = small.run(folder, *ARGUMENTS)
+    status, stderr = small.run(folder, *arguments(folder))
     assert status == 0, stderr
     return folder
 
@@ -58,6 +68,18 @@ def check_same(folder, undisturbed):
         records = map(json.loads, (run / 'run/metrics.jsonl').read_text().splitlines())
         steps = [record['step'] for record in records if record['kind'] == 'train']
         assert steps == list(range(1, 181))
+    assert held_out(folder) == held_out(undisturbed)
+
+
+def held_out(folder):
+    """The records of all evaluations, without the time they took."""
+    records = map(json.loads, (folder / 'run/metrics.jsonl').read_text().splitlines())
+    found = [record for record in records if record['kind'] == 'held_out']
+    assert [record['step'] for record in found] == [0, 30, 120, 150, 180]
+    for record in found:
+        assert record.pop('linguistic_seconds') > 0
+        assert {'pairs', 'mean_cosine/1'} <= record.keys()
+    return found
 
 
 def test_a_run_killed_in_both_stages_ends_the_same(tmp_path, undisturbed):
@@ -65,7 +87,7 @@ def test_a_run_killed_in_both_stages_ends_the_same(tmp_path, undisturbed):
     for low, high in ((10, 100), (121, 160)):
         status = stop_at(tmp_path, rng.randint(low, high), signal.SIGKILL)
         assert status == -signal.SIGKILL
-    status, stderr = small.run(tmp_path, *ARGUMENTS)
+    status, stderr = small.run(tmp_path, *arguments(tmp_path))
     assert status == 0, stderr
     check_same(tmp_path, undisturbed)
 
@@ -76,7 +98,7 @@ def test_a_terminated_run_saves_before_it_exits(tmp_path, undisturbed):
     saved = checkpoints.Checkpoints(tmp_path / 'run/checkpoints', 2).steps()[0]
     assert saved >= 40
     assert saved % 25  # not a checkpoint that was due anyway
-    status, stderr = small.run(tmp_path, *ARGUMENTS)
+    status, stderr = small.run(tmp_path, *arguments(tmp_path))
     assert status == 0, stderr
     check_same(tmp_path, undisturbed)
 
@@ -92,7 +114,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(tmp_path,
     content = bytearray(largest.read_bytes())
     content[len(content) // 2] ^= 1
     largest.write_bytes(content)
-    status, stderr = small.run(tmp_path, *ARGUMENTS)
+    status, stderr = small.run(tmp_path, *arguments(tmp_path))
     assert status == 0, stderr
     assert largest.name in stderr
     check_same(tmp_path, undisturbed)
@@ -102,7 +124,7 @@ def test_a_damaged_checkpoint_is_reported_and_the_previous_one_is_used(tmp_path,
 def test_twenty_kills_at_any_moment_lose_nothing(tmp_path, undisturbed):
     rng, reached = random.Random(2), 0
     for number in range(20):
-        process = small.start(tmp_path, *ARGUMENTS, '--config.checkpoint.every_steps=2')
+        process = small.start(tmp_path, *arguments(tmp_path), '--config.checkpoint.every_steps=2')
         if number % 4:  # some steps further than last time, often during a save
             while last_step(tmp_path) <= reached and process.poll() is None:
                 time.sleep(0.002)
@@ -114,7 +136,7 @@ def test_twenty_kills_at_any_moment_lose_nothing(tmp_path, undisturbed):
         assert process.returncode == -signal.SIGKILL
         reached = max(reached, last_step(tmp_path))
     assert 10 < reached < 180
-    status, stderr = small.run(tmp_path, *ARGUMENTS)
+    status, stderr = small.run(tmp_path, *arguments(tmp_path))
     assert status == 0, stderr
     check_same(tmp_path, undisturbed)
     assert all(path.name.isdigit() for path in (tmp_path / 'run/checkpoints').iterdir())

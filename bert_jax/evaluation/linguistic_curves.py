@@ -1,0 +1,116 @@
+"""The linguistic evaluations of a pretraining run: their section of the model card, and curves."""
+
+import json
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from bert_jax import figures
+from bert_jax.evaluation.scores import Table
+from bert_jax.evaluation.tables import markdown_table
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_PAIRS, _COSINE, _PROBE = 'pairs/', 'mean_cosine/', 'pos_accuracy'
+FIGURE = 'linguistic'  # also of the JSON file with the same numbers
+Records: TypeAlias = Sequence[Mapping[str, Any]]
+_SECTION = """\
+## Linguistic evaluation
+
+{tables}
+
+![curves](linguistic.png)
+
+Accuracy is the share of pairs whose acceptable sentence is the likelier one; 0.5 is chance.
+Sentences of minimal pairs are generated from templates, and a phenomenon that token frequencies
+decide shows no grammar. The probe is linear, on the last layer; a high mean cosine is not by itself
+good or bad.
+"""
+
+
+def is_linguistic(name: str) -> bool:
+    """Whether a held-out metric is one of the linguistic evaluation."""
+    known = ('pairs', _PROBE, 'linguistic_seconds')
+    return name in known or name.startswith((_PAIRS, _COSINE))
+
+
+def markdown(held_out: Mapping[str, float], unigram: Mapping[str, float]) -> str:
+    """The section of the model card; '' without linguistic evaluation.
+
+    Args:
+        held_out: metrics of the last evaluation.
+        unigram: the metrics on minimal pairs of token frequencies.
+    """
+    tables = []
+    pairs = {name: value for name, value in held_out.items() if name.startswith(_PAIRS)}
+    if pairs:
+        rows = [('mean of the paradigms', held_out['pairs'], unigram['pairs'])]
+        rows += [(_title(name), value, unigram[name]) for name, value in pairs.items()]
+        tables.append(Table(('minimal pairs', 'accuracy', 'token frequencies'), rows))
+    others = [(_title(n), held_out[n]) for n in held_out if n == _PROBE or n.startswith(_COSINE)]
+    if others:
+        tables.append(Table(('states', 'value'), others))
+    shown = '\n\n'.join(map(markdown_table, tables))
+    return _SECTION.format(tables=shown) if tables else ''
+
+
+def read_records(workdir: pathlib.Path) -> Records:
+    """The records of a run's held-out evaluations that have linguistic metrics."""
+    lines = (workdir / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()
+    records = [json.loads(line) for line in lines]
+    return [r for r in records if r['kind'] == 'held_out' and any(map(is_linguistic, r))]
+
+
+def plot(runs: Mapping[str, Records], unigram: Mapping[str, float], path: pathlib.Path) -> None:
+    """Draw a panel for each phenomenon, one for the probe and one for the mean cosines.
+
+    Args:
+        runs: label → its records; see `read_records`. A single run needs no label.
+        unigram: the metrics on minimal pairs of token frequencies, as dashed lines.
+        path: the path of the figure, without a suffix.
+    """
+    first = next(iter(runs.values()))[-1]
+    names = [n for n in ('pairs', _PROBE) if n in first]
+    names += sorted(name for name in first if name.startswith(_PAIRS))
+    cosines = [[name for name in first if name.startswith(_COSINE)]]
+    panels = [[name] for name in names] + [own for own in cosines if own]
+    columns = min(4, len(panels))
+    rows = -(-len(panels) // columns)
+    figure = figures.new(2.6 * columns + 0.6, 1.9 * rows + 0.7)
+    grid = figure.subplots(rows, columns, squeeze=False, sharex=True)
+    for axes, panel in zip(grid.flat, panels, strict=False):
+        _plot_panel(axes, panel, runs, unigram)
+    for axes in grid.flat[len(panels) :]:
+        axes.set_axis_off()
+    if len(runs) > 1:
+        figure.legend(*grid.flat[0].get_legend_handles_labels(), loc='outside upper right', ncols=4)
+    figure.supxlabel('training step; dashed: token frequencies, dotted: chance', fontsize=9)
+    figures.save(figure, path)
+
+
+def _plot_panel(
+    axes: 'Axes', names: Sequence[str], runs: Mapping[str, Records], unigram: Mapping[str, float]
+) -> None:
+    """Draw the curves of a metric, or of the mean cosine in each layer, darker for later ones."""
+    for number, (label, records) in enumerate(runs.items()):
+        for layer, name in enumerate(names):
+            points = [(record['step'], record[name]) for record in records if name in record]
+            strength = (layer + 1) / len(names)
+            axes.plot(
+                *zip(*points, strict=True), '.-', label=label, color=f'C{number}', alpha=strength
+            )
+    axes.set_title(_title(names[0]) if len(names) == 1 else 'mean cosine by layer', fontsize=9)
+    axes.set_ylim(0, 1.02)
+    axes.grid(alpha=0.3)
+    if names[0] in unigram:
+        axes.axhline(unigram[names[0]], color='0.3', linestyle='--', linewidth=1)
+        axes.axhline(0.5, color='0.5', linestyle=':', linewidth=1)
+
+
+def _title(name: str) -> str:
+    """The name of a metric for readers."""
+    if name.startswith(_COSINE):
+        return f'mean cosine, layer {name.removeprefix(_COSINE)}'
+    known = {'pairs': 'minimal pairs, all', _PROBE: 'part-of-speech probe'}
+    return known.get(name, name.removeprefix(_PAIRS).replace('_', ' '))

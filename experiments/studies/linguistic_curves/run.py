@@ -1,0 +1,93 @@
+"""Learning curves by phenomenon of masked and of left-to-right language modeling.
+
+python -m experiments.studies.linguistic_curves.run --texts='novels/*.txt' --treebank=ud_english_ewt --pairs='blimp/data/*.jsonl'
+"""  # noqa: E501
+
+import json
+import pathlib
+
+import numpy as np
+
+from bert_jax.evaluation import linguistic_curves
+from experiments.studies import runner
+
+VARIANTS = {
+    'MLM': {},
+    'left to right': {'objectives.mlm': 0.0, 'objectives.clm': 1.0},
+}
+SHARES = (0, 1 / 24, 1 / 12, 1 / 6, 1 / 4, 3 / 8, 1 / 2, 3 / 4)  # of the steps, before the last one
+PAIRS = 30  # of each paradigm
+
+
+def main():
+    parser = runner.argument_parser('linguistic_curves', __doc__, steps=2400, seeds=2)
+    parser.add_argument('--treebank', required=True, help='folder of UD English EWT')
+    parser.add_argument('--pairs', required=True, help='glob of the files of BLiMP')
+    options = parser.parse_args()
+    keys = {
+        'evaluation.every_steps': 0,
+        'evaluation.steps': tuple(round(share * options.steps) for share in SHARES),
+        'evaluation.linguistic.pairs': (options.pairs,),
+        'evaluation.linguistic.pairs_per_paradigm': PAIRS,
+        'evaluation.linguistic.treebank': (f'{options.treebank}/*-ud-dev.conllu*',),
+        'evaluation.linguistic.isotropy': True,
+        'evaluation.linguistic.max_share': 1.0,
+    }
+    variants = {name: keys | changes for name, changes in VARIANTS.items()}
+    results = runner.run_all(options, variants, final_metrics)
+    found = {name: read_runs(options, name) for name in variants}
+    unigram = found['MLM'][0]['unigram']
+    curves = {name: mean_curve(runs) for name, runs in found.items()}
+    folder = pathlib.Path(options.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    linguistic_curves.plot(curves, unigram, folder / 'curves')
+    before = {f'{name}, untrained': [dict(own[0])] for name, own in curves.items()}
+    write(options, results | before | {'token frequencies': [unigram]})
+
+
+def write(options, results: dict[str, list[runner.Measures]]):
+    """Write results.json, and table.md with a row for each metric and a column for each variant."""
+    folder, found = pathlib.Path(options.output), runner.summaries(results)
+    metrics = [name for name in found['MLM'] if linguistic_curves.is_linguistic(name)]
+    rows = {
+        name.removeprefix('pairs/').replace('_', ' '): {
+            variant: measures[name] for variant, measures in found.items() if name in measures
+        }
+        for name in [*metrics, 'time_share']
+    }
+    table = runner.table(rows, {variant: variant for variant in found})
+    (folder / 'results.json').write_text(json.dumps(found, indent=1) + '\n', encoding='utf-8')
+    (folder / 'table.md').write_text(table, encoding='utf-8')
+    print(table)
+
+
+def final_metrics(folder: pathlib.Path) -> runner.Measures:
+    """The held-out metrics at the end, and the seconds of the linguistic evaluations together."""
+    evaluations = linguistic_curves.read_records(folder)
+    seconds = sum(record['linguistic_seconds'] for record in evaluations)
+    found = runner.read_results(folder)
+    shares = {'time_share': seconds / (seconds + found['train_seconds'])}
+    return found['held_out'] | {'linguistic_seconds': seconds} | shares
+
+
+def read_runs(options, name: str) -> list[dict]:
+    """The linguistic evaluations of all seeds of a variant."""
+    folders = [runner.run_folder(options, name, seed) for seed in range(options.seeds)]
+    return [json.loads((folder / 'linguistic.json').read_text()) for folder in folders]
+
+
+def mean_curve(runs: list[dict]) -> linguistic_curves.Records:
+    """The means over the seeds of all metrics at each step."""
+    records = zip(*(run['evaluations'] for run in runs), strict=True)
+    return [
+        {
+            name: float(np.mean([one[name] for one in same_step]))
+            for name, value in same_step[0].items()
+            if name != 'kind'
+        }
+        for same_step in records
+    ]
+
+
+if __name__ == '__main__':
+    main()
