@@ -79,6 +79,11 @@ def export(
         print(f'  {name} is dropped: {reason}')
 
 
+def _integers(text: str) -> tuple[int, ...]:
+    """The value of an option such as 16,64."""
+    return tuple(map(int, text.split(',')))
+
+
 def _export_other(loaded: Any, model: str, output: str, format: str, options: Any) -> None:
     """Write a format of export_formats, and print what was written."""
     from bert_jax.export_formats import folder
@@ -133,6 +138,12 @@ def main(argv: Sequence[str] | None = None) -> None:
         action='store_true',
         default=None,
         help='embed: divide vectors by their norms, as sentence-transformers models mostly do',
+    )
+    others.add_argument('--dtype', help='tflite: float32 (default), or int8 for matrices')
+    others.add_argument(
+        '--lengths',
+        type=_integers,
+        help='tflite: lengths to which texts are padded, besides the longest (default: 32,128)',
     )
     flags = vars(parser.parse_args(argv))
     export(**{name: value for name, value in flags.items() if value is not None})

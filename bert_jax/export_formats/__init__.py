@@ -12,7 +12,9 @@ if TYPE_CHECKING:
     from bert_jax.export_formats.base import Format
 
 FORMATS = {
+    'savedmodel': 'bert_jax.export_formats.savedmodel:SavedModel',
     'stablehlo': 'bert_jax.export_formats.stablehlo:StableHlo',
+    'tflite': 'bert_jax.export_formats.tflite:TensorFlowLite',
 }
 
 

@@ -152,7 +152,7 @@ def _write_shared_files(
         'format': format_name,
         'task': export.task,
         'inputs': inputs,
-        'outputs': sorted(export.expected),
+        'outputs': _describe_outputs(export),
         'labels': model.labels,
         'max_length': export.max_length,
         'pad_token': model.tokenizer.vocab[model.tokenizer.pad_id],
@@ -166,6 +166,16 @@ def _write_shared_files(
     shutil.copy(LOADERS / f'{format_name}.py', folder / 'runtime.py')
     packages = ''.join(f'{name}\n' for name in ('numpy', 'tokenizers', *kind.runtime))
     (folder / 'requirements.txt').write_text(packages, encoding='utf-8')
+
+
+def _describe_outputs(export: Export) -> dict[str, str]:
+    """Output → its dtype and shape."""
+    found = {}
+    for name, array in sorted(export.expected.items()):
+        is_per_token = name in export.computation.per_token
+        axes = ['batch', *['tokens'] * is_per_token, *array.shape[1 + is_per_token :]]
+        found[name] = f'float32 [{", ".join(map(str, axes))}]'
+    return found
 
 
 def _run_loader(folder: pathlib.Path) -> str:

@@ -18,7 +18,7 @@ SIGNATURE = json.loads((FOLDER / 'signature.json').read_text(encoding='utf-8'))
 tokenizer = tokenizers.Tokenizer.from_file(str(FOLDER / 'tokenizer.json'))
 tokenizer.enable_padding(pad_id=SIGNATURE['pad_id'], pad_token=SIGNATURE['pad_token'])
 tokenizer.enable_truncation(SIGNATURE['max_length'])
-compute = runtime.load(FOLDER)
+compute = runtime.load(FOLDER, SIGNATURE)
 
 
 def encode(texts):

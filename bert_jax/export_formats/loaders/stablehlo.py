@@ -4,7 +4,7 @@ import jax
 from safetensors.numpy import load_file
 
 
-def load(folder):
+def load(folder, signature):
     """The function from inputs to outputs, by name; compiled once for each shape."""
     program = jax.export.deserialize((folder / 'model.stablehlo').read_bytes())
     weights = jax.device_put(load_file(folder / 'weights.safetensors'))

@@ -45,9 +45,12 @@ class MarkedPairHead(Module):
         """
         size, drop = self.architecture.hidden_size, head_dropout(self.architecture, dropout_seeds_B)
         member_BST = sequence_members(segment_ids_BT, first_positions_BS)
+        # By comparison: exported programs may lack operators of bits.
+        is_second_BT = marks_BT >= SECOND
+        is_first_BT = marks_BT - SECOND * is_second_BT == FIRST
         a_BSD, b_BSD = (
-            masked_mean(encoded.hidden_BTD, member_BST & ((marks_BT & bit) > 0)[:, None])
-            for bit in (FIRST, SECOND)
+            masked_mean(encoded.hidden_BTD, member_BST & is_marked_BT[:, None])
+            for is_marked_BT in (is_first_BT, is_second_BT)
         )
         x_BSF = jnp.concatenate([a_BSD, b_BSD, a_BSD * b_BSD, jnp.abs(a_BSD - b_BSD)], axis=-1)
         x_BSF = drop(constrain(x_BSF, ('batch', None, None)), 0)

@@ -25,6 +25,7 @@ from bert_jax.models import crf
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
 from bert_jax.models.heads import TokenClassificationHead
+from bert_jax.models.linear import product
 from bert_jax.tasks.problems import base
 from bert_jax.types import Array, Batch
 
@@ -275,11 +276,10 @@ def mean_over_words(values_RTC: jax.Array, word_RT: Array) -> jax.Array:
       fp32 [R, T, C]: the mean of a word at its first token.
     """
     number_RT = jnp.cumsum(word_RT >= _CONTEXT, axis=1)
-    weight_RT1 = (word_RT > 0).astype(jnp.float32)[:, :, None]
-    total = jax.vmap(partial(jax.ops.segment_sum, num_segments=word_RT.shape[1] + 1))
-    sum_RTC, count_RT1 = total(values_RTC * weight_RT1, number_RT), total(weight_RT1, number_RT)
-    mean_RTC = sum_RTC / jnp.maximum(count_RT1, 1)
-    return jnp.take_along_axis(mean_RTC, number_RT[:, :, None], axis=1)
+    is_same_RTU = (number_RT[:, :, None] == number_RT[:, None, :]) & (word_RT > 0)[:, None, :]
+    weight_RTU = is_same_RTU.astype(jnp.float32)
+    sum_RTC = product('RTU,RUC->RTC', weight_RTU, values_RTC, jnp.dtype('float32'))
+    return sum_RTC / jnp.maximum(weight_RTU.sum(2, keepdims=True), 1)
 
 
 def _entities(example: TaggedExample, prediction: Prediction) -> list[dict[str, Any]]:
@@ -298,10 +298,7 @@ def _entities(example: TaggedExample, prediction: Prediction) -> list[dict[str, 
 
 def _chains(batch: Batch, is_word_RT: Array) -> crf.Chains:
     """The chain of words of each sequence."""
-    edge_RT = batch['edge']
-    return crf.find_chains(
-        is_word_RT,
-        batch['segment_ids'],
-        starts_BT=(edge_RT & _TEXT_START) > 0,
-        ends_BT=(edge_RT & _TEXT_END) > 0,
-    )
+    # By comparison: exported programs may lack operators of bits.
+    ends_RT = batch['edge'] >= _TEXT_END
+    starts_RT = batch['edge'] - _TEXT_END * ends_RT == _TEXT_START
+    return crf.find_chains(is_word_RT, batch['segment_ids'], starts_RT, ends_RT)

@@ -1,0 +1,26 @@
+"""SavedModel: a folder that TensorFlow loads, and TensorFlow Serving serves."""
+
+import pathlib
+
+from bert_jax.data import tensorflow_import
+from bert_jax.export_formats.base import Export, Format, Result
+from bert_jax.export_formats.tensorflow_functions import TensorFlowFunctions
+
+
+class SavedModel(Format):
+    """The folder `model`, with one signature for any number of texts and any length.
+
+    The program of XLA is an operation of TensorFlow itself, so no other package is needed.
+    """
+
+    requires = {'tensorflow': 'tensorflow==2.21.0'}
+    runtime = ('tensorflow>=2.21',)
+    has_erf = False  # the StableHLO of TensorFlow 2.21 has no such operation
+
+    def write(self, export: Export, folder: pathlib.Path) -> Result:
+        functions = TensorFlowFunctions(export.computation)
+        function = functions.concrete(None, None, export.model.architecture.max_length)
+        tensorflow_import.tensorflow().saved_model.save(
+            functions.module, str(folder / 'model'), signatures={'serving_default': function}
+        )
+        return Result()

@@ -1,0 +1,68 @@
+"""TensorFlow Lite (LiteRT): one file of built-in operators, for phones and small devices."""
+
+import pathlib
+import re
+import tempfile
+
+from bert_jax.data import tensorflow_import
+from bert_jax.errors import UserError
+from bert_jax.export_formats.base import Export, Format, Result
+from bert_jax.export_formats.tensorflow_functions import TensorFlowFunctions
+
+_LENGTHS = (32, 128)  # and the longest
+_DTYPES = ('float32', 'int8')
+_INT8_TOLERANCE = 0.5  # of the samples; finds a broken file, not a loss of quality
+
+
+class TensorFlowLite(Format):
+    """model.tflite, with a signature `tokens_T` for one text of each of some lengths T.
+
+    Its operators have no symbolic shapes; signatures share the weights. With dtype 'int8' matrices
+    of products are int8, with a scale for each row, and activations are quantized as they come.
+    """
+
+    requires = {
+        'tensorflow': 'tensorflow==2.21.0',
+        'ai_edge_litert': 'ai-edge-litert==2.3.0',
+    }
+    runtime = ('ai-edge-litert>=2.3',)
+    options = ('lengths', 'dtype')
+    has_erf = False  # nor does LiteRT
+
+    def write(self, export: Export, folder: pathlib.Path) -> Result:
+        tensorflow = tensorflow_import.tensorflow()
+        lengths, dtype = _lengths(export), export.options.get('dtype', 'float32')
+        if dtype not in _DTYPES:
+            raise UserError(f'--dtype is {dtype!r}; --format=tflite has {", ".join(_DTYPES)}')
+        functions = TensorFlowFunctions(export.computation)
+        signatures = {f'tokens_{length}': functions.concrete(1, length) for length in lengths}
+        with tempfile.TemporaryDirectory() as saved:
+            tensorflow.saved_model.save(functions.module, saved, signatures=signatures)
+            converter = tensorflow.lite.TFLiteConverter.from_saved_model(
+                saved, signature_keys=list(signatures)
+            )
+            if dtype == 'int8':
+                converter.optimizations = [tensorflow.lite.Optimize.DEFAULT]
+            try:
+                (folder / 'model.tflite').write_bytes(converter.convert())
+            except Exception as error:  # the converter has an exception of its own
+                missing = re.search(r"error: '(\S+)' op", str(error))
+                reason = f'{missing[1]} is not built in' if missing else str(error).splitlines()[0]
+                raise UserError(f'--format=tflite cannot express the model: {reason}') from error
+        signature = {'lengths': lengths, 'dtype': dtype}
+        if dtype == 'float32':
+            return Result(signature)
+        return Result(
+            signature | {'tolerance': _INT8_TOLERANCE},
+            ('int8 changes the outputs: compare scores on your own data',),
+        )
+
+
+def _lengths(export: Export) -> list[int]:
+    """The lengths of the signatures, ascending. Raises UserError if one is not valid."""
+    longest = export.max_length
+    given = export.options.get('lengths')
+    for length in given or ():
+        if not 3 <= length <= longest:
+            raise UserError(f'--lengths has {length}, must be from 3 to {longest}')
+    return sorted({*(n for n in given or _LENGTHS if n < longest), longest})
