@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 ANALYSES = {
     'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
     'pairs': 'bert_jax.analyze.pairs:MinimalPairs',
+    'picture': 'bert_jax.analyze.picture:Picture',
     'senses': 'bert_jax.analyze.senses:WordSenses',
+    'similarity': 'bert_jax.analyze.similarity:Similarity',
 }
 
 

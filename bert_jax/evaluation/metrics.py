@@ -108,6 +108,17 @@ def spearman(gold: Sequence[float], guesses: Sequence[float]) -> float:
     return pearson(_ranks(gold), _ranks(guesses))
 
 
+def auc(scores: Sequence[float], gold: Sequence[float]) -> float:
+    """The probability that an example of the larger of two gold values has the larger score.
+
+    Ties count half (Hanley and McNeil 1982).
+    """
+    is_positive = np.asarray(gold) == np.max(gold)
+    positives, negatives = is_positive.sum(), (~is_positive).sum()
+    ranks = np.asarray(_ranks(scores))[is_positive].sum()
+    return float((ranks - positives * (positives + 1) / 2) / (positives * negatives))
+
+
 def _standardize(values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Subtract the mean and scales to norm 1; zeros for a constant series."""
     x_N = np.asarray(values, np.float64)

@@ -1,0 +1,201 @@
+"""A picture of the occurrences of a word, colored by sense or language."""
+
+import argparse
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from bert_jax import figures
+from bert_jax.analyze import layers, occurrences
+from bert_jax.analyze.base import Analysis, Model, Results
+from bert_jax.analyze.occurrences import Occurrence
+from bert_jax.data import text_files
+from bert_jax.data.labeled import sense_corpora
+from bert_jax.data.labeled.formats import expand_globs
+from bert_jax.errors import UserError, unknown
+from bert_jax.evaluation import intervals
+from bert_jax.evaluation.scores import Table
+from bert_jax.evaluation.word_senses import unit
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+_LEAST = 3  # occurrences
+_COLORS = 10  # labels with a color of their own
+_NAMED = 14  # points with their context
+_WIDTH = 24  # characters of context on either side
+_SEED = 0
+
+
+class Picture(Analysis):
+    """Two dimensions of the vectors of a word, and how well neighbors agree on the label."""
+
+    description = 'Picture of the occurrences of a word in context, colored by sense or language'
+    input_help = 'texts, LABEL<tab>TEXT or TEXT a line; or files with senses, as for senses'
+    limits = (
+        'Two dimensions show part of the distances: t-SNE and UMAP also make clusters where the '
+        'vectors have none. The nearest-neighbor accuracy is of all dimensions.',
+    )
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Add --word, --method, --layers and --limit."""
+        add = parser.add_argument
+        add(
+            '--word',
+            required=True,
+            help='word to look for, or its lemma in files with senses; several forms separated by '
+            'commas; or marked, for words marked as [[word]]',
+        )
+        add(
+            '--method',
+            default='pca',
+            help='pca (default), tsne (needs scikit-learn) or umap (needs umap-learn)',
+        )
+        add('--limit', type=int, default=2000, help='number of occurrences (default 2000)')
+        layers.add_argument(parser, 'mean_last_4')
+
+    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+        """See `Analysis.run`."""
+        if flags.method not in METHODS:
+            raise unknown('--method', flags.method, METHODS)
+        names = layers.parse(flags.layers, model)
+        found = _find(flags)[: flags.limit]
+        if len(found) < _LEAST:
+            raise UserError(
+                f'{flags.word!r} occurs {len(found)} times in {", ".join(flags.input)}; a picture '
+                f'needs {_LEAST} occurrences'
+            )
+        vectors_NKD, _ = occurrences.encode(model.predictor, found, names)
+        labels = [own.label for own in found]
+        values: dict[str, Any] = {'occurrences': len(found), 'labels': Counter(labels)}
+        drawn, rows = {}, []
+        for k, name in enumerate(names):
+            points_N2 = METHODS[flags.method](vectors_NKD[:, k])
+            agreement = _agreement(unit(vectors_NKD[:, k]), labels)
+            values[layers.describe(name)] = {'points': points_N2, **agreement}
+            title = f'{flags.word}, {layers.describe(name)}, {flags.method}'
+            drawn[f'picture_{name}'] = _plot(points_N2, found, title)
+            interval = intervals.cell(agreement['interval'])
+            rows.append(
+                (layers.describe(name), agreement['accuracy'], interval, agreement['majority'])
+            )
+        columns = ('layer', 'label of the nearest neighbor', 'interval', 'majority')
+        counted = Table(('label', 'occurrences'), Counter(labels).most_common())
+        tables = {'Occurrences': counted}
+        if len(set(labels)) > 1:
+            tables = {'Agreement of nearest neighbors': Table(columns, rows), **tables}
+        return Results(values, tables, drawn)
+
+
+def _find(flags: argparse.Namespace) -> list[Occurrence]:
+    words = flags.word.split(',')
+    found: list[Occurrence] = []
+    for path in expand_globs(flags.input):
+        if text_files.uncompressed_name(path).endswith(('.xml', '.jsonl', '.ndjson')):
+            found += [
+                Occurrence(sentence.text, target.span, target.senses[0].rpartition('/')[2])
+                for sentence in sense_corpora.read(path)
+                for target in sentence.targets
+                if target.lemma in words
+            ]
+            continue
+        for place, line in occurrences.read_lines([path]):
+            label, tab, text = line.partition('\t')
+            text, label = (text, label) if tab else (line, '')
+            if words == ['marked']:
+                found.append(occurrences.find_marked(text, place, label))
+            else:
+                for word in words:
+                    found += occurrences.find_word(text, word, label)
+    return found
+
+
+def _agreement(unit_ND: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
+    """How often the nearest other occurrence has the same label, and the majority's share."""
+    cosines_NN = unit_ND @ unit_ND.T
+    np.fill_diagonal(cosines_NN, -np.inf)
+    names = np.array(labels)
+    is_same_N = (names == names[cosines_NN.argmax(1)]).astype(float)
+    found = intervals.of_shares(is_same_N[:, None], np.ones((len(names), 1)))
+    return {
+        'accuracy': float(is_same_N.mean()),
+        'interval': None if found is None else [float(end[0]) for end in found],
+        'majority': Counter(labels).most_common(1)[0][1] / len(labels),
+    }
+
+
+def pca(vectors_ND: np.ndarray) -> np.ndarray:
+    """The two principal components with the largest variance: float32 [N, 2]."""
+    centered_ND = vectors_ND - vectors_ND.mean(0)
+    _, _, axes_KD = np.linalg.svd(centered_ND, full_matrices=False)
+    return centered_ND @ axes_KD[:2].T
+
+
+def tsne(vectors_ND: np.ndarray) -> np.ndarray:
+    """t-SNE of cosines (van der Maaten and Hinton 2008): float32 [N, 2]."""
+    try:
+        from sklearn.manifold import TSNE
+    except ImportError:
+        raise UserError('--method=tsne needs scikit-learn: pip install scikit-learn') from None
+    perplexity = min(30.0, (len(vectors_ND) - 1) / 3)
+    method = TSNE(metric='cosine', init='random', perplexity=perplexity, random_state=_SEED)
+    return method.fit_transform(vectors_ND)
+
+
+def umap(vectors_ND: np.ndarray) -> np.ndarray:
+    """UMAP of cosines (McInnes et al. 2018): float32 [N, 2]."""
+    try:
+        from umap import UMAP
+    except ImportError:
+        raise UserError('--method=umap needs umap-learn: pip install umap-learn') from None
+    neighbors = min(15, len(vectors_ND) - 1)
+    return UMAP(metric='cosine', n_neighbors=neighbors, random_state=_SEED).fit_transform(
+        vectors_ND
+    )
+
+
+METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {'pca': pca, 'tsne': tsne, 'umap': umap}
+
+
+def _plot(points_N2: np.ndarray, found: Sequence[Occurrence], title: str) -> 'Figure':
+    """Points with the color of their label; some have a number, and their context beside."""
+    figure = figures.new(11, 6)
+    axes = figure.subplots()
+    kinds = [label for label, _ in Counter(own.label for own in found).most_common()]
+    colors = {kind: f'C{number}' for number, kind in enumerate(kinds[:_COLORS])}
+    rows_of = {kind: [i for i, own in enumerate(found) if own.label == kind] for kind in kinds}
+    for kind, rows in rows_of.items():
+        label = f'{kind} ({len(rows)})' if kind and kind in colors else None
+        color = colors.get(kind, 'lightgray')
+        axes.plot(*points_N2[rows].T, 'o', color=color, markersize=5, alpha=0.6, label=label)
+    chosen = _choose(points_N2, [rows_of[kind] for kind in kinds[: _NAMED // 2]])
+    height = 1 / (_NAMED + _COLORS + 3)  # of a line of text, in heights of the axes
+    style: dict[str, Any] = {'fontsize': 8, 'parse_math': False}
+    for number, row in enumerate(chosen, start=1):
+        color = colors.get(found[row].label, 'gray')
+        x, y = points_N2[row]
+        axes.text(x, y, f' {number}', fontsize=9, weight='bold')
+        context = f'{number}  {found[row].context(_WIDTH)}'
+        place = (1.02, (len(chosen) - number) * height)
+        axes.text(*place, context, color=color, transform=axes.transAxes, **style)
+    if kinds != ['']:
+        legend = axes.legend(fontsize=8, loc='upper left', bbox_to_anchor=(1.0, 1.0))
+        for text in legend.get_texts():
+            text.set_parse_math(False)
+    axes.set_title(title, parse_math=False)
+    axes.set(xticks=[], yticks=[])
+    return figure
+
+
+def _choose(points_N2: np.ndarray, rows_of_labels: Sequence[Sequence[int]]) -> list[int]:
+    """Points in the middle of each label, then those as far as possible from the ones before."""
+    chosen = []
+    for rows in rows_of_labels:
+        distances = np.linalg.norm(points_N2[rows] - points_N2[rows].mean(0), axis=1)
+        chosen.append(rows[int(distances.argmin())])
+    while len(chosen) < min(_NAMED, len(points_N2)):
+        distances = [np.linalg.norm(points_N2 - points_N2[row], axis=1) for row in chosen]
+        chosen.append(int(np.min(distances, axis=0).argmax()))
+    return chosen
