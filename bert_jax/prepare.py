@@ -39,6 +39,7 @@ def prepare(
     workers: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
     beam: Beam | None = None,
+    canaries: int = 0,
 ) -> corpus.Corpus:
     """Prepare the corpus of the sources in `output`, or open it if it is already there.
 
@@ -65,6 +66,8 @@ def prepare(
             parts the work is divided into. Default: `usable_cores`.
         shard_tokens: A shard is closed once it holds this many tokens.
         beam: Tokenizes on Apache Beam if given; see `data.beam`.
+        canaries: Number of invented secrets to plant 1, 10 and 100 times each (`data.canaries`), in
+            the language of the first source.
 
     Returns:
         The corpus.
@@ -82,6 +85,8 @@ def prepare(
         raise errors.UserError(f'held_out_fraction is {held_out_fraction}, not between 0 and 1')
     if not 0 <= max_bad_share <= 1:
         raise errors.UserError(f'max_bad_share is {max_bad_share}, not between 0 and 1')
+    if canaries:
+        sources = [*sources, f'canaries:{canaries};language={open_source(sources[0]).language}']
     workers = usable_cores() if workers is None else workers
     if workers < bool(beam):
         raise errors.UserError(f'workers is {workers}, but must be at least {int(bool(beam))}')
@@ -241,6 +246,14 @@ def _parser() -> argparse.ArgumentParser:
         'unusable; they are listed and left out (default: %(default)s)',
     )
     add(
+        '--canaries',
+        type=int,
+        default=0,
+        metavar='NUMBER',
+        help='plant NUMBER invented secrets once, 10 and 100 times each, to measure what a model '
+        'memorizes (python -m bert_jax.analyze harms)',
+    )
+    add(
         '--runner',
         choices=('local', 'beam'),
         default='local',
@@ -282,6 +295,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         tokenizer_characters=flags.tokenizer_characters,
         max_bad_share=flags.max_bad_share,
         workers=flags.workers,
+        canaries=flags.canaries,
         beam=beam if flags.runner == 'beam' else None,
     )
 

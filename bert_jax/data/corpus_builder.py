@@ -29,15 +29,14 @@ class Position:
     blocks: int = 0
     documents: int = 0
     characters: int = 0
-    dropped: dict[str, int] = dataclasses.field(default_factory=dict)  # see DocumentBlock
+    counts: dict[str, int] = dataclasses.field(default_factory=dict)  # see DocumentBlock
 
     def add(self, block: DocumentBlock) -> None:
         self.blocks += 1
         self.documents += len(block.hashes)
         self.characters += block.characters
-        self.dropped = {
-            kind: self.dropped.get(kind, 0) + number for kind, number in block.dropped.items()
-        }
+        for kind, number in block.counts.items():
+            self.counts[kind] = self.counts.get(kind, 0) + number
 
 
 def build(
@@ -103,13 +102,13 @@ def _load_or_train_tokenizer(
     with progress.bar(desc=f'vocabulary {kind_and_size}', unit=' documents') as bar:
 
         def texts(language: str | None = None) -> Iterator[str]:
-            for source in sources:
+            for source in _of_ordinary_text(sources):
                 if language in (None, source.language):
                     for document in source.documents():
                         bar.update()
                         yield document.text
 
-        spoken = {source.language for source in sources}
+        spoken = {source.language for source in _of_ordinary_text(sources)}
         if made_from['language_alpha'] == 1 or len(spoken) == 1:
             return tokenizers.train(kind_and_size, texts(), lowercase, characters)
         streams = {name: functools.partial(texts, name) for name in sorted(spoken)}
@@ -120,13 +119,18 @@ def _load_or_train_tokenizer(
 def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutRule:
     """Choose the held-out rule from the first documents of each language."""
     by_language: dict[str, list[Source]] = {}
-    for source in sources:
+    for source in _of_ordinary_text(sources):
         by_language.setdefault(source.language, []).append(source)
     hashes = {
         language: (document.hash() for source in own for document in source.documents())
         for language, own in by_language.items()
     }
     return choose_rule(hashes, made_from['held_out_fraction'])
+
+
+def _of_ordinary_text(sources: list[Source]) -> list[Source]:
+    """Return the sources that the tokenizer is trained on and documents are held out from."""
+    return [source for source in sources if not source.is_training_only]
 
 
 def _tokenize_sources(
@@ -156,7 +160,7 @@ def _tokenize_sources(
             _skip(blocks, position, source)
             for block in pool.tokenize(blocks):
                 num_closed = writer.num_closed
-                held_out = rule.is_held_out(block.hashes)
+                held_out = rule.is_held_out(block.hashes) & (not source.is_training_only)
                 writer.append('train', index, block.documents.select(~held_out))
                 writer.append('held_out', index, block.documents.select(held_out))
                 position.add(block)
@@ -169,7 +173,7 @@ def _tokenize_sources(
                 if writer.num_closed > num_closed or unfinished.is_due():
                     found = {'position': dataclasses.asdict(position), 'done': done}
                     unfinished.save(found | {'writer': writer.state()})
-            source.report.update(position.dropped)
+            source.report.update(position.counts)
             _count_shared_files(source, sources)
             done.append(source.state())
             position = Position()

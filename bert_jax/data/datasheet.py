@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from bert_jax.data import tokenizers
+from bert_jax.data import personal_data, tokenizers
 
 _TEMPLATE = """\
 # Datasheet of a tokenized corpus
@@ -13,6 +13,15 @@ See `manifest.json` for the same in JSON.
 ## Sources
 
 {sources}
+
+## Personal data
+
+Counts of patterns, over both splits. A hit may be an invented address or number, and names and \
+addresses in prose have no pattern: no count shows that a text has no personal data.
+
+| source | {personal_kinds} |
+|---|{personal_rules}
+{personal}
 
 ## Contents
 
@@ -62,7 +71,7 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
     for number, source in enumerate(sources, start=1):
         listed.append(f'{number}. `{source["spec"]}`')
         listed += [f'   - {key}: {source[key] or "not stated"}' for key in ('language', 'license')]
-        report = sorted(source['report'].items())
+        report = sorted(source['report'].items() - _personal(source).items())
         listed += [f'   - {key.replace("_", " ")}: {count:,}' for key, count in report]
         listed += [f'   - bad file: {reason}' for reason in source.get('bad_files', [])]
     for name, split in splits.items():
@@ -81,6 +90,12 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
         num_sources=len(sources),
         total=total,
         sources='\n'.join(listed),
+        personal_kinds=' | '.join(personal_data.KINDS),
+        personal_rules='---:|' * len(personal_data.KINDS),
+        personal='\n'.join(
+            f'| {number} | {" | ".join(f"{n:,}" for n in _personal(source).values())} |'
+            for number, source in enumerate(sources, start=1)
+        ),
         contents='\n'.join(contents),
         unk=tokenizer.vocab[tokenizer.unk_id],
         unknown=unknown,
@@ -91,3 +106,8 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
         versions=', '.join(f'{name} {version}' for name, version in manifest['versions'].items()),
         files='\n'.join(f'| {n} | {f["bytes"]:,} | `{f["sha256"]}` |' for n, f in digests),
     )
+
+
+def _personal(source: dict[str, Any]) -> dict[str, int]:
+    """The count of each kind of personal data in a source of the manifest."""
+    return {kind: source['report'].get(kind, 0) for kind in personal_data.KINDS}

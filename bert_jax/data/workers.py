@@ -18,7 +18,7 @@ import numpy as np
 
 import bert_jax
 from bert_jax import errors
-from bert_jax.data import sentences, tokenizers
+from bert_jax.data import personal_data, sentences, tokenizers
 from bert_jax.data.corpus import token_dtype
 from bert_jax.data.corpus_writer import TokenizedDocuments
 from bert_jax.data.sources import Document, Source
@@ -48,13 +48,13 @@ class DocumentBlock:
         documents: The documents that have at least one token.
         hashes: uint64 [documents], `Document.hash` of each.
         characters: Characters in the block's text.
-        dropped: Numbers of sentences and documents without tokens.
+        counts: Numbers of sentences and documents without tokens, and of personal data by kind.
     """
 
     documents: TokenizedDocuments
     hashes: np.ndarray
     characters: int
-    dropped: dict[str, int]
+    counts: dict[str, int]
 
 
 def read_blocks(source: Source, characters: int) -> Iterator[TextBlock]:
@@ -91,10 +91,13 @@ def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> Documen
         ),
         hashes=hashes[kept],
         characters=sum(len(document.text) for document in documents),
-        dropped={
+        counts={
             'sentences_without_tokens': int(np.sum(~has_tokens)),
             'documents_without_tokens': int(np.sum(~kept)),
-        },
+        }
+        | sum(
+            (personal_data.count(document.text) for document in documents), collections.Counter()
+        ),
     )
 
 

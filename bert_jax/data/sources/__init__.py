@@ -7,6 +7,7 @@ import textwrap
 
 from bert_jax import errors
 from bert_jax.data.sources.base import Document, Option, Source
+from bert_jax.data.sources.canaries import CanarySource
 from bert_jax.data.sources.docstrings import DocstringSource
 from bert_jax.data.sources.files import JsonLinesSource, TextSource
 from bert_jax.data.sources.tables import HuggingFaceSource, ParquetSource
@@ -21,6 +22,7 @@ SOURCES: dict[str, type[Source]] = {
     'parquet': ParquetSource,
     'hf': HuggingFaceSource,
     'tfds': TfdsSource,
+    'canaries': CanarySource,
 }
 
 

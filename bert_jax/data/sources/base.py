@@ -50,6 +50,7 @@ class Source(abc.ABC):
         location: What follows 'NAME:' in a spec, such as 'GLOB'; '' if nothing does.
         description: One line for `--help`.
         options: Options of the spec.
+        is_training_only: Whether no document is held out and no tokenizer is trained on them.
 
     Attributes:
         spec: The spec this source was opened with.
@@ -69,6 +70,7 @@ class Source(abc.ABC):
     location: ClassVar[str]
     description: ClassVar[str]
     options: ClassVar[Mapping[str, Option]] = COMMON_OPTIONS
+    is_training_only: ClassVar[bool] = False
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         """Store the parsed spec. `settings` maps every option to its value."""

@@ -15,7 +15,7 @@ from tests.data.sources.reading import write
     [
         (
             'wikipedia:en',
-            "unknown source 'wikipedia'; known: docstrings, hf, jsonl, parquet, text, tfds",
+            "unknown source 'wikipedia'; known: canaries, docstrings, hf, jsonl, parquet, text",
         ),
         ('text:{}/a.txt;langauge=en', "unknown option of source text 'langauge'; known: "),
         ('text:{}/a.txt;language', 'has no value'),

@@ -1,0 +1,34 @@
+"""Canaries as a text source, one document for each copy."""
+
+from collections.abc import Iterator, Mapping
+
+from bert_jax.data import canaries
+from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Source
+from bert_jax.errors import UserError
+
+
+class CanarySource(Source):
+    """Invented secrets, planted 1, 10 and 100 times; see `data.canaries`.
+
+    Attributes:
+        canaries: all of them, those planted 0 times included.
+    """
+
+    location = 'NUMBER'
+    description = 'NUMBER invented secrets planted once, 10 and 100 times each, to measure exposure'
+    options = {**COMMON_OPTIONS, 'seed': Option('0', 'of the random secrets')}
+    is_training_only = True
+
+    def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
+        super().__init__(spec, where, settings)
+        numbers = (where, settings['seed'])
+        if not all(number.isdecimal() for number in numbers) or not int(where):
+            raise UserError(f'source {spec!r}: NUMBER must be an integer above 0, and seed one')
+        self.canaries = canaries.make(int(where), int(settings['seed']))
+
+    def read(self) -> Iterator[Document]:
+        """Yield every copy of every canary, the copies of all canaries mixed."""
+        for copy in range(max(canaries.COPIES)):
+            for canary in self.canaries:
+                if copy < canary.copies:
+                    yield Document(canary.text(), f'canary {canary.text()!r}')

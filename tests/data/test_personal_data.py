@@ -1,0 +1,33 @@
+"""Patterns of personal data: what counts, what does not, and where the counts go."""
+
+import pytest
+
+from bert_jax.data import personal_data
+
+FOUND = {
+    'Write to a.person+list@mail.example.org, or b@x.de.': {'mail addresses': 2},
+    'Call +49 30 901820 or (415) 555-2671 or 415-555-2671!': {'phone numbers': 3},
+    'Paid with 4111 1111 1111 1111 and 4111111111111111.': {'payment card numbers': 2},
+    'The host 192.168.0.12 answers.': {'IP addresses': 1},
+    'Transfer to DE89 3704 0044 0532 0130 00 or GB82WEST12345698765432.': {
+        'bank account numbers (IBAN)': 2
+    },
+}
+NOT_FOUND = [
+    'An @ alone, a@b, @name and 12@ are none.',
+    'In 1914 - 1918 and 1939 - 1945 ; pages 100-200, 300-400.',
+    'Paid with 4111 1111 1111 1112.',  # checksum
+    'Version 1.2.3.400 and 1.2.3.4.5 and v10.0.0.1 and 3.14159265.',
+    'DE89 3704 0044 0532 0130 01 has a wrong checksum.',
+    '2024-01-02 12 30 45, x4111111111111111, 0 0 0 0 0 0 0 0 0 0 0 0 0 0',
+]
+
+
+@pytest.mark.parametrize('text', FOUND)
+def test_patterns_with_correct_checksums_are_counted(text):
+    assert personal_data.count(text) == FOUND[text]
+
+
+@pytest.mark.parametrize('text', NOT_FOUND)
+def test_other_numbers_and_signs_are_not_counted(text):
+    assert personal_data.count(text) == {}
