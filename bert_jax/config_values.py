@@ -15,6 +15,7 @@ RANGES = {
     'data.(held_out_fraction)|masking.(rate|span_p)': '(0, 1)',
     'data.(short_sequence_probability|max_bad_share|.*fraction|.*language_alpha)': '[0, 1]',
     'data.(tokenizer_characters|reading_threads|field_limit)': '[1, inf)',
+    'data.cache_gigabytes': '(0, inf)',
     'data.(prepare_workers|train_examples)': '[0, inf)',
     'model.(hidden|attention)_dropout|optimizer.beta[12]|schedule.warmup_fraction': '[0, 1)',
     'model.(initializer_range|layer_norm_eps)|schedule.learning_rate': '(0, inf)',

@@ -10,12 +10,12 @@ The files are read as those of the training were; --data.KEY=VALUE changes a key
 
 import argparse
 import ast
-import pathlib
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, progress
+from bert_jax.storage import paths
 from bert_jax.tasks.prompting import arguments as prompt_arguments
 
 
@@ -62,20 +62,21 @@ def main(argv: Sequence[str] | None = None) -> None:
         )
         model = prompt_arguments.apply(model, flags)
         found = model.evaluate(flags.gold, changes)
-    folder = pathlib.Path(flags.output)
+    folder = paths.local(flags.output)
     with errors.writing_to(folder):
         tables.save_predictions(found.records, folder)
         if found.candidate_labels:
             tables.save_candidates(found.records, found.candidate_labels, folder)
         title = f'{flags.model} on {", ".join(flags.gold)}'
         tables.save_scores(found.scores, folder, title, found.intervals)
+        paths.push(flags.output)
     counts = (f'{number:,} {what}' for what, number in model.counts.items() if number)
     for line in [*found.lines, *counts]:
         print(line, file=sys.stderr)
     names = ', '.join(sorted(path.name for path in folder.iterdir()))
     progress.say(f'{len(found.records):,} examples\n')
     progress.say(tables.metrics_markdown(found.scores.metrics, found.intervals))
-    progress.say(f'\nwritten to {folder}: {names}')
+    progress.say(f'\nwritten to {flags.output}: {names}')
 
 
 if __name__ == '__main__':

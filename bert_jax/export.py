@@ -9,11 +9,11 @@ has two models: the discriminator is exported by default, the generator with --g
 """
 
 import argparse
-import pathlib
 from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, export_formats
+from bert_jax.storage import paths
 
 FORMATS = ('huggingface', 'peft', *export_formats.FORMATS)
 _DESCRIPTION = """\
@@ -88,9 +88,9 @@ def _export_other(loaded: Any, model: str, output: str, format: str, options: An
     """Write a format of export_formats, and print what was written."""
     from bert_jax.export_formats import folder
 
-    path = pathlib.Path(output)
+    path = paths.path(output)
     written = folder.write(loaded, model, path, format, **options)
-    size = sum(file.stat().st_size for file in path.rglob('*') if file.is_file())
+    size = paths.total_bytes(path)
     print(f'{output}: {format}, task {written.task}, {size / 1e6:.1f} MB; {written.report}')
     for line in written.lines:
         print(f'  {line}')

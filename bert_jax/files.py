@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from bert_jax.errors import UserError
+from bert_jax.storage import leases, paths
+from bert_jax.storage.paths import BucketPath, open_binary, sync
 
 _POLL_SECONDS = 1.0  # between attempts to get a lock
 _REPORT_SECONDS = 60.0  # between messages while waiting for a lock
@@ -28,17 +30,8 @@ _thread_locks: dict[str, threading.Lock] = collections.defaultdict(threading.Loc
 
 def sha256(path: pathlib.Path) -> str:
     """Return the SHA-256 of a file's contents, in hexadecimal."""
-    with open(path, 'rb') as file:
+    with open_binary(path) as file:
         return hashlib.file_digest(file, 'sha256').hexdigest()
-
-
-def sync(path: pathlib.Path) -> None:
-    """Wait until the contents of a file, or the entries of a folder, are on disk."""
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def read_json(path: pathlib.Path, kind: type = dict, default: Any = None) -> Any:
@@ -82,17 +75,19 @@ def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
 def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
     """Give a folder under a temporary name, which becomes `path` if the block succeeds.
 
+    To a bucket it is uploaded, config.json last, without which it is not a model.
+
     Raises:
         UserError: `path` exists and is not an empty folder, or the folder cannot be written.
     """
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f'{path} already exists; choose another folder or remove it')
-    partial = path.with_name(path.name + '.partial')
+    partial = paths.local(path).with_name(path.name + '.partial')
     try:
         shutil.rmtree(partial, ignore_errors=True)
         partial.mkdir(parents=True)
         yield partial
-        partial.rename(path)
+        paths.publish(partial, path, 'config.json')
     except OSError as error:
         raise UserError(f'{path} cannot be written: {error.strerror}') from error
     finally:
@@ -103,17 +98,36 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
 def locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[None]:
     """Hold a lock on a file, after waiting for the process that holds it, on any host.
 
-    This is a POSIX record lock. NFS passes it between hosts, and the kernel releases it when its
-    process ends, so it is never stale. The file is never removed: a process that waits for a
-    removed file and one that makes a new file would both get their lock.
+    This is a POSIX record lock or, in buckets and on file systems without locks, a lease.
 
     Args:
         path: File to lock; created if it does not exist.
         progress: Describes what the holder has done so far, for the messages while waiting.
 
     Raises:
-        UserError: The file system has no locks.
         OSError: The file cannot be written.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            if isinstance(path, BucketPath):
+                raise NoLocks
+            stack.enter_context(_record_locked(path, progress))
+        except NoLocks:
+            stack.enter_context(leases.held(path, progress))
+        yield
+
+
+class NoLocks(Exception):
+    """The file system has no locks."""
+
+
+@contextlib.contextmanager
+def _record_locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[None]:
+    """Hold a POSIX record lock.
+
+    NFS passes it between hosts, and the kernel releases it when its process ends, so it is never
+    stale. The file is never removed: a process that waits for a removed file and one that makes a
+    new file would both get their lock.
     """
     with _thread_locks[os.path.realpath(path)]:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -130,7 +144,7 @@ def locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[None]:
 def _wait_for_lock(file: int, path: pathlib.Path, progress: Callable[[], str]) -> None:
     start = time.monotonic()
     next_report = start
-    while not _try_lock(file, path):
+    while not _try_lock(file):
         if time.monotonic() >= next_report:
             holder = os.pread(file, 1000, 0).decode(errors='replace')
             print(
@@ -143,13 +157,11 @@ def _wait_for_lock(file: int, path: pathlib.Path, progress: Callable[[], str]) -
         time.sleep(_POLL_SECONDS)
 
 
-def _try_lock(file: int, path: pathlib.Path) -> bool:
+def _try_lock(file: int) -> bool:
     try:
         fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             return False
-        raise UserError(
-            f'{path} cannot be locked ({error.strerror}): choose a folder on another file system'
-        ) from error
+        raise NoLocks from error
     return True

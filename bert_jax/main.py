@@ -2,8 +2,6 @@
 
 import contextlib
 import functools
-import os
-import pathlib
 import sys
 from collections.abc import Collection
 from typing import Any
@@ -12,8 +10,9 @@ import jax
 
 from bert_jax import command_line, config_values, files, progress
 from bert_jax.errors import exit_cleanly, writing_to
+from bert_jax.storage import paths
 from bert_jax.tasks import make_task, pretraining_data, show_batch, sweep, unused_keys
-from bert_jax.training import loop, multihost, runtime
+from bert_jax.training import loop, multihost, runtime, workdir
 from bert_jax.types import Config
 
 
@@ -40,7 +39,7 @@ def run(
     config_values.check(config)
     unused_keys.check(config, stated)
     for key in ('workdir', 'init_from'):
-        config[key] = os.path.expanduser(config[key])
+        config[key] = config[key] and str(paths.path(config[key]))
     with multihost.joined(*place) if place else contextlib.nullcontext():
         runtime.configure()
         if config.debug.batch:
@@ -66,7 +65,8 @@ def train(config: Config, stated: Collection[str] = ()) -> dict[str, Any]:
     task.report(params, results)
     if jax.process_index() == 0:
         with writing_to(config.workdir):
-            files.write_json(pathlib.Path(config.workdir) / 'results.json', results)
+            files.write_json(paths.local(config.workdir) / 'results.json', results)
+        workdir.push(config.workdir)
         print(f'results in {config.workdir}')
     return results
 

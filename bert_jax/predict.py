@@ -11,8 +11,6 @@ import argparse
 import contextlib
 import itertools
 import json
-import os
-import pathlib
 import sys
 from argparse import Namespace
 from collections import Counter, deque
@@ -27,6 +25,7 @@ from bert_jax.data.labeled import word_spans
 from bert_jax.evaluation.scored_rows import VARIANTS
 from bert_jax.inference import vector_file
 from bert_jax.inference.vector_file import Vectors
+from bert_jax.storage import paths
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.prompting import arguments as prompt_arguments
 
@@ -248,11 +247,13 @@ def _complete_file(path: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.flush()
         return
-    partial = pathlib.Path(f'{path}.partial')
+    partial = paths.local(f'{path}.partial')
     try:
+        if paths.is_in_bucket(path):
+            partial.parent.mkdir(parents=True, exist_ok=True)
         with open(partial, 'wb') as file:
             yield file
-        os.replace(partial, path)
+        paths.publish(partial, path)
     except OSError as error:
         raise errors.UserError(f'{path} cannot be written: {error.strerror}') from error
     finally:
@@ -272,7 +273,7 @@ def _write_records(file: BinaryIO, records: Iterable[Record]) -> None:
 
 def _write_vectors(file: BinaryIO, results: Iterable[Vectors], flags: Namespace) -> None:
     is_grouped = flags.unit != 'text' or flags.pooling == 'tokens'
-    vector_file.write(file, results, os.path.dirname(flags.output) or '.', is_grouped)
+    vector_file.write(file, results, str(paths.local(flags.output).parent), is_grouped)
 
 
 def _parse(arguments: Sequence[str] | None) -> Namespace:

@@ -19,8 +19,9 @@ from bert_jax.data import corpus, corpus_builder, languages, source_files
 from bert_jax.data.beam import Beam
 from bert_jax.data.corpus_writer import SHARD_TOKENS, versions
 from bert_jax.data.sources import Source, describe_sources, open_source
-from bert_jax.data.unfinished import Unfinished
+from bert_jax.data.unfinished import is_begun, open_unfinished
 from bert_jax.data.workers import usable_cores
+from bert_jax.storage import paths
 
 _DEFAULTS = recipes.base().data  # the same as in training
 _SHOWN_BAD_FILES = 20  # of each source; the datasheet lists all
@@ -96,19 +97,19 @@ def prepare(
     made_from = corpus.settings(
         sources, tokenizer, lowercase, held_out_fraction, language_alpha, tokenizer_characters
     )
-    output = pathlib.Path(output).expanduser().absolute()
+    output = paths.path(output).absolute()
     if existing := _open_existing(output, made_from):
         return existing
     start = time.monotonic()
     try:
-        if output.exists() and (not output.is_dir() or any(output.iterdir())):
+        is_taken = output.exists() and (not output.is_dir() or any(output.iterdir()))
+        if is_taken and not is_begun(output):
             raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
         opened = [open_source(spec) for spec in sources]
         for source in opened:
             source.max_bad_share = max_bad_share
         output.parent.mkdir(parents=True, exist_ok=True)
-        partial = output.with_name(output.name + '.partial')
-        with files.locked(output.with_name(f'.{output.name}.lock'), lambda: _size(partial)):
+        with files.locked(output.with_name(f'.{output.name}.lock'), lambda: _size(output)):
             if existing := _open_existing(output, made_from):
                 return existing
             settings = made_from | {
@@ -116,7 +117,8 @@ def prepare(
                 'block_characters': corpus_builder.BLOCK_CHARACTERS,
                 'versions': versions(),
             }
-            with Unfinished(output, settings, source_files.stamps(opened)) as unfinished:
+            stamps = source_files.stamps(opened)
+            with open_unfinished(output, settings, stamps) as unfinished:
                 manifest = corpus_builder.build(
                     unfinished, opened, made_from, shard_tokens, workers, beam
                 )
@@ -141,11 +143,12 @@ def _open_existing(output: pathlib.Path, made_from: dict[str, Any]) -> corpus.Co
     return existing
 
 
-def _size(folder: pathlib.Path) -> str:
-    """Describe what a folder has so far."""
+def _size(output: pathlib.Path) -> str:
+    """Describe what the unfinished folder of a corpus has so far."""
+    in_bucket = paths.is_in_bucket(output)
+    folder = output if in_bucket else output.with_name(output.name + '.partial')
     with contextlib.suppress(OSError):  # it is renamed at any time
-        size = sum(path.stat().st_size for path in folder.rglob('*') if path.is_file())
-        return f'{folder} has {size / 1e6:,.1f} MB'
+        return f'{folder} has {paths.total_bytes(folder) / 1e6:,.1f} MB'
     return f'{folder} is finished'
 
 
@@ -283,7 +286,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         found.verify()
         progress.say(f'{flags.output}: all {len(found.manifest["files"])} files match their hashes')
         return
-    output = os.path.abspath(os.path.expanduser(flags.output))
+    output = paths.path(flags.output).absolute()
     beam = Beam(tuple(flags.beam_options), flags.beam_folder or f'{output}.blocks')
     prepare(
         flags.source,

@@ -45,6 +45,9 @@ def get_config() -> ConfigDict:
             max_bad_share=0.05,  # share of unusable files, and of lines in a file, to leave out
             # Processes that tokenize the text; default: one per core that may be used.
             prepare_workers=placeholder(int),
+            # Parts of a corpus in a bucket (gs://, s3://) are kept here once read.
+            cache_folder='~/.cache/bert_jax/blocks',
+            cache_gigabytes=50.0,  # size of that folder; of the corpus or more is fastest
             # 'pairs' (for nsp), 'ordered_pairs' (for sop), 'single' segments, 'two_segments' of
             # contiguous text in 90 % of the rows (ELECTRA), or whole sentences as in RoBERTa:
             # 'full_sentences' (across documents), 'doc_sentences' (within documents).

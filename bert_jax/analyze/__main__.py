@@ -64,11 +64,12 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
     from bert_jax.analyze import report
     from bert_jax.analyze.base import Model
     from bert_jax.interop import loading
+    from bert_jax.storage import paths
     from bert_jax.training import runtime
 
     if flags.batch_tokens < 1:
         raise errors.UserError(f'--batch_tokens is {flags.batch_tokens}, must be at least 1')
-    output = pathlib.Path(flags.output)
+    output = paths.on_disk(flags.output)
     report.check_output(output, flags.overwrite)
     runtime.configure()
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)

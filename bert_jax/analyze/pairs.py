@@ -2,7 +2,6 @@
 
 import argparse
 import itertools
-import pathlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +17,7 @@ from bert_jax.evaluation import intervals, preferences
 from bert_jax.evaluation.scored_rows import VARIANTS
 from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
+from bert_jax.storage import paths
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -112,7 +112,7 @@ def find_corpus(model: Model, path: str | None) -> Corpus | None:
         UserError: the corpus has another tokenizer.
     """
     known = model.pretrained.metadata.get('config', {}).get('data', {}).get('corpus')
-    if path is None and (not known or not (pathlib.Path(known) / 'manifest.json').exists()):
+    if path is None and (not known or not (paths.path(known) / 'manifest.json').exists()):
         return None
     corpus = Corpus.open(path or known)
     if corpus.tokenizer.fingerprint != model.predictor.tokenizer.fingerprint:

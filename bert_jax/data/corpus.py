@@ -1,4 +1,4 @@
-"""A tokenized corpus on disk: memory-mapped arrays, a manifest with hashes, a datasheet.
+"""A tokenized corpus: memory-mapped arrays, a manifest with hashes, a datasheet.
 
     manifest.json  tokenizer.json  DATASHEET.md
     train/     00000.tokens.npy  00000.sentences.npy  00000.documents.npy  …  unigram.npy
@@ -23,6 +23,8 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.data import tokenizers
 from bert_jax.files import sha256
+from bert_jax.storage import paths
+from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
 
 FORMAT = 1
 SPLITS = ('train', 'held_out')
@@ -89,36 +91,48 @@ class Corpus:
     """
 
     def __init__(
-        self, directory: pathlib.Path, manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer
+        self,
+        directory: pathlib.Path,
+        manifest: dict[str, Any],
+        tokenizer: tokenizers.Tokenizer,
+        cache: CacheSettings,
     ):
         self.directory, self.manifest, self.tokenizer = directory, manifest, tokenizer
+        self._cache = cache
         lines = [f'{name} {file["sha256"]}\n' for name, file in sorted(manifest['files'].items())]
         self.fingerprint = hashlib.sha256(''.join(lines).encode()).hexdigest()
 
     @classmethod
-    def open(cls, directory: str | os.PathLike[str]) -> 'Corpus':
+    def open(
+        cls, directory: str | os.PathLike[str], cache: CacheSettings = DEFAULT_CACHE
+    ) -> 'Corpus':
         """Open a corpus and check the presence and size of its files; see also `verify`.
+
+        Args:
+            directory: Its folder.
+            cache: Where parts of the arrays are kept if the folder is in a bucket.
 
         Raises:
             UserError: The directory does not hold a corpus of this format, or a file is missing or
                 has the wrong size.
         """
-        directory = pathlib.Path(directory).expanduser()
+        directory = paths.path(directory)
         manifest = read_manifest(directory)
+        sizes = paths.sizes(directory, manifest['files'])
         for name, file in manifest['files'].items():
-            found = directory / name
-            size = found.stat().st_size if found.is_file() else None
+            size = sizes.get(name)
             if size != file['bytes']:
                 problem = 'is missing' if size is None else f'has {size} bytes'
                 raise errors.UserError(
-                    f'{found} {problem}, expected {file["bytes"]} bytes: prepare the corpus again'
+                    f'{directory / name} {problem}, expected {file["bytes"]} bytes: prepare the '
+                    'corpus again'
                 )
         tokenizer = tokenizers.load(str(directory / 'tokenizer.json'))
         if tokenizer.fingerprint != manifest['tokenizer']['fingerprint']:
             raise errors.UserError(
                 f'{directory}/tokenizer.json does not match manifest.json: prepare the corpus again'
             )
-        return cls(directory, manifest, tokenizer)
+        return cls(directory, manifest, tokenizer, cache)
 
     def split(self, name: str, language: str | None = None) -> Split:
         """Open a split, or its part in one language.
@@ -137,10 +151,16 @@ class Corpus:
         if language is not None and language not in known:
             raise errors.unknown(f'language of the {name} split', language, known)
         chosen = [entry for entry in entries if language in (None, entry['language'])]
-        folder = self.directory / name
+        files = [f'{name}/{entry["name"]}.{array}.npy' for entry in chosen for array in ARRAYS]
+        arrays = iter(
+            open_arrays(
+                {self.directory / file: self.manifest['files'][file]['sha256'] for file in files},
+                self._cache,
+            )
+        )
         shards = [
             Shard(
-                **{a: np.load(folder / f'{entry["name"]}.{a}.npy', mmap_mode='r') for a in ARRAYS},
+                **{array: next(arrays) for array in ARRAYS},
                 source=entry['source'],
                 language=entry['language'],
             )
@@ -155,7 +175,7 @@ class Corpus:
 
     def unigram_counts(self, split: str) -> np.ndarray:
         """Return how often each token id occurs in a split, int64 [V]."""
-        return np.load(self.directory / split / 'unigram.npy')
+        return np.load(paths.fetch(self.directory / split / 'unigram.npy'))
 
     def verify(self) -> None:
         """Compare every file with its SHA-256; raise UserError naming those that differ."""
@@ -181,8 +201,8 @@ class Corpus:
         made_from = DEFAULTS | self.manifest['made_from']
         for key, value in wanted.items():
             same = made_from[key] == value
-            path = os.path.expanduser(value.partition(';')[0]) if key == 'tokenizer' else ''
-            if os.path.exists(path):
+            is_file = key == 'tokenizer' and paths.path(value.partition(';')[0]).exists()
+            if is_file:
                 tokenizer = tokenizers.load(value, wanted['lowercase'])
                 same = tokenizer.fingerprint == self.tokenizer.fingerprint
             if not same:

@@ -16,6 +16,7 @@ from bert_jax.data.held_out import HeldOutRule, choose_rule
 from bert_jax.data.sources import Source
 from bert_jax.data.unfinished import Unfinished
 from bert_jax.data.workers import DocumentBlock, TextBlock, Workers, read_blocks
+from bert_jax.storage import paths
 
 BLOCK_CHARACTERS = 2**19  # least amount of text that is sent to a worker at once
 
@@ -84,8 +85,8 @@ def _resumed_tokenizer(folder: pathlib.Path, made_from: dict[str, Any]) -> token
         now = tokenizers.load(spec, made_from['lowercase'])
         if now.fingerprint != tokenizer.fingerprint:
             raise errors.UserError(
-                f'{folder} holds an interrupted preparation, but the tokenizer {spec!r} has '
-                'changed: remove the folder to begin again'
+                f'{paths.name_of(folder)} holds an interrupted preparation, but the tokenizer '
+                f'{spec!r} has changed: remove the folder to begin again'
             )
     return tokenizer
 

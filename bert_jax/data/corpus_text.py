@@ -18,8 +18,8 @@ class CorpusText:
 
     def __init__(self, split: Split):
         shards = split.shards
-        self._tokens = [np.asarray(shard.tokens) for shard in shards]
-        self._sentences = [np.asarray(shard.sentences) for shard in shards]
+        self._tokens = [shard.tokens.view(np.ndarray) for shard in shards]
+        self._sentences = [shard.sentences.view(np.ndarray) for shard in shards]
         self._token_base = running_total([len(tokens) for tokens in self._tokens])
         self._sentence_base = running_total([len(starts) - 1 for starts in self._sentences])
         sentence, token = [], []

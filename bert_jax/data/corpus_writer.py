@@ -73,6 +73,7 @@ class CorpusWriter:
         self._dtype = token_dtype(tokenizer.vocab_size)
         self._open: dict[str, _ShardWriter] = {}
         self._shards: dict[str, list[dict[str, Any]]] = {name: [] for name in SPLITS}
+        self._closed_files: dict[str, dict[str, Any]] = {}  # as 'files' of the manifest
         self._unigram = {name: np.zeros(tokenizer.vocab_size, np.int64) for name in SPLITS}
         for name in SPLITS:
             (directory / name).mkdir(exist_ok=True)
@@ -95,11 +96,17 @@ class CorpusWriter:
         for split in SPLITS:
             sync(self._directory / split)
         unigram = {split: counts.tolist() for split, counts in self._unigram.items()}
-        return {'shards': self._shards, 'open': is_open, 'unigram': unigram}
+        return {
+            'shards': self._shards,
+            'open': is_open,
+            'unigram': unigram,
+            'files': self._closed_files,
+        }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
         """Return to a state; what was written later is removed."""
         self._shards = state['shards']
+        self._closed_files = state.get('files', {})
         self._unigram = {name: np.array(counts) for name, counts in state['unigram'].items()}
         for split in SPLITS:
             names = {shard['name'] for shard in self._shards[split]}
@@ -130,7 +137,14 @@ class CorpusWriter:
 
     def _close(self, split: str) -> None:
         shard = self._open.pop(split)
-        self._shards[split].append(shard.close() | {'language': self._languages[shard.source]})
+        entry = shard.close() | {'language': self._languages[shard.source]}
+        self._shards[split].append(entry)
+        self._closed_files |= {name: self._describe(name) for name in _files(split, entry)}
+
+    def _describe(self, name: str) -> dict[str, Any]:
+        """The entry of a finished file in the manifest."""
+        path = self._directory / name
+        return {'bytes': path.stat().st_size, 'sha256': sha256(path)}
 
     def close(self) -> None:
         """Close the open files of a corpus that will not be finished."""
@@ -152,6 +166,9 @@ class CorpusWriter:
         for split in SPLITS:
             np.save(self._directory / split / 'unigram.npy', self._unigram[split])
         self._tokenizer.save(self._directory)
+        names = ['tokenizer.json', *(f'{split}/unigram.npy' for split in SPLITS)]
+        for split, shards in self._shards.items():
+            names += [name for entry in shards for name in _files(split, entry)]
         manifest = {
             'format': FORMAT,
             'created': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
@@ -172,13 +189,7 @@ class CorpusWriter:
             },
             'versions': versions(),
             'files': {
-                path.relative_to(self._directory).as_posix(): {
-                    'bytes': path.stat().st_size,
-                    'sha256': sha256(path),
-                }
-                for path in sorted(
-                    [self._directory / 'tokenizer.json', *self._directory.glob('*/*.npy')]
-                )
+                name: self._closed_files.get(name) or self._describe(name) for name in sorted(names)
             },
         }
         text = datasheet.render(manifest, self._tokenizer)
@@ -187,6 +198,11 @@ class CorpusWriter:
         path.write_text(text, encoding='utf-8', errors='backslashreplace')
         write_json(self._directory / 'manifest.json', manifest, indent=1)
         return manifest
+
+
+def _files(split: str, entry: Mapping[str, Any]) -> list[str]:
+    """The names of a shard's files."""
+    return [f'{split}/{entry["name"]}.{array}.npy' for array in ARRAYS]
 
 
 class _ShardWriter:

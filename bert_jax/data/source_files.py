@@ -1,8 +1,6 @@
 """Sizes and modification times of the files of sources, to notice changes."""
 
-import contextlib
 import json
-import os
 import pathlib
 import sys
 from collections.abc import Sequence
@@ -12,6 +10,7 @@ from bert_jax.data.corpus import read_manifest
 from bert_jax.data.sources import Source, open_source
 from bert_jax.errors import UserError
 from bert_jax.files import write_json
+from bert_jax.storage import paths
 
 NAME = 'source_files.json'  # in the folder of a corpus; not hashed, because times differ by machine
 
@@ -24,12 +23,8 @@ def stamps(sources: Sequence[Source]) -> list[Stamps]:
 
 
 def _stamps(source: Source) -> Stamps:
-    found = {}
-    for path in source.identities.values():
-        with contextlib.suppress(OSError):  # a bad file, which the source reports
-            status = os.stat(path)
-            found[path] = [status.st_size, status.st_mtime_ns]
-    return found
+    found = paths.statuses(source.identities.values())
+    return {path: [status.st_size, status.st_mtime_ns] for path, status in found.items()}
 
 
 def compare(before: Sequence[Stamps], now: Sequence[Stamps]) -> list[str]:

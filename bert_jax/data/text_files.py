@@ -17,6 +17,8 @@ from collections.abc import Callable, Iterator
 from typing import Any, TextIO
 
 from bert_jax.errors import UserError
+from bert_jax.storage import paths
+from bert_jax.storage.bucket import BucketError
 
 _SURROGATE = re.compile('[\ud800-\udfff]')
 _CONTROL = re.compile('[\0-\x06\x0e-\x19\x1c-\x1f]')  # characters that text does not have
@@ -40,6 +42,9 @@ def matching_files(pattern: str) -> list[str]:
     A folder that symbolic links lead to again is not entered again, so links may form loops. A
     link to nothing counts as a file, so that reading it is an error.
     """
+    in_bucket = paths.glob(pattern)
+    if in_bucket is not None:
+        return in_bucket
     found = _glob(os.path.expanduser(pattern))
     return sorted(path for path in found if os.path.isfile(path) or not os.path.exists(path))
 
@@ -77,7 +82,7 @@ def identify(path: str) -> tuple[int, int, int] | str:
     """Return what all paths of a file have in common, whatever links they contain."""
     try:
         status = os.stat(path)
-    except OSError:
+    except OSError:  # or in a bucket, which has no links
         return path
     return status.st_dev, status.st_ino, status.st_size
 
@@ -110,11 +115,13 @@ def open_text(path: str, encoding: str, newline: str = '\n') -> Iterator[TextIO]
             block fails.
     """
     try:
-        with open(path, 'rb') as raw, _decompressed(raw) as file:
+        with paths.open_binary(path) as raw, _decompressed(raw) as file:
             head = file.peek(_HEAD_BYTES)
             encoding = _with_byte_order_mark(encoding, head)
             _check_head(head, path, encoding)
             yield io.TextIOWrapper(file, encoding, 'surrogateescape', newline)
+    except BucketError:  # not the fault of the file
+        raise
     except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError) as error:
         raise UserError(f'cannot read {path}: {error}') from error
 

@@ -1,5 +1,6 @@
 """The folder of a corpus that is being prepared, from which an interrupted run resumes."""
 
+import contextlib
 import json
 import os
 import pathlib
@@ -12,9 +13,12 @@ from typing import Any
 from bert_jax.data import source_files
 from bert_jax.errors import UserError
 from bert_jax.files import sync, write_json
+from bert_jax.storage import paths
 
 RECORD = 'progress.json'
 SAVE_SECONDS = 30.0  # work that an interruption loses at most, besides the time to read the text
+UPLOAD_SECONDS = 300.0  # the same in a bucket, to which unfinished shards are uploaded whole
+MARKER = 'manifest.json'
 
 
 class Unfinished:
@@ -27,6 +31,8 @@ class Unfinished:
         folder: The folder; empty at first, or as an interrupted run has left it.
         progress: What that run saved, the argument of `save`; {} if it saved nothing.
     """
+
+    _save_seconds = SAVE_SECONDS
 
     def __init__(
         self, output: pathlib.Path, settings: dict[str, Any], stamps: list[source_files.Stamps]
@@ -41,7 +47,7 @@ class Unfinished:
         Raises:
             UserError: The folder has progress that was made with other settings or files.
         """
-        self.folder = output.with_name(output.name + '.partial')
+        self.folder = self._find_folder(output)
         self.progress: dict[str, Any] = {}
         self._output, self._settings = output, json.loads(json.dumps(settings))
         self._stamps = stamps
@@ -52,6 +58,10 @@ class Unfinished:
             self._check(found['settings'])
             self.progress = found['progress']
 
+    @staticmethod
+    def _find_folder(output: pathlib.Path) -> pathlib.Path:
+        return output.with_name(output.name + '.partial')
+
     def _check(self, saved: dict[str, Any]) -> None:
         changes = [
             f'{key} was {saved.get(key)!r} and is {value!r}'
@@ -61,13 +71,14 @@ class Unfinished:
         changes = changes or source_files.compare(source_files.read(self.folder), self._stamps)
         if changes:
             raise UserError(
-                f'{self.folder} holds an interrupted preparation, but {"; ".join(changes[:3])}: '
-                'undo this to resume it, or remove the folder to begin again'
+                f'{paths.name_of(self.folder)} holds an interrupted preparation, but '
+                f'{"; ".join(changes[:3])}: undo this to resume it, or remove the folder to begin '
+                'again'
             )
 
     def is_due(self) -> bool:
         """Whether progress should be saved now."""
-        return time.monotonic() - self._saved > SAVE_SECONDS
+        return time.monotonic() - self._saved > self._save_seconds
 
     def save(self, progress: dict[str, Any]) -> None:
         """Save the progress of files that are already on disk."""
@@ -105,3 +116,68 @@ class Unfinished:
             print(f'{self.folder} is kept: the same command resumes it', file=sys.stderr)
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class UnfinishedInBucket(Unfinished):
+    """The same for a corpus in a bucket, which is complete once it has its manifest.
+
+    The files are written on this machine, and uploaded whenever progress is saved. Finished shards
+    are then removed here.
+    """
+
+    _save_seconds = UPLOAD_SECONDS
+
+    def __init__(
+        self, output: pathlib.Path, settings: dict[str, Any], stamps: list[source_files.Stamps]
+    ):
+        paths.drop(output)
+        paths.fetch(output, [RECORD, source_files.NAME, 'tokenizer.json'])
+        super().__init__(output, settings, stamps)
+        for split, shard in self.progress.get('writer', {}).get('open', {}).items():
+            paths.fetch(output / split, [f'{shard["name"]}.*'])
+
+    @staticmethod
+    def _find_folder(output: pathlib.Path) -> pathlib.Path:
+        return paths.local(output)
+
+    def save(self, progress: dict[str, Any]) -> None:
+        super().save(progress)
+        paths.push(self._output)
+        for name in progress['writer']['files']:
+            (self.folder / name).unlink(missing_ok=True)
+
+    def __enter__(self) -> 'Unfinished':
+        if not self.progress:
+            paths.remove(self._output)
+        super().__enter__()
+        paths.push(self._output)  # shows what the folder is
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None:
+            (self.folder / RECORD).unlink()
+            paths.publish(self.folder, self._output, MARKER)
+            (self._output / RECORD).unlink(missing_ok=True)
+        elif (self.folder / RECORD).exists():
+            print(f'{self._output} is kept: the same command resumes it', file=sys.stderr)
+        else:
+            with contextlib.suppress(OSError):  # what ended this run may be the bucket itself
+                paths.remove(self._output)
+
+
+def open_unfinished(
+    output: pathlib.Path, settings: dict[str, Any], stamps: list[source_files.Stamps]
+) -> Unfinished:
+    """Open the unfinished folder of a corpus; the arguments are those of `Unfinished`."""
+    kind = UnfinishedInBucket if paths.is_in_bucket(output) else Unfinished
+    return kind(output, settings, stamps)
+
+
+def is_begun(output: pathlib.Path) -> bool:
+    """Whether the folder of a corpus is what an interrupted run has left."""
+    return paths.is_in_bucket(output) and (output / source_files.NAME).exists()

@@ -9,7 +9,6 @@ weighted mean of those of the models (PET: weighted by each one's accuracy befor
 import argparse
 import itertools
 import json
-import pathlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ import numpy as np
 
 from bert_jax.data import text_files
 from bert_jax.errors import UserError, exit_cleanly, writing_to
+from bert_jax.storage import paths
 
 _LEAST = 1e-30  # smallest probability, so that one model cannot rule out a class alone
 _KEYS = ('text', 'text2')
@@ -89,7 +89,7 @@ def main(argv: Sequence[str] | None = None) -> None:
             f'--weights is {flags.weights}; give {len(flags.predictions)}, at least 0 and not all 0'
         )
     lines = [json.dumps(own, ensure_ascii=False) for own in records(flags.predictions, weights)]
-    path = pathlib.Path(flags.output)
+    path = paths.path(flags.output)
     with writing_to(path.parent):
         path.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')
     print(f'{path}: {len(lines):,} examples, from {len(flags.predictions)} models')

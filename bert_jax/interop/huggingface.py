@@ -29,6 +29,7 @@ from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import LABEL_HEADS, PRETRAINING_HEADS, Pretrained
 from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.storage import paths
 
 _LOGITS_TOLERANCE = 1e-6  # relative to the largest logit, between two runs of the same program
 _MAX_LABELS = 1_000_000
@@ -130,7 +131,7 @@ def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[
         UserError: `path` exists, the model has no published family or class, holds values that are
             not finite, or its logits differ.
     """
-    path = pathlib.Path(path)
+    path = paths.path(path)
     model, lines = publishable(model)
     with files.new_folder(path) as folder:
         _write(model, folder)

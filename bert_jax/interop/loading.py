@@ -28,7 +28,8 @@ from bert_jax.models import tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
-from bert_jax.training import checkpoints
+from bert_jax.storage import paths
+from bert_jax.training import checkpoint_files, checkpoints
 from bert_jax.types import Params
 
 _TF1_CONFIG, _TF1_CHECKPOINT = 'bert_config.json', 'bert_model.ckpt'
@@ -47,11 +48,14 @@ def load_any(
     Raises:
         UserError: the path does not hold a model, or the model is damaged or not supported.
     """
-    folder = pathlib.Path(path)
+    folder = paths.path(path)
     if not folder.is_dir():
         raise UserError(f'{folder} is not a folder of a model')
     # The folder of a run has a config.json too, next to its checkpoints.
     has_checkpoints = (folder / 'checkpoints').is_dir()
+    runs = sorted(checkpoint.parent.name for checkpoint in folder.glob('*/checkpoints'))
+    if not has_checkpoints and not runs and not checkpoint_files.steps(folder):
+        folder = paths.fetch(folder)
     if peft_folder.is_folder(folder):
         base = load_any(peft_folder.base_path(folder), (), ('^encoder/pooler/',))
         return peft_folder.read(folder, base)
@@ -60,7 +64,6 @@ def load_any(
         return huggingface.load(folder, heads, allow_missing)
     if (folder / _TF1_CONFIG).is_file():
         return _load_tf1(folder, heads, allow_missing)
-    runs = sorted(checkpoint.parent.name for checkpoint in folder.glob('*/checkpoints'))
     if runs and not has_checkpoints:
         raise UserError(f'{folder} holds {_describe_runs(folder, runs)}')
     return load_checkpoint(folder, heads, allow_missing)
@@ -125,7 +128,7 @@ def load_checkpoint(
         newly_initialized=new,
         other_parts=other_parts,
         metadata={'step': restored.step, **metadata},
-        card=_card(pathlib.Path(path)),
+        card=_card(paths.path(path)),
         is_causal=objectives.is_causal(metadata.get('config', {}).get('objectives', {})),
     )
 
@@ -150,7 +153,7 @@ def _load_base(path: str, sha256: str) -> dict[str, Any]:
 def find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> dict[str, Any]:
     """`_load_base` of what `tuned.describe_base` returned, for `checkpoint`."""
     for path in (base['path'], base['absolute_path']):
-        if pathlib.Path(path).is_dir():
+        if paths.path(path).is_dir():
             return _load_base(path, base['sha256'])
     raise UserError(
         f'{checkpoint} holds only what tuning added to {base["path"]}, which is not there; restore '

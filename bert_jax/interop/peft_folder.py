@@ -25,6 +25,7 @@ from bert_jax.interop.state_dict_map import Place
 from bert_jax.models import tuning
 from bert_jax.models.tuning.lora import TARGETS, Lora
 from bert_jax.models.tuning_method import ADDED, Tuning
+from bert_jax.storage import paths
 
 CONFIG, WEIGHTS = 'adapter_config.json', 'adapter_model.safetensors'
 _PREFIX = 'base_model.model.'
@@ -134,7 +135,7 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
     Raises:
         UserError: `path` exists, or peft cannot express the model.
     """
-    method, folder = model.architecture.tuning, pathlib.Path(path)
+    method, folder = model.architecture.tuning, paths.path(path)
     if method is None or method.method not in ('lora', 'ia3'):
         name = 'full' if method is None else method.method
         raise UserError(f'peft folders hold lora and ia3, not transfer.method={name}')

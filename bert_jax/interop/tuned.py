@@ -2,7 +2,6 @@
 
 import dataclasses
 import hashlib
-import os
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -15,6 +14,7 @@ from bert_jax.errors import UserError
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.tuning import ADDED
 from bert_jax.models.tuning_method import Tuning
+from bert_jax.storage import paths
 from bert_jax.types import Params
 
 
@@ -31,7 +31,7 @@ def describe_base(path: str, model: Pretrained) -> dict[str, str]:
     """What a checkpoint says of the model at `path` whose parameters it leaves out."""
     return {
         'path': path,
-        'absolute_path': os.path.abspath(path),
+        'absolute_path': str(paths.path(path).absolute()),
         'sha256': digest(model.params['encoder']),
     }
 

@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Sequence
 
 from bert_jax import errors
+from bert_jax.storage import paths
 
 _DESCRIPTION = """\
 Write a model as one HTML file that computes in a browser, without a network: masked tokens, the
@@ -23,7 +24,7 @@ def make(flags: argparse.Namespace) -> None:
     from bert_jax.interop import loading
     from bert_jax.page import bundle, contents
 
-    output = pathlib.Path(flags.output)
+    output = paths.on_disk(flags.output)
     bundle.check_output(output, flags.overwrite)
     texts = contents.read_texts(flags.texts) if flags.texts else None
     if flags.generator:

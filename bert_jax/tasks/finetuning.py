@@ -30,6 +30,7 @@ from bert_jax.evaluation.scores import Scores
 from bert_jax.models import kernels
 from bert_jax.models.architecture import Compute
 from bert_jax.models.flops import training_flops_per_token
+from bert_jax.storage import paths
 from bert_jax.tasks import (
     finetuning_data,
     finetuning_model,
@@ -255,7 +256,7 @@ class FineTuning:
 
     def report(self, params: Params, results: dict[str, Any]) -> None:
         """Write predictions and scores of the held-out splits, and the card, to the workdir."""
-        workdir = pathlib.Path(self.config.workdir)
+        workdir = paths.local(self.config.workdir)
         scored: dict[str, finetuning_card.SplitScores] = {}
         guess = self.problem.blind_guess(self.splits.train)
 

@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import pathlib
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,6 +22,7 @@ from bert_jax.objectives.corruption import Corrupted
 from bert_jax.objectives.masking import Masked, Masking, is_special, mask_batch
 from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.objectives.model import PretrainingModel
+from bert_jax.storage import paths
 from bert_jax.tasks import initialization, pretraining_data, show_batch
 from bert_jax.tasks.stage_settings import num_predictions, stage_settings
 from bert_jax.training import batches, multihost
@@ -290,7 +290,7 @@ class Pretraining:
         params = multihost.fetch(params)
         if jax.process_index():
             return
-        workdir = pathlib.Path(self.config.workdir)
+        workdir = paths.local(self.config.workdir)
         examples = ''
         if self.model.mask_filler() and self.config.evaluation.cloze_examples:
             filled = self.cloze(params, self.config.evaluation.cloze_examples)

@@ -1,6 +1,5 @@
 """The data of a pretraining run: the corpus, and the examples made from it."""
 
-import pathlib
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
@@ -15,6 +14,8 @@ from bert_jax.data.single_segments import SingleSegments, SplitSegments
 from bert_jax.data.text_example_source import RowSettings, TextExampleSource
 from bert_jax.errors import UserError, unknown
 from bert_jax.prepare import prepare
+from bert_jax.storage import paths
+from bert_jax.storage.block_cache import CacheSettings
 from bert_jax.training import multihost
 from bert_jax.types import Config
 
@@ -79,7 +80,7 @@ def follow_corpus(data: Config, stated: Collection[str]) -> None:
         data: The config's `data`; updated.
         stated: Its keys that the command line sets, which stay as they are.
     """
-    folder = pathlib.Path(data.corpus).expanduser()
+    folder = paths.path(data.corpus)
     if 'corpus' not in stated or not (folder / 'manifest.json').exists():
         return
     made_from = DEFAULTS | read_manifest(folder)['made_from']
@@ -97,7 +98,7 @@ def open_corpus(data: Config) -> Corpus:
         UserError: If the corpus was made from another text or tokenizer than the config names.
     """
     settings = {setting: data[key] for setting, key in CORPUS_KEYS.items()}
-    folder = pathlib.Path(data.corpus).expanduser()
+    folder = paths.path(data.corpus)
 
     def prepare_if_missing() -> None:
         if (folder / 'manifest.json').exists():
@@ -111,7 +112,8 @@ def open_corpus(data: Config) -> Corpus:
             )
 
     multihost.run_on_host0(prepare_if_missing)
-    corpus = Corpus.open(folder)
+    cache = CacheSettings(data.cache_folder, int(data.cache_gigabytes * 1e9))
+    corpus = Corpus.open(folder, cache)
     corpus.check_settings(**settings)
     multihost.check_same('corpus', lambda: corpus.fingerprint)
     return corpus

@@ -16,6 +16,7 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import comparison, intervals
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
+from bert_jax.storage import paths
 from bert_jax.training import multihost, workdir
 from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.types import Config
@@ -64,7 +65,7 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
         UserError: For invalid seeds, rates or ranks, without a dev split, or if the workdir belongs
             to another config.
     """
-    folder, configs = pathlib.Path(config.workdir), runs(config)
+    folder, configs = paths.path(config.workdir), runs(config)
     if (folder / 'config.json').exists():
         raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
     if not _has_dev_split(config.data):
@@ -74,7 +75,8 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
     splits = multihost.run_on_host0(functools.partial(other_splits, config, results))
     found |= {'other_splits': splits} if splits else {}
     if writes:
-        write(folder, found)
+        write(paths.local(folder), found)
+        workdir.push(folder)
     return found
 
 
@@ -149,7 +151,7 @@ def _run_config(config: Config, key: RunKey) -> Config:
     with run_config.unlocked():
         run_config.sweep.update(dict(seeds=(), learning_rates=(), ranks=(), vmap=False))
         run_config.schedule.learning_rate, run_config.seed = key.setting.learning_rate, key.seed
-        run_config.workdir = str(pathlib.Path(config.workdir) / _run_name(config, key))
+        run_config.workdir = str(paths.path(config.workdir) / _run_name(config, key))
         if key.setting.rank:
             run_config.transfer.rank = key.setting.rank
         if config.data.get('shots'):
@@ -166,7 +168,7 @@ def _run_name(config: Config, key: RunKey) -> str:
 
 def finished(config: Config) -> Results | None:
     """Return the results of a finished run, or None if it has to be trained or resumed."""
-    path = pathlib.Path(config.workdir) / 'results.json'
+    path = paths.path(config.workdir) / 'results.json'
     if not path.exists():
         return None
     if workdir.check_config(path.parent, config.to_dict()):
@@ -223,7 +225,7 @@ def other_splits(config: Config, results: dict[RunKey, Results]) -> dict[str, di
     for seed in dict.fromkeys(key.seed for key in results):
         own = [key for key in results if key.seed == seed]
         best = max(own, key=lambda key: sign * results[key]['held_out'][metric])
-        folder = pathlib.Path(config.workdir) / _run_name(config, best)
+        folder = paths.path(config.workdir) / _run_name(config, best)
         for path in sorted(folder.glob('*/metrics.json')):
             if path.parent.name != 'dev':
                 for name, value in files.read_json(path)['metrics'].items():

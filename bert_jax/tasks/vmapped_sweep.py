@@ -6,7 +6,6 @@ runs, and what is trained has a leading axis K of runs.
 
 import contextlib
 import dataclasses
-import pathlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +17,7 @@ import optax
 from bert_jax import files, progress
 from bert_jax.data.finetune_batches import BatchShape
 from bert_jax.errors import UserError, writing_to
+from bert_jax.storage import paths
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.training import loop, memory, runtime, workdir
 from bert_jax.training.checkpoints import Checkpoints
@@ -212,7 +212,7 @@ def _run(groups: list[Group], frozen: Params) -> tuple[list[TrainState], float]:
 
 def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -> Results:
     """Save, evaluate and report a run; return its results."""
-    stage, folder = task.stages[0], pathlib.Path(task.config.workdir)
+    stage, folder = task.stages[0], paths.path(task.config.workdir)
     tokens = stage.tokens_per_step * stage.steps
     results = {
         'steps': stage.steps,
@@ -233,5 +233,6 @@ def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -
     checkpoints.close()
     task.report(state.params, results)
     with writing_to(folder):
-        files.write_json(folder / 'results.json', results)
+        files.write_json(paths.local(folder) / 'results.json', results)
+    workdir.push(folder)
     return results

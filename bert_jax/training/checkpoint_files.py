@@ -15,11 +15,11 @@ import logging
 import pathlib
 import shutil
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from bert_jax import files
 from bert_jax.errors import UserError
+from bert_jax.storage import paths
 from bert_jax.training import checksums, older_versions
 
 # Arrays that depend on a setting which may change (spike_factor): restored as 0 where missing.
@@ -37,9 +37,22 @@ def orbax() -> Any:
 
 def steps(directory: pathlib.Path) -> list[int]:
     """Steps of all checkpoints in a folder, newest first, damaged ones included."""
-    if not directory.is_dir():
-        return []
-    return sorted((int(f.name) for f in directory.iterdir() if f.name.isdigit()), reverse=True)
+    names = [folder.name for folder in paths.finished(directory, checksums.NAME)]
+    return sorted((int(name) for name in names if name.isdigit()), reverse=True)
+
+
+def fetch(folder: pathlib.Path, names: Sequence[str] = ('*',)) -> pathlib.Path:
+    """Return a checkpoint on this machine: the folder itself, or a copy of one in a bucket.
+
+    Args:
+      folder: the checkpoint.
+      names: the files that are needed besides the manifests.
+    """
+    copy = paths.fetch(folder, [*names, checksums.NAME])
+    added = copy / checksums.ADDED
+    if paths.is_in_bucket(folder) and not (added / checksums.NAME).exists():
+        shutil.rmtree(added, ignore_errors=True)  # of a process that was killed
+    return copy
 
 
 def first_undamaged(
@@ -63,7 +76,8 @@ def first_undamaged(
     for step in candidates:
         if step in damaged:
             continue
-        damage = checksums.find_damage(directory / str(step), files)
+        copy = fetch(directory / str(step), files or ['*'])
+        damage = checksums.find_damage(copy, files)
         if damage is None:
             return step
         damaged.add(step)
@@ -75,7 +89,7 @@ def first_undamaged(
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
-    """Return the verified checkpoint that a path stands for.
+    """Return the verified checkpoint that a path stands for, on this machine.
 
     Args:
       path: a checkpoint, or a folder of checkpoints or of a run, whose best checkpoint is taken or,
@@ -85,13 +99,13 @@ def find(path: pathlib.Path) -> pathlib.Path:
       UserError: there is no checkpoint, or none that can be used.
     """
     if (path / checksums.NAME).exists():
-        damage = checksums.find_damage(path)
+        damage = checksums.find_damage(copy := fetch(path))
         if damage:
             raise UserError(f'checkpoint {path} is damaged: {damage}')
-        return path
+        return copy
     for directory in (path, path / 'checkpoints'):
         if steps(directory):
-            return directory / str(_best_or_newest(directory))
+            return fetch(directory / str(_best_or_newest(directory)))
     raise UserError(f'there is no checkpoint in {path}')
 
 
@@ -99,7 +113,7 @@ def _best_or_newest(directory: pathlib.Path) -> int:
     newest = first_undamaged(directory, steps(directory), set())
     if newest is None:
         raise all_damaged(directory)
-    best = best_step(read_metadata(directory / str(newest)))
+    best = best_step(read_metadata(fetch(directory / str(newest), ['metadata.json'])))
     if best is None or best == newest:
         return newest
     if first_undamaged(directory, [best], set()) is None:
@@ -153,14 +167,13 @@ def read_metadata(folder: pathlib.Path) -> dict:
 def add_metadata(folder: pathlib.Path, metadata: dict[str, Any]) -> None:
     """Add metadata to a checkpoint, which replace the first; complete or absent after a kill."""
     added = folder / checksums.ADDED
-    unfinished = added.with_name(f'{checksums.ADDED}.unfinished')
+    unfinished = paths.local(added).with_name(f'{checksums.ADDED}.unfinished')
     shutil.rmtree(unfinished, ignore_errors=True)
-    unfinished.mkdir()
+    unfinished.mkdir(parents=True)
     text = json.dumps(metadata, ensure_ascii=False) + '\n'
     (unfinished / 'metadata.json').write_text(text, encoding='utf-8')
     checksums.write(unfinished)
-    unfinished.rename(added)
-    files.sync(folder)
+    paths.publish(unfinished, added, checksums.NAME)
 
 
 def read_arrays(

@@ -1,7 +1,8 @@
 """Checkpoints: written in the background, renamed once complete, verified before they are used.
 
 See checkpoint_files.py for what a checkpoint consists of. It is written as STEP.unfinished and
-renamed to STEP after all its files are on disk, so a folder named by a bare number is complete.
+renamed to STEP after all its files are on disk, so a folder named by a bare number is complete. In
+a bucket, its files are uploaded, the manifest last: a folder that has a manifest is complete.
 """
 
 import errno
@@ -20,8 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import traverse_util
 
-from bert_jax import files, tree_paths
+from bert_jax import tree_paths
 from bert_jax.errors import UserError, writing_to
+from bert_jax.storage import paths
 from bert_jax.training import checkpoint_files, checksums, multihost
 
 UNFINISHED = '.unfinished'
@@ -55,16 +57,16 @@ class Checkpoints:
         Raises:
           UserError: the folder cannot be written.
         """
-        self.directory = pathlib.Path(directory).absolute()
+        self.directory = paths.path(directory).absolute()
         self.keep = keep
         self._damaged: set[int] = set()  # steps found to be damaged, and reported
         self._thread: threading.Thread | None = None
         self._failure: tuple[_Save, Exception] | None = None
         if jax.process_index() == 0:
-            _make_writable(self.directory)
-            for leftover in sorted(self.directory.glob(f'*{UNFINISHED}')):
+            _make_writable(paths.local(self.directory))
+            for leftover in paths.leftovers(self.directory, checksums.NAME):
                 print(f'removing unfinished checkpoint {leftover}', file=sys.stderr)
-                shutil.rmtree(leftover)
+                paths.remove(leftover)
 
     def steps(self) -> list[int]:
         """Steps of all checkpoints, newest first, damaged ones included."""
@@ -90,7 +92,7 @@ class Checkpoints:
         description = checkpoint_files.describe(arrays)
         save = _Save(
             step=step,
-            folder=self.directory / f'{step}{UNFINISHED}',
+            folder=paths.local(self.directory) / f'{step}{UNFINISHED}',
             texts={
                 'metadata.json': json.dumps(metadata, ensure_ascii=False),
                 'arrays.json': json.dumps(description, ensure_ascii=False),
@@ -158,7 +160,7 @@ class Checkpoints:
         step = self._choose(only=step)
         if step is None:
             return None
-        folder = self.directory / str(step)
+        folder = checkpoint_files.fetch(self.directory / str(step))
         wanted = tree_paths.flatten(abstract_state)
         checkpoint_files.check_arrays(folder, checkpoint_files.describe(wanted))
         stored = checkpoint_files.read_description(folder)
@@ -175,12 +177,16 @@ class Checkpoints:
         leaves = [arrays[name] for name in wanted]
         state = jax.tree.unflatten(jax.tree.structure(abstract_state), leaves)
         metadata = multihost.run_on_host0(lambda: checkpoint_files.read_metadata(folder))
+        paths.drop(self.directory / str(step))
         return Restored(step, state, metadata)
 
     def metadata(self) -> dict | None:
         """Read the metadata of the newest checkpoint in which they are undamaged."""
         step = self._choose(files=['metadata.json'])
-        return None if step is None else checkpoint_files.read_metadata(self.directory / str(step))
+        if step is None:
+            return None
+        folder = checkpoint_files.fetch(self.directory / str(step), ['metadata.json'])
+        return checkpoint_files.read_metadata(folder)
 
     @functools.cached_property
     def _writer(self) -> Any:
@@ -201,20 +207,17 @@ class Checkpoints:
             self._failure = save, error
 
     def _commit(self, save: '_Save') -> None:
-        """Rename a checkpoint whose files are all on disk, and remove those no longer kept."""
+        """Publish a checkpoint whose files are all on disk, and remove those no longer kept."""
         self._remove(save.step)
-        save.folder.rename(self.directory / str(save.step))
-        files.sync(self.directory)
+        paths.publish(save.folder, self.directory / str(save.step), checksums.NAME)
         self._damaged.discard(save.step)
         undamaged = [step for step in self.steps() if step not in self._damaged]
         for step in set(self.steps()) - {*undamaged[: self.keep], save.best_step}:
             self._remove(step)
 
     def _remove(self, step: int) -> None:
-        """Remove a checkpoint; renamed first, so that a kill cannot leave half of it."""
-        folder = self.directory / str(step)
-        if folder.exists():
-            shutil.rmtree(folder.rename(folder.with_name(f'{step}.deleted{UNFINISHED}')))
+        """Remove a checkpoint; a kill cannot leave half of it."""
+        paths.retract(self.directory / str(step), checksums.NAME)
 
     def _give_up(self, save: '_Save', error: Exception) -> None:
         """Remove a failed save and raise a UserError if the disk is the reason, else `error`."""
@@ -223,7 +226,7 @@ class Checkpoints:
         reason = _disk_error(error)
         if reason is None:
             raise error
-        free = shutil.disk_usage(self.directory).free
+        free = shutil.disk_usage(paths.local(self.directory)).free
         raise UserError(
             f'checkpoint {save.step} could not be written to {self.directory}: {reason} (it needs '
             f'{save.num_bytes / 1e6:.1f} MB, {free / 1e6:.1f} MB are free); earlier checkpoints '
@@ -265,7 +268,7 @@ def load(path: str | os.PathLike, prefix: str = '') -> Restored:
     Raises:
       UserError: there is no checkpoint, or none that can be used.
     """
-    folder = checkpoint_files.find(pathlib.Path(path).absolute())
+    folder = checkpoint_files.find(paths.path(path).absolute())
     stored = checkpoint_files.read_description(folder)
     wanted = {name: 0 for name in stored if f'{name}/'.startswith(f'{prefix}/'.lstrip('/'))}
     if not wanted:

@@ -7,16 +7,20 @@ import os
 import pathlib
 import shutil
 import sys
+import time
 from collections.abc import Mapping
 from typing import Any
 
 from bert_jax import figures, progress
 from bert_jax.errors import writing_to
+from bert_jax.storage import paths
 from bert_jax.training import trackers
+from bert_jax.training.workdir import push
 from bert_jax.types import Config
 
 # Required free bytes: TensorBoard's writer thread dies on a full disk, and then its queue blocks.
 _REQUIRED_SPACE = 2**18
+_FLUSH_SECONDS = 60.0  # between uploads to a bucket
 
 
 class Log:
@@ -38,14 +42,16 @@ class Log:
         """Open the log of a run that resumes after `step`; later records are dropped.
 
         Args:
-          workdir: its folder, which exists.
+          workdir: its folder, which exists; in a bucket, its local copy is written.
           config: the config's `logging`.
           step: number of completed steps.
           total_steps: number of steps of the whole run.
           enabled: whether this process shows and writes anything.
           is_evaluated: whether the evaluation at `step` is kept.
         """
+        self._target, workdir = workdir, paths.local(workdir)
         self.workdir, self.enabled, self._config = workdir, enabled, config
+        self._flushed = time.monotonic()
         last = {'train': step, 'held_out': step if is_evaluated else step - 1}
         self.records = _read_records(workdir / 'metrics.jsonl', last) if enabled else []
         if enabled:
@@ -78,6 +84,16 @@ class Log:
                 print(json.dumps(self.records[-1]), file=file)
             for tracker in self._trackers:
                 tracker.record(kind, step, values)
+        if time.monotonic() - self._flushed > _FLUSH_SECONDS:
+            self.flush()
+
+    def flush(self) -> None:
+        """Upload all records to a working directory in a bucket."""
+        if self.enabled and paths.is_in_bucket(self._target):
+            for tracker in self._trackers:
+                tracker.flush()
+            push(self._target)
+            self._flushed = time.monotonic()
 
     def plot(self, references: Mapping[str, float], file_format: str = 'png') -> None:
         """Draw loss.png: the loss terms over the steps, and a horizontal line per reference."""
@@ -109,11 +125,13 @@ class Log:
         self._bar.update(1)
 
     def close(self) -> None:
-        """Close the progress bar and the trackers."""
+        """Close the progress bar and the trackers, and upload the records."""
         self._bar.close()
         if '_trackers' in vars(self):
             for tracker in self._trackers:
                 tracker.close()
+        if self.enabled:
+            push(self._target)
 
     @functools.cached_property
     def _trackers(self) -> list[trackers.Tracker]:  # opened for the first record

@@ -1,11 +1,12 @@
 """Recording a trace of chosen steps, for the profiler of TensorBoard or Perfetto."""
 
-import pathlib
 from typing import Any
 
 import jax
 
 from bert_jax.errors import UserError
+from bert_jax.storage import paths
+from bert_jax.training import workdir
 from bert_jax.types import Config
 
 
@@ -29,13 +30,13 @@ class Profile:
             )
         self._first: int = steps[0] if steps else 0
         self._last: int = steps[1] if steps else 0
-        self._folder = pathlib.Path(config.workdir) / 'profile'
+        self._workdir = config.workdir
         self._is_running = False
 
     def before(self, step: int) -> None:
         """Start the trace if `step`, counted from 1, is to be traced."""
         if not self._is_running and self._first <= step <= self._last:
-            jax.profiler.start_trace(self._folder)
+            jax.profiler.start_trace(paths.local(self._workdir) / 'profile')
             self._is_running = True
 
     def after(self, step: int, state: Any) -> None:
@@ -49,3 +50,4 @@ class Profile:
         if self._is_running:
             jax.profiler.stop_trace()
             self._is_running = False
+            workdir.push(self._workdir)

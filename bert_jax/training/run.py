@@ -4,7 +4,6 @@ import contextlib
 import dataclasses
 import hashlib
 import json
-import pathlib
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,6 +13,7 @@ import numpy as np
 import optax
 
 from bert_jax.errors import UserError
+from bert_jax.storage import paths
 from bert_jax.training import (
     multihost,
     optimizers,
@@ -119,7 +119,8 @@ class Run(Plan):
     held_out: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def save(self, metadata: dict[str, Any]) -> None:
-        """Save the state in the background (`Checkpoints.save`)."""
+        """Save the log, and in the background the state (`Checkpoints.save`)."""
+        self.log.flush()
         self.checkpoints.save(self.step, self.transfer.stored(self.state), metadata)
 
 
@@ -135,7 +136,7 @@ def start(task: Task, config: Config) -> Iterator[Run]:
     multihost.check_same('initial weights', lambda: _digest(task.start.params))
     with Plan.of(task, config) as plan:
         changes = multihost.run_on_host0(lambda: workdir.claim(config.workdir, settings))
-        folder = pathlib.Path(config.workdir)
+        folder = paths.path(config.workdir)
         checkpoints = Checkpoints(folder / 'checkpoints', config.checkpoint.keep)
         with contextlib.closing(checkpoints):
             metadata = checkpoints.metadata()

@@ -16,8 +16,11 @@ class Tracker(Protocol):
     def record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         """Add a point to the curve `kind/name` of each value."""
 
-    def close(self) -> None:
+    def flush(self) -> None:
         """Write what is not yet written."""
+
+    def close(self) -> None:
+        """Write what is not yet written, and end."""
 
 
 class TensorBoard:
@@ -33,6 +36,9 @@ class TensorBoard:
     def record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         for name, value in values.items():
             self._writer.add_scalar(f'{kind}/{name}', value, step)
+
+    def flush(self) -> None:
+        self._writer.flush()
 
     def close(self) -> None:
         self._writer.close()
@@ -68,6 +74,9 @@ class WeightsAndBiases:
 
     def record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
         self._run.log({f'{kind}/{name}': value for name, value in values.items()}, step=step)
+
+    def flush(self) -> None:
+        pass  # wandb uploads by itself; with WANDB_MODE=offline at the end
 
     def close(self) -> None:
         self._run.finish()

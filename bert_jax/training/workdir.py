@@ -2,6 +2,7 @@
 
 import fcntl
 import json
+import os
 import pathlib
 from typing import TextIO
 
@@ -9,6 +10,7 @@ from flax import traverse_util
 
 from bert_jax.errors import UserError, writing_to
 from bert_jax.files import write_json
+from bert_jax.storage import leases, paths
 from bert_jax.training import older_versions
 
 # Keys that a resumed run may change. These change how it is carried out, but not what it computes.
@@ -25,6 +27,8 @@ EXECUTION = (
     'data.corpus',
     'data.max_bad_share',
     'data.prepare_workers',
+    'data.cache_folder',
+    'data.cache_gigabytes',
     'data.reading_threads',
 )
 # These change the rest of the run, or name files whose contents the task compares (Task.check).
@@ -44,13 +48,15 @@ CONTINUATION = (
 )
 LENGTHS = ('training.steps', 'training.epochs')  # of the last stage
 
+_SEPARATE = ('checkpoints',)  # folders that are written and read on their own
 _locks: list[TextIO] = []  # open until the process ends, which releases them
 
 
 def claim(path: str, config: dict) -> list[str]:
     """Create the folder, lock it for the life of this process and compare the config there.
 
-    In a multi-host run only host 0 calls this.
+    In a multi-host run only host 0 calls this. A folder in a bucket is waited for, and what an
+    earlier process wrote there, except checkpoints, is copied to this machine.
 
     Returns:
       What `check_config` returns.
@@ -58,28 +64,46 @@ def claim(path: str, config: dict) -> list[str]:
     Raises:
       UserError: the folder cannot be written, is in use, or belongs to a run with another config.
     """
-    workdir = pathlib.Path(path)
+    workdir = paths.path(path)
     try:
-        workdir.mkdir(parents=True, exist_ok=True)
-        lock = open(workdir / 'lock', 'w')  # noqa: SIM115  (stays open until the process ends)
+        if paths.is_in_bucket(workdir):
+            leases.hold(workdir / 'lock')
+        else:
+            workdir.mkdir(parents=True, exist_ok=True)
+            _lock(workdir / 'lock')
+        paths.fetch(workdir, without=_SEPARATE).mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UserError(
             f'workdir {path} cannot be written: {error.strerror}; choose another --config.workdir'
         ) from error
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        raise UserError(
-            f'workdir {path} is in use by another run; choose another --config.workdir'
-        ) from error
-    _locks.append(lock)
     return check_config(workdir, config)
+
+
+def _lock(path: pathlib.Path) -> None:
+    """Lock a file until the process ends; UserError if another process has locked it."""
+    file = open(path, 'w')  # noqa: SIM115  (stays open until the process ends)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise UserError(
+            f'workdir {path.parent} is in use by another run; choose another --config.workdir'
+        ) from error
+    except OSError:  # the file system has no locks
+        leases.hold(path)
+    _locks.append(file)
+
+
+def push(path: str | os.PathLike[str]) -> None:
+    """Upload what has changed in a working directory in a bucket, except checkpoints."""
+    with writing_to(path):
+        paths.push(path, without=_SEPARATE)
 
 
 def write_config(path: str, config: dict) -> None:
     """Write config.json, after all checks."""
     with writing_to(path):
-        write_json(pathlib.Path(path) / 'config.json', config)
+        write_json(paths.local(path) / 'config.json', config)
+    push(path)
 
 
 def check_config(workdir: pathlib.Path, config: dict) -> list[str]:

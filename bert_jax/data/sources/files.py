@@ -8,6 +8,7 @@ from collections.abc import Iterator, Mapping
 from bert_jax import errors
 from bert_jax.data import held_out, text_files
 from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Source
+from bert_jax.storage.bucket import BucketError
 
 # Bounds memory: a longer document of a text source is split, whatever the size of its file.
 MAX_DOCUMENT_CHARACTERS = 2**22
@@ -65,6 +66,8 @@ class FileSource(Source):
             self.report['files'] += 1
             try:
                 yield from self.read_file(path, self.file_hash(path))
+            except BucketError:  # not the fault of the file
+                raise
             except errors.UserError as error:
                 self.count('bad_files', path)
                 self.bad_files.append(str(error))

@@ -9,6 +9,8 @@ from bert_jax import errors, files
 from bert_jax.data import text_files
 from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option
 from bert_jax.data.sources.files import FileSource
+from bert_jax.storage import paths
+from bert_jax.storage.bucket import BucketError
 
 _ROWS = 256  # decoded at a time
 
@@ -41,6 +43,8 @@ class ParquetSource(FileSource):
             for column in _columns(path, self.settings['field']):
                 for row in column.cast(pyarrow.large_binary()).to_pylist():
                     yield row if row is None else row.decode('utf-8', 'surrogateescape')
+        except BucketError:  # not the fault of the file
+            raise
         except (OSError, pyarrow.ArrowException) as error:
             raise errors.UserError(f'cannot read {path}: {error}') from error
 
@@ -59,14 +63,12 @@ class HuggingFaceSource(ParquetSource):
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
-        info = files.read_json(
-            pathlib.Path(self.paths[0]).with_name('dataset_info.json'), default={}
-        )
+        info = files.read_json(paths.path(self.paths[0]).with_name('dataset_info.json'), default={})
         if info.get('license') and self.license == COMMON_OPTIONS['license'].default:
             self.license = str(info['license'])
 
     def find_files(self) -> list[str]:
-        folder, split = pathlib.Path(self.where).expanduser(), self.settings['split']
+        folder, split = paths.path(self.where), self.settings['split']
         if not folder.is_dir():
             raise errors.UserError(f'source {self.spec!r}: there is no folder {self.where!r}')
         if (folder / 'dataset_dict.json').exists():
@@ -84,17 +86,17 @@ class HuggingFaceSource(ParquetSource):
     def _published_files(self, folder: pathlib.Path, split: str) -> list[str]:
         """The Parquet files of a split, all in one folder."""
         every = text_files.matching_files(f'{folder}/**/*.parquet')
-        names = {path: pathlib.Path(path).relative_to(folder).parts[-2:] for path in every}
+        names = {path: paths.path(path).relative_to(folder).parts[-2:] for path in every}
         of_split = re.compile(rf'{re.escape(split)}([-.].*)?')
         found = [path for path in every if any(map(of_split.fullmatch, names[path]))]
-        folders = sorted({str(pathlib.Path(path).parent) for path in found})
+        folders = sorted({str(paths.path(path).parent) for path in found})
         if len(folders) > 1:
             raise errors.UserError(
                 f'source {self.spec!r}: split {split!r} is in several folders: name one of '
                 f'{", ".join(folders)}'
             )
         if not found:
-            others = sorted({pathlib.Path(path).name for path in every})[:5]
+            others = sorted({paths.path(path).name for path in every})[:5]
             raise errors.UserError(
                 f'source {self.spec!r}: no Parquet file of split {split!r}, nor a dataset of '
                 f'save_to_disk, in {folder}' + (f'; it has {", ".join(others)}' if others else '')
@@ -106,7 +108,7 @@ def _columns(path: str, name: str) -> Iterator[Any]:
     """Yield the arrays of a column, with at most `_ROWS` entries; UserError if it is not text."""
     import pyarrow
 
-    with pyarrow.OSFile(path) as file:
+    with paths.open_arrow(path) as file:
         schema, batches = _open(file, name)
         if name not in schema.names:
             raise errors.unknown(f'column of {path}', name, schema.names)

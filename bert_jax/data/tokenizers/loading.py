@@ -8,7 +8,9 @@ from bert_jax.data.tokenizers import classes, folders, sentence_piece, special_t
 from bert_jax.data.tokenizers.classes import CLASSES, Settings
 from bert_jax.data.tokenizers.folders import Configuration
 from bert_jax.data.tokenizers.tokenizer import Tokenizer, parse
+from bert_jax.storage import paths
 
+_FILES = ('*.json', '*.txt', '*.model')  # what a folder says of its tokenizer
 _PATTERNS = ('tokenizer.json', 'vocab.txt', '*.model', '*vocab.json')
 # Classes that say nothing about files, and those that read files without a class.
 _COMPLETE = ('PreTrainedTokenizer', 'PreTrainedTokenizerFast', 'TokenizersBackend', None)
@@ -33,7 +35,7 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
         UserError: The file does not exist or does not hold a tokenizer.
     """
     path, _, option = path.partition(';')
-    folder = pathlib.Path(path).expanduser()
+    folder = _fetch(path)
     if folder.is_dir() and not has_tokenizer(folder):  # early versions of sentence-transformers
         folder = next(folder.glob('0_Transformer'), folder)
     file = folder
@@ -50,6 +52,14 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
         raise errors.UserError(f'tokenizer {str(file)!r} is not UTF-8 text: {error}') from None
     except OSError as error:
         raise errors.UserError(f'tokenizer {str(file)!r}: {error.strerror}') from None
+
+
+def _fetch(path: str) -> pathlib.Path:
+    """The local copy of a file or folder; with a file also the merges next to it."""
+    found = paths.path(path)
+    if paths.is_in_bucket(path) and found.is_file():
+        paths.fetch(found.parent, [found.name, '*merges.txt'], without=['*'])
+    return paths.fetch(path, _FILES, without=['checkpoints'])
 
 
 def has_tokenizer(folder: pathlib.Path) -> bool:

@@ -1,0 +1,284 @@
+"""Arrays in buckets, read in blocks that are kept on a local disk within a bounded size.
+
+A block is a file with a checksum, so that those of earlier processes can be used again, whatever
+ended them. The least recently used ones are removed.
+"""
+
+import collections
+import concurrent.futures
+import contextlib
+import fcntl
+import functools
+import io
+import math
+import os
+import pathlib
+import tempfile
+import threading
+import zlib
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.storage.bucket import BucketPath
+
+BLOCK_BYTES = 2**22
+_CHECKSUM_BYTES = 4
+_READERS = 16  # blocks downloaded at the same time
+_HEADER_BYTES = 2**10  # of a .npy file, at most
+
+_Key = tuple[str, int]  # name of a file in the cache, number of the block
+
+
+class BlockCache:
+    """A folder of blocks, used by one process at a time; another one gets a temporary folder."""
+
+    def __init__(self, folder: str | os.PathLike[str], max_bytes: int):
+        """Open the folder, which is created if needed.
+
+        Args:
+            folder: The folder.
+            max_bytes: Total size of its files; at least one block.
+        """
+        self._max_bytes = max_bytes
+        self._folder = _claim(pathlib.Path(folder).expanduser())
+        self._bytes = 0
+        self._lock = threading.Lock()
+        self._pool = concurrent.futures.ThreadPoolExecutor(_READERS)
+        # Least recently used first. None: a block of an earlier process, not yet verified.
+        self._blocks: collections.OrderedDict[_Key, np.ndarray | None] = collections.OrderedDict()
+        self._sizes: dict[_Key, int] = {}
+        self._pending: dict[_Key, concurrent.futures.Future[np.ndarray]] = {}
+        with self._lock:
+            self._find_earlier()
+
+    def blocks(self, array: 'BlockArray', numbers: list[int]) -> list[np.ndarray]:
+        """Return blocks of an array, each uint8 [bytes]; the missing ones are read at once."""
+        with self._lock:
+            found = [self._find(array, number) for number in numbers]
+        try:
+            return [
+                block.result() if isinstance(block, concurrent.futures.Future) else block
+                for block in found
+            ]
+        except OSError as error:
+            raise UserError(f'cannot read {error.filename}: {error.strerror}') from error
+
+    def _find(self, array: 'BlockArray', number: int) -> Any:
+        """A block, or the future of one that is being read."""
+        key = array.name, number
+        block = self._blocks.get(key)
+        if block is not None:
+            self._blocks.move_to_end(key)
+            return block
+        if key not in self._pending:
+            self._pending[key] = self._pool.submit(self._read, array, key)
+        return self._pending[key]
+
+    def _read(self, array: 'BlockArray', key: _Key) -> np.ndarray:
+        """Verify the block on disk, or read it from the bucket and keep it if possible."""
+        try:
+            block = _open_verified(self._file(key)) if key in self._blocks else None
+            if block is None:
+                data = array.read_block(key[1])
+                block = np.frombuffer(data, np.uint8)
+                with contextlib.suppress(OSError):  # the disk is full
+                    block = self._write(key, data)
+            with self._lock:
+                self._keep(key, block)
+            return block
+        finally:
+            with self._lock:
+                del self._pending[key]
+
+    def _write(self, key: _Key, data: bytes) -> np.ndarray:
+        file = self._file(key)
+        file.parent.mkdir(parents=True, exist_ok=True)
+        partial = file.with_suffix('.partial')
+        try:
+            partial.write_bytes(data + _checksum(data))
+            partial.rename(file)
+        finally:
+            partial.unlink(missing_ok=True)
+        return _map(file)
+
+    def _keep(self, key: _Key, block: np.ndarray | None) -> None:
+        if not self._file(key).exists():
+            return
+        size = self._file(key).stat().st_size
+        self._bytes += size - self._sizes.get(key, 0)
+        self._sizes[key] = size
+        self._blocks[key] = block
+        self._blocks.move_to_end(key)
+        while self._bytes > self._max_bytes and len(self._blocks) > 1:
+            oldest, _ = self._blocks.popitem(last=False)
+            self._bytes -= self._sizes.pop(oldest)
+            self._file(oldest).unlink(missing_ok=True)  # who reads it still has its contents
+
+    def _find_earlier(self) -> None:
+        found = []
+        for file in self._folder.glob('*/*.block'):
+            with contextlib.suppress(ValueError):
+                found.append((file.stat().st_mtime, (file.parent.name, int(file.stem))))
+        for _, key in sorted(found):
+            self._keep(key, None)
+
+    def _file(self, key: _Key) -> pathlib.Path:
+        return self._folder / key[0] / f'{key[1]}.block'
+
+
+class BlockArray:
+    """A one-dimensional array in a .npy file of a bucket, with the part of NumPy that is needed."""
+
+    def __init__(self, path: BucketPath, name: str, cache: BlockCache):
+        """Read the header of the file.
+
+        Args:
+            path: The file.
+            name: Name of the file in the cache, which identifies its contents.
+            cache: Where its blocks are kept.
+        """
+        self.name, self._path, self._cache = name, path, cache
+        header = _read_header(path)
+        self._length, self.dtype, self._offset = header
+        self._per_block = BLOCK_BYTES // self.dtype.itemsize
+
+    def __len__(self) -> int:
+        return self._length
+
+    def read_block(self, number: int) -> bytes:
+        """Read a block from the bucket."""
+        size = self.dtype.itemsize
+        start, stop = number * self._per_block, min((number + 1) * self._per_block, self._length)
+        return self._path.read_range(self._offset + start * size, self._offset + stop * size)
+
+    def view(self, kind: type) -> 'BlockArray':
+        """Return the array itself, as it is not a view of another one."""
+        return self
+
+    def take(self, index_N: np.ndarray) -> np.ndarray:
+        """Return the values at these indices, in any order."""
+        flat_N = np.asarray(index_N).reshape(-1)
+        order_N = np.argsort(flat_N, kind='stable')  # quick if they are sorted, as they often are
+        sorted_N = flat_N[order_N]
+        number_N = sorted_N // self._per_block
+        starts = np.flatnonzero(np.diff(number_N, prepend=-1))
+        numbers = number_N[starts]
+        sorted_N -= number_N * self._per_block
+        values_N = np.empty(len(flat_N), self.dtype)
+        stops = np.append(starts, len(flat_N))[1:]
+        for block, start, stop in zip(self._blocks(numbers), starts, stops, strict=True):
+            values_N[order_N[start:stop]] = block.take(sorted_N[start:stop])
+        return values_N.reshape(np.shape(index_N))
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return the values of a slice or of indices (array) as an array, or a single value."""
+        if isinstance(index, slice):
+            return self.take(np.arange(self._length)[index])
+        index = np.asarray(index)
+        return self.take(np.where(index < 0, index + self._length, index))[()]
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        return np.concatenate([*self._blocks(range(self._num_blocks)), np.empty(0, self.dtype)])
+
+    def searchsorted(self, value_N: np.ndarray) -> np.ndarray:
+        """Return where values belong in this sorted array, as numpy.searchsorted."""
+        value_N = np.asarray(value_N)
+        number_N = np.maximum(self._first_values.searchsorted(value_N) - 1, 0)
+        result_N = np.empty(value_N.shape, np.int64)
+        for number, block in zip(found := np.unique(number_N), self._blocks(found), strict=True):
+            own = number_N == number
+            result_N[own] = block.searchsorted(value_N[own]) + number * self._per_block
+        return result_N
+
+    @property
+    def _num_blocks(self) -> int:
+        return math.ceil(self._length / self._per_block)
+
+    @functools.cached_property
+    def _first_values(self) -> np.ndarray:
+        return self.take(np.arange(self._num_blocks) * self._per_block)
+
+    def _blocks(self, numbers: Any) -> list[np.ndarray]:
+        found = self._cache.blocks(self, [int(number) for number in numbers])
+        return [block.view(self.dtype) for block in found]
+
+
+@functools.cache
+def open_cache(folder: str, max_bytes: int) -> BlockCache:
+    """Return the cache in a folder; the same one each time, as only one can use it."""
+    return BlockCache(folder, max_bytes)
+
+
+class CacheSettings(NamedTuple):
+    """Where blocks of arrays in buckets are kept.
+
+    Attributes:
+        folder: The folder.
+        max_bytes: Total size of its files.
+    """
+
+    folder: str = '~/.cache/bert_jax/blocks'
+    max_bytes: int = 50 * 10**9
+
+
+DEFAULT_CACHE = CacheSettings()
+
+
+def open_arrays(files: Mapping[Any, str], settings: CacheSettings) -> list[Any]:
+    """Open one-dimensional .npy files: mapped into memory on a disk, as a BlockArray in a bucket.
+
+    Args:
+        files: Each file → a name that identifies its contents.
+        settings: Where blocks are kept.
+    """
+    if not any(isinstance(path, BucketPath) for path in files):
+        return [np.load(path, mmap_mode='r') for path in files]
+    cache = open_cache(*settings)
+    with concurrent.futures.ThreadPoolExecutor(_READERS) as pool:
+        return list(pool.map(lambda path: BlockArray(path, files[path], cache), files))
+
+
+def _read_header(path: BucketPath) -> tuple[int, np.dtype, int]:
+    """Length, dtype and offset of the values of a one-dimensional .npy file."""
+    file = io.BytesIO(path.read_head(_HEADER_BYTES))
+    np.lib.format.read_magic(file)
+    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    return shape[0], dtype, file.tell()
+
+
+def _claim(folder: pathlib.Path) -> pathlib.Path:
+    """Lock a folder for this process; a temporary folder if that is not possible."""
+    with contextlib.suppress(OSError):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = open(folder / 'lock', 'w')  # noqa: SIM115  (open until the process ends)
+        _open.append(lock)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return folder
+    temporary = tempfile.TemporaryDirectory(prefix='bert_jax_blocks-')
+    _open.append(temporary)
+    return pathlib.Path(temporary.name)
+
+
+_open: list[Any] = []
+
+
+def _checksum(data: Any) -> bytes:
+    return zlib.crc32(data).to_bytes(_CHECKSUM_BYTES, 'little')
+
+
+def _map(file: pathlib.Path) -> np.ndarray:
+    size = file.stat().st_size - _CHECKSUM_BYTES
+    return np.asarray(np.memmap(file, np.uint8, 'r', shape=(size,)))
+
+
+def _open_verified(file: pathlib.Path) -> np.ndarray | None:
+    """Map a block of an earlier process; None if it is damaged or gone."""
+    try:
+        data = file.read_bytes()
+        intact = _checksum(data[:-_CHECKSUM_BYTES]) == data[-_CHECKSUM_BYTES:]
+        return _map(file) if intact and len(data) > _CHECKSUM_BYTES else None
+    except OSError:
+        return None

@@ -1,0 +1,272 @@
+"""Paths in buckets (gs://, s3://) with the methods of pathlib.Path that this project uses.
+
+Names are those of etils.epath. Requests go through fsspec to gcsfs or s3fs, which are optional;
+epath itself would prefer TensorFlow, which has no s3. A request that fails for a passing reason is
+repeated; what fails for good is an OSError with one line.
+"""
+
+import contextlib
+import errno
+import functools
+import io
+import logging
+import os
+import pathlib
+import random
+import time
+from collections.abc import Callable, Iterator
+from typing import IO, Any, NamedTuple, TypeVar, cast
+
+# Otherwise gcsfs asks Google about the kind of a bucket before each request.
+os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
+
+from etils.epath.gpath import PosixGPath
+
+from bert_jax.errors import UserError
+
+EXTRAS = {'gs': 'gcs', 's3': 's3'}  # scheme → extra of pyproject.toml with its package
+ATTEMPTS = 6  # for each request, besides those of gcsfs and s3fs themselves
+_FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0  # seconds between attempts
+_READ_BYTES = 2**22  # least size of a range that a stream reads, unless the file ends
+_ANSWERS = (FileNotFoundError, FileExistsError, IsADirectoryError)  # not failures
+
+_Value = TypeVar('_Value')
+
+
+class BucketError(UserError, OSError):
+    """A request that failed for good: one line for people, and an OSError for handlers."""
+
+    def __str__(self) -> str:
+        return f'{self.filename} cannot be read or written: {self.strerror}'
+
+
+class Status(NamedTuple):
+    """Size and time of a file, named as in os.stat_result.
+
+    Attributes:
+        st_size: Bytes.
+        st_mtime_ns: Time of the last change, in ns.
+    """
+
+    st_size: int
+    st_mtime_ns: int
+
+
+class BucketPath(PosixGPath):
+    """A file in a bucket, or a folder: the beginning that the names of several files share.
+
+    Folders need not be created. Listings are never cached: other hosts change them.
+    """
+
+    def is_file(self) -> bool:
+        return self._call('isfile', str(self))
+
+    def is_dir(self) -> bool:
+        return self._call('isdir', str(self))
+
+    def exists(self) -> bool:
+        return self._call('exists', str(self))
+
+    def stat(self) -> Status:
+        return _status(self._call('info', str(self)))
+
+    def iterdir(self) -> Iterator['BucketPath']:
+        return iter(self._own(self._call('ls', str(self), detail=False)))
+
+    def glob(self, pattern: str) -> Iterator['BucketPath']:
+        return iter(self._own(self._call('glob', f'{self}/{pattern}')))
+
+    def matches(self) -> list['BucketPath']:
+        """Return the files that match this path as a pattern; '**' is recursive."""
+        found = self._call('glob', str(self), detail=True)
+        return self._own(name for name, info in found.items() if info['type'] == 'file')
+
+    def rglob(self, pattern: str = '*') -> Iterator['BucketPath']:
+        """Iterate over the files below a folder; folders are not listed."""
+        return (path for path in self.files() if path.match(pattern))
+
+    def files(self) -> dict['BucketPath', Status]:
+        """Return all files below a folder."""
+        found = self._call('find', str(self), detail=True)
+        paths = self._own(found)
+        return dict(zip(paths, map(_status, found.values()), strict=True))
+
+    def _own(self, names: Any) -> list['BucketPath']:
+        return [self._new(f'{self._uri_scheme}://{name}') for name in names]
+
+    def absolute(self) -> 'BucketPath':
+        return self
+
+    def mkdir(self, *_: Any, **__: Any) -> None:
+        """Do nothing: folders exist with their files."""
+
+    def read_range(self, start: int, stop: int) -> bytes:
+        """Read a part of a file."""
+        found = self._call('cat_file', str(self), start=start, end=stop)
+        if len(found) != stop - start:
+            raise BucketError(errno.EIO, f'{len(found)} bytes instead of {stop - start}', str(self))
+        return found
+
+    def read_head(self, length: int) -> bytes:
+        """Read the first bytes of a file, or all of a shorter one."""
+        return self._call('cat_file', str(self), start=0, end=length)
+
+    def read_bytes(self) -> bytes:
+        return self._call('cat_file', str(self))
+
+    def read_text(self, encoding: str | None = 'utf-8', errors: str | None = None) -> str:
+        return self.read_bytes().decode(encoding or 'utf-8', errors or 'strict')
+
+    def write_bytes(self, data: bytes) -> int:
+        self._call('pipe_file', str(self), data)
+        return len(data)
+
+    def write_text(
+        self, text: str, encoding: str | None = 'utf-8', errors: str | None = None
+    ) -> int:
+        return self.write_bytes(text.encode(encoding or 'utf-8', errors or 'strict'))
+
+    def create(self, data: bytes) -> None:
+        """Write a new file; FileExistsError if there is one, also if both are written at once."""
+        try:
+            self._call('pipe_file', str(self), data, mode='create')
+        except FileExistsError:
+            # The answer to an attempt that succeeded may have been lost.
+            if self.read_bytes() != data:
+                raise
+
+    def upload(self, file: pathlib.Path) -> None:
+        """Write the contents of a file on this machine."""
+        if file.stat().st_size:
+            self._call('put_file', str(file), str(self))
+        else:
+            self.write_bytes(b'')
+
+    def download(self, file: pathlib.Path) -> None:
+        """Copy this file to one on this machine, whose folder exists."""
+        size = self.stat().st_size
+        partial = file.with_name(f'{file.name}.partial')
+        self._call('get_file', str(self), str(partial))
+        if partial.stat().st_size != size:
+            found = partial.stat().st_size
+            raise BucketError(errno.EIO, f'{found:,} of {size:,} bytes could be read', str(self))
+        os.replace(partial, file)
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
+            self._call('rm_file', str(self))
+
+    def rmtree(self, missing_ok: bool = True) -> None:
+        for path in self.files():
+            path.unlink(missing_ok=True)
+
+    def open(self, mode: str = 'rb', **_: Any) -> IO[Any]:
+        """Open a file to read its bytes; it can be written with `write_bytes` and `upload`."""
+        if mode != 'rb':
+            raise ValueError(f'{self} cannot be opened with mode {mode!r}')
+        return io.BufferedReader(_Stream(self))
+
+    def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
+        """Call a method of the fsspec file system, repeatedly if needed."""
+        scheme = cast(str, self._uri_scheme)
+        return _repeat(lambda: getattr(_file_system(scheme), method)(*args, **kwargs), self)
+
+
+class _Stream(io.RawIOBase):
+    """The bytes of a file, read in ranges of `_READ_BYTES`, whatever is asked for."""
+
+    def __init__(self, path: BucketPath):
+        self._path, self._size, self._position = path, path.stat().st_size, 0
+        self._start, self._block = 0, b''  # the last range
+        self.name = str(path)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        base = {os.SEEK_SET: 0, os.SEEK_CUR: self._position, os.SEEK_END: self._size}[whence]
+        self._position = base + offset
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        if self._position >= self._size:
+            return 0
+        if not self._start <= self._position < self._start + len(self._block):
+            stop = min(self._position + max(len(buffer), _READ_BYTES), self._size)
+            self._start, self._block = self._position, self._path.read_range(self._position, stop)
+        first = self._position - self._start
+        found = memoryview(self._block)[first : first + len(buffer)]
+        buffer[: len(found)] = found
+        self._position += len(found)
+        return len(found)
+
+
+def _status(info: dict[str, Any]) -> Status:
+    changed = info.get('mtime') or info.get('LastModified')
+    return Status(int(info['size'] or 0), int(changed.timestamp() * 1e9) if changed else 0)
+
+
+@functools.cache
+def _file_system(scheme: str) -> Any:
+    """The file system of fsspec; UserError if its package is missing."""
+    import fsspec
+
+    for name in ('gcsfs', 's3fs'):  # failures are raised; their log would show tracebacks
+        logging.getLogger(name).setLevel(logging.CRITICAL)
+    fsspec.config.conf.setdefault(scheme, {}).setdefault('use_listings_cache', False)
+    try:
+        return fsspec.filesystem(scheme, use_listings_cache=False)
+    except ImportError as error:
+        raise UserError(
+            f'{scheme}:// needs a package that is not installed ({error}): run pip install '
+            f"'bert-jax[{EXTRAS[scheme]}]'"
+        ) from None
+
+
+def _repeat(request: Callable[[], _Value], path: BucketPath) -> _Value:
+    """Make a request until it succeeds, for a minute or two.
+
+    Raises:
+        BucketError: It failed for good, or too often.
+        OSError: There is no such file, or there is one.
+    """
+    wait = _FIRST_WAIT
+    for attempt in range(1, ATTEMPTS + 1):
+        try:
+            return request()
+        except UserError:
+            raise
+        except _ANSWERS as error:
+            number = _NUMBERS[type(error)]
+            raise type(error)(number, os.strerror(number), str(path)) from error
+        except Exception as error:  # the client libraries raise many kinds
+            if attempt == ATTEMPTS or _is_refusal(error):
+                text = ' '.join(str(error).split()) or type(error).__name__
+                raise BucketError(errno.EIO, text[:300], str(path)) from error
+        time.sleep(wait * random.uniform(0.5, 1.5))
+        wait = min(2 * wait, _LONGEST_WAIT)
+    raise AssertionError('unreachable')
+
+
+_NUMBERS: dict[type[BaseException], int] = {
+    FileNotFoundError: errno.ENOENT,
+    FileExistsError: errno.EEXIST,
+    IsADirectoryError: errno.EISDIR,
+}
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether repeating a request is useless: missing credentials, forbidden, malformed."""
+    if isinstance(error, PermissionError):
+        return True
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if names & {'NoCredentialsError', 'ParamValidationError', 'DefaultCredentialsError'}:
+        return True
+    code = str(getattr(error, 'code', ''))
+    return code in ('400', '401', '403') or str(error).startswith('Forbidden')

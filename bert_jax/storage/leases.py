@@ -1,0 +1,236 @@
+"""Locks with an owner and a time, for storage without locks: buckets, and some network disks.
+
+A lock is a series of files PATH.000001, PATH.000002, … Each is created on condition that it does
+not exist, in which one process at most succeeds. The owner of the highest number holds the lock and
+rewrites its file every few seconds. A process that has watched a file for a minute without a change
+creates the next number. Clocks of different hosts are not compared. The file of the last owner
+stays, so that numbers never repeat.
+"""
+
+import atexit
+import contextlib
+import json
+import os
+import pathlib
+import socket
+import sys
+import threading
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from bert_jax.errors import UserError
+from bert_jax.storage.bucket import BucketPath
+
+RENEW_SECONDS = 10.0
+STALE_SECONDS = 60.0
+_POLL_SECONDS = 1.0
+_REPORT_SECONDS = 60.0  # between messages while waiting
+
+_held: set['Lease'] = set()  # by this process
+
+
+class Lease:
+    """A lock that this process holds, or waits for; see `acquire`."""
+
+    def __init__(self, path: pathlib.Path | BucketPath):
+        """Describe the lock `path`; nothing is written."""
+        self.path = path
+        self._number = 0
+        self._renewed = 0.0  # when the last renewal was sent, in time.monotonic()
+        self._lost_to = ''
+        self._done = threading.Event()
+        self._owner = _this_process()
+        self._lock = threading.Lock()  # between renewal and release
+
+    def acquire(self, progress: Callable[[], str] = lambda: '') -> None:
+        """Wait until this process holds the lock.
+
+        Args:
+            progress: Describes what the holder has done so far, for the messages while waiting.
+
+        Raises:
+            OSError: The storage cannot be read or written.
+        """
+        start = next_report = time.monotonic()
+        seen, since = b'', start
+        while True:
+            number, content = self._newest()
+            if content != seen:
+                seen, since = content, time.monotonic()
+            owner = _parse(content)
+            is_free = not number or owner.get('released') or _is_dead(owner)
+            if (is_free or time.monotonic() - since > STALE_SECONDS) and self._take(number + 1):
+                return
+            if time.monotonic() >= next_report and not is_free:
+                next_report = time.monotonic() + _REPORT_SECONDS
+                _report(self.path, owner, progress(), time.monotonic() - start)
+            time.sleep(_POLL_SECONDS)
+
+    def release(self) -> None:
+        """Let others have the lock."""
+        self._done.set()
+        _held.discard(self)
+        with self._lock, contextlib.suppress(OSError):
+            if not self._lost_to:
+                self._write(released=True)
+
+    def check(self) -> None:
+        """Raise UserError if another process has or may have the lock by now."""
+        if not self._lost_to and time.monotonic() - self._renewed > STALE_SECONDS:
+            self._renew()
+        if self._lost_to:
+            raise UserError(
+                f'{self.path} was taken over by {self._lost_to}, because this process had not '
+                f'answered for {STALE_SECONDS:.0f} s; nothing was changed since'
+            )
+
+    def _take(self, number: int) -> bool:
+        """Create the file of a number; whether it is the highest."""
+        now = time.monotonic()
+        try:
+            _create(self._file(number), self._content())
+        except FileExistsError:
+            return False
+        if self._newest()[0] != number:  # it was removed by a later owner
+            self._file(number).unlink(missing_ok=True)
+            return False
+        self._number, self._renewed = number, now
+        for older in range(max(1, number - 3), number):
+            self._file(older).unlink(missing_ok=True)
+        _held.add(self)
+        threading.Thread(target=self._keep, daemon=True, name='lease').start()
+        return True
+
+    def _keep(self) -> None:
+        while not self._done.wait(RENEW_SECONDS):
+            with contextlib.suppress(OSError):  # `check` finds out if this lasts
+                self._renew()
+            if self._lost_to:
+                return
+
+    def _renew(self) -> None:
+        with self._lock:
+            if self._done.is_set():
+                return
+            now = time.monotonic()
+            number, content = self._newest()
+            if number > self._number:
+                self._lost_to = _describe(_parse(content))
+                return
+            self._write()
+            self._renewed = now
+
+    def _newest(self) -> tuple[int, bytes]:
+        """The highest number and what is in its file; (0, b'') if there is none."""
+        numbers = [
+            int(path.name.rpartition('.')[2])
+            for path in self.path.parent.glob(f'{self.path.name}.*')
+            if path.name.rpartition('.')[2].isdigit()
+        ]
+        if not numbers:
+            return 0, b''
+        try:
+            return max(numbers), self._file(max(numbers)).read_bytes()
+        except FileNotFoundError:  # replaced meanwhile by a higher number
+            return self._newest()
+
+    def _file(self, number: int) -> Any:
+        return self.path.with_name(f'{self.path.name}.{number:06d}')
+
+    def _content(self, **more: Any) -> bytes:
+        record = self._owner | {'time': time.time(), 'token': uuid.uuid4().hex} | more
+        return json.dumps(record).encode()
+
+    def _write(self, **more: Any) -> None:
+        self._file(self._number).write_bytes(self._content(**more))
+
+
+@contextlib.contextmanager
+def held(path: Any, progress: Callable[[], str] = lambda: '') -> Iterator[Lease]:
+    """Hold a lock within a block; the arguments are those of `Lease`."""
+    lease = Lease(path)
+    lease.acquire(progress)
+    try:
+        yield lease
+    finally:
+        lease.release()
+
+
+def hold(path: Any) -> None:
+    """Hold a lock until this process ends."""
+    lease = Lease(path)
+    lease.acquire()
+    atexit.register(lease.release)
+
+
+def check(path: Any) -> None:
+    """Raise UserError if this process has lost a lock in a folder above `path`."""
+    for lease in list(_held):
+        if lease.path.parent in path.parents:
+            lease.check()
+
+
+def _create(path: Any, content: bytes) -> None:
+    if isinstance(path, BucketPath):
+        path.create(content)
+    else:
+        with open(path, 'xb') as file:
+            file.write(content)
+
+
+def _parse(content: bytes) -> dict[str, Any]:
+    try:
+        return json.loads(content)
+    except ValueError:  # being written, on a disk
+        return {}
+
+
+def _this_process() -> dict[str, Any]:
+    pid = os.getpid()
+    return {'host': _host(), 'pid': pid, 'started': _started(pid)}
+
+
+def _host() -> str:
+    """This machine since its start, and the namespace in which its process ids are valid."""
+    with contextlib.suppress(OSError):
+        boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip()
+        return f'{socket.gethostname()} {boot} {os.readlink("/proc/self/ns/pid")}'
+    return socket.gethostname()
+
+
+def _started(pid: int) -> str:
+    """When a process was started, which tells it from a later one with its id; '' if it ended."""
+    with contextlib.suppress(OSError):
+        state, *fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
+        return '' if state in 'XZ' else fields[18]
+    return ''
+
+
+def _is_dead(owner: dict[str, Any]) -> bool:
+    """Whether an owner was a process of this machine that has ended."""
+    if owner.get('host') != _host():
+        return False
+    try:
+        os.kill(owner['pid'], 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return _started(owner['pid']) != owner['started']
+
+
+def _describe(owner: dict[str, Any]) -> str:
+    host = str(owner.get('host', 'an unknown host')).partition(' ')[0]
+    return f'process {owner.get("pid", "?")} on {host}'
+
+
+def _report(path: Any, owner: dict[str, Any], progress: str, seconds: float) -> None:
+    print(
+        f'waiting for the lock {path} of {_describe(owner)}'
+        + (f'; {progress}' if progress else '')
+        + f', waited {seconds:.0f} s',
+        file=sys.stderr,
+        flush=True,
+    )

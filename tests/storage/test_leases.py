@@ -1,0 +1,90 @@
+"""Locks on real servers and on a disk: one holder at a time, also after one has died."""
+
+import json
+import subprocess
+import threading
+import time
+
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.storage import leases
+
+
+@pytest.fixture(params=['bucket', 'disk'])
+def path(request, root, tmp_path):
+    return (root if request.param == 'bucket' else tmp_path) / 'lock'
+
+
+@pytest.fixture
+def in_short(monkeypatch):
+    """A process is given up after 0.4 s."""
+    monkeypatch.setattr(leases, 'STALE_SECONDS', 0.4)
+    monkeypatch.setattr(leases, 'RENEW_SECONDS', 0.05)
+    monkeypatch.setattr(leases, '_POLL_SECONDS', 0.02)
+
+
+def leave(path, **owner):
+    """Write the lock of a process that did not release it."""
+    record = leases._this_process() | {'time': 0, 'token': 'x'} | owner
+    leases._create(path.with_name('lock.000007'), json.dumps(record).encode())
+
+
+def test_one_of_many_holds_a_lock(path, in_short):
+    holders, most = [], []
+
+    def work():
+        for _ in range(3):
+            with leases.held(path):
+                holders.append(1)
+                most.append(len(holders))
+                time.sleep(0.01)
+                holders.pop()
+
+    threads = [threading.Thread(target=work) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1] * 9
+    assert len(list(path.parent.glob('lock.*'))) == 1
+
+
+def test_a_holder_that_renews_its_lock_keeps_it(path, in_short):
+    with leases.held(path) as lease:
+        second = threading.Thread(target=leases.Lease(path).acquire, daemon=True)
+        second.start()
+        second.join(1.2)
+        assert second.is_alive()
+        lease.check()
+    second.join(10)
+    assert not second.is_alive()
+
+
+def test_a_dead_process_of_this_machine_is_followed_at_once(path):
+    process = subprocess.Popen(['sleep', '100'])
+    leave(path, pid=process.pid, started=leases._started(process.pid))
+    process.kill()
+    process.wait()
+    start = time.monotonic()
+    with leases.held(path) as lease:
+        assert lease._number == 8
+    assert time.monotonic() - start < 5
+
+
+def test_a_process_of_another_machine_is_followed_after_a_while(path, in_short):
+    leave(path, host='elsewhere')
+    start = time.monotonic()
+    with leases.held(path):
+        assert time.monotonic() - start > 0.4
+
+
+def test_a_holder_that_was_followed_learns_of_it(path, in_short, monkeypatch):
+    monkeypatch.setattr(leases, 'RENEW_SECONDS', 100.0)  # as a suspended process
+    lease = leases.Lease(path)
+    lease.acquire()
+    with leases.held(path), pytest.raises(UserError, match='taken over by process') as found:
+        leases.check(path.with_name('checkpoints') / '10')
+    assert '\n' not in str(found.value)
+    lease.release()
+    assert json.loads(path.with_name('lock.000002').read_bytes())['released']
