@@ -17,6 +17,7 @@ ANALYSES = {
     'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
     'pairs': 'bert_jax.analyze.pairs:MinimalPairs',
     'picture': 'bert_jax.analyze.picture:Picture',
+    'probe': 'bert_jax.analyze.probe:Probes',
     'senses': 'bert_jax.analyze.senses:WordSenses',
     'similarity': 'bert_jax.analyze.similarity:Similarity',
 }

@@ -1,0 +1,95 @@
+"""Reads dependency trees from CoNLL-U: words, tags, heads and relations."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from bert_jax.data import text_files
+from bert_jax.data.labeled import word_spans
+from bert_jax.data.labeled.formats import expand_globs
+from bert_jax.data.labeled.word_spans import WordOffsets
+from bert_jax.errors import UserError
+
+COLUMNS = {'upos': 3, 'xpos': 4, 'deprel': 7}  # columns that can be labels of words
+# XPOS tags of punctuation, without which trees are scored (Hewitt and Manning 2019).
+PUNCTUATION = ("''", ',', '.', ':', '``', '-LRB-', '-RRB-')
+_HEAD = 6
+
+
+class Tree(NamedTuple):
+    """A sentence of W words, which are joined by spaces.
+
+    Attributes:
+        document: number of its document.
+        text: the sentence.
+        words: characters of its words.
+        tags: column of COLUMNS → a tag for each word.
+        heads: number of the head of each word, from 0; −1 for the root.
+    """
+
+    document: int
+    text: str
+    words: WordOffsets
+    tags: dict[str, tuple[str, ...]]
+    heads: tuple[int, ...]
+
+    @property
+    def is_punctuation(self) -> list[bool]:
+        """Whether each word is punctuation, by XPOS, or by UPOS in treebanks without XPOS."""
+        xpos = self.tags['xpos']
+        if all(tag == '_' for tag in xpos):
+            return [tag == 'PUNCT' for tag in self.tags['upos']]
+        return [tag in PUNCTUATION for tag in xpos]
+
+
+def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
+    """Read the sentences of files; multiword tokens and empty nodes are skipped.
+
+    A document begins at '# newdoc'; in files without it every sentence is one.
+
+    Args:
+        patterns: files or globs.
+        limit: number of sentences; None for all.
+
+    Raises:
+        UserError: a file cannot be read or is not CoNLL-U, or there is no sentence.
+    """
+    trees: list[Tree] = []
+    document, has_documents = -1, False
+    for path in expand_globs(patterns):
+        rows: list[list[str]] = []
+        for number, line in enumerate([*text_files.read_lines(path, 'utf-8'), ''], start=1):
+            if line.startswith('#'):
+                document += line.startswith('# newdoc')
+                has_documents |= line.startswith('# newdoc')
+            elif line.strip():
+                rows.append(_fields(line, f'{path}, line {number}'))
+            elif any(row[0].isdecimal() for row in rows):
+                trees.append(_tree(rows, document, f'{path}, line {number}'))
+                rows = []
+            if len(trees) == limit:
+                break
+    if not trees:
+        raise UserError(f'{", ".join(patterns)} has no sentence')
+    if has_documents:
+        return [tree._replace(document=max(tree.document, 0)) for tree in trees]
+    return [tree._replace(document=number) for number, tree in enumerate(trees)]
+
+
+def _fields(line: str, place: str) -> list[str]:
+    fields = line.split('\t')
+    if len(fields) != 10:
+        raise UserError(f'{place} is not CoNLL-U: {len(fields)} columns instead of 10')
+    return fields
+
+
+def _tree(rows: list[list[str]], document: int, place: str) -> Tree:
+    words = [row for row in rows if row[0].isdecimal()]
+    text, offsets = word_spans.join_words([row[1].strip() or '_' for row in words])
+    tags = {name: tuple(row[column] for row in words) for name, column in COLUMNS.items()}
+    try:
+        heads = tuple(int(row[_HEAD]) - 1 for row in words)
+    except ValueError:
+        raise UserError(f'the sentence before {place} has a word without a head') from None
+    if any(not -1 <= head < len(words) for head in heads):
+        raise UserError(f'the sentence before {place} has a head that is not one of its words')
+    return Tree(document, text, offsets, tags, heads)

@@ -1,0 +1,171 @@
+"""Structural probes: linear maps after which squared distances are those in the parse tree.
+
+The distance of words i and j is |B(h_i − h_j)|², the depth of word i is |B h_i|²; the probes of
+all layers are trained at once. Source: Hewitt and Manning 2019, sections 2 and 3.
+"""
+
+import functools
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from bert_jax.evaluation.dependency_trees import TreeDistances
+
+_RANGE = 0.05  # of the initial values
+_DECAY = 0.1  # of the learning rate when the loss of the dev sentences does not improve
+_IMPROVEMENT, _PATIENCE = 1e-4, 5  # epochs without this improvement end the training of a layer
+_PADDING = 8  # lengths are rounded up to a multiple, for few shapes
+
+
+class Sentence(NamedTuple):
+    """The states [W, L, D] of the words of a sentence, and their tree."""
+
+    states_WLD: np.ndarray
+    gold: TreeDistances
+
+
+class StructuralSettings(NamedTuple):
+    """How the probes are trained.
+
+    Attributes:
+        rank: R, rows of B.
+        epochs: passes over the sentences, at most.
+        batch_size: sentences of a batch.
+        learning_rate: of Adam, at first.
+        seed: of the initial values and the order.
+    """
+
+    rank: int = 128
+    epochs: int = 40
+    batch_size: int = 20
+    learning_rate: float = 1e-3
+    seed: int = 0
+
+
+def train(
+    sentences: Sequence[Sentence], dev: Sequence[Sentence], settings: StructuralSettings
+) -> dict[str, np.ndarray]:
+    """Train probes of distance and depth of all layers.
+
+    Each layer and kind has its own learning rate and its own best epoch.
+
+    Returns:
+        'distance' and 'depth' → B of each layer, float32 [L, D, R].
+    """
+    _, layers, size = sentences[0].states_WLD.shape
+    key, shape = jax.random.key(settings.seed), (2, 1, size, settings.rank)
+    initial = jax.random.uniform(key, shape, minval=-_RANGE, maxval=_RANGE)
+    params = jnp.broadcast_to(initial, (2, layers, size, settings.rank))
+    state = optax.scale_by_adam().init(params)
+    rates_KL = np.full((2, layers), settings.learning_rate, np.float32)
+    best_KL, stale_KL = np.full((2, layers), np.inf), np.zeros((2, layers), int)
+    best = np.array(params)
+    for epoch in range(settings.epochs):
+        generator = np.random.default_rng([settings.seed, epoch])
+        for batch in _batches(sentences, settings.batch_size, generator):
+            params, state = _step(params, state, rates_KL, batch)
+        lost_KL = _dev_loss(params, dev, settings.batch_size)
+        is_better_KL = lost_KL < best_KL - _IMPROVEMENT
+        best[is_better_KL] = np.asarray(params)[is_better_KL]
+        rates_KL = np.where(is_better_KL, rates_KL, rates_KL * _DECAY).astype(np.float32)
+        best_KL = np.where(is_better_KL, lost_KL, best_KL)
+        stale_KL = np.where(is_better_KL, 0, stale_KL + 1)
+        if (stale_KL >= _PATIENCE).all():
+            break
+    return {'distance': best[0], 'depth': best[1]}
+
+
+def predict(params: dict[str, np.ndarray], states_WLD: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Predicted distances, float32 [L, W, W], and depths, float32 [L, W], of a sentence."""
+    states_LWD = np.asarray(states_WLD, np.float32).swapaxes(0, 1)
+    mapped_LWR = states_LWD @ params['distance']
+    squares_LW = np.square(mapped_LWR).sum(-1)
+    products_LWW = mapped_LWR @ mapped_LWR.swapaxes(1, 2)
+    distances_LWW = squares_LW[:, :, None] + squares_LW[:, None] - 2 * products_LWW
+    return distances_LWW, np.square(states_LWD @ params['depth']).sum(-1)
+
+
+class _Batch(NamedTuple):
+    """Padded sentences: states [B, T, L, D], distances [B, T, T], depths [B, T], lengths [B]."""
+
+    states_BTLD: np.ndarray
+    distances_BTT: np.ndarray
+    depths_BT: np.ndarray
+    lengths_B: np.ndarray
+
+
+def _batches(
+    sentences: Sequence[Sentence], size: int, generator: np.random.Generator | None
+) -> Iterator[_Batch]:
+    """Batches of sentences of similar length, in random order with a generator."""
+    by_length: dict[int, list[int]] = {}
+    order: Any = range(len(sentences))
+    for index in order if generator is None else generator.permutation(len(sentences)):
+        length = len(sentences[index].states_WLD)
+        by_length.setdefault(-(-length // _PADDING) * _PADDING, []).append(index)
+    chosen = [
+        (length, rows[start : start + size])
+        for length, rows in by_length.items()
+        for start in range(0, len(rows), size)
+    ]
+    for place in range(len(chosen)) if generator is None else generator.permutation(len(chosen)):
+        length, rows = chosen[place]
+        yield _pad([sentences[row] for row in rows], length, size)
+
+
+def _pad(sentences: Sequence[Sentence], length: int, size: int) -> _Batch:
+    _, layers, width = sentences[0].states_WLD.shape
+    dtype = sentences[0].states_WLD.dtype
+    batch = _Batch(
+        np.zeros((size, length, layers, width), dtype),
+        np.zeros((size, length, length), np.float32),
+        np.zeros((size, length), np.float32),
+        np.zeros(size, np.int32),
+    )
+    for row, (states_WLD, gold) in enumerate(sentences):
+        number = len(states_WLD)
+        batch.states_BTLD[row, :number] = states_WLD
+        batch.distances_BTT[row, :number, :number] = gold.distances_WW
+        batch.depths_BT[row, :number] = gold.depths_W
+        batch.lengths_B[row] = number
+    return batch
+
+
+def _losses(params_KLDR: jax.Array, batch: _Batch) -> jax.Array:
+    """Sums over the sentences of the mean absolute errors of distances and of depths: [2, L]."""
+    states_BTLD = jnp.asarray(batch.states_BTLD, jnp.float32)
+    lengths_B = jnp.maximum(batch.lengths_B, 1)
+    is_word_BT = jnp.arange(states_BTLD.shape[1]) < batch.lengths_B[:, None]
+    is_pair_BTT = is_word_BT[:, :, None] & is_word_BT[:, None]
+    mapped_KLBTR = jnp.einsum('BTLD,KLDR->KLBTR', states_BTLD, params_KLDR)
+    squares_KLBT = jnp.square(mapped_KLBTR).sum(-1)
+    mapped_LBTR, squares_LBT = mapped_KLBTR[0], squares_KLBT[0]
+    products_LBTT = jnp.einsum('LBTR,LBUR->LBTU', mapped_LBTR, mapped_LBTR)
+    found_LBTT = squares_LBT[..., None] + squares_LBT[..., None, :] - 2 * products_LBTT
+    errors_LBTT = jnp.abs(found_LBTT - batch.distances_BTT) * is_pair_BTT
+    distance_L = (errors_LBTT.sum((2, 3)) / lengths_B**2).sum(1)
+    depth_L = ((jnp.abs(squares_KLBT[1] - batch.depths_BT) * is_word_BT).sum(2) / lengths_B).sum(1)
+    return jnp.stack([distance_L, depth_L])
+
+
+@functools.partial(jax.jit, donate_argnums=(0, 1))
+def _step(params: jax.Array, state: Any, rates_KL: Any, batch: _Batch) -> tuple[jax.Array, Any]:
+    number = jnp.maximum((batch.lengths_B > 0).sum(), 1)
+    gradient = jax.grad(lambda params: (_losses(params, batch) / number).sum())(params)
+    updates, state = optax.scale_by_adam().update(gradient, state)
+    return params - rates_KL[:, :, None, None] * updates, state
+
+
+_jitted_losses = jax.jit(_losses)
+
+
+def _dev_loss(params: jax.Array, dev: Sequence[Sentence], batch_size: int) -> np.ndarray:
+    """The mean loss of the sentences, float64 [2, L]."""
+    sums = [
+        jax.device_get(_jitted_losses(params, batch)) for batch in _batches(dev, batch_size, None)
+    ]
+    return np.asarray(np.sum(sums, axis=0, dtype=np.float64) / len(dev))
