@@ -71,7 +71,7 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
         raise errors.UserError(f'--batch_tokens is {flags.batch_tokens}, must be at least 1')
     output = paths.on_disk(flags.output)
     report.check_output(output, flags.overwrite)
-    runtime.configure()
+    runtime.configure(keep_memory=False)
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
     pretrained = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
     with progress.bar(unit=' windows') as bar:

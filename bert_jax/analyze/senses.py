@@ -140,7 +140,8 @@ def _variants(
         scale = moments.scale()
         if scale.is_dead_D.all():
             raise UserError(f'all dimensions of {layers.describe(name)} are dead')
-        yield name, True, (scale.standardize(pair[0]), scale.standardize(pair[1]))
+        pair = scale.standardize(pair[0]), scale.standardize(pair[1])
+        yield name, True, pair
 
 
 def _neighbors(

@@ -24,8 +24,12 @@ COMPILER_OPTIONS = {
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
 
-def configure() -> None:
+def configure(keep_memory: bool = True) -> None:
     """Apply the settings. Commands call this once, before they compute anything.
+
+    Args:
+      keep_memory: see `keep_freed_memory`; False for programs of many shapes, whose freed memory
+        would be kept in pieces.
 
     Raises:
       UserError: see `find_devices`.
@@ -38,7 +42,7 @@ def configure() -> None:
     is_shared = jax.default_backend() != 'gpu' or jax.process_count() == 1
     if is_shared and 'JAX_COMPILATION_CACHE_DIR' not in os.environ:
         jax.config.update('jax_compilation_cache_dir', CACHE)
-    if jax.default_backend() == 'cpu':
+    if keep_memory and jax.default_backend() == 'cpu':
         keep_freed_memory()
 
 
