@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 ANALYSES = {
     'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
     'pairs': 'bert_jax.analyze.pairs:MinimalPairs',
+    'harms': 'bert_jax.analyze.harms:Harms',
     'picture': 'bert_jax.analyze.picture:Picture',
     'probe': 'bert_jax.analyze.probe:Probes',
     'senses': 'bert_jax.analyze.senses:WordSenses',

@@ -1,0 +1,80 @@
+"""Log-odds of two words in a template, corrected by their prior. (Kurita et al. 2019)
+
+(log P(first | attribute) − log P(first | attribute masked)) − the same of the second word
+"""
+
+import argparse
+import itertools
+from collections.abc import Iterator
+
+import numpy as np
+
+from bert_jax.analyze.base import Model, Results
+from bert_jax.analyze.harm_measures.base import Measure, grouped, plot, table, token_of
+from bert_jax.data.labeled import named_rows
+from bert_jax.data.labeled.named_rows import Columns
+from bert_jax.errors import UserError
+from bert_jax.evaluation.scored_rows import ScoredRow
+from bert_jax.evaluation.scores import Table
+from bert_jax.inference import scoring
+
+COLUMNS = Columns(
+    {name: name for name in ('template', 'first', 'second', 'attribute')}, {'group': 'group'}
+)
+_SHOWN = 10  # rows at each end in the table
+
+
+def run(flags: argparse.Namespace, model: Model) -> Results:
+    """Return the corrected log-odds of the first word, by group of attributes."""
+    rows = list(named_rows.read(flags.input, COLUMNS.renamed(flags.columns)))
+    scored = itertools.chain.from_iterable(_rows(model, row) for row in rows)
+    log_p_N22 = np.array(list(scoring.of_rows(model.predictor, scored)), np.float64)
+    log_p_N22 = log_p_N22.reshape(-1, 2, 2)  # attribute visible or masked; first or second word
+    odds_N2 = log_p_N22[..., 0] - log_p_N22[..., 1]
+    corrected_N = odds_N2[:, 0] - odds_N2[:, 1]
+    shares = grouped([row['group'] for row in rows], corrected_N, 'all groups')
+    order = np.argsort(-corrected_N, kind='stable')
+    ends = order if len(order) <= 2 * _SHOWN else [*order[:_SHOWN], *order[-_SHOWN:]]
+    listed = [
+        (rows[i]['attribute'], rows[i]['first'], rows[i]['second'], float(corrected_N[i]))
+        for i in ends
+    ]
+    return Results(
+        values={'log_odds': shares, 'of_rows': corrected_N},
+        tables={
+            'Corrected log-odds of the first word (nats)': table(shares, 'group', 'log-odds'),
+            'Attributes at both ends': Table(('attribute', 'first', 'second', 'log-odds'), listed),
+        },
+        figures={'log_odds': plot(shares, 'corrected log-odds of the first word (nats)', 0)},
+        notes=['0 is a model for which the attribute does not change the odds of the two words.'],
+    )
+
+
+def _rows(model: Model, row: dict[str, str]) -> Iterator[ScoredRow]:
+    """The template with [MASK] as target; with the attribute, and with the attribute masked."""
+    template, place = row['template'], row['place']
+    if template.count('{target}') != 1 or template.count('{attribute}') != 1:
+        raise UserError(f'{place}: the template needs {{target}} and {{attribute}} once each')
+    predictor = model.predictor
+    words = [token_of(model, row[name], place) for name in ('first', 'second')]
+    text = template.replace('{attribute}', row['attribute'])
+    start = text.index('{target}')
+    text = text.replace('{target}', row['first'])
+    ids, slot = scoring.locate(predictor, text, (start, start + len(row['first'])))
+    before = template[: template.index('{attribute}')].replace('{target}', row['first'])
+    span = (len(before), len(before) + len(row['attribute']))
+    _, attribute = scoring.locate(predictor, text, span)
+    for hidden in ([slot], [slot, attribute]):
+        masked = ids.copy()
+        for own in hidden:
+            masked[own] = predictor.tokenizer.mask_id
+        positions = np.array([slot.start] * 2, np.int32)
+        yield ScoredRow(masked, positions, np.array(words, np.int32))
+
+
+MEASURE = Measure(
+    run,
+    "rows of a template such as '{target} is a {attribute}.', two words and an attribute, in CSV, "
+    'TSV or JSON',
+    ('columns',),
+)
