@@ -49,6 +49,11 @@ def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
     )
     add('--output', required=True, help='folder for the results; must not exist yet')
     add('--overwrite', action='store_true', help='replace the results of an earlier analysis')
+    add(
+        '--card',
+        action='store_true',
+        help='also put the first table into the model card, README.md in the folder of the model',
+    )
     add('--max_length', type=int, help='tokens of a window of a long text (default: the limit)')
     add('--batch_tokens', type=int, default=2048, help='padded tokens of a batch (default 2048)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
@@ -61,7 +66,7 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
     analysis, flags = _parse(arguments)
     import jax
 
-    from bert_jax.analyze import report
+    from bert_jax.analyze import card, report
     from bert_jax.analyze.base import Model
     from bert_jax.interop import loading
     from bert_jax.storage import paths
@@ -71,6 +76,8 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
         raise errors.UserError(f'--batch_tokens is {flags.batch_tokens}, must be at least 1')
     output = paths.on_disk(flags.output)
     report.check_output(output, flags.overwrite)
+    if flags.card:
+        card.check(flags.model)
     runtime.configure(keep_memory=False)
     jax.config.update('jax_persistent_cache_min_compile_time_secs', 0.1)
     pretrained = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
@@ -93,6 +100,8 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
             limits=analysis.limits,
             results=results,
         )
+    if flags.card:
+        card.add(flags.model, output / report.RESULTS)
     _print_counts(model.predictor.counts)
     return output
 

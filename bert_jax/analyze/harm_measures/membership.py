@@ -19,7 +19,7 @@ from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
 from bert_jax.interop import loading
 
-_LEAST_TOKENS, _MOST_TOKENS = 10, 60  # of a sentence
+_LEAST_TOKENS, _MOST_TOKENS = 8, 60  # of a sentence
 
 
 def run(flags: argparse.Namespace, model: Model) -> Results:

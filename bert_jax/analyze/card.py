@@ -1,0 +1,56 @@
+"""Adds the results of an analysis to the model card, the README.md of a run or exported folder."""
+
+import os
+import pathlib
+import re
+
+from bert_jax import files
+from bert_jax.errors import UserError
+from bert_jax.evaluation.scores import Table
+from bert_jax.evaluation.tables import markdown_table
+
+CARD = 'README.md'
+_BEFORE = re.compile(r'^## Limits$', re.MULTILINE)  # results stand before this section, if any
+
+
+def check(model: str) -> None:
+    """Raise UserError unless the folder of a model has a model card."""
+    if not (pathlib.Path(model) / CARD).is_file():
+        raise UserError(f'--card: {model} has no {CARD}')
+
+
+def add(model: str, results: pathlib.Path) -> None:
+    """Put the first table of an analysis into the card, in place of that of an earlier one.
+
+    Args:
+        model: folder of the model.
+        results: results.json of the analysis.
+    """
+    path, content = pathlib.Path(model) / CARD, files.read_json(results)
+    title, table = next(iter(content['tables'].items()))
+    mark = f'<!-- {content["analysis"]}: {title} -->'
+    end = mark.replace('<!-- ', '<!-- end of ')
+    lines = [f'- {sentence}' for sentence in [*content['notes'], *content['limits']]]
+    section = '\n\n'.join(
+        [
+            mark,
+            f'## {content["analysis"].capitalize()}: {title}',
+            f'    {content["command"]}',
+            markdown_table(Table(tuple(table['columns']), table['rows'])),
+            '\n'.join(lines),
+            end,
+        ]
+    )
+    text = path.read_text(encoding='utf-8')
+    if mark in text and end in text:
+        text = text[: text.index(mark)] + section + text[text.index(end) + len(end) :]
+    elif found := _BEFORE.search(text):
+        text = f'{text[: found.start()]}{section}\n\n{text[found.start() :]}'
+    else:
+        text = f'{text.rstrip()}\n\n{section}\n'
+    temporary = path.with_name(f'{CARD}.partial')
+    try:
+        temporary.write_text(text, encoding='utf-8')
+        os.replace(temporary, path)
+    except OSError as error:
+        raise UserError(f'{path} cannot be written: {error.strerror}') from error
