@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 # Name → 'module:Class'; a module is imported when its analysis runs.
 ANALYSES = {
+    'heads': 'bert_jax.analyze.heads:Heads',
     'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
     'pairs': 'bert_jax.analyze.pairs:MinimalPairs',
     'harms': 'bert_jax.analyze.harms:Harms',

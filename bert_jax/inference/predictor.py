@@ -282,6 +282,36 @@ class Predictor:
         (((_, weights_LHTT),),) = self._rows.run(function, [[TokenizedText(row, {})]])
         return [self._rows.token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
 
+    def attention_of_words(
+        self, texts: Sequence[str], spans: Sequence[WordOffsets]
+    ) -> list[np.ndarray | None]:
+        """How much each word attends to each other: float32 [L, H, W, W] for each text.
+
+        Attention to a word is summed over its subwords, attention from it is averaged (Clark et
+        al. 2019, section 4.1). [CLS] and [SEP] are left out, so rows sum to less than 1. None for
+        texts longer than the model's input.
+
+        Args:
+            texts: strings.
+            spans: for each text, the first character and end (exclusive) of its words.
+        """
+        located = word_states.locate(check_list(texts), spans, 'whitespace')
+        aligned = [word_states.align(self.tokenizer, *own) for own in located]
+        rows = [
+            [TokenizedText(self._with_specials(own.ids), {})] * (len(own.ids) <= self._rows.size)
+            for own in aligned
+        ]
+        settings = (self._encoder, self.is_causal, self._params)
+        answers = self._rows.run(functools.partial(computation.attention, *settings), rows)
+        return [
+            word_states.pool_attention(weights[0][1], own) if weights else None
+            for weights, own in zip(answers, aligned, strict=True)
+        ]
+
+    def _with_specials(self, ids: np.ndarray) -> np.ndarray:
+        own = [self.tokenizer.cls_id, *ids.tolist(), self.tokenizer.sep_id]
+        return np.array(own, np.int32)
+
     def pseudo_likelihood(
         self, texts: Sequence[str], long_texts: str | None = None, variant: str = 'tokens'
     ) -> list[Likelihood]:

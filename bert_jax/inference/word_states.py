@@ -135,6 +135,27 @@ def pool(states_NX: np.ndarray, ranges_W2: np.ndarray, pooling: str) -> np.ndarr
     return sums_WX / np.expand_dims(counts_W, tuple(range(1, sums_WX.ndim)))
 
 
+def pool_attention(weights_LHTT: np.ndarray, aligned: Aligned) -> np.ndarray:
+    """Attention between words, float32 [L, H, W, W], from that between tokens with [CLS], [SEP]."""
+    number = len(aligned.ids)
+    inner_TTLH = np.moveaxis(weights_LHTT[..., 1 : number + 1, 1 : number + 1], (2, 3), (0, 1))
+    to_words_WTLH = pool(np.swapaxes(inner_TTLH, 0, 1), aligned.ranges, 'sum')
+    between_WWLH = pool(np.swapaxes(to_words_WTLH, 0, 1), aligned.ranges, 'mean')
+    return np.moveaxis(between_WWLH, (0, 1), (2, 3))
+
+
+def stream_attention(
+    predictor: 'Predictor', sentences: Iterable[Located]
+) -> Iterator[np.ndarray | None]:
+    """Yield the attention between the words of each sentence; see `attention_of_words`."""
+    architecture = predictor.architecture
+    limit = _STATE_BYTES // (4 * architecture.num_layers * architecture.num_heads)
+    # About 4 characters a token, plus special tokens.
+    for group in groups(sentences, lambda own: (len(own[0]) // 4 + 2) ** 2, limit):
+        texts, spans = zip(*group, strict=True)
+        yield from predictor.attention_of_words(texts, spans)
+
+
 def stream_words(
     predictor: 'Predictor',
     sentences: Iterable[Located],

@@ -1,0 +1,63 @@
+"""How often the most attended word of a head is the syntactic head or dependent of a word.
+
+Source: Clark et al. 2019, "What Does BERT Look At?", section 4.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+OFFSETS = tuple(offset for offset in range(-10, 11) if offset)
+DIRECTIONS = ('dependent to head', 'head to dependent')
+
+
+class HeadCounts(NamedTuple):
+    """Counts by group of documents G and relation R.
+
+    Attributes:
+        hits_GRKLH: int32, right guesses of each head in both DIRECTIONS.
+        offset_hits_GRKO: int32, right guesses of each of OFFSETS.
+        totals_GR: int32, dependencies.
+    """
+
+    hits_GRKLH: np.ndarray
+    offset_hits_GRKO: np.ndarray
+    totals_GR: np.ndarray
+
+    def add(
+        self, group: int, attention_LHWW: np.ndarray, heads: Sequence[int], relations: Sequence[int]
+    ) -> None:
+        """Count a sentence, in place.
+
+        Args:
+            group: of its document.
+            attention_LHWW: from each word (third axis) to each word.
+            heads: number of the head of each word; −1 for none.
+            relations: number of the relation of each word to its head; −1 for none.
+        """
+        guesses_LHW = most_attended(attention_LHWW)
+        for word, (head, relation) in enumerate(zip(heads, relations, strict=True)):
+            if head < 0 or relation < 0:
+                continue
+            self.hits_GRKLH[group, relation, 0] += guesses_LHW[..., word] == head
+            self.hits_GRKLH[group, relation, 1] += guesses_LHW[..., head] == word
+            self.totals_GR[group, relation] += 1
+            if abs(head - word) <= OFFSETS[-1]:
+                self.offset_hits_GRKO[group, relation, 0, OFFSETS.index(head - word)] += 1
+                self.offset_hits_GRKO[group, relation, 1, OFFSETS.index(word - head)] += 1
+
+
+def no_counts(groups: int, relations: int, layers: int, heads: int) -> HeadCounts:
+    """Counts of no sentences yet."""
+    return HeadCounts(
+        np.zeros((groups, relations, 2, layers, heads), np.int32),
+        np.zeros((groups, relations, 2, len(OFFSETS)), np.int32),
+        np.zeros((groups, relations), np.int32),
+    )
+
+
+def most_attended(attention_LHWW: np.ndarray) -> np.ndarray:
+    """The other word to which each word attends most: int64 [L, H, W]."""
+    size = attention_LHWW.shape[-1]
+    return np.where(np.eye(size, dtype=bool), -np.inf, attention_LHWW).argmax(-1)
