@@ -20,15 +20,19 @@ if TYPE_CHECKING:
     from bert_jax.analyze.base import Analysis
 
 _PROGRAM = 'python -m bert_jax.analyze'
+_PLAN = 'all'  # the name that is none of an analysis
 _DESCRIPTION = """\
 Analyze what the states of a model contain. Each analysis writes a folder with results.json, a
-report (README.md) and figures. For its options: python -m bert_jax.analyze ANALYSIS --help"""
+report (README.md) and figures. For its options: python -m bert_jax.analyze ANALYSIS --help
+"all" runs the analyses of a file, one a line."""
 
 
 def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
     """The analysis and its options."""
     overview = argparse.ArgumentParser(prog=_PROGRAM, description=_DESCRIPTION)
-    overview.add_argument('analysis', metavar='ANALYSIS', help=', '.join(analyze.ANALYSES))
+    overview.add_argument(
+        'analysis', metavar='ANALYSIS', help=', '.join([*analyze.ANALYSES, _PLAN])
+    )
     name = overview.parse_args(arguments[:1]).analysis
     analysis = analyze.find(name)
     parser = argparse.ArgumentParser(
@@ -115,7 +119,13 @@ def _print_counts(counts: Counter[str]) -> None:
 @errors.exit_cleanly
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
-    output = run(sys.argv[1:] if argv is None else argv)
+    arguments = sys.argv[1:] if argv is None else argv
+    if arguments[:1] == [_PLAN]:
+        from bert_jax.analyze import plan
+
+        output = plan.run(arguments[1:], _parse, run)
+    else:
+        output = run(arguments)
     progress.say((output / 'README.md').read_text(encoding='utf-8'))
     progress.say(
         f'written to {output}: {", ".join(sorted(path.name for path in output.iterdir()))}'

@@ -78,6 +78,29 @@ def test_wrong_flags_are_one_line_and_nothing_is_written(
     assert (tmp_path / 'taken/mine').read_text() == 'mine'
 
 
+def test_a_plan_runs_what_is_not_done_yet(run, texts, tmp_path, monkeypatch, capsys):
+    plan = tmp_path / 'plan.txt'
+    lines = [f'isotropy --input={texts} --limit={limit}' for limit in (2, 3)]
+    plan.write_text('\n'.join(['# what is known', lines[0], '', f'{lines[1]}  # all']) + '\n')
+    flags = ['all', f'--model={run}', f'--input={plan}', f'--output={tmp_path}/out']
+    command.main(flags)
+    names = ['README.md', 'isotropy', 'isotropy_2']
+    assert sorted(path.name for path in (tmp_path / 'out').iterdir()) == names
+    summary = (tmp_path / 'out/README.md').read_text()
+    assert '[isotropy_2](isotropy_2/README.md)' in summary
+    assert '![isotropy.png](isotropy/isotropy.png)' in summary
+    found = json.loads((tmp_path / 'out/isotropy_2/results.json').read_text())
+    assert found['results']['texts'] == 3
+    ran = []
+    monkeypatch.setattr(command, 'run', lambda arguments: ran.append(arguments))
+    command.main(flags)
+    assert ran == []
+    plan.write_text('\n'.join([lines[0], 'isotropia --input=x']))
+    with pytest.raises(SystemExit):
+        command.main(flags)
+    assert "unknown analysis 'isotropia'" in capsys.readouterr().err.splitlines()[-1]
+
+
 def test_results_replace_earlier_ones_only_once_they_are_complete(tmp_path):
     folder = tmp_path / 'out'
     for number in range(2):
