@@ -20,7 +20,7 @@ PAIRS = 30  # of each paradigm
 
 
 def main():
-    parser = runner.argument_parser('linguistic_curves', __doc__, steps=2400, seeds=2)
+    parser = runner.argument_parser('linguistic_curves', __doc__, steps=2400, seeds=1)
     parser.add_argument('--treebank', required=True, help='folder of UD English EWT')
     parser.add_argument('--pairs', required=True, help='glob of the files of BLiMP')
     options = parser.parse_args()
