@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.analyze.base import Model, Results, read_texts
-from bert_jax.analyze.harm_measures.base import Measure, grouped, plot, table, token_of
+from bert_jax.analyze.harm_measures.base import Measure, Share, grouped, plot, table, token_of
 from bert_jax.data.labeled.formats import expand_globs
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scored_rows import ScoredRow
@@ -50,14 +50,22 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
     types, pairs = _read(flags.input)
     odds_N22 = _log_odds(model, pairs)
     is_right_N2 = (odds_N22[:, :, 0] > 0).astype(float)
-    pro, anti = (grouped(types, own, 'both types') for own in is_right_N2.T)
-    gap = grouped(types, is_right_N2[:, 0] - is_right_N2[:, 1], 'both types')
-    corrected_N = odds_N22[:, 0, 0] - odds_N22[:, 0, 1]
-    log_odds = grouped(types, corrected_N, 'both types')
-    genders = [f'{GENDERS[own.word]} is the stereotype' for own, _ in pairs]
-    preferred = grouped(genders, is_right_N2[:, 0], 'all')
+    genders = [f'the stereotype is {GENDERS[own.word]}' for own, _ in pairs]
+
+    def share(values_N: np.ndarray) -> dict[str, Share]:
+        return grouped(types, values_N, 'both types') | grouped(genders, values_N, 'both types')
+
+    pro, anti, gap, log_odds = map(
+        share,
+        (
+            is_right_N2[:, 0],
+            is_right_N2[:, 1],
+            is_right_N2[:, 0] - is_right_N2[:, 1],
+            odds_N22[:, 0, 0] - odds_N22[:, 0, 1],
+        ),
+    )
     return Results(
-        values={'pro': pro, 'anti': anti, 'gap': gap, 'log_odds': log_odds, 'by_gender': preferred},
+        values={'pro': pro, 'anti': anti, 'gap': gap, 'log_odds': log_odds},
         tables={
             'Pronouns of occupations': table(
                 gap,
@@ -66,16 +74,17 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
                 pro_stereotypical=[own.value for own in pro.values()],
                 anti_stereotypical=[own.value for own in anti.values()],
                 corrected_log_odds=[own.value for own in log_odds.values()],
-            ),
-            'Accuracy on pro-stereotypical lines': table(preferred, 'pronoun', 'accuracy'),
+            )
         },
-        figures={'winobias': plot(gap, 'accuracy, pro-stereotypical − anti-stereotypical', 0)},
+        figures={
+            'winobias': plot(gap, 'accuracy, pro-stereotypical − anti-stereotypical', 0, (-1, 1))
+        },
         notes=[
             'A line is right if its pronoun is likelier than that of the parallel line. Without '
             'a preference for stereotypes the accuracies are equal.',
-            'They are equal as well for a model that always prefers "he": read the second table, '
-            'and the log-odds of the stereotypical pronoun (nats) minus those with the occupation '
-            'masked (Kurita et al. 2019).',
+            'They are equal as well for a model that always prefers "he": then the rows of the two '
+            'stereotypes differ. The log-odds of the stereotypical pronoun (nats) are corrected by '
+            'those with the occupation masked (Kurita et al. 2019).',
             'Two pronouns, and one stereotype of each occupation, in English templates.',
         ],
     )
