@@ -161,17 +161,27 @@ class BlockArray:
     def take(self, index_N: np.ndarray) -> np.ndarray:
         """Return the values at these indices, in any order."""
         flat_N = np.asarray(index_N).reshape(-1)
-        order_N = np.argsort(flat_N, kind='stable')  # quick if they are sorted, as they often are
-        sorted_N = flat_N[order_N]
-        number_N = sorted_N // self._per_block
-        starts = np.flatnonzero(np.diff(number_N, prepend=-1))
-        numbers = number_N[starts]
-        sorted_N -= number_N * self._per_block
-        values_N = np.empty(len(flat_N), self.dtype)
-        stops = np.append(starts, len(flat_N))[1:]
-        for block, start, stop in zip(self._blocks(numbers), starts, stops, strict=True):
-            values_N[order_N[start:stop]] = block.take(sorted_N[start:stop])
+        if np.any(flat_N[1:] < flat_N[:-1]):
+            order_N = np.argsort(flat_N, kind='stable')
+            values_N = np.empty(len(flat_N), self.dtype)
+            values_N[order_N] = self._take_sorted(flat_N[order_N])
+        else:
+            values_N = self._take_sorted(flat_N)
         return values_N.reshape(np.shape(index_N))
+
+    def _take_sorted(self, index_N: np.ndarray) -> np.ndarray:
+        if not len(index_N):
+            return np.empty(0, self.dtype)
+        first, last = index_N[0] // self._per_block, index_N[-1] // self._per_block
+        if first == last:
+            return self._blocks([first])[0].take(index_N - first * self._per_block)
+        edges = index_N.searchsorted(np.arange(first, last + 2) * self._per_block)
+        ranks = np.flatnonzero(np.diff(edges))
+        values_N = np.empty(len(index_N), self.dtype)
+        for rank, block in zip(ranks, self._blocks(first + ranks), strict=True):
+            part = slice(edges[rank], edges[rank + 1])
+            values_N[part] = block.take(index_N[part] - (first + rank) * self._per_block)
+        return values_N
 
     def __getitem__(self, index: Any) -> Any:
         """Return the values of a slice or of indices (array) as an array, or a single value."""

@@ -55,9 +55,14 @@ class Checkpoints:
         """Open the folder of checkpoints and remove the unfinished ones of a killed run.
 
         Raises:
-          UserError: the folder cannot be written.
+          UserError: the folder cannot be written, or is in a bucket and there are several hosts.
         """
         self.directory = paths.path(directory).absolute()
+        if jax.process_count() > 1 and paths.is_in_bucket(self.directory):
+            raise UserError(
+                f'checkpoints of several processes cannot be written to {self.directory}; set '
+                'workdir to a folder on a disk that all hosts see'
+            )
         self.keep = keep
         self._damaged: set[int] = set()  # steps found to be damaged, and reported
         self._thread: threading.Thread | None = None

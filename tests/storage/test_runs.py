@@ -188,6 +188,12 @@ def test_two_preparations_of_one_corpus_wait_for_each_other(root, server, tmp_pa
     assert len(list(root.glob('.corpus.lock.*'))) == 1
 
 
+def test_several_processes_cannot_write_checkpoints_to_a_bucket(monkeypatch):
+    monkeypatch.setattr(checkpoints.jax, 'process_count', lambda: 2)
+    with pytest.raises(UserError, match='several processes cannot be written to gs://bucket/x'):
+        checkpoints.Checkpoints('gs://bucket/x', keep=1)
+
+
 @pytest.mark.slow
 def test_a_run_killed_twenty_times_ends_as_on_disk(root, server, on_disk, tmp_path):
     """Text, corpus, workdir and init_from are in the bucket; kills fall into all phases."""
