@@ -103,13 +103,13 @@ def _load_or_train_tokenizer(
     with progress.bar(desc=f'vocabulary {kind_and_size}', unit=' documents') as bar:
 
         def texts(language: str | None = None) -> Iterator[str]:
-            for source in _of_ordinary_text(sources):
+            for source in sources:
                 if language in (None, source.language):
                     for document in source.documents():
                         bar.update()
                         yield document.text
 
-        spoken = {source.language for source in _of_ordinary_text(sources)}
+        spoken = {source.language for source in sources}
         if made_from['language_alpha'] == 1 or len(spoken) == 1:
             return tokenizers.train(kind_and_size, texts(), lowercase, characters)
         streams = {name: functools.partial(texts, name) for name in sorted(spoken)}
@@ -120,18 +120,14 @@ def _load_or_train_tokenizer(
 def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutRule:
     """Choose the held-out rule from the first documents of each language."""
     by_language: dict[str, list[Source]] = {}
-    for source in _of_ordinary_text(sources):
-        by_language.setdefault(source.language, []).append(source)
+    for source in sources:
+        if not source.is_training_only:
+            by_language.setdefault(source.language, []).append(source)
     hashes = {
         language: (document.hash() for source in own for document in source.documents())
         for language, own in by_language.items()
     }
     return choose_rule(hashes, made_from['held_out_fraction'])
-
-
-def _of_ordinary_text(sources: list[Source]) -> list[Source]:
-    """Return the sources that the tokenizer is trained on and documents are held out from."""
-    return [source for source in sources if not source.is_training_only]
 
 
 def _tokenize_sources(

@@ -50,7 +50,7 @@ class Source(abc.ABC):
         location: What follows 'NAME:' in a spec, such as 'GLOB'; '' if nothing does.
         description: One line for `--help`.
         options: Options of the spec.
-        is_training_only: Whether no document is held out and no tokenizer is trained on them.
+        is_training_only: Whether none of its documents is held out.
 
     Attributes:
         spec: The spec this source was opened with.
