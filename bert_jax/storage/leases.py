@@ -166,9 +166,9 @@ def hold(path: Any) -> None:
 
 
 def check(path: Any) -> None:
-    """Raise UserError if this process has lost a lock in a folder above `path`."""
+    """Raise UserError if this process has lost a lock in this folder or one above it."""
     for lease in list(_held):
-        if lease.path.parent in path.parents:
+        if lease.path.parent in (path, *path.parents):
             lease.check()
 
 

@@ -114,6 +114,7 @@ def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
     target, copy = path(name), local(name)
     if not isinstance(target, BucketPath):
         return
+    leases.check(target)
     statuses = {file: _status(file) for file in copy.rglob('*') if file.is_file()}
     for file in sorted(statuses, key=lambda file: statuses[file].st_mtime_ns):
         parts = file.relative_to(copy).parts
@@ -221,6 +222,7 @@ def leftovers(folder: pathlib.Path, marker: str) -> list[pathlib.Path]:
 def retract(folder: pathlib.Path, marker: str) -> None:
     """Remove a complete folder; a kill leaves all of it or what `leftovers` finds."""
     if isinstance(folder, BucketPath):
+        leases.check(folder)
         (folder / marker).unlink(missing_ok=True)
         folder.rmtree()
     elif folder.exists():
