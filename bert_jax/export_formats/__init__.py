@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from bert_jax.export_formats.base import Format
 
 FORMATS = {
+    'onnx': 'bert_jax.export_formats.onnx:Onnx',
     'savedmodel': 'bert_jax.export_formats.savedmodel:SavedModel',
     'stablehlo': 'bert_jax.export_formats.stablehlo:StableHlo',
     'tflite': 'bert_jax.export_formats.tflite:TensorFlowLite',

@@ -1,0 +1,77 @@
+"""ONNX models compute what predict does."""
+
+import dataclasses
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from bert_jax.errors import UserError
+from bert_jax.interop import loading
+from bert_jax.interop.sentence_modules import Dense, Normalize, SentenceModules
+from tests.export_formats import exported
+from tests.inference import small_runs
+
+pytest.importorskip('onnx', reason='onnx is not installed')
+onnxruntime = pytest.importorskip('onnxruntime', reason='onnxruntime is not installed')
+from bert_jax.export_formats import onnx_graph  # noqa: E402  (imports onnx)
+
+
+def test_onnx_computes_vectors_of_any_number_of_texts_of_any_length(tmp_path):
+    dense = Dense(np.eye(5, 32, dtype=np.float32), np.ones(5, np.float32), _TANH)
+    modules = SentenceModules(('cls', 'mean'), (dense, Normalize()), max_length=40, prompt='a cat ')
+    model = dataclasses.replace(exported.small_model(), sentence_modules=modules)
+    exported.write(tmp_path / 'out', 'onnx', model, task='embed')
+    for texts in (exported.TEXTS, ['x ' * 30]):
+        assert exported.embedding_difference(tmp_path / 'out', model, texts) < 1e-5
+    vectors = exported.loader(tmp_path / 'out').run(['x'])['embedding']
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-6)
+
+
+_TANH = 'torch.nn.modules.activation.Tanh'
+
+
+@pytest.mark.parametrize(('kind', 'changes'), [('relation', {}), ('tagging', {'crf': True})])
+def test_onnx_computes_fine_tuned_heads(kind, changes, tmp_path):
+    model = loading.load_any(small_runs.save_run(tmp_path / 'run', kind, changes))
+    written = exported.write(tmp_path / 'out', 'onnx', model)
+    assert 'largest difference from bert_jax' in written.report
+
+
+def test_operations_are_those_of_jax(tmp_path):
+    def function(params, inputs):
+        x, number = params['table'][inputs['ids']], jnp.arange(inputs['ids'].shape[1])
+        last = jnp.take_along_axis(x, inputs['ids'][:, ::-1, None, None] % 3, axis=1)
+        carried, steps = jax.lax.scan(
+            lambda c, row: (jnp.tanh(c + row), c.sum(-1)), x[:, 0], x.swapaxes(0, 1), reverse=True
+        )
+        return {
+            'sums': jnp.einsum('btdk,bukd->btu', x, x.swapaxes(2, 3)),
+            'sorted': jnp.argsort(-inputs['ids'] * 100 + number, axis=1),
+            'running': jax.lax.cummax(inputs['ids'], axis=1) + jnp.cumsum(inputs['ids'], axis=1),
+            'last': jnp.where(last > 0, last, -number[:, None, None]),
+            'carried': carried,
+            'steps': jnp.pad(steps.swapaxes(0, 1), [(0, 0), (1, 0), (0, 0)])[:, :-1],
+            'bits': (inputs['ids'] & 2) | (inputs['ids'] % 3),
+            'any': (inputs['ids'] > 3).any(1) & (inputs['ids'] != 7).all(1),
+        }
+
+    rng = np.random.default_rng(0)
+    params = {'table': rng.normal(size=(9, 4, 3)).astype(np.float32)}
+    batch, length = jax.export.symbolic_shape('b, t')
+    shapes = {'ids': jax.ShapeDtypeStruct((batch, length), jnp.int32)}
+    model = onnx_graph.to_model(function, params, shapes)
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    for shape in ((2, 5), (1, 3)):
+        inputs = {'ids': rng.integers(0, 9, shape, dtype=np.int32)}
+        found = session.run(None, inputs)
+        expected = function(jax.tree.map(jnp.asarray, params), inputs)
+        for name, array in zip(sorted(expected), found, strict=True):
+            np.testing.assert_allclose(array, expected[name], atol=1e-5, err_msg=name)
+
+
+def test_an_unknown_operation_is_one_line():
+    shapes = {'ids': jax.ShapeDtypeStruct((2,), jnp.int32)}
+    with pytest.raises(UserError, match='--format=onnx has no operators for population_count'):
+        onnx_graph.to_model(lambda _, x: {'y': jax.lax.population_count(x['ids'])}, {}, shapes)
