@@ -103,7 +103,7 @@ def score_record(golds: Sequence[Sequence[str]], guesses: Sequence[str]) -> dict
 def read_results(runs: Sequence[str | pathlib.Path]) -> dict[str, dict[str, float]]:
     """The dev metrics of runs and sweeps whose folders are named after their tasks.
 
-    Those of a sweep are the means over the seeds of its best learning rate.
+    Those of a sweep are the means over the seeds of its best learning rate and rank.
     """
     results: dict[str, dict[str, float]] = {}
     for run in map(pathlib.Path, runs):
@@ -119,13 +119,19 @@ def read_results(runs: Sequence[str | pathlib.Path]) -> dict[str, dict[str, floa
 
 
 def _seeds(run: pathlib.Path) -> list[pathlib.Path]:
-    """The folder of a run; of a sweep, those of the runs with the best learning rate."""
+    """The folder of a run; of a sweep, those of the runs with the best setting."""
     path = run / 'results.json'
-    rate = _read(path).get('best_learning_rate') if path.is_file() else None
-    if rate is None:
+    found = _read(path) if path.is_file() else {}
+    if 'best_learning_rate' not in found:
         return [run]
-    configs = sorted(run.glob('*/config.json'))
-    return [path.parent for path in configs if _read(path)['schedule']['learning_rate'] == rate]
+    folders = [path.parent for path in sorted(run.glob('*/config.json'))]
+    return [folder for folder in folders if _is_best(_read(folder / 'config.json'), found)]
+
+
+def _is_best(config: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+    """Whether a run has the best learning rate and, if ranks are swept, the best rank."""
+    has_best_rank = 'best_rank' not in found or config['transfer']['rank'] == found['best_rank']
+    return has_best_rank and config['schedule']['learning_rate'] == found['best_learning_rate']
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:

@@ -102,6 +102,18 @@ def test_a_sweep_counts_with_the_mean_over_the_seeds_of_its_best_learning_rate(t
     assert found['mnli_mismatched']['accuracy'] == pytest.approx(0.5)
 
 
+def test_a_sweep_of_ranks_counts_with_its_best_rank(tmp_path):
+    for rank, accuracy in ((4, 0.5), (8, 0.7)):
+        folder = tmp_path / f'mnli/rank_{rank}_seed_0'
+        save_run(folder, 2e-5, dev=accuracy)
+        config = {'schedule': {'learning_rate': 2e-5}, 'transfer': {'rank': rank}}
+        (folder / 'config.json').write_text(json.dumps(config))
+    (tmp_path / 'mnli/results.json').write_text(
+        json.dumps({'best_learning_rate': 2e-5, 'best_rank': 8})
+    )
+    assert glue.read_results([tmp_path / 'mnli'])['mnli']['accuracy'] == 0.7
+
+
 def test_the_test_sets_that_have_no_labels_are_submitted():
     assert glue.test_set('cola', 'test') == 'cola'
     assert glue.test_set('mnli', 'test_mismatched') == 'mnli_mismatched'
