@@ -9,6 +9,7 @@ import pytest
 from bert_jax import main, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
+from bert_jax.models.tuning_method import ADDED
 from bert_jax.tasks import initialization
 from tests.end_to_end import small
 
@@ -99,6 +100,20 @@ def test_reinit_layers_drops_the_last_layer_and_the_pooler(folder):
     ):
         with pytest.raises(UserError, match=message):
             initialize(**changes)
+
+
+def test_pretraining_continues_with_adapters(folder):
+    """In stacked layers; the frozen parameters stay bitwise as they are."""
+    changes = {'transfer__method': 'pfeiffer', 'schedule__learning_rate': 0.01}
+    continue_in(folder, 'adapters', compute__scan_layers=True, **changes)
+    before, after = parameters(folder / 'run'), parameters(folder / 'adapters')
+    frozen = [name for name in before if name.startswith('encoder/embeddings')]
+    assert frozen
+    for name in frozen:
+        np.testing.assert_array_equal(after[name], before[name], err_msg=name)
+    added = [name for name in after if ADDED in name.split('/')]
+    assert added
+    assert all(np.any(after[name] != 0) for name in added)
 
 
 @pytest.mark.parametrize(

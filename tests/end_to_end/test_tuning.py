@@ -12,7 +12,7 @@ from bert_jax import export, main, predict, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.training import checkpoints
-from configs import finetune
+from configs import finetune, finetune_tasks
 from tests.end_to_end import commands
 
 pytestmark = pytest.mark.usefixtures('quick_training')
@@ -166,6 +166,18 @@ def test_other_methods_train_and_predict(method, base, tmp_path, capsys):
     assert results['steps'] == 2
     assert f'{method} was published with a learning rate of ' in capsys.readouterr().err
     assert predictions(tmp_path / 'run', tmp_path)[0]['predicted'] in ('negative', 'positive')
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize('name', [name for name in finetune_tasks.TASKS if 'sample_' in name])
+@pytest.mark.parametrize('method', ['lora', 'mam', 'prompt'])
+def test_every_problem_trains(name, method, base, tmp_path):
+    config = finetune.get_config(name).unlock()
+    more = {'training.steps': 2, 'training.epochs': 0.0, 'data.max_length': 64}
+    tuning = {'workdir': str(tmp_path), 'init_from': str(base), 'transfer.method': method}
+    config.update_from_flattened_dict(more | tuning)
+    results = main.run(config.lock())
+    assert np.isfinite(list(results['held_out'].values())).all()
 
 
 def test_a_merged_export_predicts_what_the_run_predicts(lora, tmp_path):
