@@ -21,6 +21,27 @@ COMPILER_OPTIONS = {
     # step already uses all cores.
     'cpu': {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'},
 }
+# For parameters sharded over the axis fsdp: gather whole weights while products are computed,
+# instead of splitting each product into steps that pass parts of the weights from chip to chip.
+FSDP_COMPILER_OPTIONS = {
+    'tpu': dict.fromkeys(
+        (
+            'xla_tpu_enable_windowed_einsum_for_all_gather',
+            'xla_tpu_enable_windowed_einsum_for_reduce_scatter',
+        ),
+        'false',
+    )
+    | dict.fromkeys(
+        (
+            'xla_enable_async_all_gather',
+            'xla_tpu_enable_async_collective_fusion',
+            'xla_tpu_enable_async_collective_fusion_fuse_all_gather',
+            'xla_tpu_enable_async_collective_fusion_multiple_steps',
+            'xla_tpu_overlap_compute_collective_tc',
+        ),
+        'true',
+    ),
+}
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 
 
@@ -109,5 +130,9 @@ def keep_freed_memory() -> None:
 
 
 def compiler_options() -> dict[str, str]:
-    """Return the options for `jax.jit` of functions that need much memory."""
-    return COMPILER_OPTIONS.get(partitioning.platform(), {})
+    """Return the options for `jax.jit` of functions that need much memory, on the current mesh."""
+    platform, mesh = partitioning.platform(), jax.sharding.get_mesh()
+    options = COMPILER_OPTIONS.get(platform, {})
+    if mesh.shape.get('fsdp', 1) > 1:
+        options = options | FSDP_COMPILER_OPTIONS.get(platform, {})
+    return options

@@ -9,7 +9,8 @@ import jax
 import pytest
 
 from bert_jax.errors import UserError
-from bert_jax.training import runtime
+from bert_jax.models import partitioning
+from bert_jax.training import runtime, sharding
 
 
 def test_the_compiler_orders_instructions_for_the_least_memory():
@@ -118,3 +119,12 @@ def test_glibc_keeps_freed_memory():
     )
     first, second = map(int, done.stdout.split())
     assert second < first / 10
+
+
+def test_weights_are_gathered_whole_on_tpus_if_they_are_sharded(monkeypatch):
+    monkeypatch.setattr(partitioning, 'platform', lambda: 'tpu')
+    with jax.set_mesh(sharding.make_mesh({'data': 8, 'fsdp': 1, 'tensor': 1})):
+        assert runtime.compiler_options() == {}
+    with jax.set_mesh(sharding.make_mesh({'data': 4, 'fsdp': 2, 'tensor': 1})):
+        options = runtime.compiler_options()
+    assert options['xla_tpu_enable_windowed_einsum_for_all_gather'] == 'false'
