@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 FORMATS = {
     'onnx': 'bert_jax.export_formats.onnx:Onnx',
     'savedmodel': 'bert_jax.export_formats.savedmodel:SavedModel',
+    'sentence_transformers': 'bert_jax.export_formats.sentence_transformers:SentenceTransformers',
     'stablehlo': 'bert_jax.export_formats.stablehlo:StableHlo',
     'tflite': 'bert_jax.export_formats.tflite:TensorFlowLite',
 }

@@ -57,16 +57,14 @@ class Format(abc.ABC):
         runtime: pip requirements of those who run the folder, besides NumPy and tokenizers.
         options: the options of the command line that the format has.
         has_erf: whether its operations include erf.
+        only_task: the task it is limited to; None: it has all tasks.
     """
 
     requires: ClassVar[Mapping[str, str]] = {}
     runtime: ClassVar[tuple[str, ...]] = ()
     options: ClassVar[tuple[str, ...]] = ()
     has_erf: ClassVar[bool] = True
-
-    def problem(self, model: Pretrained, task: str) -> str | None:
-        """Why the format cannot express a model; None if it can."""
-        return None
+    only_task: ClassVar[str | None] = None
 
     @abc.abstractmethod
     def write(self, export: Export, folder: pathlib.Path) -> Result:

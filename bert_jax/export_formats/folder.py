@@ -77,14 +77,14 @@ def write(
         model = _normalized(model, name)
     predictor = Predictor(model, name=name)
     if task is None:
-        task = predictor.tasks[-1 if finetuned.problem_kind(model) else 0]
+        task = kind.only_task or predictor.tasks[-1 if finetuned.problem_kind(model) else 0]
     predictor.require(task)
+    if kind.only_task not in (None, task):
+        raise UserError(f'--format={format_name} has only the task {kind.only_task}, not {task}')
     if task in ('prompt', 'pseudo_likelihood'):
         raise UserError(f'{task} is not one pass of a network; export with --task=fill_mask')
     if method := model.architecture.tuning:
         model = tuned.merge(model) if method.can_merge else model
-    if problem := kind.problem(model, task):
-        raise UserError(f'--format={format_name} cannot express {name}: {problem}')
     with files.new_folder(path) as folder:
         export = _export(model, predictor, task, kind, options)
         result = kind.write(export, folder)
