@@ -21,7 +21,7 @@ class StableHlo(Format):
     they are.
     """
 
-    runtime = (f'jax>={jax.__version__}', 'safetensors')
+    runtime = (f'jax>={jax.__version__}', 'flatbuffers', 'safetensors')
 
     def write(self, export: Export, folder: pathlib.Path) -> Result:
         computation, longest = export.computation, export.model.architecture.max_length

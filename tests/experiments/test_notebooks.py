@@ -68,6 +68,8 @@ def test_the_notebook_that_explores(run, tmp_path):
     shown = execute('explore.ipynb', tmp_path, path=str(folder))
     assert shown.count('image/png') == 1
     assert 'Likelihood' in shown
+    assert '<iframe srcdoc=' in shown
+    assert 'class=&quot;' in shown  # the page, escaped
 
 
 @pytest.mark.slow
