@@ -61,7 +61,9 @@ class Probes(Analysis):
         add('--epochs', type=int, default=4, help='of probes of tags (default 4)')
         add('--rank', type=int, default=128, help='of structural probes (default 128); 0: none')
         add('--tree_epochs', type=int, default=6, help='of structural probes (default 6)')
-        add('--max_words', type=int, default=40, help='of sentences for trees (default 40)')
+        add(
+            '--max_words', type=int, default=40, help='of training sentences for trees (default 40)'
+        )
         add('--limit', type=int, help='number of training sentences (default: all)')
         add('--untrained_seed', type=int, default=0, help='of the untrained encoder (default 0)')
 
@@ -93,7 +95,7 @@ class Probes(Analysis):
         found['words'] = {'train': len(train.forms), 'dev': len(dev.forms), 'classes': len(classes)}
         tables = {f'Probes of {flags.label}': _tag_table(found)}
         if flags.rank:
-            found['linear_chain'] = tree_probes.linear_chain(trees[1], flags.max_words)
+            found['linear_chain'] = tree_probes.linear_chain(trees[1])
             tables['Structural probes'] = tree_probes.table(found)
         return Results(found, tables, {'probe': _plot(found, flags.label)})
 

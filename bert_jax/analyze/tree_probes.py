@@ -1,7 +1,7 @@
 """Structural probes of all layers on a treebank, and their scores."""
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -20,43 +20,39 @@ def measure(
     train_NLD: np.ndarray,
     dev_NLD: np.ndarray,
 ) -> dict[str, Any]:
-    """Train on sentences of at most --max_words; score the dev sentences of such lengths."""
+    """Train on sentences of at most --max_words; score dev sentences of any length."""
     train = _sentences(train_trees, train_NLD, flags.max_words)
-    dev = _sentences(dev_trees, dev_NLD, flags.max_words)
+    dev = _sentences(dev_trees, dev_NLD)
     if not train or not dev:
         raise UserError(f'no sentence has 2 to {flags.max_words} words; see --max_words')
     settings = StructuralSettings(flags.rank, flags.tree_epochs)
     params = structural_probes.train(train, dev, settings)
     layers = range(dev_NLD.shape[1])
     predicted = [structural_probes.predict(params, one.states_WLD) for one in dev]
-    documents = np.array([tree.document for tree in _short(dev_trees, flags.max_words)])
+    documents = np.array([tree.document for tree in dev_trees if len(tree.words) > 1])
     by_layer = [
         _score(dev, [(d_LWW[k], h_LW[k]) for d_LWW, h_LW in predicted], documents) for k in layers
     ]
     return {name: [own[name] for own in by_layer] for name in by_layer[0]}
 
 
-def linear_chain(dev_trees: Sequence[Tree], max_words: int) -> dict[str, Any]:
+def linear_chain(dev_trees: Sequence[Tree]) -> dict[str, Any]:
     """The scores of neighbors as edges, with the first word as root."""
-    dev = _sentences(dev_trees, None, max_words)
+    dev = _sentences(dev_trees, None)
     places = [np.arange(len(one.gold.depths_W)) for one in dev]
     predicted = [(np.abs(own[:, None] - own), own) for own in places]
-    documents = np.array([tree.document for tree in _short(dev_trees, max_words)])
+    documents = np.array([tree.document for tree in dev_trees if len(tree.words) > 1])
     return _score(dev, predicted, documents)
 
 
-def _short(trees: Sequence[Tree], max_words: int) -> Iterator[Tree]:
-    return (tree for tree in trees if 2 <= len(tree.words) <= max_words)
-
-
 def _sentences(
-    trees: Sequence[Tree], states_NLD: np.ndarray | None, max_words: int
+    trees: Sequence[Tree], states_NLD: np.ndarray | None, max_words: int | None = None
 ) -> list[Sentence]:
     found, start = [], 0
     for tree in trees:
         number = len(tree.words)
         own = np.zeros((number, 0, 0)) if states_NLD is None else states_NLD[start : start + number]
-        if 2 <= number <= max_words:
+        if 2 <= number <= (max_words or number):
             gold = dependency_trees.from_heads(tree.heads, tree.is_punctuation)
             found.append(Sentence(own, gold))
         start += number
