@@ -81,6 +81,8 @@ def write(
     predictor.require(task)
     if kind.only_task not in (None, task):
         raise UserError(f'--format={format_name} has only the task {kind.only_task}, not {task}')
+    if normalize and task != 'embed':
+        raise UserError(f'--normalize is an option of --task=embed, not of {task}')
     if task in ('prompt', 'pseudo_likelihood'):
         raise UserError(f'{task} is not one pass of a network; export with --task=fill_mask')
     if method := model.architecture.tuning:

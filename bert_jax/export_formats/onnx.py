@@ -20,12 +20,12 @@ class Onnx(Format):
     def write(self, export: Export, folder: pathlib.Path) -> Result:
         import onnx
 
-        from bert_jax.export_formats import onnx_graph
+        from bert_jax.export_formats import onnx_conversion
 
         computation, longest = export.computation, export.model.architecture.max_length
         batch, length = jax.export.symbolic_shape('b, t', constraints=[f't <= {longest}'])
         inputs = computation.abstract_inputs(batch, length)
-        model = onnx_graph.to_model(computation.function, computation.params, inputs)
+        model = onnx_conversion.to_model(computation.function, computation.params, inputs)
         arrays = tree_paths.flatten(computation.params).values()
         is_large = sum(np.asarray(array).nbytes for array in arrays) > _MAX_BYTES
         path, beside = str(folder / 'model.onnx'), 'model.onnx.data'

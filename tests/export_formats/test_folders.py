@@ -95,6 +95,7 @@ def test_what_cannot_be_exported_is_one_line(model, tmp_path, monkeypatch):
         ),
         ('the model has no head for classify', model, {'task': 'classify'}),
         ('pseudo_likelihood is not one pass of a network', model, {'task': 'pseudo_likelihood'}),
+        ('--normalize is an option of --task=embed', model, {'normalize': True}),
         ('--lengths is not an option of --format=stablehlo', model, {'lengths': (8,)}),
         ('has no tokenizer', dataclasses.replace(model, tokenizer=None), {}),
     ]:

@@ -15,7 +15,7 @@ from tests.inference import small_runs
 
 pytest.importorskip('onnx', reason='onnx is not installed')
 onnxruntime = pytest.importorskip('onnxruntime', reason='onnxruntime is not installed')
-from bert_jax.export_formats import onnx_graph  # noqa: E402  (imports onnx)
+from bert_jax.export_formats import onnx_conversion  # noqa: E402  (imports onnx)
 
 
 def test_onnx_computes_vectors_of_any_number_of_texts_of_any_length(tmp_path):
@@ -61,7 +61,7 @@ def test_operations_are_those_of_jax(tmp_path):
     params = {'table': rng.normal(size=(9, 4, 3)).astype(np.float32)}
     batch, length = jax.export.symbolic_shape('b, t')
     shapes = {'ids': jax.ShapeDtypeStruct((batch, length), jnp.int32)}
-    model = onnx_graph.to_model(function, params, shapes)
+    model = onnx_conversion.to_model(function, params, shapes)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     for shape in ((2, 5), (1, 3)):
         inputs = {'ids': rng.integers(0, 9, shape, dtype=np.int32)}
@@ -74,4 +74,4 @@ def test_operations_are_those_of_jax(tmp_path):
 def test_an_unknown_operation_is_one_line():
     shapes = {'ids': jax.ShapeDtypeStruct((2,), jnp.int32)}
     with pytest.raises(UserError, match='--format=onnx has no operators for population_count'):
-        onnx_graph.to_model(lambda _, x: {'y': jax.lax.population_count(x['ids'])}, {}, shapes)
+        onnx_conversion.to_model(lambda _, x: {'y': jax.lax.population_count(x['ids'])}, {}, shapes)

@@ -1,0 +1,141 @@
+"""Converts traced functions to ONNX models with symbolic shapes.
+
+Each primitive of a jaxpr becomes a few operators (onnx_operators.py). Sizes that depend on the
+inputs are computed in the graph, from the shape of an input.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import jax
+import onnx
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from onnx import helper, numpy_helper
+
+from bert_jax.errors import UserError
+from bert_jax.export_formats.onnx_graph import Graph, Size, value_info
+from bert_jax.export_formats.onnx_operators import CONVERTERS, ELEMENTWISE
+
+OPSET = 18
+IR_VERSION = 10
+_INNER = ('jaxpr', 'call_jaxpr', 'fun_jaxpr')  # parameters that hold the jaxpr of a call
+
+
+def to_model(
+    function: Callable, params: Any, inputs: Mapping[str, jax.ShapeDtypeStruct]
+) -> onnx.ModelProto:
+    """Convert a function of params and inputs by name, which returns outputs by name.
+
+    Args:
+        params: nested dictionaries of arrays, which become constants.
+        inputs: their shapes; a symbolic dimension must be a whole axis of the first input.
+
+    Raises:
+        UserError: a primitive has no converter.
+    """
+    shapes = jax.tree.map(lambda array: jax.ShapeDtypeStruct(array.shape, array.dtype), params)
+    closed, outputs = jax.make_jaxpr(function, return_shape=True)(shapes, dict(inputs))
+    graph, (first, *_) = Graph(), inputs
+    shape = graph.add('Shape', [first])
+    for axis, size in enumerate(inputs[first].shape):
+        axis_name = graph.add('Gather', [shape, graph.integers([axis])])
+        graph.sizes[str(size)] = Size(graph, axis_name)
+    leaves = [graph.constant(leaf) for leaf in jax.tree.leaves(params)]
+    found = _run(graph, closed.jaxpr, closed.consts, [*leaves, *sorted(inputs)])
+    for name, own in zip(sorted(outputs), found, strict=True):
+        graph.nodes.append(helper.make_node('Identity', [own], [name]))
+    used = {name for node in _all_nodes(graph.nodes) for name in node.input}
+    proto = helper.make_graph(
+        graph.nodes,
+        'model',
+        [value_info(name, inputs[name]) for name in inputs],
+        [value_info(name, outputs[name]) for name in sorted(outputs)],
+        [numpy_helper.from_array(a, n) for n, a in graph.constants.items() if n in used],
+    )
+    opset = helper.make_opsetid('', OPSET)
+    return helper.make_model(
+        proto, opset_imports=[opset], ir_version=IR_VERSION, producer_name='bert_jax'
+    )
+
+
+def _all_nodes(nodes: Sequence[Any]) -> list[Any]:
+    """Nodes, and those of the bodies of loops."""
+    found = list(nodes)
+    for node in nodes:
+        for attribute in node.attribute:
+            found += _all_nodes(attribute.g.node)
+    return found
+
+
+def _run(graph: Graph, jaxpr: Jaxpr, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
+    """Add the equations of a jaxpr; return the names of its outputs."""
+    names: dict[Any, str] = dict(zip(jaxpr.invars, inputs, strict=True))
+    for variable, value in zip(jaxpr.constvars, constants, strict=True):
+        names[variable] = graph.constant(value)
+
+    def read(atom: Any) -> str:
+        aval: Any = atom.aval
+        if isinstance(atom, Literal):
+            return graph.constant(atom.val, aval.dtype)
+        return names[atom]
+
+    for equation in _live_equations(jaxpr):
+        outputs = _convert(graph, equation, [read(atom) for atom in equation.invars])
+        names.update(zip(equation.outvars, outputs, strict=True))
+    return [graph.expanded(read(atom)) for atom in jaxpr.outvars]
+
+
+def _live_equations(jaxpr: Jaxpr) -> list[Any]:
+    """The equations on which an output depends."""
+    live = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
+    found = []
+    for equation in reversed(jaxpr.eqns):
+        if live.intersection(equation.outvars):
+            live.update(atom for atom in equation.invars if not isinstance(atom, Literal))
+            found.append(equation)
+    return found[::-1]
+
+
+def _convert(graph: Graph, equation: Any, inputs: list[str]) -> list[str]:
+    primitive, parameters = equation.primitive.name, equation.params
+    if primitive == 'scan':
+        return _scan(graph, equation, *map(graph.expanded, inputs))
+    inner = next((parameters[key] for key in _INNER if key in parameters), None)
+    if inner is not None and primitive not in CONVERTERS:
+        closed = isinstance(inner, ClosedJaxpr)
+        jaxpr, constants = (inner.jaxpr, inner.consts) if closed else (inner, ())
+        return _run(graph, jaxpr, constants, inputs)
+    if primitive not in CONVERTERS:
+        raise UserError(f'--format=onnx has no operators for {primitive}')
+    if primitive not in ELEMENTWISE:
+        inputs = [graph.expanded(name) for name in inputs]
+    found = CONVERTERS[primitive](graph, equation, *inputs)
+    return [found] if isinstance(found, str) else found
+
+
+def _scan(graph: Graph, equation: Any, *inputs: str) -> list[str]:
+    """The operator Scan, whose body is a graph that sees the tensors around it."""
+    parameters, closed = equation.params, equation.params['jaxpr']
+    num_consts, num_carry = parameters['num_consts'], parameters['num_carry']
+    body = Graph(graph)
+    places = [body.new_name() for _ in inputs[num_consts:]]
+    outputs = _run(body, closed.jaxpr, closed.consts, [*inputs[:num_consts], *places])
+    outputs = [body.add('Identity', [own]) for own in outputs]  # tensors of the body, each once
+    carried = closed.jaxpr.invars[num_consts:]
+    proto = helper.make_graph(
+        body.nodes,
+        graph.new_name(),
+        [value_info(name, v.aval) for name, v in zip(places, carried, strict=True)],
+        [value_info(name, v.aval) for name, v in zip(outputs, closed.jaxpr.outvars, strict=True)],
+    )
+    num_inputs = len(inputs) - num_consts - num_carry
+    num_outputs, reverse = len(outputs) - num_carry, int(parameters['reverse'])
+    return graph.add_many(
+        'Scan',
+        inputs[num_consts:],
+        len(outputs),
+        body=proto,
+        num_scan_inputs=num_inputs,
+        scan_input_directions=[reverse] * num_inputs,
+        scan_output_directions=[reverse] * num_outputs,
+    )

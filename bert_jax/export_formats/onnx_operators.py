@@ -1,0 +1,322 @@
+"""The operators of ONNX for each primitive of JAX."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax.errors import UserError
+from bert_jax.export_formats.onnx_graph import Graph
+
+# Primitive → function of the graph, the equation and the names of its inputs, which returns the
+# name of its output, or a list of names.
+CONVERTERS: dict[str, Callable[..., Any]] = {}
+
+
+def _converter(*primitives: str) -> Callable[[Callable], Callable]:
+    def register(function: Callable) -> Callable:
+        CONVERTERS.update(dict.fromkeys(primitives, function))
+        return function
+
+    return register
+
+
+# Primitives that are one operator, whose inputs broadcast.
+_OPERATORS = {
+    'add': 'Add', 'add_any': 'Add', 'sub': 'Sub', 'mul': 'Mul', 'div': 'Div', 'max': 'Max',
+    'min': 'Min', 'pow': 'Pow', 'eq': 'Equal', 'lt': 'Less', 'gt': 'Greater',
+    'ge': 'GreaterOrEqual', 'le': 'LessOrEqual', 'exp': 'Exp', 'log': 'Log', 'tanh': 'Tanh',
+    'neg': 'Neg', 'sqrt': 'Sqrt', 'abs': 'Abs', 'sign': 'Sign', 'floor': 'Floor', 'ceil': 'Ceil',
+    'erf': 'Erf', 'logistic': 'Sigmoid', 'cos': 'Cos', 'sin': 'Sin', 'stop_gradient': 'Identity',
+    'copy': 'Identity', 'copy_p': 'Identity', 'sharding_constraint': 'Identity',
+    'reduce_precision': 'Identity',
+}  # fmt: skip
+ELEMENTWISE = {*_OPERATORS, 'ne', 'and', 'or', 'xor', 'not', 'select_n', 'rsqrt', 'square', 'rem'}
+
+
+def _apply(graph: Graph, equation: Any, operator: str, *inputs: str, **attributes: Any) -> str:
+    """Add an operator whose inputs broadcast to the shape of the equation's output."""
+    shape = equation.outvars[0].aval.shape
+    is_full = all(atom.aval.shape == shape for atom in equation.invars)
+    if is_full and any(own not in graph.broadcasts for own in inputs):
+        names = [graph.broadcasts.get(own, (own,))[0] for own in inputs]
+    else:
+        names = [graph.expanded(own) for own in inputs]
+    return graph.add(operator, names, **attributes)
+
+
+@_converter(*_OPERATORS)
+def _operator(graph: Graph, equation: Any, *inputs: str) -> str:
+    return _apply(graph, equation, _OPERATORS[equation.primitive.name], *inputs)
+
+
+@_converter('and', 'or', 'xor', 'not')
+def _logical(graph: Graph, equation: Any, *inputs: str) -> str:
+    is_bool = equation.outvars[0].aval.dtype == bool
+    name = equation.primitive.name.capitalize()
+    return _apply(graph, equation, name if is_bool else f'Bitwise{name}', *inputs)
+
+
+@_converter('ne')
+def _not_equal(graph: Graph, equation: Any, *inputs: str) -> str:
+    return graph.add('Not', [_apply(graph, equation, 'Equal', *inputs)])
+
+
+@_converter('rem')
+def _remainder(graph: Graph, equation: Any, *inputs: str) -> str:
+    return _apply(graph, equation, 'Mod', *inputs, fmod=1)
+
+
+@_converter('rsqrt')
+def _rsqrt(graph: Graph, equation: Any, x: str) -> str:
+    return graph.add('Reciprocal', [_apply(graph, equation, 'Sqrt', x)])
+
+
+@_converter('square')
+def _square(graph: Graph, equation: Any, x: str) -> str:
+    return _apply(graph, equation, 'Mul', x, x)
+
+
+@_converter('log1p')
+def _log1p(graph: Graph, equation: Any, x: str) -> str:
+    one = graph.constant(1, equation.outvars[0].aval.dtype)
+    return graph.add('Log', [graph.add('Add', [x, one])])
+
+
+@_converter('integer_pow')
+def _integer_pow(graph: Graph, equation: Any, x: str) -> str:
+    exponent = graph.constant(equation.params['y'], equation.outvars[0].aval.dtype)
+    return graph.add('Pow', [x, exponent])
+
+
+@_converter('is_finite')
+def _is_finite(graph: Graph, equation: Any, x: str) -> str:
+    odd = graph.add('Or', [graph.add('IsNaN', [x]), graph.add('IsInf', [x])])
+    return graph.add('Not', [odd])
+
+
+@_converter('clamp')
+def _clamp(graph: Graph, equation: Any, least: str, x: str, most: str) -> str:
+    return graph.add('Min', [graph.add('Max', [x, least]), most])
+
+
+@_converter('select_n')
+def _select(graph: Graph, equation: Any, which: str, *cases: str) -> str:
+    if len(cases) != 2 or equation.invars[0].aval.shape != equation.outvars[0].aval.shape:
+        which, cases = graph.expanded(which), tuple(map(graph.expanded, cases))
+    return _apply(graph, equation, 'Where', which, cases[1], cases[0])
+
+
+@_converter('convert_element_type')
+def _convert_type(graph: Graph, equation: Any, x: str) -> str:
+    dtype = equation.params['new_dtype']
+    return x if equation.invars[0].aval.dtype == dtype else graph.cast(x, dtype)
+
+
+@_converter('broadcast_in_dim')
+def _broadcast(graph: Graph, equation: Any, x: str, *sizes: str) -> str:
+    shape, kept = equation.params['shape'], equation.params['broadcast_dimensions']
+    small = graph.unsqueeze(x, [axis for axis in range(len(shape)) if axis not in kept])
+    if tuple(equation.invars[0].aval.shape) == tuple(shape):
+        return x
+    name = graph.new_name()
+    graph.broadcasts[name] = (small, shape)
+    return name
+
+
+@_converter('reshape')
+def _reshape(graph: Graph, equation: Any, x: str, *sizes: str) -> str:
+    return graph.reshape(x, equation.outvars[0].aval.shape)
+
+
+@_converter('squeeze')
+def _squeeze(graph: Graph, equation: Any, x: str) -> str:
+    return graph.add('Squeeze', [x, graph.integers(equation.params['dimensions'])])
+
+
+@_converter('expand_dims')
+def _expand_dims(graph: Graph, equation: Any, x: str) -> str:
+    return graph.unsqueeze(x, equation.params['dimensions'])
+
+
+@_converter('transpose')
+def _transpose(graph: Graph, equation: Any, x: str) -> str:
+    return graph.transpose(x, equation.params['permutation'])
+
+
+@_converter('concatenate')
+def _concatenate(graph: Graph, equation: Any, *inputs: str) -> str:
+    return graph.add('Concat', inputs, axis=equation.params['dimension'])
+
+
+@_converter('stack')
+def _stack(graph: Graph, equation: Any, *inputs: str) -> str:
+    axis = equation.params['axis']
+    return graph.add('Concat', [graph.unsqueeze(own, [axis]) for own in inputs], axis=axis)
+
+
+@_converter('split')
+def _split(graph: Graph, equation: Any, x: str) -> list[str]:
+    sizes = equation.params['sizes']
+    inputs = [x, graph.shape(sizes)]
+    return graph.add_many('Split', inputs, len(sizes), axis=equation.params['axis'])
+
+
+@_converter('slice')
+def _slice(graph: Graph, equation: Any, x: str) -> str:
+    parameters = equation.params
+    starts, ends = (graph.shape(parameters[f'{own}_indices']) for own in ('start', 'limit'))
+    steps = parameters['strides'] or [1] * len(parameters['start_indices'])
+    return graph.slice(x, starts, ends, range(len(steps)), steps)
+
+
+@_converter('dynamic_slice')
+def _dynamic_slice(graph: Graph, equation: Any, x: str, *starts: str) -> str:
+    starts_ = [graph.reshape(graph.cast(own, np.int64), [1]) for own in starts]
+    first, sizes = graph.add('Concat', starts_, axis=0), equation.params['slice_sizes']
+    last = graph.add('Add', [first, graph.shape(sizes)])
+    return graph.slice(x, first, last, range(len(sizes)), [1] * len(sizes))
+
+
+@_converter('rev')
+def _reverse(graph: Graph, equation: Any, x: str) -> str:
+    axes = equation.params['dimensions']
+    starts, ends = ([value] * len(axes) for value in (-1, np.iinfo(np.int64).min))
+    return graph.slice(x, graph.integers(starts), graph.integers(ends), axes, [-1] * len(axes))
+
+
+@_converter('pad')
+def _pad(graph: Graph, equation: Any, x: str, value: str) -> str:
+    low, high, interior = zip(*equation.params['padding_config'], strict=True)
+    if any(interior):
+        raise UserError('--format=onnx has no operators for padding between elements')
+    return graph.add('Pad', [x, graph.shape([*low, *high]), value])
+
+
+@_converter('iota')
+def _iota(graph: Graph, equation: Any, *sizes: str) -> str:
+    shape, axis = equation.params['shape'], equation.params['dimension']
+    ends = graph.add('Squeeze', [graph.size(shape[axis])])
+    numbers = [graph.constant(0, np.int64), ends, graph.constant(1, np.int64)]
+    counted = graph.cast(graph.add('Range', numbers), equation.params['dtype'])
+    small = graph.unsqueeze(counted, [other for other in range(len(shape)) if other != axis])
+    return small if len(shape) == 1 else graph.add('Expand', [small, graph.shape(shape)])
+
+
+@_converter('dim_as_value')
+def _dimension(graph: Graph, equation: Any) -> str:
+    size = graph.add('Squeeze', [graph.size(equation.params['dim'])])
+    return graph.cast(size, equation.outvars[0].aval.dtype)
+
+
+@_converter('argmax', 'argmin')
+def _arg(graph: Graph, equation: Any, x: str) -> str:
+    operator = {'argmax': 'ArgMax', 'argmin': 'ArgMin'}[equation.primitive.name]
+    (axis,) = equation.params['axes']
+    found = graph.add(operator, [x], axis=axis, keepdims=0)
+    return graph.cast(found, equation.params['index_dtype'])
+
+
+@_converter('reduce_sum', 'reduce_max', 'reduce_min', 'reduce_prod', 'reduce_or', 'reduce_and')
+def _reduce(graph: Graph, equation: Any, x: str) -> str:
+    name = equation.primitive.name.removeprefix('reduce_')
+    operator = {'or': 'Max', 'and': 'Min'}.get(name, name.capitalize())
+    is_bool = equation.invars[0].aval.dtype == bool
+    x = graph.cast(x, np.int32) if is_bool else x
+    axes = graph.integers(equation.params['axes'])
+    found = graph.add(f'Reduce{operator}', [x, axes], keepdims=0)
+    return graph.cast(found, bool) if is_bool else found
+
+
+@_converter('sort')
+def _sort(graph: Graph, equation: Any, keys: str, *others: str) -> list[str]:
+    axis, length = equation.params['dimension'], equation.invars[0].aval.shape[-1]
+    if equation.params['num_keys'] != 1 or axis != equation.invars[0].aval.ndim - 1:
+        raise UserError('--format=onnx has no operators for this sort')
+    inputs = [keys, graph.size(length)]
+    keys, order = graph.add_many('TopK', inputs, 2, axis=axis, largest=0)
+    return [keys, *(graph.add('GatherElements', [own, order], axis=axis) for own in others)]
+
+
+@_converter('cumsum')
+def _cumsum(graph: Graph, equation: Any, x: str) -> str:
+    axis = graph.constant(equation.params['axis'], np.int64)
+    return graph.add('CumSum', [x, axis], reverse=int(equation.params['reverse']))
+
+
+@_converter('cummax')
+def _cummax(graph: Graph, equation: Any, x: str) -> str:
+    """The maximum over a matrix of all earlier elements of the last axis."""
+    (aval,) = (atom.aval for atom in equation.invars)
+    axis, length = equation.params['axis'], aval.shape[-1]
+    if axis != aval.ndim - 1 or equation.params['reverse']:
+        raise UserError('--format=onnx has no operators for this cummax')
+    ends = graph.add('Squeeze', [graph.size(length)])
+    zero, one = (graph.constant(value, np.int64) for value in (0, 1))
+    number = graph.add('Range', [zero, ends, one])
+    is_earlier = graph.add('LessOrEqual', [number, graph.unsqueeze(number, [1])])
+    least = graph.constant(np.iinfo(aval.dtype).min, aval.dtype)
+    matrix = graph.add('Where', [is_earlier, graph.unsqueeze(x, [aval.ndim - 1]), least])
+    return graph.add('ReduceMax', [matrix, graph.integers([-1])], keepdims=0)
+
+
+@_converter('dot_general')
+def _dot_general(graph: Graph, equation: Any, a: str, b: str) -> str:
+    """MatMul of operands whose axes are batch axes, free axes and summed axes, one of each kind.
+
+    Without batch axes MatMul takes any number of free axes of `a`.
+    """
+    (sum_a, sum_b), (batch_a, batch_b) = equation.params['dimension_numbers']
+    shape_a, shape_b = (atom.aval.shape for atom in equation.invars)
+    free_a = [axis for axis in range(len(shape_a)) if axis not in (*sum_a, *batch_a)]
+    free_b = [axis for axis in range(len(shape_b)) if axis not in (*sum_b, *batch_b)]
+    a = graph.transpose(a, [*batch_a, *free_a, *sum_a])
+    b = graph.transpose(b, [*batch_b, *sum_b, *free_b])
+    batch, summed = [shape_a[axis] for axis in batch_a], _product(shape_a, sum_a)
+    merges_a = len(sum_a) != 1 or not free_a or (len(free_a) > 1 and len(batch) > 0)
+    merges_b = len(sum_b) != 1 or len(free_b) != 1
+    if merges_a:
+        a = graph.reshape(a, [*batch, _product(shape_a, free_a), summed])
+    if merges_b:
+        b = graph.reshape(b, [*batch, summed, _product(shape_b, free_b)])
+    found = graph.add('MatMul', [a, b])
+    if not (merges_a or merges_b):
+        return found
+    return graph.reshape(found, equation.outvars[0].aval.shape)
+
+
+def _product(shape: Sequence[Any], axes: Sequence[int]) -> Any:
+    result: Any = 1
+    for axis in axes:
+        result = result * shape[axis]
+    return result
+
+
+@_converter('gather')
+def _gather(graph: Graph, equation: Any, x: str, indices: str, *sizes: str) -> str:
+    numbers, taken = equation.params['dimension_numbers'], equation.params['slice_sizes']
+    x_aval, index_aval = (atom.aval for atom in equation.invars[:2])
+    indices = graph.cast(indices, np.int64)
+    mapped, batched = list(numbers.start_index_map), list(numbers.operand_batching_dims)
+    dropped = [*numbers.collapsed_slice_dims, *batched]
+    if index_aval.ndim == 1:  # one slice
+        ends = graph.add('Add', [indices, graph.shape([taken[axis] for axis in mapped])])
+        found = graph.slice(x, indices, ends, mapped, [1] * len(mapped))
+        return graph.add('Squeeze', [found, graph.integers(dropped)]) if dropped else found
+    rest = [axis for axis in range(x_aval.ndim) if axis not in dropped]
+    whole = all(str(taken[axis]) == str(x_aval.shape[axis]) for axis in rest)
+    if not whole or not {*mapped} <= {*dropped}:
+        raise UserError('--format=onnx has no operators for this gather')
+    index_batched = list(numbers.start_indices_batching_dims)
+    others = [axis for axis in range(index_aval.ndim - 1) if axis not in index_batched]
+    x = graph.transpose(x, [*batched, *mapped, *rest])
+    if not batched and len(mapped) == 1:
+        found = graph.add('Gather', [x, graph.add('Squeeze', [indices, graph.integers([-1])])])
+    else:
+        indices = graph.transpose(indices, [*index_batched, *others, index_aval.ndim - 1])
+        found = graph.add('GatherND', [x, indices], batch_dims=len(batched))
+    # Its axes now are the batched ones, the other ones of the indices, and the rest of x.
+    offsets = list(numbers.offset_dims)
+    of_indices = [axis for axis in range(equation.outvars[0].aval.ndim) if axis not in offsets]
+    order = [of_indices[axis] for axis in (*index_batched, *others)] + offsets
+    return graph.transpose(found, np.argsort(order).tolist())
