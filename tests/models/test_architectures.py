@@ -253,7 +253,7 @@ def test_initial_values_are_truncated_and_padding_rows_are_zero():
             {'hidden_size': 10, 'num_heads': 3},
             'hidden_size 10 is not divisible by num_heads 3',
         ),
-        ('bert', {'hidden_act': 'relu6'}, "'relu6'; known: gelu, gelu_tanh"),
+        ('bert', {'hidden_act': 'relu6'}, "'relu6'; known: gelu, gelu_rational, gelu_tanh"),
         ('bert', {'num_layers': 0}, 'num_layers is 0'),
         (
             'roberta',
