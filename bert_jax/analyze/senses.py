@@ -66,10 +66,10 @@ class WordSenses(Analysis):
         guesses[word_senses.BASELINE] = word_senses.most_frequent(test.lemmas, counts)
         for name, is_scaled, pair in _variants(names, *vectors):
             suffix = f'{layers.describe(name)}{", z-scored" if is_scaled else ""}'
-            found = _neighbors(train, test, *pair, counts)
-            guesses |= {f'{method}, {suffix}': own for method, own in found.items()}
             if with_wordnet:
                 with_wordnet.add(suffix, *pair)
+            found = _neighbors(train, test, *pair, counts)
+            guesses |= {f'{method}, {suffix}': own for method, own in found.items()}
         num_senses = np.array([len(counts.get(lemma, ())) for lemma in test.lemmas])
         scored = word_senses.score(guesses, test, num_senses)
         values: dict[str, Any] = {'words': {'train': len(train.lemmas), 'test': len(test.lemmas)}}
@@ -130,10 +130,13 @@ def _encode(
 def _variants(
     names: tuple[Layer, ...], train: dict[Any, np.ndarray], test: dict[Any, np.ndarray]
 ) -> Iterator[tuple[Layer, bool, tuple[np.ndarray, np.ndarray]]]:
-    """For each layer, its name, whether it is z-scored, and the vectors of both parts, float32."""
+    """For each layer, its name, whether it is z-scored, and the vectors of both parts, float32.
+
+    The vectors may be changed.
+    """
     for name in names:
+        yield name, False, (train[name].astype(np.float32), test[name].astype(np.float32))
         pair = train[name].astype(np.float32), test[name].astype(np.float32)
-        yield name, False, pair
         moments = isotropy.moments(pair[0].shape[1])
         for rows_ND in np.array_split(pair[0], 16):
             moments.add(rows_ND)
@@ -147,10 +150,13 @@ def _variants(
 def _neighbors(
     train: Labeled, test: Labeled, train_ND: np.ndarray, test_MD: np.ndarray, counts: Any
 ) -> Guesses:
-    """The senses of test words among those of the training documents, by method."""
+    """The senses of test words among those of the training documents, by method.
+
+    The vectors become unit vectors.
+    """
     centroid_of = word_senses.centroids(Words(*train[:2], train_ND))
-    tested = Words(*test[:2], word_senses.unit(test_MD))
-    trained = Words(*train[:2], word_senses.unit(train_ND))
+    tested = Words(*test[:2], word_senses.normalize(test_MD))
+    trained = Words(*train[:2], word_senses.normalize(train_ND))
     return {
         'centroid': word_senses.nearest_centroid(
             tested, lambda lemma: list(counts.get(lemma, ())), centroid_of.get

@@ -58,10 +58,10 @@ class WithWordNet:
         """Choose by the vectors of all words of the training and test documents."""
         train_ND, test_MD = train_ND[self._train_rows], test_MD[self._test_rows]
         back_off = BackOff(self._net, word_senses.centroids(Words(*self._train[:2], train_ND)))
-        tested = Words(*self._test[:2], word_senses.unit(test_MD))
+        tested = Words(*self._test[:2], word_senses.normalize(test_MD))
         nearest = word_senses.nearest_centroid(tested, self._candidates, back_off.vector)
         self._guesses[f'centroid with back-off, {name}'] = _or_else(nearest, self._first)
-        trained = Words(*self._train[:2], word_senses.unit(train_ND))
+        trained = Words(*self._train[:2], word_senses.normalize(train_ND))
         instance = word_senses.nearest_instance(tested, trained)
         self._guesses[f'nearest instance, else first, {name}'] = _or_else(instance, self._first)
         levels = [back_off.level(senses[0]) for senses in self._test.senses]

@@ -128,6 +128,13 @@ def unit(vectors_ND: np.ndarray) -> np.ndarray:
     return vectors_ND / np.maximum(norms_N, np.finfo(np.float32).tiny)
 
 
+def normalize(vectors_ND: np.ndarray) -> np.ndarray:
+    """Divide vectors by their length in place, and return them; zero vectors stay zero."""
+    norms_N = np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
+    vectors_ND /= np.maximum(norms_N, np.finfo(np.float32).tiny)
+    return vectors_ND
+
+
 def score(guesses: Guesses, test: Labeled, num_senses: np.ndarray) -> dict[str, dict[str, Any]]:
     """Method → accuracies, with intervals, on all, seen and ambiguous words."""
     subsets = {'all': num_senses >= 0, 'seen': num_senses > 0, 'ambiguous': num_senses > 1}

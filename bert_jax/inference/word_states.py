@@ -11,6 +11,7 @@ from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.inference.computation import Layers
+from bert_jax.training import runtime
 
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
@@ -194,12 +195,16 @@ def stream_tokens(
 
 
 def groups(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> Iterator[list[Item]]:
-    """Split items into lists of a total size of at most `limit`, or of a single item."""
+    """Split items into lists of a total size of at most `limit`, or of a single item.
+
+    Between two lists, freed memory is returned to the system.
+    """
     group: list[Item] = []
     total = 0
     for item in items:
         if group and total + size(item) > limit:
             yield group
+            runtime.return_freed_memory()
             group, total = [], 0
         group.append(item)
         total += size(item)

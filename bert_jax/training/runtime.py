@@ -129,6 +129,16 @@ def keep_freed_memory() -> None:
         mallopt(_M_TRIM_THRESHOLD, -1)  # never trim it: a threshold is an int, at most 2 GiB
 
 
+def return_freed_memory() -> None:
+    """Tell glibc to return freed memory to the system; does nothing with another C library.
+
+    Programs of many shapes leave holes between their buffers: several times what they use.
+    """
+    trim = getattr(ctypes.CDLL(None), 'malloc_trim', None) if sys.platform == 'linux' else None
+    if trim is not None:
+        trim(0)
+
+
 def compiler_options() -> dict[str, str]:
     """Return the options for `jax.jit` of functions that need much memory, on the current mesh."""
     platform, mesh = partitioning.platform(), jax.sharding.get_mesh()

@@ -72,17 +72,10 @@ def _sample(sentences: list[TaggedExample], number: int) -> list[TaggedExample]:
 
 
 def _states(predictor: Predictor, sentences: list[TaggedExample]) -> tuple[np.ndarray, list[str]]:
-    """Features [words, D] and tags.
-
-    The first subword of a word is the first one that ends after the first character of the word.
-    """
+    """The state of the first subword of each word, float32 [words, D], and the tags."""
     texts = [sentence.text for sentence in sentences]
-    states = predictor.embed(texts, pooling='tokens')
-    offsets = predictor.tokenizer.encode_batch(texts).offsets
-    features = [
-        own[1 + np.searchsorted(spans[:, 1], np.array(sentence.words)[:, 0], side='right')]  # [CLS]
-        for own, spans, sentence in zip(states, offsets, sentences, strict=True)
-    ]
+    spans = [sentence.words for sentence in sentences]
+    features = predictor.embed_words(texts, spans, pooling='first')
     return np.concatenate(features), [tag for sentence in sentences for tag in sentence.tags]
 
 
