@@ -19,6 +19,7 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import isotropy, word_senses
 from bert_jax.evaluation.word_senses import Guesses, Labeled, Words
 from bert_jax.inference.word_states import stream_words
+from bert_jax.training import runtime
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,6 +71,8 @@ class WordSenses(Analysis):
                 with_wordnet.add(suffix, *pair)
             found = _neighbors(train, test, *pair, counts)
             guesses |= {f'{method}, {suffix}': own for method, own in found.items()}
+            del pair
+            runtime.return_freed_memory()
         num_senses = np.array([len(counts.get(lemma, ())) for lemma in test.lemmas])
         scored = word_senses.score(guesses, test, num_senses)
         values: dict[str, Any] = {'words': {'train': len(train.lemmas), 'test': len(test.lemmas)}}
@@ -123,7 +126,15 @@ def _encode(
     model.stage('states: ')
     located = ((one.text, tuple(target.span for target in one.targets)) for one in sentences)
     streamed = stream_words(model.predictor, located, layer=names)
-    states_NKD = np.concatenate([own.astype(np.float16) for own in streamed])
+    size = model.pretrained.architecture.hidden_size
+    states_NKD = np.empty(
+        (sum(len(one.targets) for one in sentences), len(names), size), np.float16
+    )
+    start = 0
+    for states_WKD in streamed:
+        states_NKD[start : start + len(states_WKD)] = states_WKD
+        start += len(states_WKD)
+    runtime.return_freed_memory()
     return {name: states_NKD[:, k] for k, name in enumerate(names)}
 
 
