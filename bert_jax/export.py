@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, export_formats
+from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import paths
 
 FORMATS = ('huggingface', 'peft', *export_formats.FORMATS)
@@ -105,8 +106,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add(
         '--model',
         required=True,
-        help='folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
-        'bert_config.json and bert_model.ckpt',
+        help=MODEL_HELP,
     )
     add('--output', required=True, help='folder to create; must not exist yet')
     add(

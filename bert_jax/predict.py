@@ -25,6 +25,7 @@ from bert_jax.data.labeled import word_spans
 from bert_jax.evaluation.scored_rows import VARIANTS
 from bert_jax.inference import vector_file
 from bert_jax.inference.vector_file import Vectors
+from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import paths
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.prompting import arguments as prompt_arguments
@@ -292,8 +293,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     )
     models.add_argument(
         '--model',
-        help='folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
-        'bert_config.json and bert_model.ckpt',
+        help=MODEL_HELP,
     )
     tasks = dict.fromkeys([*_PRETRAINED, *(kind.predict_task for kind in PROBLEMS.values())])
     add('--task', required=True, choices=tasks, metavar='TASK', help='one of the tasks below')

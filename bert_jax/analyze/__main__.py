@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from bert_jax import analyze, errors, progress
+from bert_jax.interop import MODEL_HELP
 
 if TYPE_CHECKING:
     from bert_jax.analyze.base import Analysis
@@ -42,8 +43,7 @@ def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
     add(
         '--model',
         required=True,
-        help='folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
-        'bert_config.json and bert_model.ckpt',
+        help=MODEL_HELP,
     )
     add(
         '--input',

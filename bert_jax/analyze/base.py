@@ -4,7 +4,8 @@ import abc
 import argparse
 import dataclasses
 import functools
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import flax.linen as nn
@@ -98,7 +99,7 @@ class Analysis(abc.ABC):
     limits: Sequence[str]
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:  # noqa: B027  (optional)
-        """Add options besides those of every analysis."""
+        """Add the options of this analysis."""
 
     @abc.abstractmethod
     def run(self, flags: argparse.Namespace, model: Model) -> Results:
@@ -113,25 +114,28 @@ class Analysis(abc.ABC):
         """
 
 
-def read_texts(patterns: Sequence[str], limit: int | None = None) -> list[str]:
-    """The lines of text files that are not empty.
+def read_lines(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Yield the place (file and line number) and the content of each line that is not blank.
 
     Args:
         patterns: files or globs; plain or compressed, in UTF-8.
-        limit: number of lines; None for all.
 
     Raises:
-        UserError: no file matches, a file cannot be read, or there is no text.
+        UserError: no file matches, a file cannot be read, or all lines are blank.
     """
-    texts: list[str] = []
+    is_empty = True
     for path in expand_globs(patterns):
         for number, line in enumerate(text_files.read_lines(path, 'utf-8'), start=1):
+            place = f'{path}, line {number}'
             if text_files.has_surrogates(line):
-                raise UserError(f'{path}, line {number}: not valid UTF-8')
+                raise UserError(f'{place}: not valid UTF-8')
             if line.strip():
-                texts.append(line)
-            if len(texts) == limit:
-                return texts
-    if not texts:
-        raise UserError(f'--input={",".join(patterns)} has no text')
-    return texts
+                is_empty = False
+                yield place, line
+    if is_empty:
+        raise UserError(f'{", ".join(patterns)} has no text')
+
+
+def read_texts(patterns: Sequence[str], limit: int | None = None) -> list[str]:
+    """The lines that are not blank, at most `limit`; see `read_lines`."""
+    return [line for _, line in itertools.islice(read_lines(patterns), limit)]

@@ -1,4 +1,4 @@
-"""Attention heads that attend to syntactic heads or dependents, beside fixed offsets."""
+"""Attention heads that attend to syntactic heads or dependents, compared with fixed offsets."""
 
 import argparse
 from collections import Counter
@@ -29,7 +29,7 @@ _PICTURED = range(6, 15)  # words of a sentence that is shown by default
 class Heads(Analysis):
     """For each relation the head of attention that finds it most often."""
 
-    description = 'Attention heads that find syntactic relations, beside the best fixed offset'
+    description = 'Attention heads that find syntactic relations, and the best fixed offset'
     input_help = 'sentences with dependency trees, as CoNLL-U'
     limits = (
         'A head that attends to a word need not use it: attention is not an explanation.',

@@ -2,15 +2,13 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from bert_jax.analyze.layers import Layer
-from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
-from bert_jax.data.labeled.formats import expand_globs
 from bert_jax.errors import UserError
 from bert_jax.evaluation import isotropy
 from bert_jax.inference.predictor import Predictor
@@ -44,21 +42,6 @@ class Occurrence(NamedTuple):
         before = before if len(before) <= width else '…' + before[-width:]
         after = after if len(after) <= width else after[:width] + '…'
         return f'{before}[{self.word}]{after}'
-
-
-def read_lines(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the place and content of each line that is not blank; UserError if there is none."""
-    is_empty = True
-    for path in expand_globs(patterns):
-        for number, line in enumerate(text_files.read_lines(path, 'utf-8'), start=1):
-            place = f'{path}, line {number}'
-            if text_files.has_surrogates(line):
-                raise UserError(f'{place}: not valid UTF-8')
-            if line.strip():
-                is_empty = False
-                yield place, line
-    if is_empty:
-        raise UserError(f'{", ".join(patterns)} has no text')
 
 
 def find_marked(text: str, place: str, label: str = '') -> Occurrence:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class MinimalPairs(Analysis):
-    """Accuracy on BLiMP-like files, by phenomenon and paradigm, beside two baselines."""
+    """Accuracy on BLiMP-like files, by phenomenon and paradigm, compared with two baselines."""
 
     description = 'How often the acceptable sentence of a minimal pair is the likelier one'
     input_help = 'pairs in CSV, TSV or JSON, such as the .jsonl files of BLiMP'

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers, occurrences
-from bert_jax.analyze.base import Analysis, Model, Results
+from bert_jax.analyze.base import Analysis, Model, Results, read_lines
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.data import text_files
 from bert_jax.data.labeled import sense_corpora
@@ -101,7 +101,7 @@ def _find(flags: argparse.Namespace) -> list[Occurrence]:
                 if target.lemma in words
             ]
             continue
-        for place, line in occurrences.read_lines([path]):
+        for place, line in read_lines([path]):
             label, tab, text = line.partition('\t')
             text, label = (text, label) if tab else (line, '')
             if words == ['marked']:
@@ -160,7 +160,7 @@ METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {'pca': pca, 'tsne': ts
 
 
 def _plot(points_N2: np.ndarray, found: Sequence[Occurrence], title: str) -> 'Figure':
-    """Points with the color of their label; some have a number, and their context beside."""
+    """Points with the color of their label; numbered ones have their context next to the plot."""
     figure = figures.new(11, 6)
     axes = figure.subplots()
     kinds = [label for label, _ in Counter(own.label for own in found).most_common()]

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from bert_jax import files
-from bert_jax.analyze import occurrences, report
+from bert_jax.analyze import report
+from bert_jax.analyze.base import read_lines
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
@@ -65,7 +66,7 @@ def run(arguments: Sequence[str], parse: Parse, run_one: Run) -> pathlib.Path:
 def _read(path: str, model: str, output: pathlib.Path) -> list[Step]:
     """The analyses of a file; the second one of a name has the folder NAME_2."""
     steps, counts = [], Counter[str]()
-    for place, line in occurrences.read_lines([path]):
+    for place, line in read_lines([path]):
         try:
             name, *options = shlex.split(line, comments=True) or ['']
         except ValueError as error:

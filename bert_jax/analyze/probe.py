@@ -1,4 +1,4 @@
-"""Probes of tags and trees in every layer, beside an untrained encoder and simple rules."""
+"""Probes of tags and trees in every layer, compared with an untrained encoder and simple rules."""
 
 import argparse
 from collections.abc import Sequence
@@ -42,7 +42,7 @@ class Words(NamedTuple):
 class Probes(Analysis):
     """Linear and MLP probes with control tasks and code lengths, and structural probes."""
 
-    description = 'Accuracy of probes for tags and trees in every layer, beside honest baselines'
+    description = 'Accuracy of probes for tags and trees in every layer, compared with baselines'
     input_help = 'training sentences as CoNLL-U'
     limits = (
         'A probe finds what can be read from a state, not what the model uses.',

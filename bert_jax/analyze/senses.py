@@ -1,4 +1,4 @@
-"""Word senses by nearest neighbors, beside the most frequent sense."""
+"""Word senses by nearest neighbors, compared with the most frequent sense."""
 
 import argparse
 from collections.abc import Iterator, Sequence

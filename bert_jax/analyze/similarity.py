@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers, occurrences
-from bert_jax.analyze.base import Analysis, Model, Results, read_texts
+from bert_jax.analyze.base import Analysis, Model, Results, read_lines, read_texts
 from bert_jax.analyze.layers import Layer
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.data.labeled import word_spans
@@ -90,7 +90,7 @@ def _read_pairs(patterns: Sequence[str]) -> tuple[list[Pair], list[str] | None]:
     """The pairs, and their labels if all have one."""
     pairs: list[Pair] = []
     labels: list[str] = []
-    for place, line in occurrences.read_lines(patterns):
+    for place, line in read_lines(patterns):
         if line.startswith('{'):
             given = occurrences.parse_json(line, place)
             pairs.append(

@@ -11,6 +11,7 @@ import pathlib
 from collections.abc import Sequence
 
 from bert_jax import errors
+from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import paths
 
 _DESCRIPTION = """\
@@ -51,8 +52,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     add(
         '--model',
         required=True,
-        help='folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
-        'bert_config.json and bert_model.ckpt',
+        help=MODEL_HELP,
     )
     add('--output', required=True, help='HTML file to write; must not exist yet')
     add('--overwrite', action='store_true', help='replace an existing file')

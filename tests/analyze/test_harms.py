@@ -193,9 +193,9 @@ def test_the_area_under_the_curve_is_that_of_scikit_learn():
     ('name', 'files', 'flags', 'error'),
     [
         ('bias', {'a': 'x'}, (), "unknown measure 'bias'; known: crows_pairs"),
-        ('winobias', {'pro_a': PRO[0]}, (), 'needs anti_a beside it'),
+        ('winobias', {'pro_a': PRO[0]}, (), 'needs the file anti_a in --input'),
         ('winobias', {'pro_a': PRO[0], 'anti_a': PRO[0]}, (), 'have the same gender'),
-        ('winobias', {'pro_a': 'the cook', 'anti_a': 'x'}, (), 'pro_a:1: needs an [occupation]'),
+        ('winobias', {'pro_a': '\nthe cook', 'anti_a': 'x'}, (), 'pro_a, line 2: needs an ['),
         ('winobias', {'other': PRO[0]}, (), 'whose names begin with pro_ and anti_'),
         ('crows_pairs', {'a.csv': 'x,y\n1,2'}, (), "no column 'sent_more'"),
         ('crows_pairs', {'a.csv': ''}, (), 'has no rows'),

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.analyze.base import Model, Results, read_texts
+from bert_jax.analyze.base import Model, Results, read_lines
 from bert_jax.analyze.harm_measures.base import Measure, Share, grouped, plot, table, token_of
 from bert_jax.data.labeled.formats import expand_globs
 from bert_jax.errors import UserError
@@ -125,7 +125,7 @@ def _read(patterns: Sequence[str]) -> tuple[list[str], list[tuple[Sentence, Sent
     for name in sorted(name for name in paths if name.startswith('pro_')):
         other = 'anti_' + name.removeprefix('pro_')
         if other not in paths:
-            raise UserError(f'{paths[name]} needs {other} beside it in --input')
+            raise UserError(f'{paths[name]} needs the file {other} in --input, too')
         pro, anti = (_sentences(paths[own]) for own in (name, other))
         if len(pro) != len(anti):
             raise UserError(f'{name} has {len(pro)} lines, but {other} has {len(anti)}')
@@ -141,7 +141,7 @@ def _read(patterns: Sequence[str]) -> tuple[list[str], list[tuple[Sentence, Sent
 
 
 def _sentences(path: str) -> list[Sentence]:
-    return [_parse(line, f'{path}:{n}') for n, line in enumerate(read_texts([path]), start=1)]
+    return [_parse(line, place) for place, line in read_lines([path])]
 
 
 def _parse(line: str, place: str) -> Sentence:
