@@ -19,8 +19,8 @@ from bert_jax.storage import paths
 FORMATS = ('huggingface', 'peft', *export_formats.FORMATS)
 _DESCRIPTION = """\
 Export a trained model to a folder that another library opens: transformers (config.json,
-model.safetensors, the tokenizer, and a model card), or with --format others, see docs/export.md.
-The folder is read back and must compute the same before it gets its name."""
+model.safetensors, the tokenizer, a model card, and a loader with samples), or with --format others,
+see docs/export.md. The folder is read back and must compute the same before it gets its name."""
 
 
 def export(
@@ -44,7 +44,7 @@ def export(
     Raises:
         UserError: the model cannot be read, or `output` exists.
     """
-    from bert_jax.interop import huggingface, loading, peft_folder, tuned
+    from bert_jax.interop import loading, peft_folder, tuned
 
     is_published = format not in export_formats.FORMATS
     for name in options if is_published else ():
@@ -65,24 +65,32 @@ def export(
         if loaded.architecture.tuning is None:
             raise errors.UserError(f'{model} is not a tuned model; leave --merge out')
         loaded = tuned.merge(loaded)
-    published, lines = huggingface.save(loaded, output)
-    parameters = f'{huggingface.num_parameters(published):,} parameters'
-    heads = ', '.join(published.heads) or 'no head'
-    print(f'{output}: {parameters}, {heads}; logits compared')
+    _export_published(loaded, output)
+
+
+def _integers(text: str) -> tuple[int, ...]:
+    """The value of an option such as 16,64."""
+    return tuple(map(int, text.split(',')))
+
+
+def _export_published(loaded: Any, output: str) -> None:
+    """Write a folder for transformers, and print what was written."""
+    from bert_jax.export_formats import huggingface
+    from bert_jax.interop.huggingface import num_parameters
+
+    written = huggingface.write(loaded, paths.path(output))
+    parameters = f'{num_parameters(written.model):,} parameters'
+    heads = ', '.join(written.model.heads) or 'no head'
+    print(f'{output}: {parameters}, {heads}; {written.report}')
     for name in loaded.newly_initialized:
         print(f'  {name} was in no file and is newly initialized')
-    for line in lines:
+    for line in written.lines:
         print(f'  {line}')
     for name in loaded.other_parts:
         reason = 'Hugging Face has no class with such a part'
         if name == 'generator':
             reason = 'export it separately with --generator'
         print(f'  {name} is dropped: {reason}')
-
-
-def _integers(text: str) -> tuple[int, ...]:
-    """The value of an option such as 16,64."""
-    return tuple(map(int, text.split(',')))
 
 
 def _export_other(loaded: Any, model: str, output: str, format: str, options: Any) -> None:

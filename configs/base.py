@@ -246,7 +246,7 @@ def get_config() -> ConfigDict:
                 treebank=(),
                 sentences=600,  # evenly spaced sentences of the treebank, every third for testing
                 isotropy=False,  # mean cosine of two tokens in each layer
-                max_share=0.03,  # of the operations of the training, at most; up to 5 % of the time
+                max_share=0.03,  # of the operations of the training, at most
             ),
         )
     )

@@ -44,6 +44,14 @@ def quick_training():
         yield
 
 
+@pytest.fixture
+def no_loader_process(monkeypatch):
+    """Exports to Hugging Face folders do not start a process that imports transformers."""
+    from bert_jax.export_formats import huggingface
+
+    monkeypatch.setattr(huggingface, 'can_run_loader', lambda: False)
+
+
 @pytest.fixture(scope='session')
 def real_data() -> pathlib.Path:
     """The folder of real texts named by BERT_JAX_TEST_DATA; skips without it."""

@@ -283,7 +283,9 @@ def test_the_loss_of_a_shrunk_version_falls(trained):
     assert np.mean(trained.losses[-2:]) < np.mean(trained.losses[:2]) * 0.98
 
 
-def test_a_shrunk_version_and_its_generator_open_in_transformers(trained, tmp_path):
+def test_a_shrunk_version_and_its_generator_open_in_transformers(
+    trained, tmp_path, no_loader_process
+):
     task, params = trained.task, trained.state.params
     run = checkpoints.Checkpoints(tmp_path / 'checkpoints', keep=1)
     run.save(12, {'params': params}, task.metadata | {'config': task.config.to_dict()})

@@ -23,6 +23,15 @@ _COMPUTE = Compute(attention_kernel='xla')  # without calls to kernels of one pl
 # Fields of an architecture that name activations.
 _ACTIVATIONS = ('hidden_act', 'prediction_act', 'classifier_act', 'convolution_act')
 
+# Outputs of classes of transformers: those of several heads, those with an axis of tokens.
+_PRETRAINING_LOGITS = {
+    'mlm': 'prediction_logits',
+    'nsp': 'seq_relationship_logits',
+    'sop': 'sop_logits',
+}
+_TOKEN_OUTPUTS = {'last_hidden_state', 'prediction_logits', 'start_logits', 'end_logits'}
+_TOKEN_HEADS = {'mlm', 'clm', 'rtd', 'token_classification'}  # whose 'logits' have one too
+
 # Input → what it is.
 _INPUTS = {
     'input_ids': 'token ids',
@@ -101,6 +110,32 @@ def of_masked_tokens(model: Pretrained, has_erf: bool) -> Computation:
     return Computation(function, params, inputs, frozenset(['logits']))
 
 
+def of_published_class(model: Pretrained) -> Computation:
+    """The outputs of the class of transformers with a model's heads, under their names there."""
+    # transformers has no enhanced mask decoder.
+    architecture = dataclasses.replace(model.architecture, mask_decoder=False)
+    heads = model.heads
+
+    def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
+        inputs = (batch['input_ids'], batch['attention_mask'], batch.get('token_type_ids'))
+        found = pretrained.outputs(
+            architecture, _COMPUTE, params, *inputs, is_causal=model.is_causal
+        )
+        if not heads:
+            return {'last_hidden_state': found['all_hidden'][-1]}
+        if heads == ('question_answering',):
+            start_BT, end_BT = jnp.moveaxis(found['question_answering_logits'], -1, 0)
+            return {'start_logits': start_BT, 'end_logits': end_BT}
+        if heads == ('multiple_choice',):
+            return {'logits': found['multiple_choice_logits'][:, None]}
+        names = _PRETRAINING_LOGITS if len(heads) > 1 else dict.fromkeys(heads, 'logits')
+        return {names[head]: found[f'{head}_logits'] for head in heads}
+
+    inputs: dict[str, tuple[int | str, ...]] = dict.fromkeys(_input_names(architecture), ('t',))
+    per_token = _TOKEN_OUTPUTS | ({'logits'} if {*heads} & _TOKEN_HEADS else set())
+    return Computation(function, model.params, inputs, frozenset(per_token))
+
+
 def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool) -> Computation:
     """What `Problem.exported_outputs` names.
 
@@ -167,10 +202,12 @@ def _encoder(
         output: Any = encoder.apply({'params': own}, *ids, batch.get('token_type_ids'), **options)
         return output
 
+    return encode, dict.fromkeys(_input_names(architecture), ('t',))
+
+
+def _input_names(architecture: Architecture) -> list[str]:
     names = ['input_ids', 'attention_mask']
-    if architecture.type_vocab_size > 1:
-        names.append('token_type_ids')
-    return encode, {name: ('t',) for name in names}
+    return [*names, 'token_type_ids'] if architecture.type_vocab_size > 1 else names
 
 
 def _architecture(architecture: Architecture, has_erf: bool) -> Architecture:

@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,8 +90,9 @@ def write(
     with files.new_folder(path) as folder:
         export = _export(model, predictor, task, kind, options)
         result = kind.write(export, folder)
-        _write_shared_files(export, format_name, kind, folder, result.signature)
-        report = _run_loader(folder)
+        huggingface.write_tokenizer(predictor.tokenizer, model.architecture, folder)
+        write_loader(export, format_name, kind.runtime, folder, result.signature)
+        report = run_loader(folder)
     return Written(task, report, result.lines)
 
 
@@ -141,13 +142,21 @@ def _export(
     return Export(model, task, function, arrays, expected, rows.texts, length, prompt, options)
 
 
-def _write_shared_files(
-    export: Export, format_name: str, kind: Format, folder: pathlib.Path, further: Mapping[str, Any]
+def write_loader(
+    export: Export,
+    format_name: str,
+    runtime: Sequence[str],
+    folder: pathlib.Path,
+    further: Mapping[str, Any],
 ) -> None:
-    """Write the tokenizer, samples.npz, signature.json and the loader."""
+    """Write samples.npz, signature.json, and the loader with its requirements.
+
+    Args:
+        runtime: pip requirements of the loader, besides NumPy and tokenizers.
+        further: more keys of signature.json.
+    """
     model, inputs = export.model, export.computation.describe_inputs()
     assert model.tokenizer is not None
-    huggingface.write_tokenizer(model.tokenizer, model.architecture, folder)
     expected = {f'expected_{name}': array for name, array in export.expected.items()}
     np.savez_compressed(folder / 'samples.npz', **dict(export.inputs), **expected)  # type: ignore[arg-type]
     signature = {
@@ -166,7 +175,7 @@ def _write_shared_files(
     files.write_json(folder / 'signature.json', signature | dict(further))
     shutil.copy(LOADERS / 'load.py', folder / 'load.py')
     shutil.copy(LOADERS / f'{format_name}.py', folder / 'runtime.py')
-    packages = ''.join(f'{name}\n' for name in ('numpy', 'tokenizers', *kind.runtime))
+    packages = ''.join(f'{name}\n' for name in ('numpy', 'tokenizers', *runtime))
     (folder / 'requirements.txt').write_text(packages, encoding='utf-8')
 
 
@@ -180,7 +189,7 @@ def _describe_outputs(export: Export) -> dict[str, str]:
     return found
 
 
-def _run_loader(folder: pathlib.Path) -> str:
+def run_loader(folder: pathlib.Path) -> str:
     """Run the folder as its users will, in a process without bert_jax; return what it printed.
 
     Raises:

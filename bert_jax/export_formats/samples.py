@@ -89,7 +89,7 @@ def expected_of_task(
     if task == 'fill_mask':
         inputs = (batch['input_ids'], batch['attention_mask'], batch['token_type_ids'])
         found = pretrained.outputs(model.architecture, Compute(), model.params, *inputs)
-        return {'logits': _at_tokens(np.asarray(found['mlm_logits']), batch)}
+        return {'logits': at_tokens(np.asarray(found['mlm_logits']), batch)}
     prompt = model.sentence_modules.prompt if model.sentence_modules else ''
     states_BTD = np.zeros((*batch['input_ids'].shape, model.architecture.hidden_size), np.float32)
     for row_TD, own_TD in zip(
@@ -97,7 +97,7 @@ def expected_of_task(
     ):
         row_TD[: len(own_TD)] = own_TD
     embedding = np.stack(predictor.embed(rows.texts))
-    return {'embedding': embedding, 'states': _at_tokens(states_BTD, batch)}
+    return {'embedding': embedding, 'states': at_tokens(states_BTD, batch)}
 
 
 def expected_of_problem(model: Pretrained, problem: Problem, rows: Rows) -> dict[str, np.ndarray]:
@@ -110,11 +110,11 @@ def expected_of_problem(model: Pretrained, problem: Problem, rows: Rows) -> dict
 
     params = {**model.params, **model.other_parts}
     found = jax.device_get(compute(params, dict(rows.batch)))
-    per_token = {name: _at_tokens(array, rows.batch) for name, array in found.per_token.items()}
+    per_token = {name: at_tokens(array, rows.batch) for name, array in found.per_token.items()}
     return {name: array[:, 0] for name, array in found.per_sequence.items()} | per_token
 
 
-def _at_tokens(array_BTX: np.ndarray, batch: Mapping[str, np.ndarray]) -> np.ndarray:
+def at_tokens(array_BTX: np.ndarray, batch: Mapping[str, np.ndarray]) -> np.ndarray:
     """float32, NaN at padding."""
     is_token_BT = batch['attention_mask'] > 0
     is_token_BTX = is_token_BT.reshape(*is_token_BT.shape, *[1] * (array_BTX.ndim - 2))

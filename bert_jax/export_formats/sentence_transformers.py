@@ -27,6 +27,6 @@ class SentenceTransformers(Format):
             labels=(),
             sentence_modules=dataclasses.replace(modules, max_length=length),
         )
-        _, lines = huggingface.save(encoder, folder)
+        _, lines = huggingface.write(encoder, folder)
         cut = f'sentence-transformers truncates texts to {length} tokens, without a warning'
         return Result(lines=(*lines, cut))

@@ -131,11 +131,15 @@ def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[
         UserError: `path` exists, the model has no published family or class, holds values that are
             not finite, or its logits differ.
     """
-    path = paths.path(path)
+    with files.new_folder(paths.path(path)) as folder:
+        return write(model, folder)
+
+
+def write(model: Pretrained, folder: pathlib.Path) -> tuple[Pretrained, list[str]]:
+    """As `save`, into an empty folder that is the caller's."""
     model, lines = publishable(model)
-    with files.new_folder(path) as folder:
-        _write(model, folder)
-        _compare(model, load(folder))
+    _write(model, folder)
+    _compare(model, load(folder))
     return model, lines
 
 

@@ -11,6 +11,7 @@ from bert_jax.inference.finetuned import PredictionOptions
 from bert_jax.tasks.problems import PROBLEMS
 from tests.inference.small_runs import KINDS, LENGTH, save_run
 
+pytestmark = pytest.mark.usefixtures('no_loader_process')
 TEXTS = ['The U.S. ship near-by, the moon.', 'the cow', 'star ' * LENGTH + 'the moon']
 INPUTS = {
     'classification': [{'text': text} for text in TEXTS],

@@ -207,7 +207,7 @@ def config_of(folder, weights, **more):
     return config
 
 
-def test_a_finished_run_predicts_evaluates_and_is_exported(tmp_path, weights):
+def test_a_finished_run_predicts_evaluates_and_is_exported(tmp_path, weights, no_loader_process):
     results = main.run(config_of(tmp_path, weights))
     assert results['held_out'].keys() >= {'accuracy', 'classification_loss'}
     run = tmp_path / 'run'

@@ -1,0 +1,75 @@
+"""Hugging Face folders with samples and a loader that runs them with transformers."""
+
+import importlib.util
+import pathlib
+from typing import NamedTuple
+
+import jax
+import numpy as np
+
+from bert_jax import files
+from bert_jax.data.special_token_layout import SpecialTokenLayout
+from bert_jax.export_formats import computation, folder, samples
+from bert_jax.export_formats.base import Export
+from bert_jax.interop import huggingface
+from bert_jax.interop.pretrained import Pretrained
+
+_RUNTIME = ('torch', 'transformers>=5')
+_TOLERANCE = 1e-4  # of two implementations, relative to the largest output if that is above 1
+
+
+class Written(NamedTuple):
+    """What was written.
+
+    Attributes:
+        model: the model as transformers reads it.
+        report: how it was checked.
+        lines: what was dropped or newly initialized.
+    """
+
+    model: Pretrained
+    report: str
+    lines: list[str]
+
+
+def write(model: Pretrained, path: pathlib.Path) -> Written:
+    """Write a folder for from_pretrained and, for a model with a tokenizer, a loader with samples.
+
+    The loader is run if transformers and torch are installed.
+
+    Raises:
+        UserError: as `interop.huggingface.save`, or transformers computes other values.
+    """
+    with files.new_folder(path) as new:
+        published, lines = huggingface.write(model, new)
+        report = 'logits compared'
+        if published.tokenizer is not None:
+            export = _export(published)
+            further = {'tolerance': _TOLERANCE}
+            folder.write_loader(export, 'huggingface', _RUNTIME, new, further)
+            if can_run_loader():
+                report = folder.run_loader(new)
+    return Written(published, report, lines)
+
+
+def can_run_loader() -> bool:
+    """Whether the packages of the loader are installed."""
+    return all(importlib.util.find_spec(name) for name in ('torch', 'transformers'))
+
+
+def _export(model: Pretrained) -> Export:
+    assert model.tokenizer is not None
+    architecture = model.architecture
+    layout = SpecialTokenLayout(
+        model.tokenizer, architecture.max_length, architecture.type_vocab_size
+    )
+    rows = samples.rows_of_texts(layout)
+    function = computation.of_published_class(model)
+    inputs = {name: np.asarray(rows.batch[name], np.int32) for name in function.inputs}
+    computed = jax.device_get(jax.jit(function.function)(function.params, inputs))
+    expected = {
+        name: samples.at_tokens(array, inputs) if name in function.per_token else array
+        for name, array in computed.items()
+    }
+    task, length = ', '.join(model.heads) or 'states', architecture.max_length
+    return Export(model, task, function, inputs, expected, rows.texts, length, '', {})

@@ -1,0 +1,66 @@
+"""Folders for transformers run their samples with transformers."""
+
+import dataclasses
+import json
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from bert_jax.errors import UserError
+from bert_jax.export_formats import huggingface
+from tests.export_formats import exported
+from tests.page import pages
+
+HEADS = [
+    ('bert', ()),
+    ('bert', ('mlm', 'nsp')),
+    ('bert', ('sequence_classification',)),
+    ('bert', ('multiple_choice',)),
+    ('bert', ('question_answering',)),
+    ('albert', ('mlm', 'sop')),
+    ('deberta', ('mlm',)),
+    ('electra', ('rtd',)),
+    ('modernbert', ('mlm',)),
+    ('roberta', ('token_classification',)),
+]
+
+
+@pytest.mark.parametrize(('family', 'heads'), HEADS)
+def test_the_loader_finds_the_outputs_of_every_head(family, heads, tmp_path, no_loader_process):
+    kind = 'bytebpe' if family in ('modernbert', 'roberta') else 'wordpiece'
+    model = pages.random_model(family, pages.tokenizer(kind), heads)
+    written = huggingface.write(model, tmp_path / 'out')
+    assert written.model.heads == heads
+    load = exported.loader(tmp_path / 'out')
+    assert load.check() < 1e-5
+    found = load.run(exported.TEXTS[:2])
+    assert all(len(array) == 2 and np.ptp(array) > 0 for array in found.values())
+    assert set(found) == set(load.SIGNATURE['outputs'])
+
+
+def test_an_export_runs_the_loader_which_finds_changed_weights(tmp_path):
+    out = tmp_path / 'out'
+    written = huggingface.write(exported.small_model(), out)
+    assert written.report.startswith('largest difference from bert_jax')
+    weights = load_file(out / 'model.safetensors')
+    weights['bert.encoder.layer.1.output.dense.bias'][0] += 0.1
+    save_file(weights, out / 'model.safetensors', {'format': 'pt'})
+    assert exported.loader(out).check() > 1e-3
+
+
+def test_an_export_that_transformers_runs_otherwise_is_refused(tmp_path, monkeypatch):
+    def fail(folder):
+        raise UserError('not exported: the loader of the folder fails')
+
+    monkeypatch.setattr(huggingface.folder, 'run_loader', fail)
+    with pytest.raises(UserError, match='not exported'):
+        huggingface.write(exported.small_model(), tmp_path / 'out')
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_without_tokenizer_has_no_loader(tmp_path):
+    model = dataclasses.replace(exported.small_model(), tokenizer=None)
+    assert huggingface.write(model, tmp_path / 'out').report == 'logits compared'
+    assert not (tmp_path / 'out/load.py').exists()
+    assert json.loads((tmp_path / 'out/config.json').read_text())['vocab_size']
