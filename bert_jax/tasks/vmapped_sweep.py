@@ -219,6 +219,7 @@ def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -
         'best_step': None,
         'tokens': tokens,
         'parameters': sum(leaf.size for leaf in jax.tree.leaves(state.params)),
+        'trained_parameters': group.plan.transfer.num_trained(state.params),
         'held_out': task.evaluate(state.params, stage),
         'train_seconds': round(seconds, 1),
         'tokens_per_second': round(tokens / max(seconds, 1e-9)),

@@ -262,6 +262,7 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
         'best_step': best.step,
         'tokens': tokens,
         'parameters': num_parameters(run.state),
+        'trained_parameters': run.transfer.num_trained(run.state.params),
         'held_out': run.held_out,
         'train_seconds': round(run.seconds, 1),
         'tokens_per_second': round(tokens / max(run.seconds, 1e-9)),

@@ -123,36 +123,33 @@ class Transfer:
             optax.stateless(lambda updates, _: jax.tree.map(scale, updates, _distances(updates))),
         )
 
+    def num_trained(self, params: Tree) -> int:
+        """Number of parameters that are trained, sooner or later."""
+        if self.frozen or self.trainable == 'all':
+            return _num_values(self.select(params))
+        last = self._last_distance(params)
+        shares = jax.tree.map(lambda distance: np.mean(distance <= last), _distances(params))
+        counts = jax.tree.map(lambda share, leaf: round(leaf.size * share), shares, params)
+        return sum(jax.tree.leaves(counts))
+
     def describe(self, params: Tree) -> list[str]:
         """Lines for the log; none if all parameters are trained at the same learning rate."""
-        lines, last = [], self._last_distance(params)
+        lines, trained, total = [], self.num_trained(params), _num_values(params)
+        share = f'{trained:,} of {total:,} parameters are trained'
         if self.frozen:
-            trained, total = (
-                sum(leaf.size for leaf in jax.tree.leaves(tree))
-                for tree in (self.select(params), params)
-            )
-            lines.append(
-                f'{trained:,} of {total:,} parameters are trained ({trained / total:.2%}); '
-                'checkpoints hold these only'
-            )
+            lines.append(f'{share} ({trained / total:.2%}); checkpoints hold these only')
         if self.trainable != 'all':
-            counts = jax.tree.map(
-                lambda distance, leaf: round(leaf.size * np.mean(distance <= last)),
-                _distances(params),
-                params,
-            )
-            trained = sum(jax.tree.leaves(counts))
-            total = sum(leaf.size for leaf in jax.tree.leaves(params))
-            lines.append(f'{trained:,} of {total:,} parameters are trained ({self.trainable})')
+            lines.append(f'{share} ({self.trainable})')
         if self.layer_decay != 1:
             first = f'{self._rate_factor(np.array(_num_layers(params))):.3g}'
             lines.append(
                 f'learning rate × {self.layer_decay:.4g} from layer to layer, × {first} in layer 0'
             )
         if self.unfreeze_every_steps:
+            last = self._last_distance(params) * self.unfreeze_every_steps
             lines.append(
                 f'gradual unfreezing: heads first, then a layer every {self.unfreeze_every_steps:,}'
-                f' steps, the last one at step {last * self.unfreeze_every_steps:,}'
+                f' steps, the last one at step {last:,}'
             )
         return lines
 
@@ -227,6 +224,10 @@ def build(config: Config, total_steps: int, frozen: frozenset[str] = frozenset()
         )
     decay = (config.layer_decay, config.faithful_layer_decay)
     return Transfer(config.trainable, *decay, every, frozen)
+
+
+def _num_values(tree: Tree) -> int:
+    return sum(leaf.size for leaf in jax.tree.leaves(tree))
 
 
 def _distances(tree: Tree) -> Tree:

@@ -15,7 +15,7 @@ import torch
 import transformers
 
 from bert_jax.tasks import problems
-from bert_jax.training import runtime
+from bert_jax.training import memory, runtime
 from experiments.finetuning import tasks
 from experiments.finetuning.torch_problems import PROBLEMS, parameter_groups
 
@@ -31,7 +31,8 @@ def run(config, padded: bool = False, method: str = '') -> dict:
         method: 'lora' or 'ia3' tunes with peft.
 
     Returns:
-        'seconds_per_step', and 'held_out' with the metrics unless `padded`.
+        'seconds_per_step', 'trained_percent', 'peak_memory_bytes', and 'held_out' with the metrics
+        unless `padded`.
     """
     torch.manual_seed(config.seed)
     splits = problems.read(config.data, config.task)
@@ -42,8 +43,17 @@ def run(config, padded: bool = False, method: str = '') -> dict:
         model = with_peft(model, method)
     features = [problem.features(example) for example in splits.train]
     seconds = train(model, problem, features, config, padded)
-    results = {'seconds_per_step': seconds}
+    results = {
+        'seconds_per_step': seconds,
+        'trained_percent': _trained_percent(model),
+        'peak_memory_bytes': memory.peak_bytes(),
+    }
     return results if padded else results | {'held_out': evaluate(model, problem, splits.dev)}
+
+
+def _trained_percent(model) -> float:
+    counts = [(p.numel(), p.requires_grad) for p in model.parameters()]
+    return 100 * sum(n for n, trained in counts if trained) / sum(n for n, _ in counts)
 
 
 def with_peft(model, method: str):

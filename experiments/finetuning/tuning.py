@@ -3,8 +3,9 @@
     python -m experiments.finetuning.tuning --data=FOLDER --weights=FOLDER --tasks=banking77
 
 The tasks, splits and settings are those of experiments/finetuning/run.py, but for the learning rate
-of each method. Finished runs are kept, so the command can be repeated. Needs torch, transformers
-and peft for the sides named `peft`.
+of each method. The seeds of a method are trained at once (sweep.vmap); its time is that of a short
+run alone. Finished runs are kept, so the command can be repeated. Needs torch, transformers and
+peft for the sides named `peft`.
 """
 
 import argparse
@@ -33,6 +34,7 @@ METHODS = {
     'mam': (5, {'transfer.method': 'mam'}),
 }
 PEFT = {'peft lora': 'lora', 'peft ia3': 'ia3'}  # side → method
+TIMED_STEPS = 40  # of the run alone
 Record = dict[str, list[float]]  # measure → a value for each seed
 
 
@@ -40,15 +42,38 @@ def run_ours(method: str, name: str, options: argparse.Namespace) -> Record:
     """Train with every seed, unless the runs exist; seconds are per step."""
     factor, keys = METHODS[method]
     task = tasks.TASKS[name]
-    keys = tasks.config_keys(task, options.data, options.weights, options.steps) | keys
-    keys['schedule.learning_rate'] = factor * task.learning_rate
-    keys['sweep.seeds'] = tuple(range(options.seeds))
-    folder = pathlib.Path(options.runs) / name / f'{method}_{keys["training.steps"]}'
-    command = runner.main_command(f'configs/finetune.py:{task.kind}', keys)
-    runner.run_once(folder, command, '--config.workdir')
-    record = run.read_sweep(folder, task.metric, options.seeds)
-    sizes = [_checkpoint_size(folder / f'seed_{seed}') for seed in range(options.seeds)]
-    return record | {'checkpoint_MB': sizes}
+    is_added = 'transfer.method' in keys
+
+    def train(steps: int, seeds: int) -> Record:
+        settings = tasks.config_keys(task, options.data, options.weights, steps) | keys
+        settings['schedule.learning_rate'] = factor * task.learning_rate
+        settings['sweep.seeds'] = tuple(range(seeds))
+        settings['sweep.vmap'] = is_added and seeds > 1
+        folder = pathlib.Path(options.runs) / name / f'{method}_{settings["training.steps"]}'
+        command = runner.main_command(f'configs/finetune.py:{task.kind}', settings)
+        runner.run_once(folder, command, '--config.workdir')
+        return read_runs(folder, task.metric, seeds)
+
+    record = train(options.steps, options.seeds)
+    if is_added and options.seeds > 1:
+        alone = train(TIMED_STEPS, 1)
+        record |= {measure: alone[measure] for measure in ('seconds', 'memory_GB')}
+    return record
+
+
+def read_runs(folder: pathlib.Path, metric: str, seeds: int) -> Record:
+    """The measures of a sweep over seeds."""
+    runs = [folder / f'seed_{seed}' for seed in range(seeds)]
+    results = [runner.read_results(path) for path in runs]
+    record = {
+        'metric': [own['held_out'][metric] for own in results],
+        'trained': [100 * own['trained_parameters'] / own['parameters'] for own in results],
+        'checkpoint_MB': [_checkpoint_size(path) for path in runs],
+        'memory_GB': [own['peak_memory_bytes'] / 1e9 for own in results[:1]],  # of the process
+    }
+    if (runs[0] / 'metrics.jsonl').exists():  # not of runs at once
+        record['seconds'] = run.read_sweep(folder, metric, seeds)['seconds']
+    return record
 
 
 def run_peft(side: str, name: str, options: argparse.Namespace) -> Record:
@@ -58,15 +83,18 @@ def run_peft(side: str, name: str, options: argparse.Namespace) -> Record:
     steps = options.steps or task.steps
     flags = [f'--task={name}', f'--data={options.data}', f'--weights={options.weights}']
     flags += [f'--steps={steps}', f'--method={method}', f'--rate_factor={METHODS[method][0]}']
-    record: Record = {'metric': [], 'seconds': []}
+    results = []
     for seed in range(options.seeds):
         folder = pathlib.Path(options.runs) / name / f'peft_{method}_{steps}_{seed}'
         command = ['-m', 'experiments.finetuning.torch_side', *flags, f'--seed={seed}']
         runner.run_once(folder, command, '--folder')
-        result = runner.read_results(folder)
-        record['metric'].append(result['held_out'][task.metric])
-        record['seconds'].append(result['seconds_per_step'])
-    return record
+        results.append(runner.read_results(folder))
+    return {
+        'metric': [own['held_out'][task.metric] for own in results],
+        'seconds': [own['seconds_per_step'] for own in results],
+        'trained': [own['trained_percent'] for own in results],
+        'memory_GB': [own['peak_memory_bytes'] / 1e9 for own in results],
+    }
 
 
 def _checkpoint_size(folder: pathlib.Path) -> float:
@@ -76,19 +104,19 @@ def _checkpoint_size(folder: pathlib.Path) -> float:
 
 def table(figures: dict[str, dict[str, dict]]) -> str:
     """A Markdown table with a row for each task and side."""
-    columns = ('task', 'side', 'metric', 'interval', 's / epoch', 'MB')
+    measures = {'seconds': 's / epoch', 'trained': '% trained', 'memory_GB': 'GB'}
+    measures |= {'checkpoint_MB': 'MB'}
+    digits = {'trained': 2}
+    columns = ('task', 'side', 'metric', 'interval', *measures.values())
     rows = []
-    for key, measures in figures.items():
-        size = measures.get('checkpoint_MB')
-        rows.append(
-            (
-                *key.split(', '),
-                comparison.mean_cell(measures['metric']),
-                comparison.interval_cell(measures['metric']),
-                comparison.mean_cell(measures['seconds'], digits=1),
-                comparison.mean_cell(size, digits=1) if size else '–',
-            )
-        )
+    for key, found in figures.items():
+        metric = found['metric']
+        shown = [
+            f'{found[measure]["mean"]:.{digits.get(measure, 1)}f}' if measure in found else '–'
+            for measure in measures
+        ]
+        cells = (comparison.mean_cell(metric), comparison.interval_cell(metric))
+        rows.append((*key.split(', '), *cells, *shown))
     return markdown_table(Table(columns, rows)) + '\n'
 
 

@@ -117,7 +117,8 @@ def test_truncated_words_count_as_errors(weights):
 
 def test_padded_runs_only_measure_the_time(weights):
     found = torch_side.run(settings('sample_similarity', weights), padded=True)
-    assert found.keys() == {'seconds_per_step'}
+    assert 'held_out' not in found
+    assert found['seconds_per_step'] > 0
 
 
 def test_an_epoch_has_every_example_once():

@@ -228,8 +228,10 @@ def test_the_log_lists_what_is_trained():
     chosen = Transfer('last:2', layer_decay=0.5, unfreeze_every_steps=10)
     params = toy.parameters()
     for own in (params, toy.stack(params)):
+        assert chosen.num_trained(own) == 60
         counts, rates, steps = chosen.describe(own)
         assert counts == '60 of 104 parameters are trained (last:2)'
         assert rates == 'learning rate × 0.5 from layer to layer, × 0.125 in layer 0'
         assert steps.endswith('heads first, then a layer every 10 steps, the last one at step 20')
     assert Transfer().describe(params) == []
+    assert Transfer().num_trained(params) == 104
