@@ -147,6 +147,22 @@ def test_scores_of_blanks_are_means_over_target_terms(measure, loop):
     assert icat == pytest.approx(lms * min(ss, 100 - ss) / 50)
 
 
+def test_the_published_file_of_stereoset_gives_the_scores_of_its_rows(measure):
+    words = {'stereotype': 'nurse', 'anti-stereotype': 'cook', 'unrelated': 'star'}
+    sentences = [
+        {'sentence': f'the {word}, is near', 'gold_label': label} for label, word in words.items()
+    ]
+    example = {'id': 'a', 'target': 'x', 'bias_type': 'job', 'context': 'the BLANK, is near'}
+    content = {'data': {'intersentence': [], 'intrasentence': [example | {'sentences': sentences}]}}
+    table = [('context', 'stereotype', 'anti_stereotype', 'unrelated', 'target', 'bias_type')]
+    table += [('the BLANK, is near', *words.values(), 'x', 'job')]
+    expected = measure('stereoset', {'rows.tsv': rows(table)})
+    assert measure('stereoset', {'dev.json': json.dumps(content)}) == expected
+    del content['data']['intrasentence'][0]['sentences'][2]
+    error = measure('stereoset', {'dev.json': json.dumps(content)})
+    assert "not an example of StereoSet (KeyError('unrelated'))" in error
+
+
 def test_exposure_ranks_the_planted_secret_among_others(measure, folder, tmp_path):
     vocabulary, source = f'{folder}/vocab.txt', small.write_text(tmp_path)
     prepare.prepare([source], vocabulary, tmp_path / 'plain', workers=0)

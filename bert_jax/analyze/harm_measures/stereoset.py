@@ -1,22 +1,28 @@
 """StereoSet: which word fills a blank, a stereotype, its opposite or nonsense? (Nadeem et al. 2021)
 
-The score of a word is the mean probability of its subwords, left to right. Source:
-moinnadeem/StereoSet, code/eval_discriminative_models.py and code/evaluation.py.
+Input is the published dev.json, or rows with a column for each word. The score of a word is the
+mean probability of its subwords, left to right. Source: moinnadeem/StereoSet,
+code/dataloader.py, code/eval_discriminative_models.py and code/evaluation.py.
 """
 
 import argparse
-from typing import NamedTuple
+import string
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from bert_jax import files
 from bert_jax.analyze.base import Model, Results
 from bert_jax.analyze.harm_measures.base import Measure, Share, plot
 from bert_jax.data.labeled import named_rows
+from bert_jax.data.labeled.formats import expand_globs
 from bert_jax.data.labeled.named_rows import Columns
 from bert_jax.errors import UserError
 from bert_jax.evaluation import intervals, preferences
 from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
+from bert_jax.storage import paths
 
 BLANK = 'BLANK'
 FILLINGS = ('stereotype', 'anti_stereotype', 'unrelated')
@@ -27,7 +33,7 @@ COLUMNS = Columns(
 
 def run(flags: argparse.Namespace, model: Model) -> Results:
     """Return the scores lms, ss and icat by type, each the mean over target terms."""
-    rows = list(named_rows.read(flags.input, COLUMNS.renamed(flags.columns)))
+    rows = list(_read(flags))
     for row in rows:
         if row['context'].count(BLANK) != 1:
             raise UserError(f'{row["place"]}: the context must have {BLANK} once')
@@ -57,6 +63,46 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
             'words of one.',
         ],
     )
+
+
+def _read(flags: argparse.Namespace) -> Iterator[dict[str, str]]:
+    """Yield the examples of all files, as `named_rows.read` does."""
+    columns = COLUMNS.renamed(flags.columns)
+    for path in expand_globs(flags.input):
+        published = _published_examples(path)
+        if published is None:
+            yield from named_rows.read([path], columns)
+        else:
+            for example in published:
+                yield {'place': f'{path}: {example.get("id")}'} | _published_row(path, example)
+
+
+def _published_examples(path: str) -> list[Any] | None:
+    """The examples within a sentence of the published file; None for another file."""
+    if not path.endswith('.json'):
+        return None
+    try:
+        content = files.read_json(paths.path(path))
+    except UserError:  # a list of rows, or what their reader complains about
+        return None
+    data = content.get('data')
+    return data.get('intrasentence') if isinstance(data, Mapping) else None
+
+
+def _published_row(path: str, example: Any) -> dict[str, str]:
+    """The fields of an example, whose words are found by their number as in the original code."""
+    try:
+        context, words = example['context'], {}
+        number = next(n for n, word in enumerate(context.split(' ')) if BLANK in word)
+        for sentence in example['sentences']:
+            word = sentence['sentence'].split(' ')[number].strip(string.punctuation)
+            words[sentence['gold_label'].replace('-', '_')] = word
+        target = {'target': example['target'], 'type': example['bias_type']}
+        return {'context': context} | {name: words[name] for name in FILLINGS} | target
+    except (KeyError, TypeError, AttributeError, IndexError, StopIteration) as error:
+        raise UserError(
+            f'{path}: not an example of StereoSet ({error!r}): {example!r:.80}'
+        ) from None
 
 
 def _fill(context: str, word: str) -> tuple[str, tuple[int, int]]:
@@ -103,6 +149,6 @@ def _table(scores: dict[str, Scores]) -> Table:
 
 MEASURE = Measure(
     run,
-    'contexts with BLANK and three words that fill it, in CSV, TSV or JSON, as of StereoSet',
+    'dev.json of StereoSet, or contexts with BLANK and three words for it, in CSV, TSV or JSON',
     ('columns',),
 )
