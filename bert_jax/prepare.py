@@ -59,8 +59,8 @@ def prepare(
             every language has some in each split, see `data.held_out.choose_rule`.
         language_alpha: The training text of a tokenizer contains languages in proportion to
             (their characters)^language_alpha: 1 as they are, 0 in equal amounts, 0.3 in XLM-R.
-        tokenizer_characters: About how many characters of text a tokenizer is trained on, evenly
-            spaced if there are more.
+        tokenizer_characters: A tokenizer is trained on at most this many characters of text, in
+            random lines if there are more.
         max_bad_share: Largest share of a source's files, and of the lines of a file, that may be
             unusable. They are counted, listed and left out; with more, there is no corpus.
         workers: Processes that tokenize; 0 to tokenize in this process. With Beam, the number of
@@ -232,8 +232,8 @@ def _parser() -> argparse.ArgumentParser:
         '--tokenizer_characters',
         type=int,
         default=_DEFAULTS.tokenizer_characters,
-        help='about how many characters of text a tokenizer is trained on, evenly spaced if there '
-        'are more (default: %(default)s)',
+        help='a tokenizer is trained on at most this many characters of text, in random lines if '
+        'there are more (default: %(default)s)',
     )
     add(
         '--held_out_fraction',

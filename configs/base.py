@@ -41,7 +41,7 @@ def get_config() -> ConfigDict:
             held_out_fraction=0.005,  # share of the documents used for evaluation only
             language_alpha=1.0,  # language shares ∝ (share of examples)^alpha; XLM-R: 0.3
             tokenizer_language_alpha=1.0,  # the same for the text a tokenizer is trained on
-            tokenizer_characters=67_108_864,  # of that text; more text is sampled evenly
+            tokenizer_characters=67_108_864,  # of that text at most; of more text, random lines
             max_bad_share=0.05,  # share of unusable files, and of lines in a file, to leave out
             # Processes that tokenize the text; default: one per core that may be used.
             prepare_workers=placeholder(int),

@@ -5,7 +5,7 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeAlias
 
 from bert_jax import errors, progress
@@ -14,6 +14,7 @@ from bert_jax.data.beam import Beam, BeamWorkers, Work
 from bert_jax.data.corpus_writer import CorpusWriter
 from bert_jax.data.held_out import HeldOutRule, choose_rule
 from bert_jax.data.sources import Source
+from bert_jax.data.tokenizers import training_text
 from bert_jax.data.unfinished import Unfinished
 from bert_jax.data.workers import DocumentBlock, TextBlock, Workers, read_blocks
 from bert_jax.storage import paths
@@ -110,11 +111,13 @@ def _load_or_train_tokenizer(
                         yield document.text
 
         spoken = {source.language for source in sources}
+        chosen: Iterable[str]
         if made_from['language_alpha'] == 1 or len(spoken) == 1:
-            return tokenizers.train(kind_and_size, texts(), lowercase, characters)
-        streams = {name: functools.partial(texts, name) for name in sorted(spoken)}
-        mixed = tokenizers.mixture(streams, made_from['language_alpha'], characters)
-        return tokenizers.train(kind_and_size, mixed, lowercase, characters)
+            chosen = training_text.sample(texts(), characters)
+        else:
+            streams = {name: functools.partial(texts, name) for name in sorted(spoken)}
+            chosen = training_text.mixture(streams, made_from['language_alpha'], characters)
+        return tokenizers.train(kind_and_size, chosen, lowercase)
 
 
 def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutRule:

@@ -47,6 +47,22 @@ class TokenizedDocuments:
             self.tokens[tokens], self.sentence_lengths[sentences], self.document_lengths[chosen]
         )
 
+    def token_ends(self) -> np.ndarray:
+        """Return the index after the last token of each document, int64 [documents]."""
+        return np.cumsum(self.sentence_lengths)[np.cumsum(self.document_lengths) - 1]
+
+    def slice(self, first: int, end: int) -> 'TokenizedDocuments':
+        """Return the documents from index `first` to `end`."""
+        if (first, end) == (0, len(self.document_lengths)):
+            return self
+        sentence = int(self.document_lengths[:first].sum())
+        sentences = slice(sentence, sentence + int(self.document_lengths[first:end].sum()))
+        token = int(self.sentence_lengths[: sentences.start].sum())
+        tokens = slice(token, token + int(self.sentence_lengths[sentences].sum()))
+        return TokenizedDocuments(
+            self.tokens[tokens], self.sentence_lengths[sentences], self.document_lengths[first:end]
+        )
+
 
 class CorpusWriter:
     """Writes a corpus into an existing folder."""
@@ -65,13 +81,13 @@ class CorpusWriter:
             directory: The folder; empty if there is no state.
             tokenizer: The tokenizer of the corpus.
             languages: ISO 639 code of each source.
-            shard_tokens: A shard is closed once it holds this many tokens.
+            shard_tokens: A shard ends after the document with which it reaches this many tokens.
             state: See `state`, to continue from there.
         """
         self._directory, self._tokenizer = directory, tokenizer
         self._languages, self._shard_tokens = languages, shard_tokens
         self._dtype = token_dtype(tokenizer.vocab_size)
-        self._open: dict[str, _ShardWriter] = {}
+        self._open: dict[str, ShardWriter] = {}
         self._shards: dict[str, list[dict[str, Any]]] = {name: [] for name in SPLITS}
         self._closed_files: dict[str, dict[str, Any]] = {}  # as 'files' of the manifest
         self._unigram = {name: np.zeros(tokenizer.vocab_size, np.int64) for name in SPLITS}
@@ -115,21 +131,27 @@ class CorpusWriter:
                 if path.name.partition('.')[0] not in names:
                     path.unlink()
         for split, shard in state['open'].items():
-            self._open[split] = _ShardWriter(self._directory / split, dtype=self._dtype, **shard)
+            self._open[split] = ShardWriter(self._directory / split, dtype=self._dtype, **shard)
 
     def append(self, split: str, source: int, documents: TokenizedDocuments) -> None:
         """Add documents of the source with this index to a split."""
         if not len(documents.document_lengths):
             return
+        self._unigram[split] += np.bincount(documents.tokens, minlength=self._tokenizer.vocab_size)
         if split in self._open and self._open[split].source != source:
             self._close(split)
-        if split not in self._open:
-            name = f'{len(self._shards[split]):05d}'
-            self._open[split] = _ShardWriter(self._directory / split, name, source, self._dtype)
-        self._open[split].append(documents)
-        self._unigram[split] += np.bincount(documents.tokens, minlength=self._tokenizer.vocab_size)
-        if self._open[split].num_tokens >= self._shard_tokens:
-            self._close(split)
+        ends = documents.token_ends()
+        first = 0
+        while first < len(ends):
+            if split not in self._open:
+                name = f'{len(self._shards[split]):05d}'
+                self._open[split] = ShardWriter(self._directory / split, name, source, self._dtype)
+            before = self._open[split].num_tokens - (ends[first - 1] if first else 0)
+            last = int(np.searchsorted(ends, self._shard_tokens - before))
+            self._open[split].append(documents.slice(first, min(last + 1, len(ends))))
+            if last < len(ends):
+                self._close(split)
+            first = last + 1
 
     def has_documents(self, split: str) -> bool:
         """Whether documents were added to a split."""
@@ -205,7 +227,7 @@ def _files(split: str, entry: Mapping[str, Any]) -> list[str]:
     return [f'{split}/{entry["name"]}.{array}.npy' for array in ARRAYS]
 
 
-class _ShardWriter:
+class ShardWriter:
     """The three files of a shard while it is written."""
 
     def __init__(

@@ -54,9 +54,9 @@ Made with {versions}.
 """
 
 _TRAINING = """
-It was trained on the documents of both splits: on all of them, or on evenly spaced paragraphs \
-with {made_from[tokenizer_characters]:,} characters if they are longer. A language with the \
-share p of all characters makes up a share ∝ p^α of the training text, \
+It was trained on the documents of both splits: on all of them or, if they have more than \
+{made_from[tokenizer_characters]:,} characters, on at most as many in random lines. A language \
+with the share p of all characters makes up a share ∝ p^α of the training text, \
 α = {made_from[language_alpha]:g}.
 """
 

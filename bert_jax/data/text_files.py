@@ -14,7 +14,7 @@ import os
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, TextIO
+from typing import Any, NamedTuple, TextIO
 
 from bert_jax.errors import UserError
 from bert_jax.storage import paths
@@ -33,6 +33,8 @@ _SIGNATURES = {
     b'PK\x03\x04': 'a zip archive',
 }
 _COMPRESSED_SUFFIXES = ('.gz', '.bz2', '.xz', '.zst')
+_CUTTABLE = re.compile('utf-8|ascii|iso8859-.*|cp125.|koi8-.')  # codecs, see `can_cut`
+_MAX_LINE_BYTES = 2**22  # a file is not cut before longer lines
 _DOUBLE_STAR = re.compile(r'(?:^|(?<=/))\*\*(?:/|$)')
 
 
@@ -103,12 +105,42 @@ def check_encoding(encoding: str, option: str = 'encoding') -> None:
         ) from None
 
 
+class Cut(NamedTuple):
+    """The part of a text file that begins in a range of its bytes.
+
+    It begins at the first line from `start` that `starts_part`, and ends before the first such
+    line from `stop`. The parts of adjacent ranges are adjacent.
+
+    Attributes:
+        start: First byte of the range.
+        stop: End of the range; None for the end of the file.
+        starts_part: Whether a line, without its end, can be the first of a part.
+    """
+
+    start: int
+    stop: int | None
+    starts_part: Callable[[str], bool]
+
+
+def can_cut(path: str, encoding: str) -> bool:
+    """Whether parts of a file can be read without what is before them; see `Cut`.
+
+    The byte of a line feed must not occur in other characters, and have no state before it. A file
+    that is named as a compressed one is read as a whole.
+    """
+    name = codecs.lookup(encoding).name
+    return bool(_CUTTABLE.fullmatch(name)) and not path.endswith(_COMPRESSED_SUFFIXES)
+
+
 @contextlib.contextmanager
-def open_text(path: str, encoding: str, newline: str = '\n') -> Iterator[TextIO]:
+def open_text(
+    path: str, encoding: str, newline: str = '\n', cut: Cut | None = None
+) -> Iterator[TextIO]:
     """Open a text file; gzip, bzip2, xz and zstd are recognized by the first bytes of a file.
 
     A byte order mark is skipped. Undecodable bytes become lone surrogates
-    (`errors='surrogateescape'`); see `has_surrogates` and `replace_surrogates`.
+    (`errors='surrogateescape'`); see `has_surrogates` and `replace_surrogates`. The `cut` of a
+    compressed file is all of it if it starts at 0, and otherwise nothing.
 
     Raises:
         UserError: The file cannot be read or does not contain text, or a read inside the `with`
@@ -117,13 +149,60 @@ def open_text(path: str, encoding: str, newline: str = '\n') -> Iterator[TextIO]
     try:
         with paths.open_binary(path) as raw, _decompressed(raw) as file:
             head = file.peek(_HEAD_BYTES)
-            encoding = _with_byte_order_mark(encoding, head)
-            _check_head(head, path, encoding)
+            marked = _with_byte_order_mark(encoding, head)
+            _check_head(head, path, marked)
+            if cut and (cut.start or cut.stop) and file is raw:
+                start, stop = _find_ends(raw, encoding, cut)
+                file = io.BufferedReader(_Range(raw, start, stop))
+            elif cut and cut.start:
+                file = io.BufferedReader(io.BytesIO())
+            is_first = not cut or not cut.start
+            encoding = marked if is_first else encoding
             yield io.TextIOWrapper(file, encoding, 'surrogateescape', newline)
     except BucketError:  # not the fault of the file
         raise
     except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError) as error:
         raise UserError(f'cannot read {path}: {error}') from error
+
+
+def _find_ends(file: io.BufferedReader, encoding: str, cut: Cut) -> tuple[int, int]:
+    """The first byte of a part, and the end of it."""
+    size = file.seek(0, os.SEEK_END)
+    stop = size if cut.stop is None else cut.stop
+    start = _find_start(file, encoding, cut, cut.start, stop)
+    return start, stop if start == stop else _find_start(file, encoding, cut, stop, size)
+
+
+def _find_start(file: io.BufferedReader, encoding: str, cut: Cut, position: int, end: int) -> int:
+    """The offset from `position` of a line that starts a part; `end` if there is none before."""
+    if position in (0, end):
+        return position
+    file.seek(position - 1)
+    offset, is_start = position - 1, False
+    while offset < end and (line := file.readline(_MAX_LINE_BYTES)):
+        if is_start and len(line) < _MAX_LINE_BYTES:
+            text = line.decode(encoding, 'surrogateescape')
+            if cut.starts_part(text.removesuffix('\n').removesuffix('\r')):
+                return offset
+        offset += len(line)
+        is_start = line.endswith(b'\n')
+    return end
+
+
+class _Range(io.RawIOBase):
+    """The bytes of a file from `start` to `stop`."""
+
+    def __init__(self, file: io.BufferedReader, start: int, stop: int):
+        self._file, self._left = file, stop - start
+        file.seek(start)
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        found = self._file.readinto(memoryview(buffer)[: self._left])
+        self._left -= found
+        return found
 
 
 def uncompressed_name(path: str) -> str:
@@ -186,18 +265,19 @@ def read_text(path: str, encoding: str) -> str:
         return file.read()
 
 
-def read_lines(path: str, encoding: str, limit: int = -1) -> Iterator[str]:
+def read_lines(path: str, encoding: str, limit: int = -1, cut: Cut | None = None) -> Iterator[str]:
     """Stream the lines of a file without their ends.
 
     Args:
         path: Plain or compressed file.
         encoding: Name of its encoding.
         limit: A line of more characters is yielded in pieces of this length; −1 for no limit.
+        cut: Which part of it to read; None for all.
 
     Raises:
         UserError: The file cannot be read.
     """
-    with open_text(path, encoding) as file:
+    with open_text(path, encoding, cut=cut) as file:
         while line := file.readline(limit):
             line = line.removesuffix('\n').removesuffix('\r')  # frees the longer one
             yield line

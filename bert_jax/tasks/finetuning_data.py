@@ -10,6 +10,7 @@ from bert_jax.data import tokenizers
 from bert_jax.data.labeled.examples import texts_of
 from bert_jax.data.labeled.loader import Splits
 from bert_jax.data.labeled.records import printable
+from bert_jax.data.tokenizers import training_text
 from bert_jax.errors import UserError
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.tasks import problems
@@ -67,7 +68,9 @@ def make_tokenizer(
         )
     if name.startswith('train:'):
         spec = name.removeprefix('train:')
-        return tokenizers.train(spec, (text for example in train for text in texts_of(example)))
+        texts = (text for example in train for text in texts_of(example))
+        sample = training_text.sample(texts, training_text.TRAINING_CHARACTERS)
+        return tokenizers.train(spec, sample)
     return tokenizers.load(name)
 
 

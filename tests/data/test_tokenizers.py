@@ -1,4 +1,3 @@
-import itertools
 import json
 import pickle
 import random
@@ -10,7 +9,7 @@ from hypothesis import given, settings, strategies
 from bert_jax import errors
 from bert_jax.data import tokenizers
 from bert_jax.data.tokenizers import tokenizer as tokenizer_module
-from bert_jax.data.tokenizers import training, wordpiece
+from bert_jax.data.tokenizers import wordpiece
 
 TEXT = (
     'The cat sat on the mat. The dogs were sitting on the mats, and the cats sat with them!\n'
@@ -105,27 +104,6 @@ def test_words_of_up_to_200_characters_are_split(tmp_path, trained):
         assert len(encoded[0]) > 1
         assert tokenizer.unk_id not in encoded[0]
         assert encoded[1].tolist() == [tokenizer.unk_id]
-
-
-def test_the_amount_of_training_text_can_be_set():
-    texts = [f'{number:03d} {chr(97 + number // 4) * 6}' for number in range(100)]
-    whole = tokenizers.train('wordpiece:200', texts)
-    part = tokenizers.train('wordpiece:200', texts, characters=300)
-    assert whole.vocab_size > part.vocab_size
-    assert 'aaaaaa' in whole.vocab
-
-
-def test_paragraphs_are_sampled_evenly_up_to_the_limit():
-    paragraphs = [f'{i:010d}' for i in range(1000)]
-    kept = training.sample_paragraphs(
-        ['\n\n'.join(paragraphs[i : i + 50]) for i in range(0, 1000, 50)], limit=2000
-    )
-    assert 1000 <= sum(map(len, kept)) <= 2000
-    numbers = [int(text) for text in kept]
-    steps = {after - before for before, after in itertools.pairwise(numbers)}
-    assert len(steps) == 1
-    assert numbers[-1] >= 1000 - steps.pop()
-    assert training.sample_paragraphs(['a\n\nb', 'c'], limit=100) == ['a', 'b', 'c']
 
 
 def test_word_counts_do_not_depend_on_the_chunk_size(monkeypatch):

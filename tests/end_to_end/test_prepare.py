@@ -66,6 +66,24 @@ def test_the_corpus_does_not_depend_on_the_number_of_workers(texts, tmp_path, sm
     assert len(results[0]) > 3 * 4
 
 
+def test_a_shard_ends_with_the_document_that_fills_it(texts, tmp_path, monkeypatch):
+    results = []
+    for characters in (1, 2000, 10**6):
+        monkeypatch.setattr(corpus_builder, 'BLOCK_CHARACTERS', characters)
+        output = tmp_path / f'out{characters}'
+        made = prepare.prepare(
+            [f'text:{texts}/*.txt'], TOKENIZER, output, held_out_fraction=0.1, workers=0,
+            shard_tokens=1000,
+        )  # fmt: skip
+        results.append(contents(output))
+    assert results[0] == results[1] == results[2]
+    shards = made.split('train').shards
+    assert len(shards) > 3
+    for shard in shards[:-1]:
+        last_document = shard.sentences[shard.documents[-2]]
+        assert last_document < 1000 <= len(shard.tokens)
+
+
 def test_the_manifest_has_spec_language_and_license_of_each_source(texts, tmp_path):
     specs = [
         f'text:{texts}/0*.txt;language=en;license=CC0',

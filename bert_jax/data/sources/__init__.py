@@ -6,14 +6,23 @@ To add a source, write a subclass of `base.Source` in a file of its own and add 
 import textwrap
 
 from bert_jax import errors
-from bert_jax.data.sources.base import Document, Option, Source
+from bert_jax.data.sources.base import Document, Option, Piece, Source
 from bert_jax.data.sources.canaries import CanarySource
 from bert_jax.data.sources.docstrings import DocstringSource
 from bert_jax.data.sources.files import JsonLinesSource, TextSource
 from bert_jax.data.sources.tables import HuggingFaceSource, ParquetSource
 from bert_jax.data.sources.tfds import TfdsSource
 
-__all__ = ['SOURCES', 'Document', 'Option', 'Source', 'describe_sources', 'open_source']
+__all__ = [
+    'SOURCES',
+    'Document',
+    'Option',
+    'Piece',
+    'Source',
+    'describe_sources',
+    'open_source',
+    'parse_source',
+]
 
 SOURCES: dict[str, type[Source]] = {
     'docstrings': DocstringSource,
@@ -27,13 +36,24 @@ SOURCES: dict[str, type[Source]] = {
 
 
 def open_source(spec: str) -> Source:
-    """Open a source, for example 'text:books/*.txt;language=en'.
+    """Open a source, for example 'text:books/*.txt;language=en', and list its files.
+
+    Raises:
+        UserError: As `parse_source`, or nothing is found at the location.
+    """
+    source = parse_source(spec)
+    source.list_files()
+    return source
+
+
+def parse_source(spec: str) -> Source:
+    """Return the source of a spec, which can read the units of work that another one lists.
 
     Option values are taken literally, spaces included. Neither they nor the location can contain
     a semicolon.
 
     Raises:
-        UserError: The source or an option is unknown, or nothing is found at the location.
+        UserError: The source or an option is unknown, or a value is invalid.
     """
     head, *settings = spec.split(';')
     name, _, location = head.strip().partition(':')

@@ -2,7 +2,8 @@
 
 import abc
 import collections
-from collections.abc import Hashable, Iterator, Mapping
+import socket
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -27,6 +28,40 @@ class Document:
     def hash(self) -> int:
         """Return the hash that decides whether the document is held out."""
         return held_out.text_hash(self.text) if self.file_hash is None else self.file_hash
+
+
+class Piece(NamedTuple):
+    """A file of a source, or what begins in a range of its bytes.
+
+    Attributes:
+        path: The file.
+        start: First byte of the range.
+        stop: End of the range; None for the end of the file.
+        size: Bytes of the file when the work was divided; None if it was not.
+    """
+
+    path: str
+    start: int = 0
+    stop: int | None = None
+    size: int | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is a whole file."""
+        return not self.start and self.stop is None
+
+    def check_size(self, size: int | None) -> None:
+        """Raise UserError if the file, of this size here, is not as when the work was divided."""
+        if self.size not in (None, size):
+            now = 'is missing' if size is None else f'has {size:,} bytes instead of {self.size:,}'
+            raise errors.UserError(
+                f'{self.path} {now} on {socket.gethostname()}: all machines must see the same files'
+            )
+
+    def place(self, number: int, mark: str = '#') -> str:
+        """Return a name for an entry of the piece, such as 'a.txt#3'."""
+        after = f' after byte {self.start:,}' if self.start else ''
+        return f'{self.path}{mark}{number}{after}'
 
 
 class Option(NamedTuple):
@@ -89,28 +124,76 @@ class Source(abc.ABC):
         self.max_bad_share = 0.0
         self.identities: dict[Hashable, str] = {}
 
+    def list_files(self) -> None:  # noqa: B027  (most sources need not implement it)
+        """Find the files of the source, if it has any; needed before `units` and `documents`."""
+
+    def units(self, size: int) -> list[tuple[Piece, ...]]:
+        """Divide the source into units of work of about `size` bytes, in order.
+
+        Their documents, as far as `merge` accepts them, are those of the whole source.
+        """
+        return [()]
+
     @abc.abstractmethod
     def read(self) -> Iterator[Document]:
         """Yield the documents, in the same order every time."""
 
+    def read_unit(self, pieces: Sequence[Piece]) -> Iterator[Document]:
+        """Yield the documents of one of the `units`, in the same order every time."""
+        return self.read()
+
     def documents(self) -> Iterator[Document]:
-        """Yield the documents that have text; every call starts again, and so does `report`.
+        """Yield all documents that have text; every call starts again, and so does `report`.
 
         Raises:
             UserError: A file cannot be read, or the source has no text at all.
         """
-        self.report.clear()
-        self.first_place.clear()
-        self.bad_files.clear()
-        for document in self.read():
+        self.restart()
+        yield from self._with_text(self.read())
+        self.check_text()
+
+    def documents_of(self, pieces: Sequence[Piece]) -> Iterator[Document]:
+        """Yield the documents of a unit that have text; `report` is that of the unit."""
+        Source.restart(self)
+        yield from self._with_text(self.read_unit(pieces))
+
+    def _with_text(self, documents: Iterable[Document]) -> Iterator[Document]:
+        for document in documents:
             if not document.text.strip():
                 self.count('empty_documents', document.name)
                 continue
             self.report['documents'] += 1
             self.report['bytes'] += len(document.text.encode('utf-8', 'replace'))
             yield document
+
+    def restart(self) -> None:
+        """Begin a pass: `report` has only what is known of the whole source before it is read."""
+        self.restore({'report': {}, 'first_place': {}, 'bad_files': []})
+
+    def check_text(self) -> None:
+        """Raise UserError if the last pass found no document."""
         if not self.report['documents']:
             raise errors.UserError(f'source {self.spec!r} has no text ({self.summary()})')
+
+    def merge(
+        self, units: Sequence[Sequence[Piece]], states: Sequence[Mapping[str, Any]]
+    ) -> list[bool]:
+        """Combine the states after the `units` of the source, in order, to that of one pass.
+
+        Returns:
+            Whether the documents of each unit are part of the source.
+        """
+        self.restart()
+        kept = [self.add(pieces, state) for pieces, state in zip(units, states, strict=True)]
+        self.check_text()
+        return kept
+
+    def add(self, pieces: Sequence[Piece], state: Mapping[str, Any]) -> bool:
+        """Add the state after the next unit; return whether the unit is part of the source."""
+        self.report.update(state['report'])
+        self.first_place = {**state['first_place'], **self.first_place}
+        self.bad_files += state['bad_files']
+        return True
 
     def summary(self) -> str:
         """Return a line such as '25 documents, 17.1 MB; 3 undecodable bytes (first in a.txt)'."""
@@ -130,12 +213,13 @@ class Source(abc.ABC):
     def restore(self, state: Mapping[str, Any]) -> None:
         """Replace a pass by the `state` after it."""
         self.report = collections.Counter(state['report'])
-        self.first_place, self.bad_files = state['first_place'], state['bad_files']
+        self.first_place = dict(state['first_place'])
+        self.bad_files = list(state['bad_files'])
 
     def describe(self) -> dict[str, Any]:
         """Return the source's entry in the manifest of a corpus."""
         names = ('spec', 'language', 'license')
-        counts = {'report': dict(self.report), 'bad_files': list(self.bad_files)}
+        counts = {'report': dict(sorted(self.report.items())), 'bad_files': list(self.bad_files)}
         return {name: getattr(self, name) for name in names} | counts
 
     def count(self, problem: str, place: str, number: int = 1) -> None:

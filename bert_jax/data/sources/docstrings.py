@@ -7,16 +7,17 @@ import pathlib
 import re
 import sysconfig
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from bert_jax import errors
-from bert_jax.data.sources.base import Document, Option, Source
+from bert_jax.data.sources.base import Document, Option, Piece, Source
 from bert_jax.data.sources.docstring_prose import extract_prose
 
 _MIN_SENTENCES = 3  # in a document
 _SKIPPED_FOLDERS = {'site-packages', 'dist-packages', 'test', 'tests', 'testing', 'idle_test'}
 _WORD = re.compile(r"[A-Za-z']+")
+_INSTALLED = 'the code of the installed Python packages'
 
 
 class DocstringSource(Source):
@@ -45,6 +46,18 @@ class DocstringSource(Source):
         if missing:
             raise errors.UserError(f'source {spec!r}: not installed: {", ".join(sorted(missing))}')
         self._cached: tuple[list[Document], collections.Counter[str]] | None = None
+
+    def units(self, size: int) -> list[tuple[Piece, ...]]:
+        """Return a single unit: what a docstring repeats depends on all before it."""
+        return [(Piece(_INSTALLED, size=self._size()),)]
+
+    def _size(self) -> int:
+        return sum(os.path.getsize(file.path) for file in self.files)
+
+    def read_unit(self, pieces: Sequence[Piece]) -> Iterator[Document]:
+        for piece in pieces:
+            piece.check_size(self._size())
+        return self.read()
 
     def read(self) -> Iterator[Document]:
         if self._cached:

@@ -2,12 +2,12 @@
 
 import pathlib
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from bert_jax import errors, files
 from bert_jax.data import text_files
-from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option
+from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Piece
 from bert_jax.data.sources.files import FileSource
 from bert_jax.storage import paths
 from bert_jax.storage.bucket import BucketError
@@ -24,29 +24,29 @@ class ParquetSource(FileSource):
     description = 'Parquet or Arrow files, one document per row; ** matches folders recursively'
     options = {**FileSource.options, 'field': Option('text', 'column that holds the text')}
 
-    def read_file(self, path: str, file_hash: int | None) -> Iterator[Document]:
-        for number, text in enumerate(self._texts(path)):
-            name = f'{path}#{number}'
+    def read_piece(self, piece: Piece, file_hash: int | None) -> Iterator[Document]:
+        for number, text in enumerate(self._texts(piece)):
+            name = piece.place(number)
             if text is None:
                 self.count('missing_field', name)
             else:
                 yield Document(self.replace_undecodable(text, name), name, file_hash)
 
     def parts(self, path: str) -> Iterator[str]:
-        return (text or '' for text in self._texts(path))
+        return (text or '' for text in self._texts(Piece(path)))
 
-    def _texts(self, path: str) -> Iterator[str | None]:
+    def _texts(self, piece: Piece) -> Iterator[str | None]:
         """The text of each row, with lone surrogates for undecodable bytes; None for null."""
         import pyarrow  # takes 0.1 s
 
         try:
-            for column in _columns(path, self.settings['field']):
+            for column in _columns(piece, self.settings['field']):
                 for row in column.cast(pyarrow.large_binary()).to_pylist():
                     yield row if row is None else row.decode('utf-8', 'surrogateescape')
         except BucketError:  # not the fault of the file
             raise
         except (OSError, pyarrow.ArrowException) as error:
-            raise errors.UserError(f'cannot read {path}: {error}') from error
+            raise errors.UserError(f'cannot read {piece.path}: {error}') from error
 
 
 class HuggingFaceSource(ParquetSource):
@@ -61,8 +61,8 @@ class HuggingFaceSource(ParquetSource):
     description = 'a dataset of Hugging Face on disk, one document per row'
     options = {**ParquetSource.options, 'split': Option('train', 'split to read')}
 
-    def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
-        super().__init__(spec, where, settings)
+    def list_files(self) -> None:
+        super().list_files()
         info = files.read_json(paths.path(self.paths[0]).with_name('dataset_info.json'), default={})
         if info.get('license') and self.license == COMMON_OPTIONS['license'].default:
             self.license = str(info['license'])
@@ -104,12 +104,13 @@ class HuggingFaceSource(ParquetSource):
         return found
 
 
-def _columns(path: str, name: str) -> Iterator[Any]:
+def _columns(piece: Piece, name: str) -> Iterator[Any]:
     """Yield the arrays of a column, with at most `_ROWS` entries; UserError if it is not text."""
     import pyarrow
 
+    path = piece.path
     with paths.open_arrow(path) as file:
-        schema, batches = _open(file, name)
+        schema, batches = _open(file, name, piece)
         if name not in schema.names:
             raise errors.unknown(f'column of {path}', name, schema.names)
         kind = schema.field(name).type
@@ -122,20 +123,40 @@ def _columns(path: str, name: str) -> Iterator[Any]:
                 yield column.slice(start, _ROWS)
 
 
-def _open(file: Any, name: str) -> tuple[Any, Iterator[Any]]:
-    """The schema and the record batches, of at least one column, of a file."""
+def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[Any]]:
+    """The schema of a file, and the record batches, of at least one column, of a piece.
+
+    A range of bytes stands for the row groups or batches that would begin in it if all had the
+    same size. A stream cannot be divided: the range that begins at 0 has all of it.
+    """
     from pyarrow import ipc, parquet
 
     head = file.read(6)
     file.seek(0)
     if head.startswith(b'PAR1'):
         table = parquet.ParquetFile(file)
-        return table.schema_arrow, table.iter_batches(_ROWS, columns=[name], use_threads=False)
+        groups = _chosen(table.num_row_groups, piece)
+        # One group at a time: otherwise a damaged one is met before the rows of those before it.
+        batches = (
+            batch
+            for group in groups
+            for batch in table.iter_batches(_ROWS, [group], [name], use_threads=False)
+        )
+        return table.schema_arrow, batches
     if head == b'ARROW1':
         reader = ipc.open_file(file)
-        return reader.schema, map(reader.get_batch, range(reader.num_record_batches))
+        return reader.schema, map(reader.get_batch, _chosen(reader.num_record_batches, piece))
     stream = ipc.open_stream(file)  # as `datasets` writes them
-    return stream.schema, stream
+    return stream.schema, iter(()) if piece.start else stream
+
+
+def _chosen(number: int, piece: Piece) -> list[int]:
+    """Which of a file's row groups or batches belong to a piece."""
+    if piece.is_whole:
+        return list(range(number))
+    assert piece.size
+    stop = piece.size if piece.stop is None else piece.stop
+    return [index for index in range(number) if piece.start <= index * piece.size // number < stop]
 
 
 def _text_types() -> tuple[Callable[[Any], bool], ...]:

@@ -3,7 +3,8 @@
 from bert_jax.data.tokenizers.loading import has_tokenizer, load
 from bert_jax.data.tokenizers.special_tokens import BERT as SPECIAL_TOKENS
 from bert_jax.data.tokenizers.tokenizer import Encodings, Tokenizer
-from bert_jax.data.tokenizers.training import TRAINING_CHARACTERS, mixture, train
+from bert_jax.data.tokenizers.training import train
+from bert_jax.data.tokenizers.training_text import TRAINING_CHARACTERS
 from bert_jax.data.tokenizers.wordpiece import CONTINUATION
 
 __all__ = [
@@ -14,6 +15,5 @@ __all__ = [
     'Tokenizer',
     'has_tokenizer',
     'load',
-    'mixture',
     'train',
 ]

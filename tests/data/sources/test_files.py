@@ -169,7 +169,7 @@ def test_json_lines_are_documents_and_invalid_lines_are_counted(tmp_path):
 def test_a_line_of_json_that_is_too_long_makes_its_file_bad(tmp_path, monkeypatch):
     monkeypatch.setattr(files, 'MAX_LINE_CHARACTERS', 100)
     write(tmp_path / 'a.jsonl', '{"text": "One."}\n' + '{"text": "' + 'x' * 100 + '"}\n')
-    with pytest.raises(UserError, match='a.jsonl:2 has 100 characters or more'):
+    with pytest.raises(UserError, match='a.jsonl has a line of 100 characters or more'):
         texts(f'jsonl:{tmp_path}/a.jsonl')
 
 
