@@ -17,7 +17,7 @@ from bert_jax.data.labeled.formats import expand_globs
 from bert_jax.data.labeled.sense_corpora import SenseSentence
 from bert_jax.errors import UserError
 from bert_jax.evaluation import isotropy, word_senses
-from bert_jax.evaluation.word_senses import Guesses, Labeled, Words
+from bert_jax.evaluation.word_senses import Guesses, Labeled, Words, WordVectors
 from bert_jax.inference.word_states import stream_words
 from bert_jax.training import runtime
 
@@ -63,16 +63,13 @@ class WordSenses(Analysis):
         model.stage('neighbors: ')
         guesses: Guesses = {}
         with_wordnet = WithWordNet(net, flags.sense_map, train, test) if net else None
-        counts = word_senses.count_senses(Words(*train[:2], vectors[0][names[0]]))
+        counts = word_senses.count_senses(train)
         guesses[word_senses.BASELINE] = word_senses.most_frequent(test.lemmas, counts)
-        for name, is_scaled, pair in _variants(names, *vectors):
-            suffix = f'{layers.describe(name)}{", z-scored" if is_scaled else ""}'
+        for suffix, pair in _variants(names, *vectors):
             if with_wordnet:
                 with_wordnet.add(suffix, *pair)
-            found = _neighbors(train, test, *pair, counts)
+            found = _neighbors(train, test, pair, counts)
             guesses |= {f'{method}, {suffix}': own for method, own in found.items()}
-            del pair
-            runtime.return_freed_memory()
         num_senses = np.array([len(counts.get(lemma, ())) for lemma in test.lemmas])
         scored = word_senses.score(guesses, test, num_senses)
         values: dict[str, Any] = {'words': {'train': len(train.lemmas), 'test': len(test.lemmas)}}
@@ -139,35 +136,27 @@ def _encode(
 
 
 def _variants(
-    names: tuple[Layer, ...], train: dict[Any, np.ndarray], test: dict[Any, np.ndarray]
-) -> Iterator[tuple[Layer, bool, tuple[np.ndarray, np.ndarray]]]:
-    """For each layer, its name, whether it is z-scored, and the vectors of both parts, float32.
-
-    The vectors may be changed.
-    """
+    names: tuple[Layer, ...], train: dict[Layer, np.ndarray], test: dict[Layer, np.ndarray]
+) -> Iterator[tuple[str, tuple[WordVectors, WordVectors]]]:
+    """The vectors of both parts for each layer, as they are and z-scored, with a name."""
     for name in names:
-        yield name, False, (train[name].astype(np.float32), test[name].astype(np.float32))
-        pair = train[name].astype(np.float32), test[name].astype(np.float32)
+        described, pair = layers.describe(name), (train[name], test[name])
+        yield described, (WordVectors(pair[0]), WordVectors(pair[1]))
         moments = isotropy.moments(pair[0].shape[1])
         for rows_ND in np.array_split(pair[0], 16):
-            moments.add(rows_ND)
+            moments.add(rows_ND.astype(np.float32))
         scale = moments.scale()
         if scale.is_dead_D.all():
-            raise UserError(f'all dimensions of {layers.describe(name)} are dead')
-        pair = scale.standardize(pair[0]), scale.standardize(pair[1])
-        yield name, True, pair
+            raise UserError(f'all dimensions of {described} are dead')
+        yield f'{described}, z-scored', (WordVectors(pair[0], scale), WordVectors(pair[1], scale))
 
 
 def _neighbors(
-    train: Labeled, test: Labeled, train_ND: np.ndarray, test_MD: np.ndarray, counts: Any
+    train: Labeled, test: Labeled, vectors: tuple[WordVectors, WordVectors], counts: Any
 ) -> Guesses:
-    """The senses of test words among those of the training documents, by method.
-
-    The vectors become unit vectors.
-    """
-    centroid_of = word_senses.centroids(Words(*train[:2], train_ND))
-    tested = Words(*test[:2], word_senses.normalize(test_MD))
-    trained = Words(*train[:2], word_senses.normalize(train_ND))
+    """The senses of test words among those of the training documents, by method."""
+    trained, tested = Words(*train[:2], vectors[0]), Words(*test[:2], vectors[1])
+    centroid_of = word_senses.centroids(trained)
     return {
         'centroid': word_senses.nearest_centroid(
             tested, lambda lemma: list(counts.get(lemma, ())), centroid_of.get

@@ -1,5 +1,6 @@
 """Choosing the sense of a word among all that WordNet has, with back-off."""
 
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -10,7 +11,15 @@ from bert_jax.data.wordnet import WordNet
 from bert_jax.errors import UserError
 from bert_jax.evaluation import word_senses
 from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.word_senses import BackOff, Guesses, Labeled, Lemma, Senses, Words
+from bert_jax.evaluation.word_senses import (
+    BackOff,
+    Guesses,
+    Labeled,
+    Lemma,
+    Senses,
+    Words,
+    WordVectors,
+)
 
 
 class WithWordNet:
@@ -23,13 +32,13 @@ class WithWordNet:
             self._mapped(part, to_keys) for part in (train, test)
         )
         self._shares = [len(self._train_rows) / len(train[0]), len(self._test_rows) / len(test[0])]
-        if not self._train_rows or not self._test_rows:
+        if not len(self._train_rows) or not len(self._test_rows):
             raise UserError(
                 'no sense of the words is a key of WordNet 3.0, such as bank%1:17:01::; give '
                 '--sense_map'
             )
         first = [self._first_sense(lemma) for lemma in self._test.lemmas]
-        counts = word_senses.count_senses(Words(*self._train[:2], np.zeros(0)))
+        counts = word_senses.count_senses(self._train)
         frequent = word_senses.most_frequent(self._test.lemmas, counts)
         self._first = first
         self._guesses: Guesses = {
@@ -38,7 +47,7 @@ class WithWordNet:
         }
         self._levels: dict[str, float] = {}
 
-    def _mapped(self, part: Labeled, to_keys: Any) -> tuple[Labeled, list[int]]:
+    def _mapped(self, part: Labeled, to_keys: Any) -> tuple[Labeled, np.ndarray]:
         """The words whose senses are in WordNet, with these as senses, and their rows."""
         keys = [
             tuple(key for key in _keys(senses, to_keys) if key in self._net.synset_of)
@@ -46,7 +55,8 @@ class WithWordNet:
         ]
         rows = [row for row, own in enumerate(keys) if own]
         lemmas = [part.lemmas[row] for row in rows]
-        return Labeled(lemmas, [keys[row] for row in rows], part.documents[rows]), rows
+        found = Labeled(lemmas, [keys[row] for row in rows], part.documents[rows])
+        return found, np.array(rows, np.int64)
 
     def _candidates(self, lemma: Lemma) -> list[str]:
         return self._net.keys_of.get((lemma[0].replace(' ', '_'), lemma[1]), [])
@@ -54,14 +64,13 @@ class WithWordNet:
     def _first_sense(self, lemma: Lemma) -> str | None:
         return next(iter(self._candidates(lemma)), None)
 
-    def add(self, name: str, train_ND: np.ndarray, test_MD: np.ndarray) -> None:
+    def add(self, name: str, train: WordVectors, test: WordVectors) -> None:
         """Choose by the vectors of all words of the training and test documents."""
-        train_ND, test_MD = train_ND[self._train_rows], test_MD[self._test_rows]
-        back_off = BackOff(self._net, word_senses.centroids(Words(*self._train[:2], train_ND)))
-        tested = Words(*self._test[:2], word_senses.normalize(test_MD))
+        trained = Words(*self._train[:2], dataclasses.replace(train, rows=self._train_rows))
+        tested = Words(*self._test[:2], dataclasses.replace(test, rows=self._test_rows))
+        back_off = BackOff(self._net, word_senses.centroids(trained))
         nearest = word_senses.nearest_centroid(tested, self._candidates, back_off.vector)
         self._guesses[f'centroid with back-off, {name}'] = _or_else(nearest, self._first)
-        trained = Words(*self._train[:2], word_senses.normalize(train_ND))
         instance = word_senses.nearest_instance(tested, trained)
         self._guesses[f'nearest instance, else first, {name}'] = _or_else(instance, self._first)
         levels = [back_off.level(senses[0]) for senses in self._test.senses]

@@ -5,6 +5,7 @@ Sources: Peters et al. 2018, section 5.3 (centroids); Loureiro and Jorge 2019, s
 along WordNet); Wiedemann et al. 2019 (nearest instance).
 """
 
+import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -12,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax.data.wordnet import Synset, WordNet
-from bert_jax.evaluation import intervals
+from bert_jax.evaluation import intervals, isotropy
 from bert_jax.evaluation.scores import Table
 
 BASELINE = 'most frequent sense'
@@ -22,18 +23,39 @@ Guesses = dict[str, Sequence[str | None]]  # method → sense of each test word
 _COLUMNS = ('method', 'all', 'interval', 'seen', 'ambiguous', 'interval of ambiguous')
 
 
+@dataclasses.dataclass(frozen=True)
+class WordVectors:
+    """The vectors of words, kept in half the memory and computed as they are read.
+
+    Attributes:
+        states_ND: float16.
+        scale: z-scores the vectors; None: they stay as they are.
+        rows: the rows of `states_ND` that are the words; None: all.
+    """
+
+    states_ND: np.ndarray
+    scale: isotropy.Scale | None = None
+    rows: np.ndarray | None = None
+
+    def __getitem__(self, words: list[int]) -> np.ndarray:
+        """The vectors of some words, float32 [W, D]."""
+        rows = words if self.rows is None else self.rows[words]
+        vectors_WD = self.states_ND[rows].astype(np.float32)
+        return vectors_WD if self.scale is None else self.scale.standardize(vectors_WD)
+
+
 class Words(NamedTuple):
     """Labeled words.
 
     Attributes:
         lemmas: of each word.
         senses: of each word, at least one.
-        vectors_ND: float32, of each word; unit vectors for cosines.
+        vectors: of each word, float32 [N, D].
     """
 
     lemmas: Sequence[Lemma]
     senses: Sequence[Senses]
-    vectors_ND: np.ndarray
+    vectors: WordVectors | np.ndarray
 
 
 class Labeled(NamedTuple):
@@ -49,7 +71,7 @@ class Labeled(NamedTuple):
         return Labeled(lemmas, senses, self.documents[rows])
 
 
-def count_senses(words: Words) -> dict[Lemma, Counter[str]]:
+def count_senses(words: Words | Labeled) -> dict[Lemma, Counter[str]]:
     """How often each lemma has each of its senses."""
     counts: dict[Lemma, Counter[str]] = defaultdict(Counter)
     for lemma, senses in zip(words.lemmas, words.senses, strict=True):
@@ -71,7 +93,7 @@ def centroids(words: Words) -> dict[str, np.ndarray]:
     for row, senses in enumerate(words.senses):
         for sense in senses:
             rows[sense].append(row)
-    return {sense: words.vectors_ND[own].mean(0) for sense, own in rows.items()}
+    return {sense: words.vectors[own].mean(0) for sense, own in rows.items()}
 
 
 def nearest_centroid(
@@ -95,9 +117,8 @@ def nearest_centroid(
         known = {sense: own for sense, own in vectors.items() if own is not None}
         if known:
             names, means_SD = list(known), unit(np.array(list(known.values())))
-            for row, best in zip(
-                rows, (words.vectors_ND[rows] @ means_SD.T).argmax(1), strict=True
-            ):
+            cosines = unit(words.vectors[rows]) @ means_SD.T
+            for row, best in zip(rows, cosines.argmax(1), strict=True):
                 found[row] = names[best]
     return found
 
@@ -109,7 +130,7 @@ def nearest_instance(words: Words, train: Words) -> list[str | None]:
     for lemma, rows in _by_lemma(words.lemmas):
         if lemma in rows_of_train:
             others = rows_of_train[lemma]
-            cosines = words.vectors_ND[rows] @ train.vectors_ND[others].T
+            cosines = unit(words.vectors[rows]) @ unit(train.vectors[others]).T
             for row, best in zip(rows, cosines.argmax(1), strict=True):
                 found[row] = train.senses[others[best]][0]
     return found
@@ -126,13 +147,6 @@ def unit(vectors_ND: np.ndarray) -> np.ndarray:
     """Vectors divided by their length; zero vectors stay zero."""
     norms_N = np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
     return vectors_ND / np.maximum(norms_N, np.finfo(np.float32).tiny)
-
-
-def normalize(vectors_ND: np.ndarray) -> np.ndarray:
-    """Divide vectors by their length in place, and return them; zero vectors stay zero."""
-    norms_N = np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
-    vectors_ND /= np.maximum(norms_N, np.finfo(np.float32).tiny)
-    return vectors_ND
 
 
 def score(guesses: Guesses, test: Labeled, num_senses: np.ndarray) -> dict[str, dict[str, Any]]:

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from bert_jax.data import wordnet
-from bert_jax.evaluation import word_senses
-from bert_jax.evaluation.word_senses import BackOff, Labeled, Words
+from bert_jax.evaluation import isotropy, word_senses
+from bert_jax.evaluation.word_senses import BackOff, Labeled, Words, WordVectors
 from tests.data import test_wordnet
 
 RNG = np.random.default_rng(0)
@@ -28,7 +28,7 @@ def test_the_nearest_centroid_is_that_of_a_loop():
     counts = word_senses.count_senses(train)
     centroids = word_senses.centroids(train)
     guesses = word_senses.nearest_centroid(test, lambda lemma: list(counts[lemma]), centroids.get)
-    for lemma, vector, guess in zip(test.lemmas, test.vectors_ND, guesses, strict=True):
+    for lemma, vector, guess in zip(test.lemmas, test.vectors, guesses, strict=True):
         cosines = {}
         for sense in {
             s for own, (s,) in zip(LEMMAS[TRAIN], SENSES[TRAIN], strict=True) if own == lemma
@@ -45,6 +45,19 @@ def test_the_nearest_instance_is_that_of_a_loop():
         others = [i for i in range(40) if LEMMAS[i] == LEMMAS[row]]
         best = max(others, key=lambda i: cosine(VECTORS[i], VECTORS[row]))
         assert (guess,) == SENSES[best]
+
+
+def test_vectors_are_scaled_as_they_are_read():
+    states_ND = VECTORS.astype(np.float16)
+    moments = isotropy.moments(5)
+    moments.add(states_ND.astype(np.float32))
+    scale = moments.scale()
+    rows, words = np.arange(20, 40), [3, 0, 19]
+    found_WD = WordVectors(states_ND, scale, rows)[words]
+    assert found_WD.dtype == np.float32
+    expected = scale.standardize(states_ND.astype(np.float32))
+    np.testing.assert_array_equal(found_WD, expected[[23, 20, 39]])
+    np.testing.assert_array_equal(WordVectors(states_ND)[words], states_ND[words])
 
 
 def test_unknown_lemmas_have_no_guess_and_count_as_wrong():
