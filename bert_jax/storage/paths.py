@@ -125,6 +125,13 @@ def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
         _upload(file, target / file.relative_to(copy).as_posix())
 
 
+def upload(folder: pathlib.Path, target: pathlib.Path, besides: pathlib.Path | None = None) -> None:
+    """Upload all files of a folder on this machine, several at a time, but not `besides`."""
+    files = [file for file in sorted(folder.rglob('*')) if file.is_file() and file != besides]
+    leases.check(target)
+    _transfer(lambda file: _upload(file, target / file.relative_to(folder).as_posix()), files)
+
+
 def sizes(folder: pathlib.Path, names: Iterable[str]) -> dict[str, int]:
     """Return the bytes of those files in a folder that exist, by name."""
     if isinstance(folder, BucketPath):
@@ -183,13 +190,11 @@ def publish(partial: pathlib.Path, name: str | os.PathLike[str], marker: str = '
         target.upload(partial)
         partial.unlink()
     else:
-        files = [file for file in sorted(partial.rglob('*')) if file.is_file()]
         last = partial / marker
         if not marker or not last.exists():
+            files = [file for file in partial.rglob('*') if file.is_file()]
             last = max(files, key=lambda file: file.stat().st_mtime_ns)
-        others = [file for file in files if file != last]
-        leases.check(target)
-        _transfer(lambda file: _upload(file, target / file.relative_to(partial).as_posix()), others)
+        upload(partial, target, besides=last)
         leases.check(target)
         mark(target / last.relative_to(partial).as_posix(), last.read_bytes())
         shutil.rmtree(partial)

@@ -2,15 +2,15 @@
 
 See checkpoint_files.py for what a checkpoint consists of. It is written as STEP.unfinished and
 renamed to STEP after all its files are on disk, so a folder named by a bare number is complete. In
-a bucket, its files are uploaded, the manifest last: a folder that has a manifest is complete.
+a bucket, its files are uploaded, the manifest last: a folder that has a manifest is complete. Of
+several hosts, each uploads its shards (shards.py), and host 0 the manifest after all of them.
 """
 
-import errno
 import functools
+import itertools
 import json
 import os
 import pathlib
-import re
 import shutil
 import sys
 import threading
@@ -24,11 +24,10 @@ from flax import traverse_util
 from bert_jax import tree_paths
 from bert_jax.errors import UserError, writing_to
 from bert_jax.storage import paths
-from bert_jax.training import checkpoint_files, checksums, multihost
+from bert_jax.training import checkpoint_files, checksums, disk_checks, multihost, shards
 
 UNFINISHED = '.unfinished'
-# Required free space: 1.1 × array bytes + 256 KiB, for partly filled blocks, folders and indices.
-_SPACE_FACTOR, _SPACE_CONSTANT = 1.1, 2**18
+_save_numbers = itertools.count()  # the same on all hosts
 
 
 class Restored(NamedTuple):
@@ -55,20 +54,19 @@ class Checkpoints:
         """Open the folder of checkpoints and remove the unfinished ones of a killed run.
 
         Raises:
-          UserError: the folder cannot be written, or is in a bucket and there are several hosts.
+          UserError: the folder cannot be written.
         """
         self.directory = paths.path(directory).absolute()
-        if jax.process_count() > 1 and paths.is_in_bucket(self.directory):
-            raise UserError(
-                f'checkpoints of several processes cannot be written to {self.directory}; set '
-                'workdir to a folder on a disk that all hosts see'
-            )
+        # Whether each host writes to a temporary folder of its own instead of one that all share.
+        self._is_split = jax.process_count() > 1 and paths.is_in_bucket(self.directory)
+        self._makes_folders = self._is_split or jax.process_index() == 0
         self.keep = keep
         self._damaged: set[int] = set()  # steps found to be damaged, and reported
         self._thread: threading.Thread | None = None
         self._failure: tuple[_Save, Exception] | None = None
+        if self._makes_folders:
+            disk_checks.make_writable(paths.local(self.directory))
         if jax.process_index() == 0:
-            _make_writable(paths.local(self.directory))
             for leftover in paths.leftovers(self.directory, checksums.NAME):
                 print(f'removing unfinished checkpoint {leftover}', file=sys.stderr)
                 paths.remove(leftover)
@@ -93,11 +91,15 @@ class Checkpoints:
           UserError: the previous save failed, or there is not enough free space for this one.
         """
         self.wait()
+        if self._is_split:  # before any host uploads to its folder
+            multihost.run_on_host0(lambda: self._remove(step))
         arrays = tree_paths.flatten(state)
         description = checkpoint_files.describe(arrays)
+        name = str(step) if self._is_split else f'{step}{UNFINISHED}'
         save = _Save(
+            number=next(_save_numbers),
             step=step,
-            folder=paths.local(self.directory) / f'{step}{UNFINISHED}',
+            folder=paths.local(self.directory / name),
             texts={
                 'metadata.json': json.dumps(metadata, ensure_ascii=False),
                 'arrays.json': json.dumps(description, ensure_ascii=False),
@@ -106,10 +108,10 @@ class Checkpoints:
             best_step=checkpoint_files.best_step(metadata),
         )
         try:
-            if jax.process_index() == 0:
+            if self._makes_folders:
                 shutil.rmtree(save.folder, ignore_errors=True)
                 save.folder.mkdir()
-                _check_free_space(save)
+                disk_checks.check_free_space(save.folder, save.num_bytes)
             args = checkpoint_files.orbax().args.PyTreeSave(arrays)
             self._writer.save(save.folder / 'arrays', args=args)
         except Exception as error:
@@ -165,7 +167,9 @@ class Checkpoints:
         step = self._choose(only=step)
         if step is None:
             return None
-        folder = checkpoint_files.fetch(self.directory / str(step))
+        is_verified = not self._is_split or jax.process_index() == 0  # by _choose
+        get = checkpoint_files.fetch if is_verified else checkpoint_files.find
+        folder = get(self.directory / str(step))
         wanted = tree_paths.flatten(abstract_state)
         checkpoint_files.check_arrays(folder, checkpoint_files.describe(wanted))
         stored = checkpoint_files.read_description(folder)
@@ -197,23 +201,30 @@ class Checkpoints:
     def _writer(self) -> Any:
         # Compression would make BERT's arrays 8 % smaller, but writing them takes 30 % longer.
         handler = checkpoint_files.orbax().PyTreeCheckpointHandler(use_compression=False)
+        if self._is_split:
+            return shards.ShardWriter(handler)
         return checkpoint_files.orbax().AsyncCheckpointer(handler)
 
     def _finish(self, save: '_Save') -> None:
         """Wait for the arrays and complete the checkpoint, in a thread."""
         try:
             self._writer.wait_until_finished()
+            uploaded = {}
+            if self._is_split:
+                target, name = self.directory / str(save.step), f'checkpoint/{save.number}'
+                uploaded = shards.upload(save.folder, target, name)
             if jax.process_index() == 0:
                 for name, text in save.texts.items():
                     (save.folder / name).write_text(text + '\n', encoding='utf-8')
-                checksums.write(save.folder)
+                checksums.write(save.folder, uploaded)
                 self._commit(save)
         except Exception as error:  # raised in the caller's thread by the next wait()
             self._failure = save, error
 
     def _commit(self, save: '_Save') -> None:
-        """Publish a checkpoint whose files are all on disk, and remove those no longer kept."""
-        self._remove(save.step)
+        """Publish a checkpoint whose files are all written, and remove those no longer kept."""
+        if not self._is_split:
+            self._remove(save.step)
         paths.publish(save.folder, self.directory / str(save.step), checksums.NAME)
         self._damaged.discard(save.step)
         undamaged = [step for step in self.steps() if step not in self._damaged]
@@ -226,9 +237,9 @@ class Checkpoints:
 
     def _give_up(self, save: '_Save', error: Exception) -> None:
         """Remove a failed save and raise a UserError if the disk is the reason, else `error`."""
-        if jax.process_index() == 0:
+        if self._makes_folders:
             shutil.rmtree(save.folder, ignore_errors=True)
-        reason = _disk_error(error)
+        reason = disk_checks.error_message(error)
         if reason is None:
             raise error
         free = shutil.disk_usage(paths.local(self.directory)).free
@@ -255,6 +266,7 @@ class Checkpoints:
 class _Save(NamedTuple):
     """A save in progress; `texts` holds the JSON files by name."""
 
+    number: int
     step: int
     folder: pathlib.Path
     texts: dict[str, str]
@@ -282,33 +294,3 @@ def load(path: str | os.PathLike, prefix: str = '') -> Restored:
     arrays = checkpoint_files.read_arrays(folder, wanted, lambda _: args)
     tree = traverse_util.unflatten_dict(arrays, sep='/')
     return Restored(int(folder.name), tree, checkpoint_files.read_metadata(folder))
-
-
-def _check_free_space(save: _Save) -> None:
-    """Raise OSError if the disk cannot hold the checkpoint.
-
-    If Orbax itself fails halfway, its event loop prints a traceback for every unfinished write.
-    """
-    required = _SPACE_FACTOR * save.num_bytes + _SPACE_CONSTANT
-    if shutil.disk_usage(save.folder).free < required:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-
-def _make_writable(directory: pathlib.Path) -> None:
-    try:
-        directory.mkdir(parents=True, exist_ok=True)
-        if not os.access(directory, os.W_OK | os.X_OK):
-            raise OSError(errno.EACCES, 'permission denied or read-only')
-    except OSError as error:
-        raise UserError(
-            f'checkpoints cannot be written to {directory}: {error.strerror}; choose another '
-            '--config.workdir'
-        ) from error
-
-
-def _disk_error(error: Exception) -> str | None:
-    """The message of the operating system in an OSError or in the text of an Orbax error."""
-    if isinstance(error, OSError):
-        return error.strerror
-    match = re.search(r'([^:]*) \[os_error_code', str(error))
-    return match and match[1].strip()

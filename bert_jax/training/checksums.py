@@ -2,6 +2,8 @@
 
 import pathlib
 import re
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from bert_jax.files import sha256, sync
 
@@ -9,16 +11,24 @@ NAME = 'manifest.sha256'
 ADDED = 'added'  # folder that may be added later, with a manifest of its own
 
 
-def write(folder: pathlib.Path) -> None:
-    """Write the manifest of all other files, after each of them is safely on disk."""
-    lines = []
-    for name in sorted(_files(folder)):
-        sync(folder / name)
-        lines.append(f'{sha256(folder / name)}  {name}\n')
-    for path in [folder, *folder.rglob('*/')]:
+def write(folder: pathlib.Path, elsewhere: Mapping[str, str] = MappingProxyType({})) -> None:
+    """Write the manifest of all other files, after each of them is safely on disk.
+
+    Args:
+      folder: the folder, which gets the manifest.
+      elsewhere: digests of files that are not here but belong to the folder, by name.
+    """
+    for path in [*(folder / name for name in _files(folder)), folder, *folder.rglob('*/')]:
         sync(path)
+    found = {**digests(folder), **elsewhere}
+    lines = (f'{found[name]}  {name}\n' for name in sorted(found))
     (folder / NAME).write_text(''.join(lines), encoding='utf-8')
     sync(folder / NAME)
+
+
+def digests(folder: pathlib.Path) -> dict[str, str]:
+    """Compute the SHA-256 of every file that belongs into the manifest, by name."""
+    return {name: sha256(folder / name) for name in _files(folder)}
 
 
 def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | None:
@@ -32,13 +42,13 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
       What is wrong, with the name of the file, or None if everything is as it was written.
     """
     try:
-        digests, present = _read(folder), _files(folder)
-        for name in files or sorted(digests.keys() | present):
+        expected, present = _read(folder), _files(folder)
+        for name in files or sorted(expected.keys() | present):
             if name not in present:
                 return f'{name} is missing'
-            if name not in digests:
+            if name not in expected:
                 return f'{name} is not in {NAME}'
-            if sha256(folder / name) != digests[name]:
+            if sha256(folder / name) != expected[name]:
                 return f'{name} does not match its digest in {NAME}'
         if (folder / ADDED).is_dir() and (damage := find_damage(folder / ADDED)):
             return f'{ADDED}/{damage}'
@@ -51,14 +61,14 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
 
 def _read(folder: pathlib.Path) -> dict[str, str]:
     """Read file name → digest; raise ValueError for a malformed line."""
-    digests = {}
+    found = {}
     text = (folder / NAME).read_text(encoding='utf-8', errors='replace')
     for line in text.splitlines(keepends=True):
         fields = re.fullmatch('([0-9a-f]{64})  (.+)\n', line)
         if not fields:
             raise ValueError(line)
-        digests[fields[2]] = fields[1]
-    return digests
+        found[fields[2]] = fields[1]
+    return found
 
 
 def _files(folder: pathlib.Path) -> set[str]:

@@ -101,6 +101,22 @@ def barrier() -> None:
     run_on_host0(lambda: [_wait_for(f'{key}/{host}') for host in range(jax.process_count())])
 
 
+def gather_on_host0(name: str, value: Any) -> list[Any]:
+    """Return on host 0 the JSON-serializable values of all hosts, in their order; [] on others.
+
+    Host 0 waits until all hosts have called this. Unlike the functions above, any thread may.
+
+    Args:
+      name: identifies the call, the same on all hosts.
+      value: the value of this host.
+    """
+    keys = [f'bert_jax/gathered/{name}/{host}' for host in range(jax.process_count())]
+    _client().key_value_set(keys[jax.process_index()], json.dumps(value))
+    if jax.process_index() != 0:
+        return []
+    return [json.loads(_wait_for(key)) for key in keys]
+
+
 def check_same(what: str, make_value: Callable[[], str]) -> None:
     """Raise UserError on every host whose value differs from that of host 0.
 

@@ -17,6 +17,7 @@ from bert_jax.tasks import make_task
 from bert_jax.training import multihost
 from bert_jax.training.checkpoints import Checkpoints
 from configs import finetune
+from tests import folder_bucket
 
 
 def agree(folder):
@@ -27,22 +28,46 @@ def agree(folder):
     assert multihost.run_on_host0(lambda: [host, 'x']) == [0, 'x']
     multihost.check_same('value', lambda: 'the same')
     mesh = jax.make_mesh((4,), ('fsdp',), (AxisType.Auto,))
-    sharding = NamedSharding(mesh, PartitionSpec('fsdp'))
-    value = np.arange(32, dtype=np.float32).reshape(8, 4)
-    array = jax.make_array_from_callback(value.shape, sharding, lambda index: value[index])
+    split, whole = NamedSharding(mesh, PartitionSpec('fsdp')), NamedSharding(mesh, PartitionSpec())
+    shardings = {'split': split, 'whole': whole, 'step': whole}
+    arrays = {name: jax.device_put(value, shardings[name]) for name, value in values().items()}
     with jax.set_mesh(mesh):
         assert int(multihost.largest(5 * host)) == 5
-    np.testing.assert_array_equal(multihost.fetch({'x': array})['x'], value)
-    made = Checkpoints(folder, 1)
-    for step in (1, 2):
-        made.save(step, {'x': array}, {'step': step})
-    made.wait()
-    restored = made.restore({'x': jax.ShapeDtypeStruct((8, 4), np.float32, sharding=sharding)})
-    for shard in restored.state['x'].addressable_shards:
-        np.testing.assert_array_equal(shard.data, value[shard.index])
-    assert restored.step == restored.metadata['step'] == 2
-    made.close()
+    np.testing.assert_array_equal(multihost.fetch(arrays)['split'], values()['split'])
+    folder_bucket.use(folder)
+    for directory in (os.path.join(folder, 'disk'), 'gs://bucket/run'):
+        save_and_restore(directory, arrays)
     time.sleep(2 * (1 - host))  # host 0 is the last to leave
+
+
+def values():
+    """The state that `agree` saves: an array split over the hosts, one on both, and a number."""
+    array = np.random.default_rng(0).random((512, 8), np.float32)
+    return {'split': array, 'whole': array + 1, 'step': np.int32(7)}
+
+
+def save_and_restore(directory, arrays):
+    """Save arrays several times, replace one checkpoint, and restore onto other meshes."""
+    made = Checkpoints(directory, 1)
+    for step in (1, 2, 2):
+        made.save(step, arrays, {'step': step})
+    made.replace_metadata(2, {'step': 3})
+    for shape in ((4, 1), (1, 4), (2, 2)):
+        mesh = jax.make_mesh(shape, ('fsdp', 'tensor'), (AxisType.Auto,) * 2)
+        target = {
+            name: jax.ShapeDtypeStruct(
+                array.shape,
+                array.dtype,
+                sharding=NamedSharding(mesh, PartitionSpec(*('fsdp', 'tensor')[: array.ndim])),
+            )
+            for name, array in arrays.items()
+        }
+        restored = made.restore(target)
+        assert (restored.step, restored.metadata) == (2, {'step': 3})
+        for name, value in values().items():
+            for shard in restored.state[name].addressable_shards:
+                np.testing.assert_array_equal(shard.data, value[shard.index])
+    made.close()
 
 
 def user_error_on_host_0(folder):

@@ -1,20 +1,17 @@
 """Real processes as hosts: they train like one process, and none outlives another for long."""
 
-import contextlib
 import json
-import os
-import random
 import signal
-import socket
 import time
-from unittest import mock
 
 import numpy as np
 import pytest
 
 from bert_jax import tree_paths
-from bert_jax.training import checkpoint_files, checkpoints, multihost
-from tests.end_to_end import commands, small
+from bert_jax.training import checkpoint_files, checkpoints, checksums, multihost
+from tests.end_to_end import commands
+from tests.multidevice import hosts, scenarios
+from tests.multidevice.hosts import addressing, finish, free_port
 
 ARGUMENTS = (
     '--config.training.steps=(40,)',
@@ -29,54 +26,10 @@ ARGUMENTS = (
     '--config.logging.every_steps=1',
 )
 
-FIRST_SLURM_PORT = 2**16 - 2**12  # JAX derives the port of a Slurm job from its number
 
-
-def start(folder, *more, num_hosts=2, devices=4, by='flags'):
-    """Start the processes of a run, each with so many fake devices.
-
-    by: how the processes learn of each other, if there is more than one.
-    """
-    small.write_text(folder)
-    port, processes = free_port(), []
-    for host in range(num_hosts):
-        flags, environment = addressing(by, port, num_hosts, host) if num_hosts > 1 else ([], {})
-        with mock.patch.dict(os.environ, environment):
-            xla_flags = f'--xla_force_host_platform_device_count={devices}'
-            processes.append(small.start(folder, *ARGUMENTS, *more, *flags, xla_flags=xla_flags))
-    return processes
-
-
-def addressing(by: str, port: int, num_hosts: int, host: int) -> tuple[list[str], dict[str, str]]:
-    """The flags and the environment variables by which one process finds the others."""
-    coordinator = f'--coordinator=localhost:{port}'
-    if by == 'mpi':
-        size, rank = (f'OMPI_COMM_WORLD_{name}' for name in ('SIZE', 'RANK'))
-        return [coordinator], {size: str(num_hosts), rank: str(host)}
-    if by == 'slurm':
-        return ['--distributed'], {
-            'SLURM_JOB_ID': str(port - FIRST_SLURM_PORT),
-            'SLURM_STEP_NODELIST': 'localhost',
-            'SLURM_NTASKS': str(num_hosts),
-            'SLURM_PROCID': str(host),
-            'SLURM_LOCALID': str(host),
-        }
-    return [coordinator, f'--num_processes={num_hosts}', f'--process_id={host}'], {}
-
-
-def free_port() -> int:
-    """A free port among those that JAX uses for Slurm jobs."""
-    for port in random.sample(range(FIRST_SLURM_PORT, 2**16), 100):
-        with socket.socket() as free, contextlib.suppress(OSError):
-            free.bind(('localhost', port))
-            return port
-    raise AssertionError('no port is free')
-
-
-def finish(processes, timeout=240) -> tuple[list[int], list[str]]:
-    """Wait for processes; return their exit statuses and stderrs."""
-    stderrs = [process.communicate(timeout)[1] for process in processes]
-    return [process.returncode for process in processes], stderrs
+def start(folder, *more, **place):
+    """Start the processes of a run of 40 steps; `place` is for `hosts.start`."""
+    return hosts.start(folder, *ARGUMENTS, *more, **place)
 
 
 def error_lines(stderr: str) -> list[str]:
@@ -123,9 +76,12 @@ def start_scenario(name, folder, hosts=(0, 1)):
 def test_two_processes_agree_and_save_one_checkpoint_together(tmp_path):
     statuses, stderrs = finish(start_scenario('agree', tmp_path), timeout=90)
     assert statuses == [0, 0], stderrs
-    assert [path.name for path in tmp_path.iterdir()] == ['2']
-    value = np.arange(32, dtype=np.float32).reshape(8, 4)
-    np.testing.assert_array_equal(checkpoints.load(tmp_path).state['x'], value)
+    for folder in (tmp_path / 'disk', tmp_path / 'bucket/run'):  # the latter was gs://bucket/run
+        assert checksums.find_damage(folder / '2') is None
+        assert [path.parent.name for path in folder.glob('*/manifest.sha256')] == ['2']
+        stored = checkpoints.load(folder).state
+        for name, value in scenarios.values().items():
+            np.testing.assert_array_equal(stored[name], value, err_msg=name)
 
 
 @pytest.mark.parametrize(

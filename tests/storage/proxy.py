@@ -12,6 +12,8 @@ from collections.abc import Callable
 # 'drop' the connection before or 'lose' it after the request took effect, 'cut' the answer, '503'.
 Faults = Callable[[str], str]
 
+_END = b'\n--==0==--'  # of an upload by gcsfs
+
 
 class Proxy(http.server.ThreadingHTTPServer):
     """Forwards requests to a server on this machine.
@@ -82,7 +84,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
                 self.rfile.readline()
             self.rfile.readline()
             return body
-        return self.rfile.read(int(self.headers.get('Content-Length', 0)))
+        body = self.rfile.read(int(self.headers.get('Content-Length', 0)))
+        # The emulator takes a \r at the end of a file as part of the line break after it.
+        return body.removesuffix(_END) + b'\r' + _END if body.endswith(_END) else body
 
     def _is_refused(self, body: bytes) -> bool:
         """Whether the precondition ifGenerationMatch=0 fails, which the emulator ignores."""

@@ -21,7 +21,7 @@ def random_faults(seed: int, share: float):
 
 def test_what_is_written_is_read_and_listed(root, tmp_path):
     (root / 'a/b.txt').write_text('häl\udcfflo', errors='surrogateescape')
-    data = random.Random(0).randbytes(300_000)
+    data = random.Random(0).randbytes(299_999) + b'\r'
     (tmp_path / 'data').write_bytes(data)
     (root / 'a/c/data').upload(tmp_path / 'data')
     (tmp_path / 'none').write_bytes(b'')

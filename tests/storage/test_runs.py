@@ -38,16 +38,19 @@ def write_text(root, folder) -> str:
     return spec.replace(str(folder), str(root))
 
 
-def start(root, folder, *arguments) -> commands.Command:
-    """Start training with text, corpus and workdir in a bucket."""
-    return small.start(
-        folder,
+def places(root, folder) -> tuple[str, ...]:
+    """Arguments for text, corpus and workdir in a bucket."""
+    return (
         f'--config.data.sources=("{write_text(root, folder)}",)',
         f'--config.data.corpus={root}/corpus',
         f'--config.data.cache_folder={folder}/cache',
         f'--config.workdir={root}/run',
-        *arguments,
     )
+
+
+def start(root, folder, *arguments) -> commands.Command:
+    """Start training with text, corpus and workdir in a bucket."""
+    return small.start(folder, *places(root, folder), *arguments)
 
 
 def finish(command) -> str:
@@ -186,12 +189,6 @@ def test_two_preparations_of_one_corpus_wait_for_each_other(root, server, tmp_pa
         thread.join()
     assert len({corpus.fingerprint for corpus in made}) == 1
     assert len(list(root.glob('.corpus.lock.*'))) == 1
-
-
-def test_several_processes_cannot_write_checkpoints_to_a_bucket(monkeypatch):
-    monkeypatch.setattr(checkpoints.jax, 'process_count', lambda: 2)
-    with pytest.raises(UserError, match='several processes cannot be written to gs://bucket/x'):
-        checkpoints.Checkpoints('gs://bucket/x', keep=1)
 
 
 @pytest.mark.slow

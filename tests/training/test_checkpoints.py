@@ -14,7 +14,7 @@ import pytest
 from jax.sharding import AxisType
 
 from bert_jax.errors import UserError
-from bert_jax.training import checkpoint_files, checkpoints, checksums
+from bert_jax.training import checkpoint_files, checkpoints, checksums, disk_checks
 from bert_jax.training.checkpoints import Checkpoints
 from tests import disks
 from tests.end_to_end import commands
@@ -180,12 +180,12 @@ def test_a_checkpoint_takes_less_space_than_is_required(number, size, small_disk
     made.close()
     taken = shutil.disk_usage(small_disk).used - before
     num_bytes = 4 * number * size
-    required = checkpoints._SPACE_FACTOR * num_bytes + checkpoints._SPACE_CONSTANT
+    required = disk_checks.SPACE_FACTOR * num_bytes + disk_checks.SPACE_CONSTANT
     assert num_bytes < taken < required
 
 
 def test_a_disk_that_fills_up_while_writing_is_an_error_at_the_next_save(small_disk, monkeypatch):
-    monkeypatch.setattr(checkpoints, '_check_free_space', lambda save: None)
+    monkeypatch.setattr(disk_checks, 'check_free_space', lambda *_: None)
     made = Checkpoints(small_disk, 1)
     made.save(1, {'params': jnp.zeros(3_000_000)}, {})
     with pytest.raises(UserError, match='checkpoint 1 could not be written'):
@@ -196,7 +196,7 @@ def test_a_disk_that_fills_up_while_writing_is_an_error_at_the_next_save(small_d
 
 
 def test_a_disk_that_is_full_for_the_last_files_is_an_error(tmp_path, monkeypatch):
-    def raise_full(folder):
+    def raise_full(*_):
         raise OSError(28, 'No space left on device')
 
     save_all(tmp_path, [1])
@@ -209,7 +209,7 @@ def test_a_disk_that_is_full_for_the_last_files_is_an_error(tmp_path, monkeypatc
 
 
 def test_an_unexpected_error_in_the_background_is_raised_as_it_is(tmp_path, monkeypatch):
-    monkeypatch.setattr(checksums, 'write', lambda folder: 1 / 0)
+    monkeypatch.setattr(checksums, 'write', lambda *_: 1 / 0)
     made = Checkpoints(tmp_path, 1)
     made.save(2, make_state(2), {})
     with pytest.raises(ZeroDivisionError):

@@ -1,0 +1,43 @@
+"""Whether a disk can take a checkpoint, and what it said if it could not."""
+
+import errno
+import os
+import pathlib
+import re
+import shutil
+
+from bert_jax.errors import UserError
+
+# Required free space: 1.1 × array bytes + 256 KiB, for partly filled blocks, folders and indices.
+SPACE_FACTOR, SPACE_CONSTANT = 1.1, 2**18
+
+
+def check_free_space(folder: pathlib.Path, num_bytes: int) -> None:
+    """Raise OSError if the disk of a folder cannot hold arrays of so many bytes.
+
+    If Orbax itself fails halfway, its event loop prints a traceback for every unfinished write.
+    """
+    required = SPACE_FACTOR * num_bytes + SPACE_CONSTANT
+    if shutil.disk_usage(folder).free < required:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def make_writable(directory: pathlib.Path) -> None:
+    """Create the folder of checkpoints; UserError if it cannot be written."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if not os.access(directory, os.W_OK | os.X_OK):
+            raise OSError(errno.EACCES, 'permission denied or read-only')
+    except OSError as error:
+        raise UserError(
+            f'checkpoints cannot be written to {directory}: {error.strerror}; choose another '
+            '--config.workdir'
+        ) from error
+
+
+def error_message(error: Exception) -> str | None:
+    """The message of the operating system in an OSError or in the text of an Orbax error."""
+    if isinstance(error, OSError):
+        return error.strerror
+    match = re.search(r'([^:]*) \[os_error_code', str(error))
+    return match and match[1].strip()
