@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, files, progress, recipes
-from bert_jax.data import corpus, corpus_builder, languages, source_files
-from bert_jax.data.beam import Beam
+from bert_jax.data import corpus, corpus_builder, distributed, languages, source_files
 from bert_jax.data.corpus_writer import SHARD_TOKENS, versions
+from bert_jax.data.engines import ENGINES, Engine
 from bert_jax.data.sources import Source, describe_sources, open_source
 from bert_jax.data.unfinished import is_begun, open_unfinished
-from bert_jax.data.workers import usable_cores
+from bert_jax.data.workers import BLOCK_CHARACTERS, usable_cores
 from bert_jax.storage import paths
 
 _DEFAULTS = recipes.base().data  # the same as in training
@@ -39,7 +39,7 @@ def prepare(
     max_bad_share: float = _DEFAULTS.max_bad_share,
     workers: int | None = None,
     shard_tokens: int = SHARD_TOKENS,
-    beam: Beam | None = None,
+    engine: Engine | None = None,
     canaries: int = 0,
 ) -> corpus.Corpus:
     """Prepare the corpus of the sources in `output`, or open it if it is already there.
@@ -63,10 +63,9 @@ def prepare(
             random lines if there are more.
         max_bad_share: Largest share of a source's files, and of the lines of a file, that may be
             unusable. They are counted, listed and left out; with more, there is no corpus.
-        workers: Processes that tokenize; 0 to tokenize in this process. With Beam, the number of
-            parts the work is divided into. Default: `usable_cores`.
-        shard_tokens: A shard is closed once it holds this many tokens.
-        beam: Tokenizes on Apache Beam if given; see `data.beam`.
+        workers: Processes that tokenize; 0 to tokenize in this process. Default: `usable_cores`.
+        shard_tokens: A shard ends with the document with which it reaches this many tokens.
+        engine: Reads, tokenizes and writes on other machines if given; see `data.distributed`.
         canaries: Number of invented secrets to plant 1, 10 and 100 times each (`data.canaries`), in
             the language of the first source.
 
@@ -89,8 +88,8 @@ def prepare(
     if canaries:
         sources = [*sources, f'canaries:{canaries};language={open_source(sources[0]).language}']
     workers = usable_cores() if workers is None else workers
-    if workers < bool(beam):
-        raise errors.UserError(f'workers is {workers}, but must be at least {int(bool(beam))}')
+    if workers < 0:
+        raise errors.UserError(f'workers is {workers}, but must be at least 0')
     languages.check_alpha(language_alpha)
     if tokenizer_characters < 1:
         raise errors.UserError(f'tokenizer_characters is {tokenizer_characters}, not at least 1')
@@ -113,15 +112,22 @@ def prepare(
             if existing := _open_existing(output, made_from):
                 return existing
             settings = made_from | {
+                'runner': 'an engine' if engine else 'local',
                 'shard_tokens': shard_tokens,
-                'block_characters': corpus_builder.BLOCK_CHARACTERS,
+                'block_characters': BLOCK_CHARACTERS,
+                'unit_bytes': distributed.UNIT_BYTES,
                 'versions': versions(),
             }
             stamps = source_files.stamps(opened)
             with open_unfinished(output, settings, stamps) as unfinished:
-                manifest = corpus_builder.build(
-                    unfinished, opened, made_from, shard_tokens, workers, beam
-                )
+                if engine:
+                    manifest = distributed.build(
+                        unfinished, opened, made_from, shard_tokens, engine
+                    )
+                else:
+                    manifest = corpus_builder.build(
+                        unfinished, opened, made_from, shard_tokens, workers
+                    )
     except OSError as error:
         place = f'{error.filename}: ' if error.filename else ''
         raise errors.UserError(
@@ -258,19 +264,17 @@ def _parser() -> argparse.ArgumentParser:
     )
     add(
         '--runner',
-        choices=('local', 'beam'),
+        choices=('local', *ENGINES),
         default='local',
-        help='tokenize on this machine or on Apache Beam (default: local)',
+        help='work on this machine, or on many with Apache Beam or Dask, which must all see the '
+        'files of the sources and the folder of --output (default: local)',
     )
     add(
-        '--beam_folder',
-        help='temporary folder that all Beam workers can write (default: OUTPUT.blocks)',
-    )
-    add(
-        'beam_options',
+        'options',
         nargs='*',
-        metavar='-- BEAM_OPTION',
-        help='pipeline options for Beam, such as --runner=FlinkRunner',
+        metavar='-- OPTION',
+        help='for Beam: pipeline options, such as --runner=FlinkRunner; for Dask: '
+        '--scheduler=ADDRESS',
     )
     return parser
 
@@ -279,15 +283,17 @@ def _parser() -> argparse.ArgumentParser:
 def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
     flags = _parser().parse_args(argv)
-    if flags.beam_options and flags.runner != 'beam':
-        raise errors.UserError(f'{flags.beam_options[0]!r} needs --runner=beam')
+    if flags.options and flags.runner == 'local':
+        raise errors.UserError(f'{flags.options[0]!r} needs --runner=beam or --runner=dask')
+    if flags.workers is not None and flags.runner != 'local':
+        raise errors.UserError(
+            f'--workers is for --runner=local: the number of workers is that of {flags.runner}'
+        )
     if flags.verify:
         found = corpus.Corpus.open(flags.output)
         found.verify()
         progress.say(f'{flags.output}: all {len(found.manifest["files"])} files match their hashes')
         return
-    output = paths.path(flags.output).absolute()
-    beam = Beam(tuple(flags.beam_options), flags.beam_folder or f'{output}.blocks')
     prepare(
         flags.source,
         flags.tokenizer,
@@ -299,7 +305,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         max_bad_share=flags.max_bad_share,
         workers=flags.workers,
         canaries=flags.canaries,
-        beam=beam if flags.runner == 'beam' else None,
+        engine=None if flags.runner == 'local' else ENGINES[flags.runner](flags.options),
     )
 
 

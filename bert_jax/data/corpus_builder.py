@@ -5,23 +5,24 @@ import dataclasses
 import functools
 import itertools
 import pathlib
-from collections.abc import Iterable, Iterator
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from bert_jax import errors, progress
 from bert_jax.data import corpus, tokenizers
-from bert_jax.data.beam import Beam, BeamWorkers, Work
 from bert_jax.data.corpus_writer import CorpusWriter
 from bert_jax.data.held_out import HeldOutRule, choose_rule
 from bert_jax.data.sources import Source
 from bert_jax.data.tokenizers import training_text
 from bert_jax.data.unfinished import Unfinished
-from bert_jax.data.workers import DocumentBlock, TextBlock, Workers, read_blocks
+from bert_jax.data.workers import (
+    BLOCK_CHARACTERS,
+    DocumentBlock,
+    TextBlock,
+    Workers,
+    read_blocks,
+)
 from bert_jax.storage import paths
-
-BLOCK_CHARACTERS = 2**19  # least amount of text that is sent to a worker at once
-
-Pool: TypeAlias = Workers | BeamWorkers
 
 
 @dataclasses.dataclass
@@ -47,30 +48,20 @@ def build(
     made_from: dict[str, Any],
     shard_tokens: int,
     workers: int,
-    beam: Beam | None,
 ) -> dict[str, Any]:
     """Write the whole corpus, or what an interrupted run lacks, and return its manifest."""
     folder, saved = unfinished.folder, unfinished.progress
-    tokenizer = _resumed_tokenizer(folder, made_from) if saved else None
+    tokenizer = resumed_tokenizer(folder, made_from) if saved else None
     if not tokenizer:
         tokenizer = _load_or_train_tokenizer(sources, made_from)
         tokenizer.save(folder)
     done: list[dict[str, Any]] = saved.get('done', [])
     position = Position(**saved.get('position', {}))
-    pool: Pool
-    if beam:
-        specs = [source.spec for source in sources]
-        first = len(done), position.blocks
-        pool = BeamWorkers(
-            beam.options, Work(beam.folder, specs, BLOCK_CHARACTERS, tokenizer, workers, first)
-        )
-    else:
-        pool = Workers(tokenizer, workers)
     languages_of_sources = [source.language for source in sources]
     writer = CorpusWriter(
         folder, tokenizer, languages_of_sources, shard_tokens, saved.get('writer')
     )
-    with contextlib.closing(writer), pool:
+    with contextlib.closing(writer), Workers(tokenizer, workers) as pool:
         rule = _held_out_rule(sources, made_from)
         for source, state in zip(sources, done, strict=False):
             source.restore(state)
@@ -78,7 +69,7 @@ def build(
         return writer.finish(made_from, [source.describe() for source in sources])
 
 
-def _resumed_tokenizer(folder: pathlib.Path, made_from: dict[str, Any]) -> tokenizers.Tokenizer:
+def resumed_tokenizer(folder: pathlib.Path, made_from: dict[str, Any]) -> tokenizers.Tokenizer:
     """Load the tokenizer of an interrupted run; UserError if its file has changed since."""
     tokenizer = tokenizers.load(str(folder / 'tokenizer.json'))
     spec = made_from['tokenizer']
@@ -136,7 +127,7 @@ def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutR
 def _tokenize_sources(
     writer: CorpusWriter,
     sources: list[Source],
-    pool: Pool,
+    pool: Workers,
     rule: HeldOutRule,
     unfinished: Unfinished,
     done: list[dict[str, Any]],
@@ -156,7 +147,7 @@ def _tokenize_sources(
     with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
         bar.update(writer.num_tokens)
         for index, source in list(enumerate(sources))[len(done) :]:
-            blocks = read_blocks(source, BLOCK_CHARACTERS)
+            blocks = read_blocks(source, source.documents(), BLOCK_CHARACTERS)
             _skip(blocks, position, source)
             for block in pool.tokenize(blocks):
                 num_closed = writer.num_closed
@@ -174,16 +165,21 @@ def _tokenize_sources(
                     found = {'position': dataclasses.asdict(position), 'done': done}
                     unfinished.save(found | {'writer': writer.state()})
             source.report.update(position.counts)
-            _count_shared_files(source, sources)
+            count_shared_files(source, sources)
             done.append(source.state())
             position = Position()
     for split in corpus.SPLITS:
-        if not writer.has_documents(split):
-            raise errors.UserError(
-                f'the {split} split would have no document with tokens: add text, or change '
-                'held_out_fraction'
-            )
+        check_split(split, writer.has_documents(split))
     unfinished.save({'done': done, 'writer': writer.state()})
+
+
+def check_split(split: str, has_documents: bool) -> None:
+    """Raise UserError if a split has no documents."""
+    if not has_documents:
+        raise errors.UserError(
+            f'the {split} split would have no document with tokens: add text, or change '
+            'held_out_fraction'
+        )
 
 
 def _skip(blocks: Iterator[TextBlock], position: Position, source: Source) -> None:
@@ -197,7 +193,7 @@ def _skip(blocks: Iterator[TextBlock], position: Position, source: Source) -> No
         )
 
 
-def _count_shared_files(source: Source, sources: list[Source]) -> None:
+def count_shared_files(source: Source, sources: Sequence[Source]) -> None:
     """Count the files of a source that other sources read as well."""
     others = [other.identities for other in sources if other is not source]
     if shared := source.identities.keys() & set().union(*others):

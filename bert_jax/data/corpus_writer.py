@@ -161,12 +161,8 @@ class CorpusWriter:
         shard = self._open.pop(split)
         entry = shard.close() | {'language': self._languages[shard.source]}
         self._shards[split].append(entry)
-        self._closed_files |= {name: self._describe(name) for name in _files(split, entry)}
-
-    def _describe(self, name: str) -> dict[str, Any]:
-        """The entry of a finished file in the manifest."""
-        path = self._directory / name
-        return {'bytes': path.stat().st_size, 'sha256': sha256(path)}
+        names = shard_files(split, entry)
+        self._closed_files |= {name: describe_file(self._directory / name) for name in names}
 
     def close(self) -> None:
         """Close the open files of a corpus that will not be finished."""
@@ -185,45 +181,77 @@ class CorpusWriter:
         """
         for split in list(self._open):
             self._close(split)
-        for split in SPLITS:
-            np.save(self._directory / split / 'unigram.npy', self._unigram[split])
-        self._tokenizer.save(self._directory)
-        names = ['tokenizer.json', *(f'{split}/unigram.npy' for split in SPLITS)]
-        for split, shards in self._shards.items():
-            names += [name for entry in shards for name in _files(split, entry)]
-        manifest = {
-            'format': FORMAT,
-            'created': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
-            'made_from': made_from,
-            'tokenizer': {
-                'kind': self._tokenizer.kind,
-                'spec': made_from['tokenizer'],
-                'fingerprint': self._tokenizer.fingerprint,
-                'vocab_size': self._tokenizer.vocab_size,
-                'lowercase': self._tokenizer.lowercase,
-            },
-            'sources': sources,
-            'splits': {
-                name: {key: sum(s[key] for s in shards) for key in reversed(ARRAYS)}
-                | {'unknown_tokens': int(self._unigram[name][self._tokenizer.unk_id])}
-                | {'shards': shards}
-                for name, shards in self._shards.items()
-            },
-            'versions': versions(),
-            'files': {
-                name: self._closed_files.get(name) or self._describe(name) for name in sorted(names)
-            },
-        }
-        text = datasheet.render(manifest, self._tokenizer)
-        # File names may have undecodable bytes, which are surrogates.
-        path = self._directory / 'DATASHEET.md'
-        path.write_text(text, encoding='utf-8', errors='backslashreplace')
-        write_json(self._directory / 'manifest.json', manifest, indent=1)
-        return manifest
+        return write_manifest(
+            self._directory,
+            self._tokenizer,
+            made_from,
+            sources,
+            self._shards,
+            self._unigram,
+            self._closed_files,
+        )
 
 
-def _files(split: str, entry: Mapping[str, Any]) -> list[str]:
-    """The names of a shard's files."""
+def write_manifest(
+    directory: pathlib.Path,
+    tokenizer: tokenizers.Tokenizer,
+    made_from: dict[str, Any],
+    sources: list[dict[str, Any]],
+    shards: Mapping[str, list[dict[str, Any]]],
+    unigram: Mapping[str, np.ndarray],
+    files: Mapping[str, dict[str, Any]],
+) -> dict[str, Any]:
+    """Complete a corpus whose shards are written, and return its manifest.
+
+    Args:
+        directory: Its folder.
+        tokenizer: Its tokenizer.
+        made_from: See `corpus.settings`.
+        sources: See `Source.describe`.
+        shards: Split → entries of its shards in the manifest.
+        unigram: Split → how often each token occurs, int64 [V].
+        files: The files of the shards in the manifest; see `describe_file`.
+    """
+    for split in SPLITS:
+        np.save(directory / split / 'unigram.npy', unigram[split])
+    tokenizer.save(directory)
+    names = ['tokenizer.json', *(f'{split}/unigram.npy' for split in SPLITS)]
+    described = {**files, **{name: describe_file(directory / name) for name in names}}
+    manifest = {
+        'format': FORMAT,
+        'created': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
+        'made_from': made_from,
+        'tokenizer': {
+            'kind': tokenizer.kind,
+            'spec': made_from['tokenizer'],
+            'fingerprint': tokenizer.fingerprint,
+            'vocab_size': tokenizer.vocab_size,
+            'lowercase': tokenizer.lowercase,
+        },
+        'sources': sources,
+        'splits': {
+            name: {key: sum(s[key] for s in own) for key in reversed(ARRAYS)}
+            | {'unknown_tokens': int(unigram[name][tokenizer.unk_id])}
+            | {'shards': own}
+            for name, own in shards.items()
+        },
+        'versions': versions(),
+        'files': dict(sorted(described.items())),
+    }
+    text = datasheet.render(manifest, tokenizer)
+    # File names may have undecodable bytes, which are surrogates.
+    (directory / 'DATASHEET.md').write_text(text, encoding='utf-8', errors='backslashreplace')
+    write_json(directory / 'manifest.json', manifest, indent=1)
+    return manifest
+
+
+def describe_file(path: pathlib.Path) -> dict[str, Any]:
+    """Return the entry of a finished file in the manifest."""
+    return {'bytes': path.stat().st_size, 'sha256': sha256(path)}
+
+
+def shard_files(split: str, entry: Mapping[str, Any]) -> list[str]:
+    """Return the names of a shard's files."""
     return [f'{split}/{entry["name"]}.{array}.npy' for array in ARRAYS]
 
 

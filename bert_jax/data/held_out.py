@@ -34,6 +34,9 @@ class HeldOutRule:
     """Assigns documents to splits: hashes below a limit are held out, with few exceptions.
 
     The rule is one for all sources, so the copies of a text are on the same side everywhere.
+
+    Attributes:
+        exceptions: Whether documents with these hashes are held out, wherever the limit is.
     """
 
     def __init__(self, fraction: float, exceptions: Mapping[int, bool] | None = None):
@@ -44,12 +47,12 @@ class HeldOutRule:
             exceptions: Whether documents with these hashes are held out, wherever the limit is.
         """
         self._limit = np.uint64(fraction * 2.0**64)
-        self._exceptions = exceptions or {}
+        self.exceptions = exceptions or {}
 
     def is_held_out(self, hashes: np.ndarray) -> np.ndarray:
         """Return which documents are held out, bool [N], by their hashes, uint64 [N]."""
         held_out = hashes < self._limit
-        for value, side in self._exceptions.items():
+        for value, side in self.exceptions.items():
             held_out[hashes == np.uint64(value)] = side
         return held_out
 
@@ -69,17 +72,17 @@ def choose_rule(hashes: Mapping[str, Iterable[int]], fraction: float) -> HeldOut
         UserError: There are fewer than two different documents.
     """
     limit = int(fraction * 2.0**64)
-    extremes = [_extremes(values, limit) for values in hashes.values()]
-    if all(len(found) < 2 for found in extremes):
-        together = _extremes((value for found in extremes for value in found), limit)
+    found_extremes = [extremes(values, fraction) for values in hashes.values()]
+    if all(len(found) < 2 for found in found_extremes):
+        together = extremes((value for found in found_extremes for value in found), fraction)
         if len(together) < 2:
             raise UserError(
                 f'the sources have {len(together)} distinct document(s), but a held-out split '
                 'needs at least two: add text, or separate it into documents with documents=…'
             )
-        extremes = [together]
+        found_extremes = [together]
     exceptions: dict[int, bool] = {}
-    for found in extremes:
+    for found in found_extremes:
         least = min(LEAST, len(found) // 2)
         number = min(max(bisect.bisect_left(found, limit), least), len(found) - max(least, 1))
         for place, value in enumerate(found):
@@ -88,11 +91,13 @@ def choose_rule(hashes: Mapping[str, Iterable[int]], fraction: float) -> HeldOut
     return HeldOutRule(fraction, exceptions)
 
 
-def _extremes(hashes: Iterable[int], limit: int) -> list[int]:
+def extremes(hashes: Iterable[int], fraction: float) -> list[int]:
     """Return the smallest and largest different hashes, up to LEAST of each, sorted.
 
-    Stops as soon as LEAST are below the limit and as many are not.
+    Stops as soon as LEAST are below the limit of this fraction and as many are not. `choose_rule`
+    needs no other hashes; those of several parts of a text may be combined.
     """
+    limit = int(fraction * 2.0**64)
     found: list[int] = []
     for value in hashes:
         if value not in found:

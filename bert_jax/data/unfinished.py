@@ -29,6 +29,8 @@ class Unfinished:
 
     Attributes:
         folder: The folder; empty at first, or as an interrupted run has left it.
+        shared: What other machines call it.
+        parts: Folder for what several machines pass on to each other; removed at the end.
         progress: What that run saved, the argument of `save`; {} if it saved nothing.
     """
 
@@ -48,6 +50,8 @@ class Unfinished:
             UserError: The folder has progress that was made with other settings or files.
         """
         self.folder = self._find_folder(output)
+        self.shared = output if paths.is_in_bucket(output) else self.folder
+        self.parts = output.with_name(output.name + '.parts')
         self.progress: dict[str, Any] = {}
         self._output, self._settings = output, json.loads(json.dumps(settings))
         self._stamps = stamps
@@ -90,6 +94,7 @@ class Unfinished:
         if self.progress:
             return self
         try:
+            paths.remove(self.parts)
             if self.folder.exists():
                 shutil.rmtree(self.folder)
             self.folder.mkdir(parents=True)
@@ -112,6 +117,7 @@ class Unfinished:
             sync(self._output.parent)
             for path in self._output.glob('progress.*'):
                 path.unlink()
+            paths.remove(self.parts)
         elif (self.folder / RECORD).exists():
             print(f'{self.folder} is kept: the same command resumes it', file=sys.stderr)
         else:
@@ -143,7 +149,7 @@ class UnfinishedInBucket(Unfinished):
     def save(self, progress: dict[str, Any]) -> None:
         super().save(progress)
         paths.push(self._output)
-        for name in progress['writer']['files']:
+        for name in progress.get('writer', {}).get('files', ()):
             (self.folder / name).unlink(missing_ok=True)
 
     def __enter__(self) -> 'Unfinished':
@@ -163,6 +169,7 @@ class UnfinishedInBucket(Unfinished):
             (self.folder / RECORD).unlink()
             paths.publish(self.folder, self._output, MARKER)
             (self._output / RECORD).unlink(missing_ok=True)
+            paths.remove(self.parts)
         elif (self.folder / RECORD).exists():
             print(f'{self._output} is kept: the same command resumes it', file=sys.stderr)
         else:

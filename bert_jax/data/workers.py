@@ -23,6 +23,7 @@ from bert_jax.data.corpus import token_dtype
 from bert_jax.data.corpus_writer import TokenizedDocuments
 from bert_jax.data.sources import Document, Source
 
+BLOCK_CHARACTERS = 2**19  # least amount of text that is tokenized at once
 _CPU_QUOTA = pathlib.Path('/sys/fs/cgroup/cpu.max')  # of a container
 
 
@@ -47,20 +48,23 @@ class DocumentBlock:
     Attributes:
         documents: The documents that have at least one token.
         hashes: uint64 [documents], `Document.hash` of each.
+        empty_hashes: uint64, those of the documents without tokens.
         characters: Characters in the block's text.
         counts: Numbers of sentences and documents without tokens, and of personal data by kind.
     """
 
     documents: TokenizedDocuments
     hashes: np.ndarray
+    empty_hashes: np.ndarray
     characters: int
     counts: dict[str, int]
 
 
-def read_blocks(source: Source, characters: int) -> Iterator[TextBlock]:
-    """Yield the documents of a source in blocks of at least this many characters."""
-    documents, size = [], 0
-    for document in source.documents():
+def read_blocks(source: Source, stream: Iterable[Document], characters: int) -> Iterator[TextBlock]:
+    """Yield documents of a source in blocks of at least this many characters."""
+    documents: list[Document] = []
+    size = 0
+    for document in stream:
         documents.append(document)
         size += len(document.text)
         if size >= characters:
@@ -90,6 +94,7 @@ def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> Documen
             document_lengths=document_lengths[kept],
         ),
         hashes=hashes[kept],
+        empty_hashes=hashes[~kept],
         characters=sum(len(document.text) for document in documents),
         counts={
             'sentences_without_tokens': int(np.sum(~has_tokens)),

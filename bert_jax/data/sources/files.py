@@ -123,12 +123,14 @@ class FileSource(Source):
         """Leave out a file from where an error shows that it is bad."""
         try:
             yield
-            return
         except BucketError:  # not the fault of the file
             raise
         except errors.UserError as error:
             self.count('bad_files', path)
             self.bad_files.append(str(error))
+            self._check_bad_files()
+
+    def _check_bad_files(self) -> None:
         bad, number = self.bad_files, len(self.paths)
         if number and len(bad) > self.max_bad_share * number:
             raise errors.UserError(
@@ -153,6 +155,7 @@ class FileSource(Source):
         if is_range and first.start and first.path == self._failed:
             return False
         super().add(pieces, state)
+        self._check_bad_files()
         if is_range and state['bad_files']:
             self._failed = first.path
         elif is_range and last.stop is None:

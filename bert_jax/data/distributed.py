@@ -1,0 +1,225 @@
+"""Builds a corpus on many machines, the same as `corpus_builder` does on one, byte for byte.
+
+    draw lines of each unit ─▶ vocabulary        only if a tokenizer is trained, after counting them
+    encode each unit ─▶ parts                    the only stage that reads all text to encode it
+    assemble each shard from parts
+
+This process divides the text by the sizes of files, trains the vocabulary, chooses the held-out
+rule from a few hashes of each unit, plans the shards from the totals of the parts, and writes the
+manifest.
+"""
+
+import os
+import pathlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax import errors
+from bert_jax.data import corpus_builder, parts, shard_plan, stages, tokenizers
+from bert_jax.data.corpus import SPLITS
+from bert_jax.data.corpus_writer import write_manifest
+from bert_jax.data.engines import Engine
+from bert_jax.data.held_out import HeldOutRule, choose_rule
+from bert_jax.data.parts import Part
+from bert_jax.data.sources import Source, parse_source
+from bert_jax.data.stages import Unit, Work
+from bert_jax.data.tokenizers import training_text
+from bert_jax.data.unfinished import Unfinished
+from bert_jax.storage import paths
+
+UNIT_BYTES = 2**25  # of a file, or of several small ones
+
+
+def build(
+    unfinished: Unfinished,
+    sources: list[Source],
+    made_from: dict[str, Any],
+    shard_tokens: int,
+    engine: Engine,
+) -> dict[str, Any]:
+    """Write the whole corpus, or what an interrupted run lacks, and return its manifest.
+
+    Records and parts are in the folder OUTPUT.parts until the corpus is finished.
+    """
+    work = Work(
+        folder=str(unfinished.parts),
+        output=str(unfinished.shared),
+        specs=tuple(source.spec for source in sources),
+        max_bad_share=max(source.max_bad_share for source in sources),
+        held_out_fraction=made_from['held_out_fraction'],
+    )
+    units = _units(sources)
+    tokenizer = _tokenizer(unfinished, sources, made_from, engine, work, units)
+    records = stages.run(engine, work, parts.encode, units, 'encoding')
+    kept = _merge_reports(sources, units, records)
+    rule = _held_out_rule(sources, kept, made_from)
+    found: list[tuple[list[Part], HeldOutRule | None]] = []
+    for index, source in enumerate(sources):
+        own = [
+            Part(**part) for number, record in kept if number == index for part in record['parts']
+        ]
+        found.append((own, None if source.is_training_only else rule))
+    folder = unfinished.parts / parts.encode.__name__
+    shards = shard_plan.plan(folder, found, shard_tokens)
+    for split in SPLITS:
+        corpus_builder.check_split(split, any(shard.split == split for shard in shards))
+        (unfinished.folder / split).mkdir(exist_ok=True)
+    made = stages.run(engine, work, shard_plan.assemble, shards, 'writing shards')
+    entries: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
+    unigram = {split: np.zeros(tokenizer.vocab_size, np.int64) for split in SPLITS}
+    for shard, record in zip(shards, made, strict=True):
+        language = sources[shard.source].language
+        entries[shard.split].append(record['entry'] | {'language': language})
+        unigram[shard.split] += shard_plan.read_unigram(work, shard)
+    files = {name: file for record in made for name, file in record['files'].items()}
+    described = [source.describe() for source in sources]
+    return write_manifest(
+        unfinished.folder, tokenizer, made_from, described, entries, unigram, files
+    )
+
+
+def _units(sources: Sequence[Source]) -> list[Unit]:
+    units: list[Unit] = []
+    for index, source in enumerate(sources):
+        for path in source.identities.values():
+            if not (paths.is_in_bucket(path) or os.path.isabs(path)):
+                raise errors.UserError(
+                    f'source {source.spec!r}: {path} is relative to the folder of this process; '
+                    'with --runner, name files by their whole paths'
+                )
+        for pieces in source.units(UNIT_BYTES):
+            units.append(Unit(len(units), index, pieces))
+    return units
+
+
+def _tokenizer(
+    unfinished: Unfinished,
+    sources: Sequence[Source],
+    made_from: dict[str, Any],
+    engine: Engine,
+    work: Work,
+    units: Sequence[Unit],
+) -> tokenizers.Tokenizer:
+    """Load the tokenizer, that of an interrupted run, or train it on lines of all units."""
+    spec, lowercase = made_from['tokenizer'], made_from['lowercase']
+    if unfinished.progress.get('tokenizer'):
+        return corpus_builder.resumed_tokenizer(unfinished.folder, made_from)
+    unfinished.save({'tokenizer': False})
+    prefix, _, kind_and_size = spec.partition(':')
+    if prefix == 'train':
+        texts = _training_text(sources, made_from, engine, work, units)
+        tokenizer = tokenizers.train(kind_and_size, texts, lowercase)
+    else:
+        tokenizer = tokenizers.load(spec, lowercase)
+    tokenizer.save(unfinished.folder)
+    unfinished.save({'tokenizer': True})
+    return tokenizer
+
+
+class Draw(NamedTuple):
+    """A unit and how much of its text is drawn."""
+
+    unit: Unit
+    share: training_text.Share
+
+    @property
+    def name(self) -> str:
+        return self.unit.name
+
+    @property
+    def size(self) -> int:
+        return self.unit.size
+
+
+def _training_text(
+    sources: Sequence[Source],
+    made_from: dict[str, Any],
+    engine: Engine,
+    work: Work,
+    units: Sequence[Unit],
+) -> Iterator[str]:
+    """Yield the text a tokenizer is trained on: that of `corpus_builder`."""
+    counted = stages.run(engine, work, count, units, 'counting characters')
+    characters: dict[str, np.ndarray] = {}
+    languages = [sources[unit.source].language for unit in units]
+    for language, record in sorted(zip(languages, counted, strict=True), key=lambda pair: pair[0]):
+        characters[language] = characters.get(language, 0) + np.array(record['characters'])
+    alpha, limit = made_from['language_alpha'], made_from['tokenizer_characters']
+    shares = training_text.choose_shares(characters, alpha, limit)
+    draws = [Draw(unit, shares[name]) for unit, name in zip(units, languages, strict=True)]
+    drawn = stages.run(engine, work, draw, draws, 'drawing lines')
+    if alpha == 1 or len(shares) == 1:
+        return (text for record in drawn for text in record['texts'])
+    return _by_language(shares, languages, drawn)
+
+
+def _by_language(
+    shares: Mapping[str, training_text.Share],
+    languages: Sequence[str],
+    drawn: Sequence[Mapping[str, Any]],
+) -> Iterator[str]:
+    for language, share in shares.items():
+        own = [record for name, record in zip(languages, drawn, strict=True) if name == language]
+        for key in ['whole'] * share.repeats + ['texts']:
+            for record in own:
+                yield from record[key]
+
+
+def count(work: Work, unit: Unit, path: pathlib.Path) -> dict[str, Any]:
+    """Count the characters of a unit by `training_text.LEVELS`; a function of `stages.run`."""
+    record = stages.read_record(path)
+    if record and 'characters' in record:
+        return record
+    return {'characters': training_text.count_characters(_texts(work, unit)).tolist()}
+
+
+def draw(work: Work, item: Draw, path: pathlib.Path) -> dict[str, Any]:
+    """Draw lines of a unit; a function of `stages.run`. The record has the texts."""
+    record = stages.read_record(path)
+    if record and record.get('share') == list(item.share):
+        return record
+    texts = list(training_text.draw_lines(_texts(work, item.unit), item.share.below))
+    whole = list(_texts(work, item.unit)) if item.share.repeats else []
+    return {'share': list(item.share), 'texts': texts, 'whole': whole}
+
+
+def _texts(work: Work, unit: Unit) -> Iterator[str]:
+    source = parse_source(work.specs[unit.source])
+    source.max_bad_share = work.max_bad_share
+    return (document.text for document in source.documents_of(unit.pieces))
+
+
+def _merge_reports(
+    sources: Sequence[Source], units: Sequence[Unit], records: Sequence[dict[str, Any]]
+) -> list[tuple[int, dict[str, Any]]]:
+    """Complete the reports of the sources; return the units that count, each with its source."""
+    found = []
+    for index, source in enumerate(sources):
+        own = [
+            (unit.pieces, record)
+            for unit, record in zip(units, records, strict=True)
+            if unit.source == index
+        ]
+        is_kept = source.merge(
+            [pieces for pieces, _ in own], [record['state'] for _, record in own]
+        )
+        for keep, (_, record) in zip(is_kept, own, strict=True):
+            if keep:
+                source.report.update(record['counts'])
+                found.append((index, record))
+        corpus_builder.count_shared_files(source, sources)
+    return found
+
+
+def _held_out_rule(
+    sources: Sequence[Source], kept: Iterable[tuple[int, dict[str, Any]]], made_from: dict[str, Any]
+) -> HeldOutRule:
+    hashes: dict[str, list[int]] = {
+        source.language: [] for source in sources if not source.is_training_only
+    }
+    for index, record in kept:
+        if not sources[index].is_training_only:
+            hashes[sources[index].language] += record['extremes']
+    return choose_rule(hashes, made_from['held_out_fraction'])

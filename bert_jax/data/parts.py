@@ -1,0 +1,169 @@
+"""Encoded text between the machines: each unit of text becomes parts of bounded size.
+
+A part consists of four .npy files: the arrays of `TokenizedDocuments` and the hash of each
+document. Their SHA-256 are in the record of the unit and compared whenever a part is read.
+"""
+
+import dataclasses
+import functools
+import hashlib
+import io
+import itertools
+import pathlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from bert_jax import errors
+from bert_jax.data import held_out, stages, tokenizers
+from bert_jax.data.corpus import SPLITS
+from bert_jax.data.corpus_writer import TokenizedDocuments
+from bert_jax.data.sources import parse_source
+from bert_jax.data.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, tokenize_block
+from bert_jax.storage import paths
+
+PART_TOKENS = 2**25  # a part is written once it has so many
+_ARRAYS = ('tokens', 'sentence_lengths', 'document_lengths', 'hashes')
+
+
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A part as its record describes it.
+
+    Attributes:
+        name: Name of its files without their ends.
+        digests: SHA-256 of each array's file.
+        totals: Split → numbers of documents and tokens, by the hashes alone.
+    """
+
+    name: str
+    digests: Mapping[str, str]
+    totals: Mapping[str, Sequence[int]]
+
+
+def encode(work: stages.Work, unit: stages.Unit, path: pathlib.Path) -> dict[str, Any]:
+    """Read a unit, tokenize it and write its parts; a function of `stages.run`.
+
+    Returns:
+        The record: the `state` of the source after the unit; `counts` as in `DocumentBlock`;
+        `extremes`, the hashes that the held-out rule may depend on; `parts`.
+    """
+    record = stages.read_record(path)
+    if record and _is_done(work, record, path.parent):
+        return record
+    tokenizer = load_tokenizer(work.output)
+    source = parse_source(work.specs[unit.source])
+    source.max_bad_share = work.max_bad_share
+    rule = held_out.HeldOutRule(work.held_out_fraction)
+    counts: dict[str, int] = {}
+    hashes: list[int] = []
+    parts: list[Part] = []
+    blocks: list[DocumentBlock] = []
+    for text in read_blocks(source, source.documents_of(unit.pieces), BLOCK_CHARACTERS):
+        block = tokenize_block(text, tokenizer)
+        blocks.append(block)
+        for kind, number in block.counts.items():
+            counts[kind] = counts.get(kind, 0) + number
+        seen = itertools.chain(hashes, block.hashes.tolist(), block.empty_hashes.tolist())
+        hashes = held_out.extremes(seen, work.held_out_fraction)
+        if sum(len(block.documents.tokens) for block in blocks) >= PART_TOKENS:
+            parts.append(_write(path.parent / f'{unit.name}-{len(parts):03d}', blocks, rule))
+            blocks.clear()
+    if any(len(block.hashes) for block in blocks):
+        parts.append(_write(path.parent / f'{unit.name}-{len(parts):03d}', blocks, rule))
+    return {
+        'state': source.state(),
+        'counts': counts,
+        'extremes': hashes,
+        'parts': [dataclasses.asdict(part) for part in parts],
+        'max_bad_share': work.max_bad_share,
+    }
+
+
+def read(
+    folder: pathlib.Path, part: Part, rule: held_out.HeldOutRule | None, split: str
+) -> TokenizedDocuments:
+    """Return the documents of a part that belong to a split.
+
+    Args:
+        folder: Folder of the part.
+        part: The part.
+        rule: Chooses the held-out documents; None for a source that is for training only.
+        split: 'train' or 'held_out'.
+
+    Raises:
+        UserError: The part is damaged.
+    """
+    *arrays, hashes = (_read_array(folder, part, name) for name in _ARRAYS)
+    return TokenizedDocuments(*arrays).select(_is_in_split(hashes, rule, split))
+
+
+def read_lengths(
+    folder: pathlib.Path, part: Part, rule: held_out.HeldOutRule | None, split: str
+) -> np.ndarray:
+    """Return the tokens of each document of a part that belongs to a split, int64 [documents]."""
+    sentences, documents, hashes = (_read_array(folder, part, name) for name in _ARRAYS[1:])
+    lengths = np.diff(TokenizedDocuments(np.empty(0), sentences, documents).token_ends(), prepend=0)
+    return lengths[_is_in_split(hashes, rule, split)]
+
+
+def _is_in_split(hashes: np.ndarray, rule: held_out.HeldOutRule | None, split: str) -> np.ndarray:
+    is_held_out = rule.is_held_out(hashes) if rule else np.zeros(len(hashes), bool)
+    return is_held_out if split == 'held_out' else ~is_held_out
+
+
+@functools.lru_cache(1)
+def _load_tokenizer(content: bytes, folder: str) -> tokenizers.Tokenizer:
+    return tokenizers.load(str(paths.path(folder) / 'tokenizer.json'))
+
+
+def load_tokenizer(folder: str) -> tokenizers.Tokenizer:
+    """Return the tokenizer of an unfinished corpus; it is kept, with its cache of words."""
+    content = (paths.path(folder) / 'tokenizer.json').read_bytes()
+    return _load_tokenizer(hashlib.sha256(content).digest(), folder)
+
+
+def _is_done(work: stages.Work, record: Mapping[str, Any], folder: pathlib.Path) -> bool:
+    """Whether a unit was encoded before and its parts are as they were."""
+    if 'parts' not in record:
+        return False
+    # Whether a file with malformed lines is bad depends on this share.
+    is_clean = not record['state']['report'].get('malformed_lines')
+    if not is_clean and record['max_bad_share'] != work.max_bad_share:
+        return False
+    try:
+        for part in record['parts']:
+            for name in _ARRAYS:
+                _read_array(folder, Part(**part), name)
+    except (OSError, errors.UserError):
+        return False
+    return True
+
+
+def _write(path: pathlib.Path, blocks: Sequence[DocumentBlock], rule: held_out.HeldOutRule) -> Part:
+    documents = [block.documents for block in blocks]
+    arrays = {
+        name: np.concatenate([getattr(own, name) for own in documents]) for name in _ARRAYS[:-1]
+    }
+    joined = TokenizedDocuments(**arrays)
+    hashes = np.concatenate([block.hashes for block in blocks])
+    lengths = np.diff(joined.token_ends(), prepend=0)
+    is_held_out = rule.is_held_out(hashes)
+    totals = {
+        split: [int(np.sum(chosen)), int(np.sum(lengths[chosen]))]
+        for split, chosen in zip(SPLITS, (~is_held_out, is_held_out), strict=True)
+    }
+    digests = {
+        name: stages.write_array(path.with_name(f'{path.name}.{name}.npy'), array)
+        for name, array in {**arrays, 'hashes': hashes}.items()
+    }
+    return Part(path.name, digests, totals)
+
+
+def _read_array(folder: pathlib.Path, part: Part, name: str) -> np.ndarray:
+    path = folder / f'{part.name}.{name}.npy'
+    content = path.read_bytes()
+    if hashlib.sha256(content).hexdigest() != part.digests[name]:
+        raise errors.UserError(f'{path} is damaged: the same command makes it again')
+    return np.load(io.BytesIO(content))

@@ -1,0 +1,172 @@
+"""Shards of a corpus from encoded parts: which documents they have, and making them.
+
+The rule is that of `corpus_writer.CorpusWriter`: a shard has documents of one source, and ends
+with the document with which it reaches a number of tokens.
+"""
+
+import hashlib
+import io
+import itertools
+import pathlib
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from bert_jax.data import parts, stages
+from bert_jax.data.corpus import SPLITS, token_dtype
+from bert_jax.data.corpus_writer import ShardWriter, describe_file, shard_files
+from bert_jax.data.held_out import HeldOutRule
+from bert_jax.data.parts import Part
+from bert_jax.storage import paths
+
+
+class Slice(NamedTuple):
+    """Documents of a part: those of the shard's split from index `first` to `end`."""
+
+    part: Part
+    first: int
+    end: int
+
+
+class Shard(NamedTuple):
+    """What a worker needs to know to make a shard.
+
+    Attributes:
+        split: 'train' or 'held_out'.
+        number: Index among the shards of the split.
+        source: Index of its source.
+        slices: Its documents, in order.
+        exceptions: Those of the held-out rule; None if the source is for training only.
+        size: Tokens.
+    """
+
+    split: str
+    number: int
+    source: int
+    slices: tuple[Slice, ...]
+    exceptions: Mapping[int, bool] | None
+    size: int
+
+    @property
+    def name(self) -> str:
+        return f'{self.split}-{self.number:05d}'
+
+
+def plan(
+    folder: pathlib.Path,
+    sources: Sequence[tuple[Sequence[Part], HeldOutRule | None]],
+    shard_tokens: int,
+) -> list[Shard]:
+    """Return the shards of a corpus, train first.
+
+    The totals of the parts are enough except where a shard ends: there, the lengths of the
+    documents of a part are read.
+
+    Args:
+        folder: Folder of the parts.
+        sources: For each source, its parts in order and the rule that chooses the held-out
+            documents; None if the source is for training only.
+        shard_tokens: A shard ends with the document with which it reaches this many tokens.
+    """
+    shards: list[Shard] = []
+    for split in SPLITS:
+        numbers = itertools.count()
+        for source, (found, rule) in enumerate(sources):
+            exceptions = rule.exceptions if rule else None
+            shards += [
+                Shard(split, next(numbers), source, tuple(slices), exceptions, size)
+                for slices, size in _divide(folder, found, rule, split, shard_tokens)
+            ]
+    return shards
+
+
+def _divide(
+    folder: pathlib.Path,
+    found: Sequence[Part],
+    rule: HeldOutRule | None,
+    split: str,
+    shard_tokens: int,
+) -> Iterator[tuple[list[Slice], int]]:
+    """Yield the slices of each shard of a source, and its number of tokens."""
+    slices: list[Slice] = []
+    size = 0
+    for part in found:
+        documents, tokens = _totals(folder, part, rule, split)
+        ends: np.ndarray | None = None
+        first = before = 0
+        while first < documents:
+            end, after = documents, tokens
+            if size + tokens - before >= shard_tokens:
+                if ends is None:
+                    ends = np.cumsum(parts.read_lengths(folder, part, rule, split))
+                end = int(np.searchsorted(ends, shard_tokens - size + before)) + 1
+                after = int(ends[end - 1])
+            slices.append(Slice(part, first, end))
+            size += after - before
+            first, before = end, after
+            if size >= shard_tokens:
+                yield slices, size
+                slices, size = [], 0
+    if slices:
+        yield slices, size
+
+
+def _totals(
+    folder: pathlib.Path, part: Part, rule: HeldOutRule | None, split: str
+) -> tuple[int, int]:
+    """The numbers of documents and tokens of a part that belong to a split."""
+    if rule and not rule.exceptions:
+        documents, tokens = part.totals[split]
+        return documents, tokens
+    lengths = parts.read_lengths(folder, part, rule, split)
+    return len(lengths), int(lengths.sum())
+
+
+def assemble(work: stages.Work, shard: Shard, path: pathlib.Path) -> dict[str, Any]:
+    """Write the files of a shard; a function of `stages.run`.
+
+    Returns:
+        The record: `plan`, a hash of the shard; `entry` and `files` as in the manifest of a
+        corpus. How often each token occurs is in a file next to it.
+    """
+    digest = hashlib.sha256(repr(shard).encode()).hexdigest()
+    output = paths.path(work.output)
+    record = stages.read_record(path)
+    if record and record.get('plan') == digest and _has_files(output, record['files']):
+        return record
+    rule = None
+    if shard.exceptions is not None:
+        rule = HeldOutRule(work.held_out_fraction, shard.exceptions)
+    tokenizer = parts.load_tokenizer(work.output)
+    unigram = np.zeros(tokenizer.vocab_size, np.int64)
+    with stages.scratch_folder(output) as scratch:
+        writer = ShardWriter(
+            scratch, f'{shard.number:05d}', shard.source, token_dtype(tokenizer.vocab_size)
+        )
+        for part, first, end in shard.slices:
+            encoded = paths.path(work.folder) / parts.encode.__name__
+            documents = parts.read(encoded, part, rule, shard.split).slice(first, end)
+            writer.append(documents)
+            unigram += np.bincount(documents.tokens, minlength=len(unigram))
+        entry = writer.close()
+        files = {}
+        for name in shard_files(shard.split, entry):
+            file = scratch / pathlib.PurePath(name).name
+            files[name] = describe_file(file)
+            paths.publish(file, output / name)
+    stages.write_array(path.with_suffix('.unigram.npy'), unigram)
+    return {'plan': digest, 'entry': entry, 'files': files}
+
+
+def read_unigram(work: stages.Work, shard: Shard) -> np.ndarray:
+    """Return how often each token occurs in a shard that is made, int64 [V]."""
+    folder = paths.path(work.folder) / assemble.__name__
+    return np.load(io.BytesIO((folder / f'{shard.name}.unigram.npy').read_bytes()))
+
+
+def _has_files(folder: pathlib.Path, files: Mapping[str, Any]) -> bool:
+    try:
+        return all(describe_file(folder / name) == file for name, file in files.items())
+    except OSError:
+        return False
