@@ -29,7 +29,7 @@ from bert_jax.data.tokenizers import training_text
 from bert_jax.data.unfinished import Unfinished
 from bert_jax.storage import paths
 
-UNIT_BYTES = 2**25  # of a file, or of several small ones
+UNIT_BYTES = 2**24  # of a file, or of several small ones
 
 
 def build(

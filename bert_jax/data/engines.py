@@ -38,7 +38,8 @@ class BeamEngine:
             import apache_beam
         except ImportError as error:
             raise errors.UserError(
-                '--runner=beam needs Apache Beam: pip install apache-beam, with [gcp] for Dataflow'
+                '--runner=beam needs Apache Beam: pip install apache-beam==2.77.0, with [gcp] for '
+                'Dataflow, after this package'
             ) from error
         self._beam: Any = apache_beam
         self._options = list(options)
@@ -71,7 +72,7 @@ class DaskEngine:
 
     def run(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:
         try:
-            with self._dask.Client(self._address, set_as_default=False) as client:
+            with self._dask.Client(self._address) as client:
                 client.wait_for_workers(1, timeout=_WAIT_SECONDS)
                 futures = client.map(function, items, pure=False)
                 for future in self._dask.as_completed(futures):
@@ -85,7 +86,8 @@ ENGINES: dict[str, Callable[[Sequence[str]], Engine]] = {'beam': BeamEngine, 'da
 
 
 def _give_up(name: str, error: Exception) -> NoReturn:
-    reason = str(error).strip().splitlines() or [repr(error)]
+    lines = str(error).strip().splitlines() or [repr(error)]
+    reason = lines[-1] if 'Traceback' in lines[0] else lines[0]
     raise errors.UserError(
-        f'{name} failed: {reason[0]}; the same command resumes with what is finished'
+        f'{name} failed: {reason}; the same command resumes with what is finished'
     ) from error

@@ -5,11 +5,11 @@ document. Their SHA-256 are in the record of the unit and compared whenever a pa
 """
 
 import dataclasses
-import functools
 import hashlib
 import io
 import itertools
 import pathlib
+import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,6 +24,7 @@ from bert_jax.data.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, 
 from bert_jax.storage import paths
 
 PART_TOKENS = 2**25  # a part is written once it has so many
+_kept = threading.local()  # a tokenizer and its cache of words are not for several threads
 _ARRAYS = ('tokens', 'sentence_lengths', 'document_lengths', 'hashes')
 
 
@@ -113,15 +114,13 @@ def _is_in_split(hashes: np.ndarray, rule: held_out.HeldOutRule | None, split: s
     return is_held_out if split == 'held_out' else ~is_held_out
 
 
-@functools.lru_cache(1)
-def _load_tokenizer(content: bytes, folder: str) -> tokenizers.Tokenizer:
-    return tokenizers.load(str(paths.path(folder) / 'tokenizer.json'))
-
-
 def load_tokenizer(folder: str) -> tokenizers.Tokenizer:
-    """Return the tokenizer of an unfinished corpus; it is kept, with its cache of words."""
-    content = (paths.path(folder) / 'tokenizer.json').read_bytes()
-    return _load_tokenizer(hashlib.sha256(content).digest(), folder)
+    """Return the tokenizer of an unfinished corpus; this thread keeps it for the next unit."""
+    path = paths.path(folder) / 'tokenizer.json'
+    content = path.read_bytes()
+    if getattr(_kept, 'content', None) != content:
+        _kept.content, _kept.tokenizer = content, tokenizers.load(str(path))
+    return _kept.tokenizer
 
 
 def _is_done(work: stages.Work, record: Mapping[str, Any], folder: pathlib.Path) -> bool:

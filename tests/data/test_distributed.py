@@ -17,7 +17,6 @@ from bert_jax.data import corpus, distributed, parts, shard_plan, workers
 from bert_jax.errors import UserError
 from tests.end_to_end.preparation import contents, make_text
 
-
 TOKENIZER = 'train:wordpiece:200'
 
 

@@ -1,6 +1,5 @@
 """Properties of all kinds of tokenizers; test_tokenizers.py has those of WordPiece."""
 
-import collections
 import json
 import pickle
 import random
@@ -13,7 +12,7 @@ from hypothesis import given, settings, strategies
 from bert_jax import errors
 from bert_jax.data import tokenizers, workers
 from bert_jax.data.sources import Document
-from bert_jax.data.tokenizers import byte_bpe, sentence_piece, training
+from bert_jax.data.tokenizers import byte_bpe, sentence_piece
 
 RANDOM = random.Random(0)
 TEXT = ' '.join(
@@ -264,31 +263,6 @@ def test_sentences_are_encoded_as_in_running_text():
     assert len(block.documents.sentence_lengths) == 2
     for other in TRAINED.values():
         assert other.sentence_prefix == ''
-
-
-def test_a_mixture_has_shares_by_the_power_law(tmp_path):
-    amounts = {'aa': 400, 'bb': 40, 'cc': 10}
-    read = collections.Counter()
-
-    def stream(language):
-        read[language] += 1
-        for number in range(amounts[language]):
-            yield f'{language}{number:04d}\n{language}xxxx'
-
-    streams = {language: lambda language=language: stream(language) for language in amounts}
-    for alpha, limit in ((1.0, 10**6), (0.3, 10**6), (0.0, 2000), (0.3, 500)):
-        lines = '\n'.join(training.mixture(streams, alpha, limit)).split('\n')
-        total = min(limit, 13 * sum(amounts.values())) * 14 / 13  # with the ends of lines
-        assert abs(sum(len(line) + 1 for line in lines) - total) < 0.02 * total + 30
-        counts = collections.Counter(line[:2] for line in lines)
-        powers = {language: (n / 450) ** alpha for language, n in amounts.items()}
-        for language, power in powers.items():
-            expected = power / sum(powers.values()) * len(lines)
-            assert abs(counts[language] - expected) < 2 + 0.02 * expected
-    assert all(count > 3 for count in read.values())
-    numbers = [int(line[2:]) for line in lines if line.startswith('aa') and line[2:].isdecimal()]
-    assert numbers == sorted(numbers)
-    assert numbers[-1] > 300  # evenly from the whole
 
 
 def test_a_folder_may_only_contain_one_tokenizer(tmp_path):

@@ -62,7 +62,8 @@ def test_a_source_says_what_documents_and_sentences_are(tmp_path, options, lengt
     path.write_text('The dog went home. The dog is on Ave. Number 5\nThe hill is green\n')
     tokenizer = tokenizers.train('wordpiece:60', [text(0)])
     for characters in (1, 10**6):  # a block for each document, or one for all
-        blocks = read_blocks(open_source(f'text:{path}{options}'), characters)
+        source = open_source(f'text:{path}{options}')
+        blocks = read_blocks(source, source.documents(), characters)
         found = [tokenize_block(block, tokenizer).documents.document_lengths for block in blocks]
         assert [length for own in found for length in own] == lengths
 

@@ -253,7 +253,7 @@ def test_help_lists_every_flag_and_source(capsys):
     with pytest.raises(SystemExit, match='0'):
         prepare.main(['--help'])
     text = capsys.readouterr().out
-    for word in ('--source', '--held_out_fraction', '--beam_folder', 'text:GLOB', 'documents=…'):
+    for word in ('--source', '--held_out_fraction', '--runner', 'text:GLOB', 'documents=…'):
         assert word in text
 
 
