@@ -52,6 +52,17 @@ def no_loader_process(monkeypatch):
     monkeypatch.setattr(huggingface, 'can_run_loader', lambda: False)
 
 
+@pytest.fixture
+def buckets(tmp_path, monkeypatch) -> pathlib.Path:
+    """A folder in which this process finds all buckets of gs://; their locks are not taken."""
+    from bert_jax.storage import bucket, leases
+    from tests.folder_bucket import Buckets
+
+    monkeypatch.setattr(bucket, '_file_system', lambda scheme: Buckets(tmp_path / 'buckets'))
+    monkeypatch.setattr(leases, 'hold', lambda path: None)
+    return tmp_path / 'buckets'
+
+
 @pytest.fixture(scope='session')
 def real_data() -> pathlib.Path:
     """The folder of real texts named by BERT_JAX_TEST_DATA; skips without it."""

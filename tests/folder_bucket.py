@@ -5,8 +5,6 @@ import datetime
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 
-from bert_jax.storage import bucket
-
 
 class _Files(LocalFileSystem):
     """Files on this machine, with times as of gcsfs."""
@@ -18,7 +16,7 @@ class _Files(LocalFileSystem):
         return found | {'mtime': datetime.datetime.fromtimestamp(found['mtime'])}
 
 
-class _Buckets:
+class Buckets:
     """The file system in which gs://NAME/PATH is FOLDER/NAME/PATH."""
 
     def __init__(self, folder):
@@ -30,9 +28,3 @@ class _Buckets:
             return getattr(self._files, method)(*names, **more)
 
         return call
-
-
-def use(folder) -> None:
-    """Let this process find the buckets of gs:// in a folder."""
-    buckets = _Buckets(folder)
-    bucket._file_system = lambda scheme: buckets

@@ -54,14 +54,15 @@ def base_path(folder: pathlib.Path) -> str:
     """Where the model that was tuned is, according to the folder.
 
     Raises:
-        UserError: the config names none, or one that is not a local folder.
+        UserError: the config names none, or one that is not a folder.
     """
     name = files.read_json(folder / CONFIG).get('base_model_name_or_path')
-    for path in (pathlib.Path(str(name)), folder / str(name)):
+    origin = paths.path(paths.name_of(folder))  # in a bucket, `folder` is a copy
+    for path in (paths.path(str(name)), (origin / str(name)).resolve()):
         if name and path.is_dir():
             return str(path)
     raise UserError(
-        f'{folder / CONFIG}: base_model_name_or_path is {name!r}, which is not a local folder; '
+        f'{folder / CONFIG}: base_model_name_or_path is {name!r}, which is not a folder; '
         'download that model and enter its path'
     )
 

@@ -97,6 +97,11 @@ class BucketPath(PosixGPath):
     def absolute(self) -> 'BucketPath':
         return self
 
+    def resolve(self, strict: bool = False) -> 'BucketPath':
+        """Return the path without '..'."""
+        scheme, _, name = str(self).partition('://')
+        return self._new(f'{scheme}://{os.path.normpath(name)}')
+
     def mkdir(self, *_: Any, **__: Any) -> None:
         """Do nothing: folders exist with their files."""
 

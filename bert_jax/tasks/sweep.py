@@ -246,6 +246,7 @@ def _summary(values: list[float]) -> dict[str, Any]:
 
 def write(folder: pathlib.Path, found: Results) -> None:
     """Write results.json, table.md, plot.png and plot.pdf, and print the table."""
+    folder.mkdir(parents=True, exist_ok=True)  # a local copy that no run needed
     files.write_json(folder / 'results.json', found)
     (folder / 'table.md').write_text(table(found), encoding='utf-8')
     metric = found['metric']
@@ -253,7 +254,7 @@ def write(folder: pathlib.Path, found: Results) -> None:
     name = ', '.join(_setting_columns(found))
     comparison.plot_runs(folder / 'plot', by_setting, {metric: metric}, name)
     progress.say(table(found))
-    print(f'sweep in {folder}: results.json, table.md, plot.png')
+    print(f'sweep in {paths.name_of(folder)}: results.json, table.md, plot.png')
 
 
 def table(found: Results) -> str:

@@ -131,6 +131,21 @@ def test_tuned_models_answer_by_name_and_share_their_base(base, lora, tmp_path):
     assert len(addresses) == 1
 
 
+def test_tuned_models_in_a_bucket_answer(base, lora, tmp_path, buckets):
+    """One whose base is on a disk, and one whose base is in the bucket."""
+    shutil.copytree(lora, buckets / 'bucket/lora')
+    shutil.copytree(base, buckets / 'bucket/base')
+    tune('gs://bucket/other', 'ia3', 'gs://bucket/base', training__steps=2)
+    given, output, names = tmp_path / 'input', tmp_path / 'output', ['lora', 'other']
+    given.write_text('I am very happy with these shoes.\nThe food was bad.\n')
+    tuned = ','.join(f'gs://bucket/{name}' for name in names)
+    predict.main([f'--tuned={tuned}', '--task=classify', f'--input={given}', f'--output={output}'])
+    records = [json.loads(line) for line in output.read_text().splitlines()]
+    assert [record.pop('model') for record in records] == tuned.split(',') * 2
+    assert records[::2] == predictions(lora, tmp_path)
+    assert records[1::2] == predictions('gs://bucket/other', tmp_path)
+
+
 def test_another_base_is_refused(base, lora, tmp_path):
     """Also a base that is gone."""
     moved, other = tmp_path / 'base', tmp_path / 'other'

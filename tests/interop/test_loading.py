@@ -1,7 +1,6 @@
 """Loading: checkpoints of google-research/bert, made by the test, and older ones of bert_jax."""
 
 import json
-import re
 import shutil
 
 import jax
@@ -9,56 +8,21 @@ import numpy as np
 import pytest
 
 from bert_jax import tree_paths
-from bert_jax.data import tensorflow_import
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, loading
 from bert_jax.training import checkpoints
-from tests.interop import published
-
-
-def original_name(name: str) -> str:
-    name = re.sub(r'layer\.(\d+)', r'layer_\1', name)
-    name = re.sub(r'LayerNorm\.weight$', 'LayerNorm.gamma', name)
-    name = re.sub(r'LayerNorm\.bias$', 'LayerNorm.beta', name)
-    name = re.sub(r'_embeddings\.weight$', '_embeddings', name)
-    name = re.sub(r'seq_relationship\.weight$', 'seq_relationship.output_weights', name)
-    name = re.sub(r'(seq_relationship|predictions)\.bias$', r'\1.output_bias', name)
-    return re.sub(r'\.weight$', '.kernel', name).replace('.', '/')
+from tests.interop import original, published
 
 
 @pytest.fixture(scope='module')
 def folders(tmp_path_factory):
     """Folders of transformers and of the original code with the same weights."""
     top = tmp_path_factory.mktemp('tf1')
-    theirs = published.folder(top / 'theirs')
-    original = top / 'original'
-    original.mkdir()
-    shutil.copy(theirs / 'vocab.txt', original)
-    config = json.loads((theirs / 'config.json').read_text())
-    sizes = {name: config[name] for name in published.SIZES}
-    (original / 'bert_config.json').write_text(json.dumps(sizes | {'hidden_act': 'gelu'}))
-    tensorflow = tensorflow_import.tensorflow()
-    with tensorflow.Graph().as_default():
-        variables = {'global_step': np.int64(3)}
-        for name, value in published.model().named_parameters():
-            value = value.detach().numpy()
-            short = original_name(name)
-            variables[short] = value.T if short.endswith('/kernel') else value
-            variables[f'{short}/adam_m'] = variables[short]
-        made = {
-            name: tensorflow.compat.v1.get_variable(name, initializer=value)
-            for name, value in variables.items()
-        }
-        saver = tensorflow.compat.v1.train.Saver(made)
-        with tensorflow.compat.v1.Session() as session:
-            session.run(tensorflow.compat.v1.global_variables_initializer())
-            saver.save(session, str(original / 'bert_model.ckpt'), write_meta_graph=False)
-    return theirs, original
+    return published.folder(top / 'theirs'), original.folder(top / 'original')
 
 
 def test_an_original_checkpoint_gives_the_parameters_of_transformers(folders):
-    theirs, original = folders
-    expected, loaded = huggingface.load(theirs), loading.load_any(original)
+    expected, loaded = huggingface.load(folders[0]), loading.load_any(folders[1])
     assert loaded.architecture == expected.architecture
     theirs_json, original_json = (
         json.loads(model.tokenizer.to_json()) for model in (expected, loaded)
@@ -71,6 +35,15 @@ def test_an_original_checkpoint_gives_the_parameters_of_transformers(folders):
     assert loaded.keys() == expected.keys()
     for name in expected:
         np.testing.assert_array_equal(loaded[name], expected[name], err_msg=name)
+
+
+def test_folders_in_a_bucket_load_as_on_a_disk(folders, buckets):
+    for folder in folders:
+        shutil.copytree(folder, buckets / 'bucket' / folder.name)
+        ours, theirs = (loading.load_any(path) for path in (f'gs://bucket/{folder.name}', folder))
+        assert ours.architecture == theirs.architecture
+        assert ours.tokenizer.to_json() == theirs.tokenizer.to_json()
+        jax.tree.map(np.testing.assert_array_equal, ours.params, theirs.params)
 
 
 def test_a_damaged_original_checkpoint_is_reported_in_one_line(folders, tmp_path):

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 import os
+import shutil
 
 import jax
 import jax.numpy as jnp
@@ -160,10 +161,25 @@ def test_merged_outputs_equal_unmerged_ones(theirs):
     )
 
 
+@pytest.mark.parametrize('theirs', [('bert', 'lora')], indirect=True, ids=['bert'])
+def test_a_folder_in_a_bucket_finds_its_base_there(theirs, buckets):
+    _, folder, _ = theirs
+    for name in ('base', 'tuned'):
+        shutil.copytree(folder / name, buckets / 'bucket' / name)
+    expected = loading.load_any(folder / 'tuned').params
+    shutil.rmtree(folder / 'base')
+    path = buckets / 'bucket/tuned/adapter_config.json'
+    settings = json.loads(path.read_text())
+    for base in ('gs://bucket/base', '../base'):
+        path.write_text(json.dumps(settings | {'base_model_name_or_path': base}))
+        found = loading.load_any('gs://bucket/tuned').params
+        jax.tree.map(np.testing.assert_array_equal, found, expected)
+
+
 REFUSED = {
     'method': ({'peft_type': 'PREFIX_TUNING'}, "peft_type is 'PREFIX_TUNING'; supported: LORA"),
     'setting': ({'use_dora': True}, 'use_dora is True, which is not supported'),
-    'base': ({'base_model_name_or_path': 'bert-base-uncased'}, 'which is not a local folder'),
+    'base': ({'base_model_name_or_path': 'bert-base-uncased'}, 'which is not a folder; download'),
 }
 
 

@@ -194,9 +194,7 @@ def test_two_preparations_of_one_corpus_wait_for_each_other(root, server, tmp_pa
 @pytest.mark.slow
 def test_a_run_killed_twenty_times_ends_as_on_disk(root, server, on_disk, tmp_path):
     """Text, corpus, workdir and init_from are in the bucket; kills fall into all phases."""
-    for file in (on_disk / 'run').rglob('*'):
-        if file.is_file():
-            (root / 'initial' / file.relative_to(on_disk / 'run').as_posix()).upload(file)
+    paths.upload(on_disk / 'run', root / 'initial')
     more = ('--config.training.steps=(60,)', *ARGUMENTS[1:])
     (tmp_path / 'disk').mkdir()
     finish(small.start(tmp_path / 'disk', f'--config.init_from={on_disk}/run', *more))

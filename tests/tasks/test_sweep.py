@@ -9,6 +9,7 @@ import pytest
 
 from bert_jax import files
 from bert_jax.errors import UserError
+from bert_jax.storage import paths
 from bert_jax.tasks import sweep
 from bert_jax.training import workdir
 from configs import finetune
@@ -58,6 +59,18 @@ def test_every_rate_is_trained_with_every_seed(tmp_path):
         assert all(own[key] == made[key] for key in made if key not in changed)
         assert {**own.schedule, 'learning_rate': 0} == {**made.schedule, 'learning_rate': 0}
     assert made.sweep.seeds == (3, 5)
+
+
+def test_a_sweep_in_a_bucket_writes_its_table_there(buckets, capsys):
+    made = config(paths.path('gs://bucket'), sweep__seeds=(3, 5))
+    for seed in (3, 5):
+        (buckets / f'bucket/sweep/seed_{seed}').mkdir(parents=True)
+        path = buckets / f'bucket/sweep/seed_{seed}/results.json'
+        path.write_text(json.dumps(results('accuracy', seed / 10)))
+    sweep.run(made, Trainer(killed_at=0))  # no run is left to train
+    written = json.loads((buckets / 'bucket/sweep/results.json').read_text())
+    assert written['best_run'] == 'seed_5'
+    assert 'sweep in gs://bucket/sweep: ' in capsys.readouterr().out
 
 
 def test_rates_and_seeds_can_be_swept_alone(tmp_path):

@@ -8,6 +8,7 @@ import types
 import pytest
 
 from bert_jax.errors import UserError
+from bert_jax.storage import paths
 from tests.training import toy
 
 
@@ -56,6 +57,20 @@ def test_weights_and_biases_gets_all_records_and_a_resumed_run_continues(service
         kind, step = record.pop('kind'), record.pop('step')
         expected.append((step, {f'{kind}/{name}': value for name, value in record.items()}))
     assert service.points == expected
+
+
+def test_a_run_in_a_bucket_uploads_its_curves_and_traces(service, buckets):
+    more = {'logging__wandb': 'project', 'logging__profile_steps': (2, 3)}
+    for last in (4, 9):
+        toy.train('gs://bucket/run', training__steps=(6, last), **more)
+        paths.drop('gs://bucket/run')  # as on another machine
+    assert [run['id'] for run in service.runs] == [None, 'id0']
+    folder = buckets / 'bucket/run'
+    assert (folder / 'wandb_id').read_text() == 'id0'
+    for pattern in ('tensorboard/events*', 'profile/plugins/profile/*/*.xplane.pb'):
+        assert list(folder.glob(pattern)), pattern
+    records = [json.loads(line) for line in (folder / 'metrics.jsonl').read_text().splitlines()]
+    assert [record['step'] for record in records if record['kind'] == 'train'] == [5, 6, 10, 15]
 
 
 def test_wandb_must_be_installed_and_reachable(service, tmp_path, monkeypatch):

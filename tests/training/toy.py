@@ -1,6 +1,5 @@
 """A tiny task that compiles quickly: regression with a few layers, named like an encoder's."""
 
-import pathlib
 from unittest import mock
 
 import flax.linen as nn
@@ -10,6 +9,7 @@ import numpy as np
 
 from bert_jax import files
 from bert_jax.averages import Term
+from bert_jax.storage import paths
 from bert_jax.tasks.initialization import InitialModel
 from bert_jax.training import loop
 from bert_jax.training.logging import Log
@@ -149,7 +149,7 @@ def train(folder, *, spoil=None, after_step=None, **more):
     made = config(folder, **more)
     with mock.patch.object(Log, 'plot'):  # half of the time of a run
         params, results = loop.train(Toy(made, spoil=spoil), made, after_step)
-    files.write_json(pathlib.Path(folder) / 'results.json', results)
+    files.write_json(paths.local(folder) / 'results.json', results)
     return params, results
 
 
