@@ -3,7 +3,7 @@
 import pytest
 
 from bert_jax.data import tensorflow_import
-from bert_jax.data.sources import open_source
+from bert_jax.data.sources import open_source, parse_source
 from bert_jax.errors import UserError
 from tests.data.sources.reading import read, texts
 
@@ -51,6 +51,10 @@ def test_plain_texts_are_documents(tfds_folder):
     assert sorted(d.text for d in documents) == ['Caf\ufffd.', 'One.']
     assert source.report['empty_documents'] == source.report['undecodable_bytes'] == 1
     assert texts(f'tfds:plain:1.0.0;data_dir={tfds_folder};split=test') == ['Three.']
+    (unit,) = source.units(1)
+    again = parse_source(source.spec)
+    assert [d.text for d in again.documents_of(unit)] == [d.text for d in documents]
+    assert again.describe() == source.describe()
 
 
 def test_markers_of_wiki40b_become_documents_and_paragraphs(tfds_folder, monkeypatch):

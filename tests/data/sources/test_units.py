@@ -66,6 +66,12 @@ def write_tables(folder):
     (folder / '5.parquet').write_bytes(content[:middle] + b'?' * 2000 + content[middle + 2000 :])
 
 
+def write_data_set(folder):
+    table = pyarrow.table({'text': [f'Row {i}. ' * 20 for i in range(900)]})
+    parquet.write_table(table, folder / 'train-00000-of-00001.parquet', row_group_size=50)
+    (folder / 'dataset_info.json').write_text('{"license": "CC0"}')
+
+
 CASES = {
     'text:*.txt*': write_texts,
     'text:*.txt*;held_out_by=file;documents=line': write_texts,
@@ -76,6 +82,7 @@ CASES = {
     'text:[0-4].txt;documents=line;encoding=utf-16-le': write_texts,
     'jsonl:*.jsonl': write_json,
     'parquet:*': write_tables,
+    'hf:': write_data_set,
     'canaries:3': lambda folder: None,
 }
 
