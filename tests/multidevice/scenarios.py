@@ -87,6 +87,23 @@ def exception_on_host_1(folder):
     multihost.run_on_host0(lambda: time.sleep(60))
 
 
+def upload_fails_on_host_1(folder):
+    """Host 1 may not write to the bucket; host 0 waits for its shards in the background."""
+    files = folder_bucket.Buckets(folder)
+    bucket._file_system = lambda scheme: files
+    if jax.process_index() == 1:
+        files.put_file = refuse
+    made = Checkpoints('gs://bucket/run', 1)
+    mesh = jax.make_mesh((4,), ('data',), (AxisType.Auto,))
+    split = NamedSharding(mesh, PartitionSpec('data'))
+    made.save(1, {'x': jax.device_put(np.ones(4, np.float32), split)}, {})
+    made.wait()
+
+
+def refuse(*_):
+    raise PermissionError(13, 'Permission denied')
+
+
 def different_values(folder):
     multihost.check_same('config', lambda: f'that of {jax.process_index()}')
 

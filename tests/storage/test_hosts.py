@@ -5,7 +5,7 @@ import signal
 import numpy as np
 import pytest
 
-from bert_jax import tree_paths
+from bert_jax import files, tree_paths
 from bert_jax.storage import paths
 from bert_jax.training import checkpoints
 from tests.multidevice import hosts
@@ -85,3 +85,14 @@ def test_a_run_in_a_bucket_moves_between_hosts(root, initial, tmp_path):
         np.testing.assert_allclose(array, theirs[name], rtol=1e-5, atol=1e-5, err_msg=name)
     stderr = finish(start(root, tmp_path, steps=6, num_hosts=1, devices=8))
     assert 'resuming from step 4' in stderr
+
+
+@pytest.mark.slow
+def test_two_hosts_sweep_in_a_bucket(root, tmp_path):
+    finish(start(root, tmp_path, '--config.sweep.seeds=(0,1)', steps=2, devices=1))
+    found = files.read_json(root / 'run/results.json')
+    for seed in (0, 1):
+        assert checkpoints.load(root / f'run/seed_{seed}').step == 2
+    (root / 'run/results.json').unlink()
+    finish(start(root, tmp_path, '--config.sweep.seeds=(0,1)', steps=2, devices=1))
+    assert files.read_json(root / 'run/results.json') == found
