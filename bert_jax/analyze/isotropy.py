@@ -66,6 +66,7 @@ def _measure(
 ) -> tuple[list[isotropy.Scale], list[isotropy.UnitSums]]:
     """Encode the texts; return the scale and the sums of each layer (of z-scores, given scales)."""
     model.stage('states: ' if scales is None else 'z-scored states: ')
+    model.predictor.counts.clear()  # a text that is truncated twice counts once
     size, numbers = model.pretrained.architecture.hidden_size, range(model.num_layers + 1)
     groups = min(_GROUPS, len(texts))
     sums = [isotropy.unit_sums(groups, size) for _ in numbers]

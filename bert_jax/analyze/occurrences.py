@@ -60,16 +60,23 @@ def find_word(text: str, word: str, label: str = '') -> list[Occurrence]:
 
 
 def from_json(given: Mapping[str, Any], which: int, place: str) -> Occurrence:
-    """The word of an object with 'text' and 'marks', or with 'text' and 'word' (text2, word2)."""
-    suffix = '2' if which else ''
-    text = given.get(f'text{suffix}', given.get('text'))
+    """The first or second word of an object, where `which` is 0 or 1.
+
+    Texts are in 'text' and 'text2', or, as in WiC of SuperGLUE, in 'sentence1' and 'sentence2'.
+    Words are given by 'marks', by 'start1' and 'end1' (2), or as 'word' and 'word2'.
+    """
+    number, suffix = which + 1, '2' if which else ''
+    names = (f'text{suffix}', f'sentence{number}', 'text')
+    text = next((given[name] for name in names if name in given), None)
     if not isinstance(text, str):
         raise UserError(f'{place}: "text{suffix}" is missing or not a string')
     marks = given.get('marks')
+    if f'start{number}' in given:
+        marks = {which: (given[f'start{number}'], given.get(f'end{number}'))}
     if marks is not None:
         try:
             start, end = map(int, marks[which])
-        except (TypeError, ValueError, IndexError):
+        except (TypeError, ValueError, LookupError):
             raise UserError(f'{place}: "marks" is not [[start, end], [start, end]]') from None
         if not 0 <= start < end <= len(text):
             raise UserError(f'{place}: mark {start}:{end} is outside the text of {len(text)}')

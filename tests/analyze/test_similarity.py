@@ -7,7 +7,8 @@ import pytest
 
 import bert_jax
 from bert_jax.analyze import __main__ as command
-from bert_jax.analyze import picture, similarity
+from bert_jax.analyze import occurrences, picture, similarity
+from bert_jax.errors import UserError
 from bert_jax.evaluation import metrics
 from tests.inference.small_runs import save_run
 
@@ -76,6 +77,16 @@ def test_the_auc_is_the_share_of_ordered_pairs():
     scores, gold = rng.integers(5, size=40), rng.integers(2, size=40)
     pairs = [(a > b) + (a == b) / 2 for a in scores[gold == 1] for b in scores[gold == 0]]
     assert metrics.auc(scores, gold) == pytest.approx(np.mean(pairs))
+
+
+def test_pairs_of_superglue_are_those_of_their_words():
+    given = {'word': 'Bank', 'sentence1': 'A bank, a Bank.', 'start1': 10, 'end1': 14}
+    given |= {'sentence2': 'He sat on the bank.', 'start2': 14, 'end2': 18}
+    first, second = (occurrences.from_json(given, which, 'line 1') for which in (0, 1))
+    assert first == ('A bank, a Bank.', (10, 14), '')
+    assert second == ('He sat on the bank.', (14, 18), '')
+    with pytest.raises(UserError, match='line 1: "marks" is not'):
+        occurrences.from_json({**given, 'end1': None}, 0, 'line 1')
 
 
 TEXTS = 'sea\tthe ship near the storm\nsea\ta ship , a storm\nland\tthe ship and the barn\n'
