@@ -19,7 +19,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.data import corpus_builder, parts, shard_plan, stages, tokenizers
 from bert_jax.data.corpus import SPLITS
-from bert_jax.data.corpus_writer import write_manifest
+from bert_jax.data.corpus_writer import versions, write_manifest
 from bert_jax.data.engines import Engine
 from bert_jax.data.held_out import HeldOutRule, choose_rule
 from bert_jax.data.parts import Part
@@ -49,6 +49,7 @@ def build(
         specs=tuple(source.spec for source in sources),
         max_bad_share=max(source.max_bad_share for source in sources),
         held_out_fraction=made_from['held_out_fraction'],
+        versions=versions(),
     )
     units = _units(sources)
     tokenizer = _tokenizer(unfinished, sources, made_from, engine, work, units)

@@ -140,7 +140,7 @@ def assemble(work: stages.Work, shard: Shard, path: pathlib.Path) -> dict[str, A
         rule = HeldOutRule(work.held_out_fraction, shard.exceptions)
     tokenizer = parts.load_tokenizer(work.output)
     unigram = np.zeros(tokenizer.vocab_size, np.int64)
-    with stages.scratch_folder(output) as scratch:
+    with stages.scratch_folder(work) as scratch:
         writer = ShardWriter(
             scratch, f'{shard.number:05d}', shard.source, token_dtype(tokenizer.vocab_size)
         )

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bert_jax import errors, progress
+from bert_jax.data import corpus_writer
 from bert_jax.data.engines import Engine
 from bert_jax.data.sources import Piece
 from bert_jax.storage import paths
@@ -39,6 +40,7 @@ class Work(NamedTuple):
         specs: Specs of the sources.
         max_bad_share: See `sources.Source`.
         held_out_fraction: Expected share of held-out documents.
+        versions: See `corpus_writer.versions`; those of all machines must be the same.
     """
 
     folder: str
@@ -46,6 +48,7 @@ class Work(NamedTuple):
     specs: tuple[str, ...]
     max_bad_share: float
     held_out_fraction: float
+    versions: dict[str, str]
 
 
 class Unit(NamedTuple):
@@ -128,11 +131,22 @@ def perform(work: Work, function: Function[_Item], item: _Item) -> None:
             'of --output; name one in a bucket or on a shared disk'
         )
     try:
+        _check_versions(work)
         record = function(work, item, path)
     except (OSError, errors.UserError) as error:
         # Not a failure of the worker: another one would meet it too.
         record = {'error': str(error)}
     write_bytes(path, json.dumps(record).encode())
+
+
+def _check_versions(work: Work) -> None:
+    """Raise UserError if this machine might encode a text in another way."""
+    for name, version in corpus_writer.versions().items():
+        if version != work.versions[name]:
+            raise errors.UserError(
+                f'{socket.gethostname()} has {name} {version}, but the machine of the command has '
+                f'{work.versions[name]}: install the same version on all machines'
+            )
 
 
 def read_record(path: pathlib.Path) -> dict[str, Any] | None:
@@ -164,9 +178,12 @@ def write_array(path: pathlib.Path, array: np.ndarray) -> str:
 
 
 @contextlib.contextmanager
-def scratch_folder(target: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Give an empty folder for files that `paths.publish` can give their names in `target`."""
-    place = None if paths.is_in_bucket(target) else target
+def scratch_folder(work: Work) -> Iterator[pathlib.Path]:
+    """Give an empty folder for files that `paths.publish` can give their names in the output.
+
+    On a disk it is next to the output, where the folder of a killed worker is removed at the end.
+    """
+    place = None if paths.is_in_bucket(work.folder) else work.folder
     with tempfile.TemporaryDirectory(dir=place, prefix='.scratch-') as folder:
         yield pathlib.Path(folder)
 

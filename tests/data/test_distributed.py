@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from bert_jax import prepare
-from bert_jax.data import corpus, distributed, parts, shard_plan, workers
+from bert_jax.data import corpus, corpus_writer, distributed, parts, shard_plan, workers
 from bert_jax.errors import UserError
 from tests.end_to_end.preparation import contents, make_text
 
@@ -39,9 +39,10 @@ class Threads:
         function(item)
 
 
-@pytest.fixture
-def sources(tmp_path):
+@pytest.fixture(scope='module')
+def sources(tmp_path_factory):
     """Specs of every kind of source, with problems."""
+    tmp_path = tmp_path_factory.mktemp('sources')
     rng = random.Random(0)
     folder = tmp_path / 'texts'
     folder.mkdir()
@@ -75,20 +76,17 @@ def settings(**changed):
 
 
 @pytest.mark.parametrize(
-    ('tokenizer', 'options'),
+    ('tokenizer', 'options', 'sizes'),
     [
-        (TOKENIZER, {}),
-        (TOKENIZER, {'tokenizer_characters': 3000}),
-        (TOKENIZER, {'language_alpha': 0.3}),
-        ('train:bytebpe:300', {'language_alpha': 0.0, 'tokenizer_characters': 9000}),
+        (TOKENIZER, {}, (10**9, 10**9)),
+        (TOKENIZER, {'tokenizer_characters': 3000}, (10**4, 500)),
+        (TOKENIZER, {'language_alpha': 0.3}, (1000, 100)),
+        ('train:bytebpe:300', {'language_alpha': 0.0, 'tokenizer_characters': 9000}, (10**4, 50)),
     ],
 )
-@pytest.mark.parametrize('sizes', [(10**9, 10**9), (10**4, 500), (1000, 100)])
 def test_the_corpus_is_that_of_a_local_run(
     tokenizer, options, sizes, sources, tmp_path, monkeypatch
 ):
-    if options and sizes[0] == 10**4:
-        pytest.skip('tested with the other sizes')
     prepare.prepare(sources, tokenizer, tmp_path / 'local', workers=0, **settings(**options))
     monkeypatch.setattr(distributed, 'UNIT_BYTES', sizes[0])
     monkeypatch.setattr(parts, 'PART_TOKENS', sizes[1])
@@ -117,13 +115,19 @@ def test_a_small_corpus_has_the_same_exceptions_of_the_held_out_rule(tmp_path):
     assert corpus.Corpus.open(tmp_path / 'far').split('held_out').num_documents == 2
 
 
+@pytest.fixture(scope='module')
+def local(sources, tmp_path_factory):
+    """The files of the corpus of a local run."""
+    output = tmp_path_factory.mktemp('local') / 'out'
+    prepare.prepare(sources, TOKENIZER, output, workers=0, **settings())
+    return contents(output)
+
+
 @pytest.fixture
-def many_units(sources, tmp_path, monkeypatch):
+def many_units(sources, local, monkeypatch):
     """The arguments of a preparation with many units, and the files it makes."""
-    arguments = {'sources': sources, 'tokenizer': TOKENIZER, **settings()}
-    prepare.prepare(**arguments, output=tmp_path / 'local', workers=0)
     monkeypatch.setattr(distributed, 'UNIT_BYTES', 3000)
-    return arguments, contents(tmp_path / 'local')
+    return {'sources': sources, 'tokenizer': TOKENIZER, **settings()}, local
 
 
 @pytest.mark.parametrize('stage', ['count', 'draw', 'encode', 'assemble'])
@@ -171,6 +175,7 @@ def test_damaged_parts_and_shards_are_made_again(many_units, tmp_path):
     shards = sorted((tmp_path / 'out.partial/train').glob('*.tokens.npy'))
     shards[0].write_bytes(b'x' * shards[0].stat().st_size)
     shards[1].unlink()
+    (tmp_path / 'out.parts/.scratch-of-a-killed-worker').mkdir()
     prepare.prepare(**arguments, output=tmp_path / 'out', engine=Threads())
     assert contents(tmp_path / 'out') == expected
 
@@ -189,25 +194,32 @@ def test_too_many_bad_files_are_an_error_and_cost_nothing(many_units, tmp_path, 
     assert len(done) < 5  # the unit with a malformed line
 
 
-def test_a_worker_that_sees_other_files_is_an_error(many_units, tmp_path, monkeypatch):
-    arguments, _ = many_units
+def test_a_worker_that_sees_other_files_is_an_error(tmp_path):
+    path = tmp_path / 'one.txt'
+    path.write_text('Ein einziges Dokument. Es ist kurz.')
 
     class Elsewhere(Threads):
         def perform(self, pickled):
-            (tmp_path / 'one.txt').write_text('Ein anderes Dokument.')
+            path.write_text('Ein anderes Dokument.')
             super().perform(pickled)
 
     with pytest.raises(UserError, match='one.txt has 21 bytes instead of 35 on .*same files'):
-        prepare.prepare(**arguments, output=tmp_path / 'out', engine=Elsewhere())
+        prepare.prepare([f'text:{path}'], TOKENIZER, tmp_path / 'out', engine=Elsewhere())
 
     class Nowhere(Threads):
         def run(self, function, items):
             shutil.rmtree(tmp_path / 'other.parts')
             super().run(function, items)
 
-    (tmp_path / 'one.txt').write_text('Ein einziges Dokument. Es ist kurz.')
     with pytest.raises(UserError, match='does not see .*other.parts/count: all machines'):
-        prepare.prepare(**arguments, output=tmp_path / 'other', engine=Nowhere())
+        prepare.prepare([f'text:{path}'], TOKENIZER, tmp_path / 'other', engine=Nowhere())
+
+
+def test_a_worker_with_other_versions_is_an_error(many_units, tmp_path, monkeypatch):
+    arguments, _ = many_units
+    monkeypatch.setattr(distributed, 'versions', lambda: corpus_writer.versions() | {'numpy': '1'})
+    with pytest.raises(UserError, match='has numpy .* but the machine of the command has 1: inst'):
+        prepare.prepare(**arguments, output=tmp_path / 'out', engine=Threads())
 
 
 def test_relative_paths_are_an_error(tmp_path, monkeypatch):
