@@ -16,8 +16,9 @@ from typing import Any
 
 from bert_jax import errors, files, progress, recipes
 from bert_jax.data import corpus, corpus_builder, distributed, languages, source_files
-from bert_jax.data.corpus_writer import SHARD_TOKENS, versions
+from bert_jax.data.corpus_writer import SHARD_TOKENS
 from bert_jax.data.engines import ENGINES, Engine
+from bert_jax.data.manifest import versions
 from bert_jax.data.sources import Source, describe_sources, open_source
 from bert_jax.data.unfinished import is_begun, open_unfinished
 from bert_jax.data.workers import BLOCK_CHARACTERS, usable_cores

@@ -1,28 +1,19 @@
 """Writing a tokenized corpus (see `data.corpus`) shard by shard, in bounded memory."""
 
 import dataclasses
-import datetime
-import importlib.metadata
 import os
 import pathlib
-import platform
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
-from bert_jax.data import datasheet, tokenizers
-from bert_jax.data.corpus import ARRAYS, FORMAT, SPLITS, token_dtype
-from bert_jax.files import sha256, sync, write_json
+from bert_jax.data import tokenizers
+from bert_jax.data.corpus import ARRAYS, SPLITS, token_dtype
+from bert_jax.data.manifest import describe_file, shard_files, write_manifest
+from bert_jax.files import sync
 
 SHARD_TOKENS = 2**27
-PACKAGES = ('numpy', 'tokenizers', 'sentencepiece')  # their versions are in the manifest
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what a corpus may depend on."""
-    found = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {'python': platform.python_version()} | found
 
 
 @dataclasses.dataclass(frozen=True)
@@ -190,69 +181,6 @@ class CorpusWriter:
             self._unigram,
             self._closed_files,
         )
-
-
-def write_manifest(
-    directory: pathlib.Path,
-    tokenizer: tokenizers.Tokenizer,
-    made_from: dict[str, Any],
-    sources: list[dict[str, Any]],
-    shards: Mapping[str, list[dict[str, Any]]],
-    unigram: Mapping[str, np.ndarray],
-    files: Mapping[str, dict[str, Any]],
-) -> dict[str, Any]:
-    """Complete a corpus whose shards are written, and return its manifest.
-
-    Args:
-        directory: Its folder.
-        tokenizer: Its tokenizer.
-        made_from: See `corpus.settings`.
-        sources: See `Source.describe`.
-        shards: Split → entries of its shards in the manifest.
-        unigram: Split → how often each token occurs, int64 [V].
-        files: The files of the shards in the manifest; see `describe_file`.
-    """
-    for split in SPLITS:
-        np.save(directory / split / 'unigram.npy', unigram[split])
-    tokenizer.save(directory)
-    names = ['tokenizer.json', *(f'{split}/unigram.npy' for split in SPLITS)]
-    described = {**files, **{name: describe_file(directory / name) for name in names}}
-    manifest = {
-        'format': FORMAT,
-        'created': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
-        'made_from': made_from,
-        'tokenizer': {
-            'kind': tokenizer.kind,
-            'spec': made_from['tokenizer'],
-            'fingerprint': tokenizer.fingerprint,
-            'vocab_size': tokenizer.vocab_size,
-            'lowercase': tokenizer.lowercase,
-        },
-        'sources': sources,
-        'splits': {
-            name: {key: sum(s[key] for s in own) for key in reversed(ARRAYS)}
-            | {'unknown_tokens': int(unigram[name][tokenizer.unk_id])}
-            | {'shards': own}
-            for name, own in shards.items()
-        },
-        'versions': versions(),
-        'files': dict(sorted(described.items())),
-    }
-    text = datasheet.render(manifest, tokenizer)
-    # File names may have undecodable bytes, which are surrogates.
-    (directory / 'DATASHEET.md').write_text(text, encoding='utf-8', errors='backslashreplace')
-    write_json(directory / 'manifest.json', manifest, indent=1)
-    return manifest
-
-
-def describe_file(path: pathlib.Path) -> dict[str, Any]:
-    """Return the entry of a finished file in the manifest."""
-    return {'bytes': path.stat().st_size, 'sha256': sha256(path)}
-
-
-def shard_files(split: str, entry: Mapping[str, Any]) -> list[str]:
-    """Return the names of a shard's files."""
-    return [f'{split}/{entry["name"]}.{array}.npy' for array in ARRAYS]
 
 
 class ShardWriter:

@@ -19,9 +19,9 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.data import corpus_builder, parts, shard_plan, stages, tokenizers
 from bert_jax.data.corpus import SPLITS
-from bert_jax.data.corpus_writer import versions, write_manifest
 from bert_jax.data.engines import Engine
 from bert_jax.data.held_out import HeldOutRule, choose_rule
+from bert_jax.data.manifest import versions, write_manifest
 from bert_jax.data.parts import Part
 from bert_jax.data.sources import Source, parse_source
 from bert_jax.data.stages import Unit, Work

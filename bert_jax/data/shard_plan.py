@@ -15,8 +15,9 @@ import numpy as np
 
 from bert_jax.data import parts, stages
 from bert_jax.data.corpus import SPLITS, token_dtype
-from bert_jax.data.corpus_writer import ShardWriter, describe_file, shard_files
+from bert_jax.data.corpus_writer import ShardWriter
 from bert_jax.data.held_out import HeldOutRule
+from bert_jax.data.manifest import describe_file, shard_files
 from bert_jax.data.parts import Part
 from bert_jax.storage import paths
 

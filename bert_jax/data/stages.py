@@ -22,7 +22,7 @@ from typing import Any, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from bert_jax import errors, progress
-from bert_jax.data import corpus_writer
+from bert_jax.data import manifest
 from bert_jax.data.engines import Engine
 from bert_jax.data.sources import Piece
 from bert_jax.storage import paths
@@ -40,7 +40,7 @@ class Work(NamedTuple):
         specs: Specs of the sources.
         max_bad_share: See `sources.Source`.
         held_out_fraction: Expected share of held-out documents.
-        versions: See `corpus_writer.versions`; those of all machines must be the same.
+        versions: See `manifest.versions`; those of all machines must be the same.
     """
 
     folder: str
@@ -141,7 +141,7 @@ def perform(work: Work, function: Function[_Item], item: _Item) -> None:
 
 def _check_versions(work: Work) -> None:
     """Raise UserError if this machine might encode a text in another way."""
-    for name, version in corpus_writer.versions().items():
+    for name, version in manifest.versions().items():
         if version != work.versions[name]:
             raise errors.UserError(
                 f'{socket.gethostname()} has {name} {version}, but the machine of the command has '

@@ -13,7 +13,7 @@ import pytest
 from pyarrow import parquet
 
 from bert_jax import prepare
-from bert_jax.data import corpus, corpus_writer, distributed, parts, shard_plan, workers
+from bert_jax.data import corpus, distributed, manifest, parts, shard_plan, workers
 from bert_jax.errors import UserError
 from tests.end_to_end.preparation import contents, make_text
 
@@ -217,7 +217,7 @@ def test_a_worker_that_sees_other_files_is_an_error(tmp_path):
 
 def test_a_worker_with_other_versions_is_an_error(many_units, tmp_path, monkeypatch):
     arguments, _ = many_units
-    monkeypatch.setattr(distributed, 'versions', lambda: corpus_writer.versions() | {'numpy': '1'})
+    monkeypatch.setattr(distributed, 'versions', lambda: manifest.versions() | {'numpy': '1'})
     with pytest.raises(UserError, match='has numpy .* but the machine of the command has 1: inst'):
         prepare.prepare(**arguments, output=tmp_path / 'out', engine=Threads())
 

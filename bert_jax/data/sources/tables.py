@@ -8,7 +8,7 @@ from typing import Any
 from bert_jax import errors, files
 from bert_jax.data import text_files
 from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Piece
-from bert_jax.data.sources.files import FileSource
+from bert_jax.data.sources.file_source import FileSource
 from bert_jax.storage import paths
 from bert_jax.storage.bucket import BucketError
 
