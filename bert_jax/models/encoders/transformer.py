@@ -2,6 +2,7 @@
 
 import dataclasses
 import functools
+import threading
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -25,6 +26,7 @@ from bert_jax.models.prompt_rows import PromptRows, prompt_rows
 from bert_jax.models.visibility import Visibility
 
 _CONVOLUTION, _DECODER = 2**29, 2**30  # dropout sites, beyond the numbers of layers
+_class_lock = threading.Lock()
 
 
 class Transformer(Encoder):
@@ -63,7 +65,8 @@ class Transformer(Encoder):
                     'compute.scan_layers=True, but the layers of this architecture share '
                     'parameters or differ in them, so they cannot be stacked; set scan_layers=False'
                 )
-            return nn.scan(  # declares the stacked parameters; `_scan_layers` runs the layers
+            return _make_class(  # of the stacked parameters; `_scan_layers` runs the layers
+                nn.scan,
                 layer,
                 variable_axes={'params': 0},
                 split_rngs={'params': True},
@@ -72,7 +75,7 @@ class Transformer(Encoder):
                 metadata_params={nn.PARTITION_NAME: 'layers'},
             )(*settings)
         if not self.is_initializing():  # nn.jit would change the initial values
-            layer = nn.jit(layer)  # trace and lower equal layers once
+            layer = _make_class(nn.jit, layer)  # trace and lower equal layers once
         first = layer(*settings, not architecture.first_norm)
         if self._is_tuned_per_use:
             numbers = sorted(set(architecture.layer_numbers))
@@ -105,7 +108,7 @@ class Transformer(Encoder):
     def _layer_class(self) -> Any:
         if not self.compute.remat:
             return _Layer
-        return nn.remat(_Layer, prevent_cse=not self.compute.scan_layers)
+        return _make_class(nn.remat, _Layer, prevent_cse=not self.compute.scan_layers)
 
     def __call__(
         self,
@@ -273,6 +276,12 @@ def attention_probabilities(architecture: Architecture, intermediates: Mapping) 
         return calls['layers'][0]
     remaining = {name: iter(own) for name, own in calls.items()}
     return jnp.stack([next(remaining[f'layers_{i}']) for i in architecture.layer_numbers])
+
+
+def _make_class(transform: Callable[..., Any], layer: Any, **options: Any) -> Any:
+    """Transform a class. Flax changes its base classes meanwhile, so threads take turns."""
+    with _class_lock:
+        return transform(layer, **options)
 
 
 class _Layer(Block):
