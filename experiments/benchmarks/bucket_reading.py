@@ -5,8 +5,8 @@
 configs/tiny.py is trained from a corpus on a disk, which is prepared if it does not exist, and from
 copies of it in gs:// and s3://, whose servers are those of tests/storage (extra test_buckets). All
 sides share one process, one compiled step and one state. Each reads an epoch before; then they take
-turns. The ratio is that of each turn to the turn on the disk just before or after, so that the load
-of the machine, which changes, counts little.
+turns. The ratio is that of each turn to the turn on the disk in the same round, so that the load of
+the machine, which changes, counts little.
 """
 
 import argparse
