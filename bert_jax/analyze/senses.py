@@ -4,6 +4,7 @@ import argparse
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+import jax
 import numpy as np
 
 from bert_jax import figures
@@ -54,15 +55,20 @@ class WordSenses(Analysis):
     def run(self, flags: argparse.Namespace, model: Model) -> Results:
         """See `Analysis.run`."""
         names = layers.parse(flags.layers, model)
-        net = wordnet.read(flags.wordnet) if flags.wordnet else None
-        if flags.sense_map and net is None:
+        if flags.wordnet:
+            wordnet.check(flags.wordnet)
+        elif flags.sense_map:
             raise UserError('--sense_map needs --wordnet')
         train_part, test_part = _split(flags)
         train, test = _labeled(train_part), _labeled(test_part)
         vectors = [_encode(model, part, names) for part in (train_part, test_part)]
+        jax.clear_caches()  # a program of 7 MB for each shape of a batch
+        runtime.return_freed_memory()
         model.stage('neighbors: ')
         guesses: Guesses = {}
-        with_wordnet = WithWordNet(net, flags.sense_map, train, test) if net else None
+        with_wordnet = None
+        if flags.wordnet:  # read now: 150 MB
+            with_wordnet = WithWordNet(wordnet.read(flags.wordnet), flags.sense_map, train, test)
         counts = word_senses.count_senses(train)
         guesses[word_senses.BASELINE] = word_senses.most_frequent(test.lemmas, counts)
         for suffix, pair in _variants(names, *vectors):
@@ -131,7 +137,6 @@ def _encode(
     for states_WKD in streamed:
         states_NKD[start : start + len(states_WKD)] = states_WKD
         start += len(states_WKD)
-    runtime.return_freed_memory()
     return {name: states_NKD[:, k] for k, name in enumerate(names)}
 
 

@@ -7,6 +7,7 @@ and data.adv; Debian's packages wordnet-base and wordnet-sense-index install it 
 
 import dataclasses
 import pathlib
+import sys
 from collections import defaultdict
 
 from bert_jax.data import text_files
@@ -39,37 +40,51 @@ class WordNet:
 
 def read(folder: str) -> WordNet:
     """Read the files of a folder. Raises UserError if one is missing or not of this format."""
+    check(folder)
     root = pathlib.Path(folder)
     ranked: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     synset_of: dict[str, Synset] = {}
     keys_in: dict[Synset, list[str]] = defaultdict(list)
+    synsets: dict[Synset, Synset] = {}  # each is in memory once, not four times
     for line in _lines(root / 'index.sense'):
-        key, offset, number, _ = line.split(' ')
-        lemma, _, rest = key.partition('%')
-        pos = _POS[rest[0]]
+        try:
+            key, offset, number, _ = line.split(' ')
+            lemma, _, rest = key.partition('%')
+            pos = _POS[rest[0]]
+        except (ValueError, LookupError):
+            raise UserError(f'{root}/index.sense is not that of WordNet: {line!r:.60}') from None
         ranked[lemma, pos].append((int(number), key))
-        synset_of[key] = pos, offset
-        keys_in[pos, offset].append(key)
+        synset = synsets.setdefault((pos, offset), (pos, offset))
+        synset_of[key] = synset
+        keys_in[synset].append(key)
     hypernyms: dict[Synset, list[Synset]] = {}
     file_of: dict[Synset, str] = {}
     for name, pos in _FILES.items():
         for line in _lines(root / f'data.{name}'):
             offset, file_of_synset, *fields = line.partition(' | ')[0].split()
-            file_of[pos, offset] = file_of_synset
+            synset = synsets.setdefault((pos, offset), (pos, offset))
+            file_of[synset] = sys.intern(file_of_synset)
             # Synset type, number of words (hexadecimal), words with ids, number of pointers.
             pointers = fields[2 + 2 * int(fields[1], 16) + 1 :]
             symbols, offsets, kinds = pointers[0::4], pointers[1::4], pointers[2::4]
-            hypernyms[pos, offset] = [
+            above = [
                 (_POS_OF_POINTER[kind], target)
                 for symbol, target, kind in zip(symbols, offsets, kinds, strict=False)
                 if symbol in ('@', '@i')
             ]
+            hypernyms[synset] = [synsets.setdefault(other, other) for other in above]
     keys_of = {lemma: [key for _, key in sorted(own)] for lemma, own in ranked.items()}
     return WordNet(keys_of, synset_of, dict(keys_in), hypernyms, file_of)
 
 
+def check(folder: str) -> None:
+    """Raise UserError if a file of the folder is missing."""
+    for name in ('index.sense', *(f'data.{name}' for name in _FILES)):
+        path = pathlib.Path(folder, name)
+        if not path.is_file():
+            raise UserError(f'{path} does not exist: is {path.parent} a folder of WordNet 3.0?')
+
+
 def _lines(path: pathlib.Path) -> list[str]:
     """The lines of a file without its license."""
-    if not path.is_file():
-        raise UserError(f'{path} does not exist: is {path.parent} a folder of WordNet 3.0?')
     return [line for line in text_files.read_lines(str(path), 'utf-8') if line[:2] != '  ']

@@ -59,3 +59,10 @@ def test_senses_synsets_and_hypernyms_are_read(tmp_path):
 def test_a_folder_without_wordnet_is_one_line(tmp_path):
     with pytest.raises(UserError, match='index.sense does not exist: is .* a folder of WordNet'):
         wordnet.read(str(tmp_path))
+
+
+def test_another_file_of_that_name_is_one_line(tmp_path):
+    write(tmp_path)
+    (tmp_path / 'index.sense').write_text('sense,count\n')
+    with pytest.raises(UserError, match="index.sense is not that of WordNet: 'sense,count'"):
+        wordnet.read(str(tmp_path))
