@@ -1,7 +1,7 @@
 """Abbreviations of each language, after which a full stop need not end a sentence.
 
-A line of `_TABLES` is one list; an entry in lowercase also stands for its other cases, an entry
-with a capital for itself and for all capitals ('Mar.' and 'MAR.' are months, 'mar.' is not).
+A lowercase entry of `_TABLES` matches in any case. A capitalized entry matches as it is and in all
+capitals: 'Mar.' and 'MAR.' are months, 'mar.' is not.
 """
 
 import functools
@@ -210,12 +210,11 @@ def find(language: str) -> Abbreviations:
 
     Args:
         language: ISO 639 code of two or three letters, possibly with a region, as in 'pt-BR';
-            'und', an unknown language, has those of English.
+            'und', an unknown language, has the abbreviations of English.
     """
     code = language.lower().replace('_', '-').partition('-')[0]
     code = _ALIASES.get(code, _ISO_639_2.get(code, code))
-    lists = [words.split() for words in _TABLES.get(code, ('', '', '', ''))]
-    *abbreviated, first_words = lists
+    *abbreviated, first_words = (words.split() for words in _TABLES.get(code, ('', '', '', '')))
     titles, numbered, others = (
         frozenset(form for word in words for form in _forms(word)) for words in abbreviated
     )

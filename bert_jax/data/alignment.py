@@ -20,8 +20,8 @@ class Alignment(NamedTuple):
 
     Every word has at least one subword, and no subword belongs to two words:
     - A subword that covers parts of two words belongs to the first of them.
-    - If this would leave a word without subwords ('gon' + 'na' as one subword), the text is
-      tokenized in two parts, split after the word before it.
+    - If this leaves a word without subwords ('gon' + 'na' as one subword), the text is split before
+      this word and tokenized in two parts.
     - A word that the tokenizer drops (control characters, for example) is one unknown token.
 
     Attributes:
@@ -72,7 +72,7 @@ def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> 
             may lie outside words.
 
     Raises:
-        UserError: A word is empty, overlaps another one or lies outside the text.
+        UserError: A word is empty, overlaps another word or lies outside the text.
     """
     words_W2 = np.array(words, np.int64).reshape(-1, 2)
     _check(text, words_W2)
@@ -81,11 +81,11 @@ def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> 
         ids, offsets = _encode(tokenizer, text, sorted(splits))
         owners = _owners(offsets, words_W2)
         missing = np.setdiff1d(np.arange(len(words_W2)), owners)
-        covered = _covered(missing, offsets, words_W2)
-        more = {int(words_W2[word - 1, 1]) for word in covered} - splits
-        if not more:
+        merged = _merged_with_previous(missing, offsets, words_W2)
+        new_splits = {int(words_W2[word - 1, 1]) for word in merged} - splits
+        if not new_splits:
             break
-        splits |= more
+        splits |= new_splits
     # Words without a subword become unknown tokens, each after the subwords of the words before it.
     index = np.searchsorted(np.maximum.accumulate(owners), missing)
     ids = np.insert(ids, index, tokenizer.unk_id)
@@ -109,8 +109,8 @@ def join_characters(
 ) -> tuple[tuple[int, int], ...]:
     """Join words that touch and share a subword, if one of them is a single character.
 
-    The characters are those of Hangul and of text without spaces (data/scripts.py), whose words
-    are unknown. `align` then needs not tokenize them separately.
+    The single characters are Hangul or from scripts written without spaces (data/scripts.py), whose
+    word boundaries are unknown. Joined, `align` need not split the text between them.
 
     Args:
         tokenizer: The tokenizer.
@@ -136,22 +136,22 @@ def join_characters(
 
 def _check(text: str, words_W2: np.ndarray) -> None:
     starts, ends = words_W2[:, 0], words_W2[:, 1]
-    wrong = (starts >= ends) | (ends > len(text)) | (starts < 0)
-    wrong[1:] |= starts[1:] < ends[:-1]
-    if wrong.any():
-        index = int(wrong.argmax())
+    is_invalid_W = (starts >= ends) | (ends > len(text)) | (starts < 0)
+    is_invalid_W[1:] |= starts[1:] < ends[:-1]
+    if is_invalid_W.any():
+        index = int(is_invalid_W.argmax())
         start, end = words_W2[index].tolist()
         raise UserError(
-            f'word {index} is characters {start} to {end} of a text of {len(text)}, but words must '
-            f'be ordered, not empty and not overlap (text: {text[:40]!r})'
+            f'word {index} is characters {start} to {end} of a text of {len(text)} characters, but '
+            f'words must be in order, not empty and not overlap (text: {text[:40]!r})'
         )
 
 
 def _encode(tokenizer: Tokenizer, text: str, splits: list[int]) -> tuple[np.ndarray, np.ndarray]:
-    """Ids and offsets of a text that is split at these characters and tokenized in parts."""
+    """Split a text before these characters and tokenize the parts: ids [N], offsets [N, 2]."""
     bounds = [0, *splits, len(text)]
     encoded = tokenizer.encode_batch([text[a:b] for a, b in itertools.pairwise(bounds)])
-    offsets = [own + start for own, start in zip(encoded.offsets, bounds[:-1], strict=True)]
+    offsets = [part + start for part, start in zip(encoded.offsets, bounds[:-1], strict=True)]
     return np.concatenate(encoded.ids), np.concatenate(offsets).astype(np.int32)
 
 
@@ -164,8 +164,10 @@ def _owners(offsets: np.ndarray, words_W2: np.ndarray) -> np.ndarray:
     return np.where(starts[word] < offsets[:, 1], word, -1).astype(np.int32)
 
 
-def _covered(missing: np.ndarray, offsets: np.ndarray, words_W2: np.ndarray) -> list[int]:
-    """The words without a subword of their own that share one with the word before."""
+def _merged_with_previous(
+    missing: np.ndarray, offsets: np.ndarray, words_W2: np.ndarray
+) -> list[int]:
+    """The words without subwords that begin within a subword of an earlier word."""
     return [
         word
         for word in missing.tolist()

@@ -15,7 +15,7 @@ import hashlib
 import json
 import os
 import pathlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class Shard:
     """One shard of a split.
 
     Attributes:
-        tokens: uint16 or uint32 [tokens], memory-mapped; see the top of the file.
+        tokens: uint16 or uint32 [tokens], memory-mapped; see the docstring of this module.
         sentences: int64 [sentences + 1], memory-mapped.
         documents: int64 [documents + 1], memory-mapped.
         source: Index of the text's source in the manifest.
@@ -71,13 +71,13 @@ class Split:
     @property
     def languages(self) -> dict[str, dict[str, int]]:
         """The number of documents, sentences and tokens of each language."""
-        found: dict[str, dict[str, int]] = {}
+        totals: dict[str, dict[str, int]] = {}
         for shard in self.shards:
-            counts = found.setdefault(shard.language, dict.fromkeys(reversed(ARRAYS), 0))
+            counts = totals.setdefault(shard.language, dict.fromkeys(reversed(ARRAYS), 0))
             counts['documents'] += len(shard.documents) - 1
             counts['sentences'] += len(shard.sentences) - 1
             counts['tokens'] += len(shard.tokens)
-        return found
+        return totals
 
 
 class Corpus:
@@ -109,11 +109,11 @@ class Corpus:
         """Open a corpus and check the presence and size of its files; see also `verify`.
 
         Args:
-            directory: Its folder.
-            cache: Where parts of the arrays are kept if the folder is in a bucket.
+            directory: Folder of the corpus.
+            cache: Where blocks of the arrays are cached if the folder is in a bucket.
 
         Raises:
-            UserError: The directory does not hold a corpus of this format, or a file is missing or
+            UserError: The folder does not hold a corpus of this format, or a file is missing or
                 has the wrong size.
         """
         directory = paths.path(directory)
@@ -150,27 +150,23 @@ class Corpus:
         known = {entry['language'] for entry in entries}
         if language is not None and language not in known:
             raise errors.unknown(f'language of the {name} split', language, known)
-        chosen = [entry for entry in entries if language in (None, entry['language'])]
-        files = [f'{name}/{entry["name"]}.{array}.npy' for entry in chosen for array in ARRAYS]
-        arrays = iter(
-            open_arrays(
-                {self.directory / file: self.manifest['files'][file]['sha256'] for file in files},
-                self._cache,
-            )
-        )
+        entries = [entry for entry in entries if language in (None, entry['language'])]
+        files = [file for entry in entries for file in shard_files(name, entry)]
+        digests = {self.directory / file: self.manifest['files'][file]['sha256'] for file in files}
+        arrays = iter(open_arrays(digests, self._cache))
         shards = [
             Shard(
                 **{array: next(arrays) for array in ARRAYS},
                 source=entry['source'],
                 language=entry['language'],
             )
-            for entry in chosen
+            for entry in entries
         ]
         return Split(
             shards=shards,
-            num_documents=sum(entry['documents'] for entry in chosen),
-            num_sentences=sum(entry['sentences'] for entry in chosen),
-            num_tokens=sum(entry['tokens'] for entry in chosen),
+            num_documents=sum(entry['documents'] for entry in entries),
+            num_sentences=sum(entry['sentences'] for entry in entries),
+            num_tokens=sum(entry['tokens'] for entry in entries),
         )
 
     def unigram_counts(self, split: str) -> np.ndarray:
@@ -178,7 +174,7 @@ class Corpus:
         return np.load(paths.fetch(self.directory / split / 'unigram.npy'))
 
     def verify(self) -> None:
-        """Compare every file with its SHA-256; raise UserError naming those that differ."""
+        """Compare every file with its SHA-256; raise UserError with the names of damaged files."""
         bad = [
             name
             for name, file in self.manifest['files'].items()
@@ -200,12 +196,12 @@ class Corpus:
         wanted = settings(**wanted)
         made_from = DEFAULTS | self.manifest['made_from']
         for key, value in wanted.items():
-            same = made_from[key] == value
-            is_file = key == 'tokenizer' and paths.path(value.partition(';')[0]).exists()
-            if is_file:
+            if key == 'tokenizer' and paths.path(value.partition(';')[0]).exists():
                 tokenizer = tokenizers.load(value, wanted['lowercase'])
-                same = tokenizer.fingerprint == self.tokenizer.fingerprint
-            if not same:
+                is_same = tokenizer.fingerprint == self.tokenizer.fingerprint
+            else:
+                is_same = made_from[key] == value
+            if not is_same:
                 raise errors.UserError(
                     f'the corpus in {str(self.directory)!r} was made with {key}='
                     f'{made_from[key]!r}, not {value!r}: name another folder or remove this one'
@@ -213,7 +209,7 @@ class Corpus:
 
 
 def read_manifest(directory: pathlib.Path) -> dict[str, Any]:
-    """Return the manifest of a corpus; UserError if there is none that can be read."""
+    """Return the manifest of a corpus; UserError if it is missing, damaged or of another format."""
     path = directory / 'manifest.json'
     try:
         manifest = json.loads(path.read_text(encoding='utf-8'))
@@ -243,6 +239,11 @@ def _with_current_names(manifest: dict[str, Any]) -> dict[str, Any]:
     return manifest
 
 
+def shard_files(split: str, entry: Mapping[str, Any]) -> list[str]:
+    """Return the names of a shard's files in the corpus, from its entry in the manifest."""
+    return [f'{split}/{entry["name"]}.{array}.npy' for array in ARRAYS]
+
+
 def token_dtype(vocab_size: int) -> np.dtype:
     """Return the smallest dtype in which the ids of a vocabulary are stored."""
     return np.dtype(np.uint16 if vocab_size <= 2**16 else np.uint32)
@@ -258,8 +259,8 @@ def settings(
 ) -> dict[str, Any]:
     """Return the settings that determine a corpus, as 'made_from' in the manifest.
 
-    `language_alpha` and `tokenizer_characters` affect the training of a tokenizer only; their
-    defaults are recorded if none is trained.
+    `language_alpha` and `tokenizer_characters` only affect the training of a tokenizer; otherwise
+    their defaults are recorded.
     """
     training = {
         'language_alpha': float(language_alpha),

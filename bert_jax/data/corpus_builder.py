@@ -1,4 +1,8 @@
-"""Builds a corpus: tokenizer, held-out rule, and the text of all sources through the workers."""
+"""Builds a corpus on one machine; worker processes tokenize the text.
+
+The tokenizer is loaded or trained, the held-out rule is chosen, then all sources are tokenized and
+written.
+"""
 
 import contextlib
 import dataclasses
@@ -49,23 +53,22 @@ def build(
     shard_tokens: int,
     workers: int,
 ) -> dict[str, Any]:
-    """Write the whole corpus, or what an interrupted run lacks, and return its manifest."""
+    """Write the corpus, or resume an interrupted run, and return the manifest."""
     folder, saved = unfinished.folder, unfinished.progress
-    tokenizer = resumed_tokenizer(folder, made_from) if saved else None
-    if not tokenizer:
+    if saved:
+        tokenizer = resumed_tokenizer(folder, made_from)
+    else:
         tokenizer = _load_or_train_tokenizer(sources, made_from)
         tokenizer.save(folder)
-    done: list[dict[str, Any]] = saved.get('done', [])
+    finished: list[dict[str, Any]] = saved.get('done', [])
     position = Position(**saved.get('position', {}))
-    languages_of_sources = [source.language for source in sources]
-    writer = CorpusWriter(
-        folder, tokenizer, languages_of_sources, shard_tokens, saved.get('writer')
-    )
+    languages = [source.language for source in sources]
+    writer = CorpusWriter(folder, tokenizer, languages, shard_tokens, saved.get('writer'))
     with contextlib.closing(writer), Workers(tokenizer, workers) as pool:
         rule = _held_out_rule(sources, made_from)
-        for source, state in zip(sources, done, strict=False):
+        for source, state in zip(sources, finished, strict=False):
             source.restore(state)
-        _tokenize_sources(writer, sources, pool, rule, unfinished, done, position)
+        _tokenize_sources(writer, sources, pool, rule, unfinished, finished, position)
         return writer.finish(made_from, [source.describe() for source in sources])
 
 
@@ -74,11 +77,11 @@ def resumed_tokenizer(folder: pathlib.Path, made_from: dict[str, Any]) -> tokeni
     tokenizer = tokenizers.load(str(folder / 'tokenizer.json'))
     spec = made_from['tokenizer']
     if not spec.startswith('train:'):
-        now = tokenizers.load(spec, made_from['lowercase'])
-        if now.fingerprint != tokenizer.fingerprint:
+        current = tokenizers.load(spec, made_from['lowercase'])
+        if current.fingerprint != tokenizer.fingerprint:
             raise errors.UserError(
                 f'{paths.name_of(folder)} holds an interrupted preparation, but the tokenizer '
-                f'{spec!r} has changed: remove the folder to begin again'
+                f'{spec!r} has changed: remove the folder to start over'
             )
     return tokenizer
 
@@ -101,14 +104,14 @@ def _load_or_train_tokenizer(
                         bar.update()
                         yield document.text
 
-        spoken = {source.language for source in sources}
-        chosen: Iterable[str]
-        if made_from['language_alpha'] == 1 or len(spoken) == 1:
-            chosen = training_text.sample(texts(), characters)
+        languages = {source.language for source in sources}
+        training_texts: Iterable[str]
+        if made_from['language_alpha'] == 1 or len(languages) == 1:
+            training_texts = training_text.sample(texts(), characters)
         else:
-            streams = {name: functools.partial(texts, name) for name in sorted(spoken)}
-            chosen = training_text.mixture(streams, made_from['language_alpha'], characters)
-        return tokenizers.train(kind_and_size, chosen, lowercase)
+            streams = {name: functools.partial(texts, name) for name in sorted(languages)}
+            training_texts = training_text.mixture(streams, made_from['language_alpha'], characters)
+        return tokenizers.train(kind_and_size, training_texts, lowercase)
 
 
 def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutRule:
@@ -118,8 +121,8 @@ def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutR
         if not source.is_training_only:
             by_language.setdefault(source.language, []).append(source)
     hashes = {
-        language: (document.hash() for source in own for document in source.documents())
-        for language, own in by_language.items()
+        language: (document.hash() for source in group for document in source.documents())
+        for language, group in by_language.items()
     }
     return choose_rule(hashes, made_from['held_out_fraction'])
 
@@ -130,7 +133,7 @@ def _tokenize_sources(
     pool: Workers,
     rule: HeldOutRule,
     unfinished: Unfinished,
-    done: list[dict[str, Any]],
+    finished: list[dict[str, Any]],
     position: Position,
 ) -> None:
     """Stream all sources, one after the other, through the workers into the writer.
@@ -141,12 +144,12 @@ def _tokenize_sources(
         pool: Tokenizes.
         rule: Chooses the held-out documents.
         unfinished: Where progress is saved.
-        done: `Source.state` of each source that is written already; others are added.
-        position: What is written already of the source after those.
+        finished: `Source.state` of each source that is already written; extended in place.
+        position: How much of the next source is already written.
     """
     with progress.bar(desc='preparing', unit=' tokens', unit_scale=True) as bar:
         bar.update(writer.num_tokens)
-        for index, source in list(enumerate(sources))[len(done) :]:
+        for index, source in list(enumerate(sources))[len(finished) :]:
             blocks = read_blocks(source, source.documents(), BLOCK_CHARACTERS)
             _skip(blocks, position, source)
             for block in pool.tokenize(blocks):
@@ -162,34 +165,33 @@ def _tokenize_sources(
                 )
                 bar.update(len(block.documents.tokens))
                 if writer.num_closed > num_closed or unfinished.is_due():
-                    found = {'position': dataclasses.asdict(position), 'done': done}
-                    unfinished.save(found | {'writer': writer.state()})
+                    saved_position = {'position': dataclasses.asdict(position)}
+                    unfinished.save(saved_position | {'done': finished, 'writer': writer.state()})
             source.report.update(position.counts)
             count_shared_files(source, sources)
-            done.append(source.state())
+            finished.append(source.state())
             position = Position()
     for split in corpus.SPLITS:
         check_split(split, writer.has_documents(split))
-    unfinished.save({'done': done, 'writer': writer.state()})
+    unfinished.save({'done': finished, 'writer': writer.state()})
 
 
 def check_split(split: str, has_documents: bool) -> None:
     """Raise UserError if a split has no documents."""
     if not has_documents:
         raise errors.UserError(
-            f'the {split} split would have no document with tokens: add text, or change '
-            'held_out_fraction'
+            f'no document of the {split} split has tokens: add text, or change held_out_fraction'
         )
 
 
 def _skip(blocks: Iterator[TextBlock], position: Position, source: Source) -> None:
-    """Read the blocks of a source that an interrupted run has written."""
+    """Skip the blocks that an interrupted run has written; UserError if their text has changed."""
     skipped = itertools.islice(blocks, position.blocks)
     characters = sum(len(document.text) for block in skipped for document in block.documents)
     if characters != position.characters:
         raise errors.UserError(
             f'the text of {source.spec!r} has changed since its preparation was interrupted: '
-            'remove OUTPUT.partial to begin again'
+            'remove OUTPUT.partial to start over'
         )
 
 

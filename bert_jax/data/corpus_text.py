@@ -12,8 +12,8 @@ class CorpusText:
     """The shards of a split as one text, whose documents, sentences and tokens are numbered.
 
     Attributes:
-        first_sentence: int64 [documents + 1], first sentence of each document, and the total.
-        first_token: int64 [documents + 1], first token of each document, and the total.
+        first_sentence: int64 [documents + 1], first sentence of each document, then the total.
+        first_token: int64 [documents + 1], first token of each document, then the total.
     """
 
     def __init__(self, split: Split):
@@ -22,20 +22,20 @@ class CorpusText:
         self._sentences = [shard.sentences.view(np.ndarray) for shard in shards]
         self._token_base = running_total([len(tokens) for tokens in self._tokens])
         self._sentence_base = running_total([len(starts) - 1 for starts in self._sentences])
-        sentence, token = [], []
+        first_sentences, first_tokens = [], []
         for number, shard in enumerate(shards):
             documents = np.asarray(shard.documents)[:-1]
-            sentence.append(documents + self._sentence_base[number])
-            token.append(self._sentences[number][documents] + self._token_base[number])
-        self.first_sentence = np.concatenate([*sentence, self._sentence_base[-1:]])
-        self.first_token = np.concatenate([*token, self._token_base[-1:]])
+            first_sentences.append(documents + self._sentence_base[number])
+            first_tokens.append(self._sentences[number][documents] + self._token_base[number])
+        self.first_sentence = np.concatenate([*first_sentences, self._sentence_base[-1:]])
+        self.first_token = np.concatenate([*first_tokens, self._token_base[-1:]])
 
     @property
     def num_documents(self) -> int:
         return len(self.first_token) - 1
 
     def sentence_start(self, sentence_N: np.ndarray) -> np.ndarray:
-        """Return the first token of each sentence, int64 [N]; past the last one, the total."""
+        """Return the first token of each sentence, int64 [N]; past the last, the token count."""
         return self._by_shard(
             self._sentence_base,
             sentence_N,
@@ -43,7 +43,7 @@ class CorpusText:
         )
 
     def sentence_from(self, token_N: np.ndarray) -> np.ndarray:
-        """Return the first sentence that starts at each token or later, int64 [N]."""
+        """Return the first sentence that starts at or after each token, int64 [N]."""
         return self._by_shard(
             self._token_base,
             token_N,

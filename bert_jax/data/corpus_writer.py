@@ -1,4 +1,4 @@
-"""Writing a tokenized corpus (see `data.corpus`) shard by shard, in bounded memory."""
+"""Writes a tokenized corpus (see `data.corpus`) shard by shard, in bounded memory."""
 
 import dataclasses
 import os
@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from bert_jax.data import tokenizers
-from bert_jax.data.corpus import ARRAYS, SPLITS, token_dtype
-from bert_jax.data.manifest import describe_file, shard_files, write_manifest
+from bert_jax.data.corpus import ARRAYS, SPLITS, shard_files, token_dtype
+from bert_jax.data.manifest import describe_file, write_manifest
 from bert_jax.files import sync
 
 SHARD_TOKENS = 2**27
@@ -18,7 +18,7 @@ SHARD_TOKENS = 2**27
 
 @dataclasses.dataclass(frozen=True)
 class TokenizedDocuments:
-    """Tokenized documents that are to be written to a shard.
+    """Tokenized documents in flat arrays, to be written to a shard.
 
     Attributes:
         tokens: uint16 or uint32 [tokens], ids without special tokens.
@@ -73,14 +73,14 @@ class CorpusWriter:
             tokenizer: The tokenizer of the corpus.
             languages: ISO 639 code of each source.
             shard_tokens: A shard ends after the document with which it reaches this many tokens.
-            state: See `state`, to continue from there.
+            state: Result of `state` from which to resume.
         """
         self._directory, self._tokenizer = directory, tokenizer
         self._languages, self._shard_tokens = languages, shard_tokens
         self._dtype = token_dtype(tokenizer.vocab_size)
         self._open: dict[str, ShardWriter] = {}
         self._shards: dict[str, list[dict[str, Any]]] = {name: [] for name in SPLITS}
-        self._closed_files: dict[str, dict[str, Any]] = {}  # as 'files' of the manifest
+        self._closed_files: dict[str, dict[str, Any]] = {}  # as in 'files' of the manifest
         self._unigram = {name: np.zeros(tokenizer.vocab_size, np.int64) for name in SPLITS}
         for name in SPLITS:
             (directory / name).mkdir(exist_ok=True)
@@ -98,20 +98,19 @@ class CorpusWriter:
         return sum(map(len, self._shards.values()))
 
     def state(self) -> dict[str, Any]:
-        """Return all that is known of the corpus so far, as JSON, once it is on disk."""
-        is_open = {split: shard.state() for split, shard in self._open.items()}
+        """Flush all files to disk and return the state of the writer, as JSON values."""
+        open_shards = {split: shard.state() for split, shard in self._open.items()}
         for split in SPLITS:
             sync(self._directory / split)
-        unigram = {split: counts.tolist() for split, counts in self._unigram.items()}
         return {
             'shards': self._shards,
-            'open': is_open,
-            'unigram': unigram,
+            'open': open_shards,
+            'unigram': {split: counts.tolist() for split, counts in self._unigram.items()},
             'files': self._closed_files,
         }
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        """Return to a state; what was written later is removed."""
+        """Restore a state and remove everything that was written after it."""
         self._shards = state['shards']
         self._closed_files = state.get('files', {})
         self._unigram = {name: np.array(counts) for name, counts in state['unigram'].items()}
@@ -125,7 +124,7 @@ class CorpusWriter:
             self._open[split] = ShardWriter(self._directory / split, dtype=self._dtype, **shard)
 
     def append(self, split: str, source: int, documents: TokenizedDocuments) -> None:
-        """Add documents of the source with this index to a split."""
+        """Append documents of the source with this index to a split."""
         if not len(documents.document_lengths):
             return
         self._unigram[split] += np.bincount(documents.tokens, minlength=self._tokenizer.vocab_size)
@@ -194,20 +193,20 @@ class ShardWriter:
         dtype: np.dtype,
         lengths: Sequence[int] = (0, 0, 0),
     ):
-        """Open the files, new or with these lengths of the arrays."""
+        """Create the files, or open existing files at these lengths of their arrays."""
         self.source = source
         self._name = name
+        dtypes = dtype, np.dtype(np.int64), np.dtype(np.int64)
         self._files = self._tokens, self._sentences, self._documents = [
-            _ArrayFile(path, dtype if array == 'tokens' else np.dtype(np.int64), length)
-            for array, length in zip(ARRAYS, lengths, strict=True)
-            for path in [folder / f'{name}.{array}.npy']
+            _ArrayFile(folder / f'{name}.{array}.npy', array_dtype, length)
+            for array, array_dtype, length in zip(ARRAYS, dtypes, lengths, strict=True)
         ]
         if not self._sentences.length:
             self._sentences.append(np.zeros(1, np.int64))
             self._documents.append(np.zeros(1, np.int64))
 
     def state(self) -> dict[str, Any]:
-        """Return the arguments to open the shard again, once its files are on disk."""
+        """Flush the files to disk and return the arguments that reopen the shard."""
         for file in self._files:
             file.sync()
         lengths = [file.length for file in self._files]
@@ -237,10 +236,10 @@ class ShardWriter:
 
 
 class _ArrayFile:
-    """A one-dimensional .npy file whose length is filled in when it is closed."""
+    """A one-dimensional .npy file; `close` writes its final length into the header."""
 
     def __init__(self, path: pathlib.Path, dtype: np.dtype, length: int):
-        """Open the file, which is new or has values; those after `length` are removed."""
+        """Create the file, or open an existing one and remove the values after `length`."""
         self._dtype, self.length = dtype, length
         self._file = open(path, 'r+b' if length else 'wb')  # noqa: SIM115  closed by close()
         self._header_size = self._write_header()

@@ -1,4 +1,4 @@
-"""The datasheet of a corpus: origin, contents, held-out rule, vocabulary and files."""
+"""Renders the datasheet of a corpus: origin, contents, held-out rule, vocabulary and files."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ See `manifest.json` for the same in JSON.
 
 ## Personal data
 
-Counts of patterns, over both splits. A hit may be an invented address or number, and names and \
-addresses in prose have no pattern: no count shows that a text has no personal data.
+Matches of patterns, in both splits. A match may be an invented address or number, and names and \
+addresses in prose have no pattern: a count of 0 does not mean that a text has no personal data.
 
 | source | {personal_kinds} |
 |---|{personal_rules}
@@ -33,9 +33,9 @@ Unknown tokens ({unk}): {unknown:,}, {unknown_share:.2%} of all tokens.
 
 Held-out rule: a document is held out if the hash of its text without whitespace, as a number in \
 [0, 1), is below {made_from[held_out_fraction]:g}, whatever its position and the rest of the \
-corpus. With `held_out_by=file` the text is that of its file. Copies are on the same side in all \
-sources. If this gives a split fewer than two different documents of a language, those closest to \
-the threshold change sides; the only document of a language is for training.
+corpus. With `held_out_by=file` the text of its whole file is hashed. Copies are in the same split \
+in all sources. If a split has fewer than two different documents of a language, the documents \
+closest to the threshold change sides; the only document of a language is for training.
 
 ## Vocabulary
 
@@ -54,9 +54,9 @@ Made with {versions}.
 """
 
 _TRAINING = """
-It was trained on the documents of both splits: on all of them or, if they have more than \
-{made_from[tokenizer_characters]:,} characters, on at most as many in random lines. A language \
-with the share p of all characters makes up a share ∝ p^α of the training text, \
+It was trained on the documents of both splits or, if they have more than \
+{made_from[tokenizer_characters]:,} characters, on random lines with at most as many characters. A \
+language with the share p of all characters makes up a share ∝ p^α of the training text, \
 α = {made_from[language_alpha]:g}.
 """
 
@@ -67,47 +67,51 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
     total, unknown = (
         sum(split[key] for split in splits.values()) for key in ('tokens', 'unknown_tokens')
     )
-    listed, contents, training = [], [], ''
+    source_lines, personal_rows, content_rows = [], [], []
     for number, source in enumerate(sources, start=1):
-        listed.append(f'{number}. `{source["spec"]}`')
-        listed += [f'   - {key}: {source[key] or "not stated"}' for key in ('language', 'license')]
-        report = sorted(source['report'].items() - _personal(source).items())
-        listed += [f'   - {key.replace("_", " ")}: {count:,}' for key, count in report]
-        listed += [f'   - bad file: {reason}' for reason in source.get('bad_files', [])]
+        personal = _personal_counts(source)
+        report = sorted(source['report'].items() - personal.items())
+        source_lines += [
+            f'{number}. `{source["spec"]}`',
+            *(f'   - {key}: {source[key] or "not stated"}' for key in ('language', 'license')),
+            *(f'   - {key.replace("_", " ")}: {count:,}' for key, count in report),
+            *(f'   - bad file: {reason}' for reason in source.get('bad_files', [])),
+        ]
+        counts = ' | '.join(f'{count:,}' for count in personal.values())
+        personal_rows.append(f'| {number} | {counts} |')
     for name, split in splits.items():
         for index, source in enumerate(sources):
             shards = [shard for shard in split['shards'] if shard['source'] == index]
             keys = ('documents', 'sentences', 'tokens')
             counts = ' | '.join(f'{sum(shard[key] for shard in shards):,}' for key in keys)
-            contents.append(f'| {name} | {index + 1} | {source["language"]} | {counts} |')
-    if made_from['tokenizer'].startswith('train:'):
-        training = _TRAINING.format(made_from=made_from)
-    digests = manifest['files'].items()
+            content_rows.append(f'| {name} | {index + 1} | {source["language"]} | {counts} |')
+    file_rows = [
+        f'| {name} | {file["bytes"]:,} | `{file["sha256"]}` |'
+        for name, file in manifest['files'].items()
+    ]
+    is_trained = made_from['tokenizer'].startswith('train:')
     return _TEMPLATE.format(
         manifest=manifest,
         made_from=made_from,
         tokenizer=tokenizer,
         num_sources=len(sources),
         total=total,
-        sources='\n'.join(listed),
+        sources='\n'.join(source_lines),
         personal_kinds=' | '.join(personal_data.KINDS),
         personal_rules='---:|' * len(personal_data.KINDS),
-        personal='\n'.join(
-            f'| {number} | {" | ".join(f"{n:,}" for n in _personal(source).values())} |'
-            for number, source in enumerate(sources, start=1)
-        ),
-        contents='\n'.join(contents),
+        personal='\n'.join(personal_rows),
+        contents='\n'.join(content_rows),
         unk=tokenizer.vocab[tokenizer.unk_id],
         unknown=unknown,
         unknown_share=unknown / total,
         case='lowercased' if tokenizer.lowercase else 'case kept',
-        training=training,
+        training=_TRAINING.format(made_from=made_from) if is_trained else '',
         mask=tokenizer.vocab[tokenizer.mask_id],
         versions=', '.join(f'{name} {version}' for name, version in manifest['versions'].items()),
-        files='\n'.join(f'| {n} | {f["bytes"]:,} | `{f["sha256"]}` |' for n, f in digests),
+        files='\n'.join(file_rows),
     )
 
 
-def _personal(source: dict[str, Any]) -> dict[str, int]:
-    """The count of each kind of personal data in a source of the manifest."""
+def _personal_counts(source: dict[str, Any]) -> dict[str, int]:
+    """The count of each kind of personal data in a source, from its entry in the manifest."""
     return {kind: source['report'].get(kind, 0) for kind in personal_data.KINDS}

@@ -1,7 +1,8 @@
-"""Builds a corpus on many machines, the same as `corpus_builder` does on one, byte for byte.
+"""Builds a corpus on many machines, byte for byte the same as `corpus_builder` on one machine.
 
-    draw lines of each unit ─▶ vocabulary        only if a tokenizer is trained, after counting them
-    encode each unit ─▶ parts                    the only stage that reads all text to encode it
+    count characters of each unit                only if a tokenizer is trained
+    draw lines of each unit ─▶ vocabulary        only if a tokenizer is trained
+    encode each unit ─▶ parts
     assemble each shard from parts
 
 This process divides the text by the sizes of files, trains the vocabulary, chooses the held-out
@@ -9,9 +10,10 @@ rule from a few hashes of each unit, plans the shards from the totals of the par
 manifest.
 """
 
+import itertools
 import os
 import pathlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,13 +25,13 @@ from bert_jax.data.engines import Engine
 from bert_jax.data.held_out import HeldOutRule, choose_rule
 from bert_jax.data.manifest import versions, write_manifest
 from bert_jax.data.parts import Part
-from bert_jax.data.sources import Source, parse_source
+from bert_jax.data.sources import Source
 from bert_jax.data.stages import Unit, Work
 from bert_jax.data.tokenizers import training_text
 from bert_jax.data.unfinished import Unfinished
 from bert_jax.storage import paths
 
-UNIT_BYTES = 2**24  # of a file, or of several small ones
+UNIT_BYTES = 2**24  # size of a unit, which is a range of a file or several small files
 
 
 def build(
@@ -39,7 +41,7 @@ def build(
     shard_tokens: int,
     engine: Engine,
 ) -> dict[str, Any]:
-    """Write the whole corpus, or what an interrupted run lacks, and return its manifest.
+    """Write the corpus, or resume an interrupted run, and return the manifest.
 
     Records and parts are in the folder OUTPUT.parts until the corpus is finished.
     """
@@ -54,30 +56,32 @@ def build(
     units = _units(sources)
     tokenizer = _tokenizer(unfinished, sources, made_from, engine, work, units)
     records = stages.run(engine, work, parts.encode, units, 'encoding')
-    kept = _merge_reports(sources, units, records)
-    rule = _held_out_rule(sources, kept, made_from)
-    found: list[tuple[list[Part], HeldOutRule | None]] = []
-    for index, source in enumerate(sources):
-        own = [
-            Part(**part) for number, record in kept if number == index for part in record['parts']
-        ]
-        found.append((own, None if source.is_training_only else rule))
+    records_by_source = _merge_reports(sources, units, records)
+    rule = _held_out_rule(sources, records_by_source, made_from)
+    parts_and_rules = [
+        (
+            [Part(**part) for record in source_records for part in record['parts']],
+            None if source.is_training_only else rule,
+        )
+        for source, source_records in zip(sources, records_by_source, strict=True)
+    ]
     folder = unfinished.parts / parts.encode.__name__
-    shards = shard_plan.plan(folder, found, shard_tokens)
+    shards = shard_plan.plan(folder, parts_and_rules, shard_tokens)
     for split in SPLITS:
         corpus_builder.check_split(split, any(shard.split == split for shard in shards))
         (unfinished.folder / split).mkdir(exist_ok=True)
-    made = stages.run(engine, work, shard_plan.assemble, shards, 'writing shards')
+    shard_records = stages.run(engine, work, shard_plan.assemble, shards, 'writing shards')
     entries: dict[str, list[dict[str, Any]]] = {split: [] for split in SPLITS}
     unigram = {split: np.zeros(tokenizer.vocab_size, np.int64) for split in SPLITS}
-    for shard, record in zip(shards, made, strict=True):
+    files: dict[str, dict[str, Any]] = {}
+    for shard, record in zip(shards, shard_records, strict=True):
         language = sources[shard.source].language
         entries[shard.split].append(record['entry'] | {'language': language})
         unigram[shard.split] += shard_plan.read_unigram(work, shard)
-    files = {name: file for record in made for name, file in record['files'].items()}
-    described = [source.describe() for source in sources]
+        files |= record['files']
+    descriptions = [source.describe() for source in sources]
     return write_manifest(
-        unfinished.folder, tokenizer, made_from, described, entries, unigram, files
+        unfinished.folder, tokenizer, made_from, descriptions, entries, unigram, files
     )
 
 
@@ -87,8 +91,8 @@ def _units(sources: Sequence[Source]) -> list[Unit]:
         for path in source.identities.values():
             if not (paths.is_in_bucket(path) or os.path.isabs(path)):
                 raise errors.UserError(
-                    f'source {source.spec!r}: {path} is relative to the folder of this process; '
-                    'with --runner, name files by their whole paths'
+                    f'source {source.spec!r}: {path} is a relative path; with --runner, give '
+                    'absolute paths'
                 )
         for pieces in source.units(UNIT_BYTES):
             units.append(Unit(len(units), index, pieces))
@@ -103,7 +107,7 @@ def _tokenizer(
     work: Work,
     units: Sequence[Unit],
 ) -> tokenizers.Tokenizer:
-    """Load the tokenizer, that of an interrupted run, or train it on lines of all units."""
+    """Load the tokenizer, from an interrupted run if possible, or train it on all units."""
     spec, lowercase = made_from['tokenizer'], made_from['lowercase']
     if unfinished.progress.get('tokenizer'):
         return corpus_builder.resumed_tokenizer(unfinished.folder, made_from)
@@ -120,7 +124,7 @@ def _tokenizer(
 
 
 class Draw(NamedTuple):
-    """A unit and how much of its text is drawn."""
+    """A unit and the share of its text to draw."""
 
     unit: Unit
     share: training_text.Share
@@ -141,35 +145,38 @@ def _training_text(
     work: Work,
     units: Sequence[Unit],
 ) -> Iterator[str]:
-    """Yield the text a tokenizer is trained on: that of `corpus_builder`."""
-    counted = stages.run(engine, work, count, units, 'counting characters')
+    """Yield the text on which to train the tokenizer, the same as in `corpus_builder`."""
+    counts = stages.run(engine, work, count, units, 'counting characters')
     characters: dict[str, np.ndarray] = {}
     languages = [sources[unit.source].language for unit in units]
-    for language, record in sorted(zip(languages, counted, strict=True), key=lambda pair: pair[0]):
+    for language, record in sorted(zip(languages, counts, strict=True), key=lambda pair: pair[0]):
         characters[language] = characters.get(language, 0) + np.array(record['characters'])
     alpha, limit = made_from['language_alpha'], made_from['tokenizer_characters']
     shares = training_text.choose_shares(characters, alpha, limit)
     draws = [Draw(unit, shares[name]) for unit, name in zip(units, languages, strict=True)]
-    drawn = stages.run(engine, work, draw, draws, 'drawing lines')
+    records = stages.run(engine, work, draw, draws, 'drawing lines')
     if alpha == 1 or len(shares) == 1:
-        return (text for record in drawn for text in record['texts'])
-    return _by_language(shares, languages, drawn)
+        return (text for record in records for text in record['texts'])
+    return _by_language(shares, languages, records)
 
 
 def _by_language(
     shares: Mapping[str, training_text.Share],
     languages: Sequence[str],
-    drawn: Sequence[Mapping[str, Any]],
+    records: Sequence[Mapping[str, Any]],
 ) -> Iterator[str]:
+    """Yield the texts of records of `draw` language by language, repeated as `shares` says."""
     for language, share in shares.items():
-        own = [record for name, record in zip(languages, drawn, strict=True) if name == language]
+        group = [
+            record for name, record in zip(languages, records, strict=True) if name == language
+        ]
         for key in ['whole'] * share.repeats + ['texts']:
-            for record in own:
+            for record in group:
                 yield from record[key]
 
 
 def count(work: Work, unit: Unit, path: pathlib.Path) -> dict[str, Any]:
-    """Count the characters of a unit by `training_text.LEVELS`; a function of `stages.run`."""
+    """Count the characters of a unit by level of their lines; a function of `stages.run`."""
     record = stages.read_record(path)
     if record and 'characters' in record:
         return record
@@ -187,40 +194,37 @@ def draw(work: Work, item: Draw, path: pathlib.Path) -> dict[str, Any]:
 
 
 def _texts(work: Work, unit: Unit) -> Iterator[str]:
-    source = parse_source(work.specs[unit.source])
-    source.max_bad_share = work.max_bad_share
+    source = work.open_source(unit.source)
     return (document.text for document in source.documents_of(unit.pieces))
 
 
 def _merge_reports(
     sources: Sequence[Source], units: Sequence[Unit], records: Sequence[dict[str, Any]]
-) -> list[tuple[int, dict[str, Any]]]:
-    """Complete the reports of the sources; return the units that count, each with its source."""
-    found = []
+) -> list[list[dict[str, Any]]]:
+    """Complete the reports of the sources; return the records of each source's accepted units."""
+    records_by_source = []
     for index, source in enumerate(sources):
-        own = [
-            (unit.pieces, record)
-            for unit, record in zip(units, records, strict=True)
-            if unit.source == index
-        ]
-        is_kept = source.merge(
-            [pieces for pieces, _ in own], [record['state'] for _, record in own]
+        source_units = [unit for unit in units if unit.source == index]
+        source_records = [records[unit.number] for unit in source_units]
+        is_accepted = source.merge(
+            [unit.pieces for unit in source_units], [record['state'] for record in source_records]
         )
-        for keep, (_, record) in zip(is_kept, own, strict=True):
-            if keep:
-                source.report.update(record['counts'])
-                found.append((index, record))
+        accepted = list(itertools.compress(source_records, is_accepted))
+        for record in accepted:
+            source.report.update(record['counts'])
+        records_by_source.append(accepted)
         corpus_builder.count_shared_files(source, sources)
-    return found
+    return records_by_source
 
 
 def _held_out_rule(
-    sources: Sequence[Source], kept: Iterable[tuple[int, dict[str, Any]]], made_from: dict[str, Any]
+    sources: Sequence[Source],
+    records_by_source: Sequence[Sequence[dict[str, Any]]],
+    made_from: dict[str, Any],
 ) -> HeldOutRule:
-    hashes: dict[str, list[int]] = {
-        source.language: [] for source in sources if not source.is_training_only
-    }
-    for index, record in kept:
-        if not sources[index].is_training_only:
-            hashes[sources[index].language] += record['extremes']
+    hashes: dict[str, list[int]] = {}
+    for source, records in zip(sources, records_by_source, strict=True):
+        if not source.is_training_only:
+            extremes = [value for record in records for value in record['extremes']]
+            hashes.setdefault(source.language, []).extend(extremes)
     return choose_rule(hashes, made_from['held_out_fraction'])

@@ -1,8 +1,8 @@
 """Engines that run functions on many machines: Apache Beam and Dask.
 
-An engine is only asked to call a function on each of many items, at least once, anywhere. Results
-are files (see `stages`), so an engine may call a function twice, or lose a worker. Both packages
-are optional and imported on first use.
+An engine calls a function on each of many items, at least once, on any machine. The functions write
+their results to files (see `stages`), so an engine may repeat a call or lose a worker. Both
+packages are optional and imported on first use.
 """
 
 import argparse
@@ -18,14 +18,14 @@ class Engine(Protocol):
     """Runs functions on workers that have this package and see the same files."""
 
     def run(self, function: Callable[[Any], None], items: Sequence[Any]) -> None:
-        """Call a function on each item, in any order, at the same time, repeatedly if needed.
+        """Call a function on each item, in any order, in parallel, more than once if needed.
 
         Args:
             function: Can be pickled; an exception counts as a failure of its worker.
             items: Can be pickled.
 
         Raises:
-            UserError: The engine has given up.
+            UserError: The engine failed.
         """
 
 
@@ -50,15 +50,15 @@ class BeamEngine:
             each = pipeline | self._beam.Create(items) | self._beam.Reshuffle()
             each | self._beam.Map(function)
             pipeline.run().wait_until_finish()
-        except Exception as error:  # Beam raises many kinds
-            _give_up('Beam', error)
+        except Exception as error:  # Beam raises exceptions of many classes
+            _raise_failure('Beam', error)
 
 
 class DaskEngine:
-    """The scheduler of a Dask cluster, which repeats the work of workers that it loses."""
+    """A Dask cluster, whose scheduler repeats the work of lost workers."""
 
     def __init__(self, options: Sequence[str] = ()):
-        """Create the engine; the option is --scheduler=ADDRESS, or none for a local cluster."""
+        """Create the engine; `options` is --scheduler=ADDRESS, or empty for a local cluster."""
         try:
             import distributed
         except ImportError as error:
@@ -78,16 +78,14 @@ class DaskEngine:
                 for future in self._dask.as_completed(futures):
                     future.result()
                     future.release()
-        except Exception as error:  # those of the network, of workers, and of the function
-            _give_up('Dask', error)
+        except Exception as error:  # raised by the network, a worker or the function
+            _raise_failure('Dask', error)
 
 
 ENGINES: dict[str, Callable[[Sequence[str]], Engine]] = {'beam': BeamEngine, 'dask': DaskEngine}
 
 
-def _give_up(name: str, error: Exception) -> NoReturn:
+def _raise_failure(name: str, error: Exception) -> NoReturn:
     lines = str(error).strip().splitlines() or [repr(error)]
     reason = lines[-1] if 'Traceback' in lines[0] else lines[0]
-    raise errors.UserError(
-        f'{name} failed: {reason}; the same command resumes with what is finished'
-    ) from error
+    raise errors.UserError(f'{name} failed: {reason}; rerun the same command to resume') from error

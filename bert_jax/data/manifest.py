@@ -1,4 +1,4 @@
-"""The last files of a corpus: manifest.json, DATASHEET.md and the counts of all tokens."""
+"""Writes the last files of a corpus: manifest.json, DATASHEET.md and the counts of all tokens."""
 
 import datetime
 import importlib.metadata
@@ -17,9 +17,9 @@ PACKAGES = ('numpy', 'tokenizers', 'sentencepiece')  # their versions are in the
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what a corpus may depend on."""
-    found = {name: importlib.metadata.version(name) for name in PACKAGES}
-    return {'python': platform.python_version()} | found
+    """Return the versions of Python and the packages that a corpus may depend on."""
+    packages = {name: importlib.metadata.version(name) for name in PACKAGES}
+    return {'python': platform.python_version()} | packages
 
 
 def write_manifest(
@@ -34,19 +34,19 @@ def write_manifest(
     """Complete a corpus whose shards are written, and return its manifest.
 
     Args:
-        directory: Its folder.
-        tokenizer: Its tokenizer.
+        directory: Folder of the corpus.
+        tokenizer: Tokenizer of the corpus.
         made_from: See `corpus.settings`.
         sources: See `Source.describe`.
-        shards: Split → entries of its shards in the manifest.
+        shards: Split → manifest entries of its shards.
         unigram: Split → how often each token occurs, int64 [V].
-        files: The files of the shards in the manifest; see `describe_file`.
+        files: File of a shard → its manifest entry; see `describe_file`.
     """
     for split in SPLITS:
         np.save(directory / split / 'unigram.npy', unigram[split])
     tokenizer.save(directory)
     names = ['tokenizer.json', *(f'{split}/unigram.npy' for split in SPLITS)]
-    described = {**files, **{name: describe_file(directory / name) for name in names}}
+    files = {**files, **{name: describe_file(directory / name) for name in names}}
     manifest = {
         'format': FORMAT,
         'created': datetime.datetime.now(datetime.UTC).isoformat(timespec='seconds'),
@@ -60,13 +60,13 @@ def write_manifest(
         },
         'sources': sources,
         'splits': {
-            name: {key: sum(s[key] for s in own) for key in reversed(ARRAYS)}
+            name: {key: sum(entry[key] for entry in entries) for key in reversed(ARRAYS)}
             | {'unknown_tokens': int(unigram[name][tokenizer.unk_id])}
-            | {'shards': own}
-            for name, own in shards.items()
+            | {'shards': entries}
+            for name, entries in shards.items()
         },
         'versions': versions(),
-        'files': dict(sorted(described.items())),
+        'files': dict(sorted(files.items())),
     }
     text = datasheet.render(manifest, tokenizer)
     # File names may have undecodable bytes, which are surrogates.
@@ -76,10 +76,5 @@ def write_manifest(
 
 
 def describe_file(path: pathlib.Path) -> dict[str, Any]:
-    """Return the entry of a finished file in the manifest."""
+    """Return the manifest entry of a finished file: its size and hash."""
     return {'bytes': path.stat().st_size, 'sha256': sha256(path)}
-
-
-def shard_files(split: str, entry: Mapping[str, Any]) -> list[str]:
-    """Return the names of a shard's files."""
-    return [f'{split}/{entry["name"]}.{array}.npy' for array in ARRAYS]

@@ -1,9 +1,10 @@
-"""Encoded text between the machines: each unit of text becomes parts of bounded size.
+"""Encoded text that machines exchange: each unit of text becomes parts of bounded size.
 
 A part consists of four .npy files: the arrays of `TokenizedDocuments` and the hash of each
-document. Their SHA-256 are in the record of the unit and compared whenever a part is read.
+document. Their SHA-256 are in the record of the unit and are checked whenever a part is read.
 """
 
+import collections
 import dataclasses
 import hashlib
 import io
@@ -19,23 +20,22 @@ from bert_jax import errors
 from bert_jax.data import held_out, stages, tokenizers
 from bert_jax.data.corpus import SPLITS
 from bert_jax.data.corpus_writer import TokenizedDocuments
-from bert_jax.data.sources import parse_source
 from bert_jax.data.workers import BLOCK_CHARACTERS, DocumentBlock, read_blocks, tokenize_block
 from bert_jax.storage import paths
 
-PART_TOKENS = 2**25  # a part is written once it has so many
-_kept = threading.local()  # a tokenizer and its cache of words are not for several threads
+PART_TOKENS = 2**25  # a part is written as soon as it has this many
+_thread_cache = threading.local()  # the last tokenizer; its cache of words is not thread-safe
 _ARRAYS = ('tokens', 'sentence_lengths', 'document_lengths', 'hashes')
 
 
 @dataclasses.dataclass(frozen=True)
 class Part:
-    """A part as its record describes it.
+    """A part, as described in the record of its unit.
 
     Attributes:
-        name: Name of its files without their ends.
+        name: Common prefix of the names of its files.
         digests: SHA-256 of each array's file.
-        totals: Split → numbers of documents and tokens, by the hashes alone.
+        totals: Split → numbers of documents and tokens, before exceptions of the held-out rule.
     """
 
     name: str
@@ -51,23 +51,21 @@ def encode(work: stages.Work, unit: stages.Unit, path: pathlib.Path) -> dict[str
         `extremes`, the hashes that the held-out rule may depend on; `parts`.
     """
     record = stages.read_record(path)
-    if record and _is_done(work, record, path.parent):
+    if record and _is_valid(work, record, path.parent):
         return record
     tokenizer = load_tokenizer(work.output)
-    source = parse_source(work.specs[unit.source])
-    source.max_bad_share = work.max_bad_share
+    source = work.open_source(unit.source)
     rule = held_out.HeldOutRule(work.held_out_fraction)
-    counts: dict[str, int] = {}
-    hashes: list[int] = []
+    counts: collections.Counter[str] = collections.Counter()
+    extremes: list[int] = []
     parts: list[Part] = []
     blocks: list[DocumentBlock] = []
     for text in read_blocks(source, source.documents_of(unit.pieces), BLOCK_CHARACTERS):
         block = tokenize_block(text, tokenizer)
         blocks.append(block)
-        for kind, number in block.counts.items():
-            counts[kind] = counts.get(kind, 0) + number
-        seen = itertools.chain(hashes, block.hashes.tolist(), block.empty_hashes.tolist())
-        hashes = held_out.extremes(seen, work.held_out_fraction)
+        counts.update(block.counts)
+        hashes = itertools.chain(extremes, block.hashes.tolist(), block.empty_hashes.tolist())
+        extremes = held_out.extremes(hashes, work.held_out_fraction)
         if sum(len(block.documents.tokens) for block in blocks) >= PART_TOKENS:
             parts.append(_write(path.parent / f'{unit.name}-{len(parts):03d}', blocks, rule))
             blocks.clear()
@@ -76,7 +74,7 @@ def encode(work: stages.Work, unit: stages.Unit, path: pathlib.Path) -> dict[str
     return {
         'state': source.state(),
         'counts': counts,
-        'extremes': hashes,
+        'extremes': extremes,
         'parts': [dataclasses.asdict(part) for part in parts],
         'max_bad_share': work.max_bad_share,
     }
@@ -90,7 +88,7 @@ def read(
     Args:
         folder: Folder of the part.
         part: The part.
-        rule: Chooses the held-out documents; None for a source that is for training only.
+        rule: Chooses the held-out documents; None if all are for training.
         split: 'train' or 'held_out'.
 
     Raises:
@@ -115,21 +113,21 @@ def _is_in_split(hashes: np.ndarray, rule: held_out.HeldOutRule | None, split: s
 
 
 def load_tokenizer(folder: str) -> tokenizers.Tokenizer:
-    """Return the tokenizer of an unfinished corpus; this thread keeps it for the next unit."""
+    """Return the tokenizer of an unfinished corpus; each thread caches the last one."""
     path = paths.path(folder) / 'tokenizer.json'
     content = path.read_bytes()
-    if getattr(_kept, 'content', None) != content:
-        _kept.content, _kept.tokenizer = content, tokenizers.load(str(path))
-    return _kept.tokenizer
+    if getattr(_thread_cache, 'content', None) != content:
+        _thread_cache.content, _thread_cache.tokenizer = content, tokenizers.load(str(path))
+    return _thread_cache.tokenizer
 
 
-def _is_done(work: stages.Work, record: Mapping[str, Any], folder: pathlib.Path) -> bool:
-    """Whether a unit was encoded before and its parts are as they were."""
+def _is_valid(work: stages.Work, record: Mapping[str, Any], folder: pathlib.Path) -> bool:
+    """Whether the record is of an encoded unit whose parts are undamaged and up to date."""
     if 'parts' not in record:
         return False
-    # Whether a file with malformed lines is bad depends on this share.
-    is_clean = not record['state']['report'].get('malformed_lines')
-    if not is_clean and record['max_bad_share'] != work.max_bad_share:
+    # `max_bad_share` decides whether a file with malformed lines is left out.
+    has_malformed_lines = record['state']['report'].get('malformed_lines')
+    if has_malformed_lines and record['max_bad_share'] != work.max_bad_share:
         return False
     try:
         for part in record['parts']:
@@ -141,18 +139,17 @@ def _is_done(work: stages.Work, record: Mapping[str, Any], folder: pathlib.Path)
 
 
 def _write(path: pathlib.Path, blocks: Sequence[DocumentBlock], rule: held_out.HeldOutRule) -> Part:
-    documents = [block.documents for block in blocks]
+    """Write the files of a part."""
     arrays = {
-        name: np.concatenate([getattr(own, name) for own in documents]) for name in _ARRAYS[:-1]
+        name: np.concatenate([getattr(block.documents, name) for block in blocks])
+        for name in _ARRAYS[:-1]
     }
-    joined = TokenizedDocuments(**arrays)
     hashes = np.concatenate([block.hashes for block in blocks])
-    lengths = np.diff(joined.token_ends(), prepend=0)
-    is_held_out = rule.is_held_out(hashes)
-    totals = {
-        split: [int(np.sum(chosen)), int(np.sum(lengths[chosen]))]
-        for split, chosen in zip(SPLITS, (~is_held_out, is_held_out), strict=True)
-    }
+    lengths = np.diff(TokenizedDocuments(**arrays).token_ends(), prepend=0)
+    totals = {}
+    for split in SPLITS:
+        is_in_split = _is_in_split(hashes, rule, split)
+        totals[split] = [int(is_in_split.sum()), int(lengths[is_in_split].sum())]
     digests = {
         name: stages.write_array(path.with_name(f'{path.name}.{name}.npy'), array)
         for name, array in {**arrays, 'hashes': hashes}.items()
@@ -164,5 +161,5 @@ def _read_array(folder: pathlib.Path, part: Part, name: str) -> np.ndarray:
     path = folder / f'{part.name}.{name}.npy'
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != part.digests[name]:
-        raise errors.UserError(f'{path} is damaged: the same command makes it again')
+        raise errors.UserError(f'{path} is damaged: rerun the same command to write it again')
     return np.load(io.BytesIO(content))

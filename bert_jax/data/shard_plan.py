@@ -1,7 +1,7 @@
-"""Shards of a corpus from encoded parts: which documents they have, and making them.
+"""Plans the shards of a corpus and assembles them from encoded parts.
 
-The rule is that of `corpus_writer.CorpusWriter`: a shard has documents of one source, and ends
-with the document with which it reaches a number of tokens.
+As in `corpus_writer.CorpusWriter`, a shard has documents of one source, and ends with the document
+with which it reaches a number of tokens.
 """
 
 import hashlib
@@ -14,16 +14,16 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax.data import parts, stages
-from bert_jax.data.corpus import SPLITS, token_dtype
+from bert_jax.data.corpus import SPLITS, shard_files, token_dtype
 from bert_jax.data.corpus_writer import ShardWriter
 from bert_jax.data.held_out import HeldOutRule
-from bert_jax.data.manifest import describe_file, shard_files
+from bert_jax.data.manifest import describe_file
 from bert_jax.data.parts import Part
 from bert_jax.storage import paths
 
 
 class Slice(NamedTuple):
-    """Documents of a part: those of the shard's split from index `first` to `end`."""
+    """Documents of a part: from index `first` to `end` among the documents of the shard's split."""
 
     part: Part
     first: int
@@ -31,15 +31,15 @@ class Slice(NamedTuple):
 
 
 class Shard(NamedTuple):
-    """What a worker needs to know to make a shard.
+    """What a worker needs to know to assemble a shard.
 
     Attributes:
         split: 'train' or 'held_out'.
         number: Index among the shards of the split.
         source: Index of its source.
         slices: Its documents, in order.
-        exceptions: Those of the held-out rule; None if the source is for training only.
-        size: Tokens.
+        exceptions: `HeldOutRule.exceptions`; None if the source is for training only.
+        size: Number of tokens.
     """
 
     split: str
@@ -61,8 +61,8 @@ def plan(
 ) -> list[Shard]:
     """Return the shards of a corpus, train first.
 
-    The totals of the parts are enough except where a shard ends: there, the lengths of the
-    documents of a part are read.
+    The lengths of the documents of a part are only read if a shard ends in the part, or if the
+    held-out rule has exceptions. Otherwise the totals of the part suffice.
 
     Args:
         folder: Folder of the parts.
@@ -73,18 +73,18 @@ def plan(
     shards: list[Shard] = []
     for split in SPLITS:
         numbers = itertools.count()
-        for source, (found, rule) in enumerate(sources):
+        for source, (source_parts, rule) in enumerate(sources):
             exceptions = rule.exceptions if rule else None
             shards += [
                 Shard(split, next(numbers), source, tuple(slices), exceptions, size)
-                for slices, size in _divide(folder, found, rule, split, shard_tokens)
+                for slices, size in _divide(folder, source_parts, rule, split, shard_tokens)
             ]
     return shards
 
 
 def _divide(
     folder: pathlib.Path,
-    found: Sequence[Part],
+    source_parts: Sequence[Part],
     rule: HeldOutRule | None,
     split: str,
     shard_tokens: int,
@@ -92,7 +92,7 @@ def _divide(
     """Yield the slices of each shard of a source, and its number of tokens."""
     slices: list[Slice] = []
     size = 0
-    for part in found:
+    for part in source_parts:
         documents, tokens = _totals(folder, part, rule, split)
         ends: np.ndarray | None = None
         first = before = 0
@@ -128,8 +128,8 @@ def assemble(work: stages.Work, shard: Shard, path: pathlib.Path) -> dict[str, A
     """Write the files of a shard; a function of `stages.run`.
 
     Returns:
-        The record: `plan`, a hash of the shard; `entry` and `files` as in the manifest of a
-        corpus. How often each token occurs is in a file next to it.
+        The record: `plan`, a hash of the shard; `entry` and `files` as in the manifest of a corpus.
+        The file read by `read_unigram` is next to the record.
     """
     digest = hashlib.sha256(repr(shard).encode()).hexdigest()
     output = paths.path(work.output)
@@ -161,7 +161,7 @@ def assemble(work: stages.Work, shard: Shard, path: pathlib.Path) -> dict[str, A
 
 
 def read_unigram(work: stages.Work, shard: Shard) -> np.ndarray:
-    """Return how often each token occurs in a shard that is made, int64 [V]."""
+    """Return how often each token occurs in an assembled shard, int64 [V]."""
     folder = paths.path(work.folder) / assemble.__name__
     return np.load(io.BytesIO((folder / f'{shard.name}.unigram.npy').read_bytes()))
 

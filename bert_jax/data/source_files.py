@@ -1,4 +1,4 @@
-"""Sizes and modification times of the files of sources, to notice changes."""
+"""Detects changes of source files by their sizes and modification times."""
 
 import json
 import pathlib
@@ -18,37 +18,37 @@ Stamps: TypeAlias = dict[str, list[int]]  # path → bytes, modification time in
 
 
 def stamps(sources: Sequence[Source]) -> list[Stamps]:
-    """Return the sizes and times of the files of each source; {} for one without files."""
+    """Return the sizes and times of the files of each source; {} for a source without files."""
     return [_stamps(source) for source in sources]
 
 
 def _stamps(source: Source) -> Stamps:
-    found = paths.statuses(source.identities.values())
-    return {path: [status.st_size, status.st_mtime_ns] for path, status in found.items()}
+    statuses = paths.statuses(source.identities.values())
+    return {path: [status.st_size, status.st_mtime_ns] for path, status in statuses.items()}
 
 
 def compare(before: Sequence[Stamps], now: Sequence[Stamps]) -> list[str]:
-    """Return what happened to each file that is not as before, such as 'a.txt has changed'."""
-    found = []
+    """Return a description of each difference, such as 'a.txt has changed'."""
+    lines = []
     for old, new in zip(before, now, strict=True):
-        found += [f'{path} is gone' for path in old if path not in new]
-        found += [f'{path} is new' for path in new if path not in old]
-        found += [f'{path} has changed' for path in old if path in new and old[path] != new[path]]
-    return found
+        lines += [f'{path} is gone' for path in old if path not in new]
+        lines += [f'{path} is new' for path in new if path not in old]
+        lines += [f'{path} has changed' for path in old if path in new and old[path] != new[path]]
+    return lines
 
 
-def write(folder: pathlib.Path, found: Sequence[Stamps]) -> None:
-    """Record the files of the sources in the folder of their corpus."""
-    write_json(folder / NAME, found, indent=None)
+def write(folder: pathlib.Path, source_stamps: Sequence[Stamps]) -> None:
+    """Record the stamps of the sources in the folder of the corpus."""
+    write_json(folder / NAME, source_stamps, indent=None)
 
 
 def read(folder: pathlib.Path) -> list[Stamps]:
-    """Return what `write` recorded."""
+    """Return the stamps that `write` recorded."""
     return json.loads((folder / NAME).read_text(encoding='utf-8'))
 
 
 def changes(folder: pathlib.Path) -> list[str]:
-    """Return what happened to the files of the sources since this corpus was prepared.
+    """Return how the source files changed since this corpus was prepared; see `compare`.
 
     Sources without files on this machine are left out.
     """
@@ -65,11 +65,11 @@ def changes(folder: pathlib.Path) -> list[str]:
 
 
 def report_changes(folder: pathlib.Path) -> None:
-    """Print a line if files of the sources have changed since the corpus was prepared."""
-    if found := changes(folder):
-        more = f' and {len(found) - 3:,} more' if len(found) > 3 else ''
+    """Print a warning if source files have changed since the corpus was prepared."""
+    if differences := changes(folder):
+        more = f' and {len(differences) - 3:,} more' if len(differences) > 3 else ''
         print(
-            f'warning: {folder} was prepared before these changes: {"; ".join(found[:3])}{more}. '
-            'It is used as it is; prepare another corpus to include them',
+            f'warning: {folder} was prepared before these changes: {"; ".join(differences[:3])}'
+            f'{more}. The corpus is used unchanged; prepare another corpus to include the changes',
             file=sys.stderr,
         )

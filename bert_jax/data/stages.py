@@ -1,7 +1,7 @@
-"""Stages of work on many machines: a function on each item, whose results are files.
+"""Runs stages of work on many machines: a function of each item writes its results to files.
 
-The result of an item is a record, a JSON file that is written last. So nothing that is finished is
-lost with a worker, an engine or the main process, and an item that is done twice does no harm.
+The last file of an item is its record, in JSON. Finished items are therefore not lost if a worker,
+an engine or the main process fails, and processing an item twice does no harm.
 """
 
 import concurrent.futures
@@ -24,10 +24,10 @@ import numpy as np
 from bert_jax import errors, progress
 from bert_jax.data import manifest
 from bert_jax.data.engines import Engine
-from bert_jax.data.sources import Piece
+from bert_jax.data.sources import Piece, Source, parse_source
 from bert_jax.storage import paths
 
-_POLL_SECONDS = 2.0  # between looks at the records, for the progress bar
+_POLL_SECONDS = 2.0  # between updates of the progress bar
 _READERS = 16  # records that are read at the same time
 
 
@@ -35,12 +35,12 @@ class Work(NamedTuple):
     """What every worker needs to know.
 
     Attributes:
-        folder: For records and whatever else is removed at the end, as all machines name it.
-        output: The folder of the unfinished corpus, as all machines name it.
+        folder: Folder of records and other temporary files; the same path on all machines.
+        output: Folder of the unfinished corpus; the same path on all machines.
         specs: Specs of the sources.
         max_bad_share: See `sources.Source`.
         held_out_fraction: Expected share of held-out documents.
-        versions: See `manifest.versions`; those of all machines must be the same.
+        versions: See `manifest.versions`; all machines must have the same versions.
     """
 
     folder: str
@@ -50,6 +50,12 @@ class Work(NamedTuple):
     held_out_fraction: float
     versions: dict[str, str]
 
+    def open_source(self, index: int) -> Source:
+        """Return the source with this index, to read its units."""
+        source = parse_source(self.specs[index])
+        source.max_bad_share = self.max_bad_share
+        return source
+
 
 class Unit(NamedTuple):
     """A unit of the text of a source; see `Source.units`.
@@ -57,7 +63,7 @@ class Unit(NamedTuple):
     Attributes:
         number: Index among the units of all sources.
         source: Index of its source.
-        pieces: What it consists of.
+        pieces: Files of the unit, or ranges of files.
     """
 
     number: int
@@ -70,12 +76,13 @@ class Unit(NamedTuple):
 
     @property
     def size(self) -> int:
-        """About how many bytes it has; 0 if that is unknown."""
-        return sum(_size(piece) for piece in self.pieces)
+        """Approximate number of bytes; 0 if unknown."""
+        ends = [piece.size if piece.stop is None else piece.stop for piece in self.pieces]
+        return sum((end or 0) - piece.start for piece, end in zip(self.pieces, ends, strict=True))
 
 
 class Item(Protocol):
-    """Something to work on: its name among the items of a stage, and its size in bytes."""
+    """An item of a stage: its name, unique in the stage, and its size in bytes."""
 
     @property
     def name(self) -> str: ...
@@ -91,13 +98,13 @@ Function = Callable[[Work, _Item, pathlib.Path], dict[str, Any]]
 def run(
     engine: Engine, work: Work, function: Function[_Item], items: Sequence[_Item], text: str
 ) -> list[dict[str, Any]]:
-    """Call a function on each item on the workers and return its records, in order.
+    """Call a function on each item on the workers and return the records, in order of the items.
 
     Args:
         engine: The engine.
         work: First argument of the function.
-        function: Its other arguments are an item and the path of its record, which exists if the
-            item was done before. It returns the record, as JSON values.
+        function: Called with `work`, an item and the path of its record, which exists if the item
+            was processed before. Returns the record, as JSON values.
         items: The items.
         text: Describes the stage in the progress bar.
 
@@ -134,30 +141,30 @@ def perform(work: Work, function: Function[_Item], item: _Item) -> None:
         _check_versions(work)
         record = function(work, item, path)
     except (OSError, errors.UserError) as error:
-        # Not a failure of the worker: another one would meet it too.
+        # The main process raises this error. Raised here, the engine would retry in vain.
         record = {'error': str(error)}
     write_bytes(path, json.dumps(record).encode())
 
 
 def _check_versions(work: Work) -> None:
-    """Raise UserError if this machine might encode a text in another way."""
+    """Raise UserError if this machine has other versions, which may tokenize differently."""
     for name, version in manifest.versions().items():
         if version != work.versions[name]:
             raise errors.UserError(
-                f'{socket.gethostname()} has {name} {version}, but the machine of the command has '
-                f'{work.versions[name]}: install the same version on all machines'
+                f'{socket.gethostname()} has {name} {version}, but the machine that runs the '
+                f'command has {work.versions[name]}: install the same version on all machines'
             )
 
 
 def read_record(path: pathlib.Path) -> dict[str, Any] | None:
-    """Return a record; None if there is none, or if it cannot be parsed."""
+    """Return a record; None if it does not exist or cannot be parsed."""
     with contextlib.suppress(FileNotFoundError, ValueError):
         return json.loads(path.read_bytes())
     return None
 
 
 def write_bytes(path: pathlib.Path, content: bytes) -> None:
-    """Write a file at once: others see all of it or nothing."""
+    """Write a file atomically: other processes see all of it or nothing."""
     if paths.is_in_bucket(path):
         path.write_bytes(content)
         return
@@ -170,7 +177,7 @@ def write_bytes(path: pathlib.Path, content: bytes) -> None:
 
 
 def write_array(path: pathlib.Path, array: np.ndarray) -> str:
-    """Write an array as .npy, at once, and return the SHA-256 of the file."""
+    """Write an array as .npy, atomically, and return the SHA-256 of the file."""
     content = io.BytesIO()
     np.save(content, array)
     write_bytes(path, content.getvalue())
@@ -179,18 +186,19 @@ def write_array(path: pathlib.Path, array: np.ndarray) -> str:
 
 @contextlib.contextmanager
 def scratch_folder(work: Work) -> Iterator[pathlib.Path]:
-    """Give an empty folder for files that `paths.publish` can give their names in the output.
+    """Create an empty folder for files that `paths.publish` moves to the output.
 
-    On a disk it is next to the output, where the folder of a killed worker is removed at the end.
+    It is in `work.folder` if that is on a disk, so a rename suffices, and the folder of a killed
+    worker is removed at the end.
     """
-    place = None if paths.is_in_bucket(work.folder) else work.folder
-    with tempfile.TemporaryDirectory(dir=place, prefix='.scratch-') as folder:
+    parent = None if paths.is_in_bucket(work.folder) else work.folder
+    with tempfile.TemporaryDirectory(dir=parent, prefix='.scratch-') as folder:
         yield pathlib.Path(folder)
 
 
 @contextlib.contextmanager
 def _shown_progress(folder: pathlib.Path, sizes: Mapping[str, int], text: str) -> Iterator[None]:
-    """Show a progress bar of the records in a folder."""
+    """Show a progress bar of the records in a folder while the block runs."""
     is_over = threading.Event()
     bar = progress.bar(desc=text, total=sum(sizes.values()), unit='B', unit_scale=True)
 
@@ -200,9 +208,9 @@ def _shown_progress(folder: pathlib.Path, sizes: Mapping[str, int], text: str) -
                 show()
 
     def show() -> None:
-        done = [path.stem for path in folder.iterdir() if path.suffix == '.json']
-        bar.set_postfix_str(f'{len(done):,} of {len(sizes):,}', refresh=False)
-        bar.update(sum(sizes.get(name, 0) for name in done) - bar.n)
+        finished = [path.stem for path in folder.iterdir() if path.suffix == '.json']
+        bar.set_postfix_str(f'{len(finished):,} of {len(sizes):,}', refresh=False)
+        bar.update(sum(sizes.get(name, 0) for name in finished) - bar.n)
 
     with bar:
         watcher = threading.Thread(target=watch, daemon=True)
@@ -213,8 +221,3 @@ def _shown_progress(folder: pathlib.Path, sizes: Mapping[str, int], text: str) -
         finally:
             is_over.set()
             watcher.join()
-
-
-def _size(piece: Piece) -> int:
-    end = piece.stop if piece.stop is not None else piece.size
-    return (end or 0) - piece.start

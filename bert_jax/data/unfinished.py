@@ -1,4 +1,4 @@
-"""The folder of a corpus that is being prepared, from which an interrupted run resumes."""
+"""The folder of an unfinished corpus, from which an interrupted preparation resumes."""
 
 import contextlib
 import json
@@ -16,22 +16,22 @@ from bert_jax.files import sync, write_json
 from bert_jax.storage import paths
 
 RECORD = 'progress.json'
-SAVE_SECONDS = 30.0  # work that an interruption loses at most, besides the time to read the text
-UPLOAD_SECONDS = 300.0  # the same in a bucket, to which unfinished shards are uploaded whole
+SAVE_SECONDS = 30.0  # between saves of progress: the most work that an interruption loses
+UPLOAD_SECONDS = 300.0  # the same for a bucket, where each save uploads whole unfinished shards
 MARKER = 'manifest.json'
 
 
 class Unfinished:
-    """`OUTPUT`.partial, which becomes `OUTPUT` when all is done; use it as a context manager.
+    """`OUTPUT`.partial, renamed to `OUTPUT` when the corpus is finished; a context manager.
 
     After a failure the folder stays if it has saved progress, and is removed otherwise. Only the
     process that holds the lock of `OUTPUT` may use it.
 
     Attributes:
-        folder: The folder; empty at first, or as an interrupted run has left it.
-        shared: What other machines call it.
-        parts: Folder for what several machines pass on to each other; removed at the end.
-        progress: What that run saved, the argument of `save`; {} if it saved nothing.
+        folder: The folder; empty at first, or as an interrupted run left it.
+        shared: Path of the folder for other machines.
+        parts: Folder for files that machines exchange; removed at the end.
+        progress: What the interrupted run last passed to `save`; {} if nothing.
     """
 
     _save_seconds = SAVE_SECONDS
@@ -47,7 +47,7 @@ class Unfinished:
             stamps: See `source_files.stamps`.
 
         Raises:
-            UserError: The folder has progress that was made with other settings or files.
+            UserError: The saved progress is of other settings or files.
         """
         self.folder = self._find_folder(output)
         self.shared = output if paths.is_in_bucket(output) else self.folder
@@ -58,26 +58,26 @@ class Unfinished:
         self._saved = time.monotonic()
         record = self.folder / RECORD
         if record.exists():
-            found = json.loads(record.read_text(encoding='utf-8'))
-            self._check(found['settings'])
-            self.progress = found['progress']
+            saved = json.loads(record.read_text(encoding='utf-8'))
+            self._check(saved['settings'])
+            self.progress = saved['progress']
 
     @staticmethod
     def _find_folder(output: pathlib.Path) -> pathlib.Path:
         return output.with_name(output.name + '.partial')
 
-    def _check(self, saved: dict[str, Any]) -> None:
+    def _check(self, saved_settings: dict[str, Any]) -> None:
+        """Raise UserError if the settings or source files differ from the interrupted run's."""
         changes = [
-            f'{key} was {saved.get(key)!r} and is {value!r}'
+            f'{key} was {saved_settings.get(key)!r} and is {value!r}'
             for key, value in self._settings.items()
-            if value != saved.get(key)
+            if value != saved_settings.get(key)
         ]
         changes = changes or source_files.compare(source_files.read(self.folder), self._stamps)
         if changes:
             raise UserError(
                 f'{paths.name_of(self.folder)} holds an interrupted preparation, but '
-                f'{"; ".join(changes[:3])}: undo this to resume it, or remove the folder to begin '
-                'again'
+                f'{"; ".join(changes[:3])}: undo this to resume, or remove the folder to start over'
             )
 
     def is_due(self) -> bool:
@@ -85,7 +85,7 @@ class Unfinished:
         return time.monotonic() - self._saved > self._save_seconds
 
     def save(self, progress: dict[str, Any]) -> None:
-        """Save the progress of files that are already on disk."""
+        """Save the progress, which must describe files that are already on disk."""
         record = {'settings': self._settings, 'progress': progress}
         write_json(self.folder / RECORD, record, indent=None)
         self._saved = time.monotonic()
@@ -119,16 +119,16 @@ class Unfinished:
                 path.unlink()
             paths.remove(self.parts)
         elif (self.folder / RECORD).exists():
-            print(f'{self.folder} is kept: the same command resumes it', file=sys.stderr)
+            print(f'{self.folder} is kept: rerun the same command to resume', file=sys.stderr)
         else:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class UnfinishedInBucket(Unfinished):
-    """The same for a corpus in a bucket, which is complete once it has its manifest.
+    """An unfinished corpus in a bucket; the manifest, uploaded last, marks it as complete.
 
-    The files are written on this machine, and uploaded whenever progress is saved. Finished shards
-    are then removed here.
+    Files are written on this machine and uploaded whenever progress is saved. Finished shards are
+    then removed from this machine.
     """
 
     _save_seconds = UPLOAD_SECONDS
@@ -156,7 +156,7 @@ class UnfinishedInBucket(Unfinished):
         if not self.progress:
             paths.remove(self._output)
         super().__enter__()
-        paths.push(self._output)  # shows what the folder is
+        paths.push(self._output)  # marks the folder as an unfinished corpus, see `is_begun`
         return self
 
     def __exit__(
@@ -171,20 +171,20 @@ class UnfinishedInBucket(Unfinished):
             (self._output / RECORD).unlink(missing_ok=True)
             paths.remove(self.parts)
         elif (self.folder / RECORD).exists():
-            print(f'{self._output} is kept: the same command resumes it', file=sys.stderr)
+            print(f'{self._output} is kept: rerun the same command to resume', file=sys.stderr)
         else:
-            with contextlib.suppress(OSError):  # what ended this run may be the bucket itself
+            with contextlib.suppress(OSError):  # the bucket itself may have caused the failure
                 paths.remove(self._output)
 
 
 def open_unfinished(
     output: pathlib.Path, settings: dict[str, Any], stamps: list[source_files.Stamps]
 ) -> Unfinished:
-    """Open the unfinished folder of a corpus; the arguments are those of `Unfinished`."""
-    kind = UnfinishedInBucket if paths.is_in_bucket(output) else Unfinished
-    return kind(output, settings, stamps)
+    """Open the folder of an unfinished corpus; for the arguments see `Unfinished`."""
+    storage_class = UnfinishedInBucket if paths.is_in_bucket(output) else Unfinished
+    return storage_class(output, settings, stamps)
 
 
 def is_begun(output: pathlib.Path) -> bool:
-    """Whether the folder of a corpus is what an interrupted run has left."""
+    """Whether this folder in a bucket was left by an interrupted preparation."""
     return paths.is_in_bucket(output) and (output / source_files.NAME).exists()

@@ -23,7 +23,7 @@ from bert_jax.data.corpus import token_dtype
 from bert_jax.data.corpus_writer import TokenizedDocuments
 from bert_jax.data.sources import Document, Source
 
-BLOCK_CHARACTERS = 2**19  # least amount of text that is tokenized at once
+BLOCK_CHARACTERS = 2**19  # minimum text of a block that is tokenized at once
 _CPU_QUOTA = pathlib.Path('/sys/fs/cgroup/cpu.max')  # of a container
 
 
@@ -48,7 +48,7 @@ class DocumentBlock:
     Attributes:
         documents: The documents that have at least one token.
         hashes: uint64 [documents], `Document.hash` of each.
-        empty_hashes: uint64, those of the documents without tokens.
+        empty_hashes: uint64 [documents without tokens], `Document.hash` of each.
         characters: Characters in the block's text.
         counts: Numbers of sentences and documents without tokens, and of personal data by kind.
     """
@@ -75,7 +75,7 @@ def read_blocks(source: Source, stream: Iterable[Document], characters: int) -> 
 
 
 def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> DocumentBlock:
-    """Split documents into sentences and tokenize them, leaving out what has no tokens."""
+    """Split documents into sentences and tokenize them; drop sentences without tokens."""
     documents, language, one_per_line = block
     split = [
         sentences.split_sentences(document.text, language, one_per_line) for document in documents
@@ -85,29 +85,28 @@ def tokenize_block(block: TextBlock, tokenizer: tokenizers.Tokenizer) -> Documen
     document_of_sentence = np.repeat(np.arange(len(documents)), list(map(len, split)))
     has_tokens = lengths > 0
     document_lengths = np.bincount(document_of_sentence[has_tokens], minlength=len(documents))
-    kept = document_lengths > 0
+    is_empty = document_lengths == 0
     hashes = np.array([document.hash() for document in documents], np.uint64)
+    counts = {
+        'sentences_without_tokens': int(np.sum(~has_tokens)),
+        'documents_without_tokens': int(np.sum(is_empty)),
+    }
+    personal = (personal_data.count(document.text) for document in documents)
     return DocumentBlock(
         documents=TokenizedDocuments(
             tokens=ids.astype(token_dtype(tokenizer.vocab_size)),
             sentence_lengths=lengths[has_tokens],
-            document_lengths=document_lengths[kept],
+            document_lengths=document_lengths[~is_empty],
         ),
-        hashes=hashes[kept],
-        empty_hashes=hashes[~kept],
+        hashes=hashes[~is_empty],
+        empty_hashes=hashes[is_empty],
         characters=sum(len(document.text) for document in documents),
-        counts={
-            'sentences_without_tokens': int(np.sum(~has_tokens)),
-            'documents_without_tokens': int(np.sum(~kept)),
-        }
-        | sum(
-            (personal_data.count(document.text) for document in documents), collections.Counter()
-        ),
+        counts=counts | sum(personal, collections.Counter()),
     )
 
 
 def usable_cores() -> int:
-    """Return how many cores this process may use: its affinity, and the quota of its cgroup."""
+    """Return how many cores this process may use, by its CPU affinity and its cgroup's quota."""
     cores = os.cpu_count() or 1
     if hasattr(os, 'sched_getaffinity'):  # not on macOS
         cores = len(os.sched_getaffinity(0))
@@ -120,12 +119,12 @@ def usable_cores() -> int:
 class Workers:
     """A pool of processes that tokenize blocks of documents; use it as a context manager.
 
-    The processes are fresh interpreters that communicate through pipes. `multiprocessing` is not
-    used because its workers inherit or import the main program, with JAX and its threads.
+    The processes are new interpreters that communicate through pipes. `multiprocessing` is not used
+    because its workers inherit or import the main program, with JAX and its threads.
     """
 
     def __init__(self, tokenizer: tokenizers.Tokenizer, number: int):
-        """Create a pool of `number` processes; with 0, this process does the work."""
+        """Create a pool of `number` processes; with 0, this process tokenizes."""
         self._tokenizer, self._number = tokenizer, number
         self._processes: list[subprocess.Popen[bytes]] = []
         self._idle: queue.SimpleQueue[subprocess.Popen[bytes]] = queue.SimpleQueue()
@@ -164,7 +163,7 @@ class Workers:
             process.communicate()  # closes the pipes
 
     def tokenize(self, blocks: Iterable[TextBlock]) -> Iterator[DocumentBlock]:
-        """Yield the tokenized blocks in order, working on up to two per worker at a time."""
+        """Yield the tokenized blocks in order; up to two blocks per worker are in progress."""
         if not self._number:
             yield from (tokenize_block(block, self._tokenizer) for block in blocks)
             return

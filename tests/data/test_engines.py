@@ -165,7 +165,7 @@ def test_beam_on_dask(text, tmp_path):
 
 def test_what_beam_meets_is_one_line(tmp_path):
     pytest.importorskip('apache_beam')
-    with pytest.raises(UserError, match='Beam failed: .*there is no such thing.*resumes') as found:
+    with pytest.raises(UserError, match='Beam failed: .*there is no such thing.*resume') as found:
         BeamEngine(['--runner=FnApiRunner']).run(fail, [1, 2])
     assert '\n' not in str(found.value)
 
