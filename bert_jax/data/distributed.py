@@ -1,4 +1,4 @@
-"""Builds a corpus on many machines, byte for byte the same as `corpus_builder` on one machine.
+"""Builds a corpus on many machines, byte for byte the same as `corpus_builder` on one.
 
     count characters of each unit                only if a tokenizer is trained
     draw lines of each unit ─▶ vocabulary        only if a tokenizer is trained

@@ -1,4 +1,4 @@
-"""Writes the last files of a corpus: manifest.json, DATASHEET.md and the counts of all tokens."""
+"""Writes the last files of a corpus: manifest.json, DATASHEET.md and the token counts."""
 
 import datetime
 import importlib.metadata
