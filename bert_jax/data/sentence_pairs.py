@@ -24,9 +24,9 @@ class Chunks(NamedTuple):
 
     Attributes:
         document: Document of the chunk.
-        first: Its first sentence, that of segment A.
+        first: First sentence of the chunk and of segment A.
         middle: First sentence of segment B.
-        last: End of its sentences, exclusive.
+        last: End of the chunk's sentences, exclusive.
         target: Target length in tokens.
         label: Label of the pair.
     """
@@ -43,8 +43,8 @@ class PairSource(TextExampleSource):
     """Base of the sources of sentence pairs.
 
     A chunk takes sentences until it reaches its target length or the document ends. The target is
-    all that a row holds or, with probability `short_sequence_probability`, uniform from 2 upwards.
-    Segment A is the first sentences of the chunk. Segment B is the rest (label 0) or consists of
+    the budget of a row or, with probability `short_sequence_probability`, uniform from 2 to the
+    budget. Segment A is the first sentences of the chunk. Segment B is the rest (label 0) or
     sentences from a random document (label 1). A pair that is too long loses tokens of the longer
     segment, each from a random end.
 
@@ -54,6 +54,7 @@ class PairSource(TextExampleSource):
 
     num_segments = 2
     label_name = 'next_sentence_label'
+    _swapped = False  # whether label 1 means swapped segments instead of a random segment B
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class PairSource(TextExampleSource):
     def _partners(
         self, number_R: np.ndarray, document_R: np.ndarray, bits_R: np.ndarray
     ) -> np.ndarray:
-        """The documents of the random segments of examples whose A is from these documents."""
+        """Draw documents of random segments B for examples whose A is from these documents."""
 
     def _check_documents(self) -> None:
         """Raise UserError if there are no other documents for random segments."""
@@ -85,13 +86,16 @@ class PairSource(TextExampleSource):
     def _pairs(
         self, number_B: np.ndarray, chunks: Chunks, bits_4B: np.ndarray
     ) -> dict[str, np.ndarray]:
-        """Examples whose label 1 stands for a random segment B."""
-        segments = self._segments(number_B, chunks, bits_4B, chunks.label == 1)
-        batch = self._segment_rows(number_B, *segments)
+        """Examples of chunks, in which label 1 means a random segment B or swapped segments."""
+        start_2B, kept_2B = self._segments(number_B, chunks, bits_4B)
+        if self._swapped:
+            start_2B = np.where(chunks.label, start_2B[::-1], start_2B)
+            kept_2B = np.where(chunks.label, kept_2B[::-1], kept_2B)
+        batch = self._segment_rows(number_B, start_2B, kept_2B)
         return batch | {self.label_name: chunks.label.astype(np.int32)}
 
     def _segments(
-        self, number_B: np.ndarray, chunks: Chunks, bits_4B: np.ndarray, is_random_B: np.ndarray
+        self, number_B: np.ndarray, chunks: Chunks, bits_4B: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """First token and length of segments A and B after truncation, each int64 [2, B]."""
         partner, place, front_a, front_b = bits_4B
@@ -100,7 +104,7 @@ class PairSource(TextExampleSource):
         )
         start_a, start_b, stop_b = edge_3B.reshape(3, -1)
         length_a, length_b = start_b - start_a, stop_b - start_b
-        random_R = np.flatnonzero(is_random_B)
+        random_R = np.flatnonzero((chunks.label == 1) & (not self._swapped))
         other_R = self._partners(number_B[random_R], chunks.document[random_R], partner[random_R])
         wanted_R = (chunks.target - length_a)[random_R]
         start_b[random_R], length_b[random_R] = self._excerpt(other_R, place[random_R], wanted_R)
@@ -111,7 +115,7 @@ class PairSource(TextExampleSource):
         return np.stack([start_a, start_b]), np.stack([kept_a, kept_b])
 
     def _targets(self, short_B: np.ndarray, length_B: np.ndarray) -> np.ndarray:
-        """The target lengths of chunks in tokens, from random bits."""
+        """Draw the target lengths of chunks in tokens, from random bits."""
         return np.where(
             sampling.uniform(short_B) < self._short_probability,
             2 + sampling.integers(length_B, self._budget - 1),
@@ -119,7 +123,7 @@ class PairSource(TextExampleSource):
         )
 
     def _at_most_document(self, target_B: np.ndarray, document_B: np.ndarray) -> np.ndarray:
-        """Target lengths, lowered to the tokens of the documents."""
+        """Limit target lengths to the number of tokens of the documents."""
         first_token = self._text.first_token
         tokens_B = first_token[document_B + 1] - first_token[document_B]
         return np.minimum(target_B, np.maximum(tokens_B, 2))
@@ -127,7 +131,7 @@ class PairSource(TextExampleSource):
     def _fill(
         self, document_B: np.ndarray, first_B: np.ndarray, start_B: np.ndarray, target_B: np.ndarray
     ) -> np.ndarray:
-        """End (exclusive) of the sentences, from first_B on, that reach the target length."""
+        """End (exclusive) of the sentences, starting with first_B, that reach the target length."""
         text = self._text
         stop_B = np.minimum(start_B + target_B, text.first_token[document_B + 1])
         return np.maximum(text.sentence_from(stop_B), first_B + 1)
@@ -148,11 +152,12 @@ class SentencePairs(PairSource):
     """Sentence pairs, as in BERT but with balanced labels; see `PairSource`.
 
     Exactly one of the examples 2k and 2k + 1 has label 1, so batches of even size are balanced. A
-    chunk of one sentence is extended by a neighboring sentence, and documents of one sentence only
-    serve as segment B (see `statistics`). The random document is another than that of A.
+    chunk of one sentence is extended by a neighboring sentence, and documents with a single
+    sentence are used only for random segments (see `statistics`). The random document is never the
+    document of A.
 
-    An epoch omits text: what random segments replace and what truncation takes, about a quarter.
-    Chunks differ between epochs, so several epochs have all of it. See also `PublishedPairs`.
+    Random segments and truncation omit about a quarter of the text from an epoch. Chunks differ
+    between epochs, so several epochs have all of the text. See also `PublishedPairs`.
 
     With `swapped`, pairs are for sentence-order prediction, as in create_pretraining_data.py of
     ALBERT: B always follows A in the text, and with label 1 the two are swapped.
@@ -165,7 +170,7 @@ class SentencePairs(PairSource):
         swapped: bool = False,
         fixed_lengths: bool = False,
     ):
-        """Open the source; raise UserError if no pair can be made of the split."""
+        """Open the source; raise UserError if the split has no sentence pairs."""
         super().__init__(settings, short_sequence_probability, fixed_lengths)
         self._swapped = swapped
         if swapped:
@@ -183,19 +188,10 @@ class SentencePairs(PairSource):
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
         """Return examples made of chunks, see `TextExampleSource.chunk_examples`.
 
-        The label is next_sentence_label (1 = random), with `swapped` sentence_order_label
-        (1 = swapped), int32 [B].
+        The label is next_sentence_label (1 = random) or, with `swapped`, sentence_order_label
+        (1 = swapped): int32 [B].
         """
-        chunks, bits_4B = self._chunks(number_B, chunk_B)
-        if not self._swapped:
-            return self._pairs(number_B, chunks, bits_4B)
-        is_random_B = np.zeros(len(number_B), bool)
-        start_2B, kept_2B = (
-            np.where(chunks.label, both[::-1], both)
-            for both in self._segments(number_B, chunks, bits_4B, is_random_B)
-        )
-        batch = self._segment_rows(number_B, start_2B, kept_2B)
-        return batch | {self.label_name: chunks.label.astype(np.int32)}
+        return self._pairs(number_B, *self._chunks(number_B, chunk_B))
 
     def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
         if not self._fixed_lengths:
@@ -213,9 +209,9 @@ class SentencePairs(PairSource):
         first_N = np.linspace(0, self.num_examples - size, blocks).astype(np.int64)
         number_B = (first_N[:, None] + np.arange(size)).ravel()
         chunks, bits_4B = self._chunks(number_B, number_B)
-        is_random_B = (chunks.label == 1) & (not self._swapped)
-        start_2B, kept_2B = self._segments(number_B, chunks, bits_4B, is_random_B)
-        kept_2B[1, is_random_B] = 0
+        start_2B, kept_2B = self._segments(number_B, chunks, bits_4B)
+        if not self._swapped:
+            kept_2B[1, chunks.label == 1] = 0
         token_X = np.repeat(start_2B.ravel(), kept_2B.ravel()) + ranges(kept_2B.ravel())
         estimate = len(np.unique(token_X)) / len(number_B) * self.num_examples
         return min(round(estimate), self._tokens_per_epoch)
@@ -264,9 +260,9 @@ class SentencePairs(PairSource):
 def truncated_lengths(
     length_a: np.ndarray, length_b: np.ndarray, budget: int | np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the lengths that truncate_seq_pair of the original BERT leaves of two segments.
+    """Return the lengths of two segments after truncate_seq_pair of the original BERT.
 
-    While both together exceed the budget, the longer one loses a token; B if they are equal.
+    While both together exceed the budget, the longer segment loses a token; B if they are equal.
     """
     kept_a = np.minimum(length_a, np.maximum(budget - length_b, -(-budget // 2)))
     return kept_a, np.minimum(length_b, budget - kept_a)
