@@ -1,8 +1,9 @@
 """Minimal pairs: an acceptable and an unacceptable sentence that differ in one phenomenon.
 
-By default the columns are those of BLiMP (Warstadt et al. 2020).
+By default the columns are named as in BLiMP (Warstadt et al. 2020).
 """
 
+import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -22,7 +23,7 @@ _MIRRORED = 0.5  # least similarity of one paradigm's edits and the other's undo
 
 
 class MinimalPair(NamedTuple):
-    """An acceptable and an unacceptable sentence, and what kind of pair they are."""
+    """An acceptable and an unacceptable sentence, with the phenomenon and paradigm of the pair."""
 
     good: str
     bad: str
@@ -34,11 +35,11 @@ def read(patterns: Sequence[str], changes: Iterable[str] = ()) -> list[MinimalPa
     """Read pairs, sorted by phenomenon and paradigm.
 
     Args:
-        patterns: files or globs of CSV, TSV or JSON.
-        changes: of the names of columns, such as 'good=acceptable'.
+        patterns: Files or globs of CSV, TSV or JSON.
+        changes: Renamed columns, such as 'good=acceptable'.
 
     Raises:
-        UserError: see `named_rows.read`, or a sentence is empty.
+        UserError: See `named_rows.read`, or a sentence is empty.
     """
     pairs = []
     for row in named_rows.read(patterns, COLUMNS.renamed(changes)):
@@ -51,42 +52,39 @@ def read(patterns: Sequence[str], changes: Iterable[str] = ()) -> list[MinimalPa
 
 
 def sample(pairs: Iterable[MinimalPair], per_paradigm: int) -> list[MinimalPair]:
-    """Evenly spaced pairs of each paradigm, at most `per_paradigm` of each."""
-    found: dict[str, list[MinimalPair]] = {}
+    """Return at most `per_paradigm` evenly spaced pairs of each paradigm."""
+    paradigms: dict[str, list[MinimalPair]] = {}
     for pair in pairs:
-        found.setdefault(pair.paradigm, []).append(pair)
-    return [
-        own[index]
-        for own in found.values()
-        for index in np.linspace(0, len(own) - 1, min(per_paradigm, len(own))).round().astype(int)
-    ]
+        paradigms.setdefault(pair.paradigm, []).append(pair)
+    chosen = []
+    for group in paradigms.values():
+        indices = np.linspace(0, len(group) - 1, min(per_paradigm, len(group)))
+        chosen += [group[index] for index in indices.round().astype(int)]
+    return chosen
 
 
 def mirrored(pairs: Iterable[MinimalPair]) -> Iterator[tuple[str, str]]:
-    """Yield paradigms that are mirror images: what makes one acceptable spoils the other.
+    """Yield pairs of mirrored paradigms: the edit that makes one acceptable spoils the other.
 
-    A model that prefers one word everywhere is right in one of them and wrong in the other; only
-    their mean says what it knows. Two paradigms are mirrored if the words by which their pairs
-    differ are similarly distributed (cosine) once those of one are exchanged, and not before.
+    A model that prefers one word everywhere is right in one paradigm and wrong in the other; only
+    their mean shows what it knows. An edit is the words by which the sentences of a pair differ.
+    Two paradigms are mirrored if the distributions of their edits are similar (cosine) after the
+    edits of one paradigm are reversed, and not before.
     """
     edits: dict[str, Counter] = {}
     for pair in pairs:
         good, bad = Counter(pair.good.lower().split()), Counter(pair.bad.lower().split())
         edit = tuple(sorted((good - bad).elements())), tuple(sorted((bad - good).elements()))
-        if edit[0] != edit[1]:  # else only the order differs
+        if edit[0] != edit[1]:  # otherwise only the order of the words differs
             edits.setdefault(pair.paradigm, Counter())[edit] += 1
-    names = list(edits)
-    undone = {
-        name: Counter({(bad, good): n for (good, bad), n in edits[name].items()}) for name in names
-    }
-    for number, first in enumerate(names):
-        for second in names[number + 1 :]:
-            similarity = _cosine(undone[first], edits[second])
-            if similarity >= _MIRRORED > _cosine(edits[first], edits[second]):
-                yield first, second
+    for first, second in itertools.combinations(edits, 2):
+        undone = Counter({(bad, good): n for (good, bad), n in edits[first].items()})
+        similarity = _cosine(undone, edits[second])
+        if similarity >= _MIRRORED > _cosine(edits[first], edits[second]):
+            yield first, second
 
 
 def _cosine(a: Counter, b: Counter) -> float:
     product = sum(number * b[key] for key, number in a.items())
-    norms = [sum(n * n for n in own.values()) ** 0.5 for own in (a, b)]
+    norms = [sum(n * n for n in counter.values()) ** 0.5 for counter in (a, b)]
     return product / (norms[0] * norms[1])

@@ -1,10 +1,9 @@
-"""Packing several short examples into one row.
+"""Packs several short examples into one row; segment ids keep them from attending to each other.
 
-Segment ids keep them from attending to each other.
-The examples of an epoch are packed once, by length: a histogram of lengths gives a few hundred
-patterns such as "917 rows of 60, 40 and 28 tokens" (Krell et al. 2021, arXiv 2107.02027). Which
-examples of these lengths share a row, and the order of the rows, are drawn for every epoch, as a
-pure function of the seed; every example occurs exactly once per epoch.
+Examples are packed by length, once: a histogram of lengths gives a few hundred patterns such as
+"917 rows of 60, 40 and 28 tokens" (Krell et al. 2021, arXiv 2107.02027). Which examples of these
+lengths share a row, and the order of the rows, are drawn for every epoch, as a pure function of the
+seed; every example occurs exactly once per epoch.
 """
 
 import bisect
@@ -17,7 +16,7 @@ from bert_jax.data import sampling
 from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.text_example_source import TextExampleSource
 
-_ROW_ORDER, _EXAMPLE_ORDER = 100, 101  # random streams, distinct from those of the source
+_ROW_ORDER, _EXAMPLE_ORDER = 100, 101  # random streams that sources do not use
 _MIN_AVERAGE_LENGTH = 8  # tokens; bounds the number of examples in a row
 _SORTED_CHUNKS = 2**16  # chunks whose lengths are computed and sorted at once
 
@@ -63,8 +62,8 @@ class PackedRows(ExampleSource):
     def statistics(self) -> dict[str, int]:
         """Return the counts of the source, rows_per_epoch and padding_per_epoch.
 
-        padding_per_epoch is in tokens. It does not include the tokens by which an example is
-        shorter than its bound in `TextExampleSource.lengths`.
+        padding_per_epoch is in tokens. It does not include padding of examples that are shorter
+        than their bound in `TextExampleSource.lengths`.
         """
         return self._source.statistics() | {
             'rows_per_epoch': self.num_examples,
@@ -103,7 +102,7 @@ def sort_by_length(source: TextExampleSource) -> tuple[np.ndarray, np.ndarray]:
     """Sort the chunks of an epoch by length, a part at a time to save memory.
 
     Returns:
-        The chunks, shortest first, those of equal length in their order: int64 [N].
+        The chunks, shortest first, in a stable order: int64 [N].
         The number of chunks of each length: int64 [T + 1].
     """
     number, num_lengths = source.num_examples, source.sequence_length + 1
@@ -129,7 +128,7 @@ def pack(
     """Pack E examples into rows, in order.
 
     Args:
-        examples: As a source makes them: arrays [E, T], padded at the end, and labels [E].
+        examples: Examples of a source: arrays [E, T], padded at the end, and labels [E].
         present_BS: bool [B, S], the slots to fill, from the left; the examples of a row must fit
             into T tokens.
         pad_id: Token id of padding.
@@ -153,7 +152,7 @@ def pack(
 
 
 class RowPacking:
-    """Copies E sequences from flat arrays into rows, one after the other."""
+    """Copies E sequences from flat arrays into rows, side by side."""
 
     def __init__(
         self,
@@ -232,7 +231,7 @@ def best_fit(
     Returns:
         Number of rows with each pattern, the lengths of a row's sequences, longest first.
     """
-    done: collections.Counter[tuple[int, ...]] = collections.Counter()
+    full_rows: collections.Counter[tuple[int, ...]] = collections.Counter()
     rows_by_space: dict[int, collections.Counter[tuple[int, ...]]] = {}
     spaces: list[int] = []  # the keys of rows_by_space, ascending
     for length in np.flatnonzero(count_L)[::-1].tolist():
@@ -250,13 +249,13 @@ def best_fit(
             placed.append((row_length - copies * length, (length,) * copies, rows))
         for space, pattern, rows in placed:
             is_full = len(pattern) == max_sequences or space == 0
-            target = done if is_full else rows_by_space.setdefault(space, collections.Counter())
-            target[pattern] += rows
+            if is_full:
+                full_rows[pattern] += rows
+            else:
+                rows_by_space.setdefault(space, collections.Counter())[pattern] += rows
         rows_by_space = {space: +rows for space, rows in rows_by_space.items() if +rows}
         spaces = sorted(rows_by_space)
-    for counts in rows_by_space.values():
-        done += counts
-    return dict(done)
+    return dict(sum(rows_by_space.values(), full_rows))
 
 
 def _distribute(number: int, fit: int, rows: int) -> Iterator[tuple[int, int]]:

@@ -1,6 +1,6 @@
-"""Joining the lines of hard-wrapped text into paragraphs.
+"""Joins the lines of hard-wrapped text into paragraphs.
 
-A hard-wrapped paragraph becomes one string; a heading, verse or list item stays one.
+Each paragraph becomes one string, and so does each heading, line of verse and list item.
 """
 
 import itertools
@@ -15,36 +15,32 @@ _SAMPLED_LINES = 4000
 
 _LIST_ITEM = re.compile(r'\s*(?:[-*•+‣◦]|\(?\d{1,3}[.)])\s+\S')
 _BULLET = re.compile(r'\s*[-*•+‣◦]\s+\S')
-# What could have moved up to the line before: a word, or a part of text without spaces.
+# The part of a line that the line before could have taken: a word, or a part of unspaced text.
 _FIRST_WORD = re.compile(rf'\s*([{UNSPACED}]{{1,8}}|[^\s{UNSPACED}]+)')
 _LINE_END = re.compile(rf'[.!?:{STOPS}]["”’»」』）]?\s*$')
-# The joint of two lines that a space would split: 'well-' and 'known', or text without spaces.
+# Two lines that are joined without a space: 'well-' and 'known', or unspaced text.
 _NO_SPACE = re.compile(rf'\w-\w$|[{UNSPACED}]{{2}}$')
 
 
 def join_lines(lines: list[str]) -> list[str]:
     """Join hard-wrapped lines into paragraphs with single spaces; drop blank lines."""
     width = _wrap_width(lines)
-    paragraphs: list[str] = []
-    paragraph: list[str] = []
+    paragraphs: list[list[str]] = []
     before = ''
     for line in lines:
-        if paragraph and not (width and _continues(before, line, width)):
-            paragraphs.append(_join(paragraph))
-            paragraph = []
+        if width and _continues(before, line, width):
+            paragraphs[-1].append(line)
+        elif line and not line.isspace():
+            paragraphs.append([line])
         before = line
-        if line and not line.isspace():
-            paragraph.append(line)
-    if paragraph:
-        paragraphs.append(_join(paragraph))
-    return paragraphs
+    return [_join(paragraph) for paragraph in paragraphs]
 
 
 def _wrap_width(lines: list[str]) -> int:
-    """The column at which a document is hard-wrapped; 0 if it is not.
+    """The column at which a document is hard-wrapped; 0 if it is not wrapped.
 
-    In wrapped text, nearly every line that is followed by another is full (the next word would not
-    have fit) and few lines end in a stop.
+    In wrapped text, nearly every line before another line is full (the next word would not have
+    fit) and few lines end in a stop.
     """
     step = 1 + len(lines) // _SAMPLED_LINES
     pairs = zip(lines[::step], lines[1::step], strict=False)
@@ -87,13 +83,13 @@ def _continues(line: str, after: str, width: int) -> bool:
 
 
 def _is_heading(line: str) -> bool:
-    """Whether a line is a heading of a wiki page, such as ' = = Food = = '."""
+    """Whether a line is a wiki heading, such as ' = = Food = = '."""
     stripped = line.strip()
     return stripped.startswith('=') and stripped.endswith('=')
 
 
 def _join(lines: list[str]) -> str:
-    """One line with single spaces, and none at the joints of text without spaces."""
+    """Join lines with single spaces, or without a space within unspaced text."""
     parts = [' '.join(line.split()) for line in lines]
     joined = parts[:1]
     for before, after in itertools.pairwise(parts):
