@@ -110,7 +110,7 @@ def join_characters(
     """Join words that touch and share a subword, if one of them is a single character.
 
     The single characters are Hangul or from scripts written without spaces (data/scripts.py), whose
-    word boundaries are unknown. Joined, `align` need not split the text between them.
+    word boundaries are unknown. `align` then does not need to split the text between them.
 
     Args:
         tokenizer: The tokenizer.

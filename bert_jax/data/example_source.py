@@ -7,7 +7,7 @@ import numpy as np
 
 
 class BatchSource(Protocol):
-    """What the input pipeline needs: batches by step.
+    """Batches by step, as the input pipeline needs them.
 
     Attributes:
         batch_size: Rows of a global batch.

@@ -1,8 +1,8 @@
 """Fine-tuning batches: a fixed number of items, packed into rows of one static shape.
 
-An item is trained on or predicted as a whole: one sequence, or several that stay in the same row
-(the choices of a question). Short items share a row and cannot attend to each other, as in
-data/packing.py, so training and evaluation use one shape each with little padding.
+An item is one sequence, or several that stay in the same row (the choices of a question). Short
+items share a row and cannot attend to each other, as in data/packing.py, so training and evaluation
+use one shape each with little padding.
 """
 
 import collections
@@ -23,7 +23,7 @@ _PLANNED_STEPS = 4096  # steps whose rows are computed at once
 
 
 class TokenSequence(NamedTuple):
-    """One sequence of n tokens and what belongs to it.
+    """A sequence of n tokens, with fields per token and per sequence.
 
     Attributes:
         ids: int32 [n], special tokens included.
@@ -85,7 +85,7 @@ class Items:
     def batch(
         self, item_I: np.ndarray, row_I: np.ndarray, shape: BatchShape
     ) -> dict[str, np.ndarray]:
-        """Return a batch of I items, those of a row in the given order.
+        """Return a batch of I items; items of the same row keep their order.
 
         Args:
             item_I: Indices of the items.
@@ -114,8 +114,8 @@ class Items:
 class TrainBatches:
     """Batches of `num_items` items each; every item occurs once per epoch.
 
-    The number of rows is what the fullest batch of the run needs. An epoch is shuffled so that
-    items of similar length go to different batches; all batches then need about as many rows.
+    All batches have as many rows as the fullest batch of the run needs. An epoch is shuffled so
+    that items of similar length go to different batches; all batches then need about as many rows.
 
     Attributes:
         batch_size: Rows of a batch, R.
@@ -162,11 +162,12 @@ class TrainBatches:
             rows: Rows of the global batch.
 
         Returns:
-            See `Items.batch`; and example_index, int32 [R], number of the row in the batch, from
-            which dropout is drawn: it must not depend on R, which depends on the devices.
+            See `Items.batch`; and example_index, int32 [R], the number of the row in the batch.
+                Dropout is drawn from example_index, so it must not depend on R, which depends on
+                the number of devices.
         """
         if np.ndim(step):
-            batches = [self.batch(int(one), rows) for one in np.asarray(step)]
+            batches = [self.batch(int(number), rows) for number in np.asarray(step)]
             return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
         item_GI = self._batch_items(np.array([step]))
         (row_I,) = self._first_fit_decreasing(item_GI)
@@ -205,9 +206,9 @@ class TrainBatches:
 def _stratified_order(length_N: np.ndarray, num_items: int, seed: int, epoch: int) -> np.ndarray:
     """A random order in which every batch of num_items items has items of all lengths.
 
-    The shuffled items are divided into stretches of _STRETCH_BATCHES batches. In a stretch, the k
-    longest items are distributed over its k batches at random, then the k next longest, and so on;
-    finally the order in each batch is shuffled again.
+    The shuffled items are divided into stretches of _STRETCH_BATCHES batches. In a stretch of k
+    batches, the k longest items are distributed over the batches at random, then the k next
+    longest, and so on; finally the order in each batch is shuffled.
     """
     total = len(length_N)
     order_N = sampling.permute(np.arange(total), total, sampling.key(seed, epoch, _ORDER))
@@ -226,7 +227,7 @@ def _stratified_order(length_N: np.ndarray, num_items: int, seed: int, epoch: in
 
 
 class PlacedItem(NamedTuple):
-    """Where an item is in a batch: its row and the slots of its sequences."""
+    """The place of an item in a batch: its row and the slots of its sequences."""
 
     item: int
     row: int
@@ -255,11 +256,11 @@ def evaluation_batches(
         rows = packed_rows[start : start + shape.rows]
         placed = []
         for number, row in enumerate(rows):
-            slots = iter(range(shape.slots))
+            free_slots = iter(range(shape.slots))
             for item in row:
-                own_slots = list(itertools.islice(slots, int(items.count_N[item])))
-                placed.append(PlacedItem(item, number, own_slots))
-        item_I, row_I = np.array([(one.item, one.row) for one in placed]).T
+                slots = list(itertools.islice(free_slots, int(items.count_N[item])))
+                placed.append(PlacedItem(item, number, slots))
+        item_I, row_I = np.array([(place.item, place.row) for place in placed]).T
         yield items.batch(item_I, row_I, shape), placed
 
 
@@ -283,20 +284,20 @@ def unpack_outputs(
         placed: Where the item is in the batch.
 
     Returns:
-        For each sequence its values, […], and those of its n tokens, [n, …].
+        For each sequence, its outputs per sequence, […], and per token, [n, …].
     """
     outputs = []
     for slot in placed.slots:
-        own_T = batch['segment_ids'][placed.row] == slot + 1
+        is_inside_T = batch['segment_ids'][placed.row] == slot + 1
         values = {name: array[placed.row, slot] for name, array in slots.items()}
-        outputs.append(values | {k: array[placed.row, own_T] for k, array in tokens.items()})
+        outputs.append(values | {k: array[placed.row, is_inside_T] for k, array in tokens.items()})
     return outputs
 
 
 def row_length(longest: int, max_length: int) -> int:
-    """Return the length of rows into which items are packed, a multiple of 64 if possible.
+    """Return the length of rows in which to pack items, a multiple of 64 if possible.
 
-    Rows have space for several short items, but are not longer than the model takes.
+    Rows have space for several short items, but are not longer than the model's maximum.
 
     Args:
         longest: Tokens of the longest item.

@@ -51,13 +51,13 @@ class FullSentences(TextExampleSource):
     def _documents_started(
         self, first_N: np.ndarray, stop_N: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """The first document that starts after a row's first token, and how many do in the row."""
+        """The next document after each row's first token, and how many start in the row."""
         first_token = self._text.first_token
         document_N = first_token.searchsorted(first_N, side='right')
         return document_N, first_token.searchsorted(stop_N) - document_N
 
     def statistics(self) -> dict[str, int]:
-        """Return counts for the log; sentences_cut counts those longer than a row."""
+        """Return counts for the log; sentences_cut counts sentences longer than a row."""
         return {
             'documents': self._text.num_documents,
             'sentences_cut': self._sentences_cut,
@@ -71,8 +71,8 @@ def row_edges(
 ) -> tuple[np.ndarray, int]:
     """Divide the tokens of a shard into rows of whole sentences.
 
-    The end of a row that starts with a given sentence is looked up for all sentences at once. The
-    rows are a chain of these links, which is followed in log₂ N passes by doubling the known part.
+    For all sentences at once, finds where a row that starts with the sentence would end. These
+    links form chains; the rows are the chain from the first sentence, followed in log₂ N passes.
 
     Args:
         sentence_S1: int64, first token of each sentence, and the number of tokens.
@@ -92,7 +92,7 @@ def row_edges(
     stop_P = np.append(first_P[1:], sentence_S1[-1])
     begin_D = sentence_S1[document_D1[:-1]]
     document_P = begin_D.searchsorted(first_P, side='right') - 1
-    # Positions that count separators: a row from piece p ends at most `budget` after that of p.
+    # Adding document numbers to positions counts the separators toward the budget of a row.
     next_P = (stop_P + document_P).searchsorted(first_P + document_P + budget, side='right')
     if within_documents:
         last_D = np.append(first_P.searchsorted(begin_D[1:]), len(first_P))

@@ -57,8 +57,8 @@ def counts_per_block(count_L: np.ndarray) -> np.ndarray:
     """Distribute counts over blocks: every entry is count / BLOCKS, rounded down or up.
 
     The remainders are distributed by systematic sampling: they are laid end to end on a line, and
-    in each block those that contain a multiple of BLOCKS, minus the block's offset, get one more.
-    Each offset occurs once, so that the columns have the right sums.
+    in each block the languages whose remainder contains a multiple of BLOCKS, minus the block's
+    offset, get one more. Each offset occurs once, so the columns have the right sums.
 
     Args:
         count_L: int64 [L] with the sum BLOCK · BLOCKS.
@@ -73,12 +73,12 @@ def counts_per_block(count_L: np.ndarray) -> np.ndarray:
 
 
 class Mixture(ExampleSource):
-    """Examples of several languages, each from a source and with epochs of its own.
+    """Examples of several languages; each language has its own source and epochs.
 
     Example n is the k-th of its language; the language and k are functions of (seed, n). In every
     block of BLOCK examples each language has its share, rounded down or up, in a random order; in a
-    period of BLOCK · BLOCKS examples the counts are those of `largest_remainder`. The pattern of
-    languages, not the examples, repeats after a period. Uses 5 MB of memory.
+    period of BLOCK · BLOCKS examples the counts are as `largest_remainder` rounds them. The pattern
+    of languages, not the examples, repeats after a period. Uses 5 MB of memory.
 
     Attributes:
         batch_size: Rows of a global batch.
@@ -110,10 +110,7 @@ class Mixture(ExampleSource):
         return dict(zip(self.shares, (count_L + periods * self._count_L).tolist(), strict=True))
 
     def examples(self, number_B: np.ndarray) -> dict[str, np.ndarray]:
-        """Return the examples with these numbers, as the sources make them.
-
-        example_index is the number modulo 2^31.
-        """
+        """Return the examples of the sources; example_index is the number modulo 2^31."""
         period_B, place_B = np.divmod(number_B, _PERIOD)
         language_B = self._language_N[place_B]
         nth_B = period_B * self._count_L[language_B] + self._rank_N[place_B]
@@ -123,8 +120,8 @@ class Mixture(ExampleSource):
             if row_R.size:
                 rows.append(row_R)
                 parts.append(source.examples(nth_B[row_R]))
-        place_B = np.argsort(np.concatenate(rows))
-        batch = {name: np.concatenate([part[name] for part in parts])[place_B] for name in parts[0]}
+        order_B = np.argsort(np.concatenate(rows))
+        batch = {name: np.concatenate([part[name] for part in parts])[order_B] for name in parts[0]}
         batch['example_index'] = (number_B % 2**31).astype(np.int32)
         return batch
 
@@ -145,12 +142,12 @@ def mix_languages(
 ) -> ExampleSource:
     """Return a source of examples in which languages have the shares q_i ∝ p_i^alpha.
 
-    The source of a language only knows the text of this language, so that random next sentences
-    are in the same language.
+    The source of a language reads only text in this language, so random next sentences are in the
+    same language.
 
     Args:
-        make: make(language, seed) returns the source of one language, make(None, seed) that of
-            the whole text, which is used if there is a single language.
+        make: make(language, seed) returns the source of a language; make(None, seed), called if
+            there is a single language, the source of the whole text.
         names: Languages.
         alpha: Exponent, 0 ≤ alpha ≤ 1.
         batch_size: Rows of a global batch.

@@ -1,14 +1,14 @@
-"""Counts text that looks like personal data: mail addresses, phone numbers and the like.
+"""Counts text that looks like personal data: mail addresses, phone numbers and similar.
 
-These are patterns: some hits are no personal data (invented addresses of novels and manuals), and
-names or addresses in prose have no pattern. Numbers with a checksum must pass it.
+It matches patterns: some matches are not personal data (invented addresses in novels and manuals),
+and names or addresses in prose have no pattern. Numbers with a checksum must pass it.
 """
 
 import re
 from collections import Counter
 from collections.abc import Callable
 
-# One search for all numbers, without lookbehind: several searches would slow preparation down.
+# One search for all numbers, without lookbehind: several searches would slow down preparation.
 _NUMBER = re.compile('[0-9][0-9 ().-]{5,}[0-9]', re.ASCII)
 _ACCOUNT = re.compile('[A-Z][A-Z][0-9][0-9](?: ?[A-Z0-9]{4}){3,7}(?: ?[A-Z0-9]{1,3})?', re.ASCII)
 _MAIL = re.compile(r'[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-zA-Z]{2,}')
@@ -18,20 +18,20 @@ _IP_ADDRESS = re.compile(r'\d{1,3}(?:\.\d{1,3}){3}')
 
 def count(text: str) -> Counter[str]:
     """Return how often each kind of personal data seems to occur in a text."""
-    found: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     if '@' in text:
-        found['mail addresses'] = sum(1 for _ in _MAIL.finditer(text))
+        counts['mail addresses'] = sum(1 for _ in _MAIL.finditer(text))
     for match in _NUMBER.finditer(text):
         number = _with_sign(text, match)
-        found.update(name for name, accepts in NUMBERS.items() if number and accepts(number))
+        counts.update(name for name, accepts in NUMBERS.items() if number and accepts(number))
     for match in _ACCOUNT.finditer(text):
         is_account = _is_whole(text, match) and _is_account_number(match.group())
-        found['bank account numbers (IBAN)'] += is_account
-    return +found  # without those that do not occur
+        counts['bank account numbers (IBAN)'] += is_account
+    return +counts  # drops zeros
 
 
 def _is_phone_number(text: str) -> bool:
-    """E.164: up to 15 digits after a plus; or the North American form with separators."""
+    """E.164: 8 to 15 digits after a plus; or the North American form with separators."""
     is_international = text[0] == '+' and 8 <= len(_digits(text)) <= 15
     return bool(is_international or _NORTH_AMERICAN.fullmatch(text))
 
@@ -69,7 +69,7 @@ def _digits(text: str) -> str:
 
 
 def _with_sign(text: str, match: re.Match[str]) -> str:
-    """A number with the '+' or '(' before it; '' if it is a part of something longer."""
+    """A number with the '+' or '(' before it; '' if it is part of a longer word or number."""
     if not _is_whole(text, match):
         return ''
     before = text[match.start() - 1] if match.start() else ' '
@@ -77,7 +77,7 @@ def _with_sign(text: str, match: re.Match[str]) -> str:
 
 
 def _is_whole(text: str, match: re.Match[str]) -> bool:
-    """Whether no letter, digit or dot is directly before, and no letter or digit after."""
+    """Whether no letter, digit, dot or underscore is right before, and no letter or digit after."""
     before = text[match.start() - 1] if match.start() else ''
     after = text[match.end() : match.end() + 1]
     return not (before.isalnum() or before in ('.', '_') or after.isalnum())

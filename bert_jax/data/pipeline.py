@@ -9,8 +9,8 @@ import numpy as np
 from bert_jax.data import tensorflow_import
 from bert_jax.data.example_source import BatchSource
 
-# TensorFlow never releases a Python function it has called. It is therefore given a single one,
-# which finds the reader of a pipeline by number for as long as the pipeline lives.
+# TensorFlow never releases a Python function that it has called. It therefore only gets `_read`,
+# which looks up the reader of a pipeline by number, as long as the pipeline lives.
 _readers: dict[int, Callable[[int], list[np.ndarray]]] = {}
 _numbers = itertools.count()
 
@@ -28,7 +28,7 @@ def batches(
 ) -> Iterator[dict[str, np.ndarray]]:
     """Yield source.batch(step, rows) for start_step ≤ step < stop_step, in this order.
 
-    An exception in source.batch is raised here, after the batches of the steps before it.
+    An exception in source.batch is raised here, after the batches of earlier steps.
 
     Args:
         source: Source of the batches.

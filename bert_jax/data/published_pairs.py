@@ -19,11 +19,12 @@ class PublishedPairs(PairSource):
     is replaced by a random segment, the next chunk starts with the sentences that were replaced, so
     every sentence is in A or a true B once. The target length is drawn for each document. Labels
     are independent coin flips, and chunks of one sentence always get label 1, so more than half of
-    the labels are 1. The random document is drawn up to ten times until it differs from that of A.
+    the labels are 1. The random document is drawn up to ten times until it is not the document of
+    A.
 
-    An epoch is a pass in random order. Where it starts follows from the lengths of the passes
-    before, which are computed when needed (some µs and 8 bytes of memory an example). With
-    `fixed_lengths`, all epochs are the first pass.
+    An epoch is a pass in random order. The lengths of earlier passes determine where it starts and
+    are computed when needed (some µs and 8 bytes of memory per example). With `fixed_lengths`, all
+    epochs are the first pass.
 
     Source: create_instances_from_document.
     """
@@ -50,8 +51,8 @@ class PublishedPairs(PairSource):
         pass_B = epoch_B % PASSES
         first_B = np.empty_like(chunk_B)
         for number in np.unique(pass_B).tolist():
-            is_own_B = pass_B == number
-            first_B[is_own_B] = self._pass(number)[chunk_B[is_own_B]]
+            is_in_pass_B = pass_B == number
+            first_B[is_in_pass_B] = self._pass(number)[chunk_B[is_in_pass_B]]
         return self._examples(number_B, pass_B, first_B)
 
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
@@ -82,14 +83,14 @@ class PublishedPairs(PairSource):
         Walks through all documents at once, a chunk of each at a time.
         """
         document_D = np.arange(self._text.num_documents)
-        first_D, found = self._text.first_sentence[:-1], []
+        first_D, first_sentences = self._text.first_sentence[:-1], []
         while document_D.size:
-            found.append(first_D)
+            first_sentences.append(first_D)
             chunks = self._chunks(np.full_like(first_D, number), document_D, first_D)
             next_D = np.where(chunks.label, chunks.middle, chunks.last)
             is_open_D = next_D < self._text.first_sentence[document_D + 1]
             document_D, first_D = document_D[is_open_D], next_D[is_open_D]
-        return np.concatenate(found)
+        return np.concatenate(first_sentences)
 
     def _chunks(self, pass_B: np.ndarray, document_B: np.ndarray, first_B: np.ndarray) -> Chunks:
         """The chunks of passes that start with these sentences."""

@@ -42,7 +42,7 @@ def integers(bits: np.ndarray, bound: int | np.ndarray) -> np.ndarray:
 def fair_coins(bits_N: np.ndarray, count_N: np.ndarray) -> np.ndarray:
     """Draw the number of heads among count_N fair coins, Binomial(count, 1/2): int64 [N].
 
-    The coins are bits: the given 64 random bits, and as many more as needed, hashed from them.
+    The coins are bits: the given 64 random bits and, if needed, more bits hashed from them.
     """
     heads_N = np.zeros(count_N.shape, np.int64)
     open_R = np.flatnonzero(count_N > 0)
@@ -59,9 +59,9 @@ def permute(index_N: np.ndarray, size: int | np.ndarray, key_N: np.ndarray) -> n
     """Apply a keyed random permutation of [0, size) to indices.
 
     A Feistel network over the two digits of index = left · columns + right, where rows · columns is
-    barely above `size`; the rare results outside [0, size) are sent through again until they are
-    inside (generalized Feistel and cycle-walking ciphers of Black and Rogaway 2002, 'Ciphers with
-    arbitrary finite domains').
+    slightly above `size`; the rare results outside [0, size) pass through the network again until
+    they are inside (generalized Feistel and cycle-walking ciphers of Black and Rogaway 2002,
+    'Ciphers with arbitrary finite domains').
 
     Args:
         index_N: int64 [N], indices in [0, size).

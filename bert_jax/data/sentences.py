@@ -67,7 +67,7 @@ def _split_line(line: str, known: Abbreviations) -> Iterator[str]:
         assert loose  # the pattern matches the empty string
         quotes += line.count('"', counted, end)
         counted = end
-        # The closing marks that a tokenizer has set apart, as in `word . " Next`.
+        # Closing marks that a tokenizer has separated by spaces, as in `word . " Next`.
         opens = loose['quote'] and loose.end() < len(line) and quotes % 2 == 0
         end = loose.start('quote') if opens else loose.end()
         yield line[start:end]
@@ -99,7 +99,7 @@ def _is_end(line: str, start: int, match: re.Match, known: Abbreviations) -> boo
 
 
 def _is_lower(word: str) -> bool:
-    """Whether a word starts in lowercase; Georgian letters do not count, they have no case."""
+    """Whether a word starts in lowercase; Georgian letters do not count as lowercase."""
     return word[:1].islower() and not '\u10d0' <= word[0] <= '\u10ff'
 
 

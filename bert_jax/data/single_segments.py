@@ -5,14 +5,14 @@ import numpy as np
 from bert_jax.data import sampling
 from bert_jax.data.text_example_source import DRAW, LABEL, TextExampleSource
 
-_ONE_SEGMENT = 0.1  # share of the rows of SplitSegments
+_ONE_SEGMENT = 0.1  # share of the rows of SplitSegments with only one segment
 
 
 class SingleSegments(TextExampleSource):
     """One segment of contiguous text per row, for training without sentence pairs.
 
-    Every row is full, even if this cuts a sentence; the last row of a document ends with it. Only
-    documents that fit into one row (see `statistics`) leave padding.
+    Every row is full, even if this cuts a sentence; the last row of a document ends with the
+    document. Only documents that fit into one row (see `statistics`) leave padding.
     """
 
     def chunk_examples(self, number_B: np.ndarray, chunk_B: np.ndarray) -> dict[str, np.ndarray]:
@@ -41,10 +41,11 @@ class SplitSegments(SingleSegments):
     """Contiguous text in two segments in 90 % of the rows (ELECTRA, Clark et al. 2020).
 
     The first segment has the sentences that fit into half of a row, at least one; the sentence in
-    the middle of the row belongs to it in half of the rows. The second one has the rest, if any.
+    the middle of the row belongs to it in half of the rows. The second segment has the rest, if
+    any.
 
-    Source: google-research/electra, build_pretraining_dataset.py. It reads on where a row ends,
-    and drops what exceeds a row; rows here are chunks of a document.
+    Source: google-research/electra, build_pretraining_dataset.py. There, a row takes sentences
+    until it is full and drops the tokens that exceed it; here, rows are chunks of a document.
     """
 
     num_segments = 2
@@ -71,7 +72,7 @@ class SplitSegments(SingleSegments):
         return batch
 
     def _first_lengths(self, number_B: np.ndarray, start_B: np.ndarray) -> np.ndarray:
-        """The number of tokens of the first segment; it may exceed that of the example."""
+        """The number of tokens of the first segment, which may exceed the example's length."""
         middle_B = np.minimum(start_B + self._budget // 2, self._text.first_token[-1])
         sentence_B = self._text.sentence_from(middle_B)
         before_B = self._text.sentence_start(np.maximum(sentence_B - 1, 0))

@@ -1,4 +1,4 @@
-"""Splitting a text that is longer than a model's input into overlapping windows."""
+"""Splits a text that is longer than a model's input into overlapping windows."""
 
 import bisect
 import itertools
@@ -11,8 +11,8 @@ from bert_jax.errors import UserError
 class Window(NamedTuple):
     """Tokens [start, stop) of a text.
 
-    Predictions are taken from the window for the tokens [first, last) only: those with more
-    context in this window than in its neighbors.
+    Predictions are taken from the window only for the tokens [first, last), which have more context
+    in this window than in its neighbors.
     """
 
     start: int

@@ -23,7 +23,7 @@ class LaidOutSequence(NamedTuple):
 
 
 class SpecialTokenLayout:
-    """The layout of one text or two.
+    """The layout of one text or two with their special tokens.
 
     [CLS] A [SEP] and [CLS] A [SEP] B [SEP] with token types 0 and 1 (BERT, ALBERT, DeBERTa); or,
     for a model without token types whose tokenizer has <s>, <s> A </s> and <s> A </s> </s> B </s>
@@ -59,7 +59,7 @@ class SpecialTokenLayout:
 
 
 def truncate_longest_first(texts: Sequence[np.ndarray], max_tokens: int) -> list[np.ndarray]:
-    """Truncate texts at their ends, always the longest by one token, until they fit together.
+    """Truncate texts at their ends, always the longest by one token, until all fit together.
 
     After google-research/bert, run_classifier.py, _truncate_seq_pair.
     """

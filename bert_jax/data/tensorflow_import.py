@@ -13,12 +13,12 @@ def tensorflow() -> Any:
     """Return the `tensorflow` module with its log silenced and its accelerators hidden."""
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     os.environ.setdefault('TF_ENABLE_ONEDNN_OPTS', '0')
-    # Keeps TensorFlow from importing Keras as well: 1.6 s of CPU time and 100 MB of memory.
+    # Keeps TensorFlow from importing Keras, which takes 1.6 s of CPU time and 100 MB of memory.
     os.environ.setdefault('TF_USE_LEGACY_KERAS', '1')
     import tensorflow as tf
 
-    for kind in ('GPU', 'TPU'):  # TensorFlow would reserve the memory that JAX needs
-        tf.config.set_visible_devices([], kind)
+    for device_type in ('GPU', 'TPU'):  # TensorFlow would reserve the memory that JAX needs
+        tf.config.set_visible_devices([], device_type)
     return tf
 
 
@@ -59,7 +59,7 @@ def open_tfds_builder(name: str, data_dir: str, download: bool, origin: str, adv
     try:
         builder = tfds.builder(name, data_dir=data_dir or None)
         builder.download_and_prepare()
-    except Exception as error:  # TFDS raises many kinds
+    except Exception as error:  # TFDS raises exceptions of many classes
         reason = str(error).strip().partition('\n')[0]
         raise UserError(f'{origin}: cannot download {name}: {reason}') from error
     return builder
@@ -79,9 +79,9 @@ def _find_builder(name: str, data_dir: str) -> Any:
     files = tensorflow().io.gfile
     for folder in _search_path(data_dir):
         pattern = os.path.join(folder, name, version or '*', 'dataset_info.json')
-        found = sorted(map(os.path.dirname, files.glob(pattern)), key=_version)
-        if found:
-            return tensorflow_datasets().builder_from_directory(found[-1])
+        versions = sorted(map(os.path.dirname, files.glob(pattern)), key=_version)
+        if versions:
+            return tensorflow_datasets().builder_from_directory(versions[-1])
     return None
 
 

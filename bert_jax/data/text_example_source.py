@@ -12,12 +12,12 @@ from bert_jax.data.example_source import ExampleSource
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 
-# Random streams: each purpose draws from a stream of its own under the same seed.
+# Random streams: each purpose draws from its own stream under the same seed.
 ORDER, SHIFT, LABEL, DRAW, REDRAW, TARGET = _STREAMS = range(6)
 
 
 class RowSettings(NamedTuple):
-    """What the rows of a source are made of.
+    """Settings of a source: the text and the shape of its rows.
 
     Attributes:
         split: Split of a corpus, or its part in one language.
@@ -87,9 +87,9 @@ class TextExampleSource(ExampleSource):
 
     @abc.abstractmethod
     def lengths(self, chunk_N: np.ndarray) -> np.ndarray:
-        """Return the most tokens that the examples of chunks have in any epoch: int64 [N].
+        """Return the maximum length of each chunk's examples over all epochs: int64 [N].
 
-        Special tokens are included.
+        Lengths are in tokens and include special tokens.
 
         Args:
             chunk_N: int64 [N], chunks of an epoch, ascending.
@@ -130,8 +130,8 @@ class TextExampleSource(ExampleSource):
 
         Chunk 0 starts with the document. Chunk j starts j · budget tokens later, minus a shift that
         is drawn for every epoch and document so that chunk boundaries differ between epochs. The
-        shift is at most the number of tokens the chunks could hold beyond those of the document,
-        so the chunks still cover the document.
+        shift is at most the capacity of the chunks minus the length of the document, so the chunks
+        still cover the document.
         """
         epoch_B = number_B // self.num_examples
         document_B = self._chunk_documents(chunk_B)
@@ -202,9 +202,9 @@ class TextExampleSource(ExampleSource):
     def _sentence_starts(
         self, size: int, target_R: np.ndarray, start_R: np.ndarray, length_R: np.ndarray
     ) -> np.ndarray:
-        """1 where a run of tokens, copied to its target, has the first token of a sentence.
+        """Mark the first tokens of sentences in runs of tokens, copied to their targets.
 
-        The result is int32 [size].
+        Returns int32 [size], which is 1 at these tokens.
         """
         first_R = self._text.sentence_from(start_R)
         count_R = self._text.sentence_from(start_R + length_R) - first_R

@@ -1,4 +1,4 @@
-"""Reading text files, plain or compressed, in any encoding, for text sources and labeled data.
+"""Reads text files, plain or compressed, in any encoding, for text sources and labeled data.
 
 Lines end at \\n or \\r\\n and nowhere else: other Unicode line breaks may occur inside a field.
 """
@@ -22,7 +22,7 @@ from bert_jax.storage.bucket import BucketError
 
 _SURROGATE = re.compile('[\ud800-\udfff]')
 _CONTROL = re.compile('[\0-\x06\x0e-\x19\x1c-\x1f]')  # characters that text does not have
-_HEAD_BYTES = 2**13  # looked at to tell text from other files
+_HEAD_BYTES = 2**13  # checked to distinguish text from other files
 _MAX_CONTROLS, _MAX_UNDECODABLE = 0.02, 0.3  # share of the first characters of a text
 
 # First bytes of files that are not text, though parts of them may look like text.
@@ -41,18 +41,18 @@ _DOUBLE_STAR = re.compile(r'(?:^|(?<=/))\*\*(?:/|$)')
 def matching_files(pattern: str) -> list[str]:
     """Return the sorted paths of the files that a glob matches; '**' is recursive.
 
-    A folder that symbolic links lead to again is not entered again, so links may form loops. A
-    link to nothing counts as a file, so that reading it is an error.
+    Symbolic links may form loops: each folder is entered once. A broken link counts as a file, so
+    reading it is an error.
     """
     in_bucket = paths.glob(pattern)
     if in_bucket is not None:
         return in_bucket
-    found = _glob(os.path.expanduser(pattern))
-    return sorted(path for path in found if os.path.isfile(path) or not os.path.exists(path))
+    matches = _glob(os.path.expanduser(pattern))
+    return sorted(path for path in matches if os.path.isfile(path) or not os.path.exists(path))
 
 
 def _glob(pattern: str) -> Iterator[str]:
-    """Yield what a glob matches, without the endless or repeated paths of symbolic links."""
+    """Yield the matches of a glob, without endless or repeated paths through symbolic links."""
     star = _DOUBLE_STAR.search(pattern)
     if not star:
         yield from glob.iglob(pattern)
@@ -64,7 +64,7 @@ def _glob(pattern: str) -> Iterator[str]:
 
 
 def _folders(root: str) -> Iterator[str]:
-    """Yield a folder and the folders in it that are not hidden, each once."""
+    """Yield a folder and its subfolders, each once, without hidden folders."""
 
     def fail(error: OSError) -> None:
         raise UserError(f'cannot read folder {error.filename}: {error.strerror}')
@@ -81,10 +81,10 @@ def _folders(root: str) -> Iterator[str]:
 
 
 def identify(path: str) -> tuple[int, int, int] | str:
-    """Return what all paths of a file have in common, whatever links they contain."""
+    """Return an identifier that is the same for all paths of a file, through any links."""
     try:
         status = os.stat(path)
-    except OSError:  # or in a bucket, which has no links
+    except OSError:  # missing, or in a bucket, which has no links
         return path
     return status.st_dev, status.st_ino, status.st_size
 
@@ -94,7 +94,7 @@ def check_encoding(encoding: str, option: str = 'encoding') -> None:
 
     Args:
         encoding: Name of the encoding.
-        option: The setting it comes from, for the message.
+        option: Name of the setting, for the error message.
     """
     try:
         # Not every codec is for text: rot13 is not, and idna has no error handler.
@@ -108,8 +108,8 @@ def check_encoding(encoding: str, option: str = 'encoding') -> None:
 class Cut(NamedTuple):
     """The part of a text file that begins in a range of its bytes.
 
-    It begins at the first line from `start` that `starts_part`, and ends before the first such
-    line from `stop`. The parts of adjacent ranges are adjacent.
+    The part begins at the first line at or after `start` for which `starts_part` is true, and ends
+    before the first such line at or after `stop`. The parts of adjacent ranges are adjacent.
 
     Attributes:
         start: First byte of the range.
@@ -123,10 +123,10 @@ class Cut(NamedTuple):
 
 
 def can_cut(path: str, encoding: str) -> bool:
-    """Whether parts of a file can be read without what is before them; see `Cut`.
+    """Whether parts of a file can be read on their own; see `Cut`.
 
-    The byte of a line feed must not occur in other characters, and have no state before it. A file
-    that is named as a compressed one is read as a whole.
+    The byte of a line feed must not occur in other characters, and decoding must not depend on
+    earlier lines. Compressed files, recognized by their names, are read as a whole.
     """
     name = codecs.lookup(encoding).name
     return bool(_CUTTABLE.fullmatch(name)) and not path.endswith(_COMPRESSED_SUFFIXES)
@@ -139,8 +139,8 @@ def open_text(
     """Open a text file; gzip, bzip2, xz and zstd are recognized by the first bytes of a file.
 
     A byte order mark is skipped. Undecodable bytes become lone surrogates
-    (`errors='surrogateescape'`); see `has_surrogates` and `replace_surrogates`. The `cut` of a
-    compressed file is all of it if it starts at 0, and otherwise nothing.
+    (`errors='surrogateescape'`); see `has_surrogates` and `replace_surrogates`. In a compressed
+    file, a `cut` that starts at 0 is the whole file, and any other cut is empty.
 
     Raises:
         UserError: The file cannot be read or does not contain text, or a read inside the `with`
@@ -159,14 +159,14 @@ def open_text(
             is_first = not cut or not cut.start
             encoding = marked if is_first else encoding
             yield io.TextIOWrapper(file, encoding, 'surrogateescape', newline)
-    except BucketError:  # not the fault of the file
+    except BucketError:  # the storage failed; the file may be fine
         raise
     except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError) as error:
         raise UserError(f'cannot read {path}: {error}') from error
 
 
 def _find_ends(file: io.BufferedReader, encoding: str, cut: Cut) -> tuple[int, int]:
-    """The first byte of a part, and the end of it."""
+    """The first byte of a part and its end (exclusive)."""
     size = file.seek(0, os.SEEK_END)
     stop = size if cut.stop is None else cut.stop
     start = _find_start(file, encoding, cut, cut.start, stop)
@@ -174,7 +174,7 @@ def _find_ends(file: io.BufferedReader, encoding: str, cut: Cut) -> tuple[int, i
 
 
 def _find_start(file: io.BufferedReader, encoding: str, cut: Cut, position: int, end: int) -> int:
-    """The offset from `position` of a line that starts a part; `end` if there is none before."""
+    """The offset of the first line in [position, end) that starts a part; `end` if none does."""
     if position in (0, end):
         return position
     file.seek(position - 1)
@@ -200,13 +200,13 @@ class _Range(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        found = self._file.readinto(memoryview(buffer)[: self._left])
-        self._left -= found
-        return found
+        num_bytes = self._file.readinto(memoryview(buffer)[: self._left])
+        self._left -= num_bytes
+        return num_bytes
 
 
 def uncompressed_name(path: str) -> str:
-    """Return a file name without the suffix of a compression."""
+    """Return a file name without the suffix of a compression format."""
     stem, suffix = os.path.splitext(path)
     return stem if suffix in _COMPRESSED_SUFFIXES else path
 
@@ -246,9 +246,9 @@ def _with_byte_order_mark(encoding: str, head: bytes) -> str:
 
 def _check_head(head: bytes, path: str, encoding: str) -> None:
     """Raise UserError if a file does not begin like text in this encoding."""
-    for signature, kind in _SIGNATURES.items():
+    for signature, file_type in _SIGNATURES.items():
         if head.startswith(signature):
-            raise UserError(f'{path} is {kind}, not text: convert it to text or leave it out')
+            raise UserError(f'{path} is {file_type}, not text: convert it to text or leave it out')
     text = codecs.getincrementaldecoder(encoding)('surrogateescape').decode(head)
     controls, undecodable = len(_CONTROL.findall(text)), len(_SURROGATE.findall(text))
     if undecodable > _MAX_UNDECODABLE * len(text) or controls > _MAX_CONTROLS * len(text):
@@ -260,7 +260,7 @@ def _check_head(head: bytes, path: str, encoding: str) -> None:
 
 
 def read_text(path: str, encoding: str) -> str:
-    """Return the whole text of a file. Raises UserError if it cannot be read."""
+    """Return the whole text of a file; UserError if it cannot be read."""
     with open_text(path, encoding) as file:
         return file.read()
 
@@ -272,14 +272,14 @@ def read_lines(path: str, encoding: str, limit: int = -1, cut: Cut | None = None
         path: Plain or compressed file.
         encoding: Name of its encoding.
         limit: A line of more characters is yielded in pieces of this length; −1 for no limit.
-        cut: Which part of it to read; None for all.
+        cut: The part of the file to read; None for the whole file.
 
     Raises:
         UserError: The file cannot be read.
     """
     with open_text(path, encoding, cut=cut) as file:
         while line := file.readline(limit):
-            line = line.removesuffix('\n').removesuffix('\r')  # frees the longer one
+            line = line.removesuffix('\n').removesuffix('\r')  # frees the line with its end
             yield line
 
 

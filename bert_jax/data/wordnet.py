@@ -1,4 +1,4 @@
-"""Reads WordNet's database files: senses of a lemma, synsets, hypernyms, lexicographer files.
+"""Reads WordNet's database files: senses of lemmas, synsets, hypernyms, lexicographer files.
 
 Format: wndb(5WN) and senseidx(5WN). The folder has index.sense and data.noun, data.verb, data.adj
 and data.adv; Debian's packages wordnet-base and wordnet-sense-index install it as
@@ -21,13 +21,13 @@ Synset = tuple[str, str]  # part of speech and offset
 
 @dataclasses.dataclass(frozen=True)
 class WordNet:
-    """The senses of a WordNet, whose names are sense keys such as 'bank%1:17:01::'.
+    """The senses of a WordNet, named by sense keys such as 'bank%1:17:01::'.
 
     Attributes:
         keys_of: (lemma, part of speech) → its senses, most frequent first.
         synset_of: sense → its synset.
         keys_in: synset → its senses.
-        hypernyms: synset → the synsets above it, of classes and of instances.
+        hypernyms: synset → its hypernyms, of classes and of instances.
         file_of: synset → number of its lexicographer file, such as '05' for animals.
     """
 
@@ -39,20 +39,20 @@ class WordNet:
 
 
 def read(folder: str) -> WordNet:
-    """Read the files of a folder. Raises UserError if one is missing or not of this format."""
+    """Read the files of a folder; UserError if one is missing or not in this format."""
     check(folder)
     root = pathlib.Path(folder)
     ranked: dict[tuple[str, str], list[tuple[int, str]]] = defaultdict(list)
     synset_of: dict[str, Synset] = {}
     keys_in: dict[Synset, list[str]] = defaultdict(list)
-    synsets: dict[Synset, Synset] = {}  # each is in memory once, not four times
+    synsets: dict[Synset, Synset] = {}  # interned: each synset is in memory once, not four times
     for line in _lines(root / 'index.sense'):
         try:
             key, offset, number, _ = line.split(' ')
             lemma, _, rest = key.partition('%')
             pos = _POS[rest[0]]
         except (ValueError, LookupError):
-            raise UserError(f'{root}/index.sense is not that of WordNet: {line!r:.60}') from None
+            raise UserError(f'{root}/index.sense is not in WordNet format: {line!r:.60}') from None
         ranked[lemma, pos].append((int(number), key))
         synset = synsets.setdefault((pos, offset), (pos, offset))
         synset_of[key] = synset
@@ -61,19 +61,19 @@ def read(folder: str) -> WordNet:
     file_of: dict[Synset, str] = {}
     for name, pos in _FILES.items():
         for line in _lines(root / f'data.{name}'):
-            offset, file_of_synset, *fields = line.partition(' | ')[0].split()
+            offset, file_number, *fields = line.partition(' | ')[0].split()
             synset = synsets.setdefault((pos, offset), (pos, offset))
-            file_of[synset] = sys.intern(file_of_synset)
+            file_of[synset] = sys.intern(file_number)
             # Synset type, number of words (hexadecimal), words with ids, number of pointers.
             pointers = fields[2 + 2 * int(fields[1], 16) + 1 :]
-            symbols, offsets, kinds = pointers[0::4], pointers[1::4], pointers[2::4]
-            above = [
-                (_POS_OF_POINTER[kind], target)
-                for symbol, target, kind in zip(symbols, offsets, kinds, strict=False)
+            symbols, offsets, tags = pointers[0::4], pointers[1::4], pointers[2::4]
+            targets = [
+                (_POS_OF_POINTER[tag], target)
+                for symbol, target, tag in zip(symbols, offsets, tags, strict=False)
                 if symbol in ('@', '@i')
             ]
-            hypernyms[synset] = [synsets.setdefault(other, other) for other in above]
-    keys_of = {lemma: [key for _, key in sorted(own)] for lemma, own in ranked.items()}
+            hypernyms[synset] = [synsets.setdefault(target, target) for target in targets]
+    keys_of = {lemma: [key for _, key in sorted(senses)] for lemma, senses in ranked.items()}
     return WordNet(keys_of, synset_of, dict(keys_in), hypernyms, file_of)
 
 

@@ -64,5 +64,5 @@ def test_a_folder_without_wordnet_is_one_line(tmp_path):
 def test_another_file_of_that_name_is_one_line(tmp_path):
     write(tmp_path)
     (tmp_path / 'index.sense').write_text('sense,count\n')
-    with pytest.raises(UserError, match="index.sense is not that of WordNet: 'sense,count'"):
+    with pytest.raises(UserError, match="index.sense is not in WordNet format: 'sense,count'"):
         wordnet.read(str(tmp_path))
