@@ -119,7 +119,7 @@ def prepare(
                 'unit_bytes': distributed.UNIT_BYTES,
                 'versions': versions(),
             }
-            stamps = source_files.stamps(opened)
+            stamps = [source_files.stamps(source) for source in opened]
             with open_unfinished(output, settings, stamps) as unfinished:
                 if engine:
                     manifest = distributed.build(

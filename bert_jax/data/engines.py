@@ -38,8 +38,8 @@ class BeamEngine:
             import apache_beam
         except ImportError as error:
             raise errors.UserError(
-                '--runner=beam needs Apache Beam: pip install apache-beam==2.77.0, with [gcp] for '
-                'Dataflow, after this package'
+                '--runner=beam needs Apache Beam: after this package, pip install '
+                'apache-beam==2.77.0, or apache-beam[gcp]==2.77.0 for Dataflow'
             ) from error
         self._beam: Any = apache_beam
         self._options = list(options)

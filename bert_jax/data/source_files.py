@@ -17,12 +17,8 @@ NAME = 'source_files.json'  # in the folder of a corpus; not hashed, because tim
 Stamps: TypeAlias = dict[str, list[int]]  # path → bytes, modification time in ns
 
 
-def stamps(sources: Sequence[Source]) -> list[Stamps]:
-    """Return the sizes and times of the files of each source; {} for a source without files."""
-    return [_stamps(source) for source in sources]
-
-
-def _stamps(source: Source) -> Stamps:
+def stamps(source: Source) -> Stamps:
+    """Return the size and time of each file of a source; {} for a source without files."""
     statuses = paths.statuses(source.identities.values())
     return {path: [status.st_size, status.st_mtime_ns] for path, status in statuses.items()}
 
@@ -58,7 +54,7 @@ def changes(folder: pathlib.Path) -> list[str]:
     before, now = read(folder), []
     for spec, old in zip(specs, before, strict=True):
         try:
-            now.append(_stamps(open_source(spec)) if old else {})
+            now.append(stamps(open_source(spec)) if old else {})
         except UserError:
             now.append(old)
     return compare(before, now)

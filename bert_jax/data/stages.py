@@ -135,7 +135,7 @@ def perform(work: Work, function: Function[_Item], item: _Item) -> None:
     if not paths.is_in_bucket(path) and not path.parent.is_dir():
         raise errors.UserError(
             f'{socket.gethostname()} does not see {path.parent}: all machines must see the folder '
-            'of --output; name one in a bucket or on a shared disk'
+            'of --output; choose a folder in a bucket or on a shared disk'
         )
     try:
         _check_versions(work)

@@ -7,7 +7,6 @@ import pathlib
 import shutil
 import sys
 import time
-from types import TracebackType
 from typing import Any
 
 from bert_jax.data import source_files
@@ -44,7 +43,7 @@ class Unfinished:
         Args:
             output: Folder of the finished corpus.
             settings: What determines the corpus and the order of the work, as JSON values.
-            stamps: See `source_files.stamps`.
+            stamps: `source_files.stamps` of each source.
 
         Raises:
             UserError: The saved progress is of other settings or files.
@@ -104,24 +103,27 @@ class Unfinished:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, error_type: object, error: object, traceback: object) -> None:
         if error is None:
-            for path in [*self.folder.rglob('*'), self.folder]:
-                sync(path)
-            os.rename(self.folder, self._output)
-            sync(self._output.parent)
-            for path in self._output.glob('progress.*'):
-                path.unlink()
+            self._publish()
             paths.remove(self.parts)
         elif (self.folder / RECORD).exists():
-            print(f'{self.folder} is kept: rerun the same command to resume', file=sys.stderr)
+            print(f'{self.shared} is kept: rerun the same command to resume', file=sys.stderr)
         else:
-            shutil.rmtree(self.folder, ignore_errors=True)
+            self._discard()
+
+    def _publish(self) -> None:
+        """Turn the folder into the finished corpus."""
+        for path in [*self.folder.rglob('*'), self.folder]:
+            sync(path)
+        os.rename(self.folder, self._output)
+        sync(self._output.parent)
+        for path in self._output.glob('progress.*'):
+            path.unlink()
+
+    def _discard(self) -> None:
+        """Remove the folder after a failure without saved progress."""
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 class UnfinishedInBucket(Unfinished):
@@ -159,22 +161,14 @@ class UnfinishedInBucket(Unfinished):
         paths.push(self._output)  # marks the folder as an unfinished corpus, see `is_begun`
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        if error is None:
-            (self.folder / RECORD).unlink()
-            paths.publish(self.folder, self._output, MARKER)
-            (self._output / RECORD).unlink(missing_ok=True)
-            paths.remove(self.parts)
-        elif (self.folder / RECORD).exists():
-            print(f'{self._output} is kept: rerun the same command to resume', file=sys.stderr)
-        else:
-            with contextlib.suppress(OSError):  # the bucket itself may have caused the failure
-                paths.remove(self._output)
+    def _publish(self) -> None:
+        (self.folder / RECORD).unlink()
+        paths.publish(self.folder, self._output, MARKER)
+        (self._output / RECORD).unlink(missing_ok=True)
+
+    def _discard(self) -> None:
+        with contextlib.suppress(OSError):  # the bucket itself may have caused the failure
+            paths.remove(self._output)
 
 
 def open_unfinished(
