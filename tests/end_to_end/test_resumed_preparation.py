@@ -56,7 +56,7 @@ def specs(texts):
 
 @pytest.mark.parametrize('save_seconds', [0.0, 1000.0])  # after each block, or after each shard
 def test_a_resumed_corpus_is_the_same(save_seconds, texts, tmp_path, interrupt, monkeypatch):
-    monkeypatch.setattr(unfinished, 'SAVE_SECONDS', save_seconds)
+    monkeypatch.setattr(unfinished.Unfinished, '_save_seconds', save_seconds)
     (texts / '07.txt').write_text('\u200b')  # a document without tokens is counted once
     calls = interrupt(1000)
     prepare.prepare(specs(texts), TOKENIZER, tmp_path / 'whole', **SETTINGS)
