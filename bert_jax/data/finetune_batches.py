@@ -244,8 +244,8 @@ def evaluation_batches(
     """
     max_items = max(1, shape.slots // int(items.count_N.max()))
     waiting = collections.defaultdict(list)
-    for number in np.argsort(items.length_N, kind='stable')[::-1].tolist():
-        waiting[int(items.length_N[number])].append(number)
+    for item in reversed(range(len(items))):
+        waiting[int(items.length_N[item])].append(item)
     count_L = np.bincount(items.length_N, minlength=shape.length + 1)
     packed_rows = [
         [waiting[length].pop() for length in pattern]

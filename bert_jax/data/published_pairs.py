@@ -99,9 +99,8 @@ class PublishedPairs(PairSource):
         if self._fixed_lengths:
             target_B = self._at_most_document(target_B, document_B)
         last_B = self._fill(document_B, first_B, self._text.sentence_start(first_B), target_B)
-        split, coin = sampling.random_bits(
-            sampling.fold(self._keys[LABEL], pass_B), first_B, lanes=2
-        )
+        key_B = sampling.fold(self._keys[LABEL], pass_B)
+        split, coin = sampling.random_bits(key_B, first_B, lanes=2)
         count_B = last_B - first_B
         middle_B = first_B + 1 + sampling.integers(split, np.maximum(count_B - 1, 1))
         label_B = (count_B == 1) | (coin >> 63 == 1)
@@ -111,9 +110,8 @@ class PublishedPairs(PairSource):
         self, number_B: np.ndarray, pass_B: np.ndarray, first_B: np.ndarray
     ) -> dict[str, np.ndarray]:
         chunks = self._chunks(pass_B, self._documents(first_B), first_B)
-        return self._pairs(
-            number_B, chunks, sampling.random_bits(self._keys[DRAW], number_B, lanes=4)
-        )
+        bits_4B = sampling.random_bits(self._keys[DRAW], number_B, lanes=4)
+        return self._pairs(number_B, chunks, bits_4B)
 
     def _documents(self, sentence_N: np.ndarray) -> np.ndarray:
         return self._text.first_sentence.searchsorted(sentence_N, side='right') - 1
