@@ -149,11 +149,11 @@ def _training_text(
     counts = stages.run(engine, work, count, units, 'counting characters')
     characters: dict[str, np.ndarray] = {}
     languages = [sources[unit.source].language for unit in units]
-    for language, record in sorted(zip(languages, counts, strict=True), key=lambda pair: pair[0]):
+    for language, record in zip(languages, counts, strict=True):
         characters[language] = characters.get(language, 0) + np.array(record['characters'])
     alpha, limit = made_from['language_alpha'], made_from['tokenizer_characters']
-    shares = training_text.choose_shares(characters, alpha, limit)
-    draws = [Draw(unit, shares[name]) for unit, name in zip(units, languages, strict=True)]
+    shares = training_text.choose_shares(dict(sorted(characters.items())), alpha, limit)
+    draws = [Draw(unit, shares[language]) for unit, language in zip(units, languages, strict=True)]
     records = stages.run(engine, work, draw, draws, 'drawing lines')
     if alpha == 1 or len(shares) == 1:
         return (text for record in records for text in record['texts'])

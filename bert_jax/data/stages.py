@@ -141,7 +141,7 @@ def perform(work: Work, function: Function[_Item], item: _Item) -> None:
         _check_versions(work)
         record = function(work, item, path)
     except (OSError, errors.UserError) as error:
-        # The main process raises this error. Raised here, the engine would retry in vain.
+        # `run` raises this error in the main process; raised here, it would make the engine retry.
         record = {'error': str(error)}
     write_bytes(path, json.dumps(record).encode())
 

@@ -34,7 +34,7 @@ _SIGNATURES = {
 }
 _COMPRESSED_SUFFIXES = ('.gz', '.bz2', '.xz', '.zst')
 _CUTTABLE = re.compile('utf-8|ascii|iso8859-.*|cp125.|koi8-.')  # codecs, see `can_cut`
-_MAX_LINE_BYTES = 2**22  # a file is not cut before longer lines
+_MAX_LINE_BYTES = 2**22  # no part of a file starts with a longer line, see `Cut`
 _DOUBLE_STAR = re.compile(r'(?:^|(?<=/))\*\*(?:/|$)')
 
 
@@ -149,16 +149,15 @@ def open_text(
     try:
         with paths.open_binary(path) as raw, _decompressed(raw) as file:
             head = file.peek(_HEAD_BYTES)
-            marked = _with_byte_order_mark(encoding, head)
-            _check_head(head, path, marked)
+            head_encoding = _with_byte_order_mark(encoding, head)
+            _check_head(head, path, head_encoding)
             if cut and (cut.start or cut.stop) and file is raw:
                 start, stop = _find_ends(raw, encoding, cut)
                 file = io.BufferedReader(_Range(raw, start, stop))
             elif cut and cut.start:
                 file = io.BufferedReader(io.BytesIO())
-            is_first = not cut or not cut.start
-            encoding = marked if is_first else encoding
-            yield io.TextIOWrapper(file, encoding, 'surrogateescape', newline)
+            codec = encoding if cut and cut.start else head_encoding
+            yield io.TextIOWrapper(file, codec, 'surrogateescape', newline)
     except BucketError:  # the storage failed; the file may be fine
         raise
     except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError) as error:
