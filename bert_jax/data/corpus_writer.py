@@ -72,7 +72,7 @@ class CorpusWriter:
             directory: The folder; empty if there is no state.
             tokenizer: The tokenizer of the corpus.
             languages: ISO 639 code of each source.
-            shard_tokens: A shard ends after the document with which it reaches this many tokens.
+            shard_tokens: A shard ends after the document that brings it to this many tokens.
             state: Result of `state` from which to resume.
         """
         self._directory, self._tokenizer = directory, tokenizer

@@ -32,10 +32,10 @@ addresses in prose have no pattern: a count of 0 does not mean that a text has n
 Unknown tokens ({unk}): {unknown:,}, {unknown_share:.2%} of all tokens.
 
 Held-out rule: a document is held out if the hash of its text without whitespace, as a number in \
-[0, 1), is below {made_from[held_out_fraction]:g}, whatever its position and the rest of the \
-corpus. With `held_out_by=file` the text of its whole file is hashed. Copies are in the same split \
-in all sources. If a split has fewer than two different documents of a language, the documents \
-closest to the threshold change sides; the only document of a language is for training.
+[0, 1), is below {made_from[held_out_fraction]:g}, regardless of its position and of the rest of \
+the corpus. With `held_out_by=file` the text of its whole file is hashed. Copies are in the same \
+split in all sources. If a split has fewer than two different documents of a language, the \
+documents closest to the threshold change sides; the only document of a language is for training.
 
 ## Vocabulary
 

@@ -37,7 +37,7 @@ class HeldOutRule:
     All sources share the rule, so copies of a text are in the same split.
 
     Attributes:
-        exceptions: Hash → whether documents with this hash are held out, whatever the limit is.
+        exceptions: Hash → whether documents with this hash are held out, regardless of the limit.
     """
 
     def __init__(self, fraction: float, exceptions: Mapping[int, bool] | None = None):

@@ -13,9 +13,9 @@ HANGUL = '\u1100-\u11ff\u3130-\u318f\ua960-\ua97f\uac00-\ud7ff'
 # A character of these scripts with its vowel signs, accents and subscripts.
 CHARACTER = rf'[{UNSPACED}{HANGUL}](?:[^\w\s\u200b]|(?<=[\u1039\u17d2])\w)*'
 
-# Marks that end a sentence whatever follows: Armenian, Arabic, Urdu, Syriac, Devanagari (and most
-# scripts of India), Burmese, Ethiopic, Khmer, Mongolian, Balinese, Ol Chiki, Chinese, Javanese,
-# Meetei and the full-width forms (from the Unicode property Sentence_Terminal).
+# Marks that always end a sentence: Armenian, Arabic, Urdu, Syriac, Devanagari (and most scripts of
+# India), Burmese, Ethiopic, Khmer, Mongolian, Balinese, Ol Chiki, Chinese, Javanese, Meetei and the
+# full-width forms (from the Unicode property Sentence_Terminal).
 STOPS = (
     '\u0589\u061d-\u061f\u06d4\u0700-\u0702\u0964\u0965\u104b\u1362\u1367\u1368\u17d4\u17d5'
     '\u1803\u1809\u1b5a\u1b5b\u1b5f\u1c7e\u1c7f\u203c\u203d\u2047-\u2049\u3002\ua8ce\ua8cf'

@@ -1,7 +1,7 @@
 """Plans the shards of a corpus and assembles them from encoded parts.
 
-As in `corpus_writer.CorpusWriter`, a shard has documents of one source, and ends with the document
-with which it reaches a number of tokens.
+As in `corpus_writer.CorpusWriter`, a shard has documents of one source, and ends after the document
+that brings it to a given number of tokens.
 """
 
 import hashlib
@@ -68,7 +68,7 @@ def plan(
         folder: Folder of the parts.
         sources: For each source, its parts in order and the rule that chooses the held-out
             documents; None if the source is for training only.
-        shard_tokens: A shard ends with the document with which it reaches this many tokens.
+        shard_tokens: A shard ends after the document that brings it to this many tokens.
     """
     shards: list[Shard] = []
     for split in SPLITS:

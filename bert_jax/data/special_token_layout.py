@@ -41,7 +41,7 @@ class SpecialTokenLayout:
         self._num_separators = 2 if is_roberta else 1
 
     def max_text_tokens(self, num_texts: int) -> int:
-        """Return the number of tokens a sequence can hold besides its special tokens."""
+        """Return the number of text tokens that fit into a sequence of this many texts."""
         return self.max_length - 2 - (num_texts - 1) * self._num_separators
 
     def lay_out(self, *texts: np.ndarray) -> LaidOutSequence:

@@ -169,10 +169,8 @@ def write_bytes(path: pathlib.Path, content: bytes) -> None:
         path.write_bytes(content)
         return
     partial = path.with_name(f'{path.name}.{uuid.uuid4().hex}.partial')
-    with open(partial, 'wb') as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+    partial.write_bytes(content)
+    paths.sync(partial)
     os.replace(partial, path)
 
 

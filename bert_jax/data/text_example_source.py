@@ -41,8 +41,8 @@ class TextExampleSource(ExampleSource):
     """Base of the sources that take examples from a split of a corpus.
 
     A document of n tokens is divided into ceil(n / budget) chunks, where the budget is the number
-    of tokens a row holds besides its special tokens. An epoch has one example per chunk, in an
-    order that is permuted for every epoch. The chunks of an epoch exist only as a running count per
+    of tokens of a row without its special tokens. An epoch has one example per chunk, in an order
+    that is permuted for every epoch. The chunks of an epoch exist only as a running count per
     document (24 bytes of memory per document); text is read from the memory-mapped shards.
 
     Attributes:
