@@ -246,12 +246,8 @@ def evaluation_batches(
     waiting = collections.defaultdict(list)
     for item in reversed(range(len(items))):
         waiting[int(items.length_N[item])].append(item)
-    count_L = np.bincount(items.length_N, minlength=shape.length + 1)
-    packed_rows = [
-        [waiting[length].pop() for length in pattern]
-        for pattern, count in best_fit(count_L, shape.length, max_items).items()
-        for _ in range(count)
-    ]
+    patterns = best_fit(np.bincount(items.length_N), shape.length, max_items).elements()
+    packed_rows = [[waiting[length].pop() for length in pattern] for pattern in patterns]
     for start in range(0, len(packed_rows), shape.rows):
         rows = packed_rows[start : start + shape.rows]
         placed = []

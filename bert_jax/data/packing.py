@@ -217,7 +217,7 @@ def ranges(count_N: np.ndarray) -> np.ndarray:
 
 def best_fit(
     count_L: np.ndarray, row_length: int, max_sequences: int
-) -> dict[tuple[int, ...], int]:
+) -> collections.Counter[tuple[int, ...]]:
     """Pack sequences into rows by their lengths, best-fit decreasing.
 
     Sequences are placed longest first, each in the fullest row that can take it. Sequences of
@@ -229,7 +229,7 @@ def best_fit(
         max_sequences: Sequences that fit into a row.
 
     Returns:
-        Number of rows with each pattern, the lengths of a row's sequences, longest first.
+        Pattern → number of rows; a pattern is the lengths of a row's sequences, longest first.
     """
     full_rows: collections.Counter[tuple[int, ...]] = collections.Counter()
     rows_by_space: dict[int, collections.Counter[tuple[int, ...]]] = {}
@@ -248,14 +248,13 @@ def best_fit(
         for copies, rows in _distribute(number, fit, number):
             placed.append((row_length - copies * length, (length,) * copies, rows))
         for space, pattern, rows in placed:
-            is_full = len(pattern) == max_sequences or space == 0
-            if is_full:
+            if space == 0 or len(pattern) == max_sequences:
                 full_rows[pattern] += rows
             else:
                 rows_by_space.setdefault(space, collections.Counter())[pattern] += rows
         rows_by_space = {space: +rows for space, rows in rows_by_space.items() if +rows}
         spaces = sorted(rows_by_space)
-    return dict(sum(rows_by_space.values(), full_rows))
+    return sum(rows_by_space.values(), full_rows)
 
 
 def _distribute(number: int, fit: int, rows: int) -> Iterator[tuple[int, int]]:
