@@ -1,4 +1,4 @@
-"""The parts of building examples that all kinds of problems share: texts, labels, numbers."""
+"""Reads the texts, labels and numbers of rows, for the builders of all kinds of examples."""
 
 import collections
 import contextlib
@@ -16,12 +16,12 @@ from bert_jax.errors import UserError
 
 
 class ExampleBuilder:
-    """Reads the fields of examples from rows, as the config says.
+    """Reads the fields of examples from rows, as described by the config.
 
     Attributes:
         data: the config's `data`.
-        columns: its `columns`.
-        counts: what was repaired or ignored, by name; updated while building.
+        columns: the config's `data.columns`.
+        counts: numbers of repairs and omissions, by name; updated while building.
         labeled: False if labels may be missing, as in a test file.
         contexts: id → text, for questions whose context is in `data.contexts`.
     """
@@ -38,11 +38,11 @@ class ExampleBuilder:
 
     @functools.cached_property
     def new_labels(self) -> dict[str, str]:
-        """Label in the file → label of the example."""
+        """Maps labels in the file to labels of examples (`data.rename_labels`)."""
         pairs = self.data.rename_labels
         new_labels = dict(pair.split('=', 1) for pair in pairs if '=' in pair)
         if len(new_labels) < len(pairs):
-            raise UserError(f"data.rename_labels is {pairs}; set it to pairs ('old=new', …)")
+            raise UserError(f"data.rename_labels is {pairs}; write its pairs as ('old=new', …)")
         return new_labels
 
     def has_label(self, row: Row, column: str, key: str = 'label') -> bool:
@@ -54,7 +54,7 @@ class ExampleBuilder:
             key: the key of `columns`, for the message.
 
         Raises:
-            InvalidRecord: `column` is empty, but the examples have to be labeled.
+            InvalidRecord: `column` is '', but the examples must be labeled.
         """
         if column and (self.labeled or column in row):
             return True
@@ -63,27 +63,27 @@ class ExampleBuilder:
         return False
 
     def label(self, row: Row, column: str) -> str | None:
-        """The class in a column, renamed; None if it is unknown.
+        """Return the class in a column, renamed; None if it is unknown.
 
         Raises:
             SkippedRecord: the class is in `data.skip_labels`.
-            InvalidRecord: an empty class, but the examples have to be labeled.
+            InvalidRecord: the class is empty, but the examples must be labeled.
         """
         if not self.has_label(row, column):
             return None
         label = row.text(column).strip()
         if label in self.data.skip_labels:
             raise SkippedRecord('skipped_by_label')
-        if not label and not self.labeled:
-            return None
-        if not label:
+        if label:
+            return self.new_labels.get(label, label)
+        if self.labeled:
             raise InvalidRecord(
                 f"column {column!r} has an empty label; data.skip_labels=('',) skips such rows"
             )
-        return self.new_labels.get(label, label)
+        return None
 
     def texts(self, row: Row) -> tuple[str, ...]:
-        """The texts of `columns.text` and `columns.text2`."""
+        """Return the texts of `columns.text` and `columns.text2`; InvalidRecord if one is empty."""
         names = [name for name in (self.columns.text, self.columns.text2) if name]
         texts = tuple(word_spans.parse_text(row[name])[0] for name in names)
         for name, text in zip(names, texts, strict=True):
@@ -92,17 +92,17 @@ class ExampleBuilder:
         return texts
 
     def offsets_count_words(self, words: word_spans.WordOffsets | None) -> bool:
-        """Whether offsets count words: set by `data.units`, else if the text is a list of words."""
+        """Whether offsets count words: as in `data.units`, else if the text is a list of words."""
         _check_option('units', self.data.units, ('', 'characters', 'words'))
         return self.data.units == 'words' or (not self.data.units and words is not None)
 
     def end(self, value: int) -> int:
-        """An exclusive end from an end of the file (`data.ends`)."""
+        """Return the exclusive end for an end in the file (`data.ends`)."""
         _check_option('ends', self.data.ends, ('exclusive', 'inclusive'))
         return value + (self.data.ends == 'inclusive')
 
     def tags(self, tags: Sequence[str]) -> tuple[str, ...]:
-        """Tags, renamed and converted from `data.scheme` to `data.tags_as`."""
+        """Rename tags and convert them from `data.scheme` to `data.tags_as`."""
         renamed = [self.new_labels.get(tag, tag) for tag in tags]
         converted, violations = tag_schemes.convert_tags(
             renamed, self.data.scheme, self.data.tags_as
@@ -122,7 +122,7 @@ def parse_float(text: str) -> float:
 
 
 def parse_int(value: Any) -> int:
-    """An integer from a number such as 12 or 12.0, or from text such as '12'."""
+    """Return an integer from a number such as 12 or 12.0, or from text such as '12'."""
     with contextlib.suppress(TypeError, ValueError, OverflowError):
         if not isinstance(value, bool) and float(value).is_integer():
             return int(float(value))

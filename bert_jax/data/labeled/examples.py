@@ -1,4 +1,4 @@
-"""Labeled examples of every kind of problem, whatever format they were read from.
+"""Labeled examples of each kind of problem, independent of file formats.
 
 All offsets count characters, and ends are exclusive. A label of None is unknown, as in text to
 predict on.
@@ -16,7 +16,7 @@ class TextExample(NamedTuple):
 
 
 class DistilledExample(NamedTuple):
-    """One or two texts with the (class, probability) pairs of another model.
+    """One or two texts with the (class, probability) pairs that another model predicted.
 
     Attributes:
         label: the most probable class.
@@ -43,8 +43,8 @@ class MultipleChoiceExample(NamedTuple):
     Attributes:
         label: index of the correct choice.
         also_correct: indices of other choices that are scored as correct.
-        entities: the text that each choice puts into the blank, for problems scored by these texts
-            (ReCoRD).
+        entities: the text that each choice puts into the blank, for problems that are scored by
+            text (ReCoRD).
     """
 
     id: str
@@ -55,7 +55,7 @@ class MultipleChoiceExample(NamedTuple):
     entities: tuple[str, ...] = ()
 
     def correct(self) -> tuple[int, ...]:
-        """The indices of all correct choices; () if they are unknown."""
+        """Return the indices of all correct choices; () if they are unknown."""
         return () if self.label is None else (self.label, *self.also_correct)
 
 
@@ -96,7 +96,7 @@ class Mark(NamedTuple):
 class MarkedExample(NamedTuple):
     """Two marked ranges and the class of their relation.
 
-    Both are in one text (a relation, a pronoun and a name) or each in its own text (a word in two
+    Both ranges are in one text (relation, coreference), or each in a text of its own (a word in two
     contexts).
     """
 
@@ -107,14 +107,14 @@ class MarkedExample(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """An answer and the offset in the context at which it starts."""
+    """An answer and the offset in the context where it starts."""
 
     text: str
     start: int
 
 
 class QuestionExample(NamedTuple):
-    """A question about a context with its accepted answers; () if the context has no answer."""
+    """A question about a context with its accepted answers; () if there is no answer."""
 
     id: str
     question: str
@@ -141,7 +141,7 @@ def is_labeled(example: Example) -> bool:
 
 
 def texts_of(example: Example) -> list[str]:
-    """All texts of an example that get tokenized."""
+    """Return all texts of an example that get tokenized."""
     texts: list[str] = []
     for name in ('text', 'texts', 'premise', 'choices', 'question', 'context', 'fields'):
         value = getattr(example, name, ())

@@ -1,4 +1,4 @@
-"""The file formats of labeled data, and which one a file has."""
+"""The file formats of labeled data, and how the format of a file is chosen."""
 
 import os
 import pathlib
@@ -28,8 +28,8 @@ class FileFormat(NamedTuple):
     """A file format.
 
     Attributes:
-        read: splits a file into records, as the config's `data` says.
-        suffixes: of file names that tell this format.
+        read: (path, the config's `data`) → the records of the file.
+        suffixes: file name suffixes that imply this format.
     """
 
     read: Callable[[str, ConfigDict], Iterator[Record]]
@@ -53,30 +53,28 @@ FORMATS: dict[str, FileFormat] = {
 
 
 def expand_globs(patterns: Sequence[str]) -> list[str]:
-    """The files that match; 'sample:NAME' is a file of bert_jax/data/samples/.
+    """Return the files that match globs; 'sample:NAME' is a file of bert_jax/data/samples/.
 
     Raises:
         UserError: a pattern that matches no file.
     """
     paths: list[str] = []
     for pattern in patterns:
-        where = pattern
-        if pattern.startswith('sample:'):
-            where = str(SAMPLES / pattern.removeprefix('sample:'))
-        matching = text_files.matching_files(where)
-        if not matching:
+        sample = pattern.removeprefix('sample:')
+        matches = text_files.matching_files(pattern if sample == pattern else str(SAMPLES / sample))
+        if not matches:
             raise UserError(f'no file matches {pattern!r}')
-        paths += matching
+        paths += matches
     return paths
 
 
 def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -> str:
-    """The format of a file: `data.format`, or else what its name tells.
+    """Return the format of a file: `data.format`, or by its suffix if that is ''.
 
     Args:
         path: the file.
         data: the config's `data`.
-        readable: formats that can hold the problem; the first one is that of other names.
+        readable: formats that can hold the problem; the first is used for other suffixes.
         kind: the kind of problem, for messages.
 
     Raises:
@@ -84,8 +82,8 @@ def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -
     """
     if not data.format:
         suffix = os.path.splitext(text_files.uncompressed_name(path))[1].lower()
-        told = (name for name in FORMATS if suffix in FORMATS[name].suffixes and name in readable)
-        return next(told, readable[0])
+        names = (name for name in FORMATS if suffix in FORMATS[name].suffixes and name in readable)
+        return next(names, readable[0])
     if data.format not in FORMATS:
         raise unknown('data.format', data.format, FORMATS)
     if data.format not in readable:

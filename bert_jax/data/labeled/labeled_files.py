@@ -1,4 +1,4 @@
-"""Reads the examples of files record by record, and counts the records that are unusable."""
+"""Reads the examples of files record by record and counts unusable records."""
 
 import collections
 import contextlib
@@ -15,7 +15,7 @@ from bert_jax.data.labeled.examples import Example
 from bert_jax.data.labeled.splitting import GroupedExample, text_name
 from bert_jax.errors import UserError, unknown
 
-# From the content of a record, its id and the builder to its examples.
+# (content of a record, id, builder) → the examples of the record.
 Reader = Callable[[Any, str, ExampleBuilder], Sequence[Example]]
 
 _TABLES = ('csv', 'tsv')
@@ -36,7 +36,7 @@ def read_files(
         data: the config's `data`.
         kind: the kind of problem, for messages.
         readers: format → function that builds the examples of a record.
-        report: gets the counts.
+        report: counts are added to it.
         labeled: False if labels may be missing, as in a test file or in text to predict on.
 
     Raises:
@@ -44,16 +44,17 @@ def read_files(
             records than allowed.
     """
     text_files.check_encoding(data.encoding, 'data.encoding')
-    own = records.ReadingReport()
-    builder = ExampleBuilder(data, own, labeled, _contexts(data, own) if data.contexts else {})
+    counts = records.ReadingReport()  # of these files alone
+    contexts = _contexts(data, counts) if data.contexts else {}
+    builder = ExampleBuilder(data, counts, labeled, contexts)
     examples: list[GroupedExample] = []
-    count, paths = 0, formats.expand_globs(tuple(patterns))
+    num_records, paths = 0, formats.expand_globs(patterns)
     for path in paths:
         file_format = formats.format_of(path, data, tuple(readers), kind)
-        found: list[GroupedExample] = []
+        in_file: list[GroupedExample] = []
         for record in formats.FORMATS[file_format].read(path, data):
-            count += 1
-            with _count_unusable(own, record, data, first=None if found else (path, file_format)):
+            num_records += 1
+            with _count_unusable(counts, record, data, None if in_file else (path, file_format)):
                 if isinstance(record.content, records.InvalidRecord):
                     raise record.content
                 example_id = record.default_id
@@ -61,15 +62,15 @@ def read_files(
                     example_id = record.content.text(data.columns.id)
                 built = readers[file_format](record.content, example_id, builder)
                 group = _group(record, data.group) or (text_name(built) if len(built) > 1 else '')
-                found += [GroupedExample(example, group) for example in built]
+                in_file += [GroupedExample(example, group) for example in built]
         if file_format in _TABLES and data.header is None:
-            _check_first_label(found)
-        examples += found
-    own.check_shares(count, data)
+            _check_first_label(in_file)
+        examples += in_file
+    counts.check_shares(num_records, data)
     if paths and not examples:
-        told = '; '.join([_describe_format(file_format, data, paths[0]), *own.lines()])
-        raise UserError(f'no examples in {", ".join(paths[:3])} ({told}); set data.format')
-    report.merge(own)
+        details = '; '.join([_describe_format(file_format, data, paths[0]), *counts.lines()])
+        raise UserError(f'no examples in {", ".join(paths[:3])} ({details}); set data.format')
+    report.merge(counts)
     return examples
 
 
@@ -78,28 +79,29 @@ def _count_unusable(
     report: records.ReadingReport,
     record: records.Record,
     data: ConfigDict,
-    first: tuple[str, str] | None,
+    new_file: tuple[str, str] | None,
 ) -> Iterator[None]:
-    """Count a record that is unusable; a mistake in the config raises UserError instead.
+    """Count a record if it turns out to be unusable; raise UserError for a mistake in the config.
 
     Args:
-        report: gets the count.
-        record: what the block makes examples of.
+        report: the count is added to it.
+        record: the record from which the block builds examples.
         data: the config's `data`.
-        first: path and format of the file, if no record of it was usable yet.
+        new_file: path and format of a file without usable records so far, where a missing column is
+            a mistake in the config; None for other files.
     """
     try:
         yield
     except records.SkippedRecord as error:
         report.add(str(error), record.place)
     except records.MissingColumn as error:
-        if first:
-            path, key = first[0], _config_key(error.name, data)
+        if new_file:
+            path, file_format = new_file
             other = next((char for char in ';|' if char in error.known), '')
-            hint = f'; set data.separator={other!r}' if other and first[1] in _TABLES else ''
+            hint = f'; set data.separator={other!r}' if other and file_format in _TABLES else ''
             raise UserError(
-                f'{key} names column {error.name!r}, but {path} has columns {error.known} '
-                f'({_describe_format(first[1], data)}){hint}'
+                f'{_config_key(error.name, data)} names column {error.name!r}, but {path} has '
+                f'columns {error.known} ({_describe_format(file_format, data)}){hint}'
             ) from None
         report.add_invalid(error, record.place)
     except records.InvalidRecord as error:
@@ -109,17 +111,17 @@ def _count_unusable(
 
 
 def _describe_format(file_format: str, data: ConfigDict, path: str = '') -> str:
-    """How a file is read, for messages; with the names of its columns if `path` is given."""
+    """Describe how a file is read, for messages; with the names of its columns if given `path`."""
     if file_format not in _TABLES:
         return f'format {file_format}'
     names = ', '.join(tabular.read_column_names(path, data, file_format)) if path else ''
-    told = f'format {file_format}, {tabular.describe_header(data)}'
-    return f'{told}: {records.printable(names)}' if names else told
+    description = f'format {file_format}, {tabular.describe_header(data)}'
+    return f'{description}: {records.printable(names)}' if names else description
 
 
 def _check_first_label(examples: Sequence[GroupedExample]) -> None:
-    """Raise UserError if the class of the first row occurs nowhere else, like that of a header."""
-    labels = collections.Counter(getattr(one.example, 'label', None) for one in examples)
+    """Raise UserError if the first row looks like a header: no other row has its class."""
+    labels = collections.Counter(getattr(grouped.example, 'label', None) for grouped in examples)
     first = getattr(examples[0].example, 'label', None) if examples else None
     if isinstance(first, str) and labels[first] == 1 and len(examples) > 2 * len(labels):
         raise UserError(
@@ -129,7 +131,7 @@ def _check_first_label(examples: Sequence[GroupedExample]) -> None:
 
 
 def _config_key(column: str, data: ConfigDict) -> str:
-    """The config key whose value is this column or contains it, as 'START:END' and 'a.b' do."""
+    """Return the config key whose value is or contains this column ('START:END', 'a.b')."""
     values = {f'data.columns.{key}': value for key, value in data.columns.items()}
     for key, value in values.items():
         names = {value} if isinstance(value, str) else set(value)
@@ -149,7 +151,7 @@ def _group(record: records.Record, name: str) -> str:
 
 
 def _contexts(data: ConfigDict, report: records.ReadingReport) -> dict[str, str]:
-    """id → text of the file `data.contexts`."""
+    """Read the file `data.contexts`: id → text."""
     contexts = {}
     for path in formats.expand_globs((data.contexts,)):
         for number, line in text_lines.numbered_lines(path, data):

@@ -1,7 +1,7 @@
 """Reads labeled examples: `read` returns the train, dev and test splits.
 
-How a record of a file becomes examples depends on the kind of problem: see `readers` in
-tasks/problems/__init__.py.
+The readers in tasks/problems/__init__.py turn the records of a file into examples of a kind of
+problem.
 """
 
 import copy
@@ -16,7 +16,7 @@ from bert_jax.data.labeled import benchmarks
 from bert_jax.data.labeled.examples import Example
 from bert_jax.data.labeled.labeled_files import Reader, read_files
 from bert_jax.data.labeled.records import ReadingReport
-from bert_jax.data.labeled.splitting import draw, draw_per_class, split_off
+from bert_jax.data.labeled.splitting import GroupedExample, draw, draw_per_class, split_off
 from bert_jax.errors import UserError
 
 # The keys of the config's `data` for labeled examples, with their defaults.
@@ -24,7 +24,7 @@ DEFAULTS: dict[str, Any] = dict(
     # A published benchmark (BENCHMARKS in benchmarks.py); '' to read the files below.
     dataset='',
     data_dir='',  # folder of TFDS data sets; '' = $TFDS_DATA_DIR or ~/tensorflow_datasets
-    download=False,  # download the benchmark if it is not there
+    download=False,  # download the benchmark if it is not on disk
     language='en',  # xnli: language of dev and test; ud_pos: treebank, such as 'en_ewt'
     # Globs of plain or .gz files; 'sample:NAME' is a file of bert_jax/data/samples/.
     train=(),
@@ -37,28 +37,28 @@ DEFAULTS: dict[str, Any] = dict(
     # Rows with the same value stay in one split: a column, or 'context', 'title' (squad),
     # 'document' (conll, conllu, brat).
     group='',
-    # Few-shot learning: number of examples of each class in train, and as many in dev, both drawn
-    # from train with split_seed; files of data.dev become the split full_dev. 0 = all examples
+    # Few-shot learning: number of examples per class in train, and also in dev, both drawn from
+    # train with split_seed; the files of data.dev become the split full_dev. 0 = all examples
     shots=0,
     train_examples=0,  # random subset of train of at most this size; 0 = all
     # 'csv', 'tsv', 'jsonl', 'json', 'xml', 'conll', 'conllu', 'squad', 'brat', 'labeled_lines',
-    # 'lines', 'files' (docs/labeled_data.md); '' = by the name of each file and the problem
+    # 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each file and the problem
     format='',
     encoding='utf-8',
-    # csv, tsv: whether the first row has the column names; without, they are '0', '1', …. Unset:
-    # it has unless `columns` has numbers.
+    # csv, tsv: whether the first row has the column names; if not, the names are '0', '1', ….
+    # Unset: yes, unless `columns` has numbers.
     header=placeholder(bool),
     separator='',  # of columns; '' = the default of the format
-    # csv, tsv: whether double quotes may enclose fields, 'yes' or 'no'; 'auto' = yes in csv, in tsv
-    # if the names of the header are quoted
+    # csv, tsv: whether double quotes may enclose fields, 'yes' or 'no'; 'auto' = yes in csv, and in
+    # tsv if the names of the header are quoted
     quotes='auto',
-    escape='',  # csv, tsv: character that makes the next one text, such as '\\'
-    field_limit=1_000_000,  # csv, tsv: most characters of a quoted field with line breaks
+    escape='',  # csv, tsv: escape character, such as '\\'
+    field_limit=1_000_000,  # csv, tsv: maximum characters of a quoted field with line breaks
     record='',  # xml: name of the elements that are records; '' = the children of the root
     comment='',  # conll: prefix of lines to skip
     label_from='suffix',  # lines, files: 'suffix' (x.pos), 'stem' (pos.txt), 'folder' (pos/1.txt)
-    # conll, conllu, brat: one example for each document (-DOCSTART-, '# newdoc', file), not for
-    # each sentence or line
+    # conll, conllu, brat: one example per document (-DOCSTART-, '# newdoc', file) instead of one
+    # per sentence or line
     documents=False,
     # Maps fields to columns, by name or index; '' or () = not in the file.
     columns=dict(
@@ -66,13 +66,13 @@ DEFAULTS: dict[str, Any] = dict(
         text='text',
         text2='',
         label='label',
-        # classification: an object with the probability of each class, from another model that is
-        # distilled (problem.temperature)
+        # classification: an object with the probability of each class, predicted by a model to
+        # distill (problem.temperature)
         probabilities='',
         fields=(),  # prompt: columns that the template names, instead of text and text2
-        choices=(),  # one column for each choice, or one column with a list
-        marks=(),  # two ranges, 'START:END' or 'START+TEXT'; with text2 one in each text
-        candidate_labels=(),  # pairs the first mark with each other mark; one label column each
+        choices=(),  # one column per choice, or one column with a list
+        marks=(),  # two ranges, 'START:END' or 'START+TEXT'; with text2, one in each text
+        candidate_labels=(),  # pairs the first mark with each other mark; a label column per pair
         tokens='tokens',  # a list of words
         tags='tags',  # a list of tags
         spans='spans',  # a list of [start, end, label], or of objects with these keys:
@@ -83,20 +83,20 @@ DEFAULTS: dict[str, Any] = dict(
         tag='-1',  # conll; conllu: 'upos', 'xpos', 'feats.Number', …
         question='question',
         context='context',
-        answers=('answers',),  # each column a text or a list of texts; empty = no answer
+        answers=('answers',),  # columns with a text or a list of texts; empty = no answer
         answer_starts=(),  # offsets in characters; () = the first occurrence of the answer
     ),
     contexts='',  # file of lines ID<tab>TEXT, if columns.context has ids
     scheme='bio',  # of the tags in the file: 'bio', 'iob1', 'bioes', 'none' (parts of speech)
-    tags_as='bio',  # tags are converted to: 'bio', 'bioes'
+    tags_as='bio',  # scheme to convert the tags to: 'bio', 'bioes'
     units='',  # of offsets: 'characters', 'words'; '' = words if the text is a list of words
-    ends='exclusive',  # of offsets: 'exclusive', 'inclusive'
+    ends='exclusive',  # ends of spans in the file: 'exclusive', 'inclusive'
     inline_marks=(),  # tags around marked ranges, such as ('<e1>', '</e1>', '<e2>', '</e2>')
-    first_choice=0,  # the label of the first choice
+    first_choice=0,  # label of the first choice
     skip_labels=(),  # rows with these labels are left out and counted: ('',), ('-',)
     rename_labels=(),  # ('0=negative', '1=positive')
-    malformed_fraction=0.01,  # largest share of unreadable records, which are counted
-    misplaced_fraction=0.0,  # largest share of records whose offsets do not fit their text
+    malformed_fraction=0.01,  # maximum share of unreadable records; they are skipped and counted
+    misplaced_fraction=0.0,  # maximum share of records whose offsets do not fit their text
 )
 
 
@@ -106,8 +106,8 @@ class Splits(NamedTuple):
     Attributes:
         unlabeled: examples of data.unlabeled.
         unsplit: the train split before dev, test and a subset were drawn; it has all labels.
-        report: counts the records read, skipped and malformed.
-        more: further held-out splits of a benchmark by name, such as 'dev_mismatched'.
+        report: counts of skipped, repaired and unusable records.
+        more: further held-out splits by name, such as 'dev_mismatched' of a benchmark.
     """
 
     train: list[Example]
@@ -119,36 +119,29 @@ class Splits(NamedTuple):
     more: dict[str, list[Example]]
 
     def digest(self) -> str:
-        """SHA-256 of all examples in their order."""
-        splits = (
-            self.train,
-            self.dev,
-            self.test,
-            self.unlabeled,
-            self.unsplit,
-            *self.more.values(),
-        )
-        return ''.join(map(digest, splits))
+        """Return the SHA-256 of each split, joined."""
+        *splits, _, more = self
+        return ''.join(map(digest, [*splits, *more.values()]))
 
 
 def digest(examples: Sequence[Example]) -> str:
-    """SHA-256 of examples in their order."""
-    found = hashlib.sha256()
+    """Return the SHA-256 of examples in their order."""
+    sha256 = hashlib.sha256()
     for example in examples:
-        found.update(repr(example).encode())
-    return found.hexdigest()
+        sha256.update(repr(example).encode())
+    return sha256.hexdigest()
 
 
 def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
     """Read the examples that the config's `data` describes; see DEFAULTS for its keys.
 
-    Without dev files `data.dev_fraction` of the train examples becomes the dev split (none if it is
-    0), and likewise for test.
+    Without dev files, the share `data.dev_fraction` of the train examples becomes the dev split,
+    and likewise for test.
 
     Args:
         data: the config's `data`.
-        kind: the kind of problem; a benchmark has to be of this kind.
-        readers: format → function that builds the examples of a record for this kind of problem.
+        kind: the kind of problem; a benchmark must be of this kind.
+        readers: format → function that builds the examples of a record.
 
     Raises:
         UserError: an unknown format or column, an unreadable file, an empty split, or more unusable
@@ -188,26 +181,29 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
         if name == 'train' or data[name] or data[f'{name}_fraction']:
             raise UserError(_describe_empty(name, len(unsplit), data, report))
     unlabeled = _read_unlabeled(data, kind, readers, report) if data.unlabeled else []
-    found = {name: [one.example for one in own] for name, own in splits.items()}
-    train, dev, test = (found.pop(name) for name in ('train', 'dev', 'test'))
-    return Splits(train, dev, test, unlabeled, [one.example for one in unsplit], report, found)
+    examples = {name: _examples(split) for name, split in splits.items()}
+    train, dev, test = (examples.pop(name) for name in ('train', 'dev', 'test'))
+    return Splits(train, dev, test, unlabeled, _examples(unsplit), report, examples)
+
+
+def _examples(split: Sequence[GroupedExample]) -> list[Example]:
+    return [grouped.example for grouped in split]
 
 
 def _read_unlabeled(
     data: ConfigDict, kind: str, readers: Mapping[str, Reader], report: ReadingReport
 ) -> list[Example]:
-    own = ConfigDict(copy.deepcopy(dict(data.items())))
-    own.columns.label = ''
-    found = read_files(own.unlabeled, own, kind, readers, report, labeled=False)
-    return [one.example for one in found]
+    data = ConfigDict(copy.deepcopy(dict(data.items())))
+    data.columns.label = ''
+    return _examples(read_files(data.unlabeled, data, kind, readers, report, labeled=False))
 
 
 def _describe_empty(name: str, num_train: int, data: ConfigDict, report: ReadingReport) -> str:
-    """The message for an empty split."""
+    """Return the error message for an empty split."""
     if num_train and name != 'train' and not data[name]:
         return (
             f'the {name} split is empty: data.{name}_fraction={data[f"{name}_fraction"]:g} of '
-            f'{num_train} examples, without separating groups and copies; set a larger one, 0 for '
-            f'no {name} split, or data.{name}'
+            f'{num_train} examples, without separating groups and copies; set a larger fraction, 0 '
+            f'for no {name} split, or data.{name}'
         )
     return f'the {name} split is empty ({"; ".join(report.lines())}); set data.{name}'

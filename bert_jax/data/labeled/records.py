@@ -1,4 +1,4 @@
-"""The records of a file (rows, sentences, questions) and a report of those that were unusable."""
+"""Records of a file (rows, sentences, questions) and a report of the unusable ones."""
 
 import collections
 import json
@@ -15,16 +15,16 @@ _MAX_PLACES = 3
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """Make text of a file fit to be shown in a message of one line."""
-    shown = ''.join(char if char.isprintable() else '�' for char in text[:limit])
-    return shown + ' …' * (len(text) > limit)
+    """Shorten text of a file and replace unprintable characters, for a one-line message."""
+    characters = (char if char.isprintable() else '�' for char in text[:limit])
+    return ''.join(characters) + ' …' * (len(text) > limit)
 
 
 class InvalidRecord(Exception):
     """A record that cannot become an example.
 
     Attributes:
-        misplaced: the record is readable, but its offsets do not fit its text.
+        misplaced: whether the record is readable, but its offsets do not fit its text.
     """
 
     def __init__(self, reason: str, misplaced: bool = False):
@@ -33,11 +33,11 @@ class InvalidRecord(Exception):
 
 
 class SkippedRecord(InvalidRecord):
-    """A record left out on purpose; the message is the reason under which it is counted."""
+    """A record that is left out on purpose; it is counted under the message of this error."""
 
 
 class MissingColumn(InvalidRecord):
-    """A record without a column of this name."""
+    """A record lacks the column `name`; `known` lists the columns it has."""
 
     def __init__(self, name: str, known: Iterable):
         self.name, self.known = name, printable(', '.join(map(str, known)))
@@ -45,13 +45,13 @@ class MissingColumn(InvalidRecord):
 
 
 class Record(NamedTuple):
-    """The content of one or several examples.
+    """A part of a file from which one or more examples are built.
 
     Attributes:
         place: 'file:line', for messages.
-        default_id: a short form of the place, the id of examples that have none.
-        content: a `Row`, or what the reader of the format yields; an `InvalidRecord` if unusable.
-        groups: possible values of `data.group` → group of this record. A `Row` uses its columns.
+        default_id: id of the examples if the file has no ids; a short form of `place`.
+        content: a `Row` or a value specific to the format; an `InvalidRecord` if unusable.
+        groups: value of `data.group` → group of this record; empty for a `Row`, which has columns.
     """
 
     place: str
@@ -81,15 +81,15 @@ def make_record(path: str, line_number: int, content: Any, text: str = '') -> Re
 
 
 def text_of(value: Any) -> Any:
-    """The text of an object that has one, as XML elements have; other values as they are."""
+    """Return `value['text']` if there is one, as in rows of XML elements, else the value."""
     return value.get('text', value) if isinstance(value, dict) else value
 
 
 class Row:
     """Values by column name.
 
-    A column can also be given by its index as a string, negative from the end; 'a.b' is key b of
-    the JSON object in column a, or of each object of a list there.
+    A name can also be the index of a column as a string, negative from the end; 'a.b' is key b of
+    the JSON object in column a, or of each object if column a has a list.
     """
 
     def __init__(self, values: dict[str, Any]):
@@ -116,10 +116,10 @@ class Row:
         raise MissingColumn(name, self.values)
 
     def text(self, name: str) -> str:
-        """A value as a string; numbers and booleans are written as JSON.
+        """Return a value as a string; numbers and booleans are written as JSON.
 
         Raises:
-            InvalidRecord: a list, object, null or undecodable text.
+            InvalidRecord: the value is a list, object, null or undecodable text.
         """
         value = text_of(self[name])
         if isinstance(value, str):
@@ -131,10 +131,10 @@ class Row:
 
 
 class ReadingReport(collections.Counter[str]):
-    """Counts of what happened to the records, by reason.
+    """Counts of skipped, repaired and unusable records, by reason.
 
     Attributes:
-        places: reason → the first few places where it happened.
+        places: reason → the first few places where it occurred.
     """
 
     def __init__(self) -> None:
@@ -165,16 +165,14 @@ class ReadingReport(collections.Counter[str]):
                 raise UserError(
                     f'{self[reason]} of {records} records are {reason}: '
                     f'{"; ".join(self.places[reason])} (raise data.{reason}_fraction={limit:g} to '
-                    'leave out more)'
+                    'skip more)'
                 )
 
     def lines(self) -> list[str]:
-        """One line for the log for each reason."""
+        """Return a line for the log for each reason."""
         lines = []
-        for reason, count in sorted(self.items()):
-            places = '; '.join(self.places.get(reason, ()))
-            more = '; …' if count > _MAX_PLACES else ''
-            if count:
-                shown = f' ({places}{more})' if places else ''
-                lines.append(f'{reason.replace("_", " ")}: {count:,}{shown}')
+        for reason, count in sorted((+self).items()):
+            places = self.places.get(reason, []) + ['…'] * (count > _MAX_PLACES)
+            shown = f' ({"; ".join(places)})' if reason in self.places else ''
+            lines.append(f'{reason.replace("_", " ")}: {count:,}{shown}')
         return lines

@@ -23,7 +23,7 @@ def test_malformed_rows_are_counted_and_reported_with_their_lines(tmp_path):
     assert str(caught.value) == (
         f'3 of 199 records are malformed: {path[0]}:198: 1 columns instead of 2; {path[0]}:199: '
         f"3 columns instead of 2; {path[0]}:200: column 'text' has an empty text "
-        '(raise data.malformed_fraction=0.01 to leave out more)'
+        '(raise data.malformed_fraction=0.01 to skip more)'
     )
     splits = read('classification', train=path, malformed_fraction=0.02)
     assert splits.report['malformed'] == 3
