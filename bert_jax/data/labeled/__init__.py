@@ -1,1 +1,1 @@
-"""Labeled examples for fine-tuning, read from files of common formats or TensorFlow Datasets."""
+"""Labeled examples for fine-tuning, read from files or TensorFlow Datasets."""

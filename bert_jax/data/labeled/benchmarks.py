@@ -1,4 +1,4 @@
-"""Published benchmarks, read through TensorFlow Datasets: one entry of BENCHMARKS for each."""
+"""Published benchmarks, read through TensorFlow Datasets; each is an entry of BENCHMARKS."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -14,7 +14,7 @@ from bert_jax.data.labeled.splitting import GroupedExample
 from bert_jax.errors import UserError, unknown
 
 Fields = dict[str, Any]  # of a record; classes by name, None for TFDS's label −1
-# From the fields of a record, its id and data.language to its example.
+# (fields of a record, id, data.language) → example.
 BuildExample = Callable[[Fields, str, str], examples.Example]
 
 
@@ -24,7 +24,7 @@ class Benchmark(NamedTuple):
     Attributes:
         kind: the kind of problem.
         splits: train, dev, test → TFDS name and split; '{language}' is replaced by data.language.
-            Further ones are only evaluated, or predicted, once training is done.
+            Further splits are only evaluated, or predicted, after training.
         build: builds the example of a record; see `example`.
     """
 
@@ -33,7 +33,7 @@ class Benchmark(NamedTuple):
     build: BuildExample
 
     def example(self, fields: Fields, default_id: str, language: str) -> examples.Example:
-        """The example of a record; its id is the index in the record, if there is one."""
+        """Build the example of a record; its id is the field 'idx' if the record has it."""
         index = fields.get('idx', '')
         return self.build(fields, default_id if index == '' else str(index), language)
 
@@ -49,7 +49,7 @@ def _with_class(*columns: str) -> BuildExample:
 
 
 def _class(label: str | int | None) -> str | None:
-    """A class; numbers without names are their own names, and −1 is unknown."""
+    """The name of a class, which can be a number; None for −1, an unknown class."""
     return None if label in (None, -1) else str(label)
 
 
@@ -67,7 +67,7 @@ def _with_score(*columns: str) -> BuildExample:
 
 
 def _tagged(column: str, scheme: str) -> BuildExample:
-    """Words with tags. The text is the stated one, or the joined words if they differ from it."""
+    """Words with tags; they are joined by spaces unless they make up the field 'text'."""
 
     def build(fields: Fields, example_id: str, language: str) -> examples.Example:
         words = fields['tokens']
@@ -84,7 +84,7 @@ def _tagged(column: str, scheme: str) -> BuildExample:
 
 
 def _xnli(fields: Fields, example_id: str, language: str) -> examples.Example:
-    """A record of XNLI has all languages; the train split is MNLI, which is English only."""
+    """Two texts in one of XNLI's languages; the train split is MNLI, which is English only."""
     premise, hypothesis = fields['premise'], fields['hypothesis']
     if isinstance(premise, dict):
         languages = list(hypothesis['language'])
@@ -99,9 +99,9 @@ def _xnli(fields: Fields, example_id: str, language: str) -> examples.Example:
 
 
 def _copa(fields: Fields, example_id: str, language: str) -> examples.Example:
-    """The premise is followed by a question for its cause or effect."""
-    question = {'cause': 'What was the cause?', 'effect': 'What happened as a result?'}
-    premise = f'{fields["premise"]} {question[fields["question"]]}'
+    """Two choices after a premise and a question about its cause or effect."""
+    questions = {'cause': 'What was the cause?', 'effect': 'What happened as a result?'}
+    premise = f'{fields["premise"]} {questions[fields["question"]]}'
     choices = fields['choice1'], fields['choice2']
     label = None if fields['label'] is None else ('choice1', 'choice2').index(fields['label'])
     return examples.MultipleChoiceExample(example_id, premise, choices, label)
@@ -111,13 +111,12 @@ def _multirc(fields: Fields, example_id: str, language: str) -> examples.Example
     """Whether one answer is correct; the id is paragraph-question-answer."""
     index = fields['idx']
     example_id = f'{index["paragraph"]}-{index["question"]}-{index["answer"]}'
-    answered = f'{fields["question"]} {fields["answer"]}'
-    texts = fields['paragraph'], answered
+    texts = fields['paragraph'], f'{fields["question"]} {fields["answer"]}'
     return examples.TextExample(example_id, texts, _class(fields['label']))
 
 
 def _record(fields: Fields, example_id: str, language: str) -> examples.Example:
-    """ReCoRD: the entity that fills the blank of the query; every stated answer is correct."""
+    """ReCoRD: the entities that may fill the blank of the query; every answer is correct."""
     index = fields['idx']
     passage = fields['passage'].replace('\n@highlight\n', ' ')
     entities, answers = fields['entities'], set(fields['answers'])
@@ -135,7 +134,7 @@ def _record(fields: Fields, example_id: str, language: str) -> examples.Example:
 
 
 def _wic(fields: Fields, example_id: str, language: str) -> examples.Example:
-    """A word in two contexts, with offsets of characters."""
+    """A word in two contexts, marked by character offsets."""
     texts = fields['sentence1'], fields['sentence2']
     marks = []
     for number, text in enumerate(texts):
@@ -146,29 +145,29 @@ def _wic(fields: Fields, example_id: str, language: str) -> examples.Example:
 
 
 def _wsc(fields: Fields, example_id: str, language: str) -> examples.Example:
-    """A name and a pronoun, both given by their text and the index of their first word."""
+    """A name and a pronoun, marked by their text and the index of their first word."""
     text = fields['text']
     words = word_spans.split_at_whitespace(text)
     marks = []
     for span in ('span1', 'span2'):
-        stated, first = fields[f'{span}_text'], fields[f'{span}_index']
-        last = min(first + len(stated.split()), len(words))
+        marked, first = fields[f'{span}_text'], fields[f'{span}_index']
+        last = min(first + len(marked.split()), len(words))
         start, end = word_spans.words_to_characters(words, first, last)
-        marks.append(examples.Mark(0, *word_spans.narrow_to(text, start, end, stated)))
+        marks.append(examples.Mark(0, *word_spans.narrow_to(text, start, end, marked)))
     return examples.MarkedExample(example_id, (text,), tuple(marks), _class(fields['label']))
 
 
 def _squad(fields: Fields, example_id: str, language: str) -> examples.Example:
-    """A question; one without an answer has empty lists."""
+    """A question; the lists of answers are empty if there is no answer."""
     context, answers = fields['context'], fields['answers']
     pairs = zip(answers['text'], answers['answer_start'], strict=True)
-    checked = tuple(checked_answer(text, start, context) for text, start in pairs)
+    checked = tuple(checked_answer(*pair, context) for pair in pairs)
     return examples.QuestionExample(fields['id'], fields['question'], context, checked)
 
 
 def _splits(name: str, dev: str = 'validation', test: str = 'test') -> dict[str, tuple[str, str]]:
     splits = {'train': (name, 'train'), 'dev': (name, dev), 'test': (name, test)}
-    return {split: place for split, place in splits.items() if place[1]}
+    return {split: source for split, source in splits.items() if source[1]}
 
 
 def _classification(name: str, *columns: str) -> Benchmark:
@@ -177,7 +176,7 @@ def _classification(name: str, *columns: str) -> Benchmark:
 
 _PAIR = ('sentence1', 'sentence2')
 _NLI = ('premise', 'hypothesis')
-# The mismatched sets are from other genres than train; ax is the diagnostic set, without labels.
+# The mismatched splits have other genres than train; ax is the diagnostic set, without labels.
 _MNLI_SPLITS = _splits('glue/mnli', 'validation_matched', 'test_matched') | {
     'dev_mismatched': ('glue/mnli', 'validation_mismatched'),
     'test_mismatched': ('glue/mnli', 'test_mismatched'),
@@ -228,7 +227,7 @@ def read(data: ConfigDict, kind: str, report: ReadingReport) -> dict[str, list[G
     Args:
         data: the config's `data`.
         kind: the kind of problem of the run.
-        report: gets the counts of unusable records.
+        report: the counts of unusable records are added to it.
 
     Raises:
         UserError: the benchmark is unknown, of another kind or not on disk, or has more unusable
@@ -276,29 +275,29 @@ def _read_split(
     data: ConfigDict,
     report: ReadingReport,
 ) -> list[GroupedExample]:
-    """The examples of a split."""
-    own, found, count = ReadingReport(), [], 0
-    for count, fields in enumerate(records, start=1):
-        default_id = f'{split}-{count}'
+    counts, split_examples, num_records = ReadingReport(), [], 0
+    for num_records, fields in enumerate(records, start=1):
+        default_id = f'{split}-{num_records}'
         try:
             example = _build(benchmark, fields, default_id, data.language)
             if split.startswith(('train', 'dev')) and not examples.is_labeled(example):
                 raise InvalidRecord('no label')
         except InvalidRecord as error:
-            own.add_invalid(error, f'{data.dataset} {default_id}')
+            counts.add_invalid(error, f'{data.dataset} {default_id}')
             continue
         if data.group and data.group not in fields:
             raise unknown('data.group', data.group, fields)
-        found.append(GroupedExample(example, str(fields[data.group]) if data.group else ''))
-    own.check_shares(count, data)
-    report.merge(own)
-    return found
+        group = str(fields[data.group]) if data.group else ''
+        split_examples.append(GroupedExample(example, group))
+    counts.check_shares(num_records, data)
+    report.merge(counts)
+    return split_examples
 
 
 def _build(
     benchmark: Benchmark, fields: Fields, default_id: str, language: str
 ) -> examples.Example:
-    """The example of a record. Raises InvalidRecord if its fields are missing or of other types."""
+    """Build the example of a record; InvalidRecord if fields are missing or of other types."""
     try:
         example = benchmark.example(fields, default_id, language)
         is_text = all(isinstance(text, str) for text in examples.texts_of(example))
@@ -322,7 +321,7 @@ def _records(builder: Any, part: str) -> Iterator[Fields]:
 
 
 def _to_python(value: Any, feature: Any) -> Any:
-    """A value of TFDS as str, int, float, list or dict; classes by name, None if unknown."""
+    """Convert a value of TFDS to str, int, float, list or dict; classes to names or None."""
     inner = getattr(feature, 'feature', feature)
     if isinstance(value, dict):
         return {key: _to_python(item, inner[key]) for key, item in value.items()}

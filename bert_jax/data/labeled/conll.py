@@ -1,4 +1,4 @@
-"""Reads CoNLL and CoNLL-U: a word per line with columns, and a blank line after each sentence."""
+"""Reads CoNLL and CoNLL-U: a line of columns per word, and a blank line after each sentence."""
 
 import itertools
 import os
@@ -26,7 +26,7 @@ _WORD_ID = re.compile(r'\d+|\d+-\d+|\d+\.\d+')
 
 
 def read_sentences(path: str, data: ConfigDict) -> Iterator[Record]:
-    """Sentences, or documents with `data.documents`; the content is a list of sentences.
+    """Yield the sentences, or with `data.documents` the documents, as lists of sentences.
 
     Documents start at -DOCSTART- lines, in CoNLL-U at '# newdoc' lines.
     """
@@ -39,7 +39,7 @@ def read_sentences(path: str, data: ConfigDict) -> Iterator[Record]:
             document = []
         if starts_document or not name:
             num_documents += 1
-            # Without the path, so that a moved file is split in the same way.
+            # The path is not in the name, so that a moved file is split in the same way.
             name = f'{num_documents}/{hash_of_parts(line for _, line in sentence)}'
         document.append(sentence)
     if document:
@@ -47,7 +47,7 @@ def read_sentences(path: str, data: ConfigDict) -> Iterator[Record]:
 
 
 def _sentences(path: str, data: ConfigDict) -> Iterator[tuple[Sentence, bool]]:
-    """Each sentence, and whether a document starts with it."""
+    """Yield each sentence, and whether it starts a document."""
     sentence: Sentence = []
     starts_document = False
     for number, line in numbered_lines(path, data):
@@ -82,10 +82,10 @@ def build_tagging(
     tags: list[str] = []
     labeled = True
     for sentence in document:
-        found, stated = _columns(sentence, builder)
-        words += found
-        labeled &= stated is not None
-        tags += builder.tags(stated or ())
+        sentence_words, sentence_tags = _columns(sentence, builder)
+        words += sentence_words
+        labeled &= sentence_tags is not None
+        tags += builder.tags(sentence_tags or ())
     if not words:
         raise InvalidRecord('no words')
     text, offsets = word_spans.join_words(words)
@@ -95,7 +95,7 @@ def build_tagging(
 def build_spans(
     document: list[Sentence], example_id: str, builder: ExampleBuilder
 ) -> list[SpansExample]:
-    """The spans described by the tags of `columns.tag`."""
+    """Words joined by spaces, with the spans that the tags of `columns.tag` describe."""
     if builder.data.scheme == 'none':
         raise UserError("data.scheme='none' describes no spans; set it to bio, iob1 or bioes")
     (example,) = build_tagging(document, example_id, builder)
@@ -112,7 +112,7 @@ def build_spans(
 def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], list[str] | None]:
     """The words and tags of a sentence; no tags if a word has none.
 
-    Lines with an empty word and tag O, left by conversions that lost a character, are skipped and
+    Lines with an empty word and tag O, from conversions that lost a character, are skipped and
     counted.
     """
     data, columns = builder.data, builder.columns
@@ -140,7 +140,7 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
 
 
 class _Token(NamedTuple):
-    """A token of CoNLL-U as it is written in the text."""
+    """A token of CoNLL-U as written in the text."""
 
     form: str
     tag: str | None
@@ -152,46 +152,47 @@ def build_conllu_tagging(
 ) -> list[TaggedExample]:
     """The text of '# text =' with a column (upos, xpos, feats.Number, …) as tags of its words.
 
-    A multiword token is split if it is written like its words ("don't": "do", "n't"). Otherwise
-    ("du": "de", "le") it is one word, and its tag joins theirs with '+'. Empty nodes are ignored.
+    A multiword token is split if its words make up its form ("don't": "do", "n't"). Otherwise
+    ("du": "de", "le") it is one word, whose tag joins the tags of its words with '+'. Empty nodes
+    are ignored.
     """
     text = ''
     offsets: list[tuple[int, int]] = []
     tags: list[str | None] = []
     for sentence in document:
-        stated, tokens = _tokens(sentence, builder)
-        sentence_text, found = _align(stated, tokens, builder.counts)
+        text_comment, tokens = _tokens(sentence, builder)
+        sentence_text, words = _align(text_comment, tokens, builder.counts)
         shift = len(text) + bool(text)
         text = f'{text} {sentence_text}' if text else sentence_text
-        offsets += [(start + shift, end + shift) for start, end in found]
+        offsets += [(start + shift, end + shift) for start, end in words]
         tags += [token.tag for token in tokens]
     if not offsets:
         raise InvalidRecord('no words')
-    known = [builder.new_labels.get(tag, tag) for tag in tags if tag is not None]
-    complete = builder.columns.tag and len(known) == len(tags)
-    example_id = _stated_id(document, builder.data) or example_id
-    return [TaggedExample(example_id, text, tuple(offsets), tuple(known) if complete else None)]
+    renamed = [builder.new_labels.get(tag, tag) for tag in tags if tag is not None]
+    complete = builder.columns.tag and len(renamed) == len(tags)
+    example_id = _comment_id(document, builder.data) or example_id
+    return [TaggedExample(example_id, text, tuple(offsets), tuple(renamed) if complete else None)]
 
 
-def _stated_id(document: list[Sentence], data: ConfigDict) -> str | None:
-    """The id in the comments of the first sentence, of the document or of the sentence."""
-    wanted = '# newdoc id' if data.documents else '# sent_id'
+def _comment_id(document: list[Sentence], data: ConfigDict) -> str | None:
+    """The id of the document or sentence in the comments of the first sentence."""
+    id_key = '# newdoc id' if data.documents else '# sent_id'
     for _, line in document[0]:
         key, _, value = line.partition('=')
-        if key.strip() == wanted and value.strip():
+        if key.strip() == id_key and value.strip():
             return value.strip()
     return None
 
 
 def _tokens(sentence: Sentence, builder: ExampleBuilder) -> tuple[str | None, list[_Token]]:
-    """The text of '# text =' if there is one, and the tokens."""
-    stated, tokens = None, []
+    """The text of the comment '# text =', if there is one, and the tokens."""
+    text, tokens = None, []
     multiword: _Token | None = None
     last_id, parts = 0, []  # of the multiword token
     for _, line in sentence:
         if line.startswith('#'):
             key, _, value = line.partition('=')
-            stated = value.strip() if key.strip() == '# text' else stated
+            text = value.strip() if key.strip() == '# text' else text
             continue
         fields = line.split('\t')
         if len(fields) != len(_CONLLU) or not _WORD_ID.fullmatch(fields[0]):
@@ -214,7 +215,7 @@ def _tokens(sentence: Sentence, builder: ExampleBuilder) -> tuple[str | None, li
             tokens.append(_Token(row['form'], _tag(row, builder.columns.tag), space_after))
     if multiword:
         raise InvalidRecord(f'words of the multiword token {multiword.form!r} are missing')
-    return stated, tokens
+    return text, tokens
 
 
 def _split_multiword(multiword: _Token, parts: list[_Token], counts: Counter[str]) -> list[_Token]:
@@ -226,7 +227,7 @@ def _split_multiword(multiword: _Token, parts: list[_Token], counts: Counter[str
 
 
 def _tag(row: dict[str, str], tag_column: str) -> str | None:
-    """The value of a column, or of 'column.key' in key=value pairs; '_' without the key."""
+    """The value of 'column', or of 'column.key' in key=value pairs; '_' if the key is missing."""
     if not tag_column:
         return None
     column, _, key = tag_column.partition('.')
@@ -242,15 +243,15 @@ def _tag(row: dict[str, str], tag_column: str) -> str | None:
 
 
 def _align(
-    stated: str | None, tokens: Sequence[_Token], counts: Counter[str]
+    text: str | None, tokens: Sequence[_Token], counts: Counter[str]
 ) -> tuple[str, WordOffsets]:
     """The text and the offsets of its words.
 
-    The text is made from the words if '# text =' is missing or has other words.
+    The text is joined from the words if `text`, the comment, is missing or has other words.
     """
     forms = [token.form for token in tokens]
-    offsets = None if stated is None else word_spans.locate_words(forms, stated)
-    if stated is not None and offsets is not None:
-        return stated, offsets
+    offsets = None if text is None else word_spans.locate_words(forms, text)
+    if text is not None and offsets is not None:
+        return text, offsets
     counts['texts_made_of_words'] += 1
     return word_spans.join_words(forms, [token.space_after for token in tokens])

@@ -1,4 +1,4 @@
-"""Reads rows from JSON: an object per line, or a list of objects."""
+"""Reads rows from JSON: one object per line, or a list of objects."""
 
 import json
 from collections.abc import Iterator
@@ -13,16 +13,16 @@ from bert_jax.errors import UserError
 
 
 def read_json_lines(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The JSON objects of a file, one per line."""
+    """Yield the JSON objects of a file with one object per line."""
     for number, line in numbered_lines(path, data):
         if line.strip():
             yield make_record(path, number, _row(_parse(line)), text=line)
 
 
 def read_json_list(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The objects of a JSON list, alone in the file or under the key 'data', or one per line.
+    """Yield the objects of a JSON list (the file or its key 'data'), or one object per line.
 
-    Places have the number of the object, from 1, as line number.
+    The line number of a place is the number of the object, from 1.
     """
     objects = load_json(path, data)
     if isinstance(objects, dict):
@@ -34,7 +34,7 @@ def read_json_list(path: str, data: ConfigDict) -> Iterator[Record]:
 
 
 def load_json(path: str, data: ConfigDict) -> Any:
-    """The value in a JSON file; a list of values if each line has one.
+    """Return the value in a JSON file; a list of values if each line has one.
 
     Raises:
         UserError: the file is not valid JSON.
@@ -57,11 +57,13 @@ def _parse(line: str) -> Any:
 
 
 def _loads(text: str) -> Any:
-    """Parse JSON; NaN and Infinity, which other programs write for missing values, become null."""
+    """Parse JSON; NaN and Infinity, with which some programs mark missing values, become null."""
     return json.loads(text, parse_constant=lambda _: None)
 
 
 def _row(value: Any) -> Row | InvalidRecord:
-    if isinstance(value, dict | InvalidRecord):
-        return Row(value) if isinstance(value, dict) else value
+    if isinstance(value, dict):
+        return Row(value)
+    if isinstance(value, InvalidRecord):
+        return value
     return InvalidRecord('not a JSON object; data.format=json reads a list of objects')

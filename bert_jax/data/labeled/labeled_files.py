@@ -81,7 +81,7 @@ def _count_unusable(
     data: ConfigDict,
     new_file: tuple[str, str] | None,
 ) -> Iterator[None]:
-    """Count a record if it turns out to be unusable; raise UserError for a mistake in the config.
+    """Count the record if the block fails on it; raise UserError for a mistake in the config.
 
     Args:
         report: the count is added to it.

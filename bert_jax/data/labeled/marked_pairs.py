@@ -1,4 +1,4 @@
-"""Builds examples with two marked ranges from rows: relations, words in context, coreference."""
+"""Builds examples with two marked ranges: relations, words in context, coreference."""
 
 import re
 
@@ -11,9 +11,9 @@ from bert_jax.errors import UserError
 
 
 def build_marked_pairs(row: Row, example_id: str, builder: ExampleBuilder) -> list[MarkedExample]:
-    """One example, or one for each of `columns.candidate_labels`.
+    """Build one example, or one for each of `columns.candidate_labels`.
 
-    With candidate labels the first mark is paired with each of the other marks.
+    With candidate labels, the first mark is paired with each of the other marks.
     """
     texts, marks = _texts_and_marks(builder, row)
     candidates = tuple(builder.columns.candidate_labels)
@@ -65,18 +65,18 @@ def _range(
     start = parse_int(row[start_column])
     if in_words and words is None:
         words = word_spans.split_at_whitespace(text)
-    stated = row.text(other) if separator == '+' else None
-    if stated is None:
+    marked = row.text(other) if separator == '+' else None
+    if marked is None:
         end = builder.end(parse_int(row[other]))
     else:
-        end = start + len(stated.split() if in_words else stated)
+        end = start + len(marked.split() if in_words else marked)
     if in_words and words is not None:
         start, end = word_spans.words_to_characters(words, start, end)
-        return word_spans.narrow_to(text, start, end, stated)
+        return word_spans.narrow_to(text, start, end, marked)
     word_spans.check_span(text, start, end)
-    if stated is not None and text[start:end] != stated:
+    if marked is not None and text[start:end] != marked:
         raise InvalidRecord(
-            f'the text at {start} is {text[start:end]!r}, not {stated!r}', misplaced=True
+            f'the text at {start} is {text[start:end]!r}, not {marked!r}', misplaced=True
         )
     return start, end
 
@@ -84,31 +84,31 @@ def _range(
 def _parse_inline_marks(
     texts: tuple[str, ...], tags: tuple[str, ...]
 ) -> tuple[tuple[str, ...], tuple[Mark, ...]]:
-    """The texts without the tags that enclose ranges, such as '<e1>', '</e1>', and the ranges.
+    """Remove the tags that enclose ranges, such as '<e1>', '</e1>'; return the texts and ranges.
 
-    A tag that is listed several times, as in ('*', '*', '*', '*'), takes these roles in order of
-    occurrence.
+    A tag that is listed several times, as in ('*', '*', '*', '*'), takes its roles (opening and
+    closing tags of the ranges) in order of occurrence.
     """
     if len(tags) % 2:
         raise UserError(f'data.inline_marks is {tags}; set an opening and a closing tag per range')
     pending = {tag: [role for role, other in enumerate(tags) if other == tag] for tag in tags}
     pattern = re.compile('|'.join(map(re.escape, sorted(pending, key=len, reverse=True))))
-    ends: dict[int, tuple[int, int]] = {}  # role (index in tags) → text, offset
-    plain = []
+    places: dict[int, tuple[int, int]] = {}  # role (index in tags) → number of the text, offset
+    untagged = []
     for number, text in enumerate(texts):
-        kept, behind = '', 0
+        kept, tag_end = '', 0
         for match in pattern.finditer(text):
-            kept += text[behind : match.start()]
-            behind = match.end()
+            kept += text[tag_end : match.start()]
+            tag_end = match.end()
             if not pending[match[0]]:
                 raise InvalidRecord(f'the text has too many {match[0]!r}', misplaced=True)
-            ends[pending[match[0]].pop(0)] = number, len(kept)
-        plain.append(kept + text[behind:])
+            places[pending[match[0]].pop(0)] = number, len(kept)
+        untagged.append(kept + text[tag_end:])
     marks = []
     for role in range(0, len(tags), 2):
-        index, first = ends.get(role, (-1, 0))
-        end_index, last = ends.get(role + 1, (-1, 0))
-        if index < 0 or index != end_index or first >= last:
+        number, start = places.get(role, (-1, 0))
+        end_number, end = places.get(role + 1, (-1, 0))
+        if number < 0 or number != end_number or start >= end:
             raise InvalidRecord(f'no text between {tags[role]!r} and {tags[role + 1]!r}', True)
-        marks.append(Mark(index, first, last))
-    return tuple(plain), tuple(marks)
+        marks.append(Mark(number, start, end))
+    return tuple(untagged), tuple(marks)

@@ -1,4 +1,4 @@
-"""Reads rows from XML, and from HTML-like files that are not quite XML."""
+"""Reads rows from XML and from HTML-like files that are not well-formed XML."""
 
 import contextlib
 import re
@@ -24,15 +24,15 @@ _VOID = ('br', 'hr', 'img', 'input', 'link', 'meta')  # HTML elements without an
 
 
 def read_elements(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The elements named `data.record`, by default the children of the root, as rows.
+    """Yield the elements named `data.record`, by default the children of the root, as rows.
 
-    Columns are the attributes and the children of an element: the text of a child, or a row of its
-    own if it has attributes or children; a list if several children have the same name. Two more
+    The columns of an element are its attributes and children. The value of a child is its text, or
+    a row if the child has attributes or children; children with the same name are a list. Two more
     columns are `text`, the whole text of the element, and `spans`, the elements inside with their
-    offsets in it. Places have the number of the element, from 1, as line number.
+    offsets in `text`. The line number of a place is the number of the element, from 1.
 
-    Files that are not well-formed (bare &, attributes without quotes, several roots) are read like
-    HTML, where names are lower case.
+    Files that are not well-formed (bare &, attributes without quotes, several roots) are read as
+    HTML, with names in lower case.
 
     Raises:
         UserError: the file has no markup or no such elements, or is nested too deeply.
@@ -41,10 +41,10 @@ def read_elements(path: str, data: ConfigDict) -> Iterator[Record]:
     try:
         check_text(text)
         root = _parse(text)
-        found = list(root)
+        elements = list(root)
         if data.record:
-            found = [element for element in root.iter() if _name(element.tag) == data.record]
-        rows = [{'spans': list(_spans(element)), **_row(element)} for element in found]
+            elements = [element for element in root.iter() if _name(element.tag) == data.record]
+        rows = [{'spans': list(_spans(element)), **_row(element)} for element in elements]
     except (InvalidRecord, AssertionError) as error:
         raise UserError(f'{path} cannot be read as XML: {printable(str(error))}') from None
     except RecursionError:
@@ -69,13 +69,13 @@ def _parse(text: str) -> ElementTree.Element:
 
 
 class _LenientParser(HTMLParser):
-    """Builds a tree from anything, below a root of its own; elements without an end get one.
+    """Builds a tree from any markup, below an added root; elements without an end tag get one.
 
-    An element whose kind never has an end, as <p> often, ends where the next of its kind starts.
+    If no element of a name has an end tag, as often for <p>, each ends where the next one starts.
     """
 
     def __init__(self, with_end: Collection[str]) -> None:
-        """Create the parser; `with_end` are the kinds of elements that have ends in the file."""
+        """Create the parser; `with_end` are the names that have end tags in the file."""
         super().__init__()
         self._with_end = with_end
         self.builder = ElementTree.TreeBuilder()
@@ -118,14 +118,14 @@ def _row(element: ElementTree.Element) -> dict[str, Any]:
 
 
 def _spans(element: ElementTree.Element, start: int = 0) -> Iterator[dict[str, Any]]:
-    """The elements inside, with offsets in a text in which this one starts at `start`."""
-    place = start + len(element.text or '')
+    """Yield the elements inside as spans; `start` is the offset of this element in the text."""
+    start += len(element.text or '')
     for child in element:
-        end = place + len(''.join(child.itertext()))
-        if end > place:
-            yield {'label': _name(child.tag), **child.attrib, 'start': place, 'end': end}
-            yield from _spans(child, place)
-        place = end + len(child.tail or '')
+        end = start + len(''.join(child.itertext()))
+        if end > start:
+            yield {'label': _name(child.tag), **child.attrib, 'start': start, 'end': end}
+            yield from _spans(child, start)
+        start = end + len(child.tail or '')
 
 
 def _name(tag: str) -> str:

@@ -1,4 +1,4 @@
-"""Rows of CSV, TSV and JSON files whose columns the user names, such as pairs of sentences."""
+"""Reads rows of CSV, TSV and JSON files whose columns the user can rename with `--columns`."""
 
 import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,8 +18,8 @@ class Columns(NamedTuple):
     """The columns of a kind of file.
 
     Attributes:
-        required: field → its column by default.
-        optional: the same of fields that are '' where the file does not have the column.
+        required: field → default name of its column.
+        optional: the same for fields that are '' if the file lacks the column.
     """
 
     required: Mapping[str, str]
@@ -28,10 +28,10 @@ class Columns(NamedTuple):
     def renamed(self, changes: Iterable[str]) -> 'Columns':
         """Return these columns after changes such as 'good=acceptable'.
 
-        A column that is named here must be in the file.
+        A column that is named in a change must be in the file.
 
         Raises:
-            UserError: a change is not of this form, or of an unknown field.
+            UserError: a change is not FIELD=COLUMN, or its field is unknown.
         """
         required, known = dict(self.required), {**self.required, **self.optional}
         for change in changes:
@@ -46,10 +46,10 @@ class Columns(NamedTuple):
 
 
 def read(patterns: Sequence[str], columns: Columns) -> Iterator[dict[str, str]]:
-    """Yield the rows of files as field → text, with 'place', which is 'file:line'.
+    """Yield the rows of files as field → text, with the key 'place' for 'file:line'.
 
     Args:
-        patterns: files or globs; .csv, .tsv, .json, else an object a line; plain or compressed.
+        patterns: files or globs; .csv, .tsv, .json, else an object per line; plain or compressed.
         columns: the columns to read.
 
     Raises:
@@ -72,14 +72,14 @@ def _fields(record: Record, columns: Columns) -> dict[str, str]:
     try:
         if isinstance(row, InvalidRecord):
             raise row
-        found = {field: row.text(name) for field, name in columns.required.items()}
+        texts = {field: row.text(name) for field, name in columns.required.items()}
         for field, name in columns.optional.items():
-            found[field] = row.text(name) if name in row else ''
-        return found
+            texts[field] = row.text(name) if name in row else ''
+        return texts
     except MissingColumn as error:
-        (field,) = (own for own, name in columns.required.items() if name == error.name)
+        (field,) = (field for field, name in columns.required.items() if name == error.name)
         raise UserError(
-            f'{record.place}: {error}; name one with --columns {field}=COLUMN'
+            f'{record.place}: {error}; name the column with --columns {field}=COLUMN'
         ) from None
     except InvalidRecord as error:
         raise UserError(f'{record.place}: {error}') from None

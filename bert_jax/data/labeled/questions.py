@@ -1,4 +1,4 @@
-"""Builds questions about a context from rows and from SQuAD's JSON (versions 1.1 and 2.0)."""
+"""Builds questions about a context from rows and from SQuAD's JSON (1.1 and 2.0)."""
 
 import json
 import os
@@ -19,7 +19,7 @@ _WORD_NUMBERS = re.compile(r'(?:\d+:)?(\d+(?: \d+)*)')
 
 
 def build_question(row: Row, example_id: str, builder: ExampleBuilder) -> list[QuestionExample]:
-    """A question from a row; its answers are texts, with or without offsets, or word numbers."""
+    """Build a question whose answers are texts, with or without offsets, or word numbers."""
     columns = builder.columns
     context = row.text(columns.context)
     if builder.contexts:
@@ -35,8 +35,8 @@ def build_question(row: Row, example_id: str, builder: ExampleBuilder) -> list[Q
         starts = tuple(columns.answer_starts) or (None,) * len(answer_columns)
         if len(starts) != len(answer_columns):
             raise UserError(
-                f'data.columns.answer_starts has {len(starts)} columns for '
-                f'{len(answer_columns)} in answers; set as many, or none'
+                f'data.columns.answer_starts has {len(starts)} columns, but answers has '
+                f'{len(answer_columns)}; set as many, or none'
             )
         answers = tuple(
             answer
@@ -47,67 +47,64 @@ def build_question(row: Row, example_id: str, builder: ExampleBuilder) -> list[Q
 
 
 def _answers(builder: ExampleBuilder, value: Any, start: Any, context: str) -> Iterator[Answer]:
-    answers = Row({'answers': value})
-    if start is None and 'answers.text' in answers:  # objects, as in SQuAD and the library datasets
-        value = answers['answers.text']
-        if 'answers.answer_start' in answers:
-            start = answers['answers.answer_start']
+    row = Row({'answers': value})
+    if start is None and 'answers.text' in row:  # objects, as in SQuAD and the library datasets
+        value = row['answers.text']
+        if 'answers.answer_start' in row:
+            start = row['answers.answer_start']
     texts = value if isinstance(value, list) else [value]
     starts = start if isinstance(start, list) else [start] * len(texts)
     if len(starts) != len(texts):
         raise InvalidRecord(f'{len(texts)} answers, but {len(starts)} starts')
-    for text, first in zip(texts, starts, strict=True):
+    for text, text_start in zip(texts, starts, strict=True):
         if isinstance(text, str) and not text.strip():
             continue  # no answer
         if builder.data.units == 'words':
             yield _answer_from_words(builder, text, context)
         else:
-            yield _answer_from_text(builder, text, first, context)
+            yield _answer_from_text(builder, text, text_start, context)
 
 
 def _answer_from_text(builder: ExampleBuilder, text: Any, start: Any, context: str) -> Answer:
-    if not isinstance(text, str):
-        raise InvalidRecord(f'answer {json.dumps(text)[:40]} is not a string')
-    if start is not None and start != '':
-        return checked_answer(text, start, context)
-    start = context.find(text)
-    if start < 0:
-        raise InvalidRecord(f'answer {text[:40]!r} is not in the context', misplaced=True)
-    builder.counts['answers_found_several_times'] += context.count(text) > 1
-    return Answer(text, start)
+    if isinstance(text, str) and start in (None, ''):
+        start = context.find(text)
+        if start < 0:
+            raise InvalidRecord(f'answer {text[:40]!r} is not in the context', misplaced=True)
+        builder.counts['answers_found_several_times'] += context.count(text) > 1
+    return checked_answer(text, start, context)
 
 
 def _answer_from_words(builder: ExampleBuilder, numbers: Any, context: str) -> Answer:
-    """From the first to the last of the numbered words, which whitespace separates."""
+    """The answer from the first to the last of the numbered words, split at whitespace."""
     match = _WORD_NUMBERS.fullmatch(str(numbers).strip())
     if not match:
         raise InvalidRecord(f'answer {str(numbers)[:40]!r} is not a list of word numbers')
-    chosen = sorted({int(number) for number in match[1].split()})
-    builder.counts['answers_with_gaps'] += chosen[-1] - chosen[0] >= len(chosen)
+    in_answer = sorted({int(number) for number in match[1].split()})
+    builder.counts['answers_with_gaps'] += in_answer[-1] - in_answer[0] >= len(in_answer)
     words = word_spans.split_at_whitespace(context)
-    start, end = word_spans.words_to_characters(words, chosen[0], chosen[-1] + 1)
+    start, end = word_spans.words_to_characters(words, in_answer[0], in_answer[-1] + 1)
     return Answer(context[start:end], start)
 
 
 def checked_answer(text: Any, start: Any, context: str) -> Answer:
-    """The answer. Raises InvalidRecord if the context does not have it at `start`."""
+    """Return the answer; raise InvalidRecord if the context does not have it at `start`."""
     if not isinstance(text, str):
         raise InvalidRecord(f'answer {json.dumps(text)[:40]} is not a string')
     start = parse_int(start)
-    found = context[start : start + len(text)] if start >= 0 else ''
-    if not text or found != text:
+    in_context = context[start : start + len(text)] if start >= 0 else ''
+    if not text or in_context != text:
         raise InvalidRecord(
-            f'the context at {start} is {found[:40]!r}, not the answer {text[:40]!r}',
+            f'the context at {start} is {in_context[:40]!r}, not the answer {text[:40]!r}',
             misplaced=True,
         )
     return Answer(text, start)
 
 
 def read_squad(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The questions of a file in the format of SQuAD; the content is (context, question object).
+    """Yield the questions of a SQuAD file as records with (context, question object).
 
     Raises:
-        UserError: the file is not in this format.
+        UserError: the file does not have the format of SQuAD.
     """
     try:
         questions = [
@@ -123,35 +120,35 @@ def read_squad(path: str, data: ConfigDict) -> Iterator[Record]:
         ) from None
     for number, (title, context, question) in enumerate(questions, start=1):
         content: Any = context, question
-        name = f'{os.path.basename(path)}:{number}'
+        question_id = f'{os.path.basename(path)}:{number}'
         if not isinstance(question, dict):
             content = InvalidRecord('the question is not a JSON object')
         elif question.get('id'):
-            name = str(question['id']).encode(errors='replace').decode()
+            question_id = str(question['id']).encode(errors='replace').decode()
         groups = {'context': str(context), 'title': title}
-        yield Record(f'{path}: question {printable(name)}', name, content, groups)
+        yield Record(f'{path}: question {printable(question_id)}', question_id, content, groups)
 
 
 def build_squad_question(
     content: tuple[Any, dict], example_id: str, builder: ExampleBuilder
 ) -> list[QuestionExample]:
-    """A question from the records of `read_squad`; an empty answer means that there is none."""
-    context, question = content
-    asked, is_impossible = question.get('question', ''), question.get('is_impossible', False)
-    for text in (context, asked):
+    """Build a question from a record of `read_squad`; an empty answer means no answer."""
+    context, fields = content
+    question, is_impossible = fields.get('question', ''), fields.get('is_impossible', False)
+    for text in (context, question):
         if not isinstance(text, str) or not text.strip():
             raise InvalidRecord('the question or the context is not a text')
         check_text(text)
     if not isinstance(is_impossible, bool):
         raise InvalidRecord(f'is_impossible is {json.dumps(is_impossible)[:40]}, not true or false')
-    stated = [] if is_impossible else question.get('answers')
-    if stated is None:
+    answers = [] if is_impossible else fields.get('answers')
+    if answers is None:
         if builder.labeled:
             raise InvalidRecord("the question has no 'answers'")
-        return [QuestionExample(example_id, asked, context, None)]
+        return [QuestionExample(example_id, question, context, None)]
     try:
-        pairs = [(answer['text'], answer['answer_start']) for answer in stated]
+        pairs = [(answer['text'], answer['answer_start']) for answer in answers]
     except (KeyError, TypeError):
         raise InvalidRecord("an answer lacks 'text' or 'answer_start'") from None
-    answers = tuple(checked_answer(*pair, context) for pair in pairs if pair[0] != '')
-    return [QuestionExample(example_id, asked, context, answers)]
+    checked = tuple(checked_answer(*pair, context) for pair in pairs if pair[0] != '')
+    return [QuestionExample(example_id, question, context, checked)]

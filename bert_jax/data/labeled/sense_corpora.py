@@ -1,18 +1,18 @@
-"""Reads texts in which words are labeled with their senses.
+"""Reads texts whose words are labeled with senses.
 
-Two kinds of XML (plain or compressed), which the root element tells, and JSON lines:
-- SimpleWsdDoc (SemCor and MASC of google-research-datasets): <word text lemma pos sense
+Files are XML with one of two root elements, or JSON lines; they may be compressed:
+- <SimpleWsdDoc> (SemCor and MASC of google-research-datasets): <word text lemma pos sense
   break_level/>; a file is a document.
-- corpus (the evaluation framework of Raganato et al. 2017): <wf>, <instance id lemma pos> in
+- <corpus> (the evaluation framework of Raganato et al. 2017): <wf>, <instance id lemma pos> in
   <sentence> in <text>; the senses are in NAME.gold.key.txt next to NAME.data.xml.
-- {"words": […], "targets": [{"word", "lemma", "pos", "senses": […]}], "document"}; `word` is a
-  number from 0.
+- JSON: {"words": […], "targets": [{"word", "lemma", "pos", "senses": […]}], "document"}; `word` is
+  an index from 0.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 from xml.etree import ElementTree
 
 from bert_jax.data import text_files
@@ -23,13 +23,13 @@ _POS_LETTERS = {'n': 'NOUN', 'v': 'VERB', 'a': 'ADJ', 's': 'ADJ', 'r': 'ADV'}
 
 
 class Target(NamedTuple):
-    """A word with its sense.
+    """A word labeled with one or more senses.
 
     Attributes:
-        span: first character and end (exclusive).
-        lemma: in lower case.
+        span: range of characters in the sentence.
+        lemma: lemma in lower case.
         pos: NOUN, VERB, ADJ, ADV or another tag.
-        senses: names of its senses, at least one.
+        senses: names of the senses, at least one.
     """
 
     span: tuple[int, int]
@@ -39,12 +39,12 @@ class Target(NamedTuple):
 
 
 class SenseSentence(NamedTuple):
-    """A sentence, whose words are joined by spaces.
+    """A sentence with labeled words.
 
     Attributes:
-        document: name of its document.
-        text: the sentence.
-        targets: its labeled words.
+        document: name of the document.
+        text: the words, joined by spaces.
+        targets: the labeled words.
     """
 
     document: str
@@ -52,11 +52,14 @@ class SenseSentence(NamedTuple):
     targets: tuple[Target, ...]
 
 
+_Label = tuple[int, str, str, tuple[str, ...]]  # index of a word, lemma, part of speech, senses
+
+
 def read(path: str) -> Iterator[SenseSentence]:
     """Stream the sentences of a file that have labeled words.
 
     Raises:
-        UserError: the file cannot be read, or is of another kind.
+        UserError: the file cannot be read or has another format.
     """
     if text_files.uncompressed_name(path).endswith(('.jsonl', '.ndjson')):
         yield from _read_json_lines(path)
@@ -75,9 +78,9 @@ def read(path: str) -> Iterator[SenseSentence]:
 def _read_words(
     path: str, root: ElementTree.Element, ended: Iterator[ElementTree.Element]
 ) -> Iterator[SenseSentence]:
-    """Sentences of SimpleWsdDoc, which start where the break level says so."""
+    """Yield the sentences of <SimpleWsdDoc>; `break_level` marks the first word of a sentence."""
     words: list[str] = []
-    labels: list[tuple[int, str, str, tuple[str, ...]]] = []
+    labels: list[_Label] = []
     document = root.get('name') or path
     for element in ended:
         if element.tag != 'word':
@@ -97,14 +100,14 @@ def _read_words(
 def _read_instances(
     path: str, root: ElementTree.Element, ended: Iterator[ElementTree.Element]
 ) -> Iterator[SenseSentence]:
-    """Sentences of <corpus>, with the senses of the file of gold keys."""
+    """Yield the sentences of <corpus>, with the senses of the gold key file."""
     keys_path = re.sub(r'\.data\.xml(\.\w+)?$', '.gold.key.txt', path)
     if keys_path == path:
         raise UserError(f'{path}: the name of a <corpus> must end in .data.xml')
     lines = map(str.split, text_files.read_lines(keys_path, 'utf-8'))
     keys = {line[0]: tuple(line[1:]) for line in lines if len(line) > 1}
     words: list[str] = []
-    labels: list[tuple[int, str, str, tuple[str, ...]]] = []
+    labels: list[_Label] = []
     for element in ended:
         if element.tag in ('wf', 'instance'):
             senses = keys.get(element.get('id', ''))
@@ -113,7 +116,7 @@ def _read_instances(
                 labels.append((len(words), lemma, pos, senses))
             words.append(_word(element.text))
         elif element.tag == 'sentence':
-            # The id of a sentence starts with that of its text: d000.s003.
+            # The id of a sentence starts with the id of its text: d000.s003.
             document = element.get('id', '').partition('.')[0] or path
             yield from _sentence(document, words, labels)
             words, labels = [], []
@@ -125,13 +128,13 @@ def _read_json_lines(path: str) -> Iterator[SenseSentence]:
         if not line.strip():
             continue
         try:
-            given = json.loads(line)
+            fields = json.loads(line)
             labels = [
-                (int(one['word']), one['lemma'], one['pos'], tuple(one['senses']))
-                for one in given['targets']
+                (int(target['word']), target['lemma'], target['pos'], tuple(target['senses']))
+                for target in fields['targets']
             ]
-            words = [_word(word) for word in given['words']]
-            yield from _sentence(str(given.get('document', path)), words, labels)
+            words = [_word(word) for word in fields['words']]
+            yield from _sentence(str(fields.get('document', path)), words, labels)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise UserError(
                 f'{path}, line {number}: expected {{"words", "targets": [{{"word", "lemma", "pos", '
@@ -141,9 +144,7 @@ def _read_json_lines(path: str) -> Iterator[SenseSentence]:
             raise UserError(f'{path}, line {number}: a target is not in its sentence') from None
 
 
-def _sentence(
-    document: str, words: list[str], labels: list[tuple[int, str, str, Any]]
-) -> Iterator[SenseSentence]:
+def _sentence(document: str, words: list[str], labels: list[_Label]) -> Iterator[SenseSentence]:
     if labels:
         text, spans = word_spans.join_words(words)
         yield SenseSentence(
@@ -168,11 +169,11 @@ _READERS: dict[str, Callable[..., Iterator[SenseSentence]]] = {
 
 
 def read_map(path: str) -> dict[str, tuple[str, ...]]:
-    """Read SENSE<tab>KEY,KEY lines, which map senses to those of WordNet."""
-    found = {}
+    """Read lines SENSE<tab>KEY,KEY, which map senses to sense keys of WordNet."""
+    mapping = {}
     for number, line in enumerate(text_files.read_lines(path, 'utf-8'), start=1):
         sense, tab, keys = line.partition('\t')
         if not tab:
             raise UserError(f'{path}, line {number} is not SENSE<tab>KEY,KEY')
-        found[sense] = tuple(key.partition(';')[0] for key in keys.split(',') if key.strip())
-    return found
+        mapping[sense] = tuple(key.partition(';')[0] for key in keys.split(',') if key.strip())
+    return mapping

@@ -1,4 +1,4 @@
-"""Splits off dev and test examples, reproducibly and without separating groups and copies."""
+"""Splits off dev and test examples reproducibly, keeping groups and copies together."""
 
 import collections
 import hashlib
@@ -11,7 +11,7 @@ from bert_jax.errors import UserError
 
 
 class GroupedExample(NamedTuple):
-    """An example and the name of the group that must stay in one split; '' for no group."""
+    """An example and its group, which must stay in one split; '' for no group."""
 
     example: Example
     group: str
@@ -22,8 +22,8 @@ class SplitOff(NamedTuple):
 
     Attributes:
         rest: the remaining examples.
-        drawn: those split off.
-        left_out: number of examples of drawn groups that are copies of remaining ones.
+        drawn: the examples that are split off.
+        left_out: number of examples dropped from drawn groups, as copies of remaining examples.
     """
 
     rest: list[GroupedExample]
@@ -32,14 +32,14 @@ class SplitOff(NamedTuple):
 
 
 def split_off(examples: list[GroupedExample], fraction: float, seed: int) -> SplitOff:
-    """Split off a fraction of the examples, without copies of the remaining ones.
+    """Split off a fraction of the examples, without copies of the remaining examples.
 
-    The units are groups and, without them, copies: examples with the same texts, whatever their
-    case, whitespace and order, such as a pair and its reverse. Units are drawn in the order of a
-    hash until the fraction is reached as closely as possible.
+    Whole groups are drawn; examples without a group form groups of copies, which have the same
+    texts up to case, whitespace and order (a pair and its reverse). Groups are drawn in the order
+    of a hash until the fraction is reached as closely as possible.
     """
     texts = [text_name([grouped.example]) for grouped in examples]
-    units = [one.group or text for one, text in zip(examples, texts, strict=True)]
+    units = [grouped.group or text for grouped, text in zip(examples, texts, strict=True)]
     sizes = collections.Counter(units)
     target, chosen, count = round(fraction * len(examples)), set(), 0
     for unit in sorted(sizes, key=lambda unit: _hash(seed, unit)):
@@ -48,10 +48,10 @@ def split_off(examples: list[GroupedExample], fraction: float, seed: int) -> Spl
             count += sizes[unit]
         if count >= target:
             break
-    remaining = {text for text, unit in zip(texts, units, strict=True) if unit not in chosen}
-    rest = [one for one, unit in zip(examples, units, strict=True) if unit not in chosen]
-    rows = zip(examples, texts, units, strict=True)
-    drawn = [one for one, text, unit in rows if unit in chosen and text not in remaining]
+    rows = list(zip(examples, texts, units, strict=True))
+    rest = [grouped for grouped, _, unit in rows if unit not in chosen]
+    rest_texts = {text for _, text, unit in rows if unit not in chosen}
+    drawn = [grouped for grouped, text, unit in rows if unit in chosen and text not in rest_texts]
     return SplitOff(rest, drawn, count - len(drawn))
 
 
@@ -64,41 +64,41 @@ def draw(examples: list[GroupedExample], number: int, seed: int) -> list[Grouped
 def draw_per_class(
     examples: list[GroupedExample], number: int, seed: int
 ) -> tuple[list[GroupedExample], list[GroupedExample]]:
-    """Draw a train and a dev split of `number` examples of each class, in a random order.
+    """Draw a train and a dev split of `number` examples per class, in random order.
 
-    No two of them have the same texts, and no group is in both splits. The classes of a regression
-    are the lower and the upper half of its labels. As generate_k_shot_data.py of
-    princeton-nlp/LM-BFF, where the halves are those of the scale.
+    No two examples have the same texts, and no group is in both splits. The classes of a regression
+    are the lower and the upper half of its labels. Source: princeton-nlp/LM-BFF,
+    generate_k_shot_data.py, which halves the scale of the labels instead.
 
     Raises:
-        UserError: examples without a class, or a class with too few.
+        UserError: an example without a class, or a class with too few examples.
     """
     classes = _classes(examples)
-    wanted = collections.Counter(dict.fromkeys(classes, 2 * number))
+    missing = collections.Counter(dict.fromkeys(classes, 2 * number))
     splits: tuple[list[GroupedExample], list[GroupedExample]] = ([], [])
     split_of_group: dict[str, int] = {}
     seen: set[str] = set()
     for index in sorted(range(len(examples)), key=lambda index: _hash(seed, f'#{index}')):
-        grouped, own = examples[index], classes[index]
-        text, split = text_name([grouped.example]), int(wanted[own] <= number)
-        if not wanted[own] or text in seen or split_of_group.get(grouped.group, split) != split:
+        grouped, label = examples[index], classes[index]
+        text, split = text_name([grouped.example]), int(missing[label] <= number)
+        if not missing[label] or text in seen or split_of_group.get(grouped.group, split) != split:
             continue
-        wanted[own] -= 1
+        missing[label] -= 1
         seen.add(text)
         splits[split].append(grouped)
         if grouped.group:
             split_of_group[grouped.group] = split
-    if missing := +wanted:
-        label, lacking = missing.most_common(1)[0]
+    if missing.total():
+        label, num_missing = missing.most_common(1)[0]
         raise UserError(
-            f'data.shots is {number}, but of the class {label!r} only {2 * number - lacking} '
-            f'different examples can be drawn; train and dev need {2 * number}'
+            f'data.shots is {number}, but only {2 * number - num_missing} different examples of '
+            f'class {label!r} can be drawn; train and dev need {2 * number}'
         )
     return splits
 
 
 def _classes(examples: list[GroupedExample]) -> list[str]:
-    """The class of each example. Raises UserError unless every example has exactly one."""
+    """Return the class of each example; raise UserError unless every example has exactly one."""
     labels: list[Any] = [getattr(grouped.example, 'label', None) for grouped in examples]
     numbers = sorted(label for label in labels if isinstance(label, float))
     if None in labels or not labels:
@@ -109,7 +109,7 @@ def _classes(examples: list[GroupedExample]) -> list[str]:
 
 
 def text_name(examples: Sequence[Example]) -> str:
-    """Return a name that copies of these examples share, whichever file they are in."""
+    """Return a hash of the texts, which copies of these examples share."""
     texts = sorted(text.casefold() for example in examples for text in texts_of(example))
     return str(text_hash('\0'.join(texts)))
 

@@ -23,11 +23,11 @@ _DISCONTINUOUS = re.compile(r'T\S*\t\S+ \d+ \d+(;\d+ \d+)+\t')
 
 
 def read_brat(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The lines of the text, or with `data.documents` the whole text, with their spans.
+    """Yield the lines of the text, or with `data.documents` the whole text, with their spans.
 
-    Columns: text, spans and document (the name of the file). Spans that cannot be used have records
-    of their own: discontinuous ones, those with another text than stated, and those that cross
-    lines. Relations, events and attributes are counted as skipped.
+    Columns: text, spans and document (the name of the file). Unusable spans have records of their
+    own: discontinuous spans, spans that cross lines, and spans whose text is not as annotated.
+    Relations, events and attributes are counted as skipped.
 
     Args:
         path: the file of annotations.
@@ -43,25 +43,25 @@ def read_brat(path: str, data: ConfigDict) -> Iterator[Record]:
     starts = [0]
     if not data.documents:
         starts += [match.end() for match in re.finditer('\n', text)]
-    spans_by_piece: list[list[list[int | str]]] = [[] for _ in starts]
+    spans_of_part: list[list[list[int | str]]] = [[] for _ in starts]
     ends = [*starts[1:], len(text)]
     for number, line in enumerate(text_files.read_lines(path, data.encoding), start=1):
         if not line.strip():
             continue
         try:
             start, end, label = _parse_span(line, text)
-            piece = bisect.bisect_right(starts, start) - 1
-            if end > ends[piece]:
+            part = bisect.bisect_right(starts, start) - 1
+            if end > ends[part]:
                 raise InvalidRecord('the span crosses lines; set data.documents=True', True)
         except InvalidRecord as error:
             yield make_record(path, number, error)
         else:
-            spans_by_piece[piece].append([start - starts[piece], end - starts[piece], label])
-    for number, (start, end, spans) in enumerate(zip(starts, ends, spans_by_piece, strict=True), 1):
-        piece_text = text[start:end].rstrip('\r\n')
-        if piece_text.strip():
-            row = {'text': piece_text, 'spans': spans, 'document': os.path.basename(stem)}
-            yield make_record(f'{stem}.txt', number, Row(row), text=piece_text)
+            spans_of_part[part].append([start - starts[part], end - starts[part], label])
+    for number, (start, end, spans) in enumerate(zip(starts, ends, spans_of_part, strict=True), 1):
+        part_text = text[start:end].rstrip('\r\n')
+        if part_text.strip():
+            row = {'text': part_text, 'spans': spans, 'document': os.path.basename(stem)}
+            yield make_record(f'{stem}.txt', number, Row(row), text=part_text)
 
 
 def _parse_span(line: str, text: str) -> tuple[int, int, str]:
@@ -75,9 +75,9 @@ def _parse_span(line: str, text: str) -> tuple[int, int, str]:
         raise InvalidRecord('not a span, ID<tab>LABEL START END<tab>TEXT')
     check_text(match[4])
     start, end = int(match[2]), int(match[3])
-    found = text[start:end]
-    if not found or found.split() != match[4].split():
+    span_text = text[start:end]
+    if not span_text or span_text.split() != match[4].split():
         raise InvalidRecord(
-            f'the text at {start} is {found[:40]!r}, not {match[4][:40]!r}', misplaced=True
+            f'the text at {start} is {span_text[:40]!r}, not {match[4][:40]!r}', misplaced=True
         )
     return start, end, match[1]

@@ -1,6 +1,6 @@
 """Reads rows of CSV and TSV files.
 
-A stray quote costs the row in which it is, not the rows up to the next quote.
+A stray quote invalidates only its own row, not all rows up to the next quote.
 """
 
 import collections
@@ -26,13 +26,13 @@ from bert_jax.data.labeled.text_lines import numbered_lines
 from bert_jax.errors import UserError
 
 _SEPARATOR_LINE = re.compile('"?sep=(.)"?', re.IGNORECASE)  # first line of files for Excel
-_MANY_LINES = 10  # so many lines that look like rows are not the text of one field
+_MANY_LINES = 10  # this many lines that look like rows cannot be the text of one field
 
 NumberedRow = tuple[int, list[str] | InvalidRecord]  # number of the first line, fields
 
 
 def read_table(path: str, data: ConfigDict, file_format: str) -> Iterator[Record]:
-    """The rows of a file in format 'csv' or 'tsv'."""
+    """Yield the rows of a file in format 'csv' or 'tsv'."""
     names: list[str] = []
     header = None
     for number, fields in _rows(path, data, file_format):
@@ -57,7 +57,7 @@ def read_table(path: str, data: ConfigDict, file_format: str) -> Iterator[Record
 
 
 def read_column_names(path: str, data: ConfigDict, file_format: str) -> list[str]:
-    """The names of the columns of a file; none if it is empty."""
+    """Return the names of the columns of a file; [] if it is empty."""
     for _, fields in _rows(path, data, file_format):
         if isinstance(fields, list) and any(fields):
             return _column_names(path, fields, data)[0]
@@ -65,24 +65,25 @@ def read_column_names(path: str, data: ConfigDict, file_format: str) -> list[str
 
 
 def describe_header(data: ConfigDict) -> str:
-    """Where the names of columns come from, for messages."""
+    """Describe where the names of columns come from, for messages."""
     if data.header is None and columns_by_number(data.columns):
         return 'no header because data.columns has numbers; data.header=True reads one'
     return 'no header' if data.header is False else 'the first row is the header'
 
 
 def columns_by_number(columns: ConfigDict) -> set[str]:
-    """The columns of a table that the config gives by number; CoNLL's do not count."""
-    values = [value for key, value in columns.items() if key not in ('word', 'tag')]
+    """Return the columns of a table that the config gives by number."""
+    values = [value for key, value in columns.items() if key not in ('word', 'tag')]  # of CoNLL
     names = itertools.chain.from_iterable([v] if isinstance(v, str) else v for v in values)
     parts = itertools.chain.from_iterable(re.split('[:+]', name) for name in names)
     return {part for part in parts if re.fullmatch(r'-?\d+', part)}
 
 
 def _column_names(path: str, fields: list[str], data: ConfigDict) -> tuple[list[str], bool]:
-    """The names of the columns, and whether the first row, `fields`, has them.
+    """The names of the columns, and whether the first row, `fields`, is the header.
 
-    Unless `data.header` says it, it does not if the config gives columns by number.
+    If `data.header` is unset, the first row is a header unless the config gives columns by numbers
+    that are not names in this row.
     """
     numbers, has_header = columns_by_number(data.columns), data.header
     if has_header is None:
@@ -103,12 +104,12 @@ def _column_names(path: str, fields: list[str], data: ConfigDict) -> tuple[list[
 
 
 class _Dialect(NamedTuple):
-    """How a file is written.
+    """How the rows of a file are written.
 
     Attributes:
-        separator: of the fields.
+        separator: text between two fields.
         quoted: whether quotes may enclose fields.
-        first_line: number of the first line of the table, 2 after a line 'sep=;'.
+        first_line: number of the first line of the table: 2 after a line 'sep=;', else 1.
     """
 
     separator: str
@@ -117,23 +118,23 @@ class _Dialect(NamedTuple):
 
 
 def _dialect(path: str, data: ConfigDict, file_format: str) -> _Dialect:
-    """How a file is written. In TSV quotes are text, unless all names of the header are quoted."""
+    """The dialect of a file. In TSV, quotes are text unless all names of the header are quoted."""
     if data.quotes not in ('auto', 'yes', 'no'):
         raise UserError(f'data.quotes is {data.quotes!r}; set it to auto, yes or no')
     head = (line for _, line in itertools.islice(numbered_lines(path, data), 2))
     first, second, *_ = *head, '', ''
-    stated = _SEPARATOR_LINE.fullmatch(first)
-    default = stated[1] if stated else {'csv': ',', 'tsv': '\t'}[file_format]
+    separator_line = _SEPARATOR_LINE.fullmatch(first)
+    default = separator_line[1] if separator_line else {'csv': ',', 'tsv': '\t'}[file_format]
     separator = data.separator.replace('\\t', '\t') or default
-    header = (second if stated else first).split(separator)
+    header = (second if separator_line else first).split(separator)
     quoted = all(len(field) > 2 and field[0] == field[-1] == '"' for field in header)
     if data.quotes != 'auto' or file_format == 'csv':
         quoted = data.quotes != 'no'
-    return _Dialect(separator, quoted, 2 if stated else 1)
+    return _Dialect(separator, quoted, 2 if separator_line else 1)
 
 
 def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow]:
-    """The fields of each row with the number of its first line."""
+    """Yield the fields of each row with the number of its first line."""
     separator, quoted, first_line = _dialect(path, data, file_format)
     if not quoted and not data.escape:
         for number, line in itertools.islice(numbered_lines(path, data), first_line - 1, None):
@@ -144,7 +145,7 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
             f'data.separator is {separator!r} and data.escape is {data.escape!r}; with quotes or '
             'escapes, set one character each'
         )
-    csv.field_size_limit(2**31 - 1)  # data.field_limit takes its place
+    csv.field_size_limit(2**31 - 1)  # `_Lines` enforces data.field_limit instead
     with text_files.open_text(path, data.encoding, newline='') as file:
         lines, width = _Lines(file, data.field_limit), 0
         for _ in range(first_line - 1):
@@ -161,22 +162,22 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
             try:
                 fields = next(reader)
                 width = width or len(fields)
-                if _are_rows(lines.taken[1:-1], separator, width):
+                if _are_rows(lines.of_row[1:-1], separator, width):
                     raise csv.Error
             except StopIteration:
                 return
             except csv.Error as error:
                 is_long = isinstance(error, _LongField)
-                if is_long and not _are_rows(lines.taken[1:], separator, width):
+                if is_long and not _are_rows(lines.of_row[1:], separator, width):
                     raise UserError(f'{path}:{row_line}: {error}') from None
                 yield row_line, InvalidRecord(_describe(error, lines))
-                lines.return_to_second()
+                lines.rewind_to_second()
             else:
                 yield row_line, fields
 
 
 def _are_rows(lines: list[str], separator: str, width: int) -> bool:
-    """Whether lines inside a field are rows that a stray quote made part of it."""
+    """Whether the lines of a field are really rows, which follow a stray quote."""
     if len(lines) < _MANY_LINES or width < 2:
         return False
     return sum(line.count(separator) == width - 1 for line in lines) > 0.9 * len(lines)
@@ -185,7 +186,7 @@ def _are_rows(lines: list[str], separator: str, width: int) -> bool:
 def _describe(error: csv.Error, lines: '_Lines') -> str:
     if 'end of data' in str(error):
         return 'the quote that opens a field here is never closed'
-    if len(lines.taken) > 1:
+    if len(lines.of_row) > 1:
         return f'the quote that opens a field here is not closed before line {lines.number}'
     return (
         'text follows the quote that closes a field; double a quote inside a field, or set '
@@ -198,18 +199,18 @@ class _LongField(csv.Error):
 
 
 class _Lines:
-    """The lines of a file for csv.reader, which can return to the second line of a row.
+    """Lines for csv.reader that can be rewound to the second line of the current row.
 
     Attributes:
-        taken: the lines of the current row.
-        number: the number of the last line taken.
+        of_row: the lines of the current row.
+        number: the number of the last line of `of_row`.
     """
 
     def __init__(self, lines: Iterator[str], limit: int):
         self._lines, self._limit = lines, limit
-        self._again: collections.deque[str] = collections.deque()
-        self._size = 0  # of the row without its first line, in characters
-        self.taken: list[str] = []
+        self._rewound: collections.deque[str] = collections.deque()
+        self._size = 0  # characters of the row without its first line
+        self.of_row: list[str] = []
         self.number = 0
 
     def __iter__(self) -> Iterator[str]:
@@ -221,18 +222,18 @@ class _Lines:
                 f'the field whose quote opens here exceeds data.field_limit={self._limit:,} '
                 'characters; close the quote, raise the limit, or set data.quotes=no'
             )
-        line = self._again.popleft() if self._again else next(self._lines)
-        self._size += len(line) if self.taken else 0
-        self.taken.append(line)
+        line = self._rewound.popleft() if self._rewound else next(self._lines)
+        self._size += len(line) if self.of_row else 0
+        self.of_row.append(line)
         self.number += 1
         return line
 
     def start_row(self) -> int:
         """Begin a row; return the number of its first line."""
-        self.taken, self._size = [], 0
+        self.of_row, self._size = [], 0
         return self.number + 1
 
-    def return_to_second(self) -> None:
-        """Take all lines of this row but the first again."""
-        self._again.extendleft(reversed(self.taken[1:]))
-        self.number -= len(self.taken) - 1
+    def rewind_to_second(self) -> None:
+        """Yield all lines of this row except the first again."""
+        self._rewound.extendleft(reversed(self.of_row[1:]))
+        self.number -= len(self.of_row) - 1

@@ -1,4 +1,4 @@
-"""Conversion between spans and tags, one per word: IOB1, BIO (= IOB2), BIOES (= BILOU)."""
+"""Conversion between spans and word tags in IOB1, BIO (= IOB2) and BIOES (= BILOU)."""
 
 from collections.abc import Collection, Sequence
 
@@ -11,15 +11,15 @@ WordSpan = tuple[int, int, str]  # first word, last word + 1, label
 
 
 def tags_to_spans(tags: Sequence[str], scheme: str) -> tuple[list[WordSpan], int]:
-    """The spans that tags describe.
+    """Return the spans that tags describe.
 
-    A tag that violates the scheme starts a span of its own, as in conlleval.
+    A tag that violates the scheme starts a new span, as in conlleval.
 
     Returns:
         (first word, last word + 1, label) of each span, and the number of violations.
 
     Raises:
-        UserError: a prefix that the scheme does not have.
+        UserError: a prefix is not in the scheme.
     """
     spans: list[WordSpan] = []
     violations = 0
@@ -42,7 +42,7 @@ def tags_to_spans(tags: Sequence[str], scheme: str) -> tuple[list[WordSpan], int
 
 
 def spans_to_tags(spans: Sequence[WordSpan], num_words: int, scheme: str) -> tuple[str, ...]:
-    """The tags of spans that do not overlap, in scheme 'bio' or 'bioes'."""
+    """Return the tags of spans that do not overlap, in scheme 'bio' or 'bioes'."""
     if scheme not in ('bio', 'bioes'):
         raise unknown('data.tags_as', scheme, ('bio', 'bioes'))
     tags = ['O'] * num_words
@@ -55,13 +55,13 @@ def spans_to_tags(spans: Sequence[WordSpan], num_words: int, scheme: str) -> tup
 
 
 def convert_tags(tags: Sequence[str], scheme: str, target: str) -> tuple[tuple[str, ...], int]:
-    """Convert tags to the scheme `target`; with scheme 'none' they stay as they are.
+    """Convert tags from `scheme` to `target`; with scheme 'none', tags are not converted.
 
     Returns:
         The tags and the number of violations that were repaired.
 
     Raises:
-        UserError: an unknown scheme, or a prefix that the scheme does not have.
+        UserError: an unknown scheme, or a prefix that is not in the scheme.
     """
     if scheme not in SCHEMES:
         raise unknown('data.scheme', scheme, SCHEMES)
@@ -72,7 +72,7 @@ def convert_tags(tags: Sequence[str], scheme: str, target: str) -> tuple[tuple[s
 
 
 def complete(tags: Collection[str]) -> set[str]:
-    """Add what a BIO or BIOES tag set lacks: with B-x also I-x and O. Other tags stay alone."""
+    """Add the missing tags of a BIO or BIOES tag set, such as I-x and O if it has B-x."""
     inside = {tag for tag in tags if tag != 'O'}
     prefixes = {tag[:2] for tag in inside}
     if not inside or not prefixes <= {'B-', 'I-', 'E-', 'S-'}:

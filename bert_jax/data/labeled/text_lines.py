@@ -1,4 +1,4 @@
-"""Reads plain text: a text per line or file, whose class is in the line or in the file name."""
+"""Reads plain text: one text per line or file, with its class in the line or the file name."""
 
 import itertools
 import pathlib
@@ -10,7 +10,7 @@ from bert_jax.data import text_files
 from bert_jax.data.labeled.records import InvalidRecord, Record, Row, make_record
 from bert_jax.errors import unknown
 
-# Where the class is in 'aclImdb/train/pos/12_9.txt' or 'polarity/rt-polarity.pos'.
+# `data.label_from` → the class in a path such as 'aclImdb/train/pos/12_9.txt' or 'rt-polarity.pos'.
 LABEL_FROM = {
     'suffix': lambda path: path.suffix.removeprefix('.'),
     'stem': lambda path: path.stem,
@@ -19,7 +19,7 @@ LABEL_FROM = {
 
 
 def numbered_lines(path: str, data: ConfigDict) -> Iterator[tuple[int, str]]:
-    """The lines of a file, numbered from 1, without their ends; \\r ends lines if \\n does not."""
+    """Yield the lines of a file, numbered from 1; \\r ends lines if the file has no \\n."""
     lines = text_files.read_lines(path, data.encoding)
     first = next(lines, '')
     second = next(lines, None)
@@ -28,7 +28,7 @@ def numbered_lines(path: str, data: ConfigDict) -> Iterator[tuple[int, str]]:
 
 
 def read_text_lines(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The lines of a file as texts with the class of the file."""
+    """Yield each line of a file as a text; all have the class of the file."""
     label = _label(path, data.label_from)
     for number, line in numbered_lines(path, data):
         if line.strip():
@@ -36,15 +36,14 @@ def read_text_lines(path: str, data: ConfigDict) -> Iterator[Record]:
 
 
 def read_whole_text(path: str, data: ConfigDict) -> Iterator[Record]:
-    """The file as one text with its class."""
+    """Yield a single text, the whole file."""
     text, label = text_files.read_text(path, data.encoding), _label(path, data.label_from)
     record = make_record(path, 1, Row({'text': text.strip(), 'label': label}), text=text)
     yield record._replace(default_id='/'.join(pathlib.Path(path).parts[-2:]))
 
 
 def read_labeled_lines(path: str, data: ConfigDict) -> Iterator[Record]:
-    """Lines that start with their class, 'ENTY:animal What …' (TREC) or '__label__x …' (fastText).
-
+    """Yield lines 'CLASS TEXT', as in TREC (ENTY:animal What …) or fastText (__label__x …).
     Columns: label, its parts before and after the colon as coarse and fine, and text.
     """
     for number, line in numbered_lines(path, data):

@@ -1,4 +1,4 @@
-"""Builds examples of one or two texts with a class, a score or choices from rows."""
+"""Builds classification, regression, prompt and multiple-choice examples from rows."""
 
 import json
 from typing import Any
@@ -26,14 +26,14 @@ def build_classification(
 
 
 def _probabilities(value: Any, column: str) -> tuple[tuple[str, float], ...]:
-    is_number = isinstance(value, dict) and all(
-        isinstance(share, int | float) and 0 <= share <= 1 for share in value.values()
+    is_valid = isinstance(value, dict) and all(
+        isinstance(number, int | float) and 0 <= number <= 1 for number in value.values()
     )
-    if not is_number or not value:
+    if not is_valid or not value:
         raise InvalidRecord(
             f'column {column!r} is {json.dumps(value)[:40]}, not an object of probabilities'
         )
-    return tuple((label, float(share)) for label, share in value.items())
+    return tuple((label, float(number)) for label, number in value.items())
 
 
 def build_regression(row: Row, example_id: str, builder: ExampleBuilder) -> list[TextExample]:
@@ -43,7 +43,7 @@ def build_regression(row: Row, example_id: str, builder: ExampleBuilder) -> list
 
 
 def build_prompt(row: Row, example_id: str, builder: ExampleBuilder) -> list[PromptExample]:
-    """The fields are the columns `data.columns.fields`; without them 'text' and 'text2'."""
+    """The fields are the columns `data.columns.fields`; if there are none, 'text' and 'text2'."""
     label = builder.label(row, builder.columns.label)
     names = tuple(builder.columns.fields)
     if names:
@@ -65,7 +65,7 @@ def build_prompt_regression(
 def build_multiple_choice(
     row: Row, example_id: str, builder: ExampleBuilder
 ) -> list[MultipleChoiceExample]:
-    """The label is an index from `data.first_choice`, the name of a column or the choice itself."""
+    """The label is an index from `data.first_choice`, the name of a column, or the choice."""
     columns = tuple(builder.columns.choices)
     if not columns:
         raise UserError('data.columns.choices is empty; set it to the columns of the choices')

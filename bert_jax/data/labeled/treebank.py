@@ -1,4 +1,4 @@
-"""Reads dependency trees from CoNLL-U: words, tags, heads and relations."""
+"""Reads dependency trees from CoNLL-U."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,20 +10,20 @@ from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
 
 COLUMNS = {'upos': 3, 'xpos': 4, 'deprel': 7}  # columns that can be labels of words
-# XPOS tags of punctuation, without which trees are scored (Hewitt and Manning 2019).
+# XPOS tags of punctuation, which the scores of trees leave out (Hewitt and Manning 2019).
 PUNCTUATION = ("''", ',', '.', ':', '``', '-LRB-', '-RRB-')
 _HEAD = 6
 
 
 class Tree(NamedTuple):
-    """A sentence of W words, which are joined by spaces.
+    """A sentence.
 
     Attributes:
-        document: number of its document.
-        text: the sentence.
-        words: characters of its words.
-        tags: column of COLUMNS → a tag for each word.
-        heads: number of the head of each word, from 0; −1 for the root.
+        document: number of the document.
+        text: the words, joined by spaces.
+        words: range of characters of each word.
+        tags: column of COLUMNS → the tag of each word.
+        heads: index of the head of each word; −1 for the root.
     """
 
     document: int
@@ -42,25 +42,24 @@ class Tree(NamedTuple):
 
 
 def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
-    """Read the sentences of files; multiword tokens and empty nodes are skipped.
+    """Read the sentences of files without multiword tokens and empty nodes.
 
-    A document begins at '# newdoc'; in files without it every sentence is one.
+    Documents begin at '# newdoc'; without such lines, every sentence is a document.
 
     Args:
         patterns: files or globs.
-        limit: number of sentences; None for all.
+        limit: maximum number of sentences; None for all.
 
     Raises:
         UserError: a file cannot be read or is not CoNLL-U, or there is no sentence.
     """
     trees: list[Tree] = []
-    document, has_documents = -1, False
+    document = -1
     for path in expand_globs(patterns):
         rows: list[list[str]] = []
         for number, line in enumerate([*text_files.read_lines(path, 'utf-8'), ''], start=1):
             if line.startswith('#'):
                 document += line.startswith('# newdoc')
-                has_documents |= line.startswith('# newdoc')
             elif line.strip():
                 rows.append(_fields(line, f'{path}, line {number}'))
             elif any(row[0].isdecimal() for row in rows):
@@ -70,7 +69,7 @@ def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
                 break
     if not trees:
         raise UserError(f'{", ".join(patterns)} has no sentence')
-    if has_documents:
+    if document >= 0:
         return [tree._replace(document=max(tree.document, 0)) for tree in trees]
     return [tree._replace(document=number) for number, tree in enumerate(trees)]
 

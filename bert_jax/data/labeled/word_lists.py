@@ -1,4 +1,4 @@
-"""Builds examples of words with tags or spans from rows that contain lists."""
+"""Builds examples of words with tags or spans from rows with lists."""
 
 import json
 from typing import Any
@@ -20,7 +20,7 @@ def build_tagging(row: Row, example_id: str, builder: ExampleBuilder) -> list[Ta
 
 
 def _tokens_column(row: Row, builder: ExampleBuilder) -> str:
-    """The column of the words: `columns.tokens`, or 'words' if the row has only that."""
+    """The column of the words: `columns.tokens`, or 'words' if the row has only the latter."""
     name = builder.columns.tokens
     return 'words' if name not in row and 'words' in row else name
 
@@ -33,7 +33,7 @@ def _tags(builder: ExampleBuilder, row: Row, num_words: int) -> tuple[str, ...]:
 
 
 def build_spans(row: Row, example_id: str, builder: ExampleBuilder) -> list[SpansExample]:
-    """From words and spans of words, or from a text and spans of characters."""
+    """Build an example from words and spans of words, or from a text and spans of characters."""
     columns, column = builder.columns, _tokens_column(row, builder)
     if column not in row:
         column = columns.text

@@ -1,4 +1,4 @@
-"""Words as ranges of characters: joining words to a text, locating and splitting words."""
+"""Words as ranges of characters: joins, locates and splits words."""
 
 import re
 import unicodedata
@@ -19,7 +19,7 @@ WordOffsets = tuple[tuple[int, int], ...]  # start and end of each word
 
 
 def join_words(words: list[str], space_after: list[bool] | None = None) -> tuple[str, WordOffsets]:
-    """Join words by spaces, or by a space only after words whose `space_after` is True."""
+    """Join words by spaces, or only after words whose `space_after` is True."""
     text, offsets = '', []
     for number, word in enumerate(words):
         offsets.append((len(text), len(text) + len(word)))
@@ -30,7 +30,7 @@ def join_words(words: list[str], space_after: list[bool] | None = None) -> tuple
 
 
 def locate_words(words: list[str], text: str) -> WordOffsets | None:
-    """The offsets of words in a text that consists of them and whitespace; None for other texts."""
+    """Return the offsets of words in a text of just these words and whitespace, else None."""
     offsets, end = [], 0
     for word in words:
         start = end
@@ -46,7 +46,7 @@ def locate_words(words: list[str], text: str) -> WordOffsets | None:
 def split_words(text: str) -> WordOffsets:
     """Split plain text into runs of letters and digits, single ideographs and single symbols.
 
-    Accents and other zero-width characters belong to the word before them or around them.
+    Accents and other zero-width characters belong to the word before or around them.
     """
     offsets: list[tuple[int, int]] = []
     for start, end in (match.span() for match in _WORD.finditer(text)):
@@ -57,7 +57,7 @@ def split_words(text: str) -> WordOffsets:
 
 
 def split_characters(text: str) -> WordOffsets:
-    """Split like `split_words`, and Hangul and text without spaces into single characters."""
+    """Split like `split_words`, but Hangul and scripts without spaces into single characters."""
     return tuple(
         match.span()
         for start, end in split_words(text)
@@ -66,7 +66,7 @@ def split_characters(text: str) -> WordOffsets:
 
 
 def split_at_whitespace(text: str) -> WordOffsets:
-    """The offsets of the stretches between whitespace."""
+    """Split text at whitespace."""
     return tuple(match.span() for match in re.finditer(r'\S+', text))
 
 
@@ -79,13 +79,13 @@ SPLITTERS: dict[str, Callable[[str], WordOffsets]] = {
 
 
 def closest_splitter(examples: Sequence[TaggedExample | SpansExample]) -> str:
-    """Name the splitter that finds the most words of these examples, 'punctuation' in a tie.
+    """Return the splitter that finds the most words of these examples; 'punctuation' in a tie.
 
-    It is 'whitespace' for text joined from words such as 'U.S.' and '8-4' by spaces.
+    For text that joins words such as 'U.S.' and '8-4' by spaces, 'whitespace' finds the most.
     """
 
     def num_found(name: str) -> int:
-        return sum(len({*SPLITTERS[name](one.text)} & {*one.words}) for one in examples)
+        return sum(len({*SPLITTERS[name](example.text)} & {*example.words}) for example in examples)
 
     return max(SPLITTERS, key=num_found)
 
@@ -100,7 +100,7 @@ def _continues(text: str, start: int, offset: int) -> bool:
 
 
 def parse_text(value: Any) -> tuple[str, WordOffsets | None]:
-    """The text of a column, and the offsets of its words if the value is a list of words."""
+    """Return the text of a column, and the offsets of its words if the value is a list of words."""
     value = text_of(value)
     if isinstance(value, str):
         check_text(value)
@@ -112,7 +112,7 @@ def parse_text(value: Any) -> tuple[str, WordOffsets | None]:
 
 
 def words_to_characters(words: WordOffsets, first: int, last: int) -> tuple[int, int]:
-    """The characters from word `first` up to, not including, word `last`."""
+    """Return the range of characters from word `first` to word `last` (exclusive)."""
     if not 0 <= first < last <= len(words):
         raise InvalidRecord(
             f'words {first} to {last} are not in a sentence of {len(words)} words', misplaced=True
@@ -128,12 +128,10 @@ def check_span(text: str, start: int, end: int) -> None:
         )
 
 
-def narrow_to(text: str, start: int, end: int, stated: str | None) -> tuple[int, int]:
-    """The span of `stated` inside start:end, without punctuation around it.
+def narrow_to(text: str, start: int, end: int, part: str | None) -> tuple[int, int]:
+    """Return the span of `part` inside start:end, without punctuation around it.
 
-    Returns start:end if `stated` is not found there.
+    Returns start:end if `part` does not occur there.
     """
-    inside = text[start:end].find(stated) if stated else -1
-    if not stated or inside < 0:
-        return start, end
-    return start + inside, start + inside + len(stated)
+    offset = text.find(part, start, end) if part else -1
+    return (start, end) if not part or offset < 0 else (offset, offset + len(part))

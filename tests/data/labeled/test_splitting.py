@@ -141,7 +141,7 @@ def test_few_shots_are_as_many_of_each_class_in_train_and_dev():
 
 def test_few_shots_have_no_copies_and_do_not_separate_groups():
     copied = labeled(8, lambda i: 'ab'[i % 2]) * 5
-    with pytest.raises(UserError, match="data.shots is 3, but of the class '.' only 4 different"):
+    with pytest.raises(UserError, match="shots is 3, but only 4 different examples of class '.' "):
         draw_per_class(copied, 3, 0)
     texts = [one.example.texts for split in draw_per_class(copied, 2, 0) for one in split]
     assert len(set(texts)) == len(texts) == 8
