@@ -1,6 +1,6 @@
 """Text sources: `open_source` opens 'NAME:LOCATION;option=value;…' as a document stream.
 
-To add a source, write a subclass of `base.Source` in a file of its own and add it to `SOURCES`.
+To add a source, write a subclass of `base.Source` and add it to `SOURCES`.
 """
 
 import textwrap
@@ -39,7 +39,7 @@ def open_source(spec: str) -> Source:
     """Open a source, for example 'text:books/*.txt;language=en', and list its files.
 
     Raises:
-        UserError: As `parse_source`, or nothing is found at the location.
+        UserError: The spec is invalid (see `parse_source`), or the location has no files.
     """
     source = parse_source(spec)
     source.list_files()
@@ -47,10 +47,10 @@ def open_source(spec: str) -> Source:
 
 
 def parse_source(spec: str) -> Source:
-    """Return the source of a spec, which can read the units of work that another one lists.
+    """Return the source of a spec without listing its files, to read given units of work.
 
-    Option values are taken literally, spaces included. Neither they nor the location can contain
-    a semicolon.
+    Option values are taken literally, with spaces. Locations and option values cannot contain a
+    semicolon.
 
     Raises:
         UserError: The source or an option is unknown, or a value is invalid.
@@ -59,34 +59,36 @@ def parse_source(spec: str) -> Source:
     name, _, location = head.strip().partition(':')
     if name not in SOURCES:
         raise errors.unknown('source', name, SOURCES)
-    kind = SOURCES[name]
-    if kind.location and not location:
-        raise errors.UserError(f'source {spec!r} names no {kind.location}: {usage(name)}')
-    if location and not kind.location:
+    source_class = SOURCES[name]
+    if source_class.location and not location:
+        raise errors.UserError(
+            f'source {spec!r} has no {source_class.location}; write {usage(name)}'
+        )
+    if location and not source_class.location:
         raise errors.UserError(f'source {spec!r}: {name} takes options only, not {location!r}')
-    options = {key: option.default for key, option in kind.options.items()}
+    options = {key: option.default for key, option in source_class.options.items()}
     for setting in settings:
         key, equals, value = setting.partition('=')
         key = key.strip()
         if key not in options:
             raise errors.unknown(f'option of source {name}', key, options)
         if not equals:
-            raise errors.UserError(f'source {spec!r}: option {key} has no value: {key}=…')
+            raise errors.UserError(f'source {spec!r}: option {key} has no value; write {key}=…')
         options[key] = value
-    return kind(spec, location, options)
+    return source_class(spec, location, options)
 
 
 def usage(name: str) -> str:
-    """Return the form of a source's spec without options, such as 'text:GLOB'."""
+    """Return the form of a spec without options, such as 'text:GLOB'."""
     return f'{name}:{SOURCES[name].location}'.removesuffix(':')
 
 
 def describe_sources() -> str:
     """Return a help text with every source and its options, one per line."""
     lines = []
-    for name, kind in SOURCES.items():
-        lines.append(f'  {usage(name)}: {kind.description}')
-        for key, option in kind.options.items():
+    for name, source_class in SOURCES.items():
+        lines.append(f'  {usage(name)}: {source_class.description}')
+        for key, option in source_class.options.items():
             default = f' (default: {option.default})' if option.default else ''
             text = f'{key}=…: {option.help}{default}'
             lines += textwrap.wrap(text, 96, initial_indent=' ' * 6, subsequent_indent=' ' * 10)

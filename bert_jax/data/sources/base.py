@@ -1,4 +1,4 @@
-"""The interface of a text source."""
+"""The interface of text sources."""
 
 import abc
 import collections
@@ -17,8 +17,8 @@ class Document:
 
     Attributes:
         text: The text.
-        name: Where it is from.
-        file_hash: Hash of the whole file, if a file is held out as a whole.
+        name: Where the text is from, for messages.
+        file_hash: Hash of the document's file, if files are held out as a whole.
     """
 
     text: str
@@ -31,13 +31,13 @@ class Document:
 
 
 class Piece(NamedTuple):
-    """A file of a source, or what begins in a range of its bytes.
+    """A file of a source, or its documents that begin in a range of bytes.
 
     Attributes:
         path: The file.
         start: First byte of the range.
         stop: End of the range; None for the end of the file.
-        size: Bytes of the file when the work was divided; None if it was not.
+        size: Bytes of the file when the work was divided; None if the work is not divided.
     """
 
     path: str
@@ -51,15 +51,16 @@ class Piece(NamedTuple):
         return not self.start and self.stop is None
 
     def check_size(self, size: int | None) -> None:
-        """Raise UserError if the file, of this size here, is not as when the work was divided."""
+        """Raise UserError if the file has another size here than when the work was divided."""
         if self.size not in (None, size):
-            now = 'is missing' if size is None else f'has {size:,} bytes instead of {self.size:,}'
+            fault = 'is missing' if size is None else f'has {size:,} bytes instead of {self.size:,}'
             raise errors.UserError(
-                f'{self.path} {now} on {socket.gethostname()}: all machines must see the same files'
+                f'{self.path} {fault} on {socket.gethostname()}: all machines must see the same '
+                'files'
             )
 
     def place(self, number: int, mark: str = '#') -> str:
-        """Return a name for an entry of the piece, such as 'a.txt#3'."""
+        """Return the name of an entry of the piece, such as 'a.txt#3'."""
         after = f' after byte {self.start:,}' if self.start else ''
         return f'{self.path}{mark}{number}{after}'
 
@@ -74,18 +75,18 @@ class Option(NamedTuple):
 COMMON_OPTIONS: Mapping[str, Option] = {
     'language': Option('und', 'ISO 639 code of the language'),
     'license': Option('not stated', 'license of the texts, recorded in the datasheet'),
-    'sentences': Option('rules', 'what a sentence is: "rules", found by rules; or "line", a line'),
+    'sentences': Option('rules', 'how to split sentences: by "rules", or by "line", one per line'),
 }
 
 
 class Source(abc.ABC):
-    """A stream of documents. A kind of source is a subclass that implements `read`.
+    """A stream of documents; a subclass implements `read`.
 
     Class attributes:
-        location: What follows 'NAME:' in a spec, such as 'GLOB'; '' if nothing does.
+        location: The part after 'NAME:' in a spec, such as 'GLOB'; '' if there is none.
         description: One line for `--help`.
         options: Options of the spec.
-        is_training_only: Whether none of its documents is held out.
+        is_training_only: Whether no document may be held out.
 
     Attributes:
         spec: The spec this source was opened with.
@@ -94,12 +95,12 @@ class Source(abc.ABC):
         language: ISO 639 code; 'und' if unknown.
         license: License of the texts, free text.
         one_per_line: Whether every line is a sentence.
-        report: Counts of the current or last pass: `documents`, `bytes` (of UTF-8 text), and one
-            for each kind of replacement or omission.
-        first_place: The place of the first occurrence of each problem in `report`.
-        bad_files: What is wrong with each file that was left out in the current or last pass.
-        max_bad_share: Largest share of the files, and of the lines of a file, that may be bad.
-        identities: What identifies each file that is read → its path; see `text_files.identify`.
+        report: Counts of the current or last pass: `documents`, `bytes` (of UTF-8 text), and each
+            kind of replacement or omission.
+        first_place: Problem in `report` → place of its first occurrence.
+        bad_files: Error message of each file that was left out in the current or last pass.
+        max_bad_share: Maximum share of bad files, and of bad lines in a file.
+        identities: Identity (`text_files.identify`) of each file → its path.
     """
 
     location: ClassVar[str]
@@ -125,12 +126,12 @@ class Source(abc.ABC):
         self.identities: dict[Hashable, str] = {}
 
     def list_files(self) -> None:  # noqa: B027  (most sources need not implement it)
-        """Find the files of the source, if it has any; needed before `units` and `documents`."""
+        """Find the files of the source, if it has any; call before `units` and `documents`."""
 
     def units(self, size: int) -> list[tuple[Piece, ...]]:
         """Divide the source into units of work of about `size` bytes, in order.
 
-        Their documents, as far as `merge` accepts them, are those of the whole source.
+        The units that `merge` accepts together have the same documents as the whole source.
         """
         return [()]
 
@@ -139,11 +140,11 @@ class Source(abc.ABC):
         """Yield the documents, in the same order every time."""
 
     def read_unit(self, pieces: Sequence[Piece]) -> Iterator[Document]:
-        """Yield the documents of one of the `units`, in the same order every time."""
+        """Yield the documents of a unit, in the same order every time."""
         return self.read()
 
     def documents(self) -> Iterator[Document]:
-        """Yield all documents that have text; every call starts again, and so does `report`.
+        """Yield all documents that have text; every call is a new pass with a new `report`.
 
         Raises:
             UserError: A file cannot be read, or the source has no text at all.
@@ -153,8 +154,8 @@ class Source(abc.ABC):
         self.check_text()
 
     def documents_of(self, pieces: Sequence[Piece]) -> Iterator[Document]:
-        """Yield the documents of a unit that have text; `report` is that of the unit."""
-        Source.restart(self)
+        """Yield the documents of a unit that have text; `report` counts only the unit."""
+        Source.restart(self)  # without the counts of the whole source that a subclass adds
         yield from self._with_text(self.read_unit(pieces))
 
     def _with_text(self, documents: Iterable[Document]) -> Iterator[Document]:
@@ -167,7 +168,7 @@ class Source(abc.ABC):
             yield document
 
     def restart(self) -> None:
-        """Begin a pass: `report` has only what is known of the whole source before it is read."""
+        """Begin a pass: `report` has only counts that are known before reading."""
         self.restore({'report': {}, 'first_place': {}, 'bad_files': []})
 
     def check_text(self) -> None:
@@ -178,7 +179,7 @@ class Source(abc.ABC):
     def merge(
         self, units: Sequence[Sequence[Piece]], states: Sequence[Mapping[str, Any]]
     ) -> list[bool]:
-        """Combine the states after the `units` of the source, in order, to that of one pass.
+        """Combine the states after each of the `units`, in order, into the state of one pass.
 
         Returns:
             Whether the documents of each unit are part of the source.
@@ -189,7 +190,7 @@ class Source(abc.ABC):
         return kept
 
     def add(self, pieces: Sequence[Piece], state: Mapping[str, Any]) -> bool:
-        """Add the state after the next unit; return whether the unit is part of the source."""
+        """Add the state after the next unit; return whether its documents are in the source."""
         self.report.update(state['report'])
         self.first_place = {**state['first_place'], **self.first_place}
         self.bad_files += state['bad_files']
@@ -206,18 +207,18 @@ class Source(abc.ABC):
         return text
 
     def state(self) -> dict[str, Any]:
-        """Return what a pass has found, as JSON, for `restore`."""
+        """Return the findings of a pass, as JSON, for `restore`."""
         names = ('report', 'first_place', 'bad_files')
         return {name: getattr(self, name).copy() for name in names}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Replace a pass by the `state` after it."""
+        """Set the findings of a pass to those of `state`."""
         self.report = collections.Counter(state['report'])
         self.first_place = dict(state['first_place'])
         self.bad_files = list(state['bad_files'])
 
     def describe(self) -> dict[str, Any]:
-        """Return the source's entry in the manifest of a corpus."""
+        """Return the entry of the source in the manifest of a corpus."""
         names = ('spec', 'language', 'license')
         counts = {'report': dict(sorted(self.report.items())), 'bad_files': list(self.bad_files)}
         return {name: getattr(self, name) for name in names} | counts
@@ -227,9 +228,9 @@ class Source(abc.ABC):
         self.first_place.setdefault(problem, place)
         self.report[problem] += number
 
-    def replace_undecodable(self, text: str, place: str) -> str:
-        """Replace bytes that `surrogateescape` let through by U+FFFD, and count them."""
+    def replace_surrogates(self, text: str, place: str, problem: str = 'undecodable_bytes') -> str:
+        """Replace surrogates, such as undecodable bytes, by U+FFFD, and count them."""
         text, number = text_files.replace_surrogates(text)
         if number:
-            self.count('undecodable_bytes', place, number)
+            self.count(problem, place, number)
         return text

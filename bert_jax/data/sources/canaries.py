@@ -1,4 +1,4 @@
-"""Canaries as a text source, one document for each copy."""
+"""Canaries as a text source: one document per copy."""
 
 from collections.abc import Iterator, Mapping
 
@@ -11,23 +11,25 @@ class CanarySource(Source):
     """Invented secrets, planted 1, 10 and 100 times; see `data.canaries`.
 
     Attributes:
-        canaries: all of them, those planted 0 times included.
+        canaries: All canaries, including the control group, which is planted 0 times.
     """
 
     location = 'NUMBER'
     description = 'NUMBER invented secrets planted once, 10 and 100 times each, to measure exposure'
-    options = {**COMMON_OPTIONS, 'seed': Option('0', 'of the random secrets')}
+    options = {**COMMON_OPTIONS, 'seed': Option('0', 'seed of the random secrets')}
     is_training_only = True
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
         numbers = (where, settings['seed'])
         if not all(number.isdecimal() for number in numbers) or not int(where):
-            raise UserError(f'source {spec!r}: NUMBER must be an integer above 0, and seed one')
+            raise UserError(
+                f'source {spec!r}: NUMBER must be an integer above 0, and seed an integer'
+            )
         self.canaries = canaries.make(int(where), int(settings['seed']))
 
     def read(self) -> Iterator[Document]:
-        """Yield every copy of every canary, the copies of all canaries mixed."""
+        """Yield the copies of all canaries, interleaved."""
         for copy in range(max(canaries.COPIES)):
             for canary in self.canaries:
                 if copy < canary.copies:

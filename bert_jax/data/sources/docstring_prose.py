@@ -10,7 +10,7 @@ def _words(text: str, separator: str | None = None) -> frozenset[str]:
     return frozenset(text.split(separator))
 
 
-# Sections of named entries; an entry is kept if its description has two sentences of prose.
+# Sections of named entries; an entry is kept if its description has at least two sentences.
 _ENTRY_SECTIONS = _words(
     'parameters,other parameters,returns,yields,receives,raises,warns,attributes,arguments,args,'
     'kwargs,call arguments,keyword args,keyword arguments,exceptions,return,return value,inputs,'
@@ -85,7 +85,7 @@ def extract_prose(docstring: str) -> list[list[str]]:
 
 
 def _prose_sentences(text: str) -> list[str]:
-    """The prose sentences of a paragraph; none if they make up at most half of its text."""
+    """The prose sentences of a paragraph; [] if they are at most half of its text."""
     if _LEGAL.search(text):
         return []
     if _INLINE_HINT.search(text):
@@ -162,7 +162,7 @@ def _entries(lines: list[str], underlined: bool) -> Iterator[list[str]]:
 
 
 def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
-    """Yield the lines of each paragraph or list item, without directives, tables and code."""
+    """Yield the lines of each paragraph or list item, skipping directives, tables and code."""
     block: list[str] = []
     literal = False
     number = 0
@@ -191,7 +191,7 @@ def _paragraphs(lines: list[str]) -> Iterator[list[str]]:
 
 
 def _markup_end(lines: list[str], number: int, literal: bool) -> int:
-    """Index after the code, table or directive that starts in line `number` − 1; 0 if none does.
+    """Index after the code, table or directive that starts in line `number` − 1; 0 if none.
 
     Args:
         lines: Lines of the section.
@@ -219,12 +219,12 @@ def _indent(line: str) -> int:
 
 
 def _end_of_block(lines: list[str], number: int, indent: int) -> int:
-    """Index of the first line at or after `number` that is indented by at most `indent`."""
+    """Index of the first line from `number` on that is indented by at most `indent`."""
     return _next(lines, number, lambda line: line.strip() and _indent(line) <= indent)
 
 
 def _next(lines: list[str], number: int, test: Callable[[str], object]) -> int:
-    """Index of the first line at or after `number` that passes a test; len(lines) if none does."""
+    """Index of the first line from `number` on that passes a test, else len(lines)."""
     while number < len(lines) and not test(lines[number]):
         number += 1
     return number

@@ -1,4 +1,4 @@
-"""The source of English prose in the docstrings of installed Python packages."""
+"""The source that reads the English docstrings of installed Python packages."""
 
 import ast
 import collections
@@ -24,7 +24,7 @@ class DocstringSource(Source):
     """The English docstrings of the installed Python packages and the standard library.
 
     Each module and each class with enough prose is a document. Files are parsed, never imported.
-    The few MB of text are kept in memory after the first pass.
+    The text, a few MB, stays in memory after the first pass.
     """
 
     location = ''
@@ -48,7 +48,7 @@ class DocstringSource(Source):
         self._cached: tuple[list[Document], collections.Counter[str]] | None = None
 
     def units(self, size: int) -> list[tuple[Piece, ...]]:
-        """Return a single unit: what a docstring repeats depends on all before it."""
+        """Return a single unit: a docstring can be a duplicate of any docstring before it."""
         return [(Piece(_INSTALLED, size=self._size()),)]
 
     def _size(self) -> int:
@@ -73,7 +73,7 @@ class DocstringSource(Source):
 
 
 class PythonFile(NamedTuple):
-    """A source file, its dotted module name and its top-level package."""
+    """A Python source file, its dotted module name and its top-level package."""
 
     path: str
     module: str
@@ -104,11 +104,11 @@ def python_files(packages: set[str]) -> list[PythonFile]:
 def read_documents(files: list[PythonFile], counts: collections.Counter[str]) -> Iterator[Document]:
     """Yield a document for each module and class that has enough prose.
 
-    A paragraph is a duplicate if more than half of its text occurred before.
+    A paragraph is a duplicate, and left out, if more than half of its text occurred before.
 
     Args:
         files: Files to read, in order.
-        counts: Updated with the numbers of files and docstrings, and of everything left out.
+        counts: Numbers of files, docstrings and omissions are added to it.
     """
     seen_strings: set[str] = set()
     seen_sentences: set[str] = set()

@@ -1,4 +1,4 @@
-"""The base of the sources that read files, which divides them into units of work."""
+"""The base class of sources that read files; divides files into units of work."""
 
 import abc
 import contextlib
@@ -13,76 +13,75 @@ from bert_jax.storage.bucket import BucketError
 
 
 class FileSource(Source):
-    """Base of the sources that read files.
+    """Base class of sources that read files.
 
-    A subclass implements `read_piece` and `parts`, and may replace `find_files` and `can_divide`.
-    Files that cannot be read or used are counted and left out from where they fail, up to a share
-    of `max_bad_share` of all files.
+    A subclass implements `read_piece` and `parts`, and may override `find_files` and `can_divide`.
+    A bad file is counted and left out from the place where it fails; more bad files than
+    `max_bad_share` are an error.
 
     Attributes:
-        paths: The files, in order. A file that several paths lead to is read once.
-        bad_files: What is wrong with each bad file of the current or last pass.
+        paths: The files, in order. A file with several paths (links) is read once.
     """
 
     location = 'GLOB'
     options = {
         **COMMON_OPTIONS,
-        'held_out_by': Option('document', 'what is held out as a whole: "document" or "file"'),
+        'held_out_by': Option('document', 'unit that is held out as a whole: "document" or "file"'),
     }
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
         self.paths: list[str] = []
         self._repeated: list[str] = []
-        self._failed = ''  # the last divided file that is bad
+        self._failed = ''  # the last bad file among the divided files
         if settings['held_out_by'] not in ('document', 'file'):
             raise errors.UserError(
                 f'source {spec!r}: held_out_by={settings["held_out_by"]!r} is not document or file'
             )
 
     def list_files(self) -> None:
-        found = self.find_files()
-        if not found:
+        matches = self.find_files()
+        if not matches:
             raise errors.UserError(f'source {self.spec!r}: no file matches {self.where!r}')
-        for path in found:
+        for path in matches:
             self.identities.setdefault(text_files.identify(path), path)
         self.paths = list(self.identities.values())
-        self._repeated = sorted(set(found).difference(self.paths))
+        self._repeated = sorted(set(matches).difference(self.paths))
 
     def find_files(self) -> list[str]:
-        """Return the paths of the files, which a recursive glob matches."""
+        """Return the paths that match the glob `where`."""
         return text_files.matching_files(self.where)
 
     def units(self, size: int) -> list[tuple[Piece, ...]]:
         """Return ranges of large files that can be divided, and groups of other files."""
         sizes = {path: status.st_size for path, status in paths.statuses(self.paths).items()}
-        found: list[tuple[Piece, ...]] = []
+        units: list[tuple[Piece, ...]] = []
         group: list[Piece] = []
         for path in self.paths:
-            bytes_ = sizes.get(path)
-            if bytes_ is not None and bytes_ > size and self.can_divide(path):
-                found += [tuple(group)] if group else []
+            file_size = sizes.get(path)
+            if file_size is not None and file_size > size and self.can_divide(path):
+                units += [tuple(group)] if group else []
                 group = []
-                starts = range(0, bytes_, size)
-                stops = [*starts[1:], None]
-                found += [(Piece(path, *ends, bytes_),) for ends in zip(starts, stops, strict=True)]
+                starts = range(0, file_size, size)
+                ranges = zip(starts, [*starts[1:], None], strict=True)
+                units += [(Piece(path, start, stop, file_size),) for start, stop in ranges]
                 continue
-            group.append(Piece(path, size=bytes_))
+            group.append(Piece(path, size=file_size))
             if sum(piece.size or 0 for piece in group) >= size:
-                found.append(tuple(group))
+                units.append(tuple(group))
                 group = []
-        return found + ([tuple(group)] if group else [])
+        return units + ([tuple(group)] if group else [])
 
     def can_divide(self, path: str) -> bool:
-        """Whether `read_piece` can read ranges of a file: it ignores `stop` otherwise."""
+        """Whether `read_piece` can read ranges of a file; if not, it ignores `stop`."""
         return self.settings['held_out_by'] == 'document'
 
     @abc.abstractmethod
     def read_piece(self, piece: Piece, file_hash: int | None) -> Iterator[Document]:
-        """Yield the documents of a file, or those that begin in a range of it.
+        """Yield the documents of a file, or the documents that begin in a range of it.
 
         Args:
-            piece: The range; nothing begins after the first byte of a file that is not divisible.
+            piece: The range. All documents of an indivisible file begin at its first byte.
             file_hash: The `file_hash` of the file.
 
         Raises:
@@ -114,7 +113,7 @@ class FileSource(Source):
 
     @contextlib.contextmanager
     def _bad_file(self, path: str) -> Iterator[None]:
-        """Leave out a file from where an error shows that it is bad."""
+        """Count a file as bad, instead of failing, if the block raises a UserError."""
         try:
             yield
         except BucketError:  # not the fault of the file
@@ -134,16 +133,16 @@ class FileSource(Source):
             )
 
     def file_hash(self, path: str) -> int | None:
-        """Return the hash of a file that is held out as a whole, otherwise None."""
+        """Return the hash of a file if files are held out as a whole, else None."""
         if self.settings['held_out_by'] == 'document':
             return None
         return held_out.hash_of_parts(self.parts(path))
 
     def end_file(self, path: str) -> None:
-        """Raise UserError if a file turns out to be bad when all of it has been read."""
+        """Raise UserError if a file that was read to its end is bad."""
 
     def add(self, pieces: Sequence[Piece], state: Mapping[str, Any]) -> bool:
-        """Add the state after the next unit; a divided file ends where it first fails."""
+        """Add the state after the next unit; reject units of a divided file after its failure."""
         first, last = pieces[0], pieces[-1]
         is_range = not first.is_whole
         if is_range and first.start and first.path == self._failed:

@@ -1,4 +1,4 @@
-"""Sources that read files of text: plain text and JSON lines."""
+"""Sources that read text files: plain text and JSON lines."""
 
 import abc
 import json
@@ -11,13 +11,12 @@ from bert_jax.data import text_files
 from bert_jax.data.sources.base import Document, Option, Piece
 from bert_jax.data.sources.file_source import FileSource
 
-# Bounds memory: a longer document of a text source is split, whatever the size of its file.
-MAX_DOCUMENT_CHARACTERS = 2**22
+MAX_DOCUMENT_CHARACTERS = 2**22  # bounds memory: longer documents of a text source are split
 MAX_LINE_CHARACTERS = 2**26  # of a line of JSON, which cannot be split
 
 
 class EncodedFileSource(FileSource):
-    """Base of the sources that read files of text, plain or compressed."""
+    """Base class of sources that read text files, plain or compressed."""
 
     options = {
         **FileSource.options,
@@ -33,11 +32,10 @@ class EncodedFileSource(FileSource):
         return text_files.read_lines(path, self.encoding, MAX_DOCUMENT_CHARACTERS)
 
     def can_divide(self, path: str) -> bool:
-        can_cut = text_files.can_cut(path, self.encoding)
-        return can_cut and super().can_divide(path)
+        return text_files.can_cut(path, self.encoding) and super().can_divide(path)
 
     def lines(self, piece: Piece, limit: int) -> Iterator[str]:
-        """Stream the lines of a file or range, in pieces of at most `limit` characters."""
+        """Stream the lines of a file or range; lines longer than `limit` characters are split."""
         if piece.is_whole:
             return text_files.read_lines(piece.path, self.encoding, limit)
         cut = text_files.Cut(piece.start, piece.stop, self.starts_document)
@@ -45,15 +43,14 @@ class EncodedFileSource(FileSource):
 
     @abc.abstractmethod
     def starts_document(self, line: str) -> bool:
-        """Whether the document before this line ends, whatever it contains."""
+        """Whether this line ends the document before it, whatever that document contains."""
 
 
 class TextSource(EncodedFileSource):
     """Plain text files.
 
-    A document of more than `MAX_DOCUMENT_CHARACTERS` is split at the next blank line, or at the
-    next line if there is no blank line within as many characters again. `report['cut_documents']`
-    counts the splits.
+    A document of more than `MAX_DOCUMENT_CHARACTERS` is split at the next blank line, or at any
+    line after twice as many characters. `report['cut_documents']` counts the splits.
     """
 
     description = 'text files, plain or compressed; ** matches folders recursively'
@@ -61,7 +58,7 @@ class TextSource(EncodedFileSource):
         **EncodedFileSource.options,
         'documents': Option(
             'file',
-            'what a document is: "file"; "line"; "blank_line", the lines between blank lines; or '
+            'unit of a document: "file"; "line"; "blank_line", the lines between blank lines; or '
             '"title:REGEX", a line that contains a match and all lines until the next such line',
         ),
     }
@@ -91,7 +88,7 @@ class TextSource(EncodedFileSource):
         for number, lines in enumerate(self._line_groups(piece)):
             is_first = self.unit == 'file' and not number
             name = piece.path if is_first else piece.place(number)
-            text = self.replace_undecodable('\n'.join(lines), piece.path)
+            text = self.replace_surrogates('\n'.join(lines), piece.path)
             yield Document(text, name, file_hash)
 
     def _line_groups(self, piece: Piece) -> Iterator[list[str]]:
@@ -122,8 +119,8 @@ class TextSource(EncodedFileSource):
 class JsonLinesSource(EncodedFileSource):
     """Files of JSON lines: one object, and thus one document, per line.
 
-    A file is bad if the share of malformed lines is above `max_bad_share` and there are several,
-    or from a line that has more than `MAX_LINE_CHARACTERS`.
+    A file is bad if it has several malformed lines and their share is above `max_bad_share`, or if
+    a line has `MAX_LINE_CHARACTERS` or more.
     """
 
     description = 'JSON lines, one document per line; ** matches folders recursively'
@@ -134,25 +131,24 @@ class JsonLinesSource(EncodedFileSource):
 
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
-        self._lines = self._malformed = 0  # of the current or last file or range
+        self._lines = self._malformed = 0  # numbers of lines in the current or last piece
 
     def starts_document(self, line: str) -> bool:
         return True
 
     def read_piece(self, piece: Piece, file_hash: int | None) -> Iterator[Document]:
-        self._lines, self._malformed = 0, -self.report['malformed_lines']
+        self._lines = self._malformed = 0
         for line in self.lines(piece, MAX_LINE_CHARACTERS):
             self._lines += 1
             if len(line) == MAX_LINE_CHARACTERS:
                 raise errors.UserError(
-                    f'{piece.path} has a line of {MAX_LINE_CHARACTERS:,} characters or more, which '
-                    'is too long for a line of JSON lines'
+                    f'{piece.path} has a line of {MAX_LINE_CHARACTERS:,} characters or more: too '
+                    'long for JSON lines'
                 )
             place = piece.place(self._lines, ':')
-            text = self._text(self.replace_undecodable(line, place), place)
+            text = self._text(self.replace_surrogates(line, place), place)
             if text is not None:
                 yield Document(text, place, file_hash)
-        self._malformed += self.report['malformed_lines']
 
     def state(self) -> dict[str, Any]:
         return super().state() | {'lines': [self._lines, self._malformed]}
@@ -173,7 +169,7 @@ class JsonLinesSource(EncodedFileSource):
             )
 
     def _text(self, line: str, place: str) -> str | None:
-        """The text in a line; None, and a count in `report`, if it has none."""
+        """The text in a line; None if there is no text, which is counted in `report`."""
         if not line or line.isspace():
             return None
         try:
@@ -181,13 +177,11 @@ class JsonLinesSource(EncodedFileSource):
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
+            self._malformed += 1
             self.count('malformed_lines', place)
             return None
         text = record.get(self.settings['field'])
         if not isinstance(text, str):
             self.count('missing_field', place)
             return None
-        text, number = text_files.replace_surrogates(text)
-        if number:
-            self.count('lone_surrogates', place, number)
-        return text
+        return self.replace_surrogates(text, place, 'lone_surrogates')

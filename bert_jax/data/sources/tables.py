@@ -1,8 +1,8 @@
-"""Sources that read a column of tables: Parquet and Arrow files, datasets of Hugging Face."""
+"""Sources that read a column of Parquet and Arrow files or of Hugging Face datasets."""
 
 import pathlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 from bert_jax import errors, files
@@ -13,6 +13,7 @@ from bert_jax.storage import paths
 from bert_jax.storage.bucket import BucketError
 
 _ROWS = 256  # decoded at a time
+_TEXT_TYPES = ('string', 'large_string', 'string_view', 'binary', 'large_binary')  # of Arrow
 
 
 class ParquetSource(FileSource):
@@ -30,13 +31,13 @@ class ParquetSource(FileSource):
             if text is None:
                 self.count('missing_field', name)
             else:
-                yield Document(self.replace_undecodable(text, name), name, file_hash)
+                yield Document(self.replace_surrogates(text, name), name, file_hash)
 
     def parts(self, path: str) -> Iterator[str]:
         return (text or '' for text in self._texts(Piece(path)))
 
     def _texts(self, piece: Piece) -> Iterator[str | None]:
-        """The text of each row, with lone surrogates for undecodable bytes; None for null."""
+        """Yield the text of each row, with surrogates for undecodable bytes; None for null."""
         import pyarrow  # takes 0.1 s
 
         try:
@@ -50,15 +51,14 @@ class ParquetSource(FileSource):
 
 
 class HuggingFaceSource(ParquetSource):
-    """A dataset of Hugging Face on disk.
+    """A Hugging Face dataset on disk.
 
-    The folder is one that `datasets` saved (`save_to_disk`), of a dataset or of several splits, or
-    has the Parquet files of a split as on the Hub: data/train-00000-of-00002.parquet or
-    train/0000.parquet.
+    The folder was saved by `save_to_disk` of a `Dataset` or `DatasetDict`, or has the Parquet files
+    of a split as on the Hub: data/train-00000-of-00002.parquet or train/0000.parquet.
     """
 
     location = 'FOLDER'
-    description = 'a dataset of Hugging Face on disk, one document per row'
+    description = 'a Hugging Face dataset on disk, one document per row'
     options = {**ParquetSource.options, 'split': Option('train', 'split to read')}
 
     def list_files(self) -> None:
@@ -85,27 +85,27 @@ class HuggingFaceSource(ParquetSource):
 
     def _published_files(self, folder: pathlib.Path, split: str) -> list[str]:
         """The Parquet files of a split, all in one folder."""
-        every = text_files.matching_files(f'{folder}/**/*.parquet')
-        names = {path: paths.path(path).relative_to(folder).parts[-2:] for path in every}
-        of_split = re.compile(rf'{re.escape(split)}([-.].*)?')
-        found = [path for path in every if any(map(of_split.fullmatch, names[path]))]
-        folders = sorted({str(paths.path(path).parent) for path in found})
+        all_files = text_files.matching_files(f'{folder}/**/*.parquet')
+        names = {path: paths.path(path).relative_to(folder).parts[-2:] for path in all_files}
+        split_name = re.compile(rf'{re.escape(split)}([-.].*)?')
+        split_files = [path for path in all_files if any(map(split_name.fullmatch, names[path]))]
+        folders = sorted({str(paths.path(path).parent) for path in split_files})
         if len(folders) > 1:
             raise errors.UserError(
                 f'source {self.spec!r}: split {split!r} is in several folders: name one of '
                 f'{", ".join(folders)}'
             )
-        if not found:
-            others = sorted({paths.path(path).name for path in every})[:5]
+        if not split_files:
+            others = sorted({paths.path(path).name for path in all_files})[:5]
             raise errors.UserError(
                 f'source {self.spec!r}: no Parquet file of split {split!r}, nor a dataset of '
                 f'save_to_disk, in {folder}' + (f'; it has {", ".join(others)}' if others else '')
             )
-        return found
+        return split_files
 
 
 def _columns(piece: Piece, name: str) -> Iterator[Any]:
-    """Yield the arrays of a column, with at most `_ROWS` entries; UserError if it is not text."""
+    """Yield a column as arrays of at most `_ROWS` entries; UserError if it is not text."""
     import pyarrow
 
     path = piece.path
@@ -113,10 +113,10 @@ def _columns(piece: Piece, name: str) -> Iterator[Any]:
         schema, batches = _open(file, name, piece)
         if name not in schema.names:
             raise errors.unknown(f'column of {path}', name, schema.names)
-        kind = schema.field(name).type
-        kind = kind.value_type if pyarrow.types.is_dictionary(kind) else kind
-        if not any(is_text(kind) for is_text in _text_types()):
-            raise errors.UserError(f'{path}: column {name!r} has values of type {kind}, not text')
+        dtype = schema.field(name).type
+        dtype = dtype.value_type if pyarrow.types.is_dictionary(dtype) else dtype
+        if str(dtype) not in _TEXT_TYPES:
+            raise errors.UserError(f'{path}: column {name!r} has values of type {dtype}, not text')
         for batch in batches:
             column = batch.column(name)
             for start in range(0, len(column), _ROWS):
@@ -124,10 +124,10 @@ def _columns(piece: Piece, name: str) -> Iterator[Any]:
 
 
 def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[Any]]:
-    """The schema of a file, and the record batches, of at least one column, of a piece.
+    """The schema of a file, and the record batches of a piece, with at least the column `name`.
 
-    A range of bytes stands for the row groups or batches that would begin in it if all had the
-    same size. A stream cannot be divided: the range that begins at 0 has all of it.
+    A range of bytes stands for the row groups or batches that would begin in the range if all had
+    the same size. A stream cannot be divided: all of it belongs to the range that begins at 0.
     """
     from pyarrow import ipc, parquet
 
@@ -136,7 +136,7 @@ def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[Any]]:
     if head.startswith(b'PAR1'):
         table = parquet.ParquetFile(file)
         groups = _chosen(table.num_row_groups, piece)
-        # One group at a time: otherwise a damaged one is met before the rows of those before it.
+        # One group at a time: otherwise a damaged group fails before earlier groups are yielded.
         batches = (
             batch
             for group in groups
@@ -146,21 +146,14 @@ def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[Any]]:
     if head == b'ARROW1':
         reader = ipc.open_file(file)
         return reader.schema, map(reader.get_batch, _chosen(reader.num_record_batches, piece))
-    stream = ipc.open_stream(file)  # as `datasets` writes them
+    stream = ipc.open_stream(file)  # the format that `datasets` writes
     return stream.schema, iter(()) if piece.start else stream
 
 
 def _chosen(number: int, piece: Piece) -> list[int]:
-    """Which of a file's row groups or batches belong to a piece."""
+    """Indices of the row groups or batches, out of `number`, that belong to a piece."""
     if piece.is_whole:
         return list(range(number))
     assert piece.size
     stop = piece.size if piece.stop is None else piece.stop
     return [index for index in range(number) if piece.start <= index * piece.size // number < stop]
-
-
-def _text_types() -> tuple[Callable[[Any], bool], ...]:
-    from pyarrow import types
-
-    is_text = (types.is_string, types.is_large_string, types.is_string_view)
-    return (*is_text, types.is_binary, types.is_large_binary)

@@ -1,4 +1,4 @@
-"""Sources from TensorFlow Datasets."""
+"""The source that reads TensorFlow Datasets."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -16,9 +16,9 @@ _WIKI_MARKER = re.compile(r'\s*_START_(ARTICLE|SECTION|PARAGRAPH)_\s*')
 class TfdsSource(Source):
     """A text field of a TensorFlow Dataset.
 
-    The markers of wiki40b are turned into the document's name and its paragraphs. Section titles
-    are left out, and counted, as in BERT (Devlin et al. 2019, section 3.1: "we extract only the
-    text passages and ignore lists, tables, and headers").
+    The markers of wiki40b become the name and paragraphs of the document. Section titles are left
+    out and counted, as in BERT (Devlin et al. 2019, section 3.1: "we extract only the text passages
+    and ignore lists, tables, and headers").
     """
 
     location = 'DATASET'
@@ -49,18 +49,18 @@ class TfdsSource(Source):
             raise errors.unknown(f'split of {where}', settings['split'], info.splits)
         if settings['field'] not in info.features:
             raise errors.unknown(f'field of {where}', settings['field'], info.features)
-        texts = [name for name, feature in info.features.items() if _is_text(feature)]
-        if settings['field'] not in texts:
+        text_fields = [name for name, feature in info.features.items() if _is_text(feature)]
+        if settings['field'] not in text_fields:
             raise errors.UserError(
                 f'source {spec!r}: field {settings["field"]!r} is not a text; choose a field with '
-                f'texts: {", ".join(texts) or "there is none"}'
+                f'texts: {", ".join(text_fields) or "there is none"}'
             )
         config = self.builder.builder_config.name if self.builder.builder_config else ''
         if self.language == 'und' and re.fullmatch('[a-z]{2,3}', config):
             self.language = config
-        stated = info.as_proto.redistribution_info.license
-        if stated and self.license == COMMON_OPTIONS['license'].default:
-            self.license = stated
+        published_license = info.as_proto.redistribution_info.license
+        if published_license and self.license == COMMON_OPTIONS['license'].default:
+            self.license = published_license
 
     def read(self) -> Iterator[Document]:
         tfds = tensorflow_import.tensorflow_datasets()
@@ -74,10 +74,10 @@ class TfdsSource(Source):
         for number, raw in enumerate(tfds.as_numpy(examples)):
             name = f'{self.where}#{number}'
             text = raw.decode('utf-8', 'surrogateescape')
-            yield from self._articles(self.replace_undecodable(text, name), name)
+            yield from self._articles(self.replace_surrogates(text, name), name)
 
     def _articles(self, text: str, name: str) -> Iterator[Document]:
-        """Yield the articles of a text with the markers of wiki40b, or the text itself."""
+        """Yield the articles of a text with the markers of wiki40b, else the text itself."""
         if '_START_' not in text:
             yield Document(text, name)
             return

@@ -19,7 +19,7 @@ from tests.data.sources.reading import write
         ),
         ('text:{}/a.txt;langauge=en', "unknown option of source text 'langauge'; known: "),
         ('text:{}/a.txt;language', 'has no value'),
-        ('text', 'names no GLOB'),
+        ('text', 'has no GLOB; write text:GLOB'),
         ('text:{}/*.doc', 'no file matches'),
         ('jsonl:{}/*.doc', 'no file matches'),
         ('text:{}/a.txt;documents=page', 'documents=.page. is not file, line, blank_line or title'),
@@ -68,7 +68,7 @@ def test_help_describes_every_source_and_option(repeated_line):
 
 
 def test_specs_of_a_new_kind_of_source_are_checked(repeated_line):
-    with pytest.raises(UserError, match="source 'line' names no TEXT: line:TEXT"):
+    with pytest.raises(UserError, match="source 'line' has no TEXT; write line:TEXT"):
         open_source('line')
     with pytest.raises(UserError, match="unknown option of source line 'time'; known: language, "):
         open_source('line:a;time=3')
