@@ -115,7 +115,7 @@ def test_a_cased_vocabulary_that_is_lowercased_is_reported(tmp_path, caplog):
 def test_an_added_token_with_another_id_is_reported(tmp_path, caplog):
     files = tokenizer_folders.bert(added_tokens={'<ent>': 9999})
     tokenizers.load(str(tokenizer_folders.write(files, tmp_path)))
-    assert 'but the folder says 9999' in caplog.text
+    assert 'but its folder has id 9999' in caplog.text
 
 
 def test_characters_after_mecab_need_no_dictionary(tmp_path):

@@ -42,7 +42,7 @@ class ExampleBuilder:
         pairs = self.data.rename_labels
         new_labels = dict(pair.split('=', 1) for pair in pairs if '=' in pair)
         if len(new_labels) < len(pairs):
-            raise UserError(f"data.rename_labels is {pairs}; write its pairs as ('old=new', …)")
+            raise UserError(f"data.rename_labels is {pairs}; set it to pairs ('old=new', …)")
         return new_labels
 
     def has_label(self, row: Row, column: str, key: str = 'label') -> bool:

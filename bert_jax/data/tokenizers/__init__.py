@@ -1,4 +1,4 @@
-"""Tokenizers: WordPiece, byte-level BPE and SentencePiece with the interface `Tokenizer`."""
+"""WordPiece, byte-level BPE and SentencePiece tokenizers with the interface `Tokenizer`."""
 
 from bert_jax.data.tokenizers.loading import has_tokenizer, load
 from bert_jax.data.tokenizers.special_tokens import BERT as SPECIAL_TOKENS

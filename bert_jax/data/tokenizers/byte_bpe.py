@@ -1,4 +1,4 @@
-"""Byte-level BPE, as in GPT-2 and RoBERTa. Bytes are written as letters; Ġ is the space."""
+"""Byte-level BPE, as in GPT-2 and RoBERTa. Bytes are written as characters; Ġ is the space."""
 
 import json
 import pathlib
@@ -52,7 +52,7 @@ def settings(
         merges: Pairs of tokens to merge, in order.
         lowercase: Whether text is lowercased.
         add_prefix_space: Whether a space is inserted before each text.
-        names: Roles with special tokens of other names → their names.
+        names: Role → name of its special token, for tokens without a published name.
     """
     names = special_tokens.names(vocab, names or {})
     vocab = special_tokens.extend(vocab, names)
@@ -81,7 +81,7 @@ def read(vocab: pathlib.Path, merges: pathlib.Path) -> tuple[dict[str, int], lis
     """Read the vocabulary and merges of a vocab.json and its merges.txt.
 
     Raises:
-        UserError: The files have another format.
+        UserError: The files are not valid JSON or do not belong together.
     """
     try:
         ids = json.loads(vocab.read_text(encoding='utf-8'))

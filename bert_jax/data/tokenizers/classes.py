@@ -1,12 +1,12 @@
-"""The tokenizer classes of transformers: what a class makes of the files of its folder.
+"""The tokenizer classes of transformers: how each class reads the files of a folder.
 
-The options of BERT's and RoBERTa's classes take precedence over a tokenizer.json, by default too.
-Another tokenizer class is a function here and a line in CLASSES.
+The options of BERT's and RoBERTa's classes, even default values, take precedence over a
+tokenizer.json. To add a tokenizer class, write a function here and a line in CLASSES.
 
-Ids equal those of transformers 4 and 5 where these agree. Where they do not, they are those of 4:
-version 5 keeps only the vocabulary of a tokenizer.json if its class is known, ignores the
-normalization rules of DeBERTa's spm.model, and matches the additional special tokens of a
-special_tokens_map.json in normalized text.
+Ids are as in transformers 4 and 5 if these versions agree, else as in version 4. Version 5 keeps
+only the vocabulary of a tokenizer.json if its class is known, ignores the normalization rules of
+DeBERTa's spm.model, and matches the additional special tokens of a special_tokens_map.json in
+normalized text.
 """
 
 import functools
@@ -25,19 +25,19 @@ from bert_jax.data.tokenizers.folders import Configuration
 
 Settings = dict[str, Any]  # the contents of a tokenizer.json
 
-_MAX_CHARACTERS_PER_WORD = 100  # longer words become [UNK]; google-research/bert has 200
-_CASED_SHARE = 0.05  # vocabularies with more tokens with capital letters are cased
+_MAX_CHARACTERS_PER_WORD = 100  # longer words become [UNK]; 200 in google-research/bert
+_CASED_SHARE = 0.05  # a vocabulary is cased if more tokens have capital letters
 _END_OF_WORD = '</w>'
 
 
 class TokenizerClass(NamedTuple):
-    """How a class reads a folder.
+    """How a tokenizer class reads a folder.
 
     Attributes:
-        pattern: Its file if there is no tokenizer.json.
-        read: Reads that file: (file, configuration, whether to lowercase by default) → settings.
-        override: Changes the contents of a tokenizer.json, with the same arguments.
-        reads_json: Whether it reads tokenizer.json at all.
+        pattern: Glob of the file to read if there is no tokenizer.json.
+        read: Reads this file: (file, configuration, whether to lowercase by default) → settings.
+        override: Changes the settings: (settings, configuration, whether to lowercase by default).
+        reads_json: Whether the class reads tokenizer.json at all.
     """
 
     pattern: str
@@ -58,9 +58,9 @@ def read_vocab_txt(file: pathlib.Path, configuration: Configuration, lowercase: 
 def read_byte_bpe(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
     """Read a byte-level BPE from vocab.json and the merges.txt in the same folder."""
     vocab, merges = byte_bpe.read(file, _merges_file(file))
-    prefixed = configuration.options.get('add_prefix_space', False)
+    add_prefix_space = configuration.options.get('add_prefix_space', False)
     names = _roles(configuration)
-    return byte_bpe.settings(vocab, merges, add_prefix_space=prefixed, names=names)
+    return byte_bpe.settings(vocab, merges, add_prefix_space=add_prefix_space, names=names)
 
 
 def read_sentencepiece(
@@ -70,25 +70,25 @@ def read_sentencepiece(
 
     Args:
         file: The .model.
-        configuration: That of its folder.
+        configuration: The configuration of its folder, which overrides `options`.
         options: Keyword arguments of `sentence_piece.settings`.
     """
-    given = configuration.options
-    for theirs, ours in (
+    folder_options = configuration.options
+    for name, keyword in (
         ('add_prefix_space', 'add_prefix_space'),
         ('do_lower_case', 'lowercase'),
         ('split_by_punct', 'split_punctuation'),
     ):
-        if theirs in given:
-            options[ours] = given[theirs]
-    if 'keep_accents' in given:
-        options['strip_accents'] = not given['keep_accents']
+        if name in folder_options:
+            options[keyword] = folder_options[name]
+    if 'keep_accents' in folder_options:
+        options['strip_accents'] = not folder_options['keep_accents']
     model = sentence_piece.read(file.read_bytes())
     return sentence_piece.settings(model, **options, names=_roles(configuration))
 
 
 def _read_herbert(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
-    """Read HerBERT's BPE of characters, which marks the ends of words."""
+    """Read HerBERT's character-level BPE, which marks the ends of words."""
     vocab, merges = byte_bpe.read(file, _merges_file(file))
     names = special_tokens.names(vocab, _roles(configuration))
     vocab = special_tokens.extend(vocab, names)
@@ -106,9 +106,9 @@ def _read_herbert(file: pathlib.Path, configuration: Configuration, _: bool) -> 
 
 
 def _read_japanese(file: pathlib.Path, configuration: Configuration, _: bool) -> Settings:
-    """Read the vocab.txt of BertJapaneseTokenizer, if it needs no dictionary of words.
+    """Read the vocab.txt of a BertJapaneseTokenizer that needs no dictionary of words.
 
-    Characters need none even after MeCab, which drops white space and changes nothing else.
+    Splitting into characters needs no dictionary even after MeCab, which only drops whitespace.
     """
     options = configuration.options
     words = options.get('word_tokenizer_type', 'basic')
@@ -135,7 +135,7 @@ def _basic_wordpiece(backend: tokenizers.Tokenizer, lowercase: bool) -> None:
 
 
 def _basic_characters(backend: tokenizers.Tokenizer, lowercase: bool) -> None:
-    # NFKC decomposes some characters into a space and another one; that space is a character.
+    # NFKC decomposes some characters into a space and another character; this space is kept.
     steps = [*_clean(lowercase), normalizers.Replace(' ', '\0'), normalizers.NFKC()]
     backend.normalizer = normalizers.Sequence(steps)
     backend.pre_tokenizer = _split_characters('\0')
@@ -148,7 +148,7 @@ def _mecab_characters(backend: tokenizers.Tokenizer, lowercase: bool) -> None:
 
 
 def _split_characters(dropped: str) -> pre_tokenizers.PreTokenizer:
-    """Split a text into single characters, without those that a regular expression matches."""
+    """Split a text into single characters; drop those that match a regular expression."""
     split = pre_tokenizers.Split
     return pre_tokenizers.Sequence(
         [
@@ -166,7 +166,7 @@ _JAPANESE = {
 
 
 def _override_bert(settings: Settings, configuration: Configuration, lowercase: bool) -> None:
-    """Set what BertTokenizer sets, by default too."""
+    """Set the options of BertTokenizer, including the default values."""
     normalizer, options = settings['normalizer'], configuration.options
     if 'unk' in configuration.names and settings['model']['type'] == 'WordPiece':
         settings['model']['unk_token'] = configuration.names['unk']
@@ -188,7 +188,7 @@ def _override_bert(settings: Settings, configuration: Configuration, lowercase: 
 
 
 def _override_byte_bpe(settings: Settings, configuration: Configuration, _: bool) -> None:
-    """Set what RobertaTokenizer sets, by default too."""
+    """Set the option of RobertaTokenizer, even if it has its default value."""
     splitter = settings['pre_tokenizer']
     if splitter and splitter['type'] == 'ByteLevel':
         splitter['add_prefix_space'] = configuration.options.get('add_prefix_space', False)
@@ -221,4 +221,5 @@ def _merges_file(vocab: pathlib.Path) -> pathlib.Path:
 
 
 def _roles(configuration: Configuration) -> dict[str, str]:
+    """The names of special tokens in `configuration`, without 'bos' and 'eos'."""
     return {r: name for r, name in configuration.names.items() if r in special_tokens.NAMES}

@@ -1,4 +1,4 @@
-"""What the JSON files of a Hugging Face folder say about its tokenizer.
+"""Reads the tokenizer configuration in the JSON files of a Hugging Face folder.
 
 Added and special tokens are in tokenizer_config.json or, in folders of early versions, in
 added_tokens.json and special_tokens_map.json. Source: PreTrainedTokenizerBase.from_pretrained and
@@ -16,7 +16,7 @@ from absl import logging
 from bert_jax import errors
 from bert_jax.data.tokenizers import special_tokens
 
-# Class by model_type. ModernBERT has none: its tokenizer.json is complete.
+# model_type → tokenizer class. ModernBERT has no class: its tokenizer.json is complete.
 _CLASSES = {
     'albert': 'AlbertTokenizer',
     'bert': 'BertTokenizer',
@@ -30,7 +30,7 @@ _CLASSES = {
     'roberta': 'RobertaTokenizer',
     'xlm-roberta': 'XLMRobertaTokenizer',
 }
-# Options of tokenizer_config.json that are read, and their types; None counts as absent.
+# Supported options of tokenizer_config.json → their types; null counts as absent.
 _TYPES: dict[str, Any] = {
     'add_prefix_space': bool,
     'added_tokens_decoder': dict,
@@ -52,14 +52,14 @@ _ROLES = (*special_tokens.NAMES, 'bos', 'eos')
 
 
 class Configuration(NamedTuple):
-    """What the JSON files of a folder say.
+    """The tokenizer configuration of a folder; everything is optional.
 
     Attributes:
-        tokenizer_class: Name of the class in transformers, without 'Fast'; None if there is none.
-        options: The options that are given.
-        names: Roles of special tokens → their names, as far as they are given.
-        added: Flags of added tokens, by content, in the order of their ids.
-        added_ids: Their ids, by content, as far as they are given.
+        tokenizer_class: Name of the class in transformers, without 'Fast'.
+        options: Name of an option → value.
+        names: Role of a special token → its name.
+        added: Content of an added token → its flags, in the order of the ids.
+        added_ids: Content of an added token → its id.
     """
 
     tokenizer_class: str | None = None
@@ -70,7 +70,7 @@ class Configuration(NamedTuple):
 
 
 def read(folder: pathlib.Path) -> Configuration:
-    """Read the files of a folder, which may lack them; UserError if one is malformed."""
+    """Read the files of a folder, which are all optional; UserError if one is malformed."""
     config = _read_object(folder / 'config.json')
     options = _read_object(folder / 'tokenizer_config.json')
     model_type = config.get('model_type')
@@ -88,19 +88,22 @@ def read(folder: pathlib.Path) -> Configuration:
         ids = _read_object(folder / 'added_tokens.json')
         if any(type(index) is not int for index in ids.values()):
             raise errors.UserError('added_tokens.json must be an object from tokens to ids')
-    given = {role: options[f'{role}_token'] for role in _ROLES if options.get(f'{role}_token')}
-    special = {_content(token): _flags(token) | {'special': True} for token in _listed(options)}
-    special |= {_content(token): _flags(token) | {'special': True} for token in given.values()}
+    tokens = {role: options[f'{role}_token'] for role in _ROLES if options.get(f'{role}_token')}
+    special = {
+        _content(token): _flags(token) | {'special': True}
+        for token in (*_without_role(options), *tokens.values())
+    }
     for content in sorted(ids, key=ids.__getitem__):
         added.setdefault(content, special.get(content, {'special': False, 'normalized': True}))
-    names = {role: _content(token) for role, token in given.items()}
+    names = {role: _content(token) for role, token in tokens.items()}
     return Configuration(name, options, names, added | special | added, ids)
 
 
 def add_tokens(settings: dict[str, Any], configuration: Configuration) -> dict[str, Any]:
     """Return the contents of a tokenizer.json with the added and special tokens of its folder.
 
-    New ones get the ids after the last, as in transformers; a given id that differs is a warning.
+    New tokens get ids after the last id, as in transformers; a warning lists tokens for which the
+    folder has another id.
     """
     for token in settings['added_tokens']:
         token |= configuration.added.get(token['content'], {})
@@ -111,30 +114,34 @@ def add_tokens(settings: dict[str, Any], configuration: Configuration) -> dict[s
         for content in missing:
             backend.add_tokens([tokenizers.AddedToken(content, **configuration.added[content])])
         settings = json.loads(backend.to_str())
-    known = {token['content']: token['id'] for token in settings['added_tokens']}
+    actual_ids = {token['content']: token['id'] for token in settings['added_tokens']}
     for content, index in configuration.added_ids.items():
-        if known[content] != index:
-            given = f'{content!r} has the id {known[content]}, but the folder says {index}'
-            logging.warning('the added token %s', given)
+        if actual_ids[content] != index:
+            logging.warning(
+                'the added token %r has id %d, but its folder has id %d for it',
+                content,
+                actual_ids[content],
+                index,
+            )
     return settings
 
 
 def _read_object(path: pathlib.Path) -> dict[str, Any]:
-    """The values of a JSON file that are not null; {} if there is none."""
+    """The values of a JSON file that are not null; {} if the file does not exist."""
     try:
-        found = json.loads(path.read_text(encoding='utf-8'))
+        values = json.loads(path.read_text(encoding='utf-8'))
     except FileNotFoundError:
         return {}
     except ValueError as error:
         raise errors.UserError(f'{path.name} in its folder is not valid JSON: {error}') from None
-    if not isinstance(found, dict):
+    if not isinstance(values, dict):
         raise errors.UserError(f'{path.name} in its folder is not a JSON object')
-    found = {name: value for name, value in found.items() if value is not None}
-    for name, kind in _TYPES.items():
-        if name in found and not isinstance(found[name], kind):
-            wanted = getattr(kind, '__name__', kind)
-            raise errors.UserError(f'{path.name}: {name} is {found[name]!r}, expected {wanted}')
-    return found
+    values = {name: value for name, value in values.items() if value is not None}
+    for name, type_ in _TYPES.items():
+        if name in values and not isinstance(values[name], type_):
+            expected = getattr(type_, '__name__', type_)
+            raise errors.UserError(f'{path.name}: {name} is {values[name]!r}, expected {expected}')
+    return values
 
 
 def _by_id(tokens: Mapping[str, Any]) -> dict[int, Any]:
@@ -146,8 +153,8 @@ def _by_id(tokens: Mapping[str, Any]) -> dict[int, Any]:
         ) from None
 
 
-def _listed(options: Mapping[str, Any]) -> list[Any]:
-    """The special tokens without a role."""
+def _without_role(options: Mapping[str, Any]) -> list[Any]:
+    """The special tokens without a role such as 'mask'."""
     extra = options.get('extra_special_tokens', [])
     extra = list(extra.values()) if isinstance(extra, dict) else extra
     return [*options.get('additional_special_tokens', []), *extra]
@@ -157,10 +164,12 @@ def _content(token: Any) -> str:
     """The text of a special token, which is a string or an object."""
     content = token.get('content') if isinstance(token, dict) else token
     if not isinstance(content, str) or not content:
-        raise errors.UserError(f'the special token {token!r:.60} must be a string, or an object')
+        raise errors.UserError(
+            f"the special token {token!r:.60} must be a string or an object with 'content'"
+        )
     return content
 
 
 def _flags(token: Any) -> dict[str, bool]:
-    given = token if isinstance(token, dict) else {}
-    return {flag: given[flag] is True for flag in _FLAGS if flag in given}
+    fields = token if isinstance(token, dict) else {}
+    return {flag: fields[flag] is True for flag in _FLAGS if flag in fields}

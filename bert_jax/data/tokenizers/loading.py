@@ -1,7 +1,8 @@
-"""Loading tokenizers from published files."""
+"""Loads tokenizers from published files."""
 
 import json
 import pathlib
+from collections.abc import Sequence
 
 from bert_jax import errors
 from bert_jax.data.tokenizers import classes, folders, sentence_piece, special_tokens
@@ -10,26 +11,26 @@ from bert_jax.data.tokenizers.folders import Configuration
 from bert_jax.data.tokenizers.tokenizer import Tokenizer, parse
 from bert_jax.storage import paths
 
-_FILES = ('*.json', '*.txt', '*.model')  # what a folder says of its tokenizer
+_FILES = ('*.json', '*.txt', '*.model')  # files of a folder that describe its tokenizer
 _PATTERNS = ('tokenizer.json', 'vocab.txt', '*.model', '*vocab.json')
-# Classes that say nothing about files, and those that read files without a class.
-_COMPLETE = ('PreTrainedTokenizer', 'PreTrainedTokenizerFast', 'TokenizersBackend', None)
-_CLASSLESS = (CLASSES['RobertaTokenizer'], CLASSES['DebertaV2Tokenizer'])
+# Names of classes that do not determine how files are read, and the classes used for their files.
+_GENERIC = ('PreTrainedTokenizer', 'PreTrainedTokenizerFast', 'TokenizersBackend', None)
+_DEFAULTS = (CLASSES['RobertaTokenizer'], CLASSES['DebertaV2Tokenizer'])  # else BertTokenizer
 
 
 def load(path: str, lowercase: bool = True) -> Tokenizer:
     """Load a tokenizer.
 
     The class of the tokenizer in transformers determines how the files of a folder are read
-    (`classes.CLASSES`). It is named by tokenizer_config.json or config.json, or follows from the
-    model_type. Without a class, tokenizer.json is complete, and the ids of a SentencePiece .model
-    are those of its pieces, unless the path ends in ';ids=xlm-roberta' or ';ids=camembert'.
-    Missing special tokens of a .model or vocab.json get ids after the last.
+    (`classes.CLASSES`). Its name is in tokenizer_config.json or config.json, or follows from the
+    model_type. Without a class, a tokenizer.json is used as it is, and the ids of a SentencePiece
+    .model are the indices of its pieces, unless the path ends in ';ids=xlm-roberta' or
+    ';ids=camembert'. Missing special tokens of a .model or vocab.json get ids after the last.
 
     Args:
         path: A tokenizer.json, vocab.txt, SentencePiece .model or vocab.json (x-vocab.json belongs
-            to x-merges.txt), or a folder with one of them.
-        lowercase: Whether text is lowercased, for WordPiece, unless the folder says so.
+            to x-merges.txt), or a folder with one of these files.
+        lowercase: Whether text is lowercased, for WordPiece, unless the folder has the option.
 
     Raises:
         UserError: The file does not exist or does not hold a tokenizer.
@@ -55,10 +56,10 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
 
 
 def _fetch(path: str) -> pathlib.Path:
-    """The local copy of a file or folder; with a file also the merges next to it."""
-    found = paths.path(path)
-    if paths.is_in_bucket(path) and found.is_file():
-        paths.fetch(found.parent, [found.name, '*merges.txt'], without=['*'])
+    """Fetch a file, with the merges next to it, or a folder; return the local copy."""
+    source = paths.path(path)
+    if paths.is_in_bucket(path) and source.is_file():
+        paths.fetch(source.parent, [source.name, '*merges.txt'], without=['*'])
     return paths.fetch(path, _FILES, without=['checkpoints'])
 
 
@@ -72,31 +73,31 @@ def find(path: pathlib.Path, tokenizer_class: str | None = None) -> pathlib.Path
 
     Args:
         path: A file or folder.
-        tokenizer_class: Its class, which may need a file of its own.
+        tokenizer_class: Class of the tokenizer, which may read a specific file.
     """
     if path.is_file():
         return path
     if not path.exists():
         raise errors.UserError('no such file or folder')
-    complete, *others = _PATTERNS
     known = CLASSES.get(tokenizer_class or '')
-    patterns = [complete, *others]
+    patterns: Sequence[str] = _PATTERNS
     if known:
-        patterns = [*([complete] if known.reads_json else []), known.pattern, *others]
+        tokenizer_json, *others = _PATTERNS
+        patterns = [*([tokenizer_json] if known.reads_json else []), known.pattern, *others]
     for pattern in patterns:
-        found = sorted(path.glob(pattern))
-        if len(found) > 1:
-            names = ', '.join(file.name for file in found)
-            raise errors.UserError(f'contains {names}: name one of them')
-        if found:
-            return found[0]
+        matches = sorted(path.glob(pattern))
+        if len(matches) > 1:
+            names = ', '.join(file.name for file in matches)
+            raise errors.UserError(f'contains {names}: name one of these files')
+        if matches:
+            return matches[0]
     raise errors.UserError('contains no tokenizer.json, vocab.txt, .model or vocab.json')
 
 
 def _read(
     file: pathlib.Path, configuration: Configuration, lowercase: bool, option: str
 ) -> Settings:
-    """The contents of a tokenizer.json with the same meaning."""
+    """Read a file of any format as the contents of an equivalent tokenizer.json."""
     name = configuration.tokenizer_class
     known = CLASSES.get(name or '')
     if option and file.suffix != '.model':
@@ -105,14 +106,14 @@ def _read(
         settings = parse(file.read_bytes().decode('utf-8'))
     elif option:
         return classes.read_sentencepiece(file, Configuration(), lowercase, ids=_ids(option))
-    elif known is None and name not in _COMPLETE:
+    elif known is None and name not in _GENERIC:
         raise errors.UserError(
             f'tokenizer_class {name} is not supported without a tokenizer.json; save one with '
-            'save_pretrained of transformers, or name this file itself'
+            'save_pretrained of transformers, or pass the path of this file'
         )
     else:
         if known is None or not file.match(known.pattern):
-            known = next((c for c in _CLASSLESS if file.match(c.pattern)), CLASSES['BertTokenizer'])
+            known = next((c for c in _DEFAULTS if file.match(c.pattern)), CLASSES['BertTokenizer'])
         settings = known.read(file, configuration, lowercase)
     if known:
         known.override(settings, configuration, lowercase)
@@ -127,11 +128,11 @@ def _ids(option: str) -> str:
 
 
 def _check_names(tokenizer: Tokenizer, configuration: Configuration) -> None:
-    """Raise UserError if special tokens have other names than the folder says."""
+    """Raise UserError if special tokens have other names than in the configuration."""
     # Without a known class, the template of tokenizer.json determines the tokens around a text.
     roles = special_tokens.NAMES if configuration.tokenizer_class in CLASSES else ('pad', 'mask')
     for role in roles:
-        given = configuration.names.get(role)
-        found = tokenizer.vocab[getattr(tokenizer, f'{role}_id')]
-        if given not in (None, found):
-            raise errors.UserError(f'{role}_token is {given!r}, but the tokenizer has {found!r}')
+        expected = configuration.names.get(role)
+        name = tokenizer.vocab[getattr(tokenizer, f'{role}_id')]
+        if expected not in (None, name):
+            raise errors.UserError(f'{role}_token is {expected!r}, but the tokenizer has {name!r}')

@@ -1,4 +1,4 @@
-"""SentencePiece (Unigram and BPE): training, and reading .model files. ▁ is the space."""
+"""SentencePiece (Unigram and BPE): trains and reads .model files. ▁ is the space."""
 
 import dataclasses
 import io
@@ -20,13 +20,12 @@ TRAINING_THREADS = 4  # fixed, because it affects the order of floating-point su
 _UNTRAINABLE = re.compile('[\0\t▁▅]')
 _UNIGRAM, _BPE = 1, 2  # sentencepiece_model.proto: TrainerSpec.ModelType
 _UNKNOWN, _CONTROL, _USER_DEFINED = 2, 3, 4  # SentencePiece.Type
-# The ids of fairseq: model → first pieces, and how many pieces of the file they replace.
+# Ids of fairseq: model → the first pieces, and the number of pieces of the file they replace.
 _FAIRSEQ_FIRST = {
     'xlm-roberta': (('<s>', '<pad>', '</s>', '<unk>'), 3),
     'camembert': (('<s>NOTUSED', '<pad>', '</s>NOTUSED', '<unk>', '<unk>NOTUSED'), 1),
 }
 IDS = ('file', *_FAIRSEQ_FIRST)
-
 
 Piece: TypeAlias = tuple[str, float, int]  # piece, score, type
 
@@ -57,7 +56,7 @@ class Model:
 def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
     """Train a 'unigram' or 'bpe' tokenizer and return its settings.
 
-    It has SentencePiece's normalization nmt_nfkc and XLM-R's special tokens.
+    The tokenizer has SentencePiece's normalization nmt_nfkc and XLM-R's special tokens.
     """
     lower = tokenizers.normalizers.Lowercase() if lowercase else None
     model = io.BytesIO()
@@ -90,7 +89,7 @@ def train(model_type: str, size: int, texts: list[str], lowercase: bool) -> dict
 
 
 def _training_lines(texts: list[str], lower: Any) -> Iterator[str]:
-    """Yield lines, with the characters removed that make the library skip a whole line."""
+    """Yield lines without the characters that would make the library skip a whole line."""
     for text in texts:
         for line in text.splitlines():
             line = special_tokens.separate_literals(_UNTRAINABLE.sub(' ', line))
@@ -169,14 +168,15 @@ def settings(
 
     Args:
         model: The SentencePiece model.
-        ids: 'file'; or 'xlm-roberta': <s> <pad> </s> <unk>, the pieces of the file from its third
-            on, <mask>; or 'camembert', similarly. Missing special tokens get ids after the last.
+        ids: 'file': the ids of the file; 'xlm-roberta': <s> <pad> </s> <unk>, the pieces of the
+            file without its first three, <mask>; 'camembert': similar. Missing special tokens get
+            ids after the last.
         lowercase: Whether text is lowercased before the model's own normalization, as in ALBERT.
-        strip_accents: Whether accents are stripped before that, as in ALBERT.
-        join_quotes: Whether two single quotes become a double quote before that, as in ALBERT.
+        strip_accents: Whether accents are stripped before lowercasing, as in ALBERT.
+        join_quotes: Whether two single quotes first become a double quote, as in ALBERT.
         split_punctuation: Whether text is split at punctuation, an option of DeBERTa.
         add_prefix_space: Whether a space is inserted before each text, if the model does so.
-        names: Roles with special tokens of other names → their names.
+        names: Role → name of its special token, for tokens without a published name.
     """
     pieces = list(model.pieces) if ids == 'file' else _fairseq(model.pieces, ids)
     names = special_tokens.names({piece: 0 for piece, _, _ in pieces}, names or {})
@@ -212,7 +212,7 @@ def settings(
     if lowercase:
         steps.append(normal.Lowercase())
     _add_steps(backend, model, steps, split_punctuation, add_prefix_space)
-    for piece, _, kind in pieces:  # in order, so that ids stay
+    for piece, _, kind in pieces:  # in the order of ids, which must not change
         if kind == _CONTROL or piece in names.values():
             special_tokens.add(backend, [piece])
         elif kind == _USER_DEFINED:
@@ -249,7 +249,7 @@ def _add_steps(
     split_punctuation: bool,
     add_prefix_space: bool,
 ) -> None:
-    """Add normalization, which starts with `steps`, splitting and decoding."""
+    """Set normalization, which starts with `steps`, splitting and decoding."""
     normal, split, decode = tokenizers.normalizers, tokenizers.pre_tokenizers, tokenizers.decoders
     if model.charsmap:
         steps.append(normal.Precompiled(model.charsmap))

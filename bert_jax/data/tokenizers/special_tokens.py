@@ -1,4 +1,4 @@
-"""Names of the special tokens, and the templates in which they surround one text or two."""
+"""Names of the special tokens, and the templates that put them around one text or two."""
 
 import re
 from collections.abc import Mapping
@@ -11,8 +11,7 @@ from bert_jax import errors
 BERT = ('[PAD]', '[UNK]', '[CLS]', '[SEP]', '[MASK]')
 ROBERTA = ('<s>', '<pad>', '</s>', '<unk>', '<mask>')
 
-# The published names of each role: BERT, DeBERTa and ModernBERT; RoBERTa and XLM-R. ALBERT has
-# some of either.
+# Role → published names: of BERT, DeBERTa and ModernBERT; of RoBERTa and XLM-R. ALBERT has a mix.
 NAMES = {
     'pad': ('[PAD]', '<pad>'),
     'unk': ('[UNK]', '<unk>'),
@@ -27,49 +26,50 @@ _LITERALS = re.compile('<(?=(s|pad|/s|unk|mask)>)')
 def separate_literals(text: str) -> str:
     """Insert a space into each literal <s>, <pad>, … of a training text.
 
-    Otherwise a subword could be learned that is identical to the special token.
+    Otherwise training could learn a subword that is identical to the special token.
     """
     return _LITERALS.sub('< ', text)
 
 
-def names(ids: Mapping[str, int], given: Mapping[str, str]) -> dict[str, str]:
+def names(ids: Mapping[str, int], known: Mapping[str, str]) -> dict[str, str]:
     """Return the token of each role.
 
-    It is the one in `given` (role → token), else a published one in the vocabulary, else one that
-    has to be added: BERT's if the vocabulary has another of BERT's.
+    The token is, in this order: the entry of `known` (role → token); a published name that is in
+    the vocabulary; a published name to add, BERT's if the vocabulary has any of BERT's, else
+    RoBERTa's.
     """
     style = int(ids.keys().isdisjoint(BERT))
     return {
-        role: given.get(role) or next((n for n in published if n in ids), published[style])
+        role: known.get(role) or next((n for n in published if n in ids), published[style])
         for role, published in NAMES.items()
     }
 
 
 def extend(ids: Mapping[str, int], names: Mapping[str, str]) -> dict[str, int]:
-    """Return a vocabulary with the special tokens that it lacks after the last id."""
+    """Return the vocabulary, with missing special tokens added after the last id."""
     missing = [name for name in dict.fromkeys(names.values()) if name not in ids]
     first = max(ids.values(), default=-1) + 1
     return {**ids, **{name: first + number for number, name in enumerate(missing)}}
 
 
 def find_in_settings(settings: dict[str, Any], ids: dict[str, int]) -> dict[str, int]:
-    """Return the id of each role of a tokenizer.json; raise UserError if one is missing.
+    """Return the id of each role of a tokenizer.json; raise UserError if a role has no token.
 
-    The template names the tokens around a text, and the model its unknown token; published names
+    The template has the tokens around a text, and the model has its unknown token; published names
     alone could be wrong, because mmBERT has an <s> for HTML beside its <bos>. The other roles have
-    a published name, or one that contains the role, such as <|mask|>.
+    a published name or a name that contains the role, such as <|mask|>.
     """
     special = [token['content'] for token in settings['added_tokens'] if token['special']]
     known = _around(settings.get('post_processor')) | {'unk': _unknown(settings['model'])}
-    found = {}
+    role_ids = {}
     for role, published in NAMES.items():
         candidates = [known.get(role), *(name for name in published if name in special)]
         candidates += [*published, *(name for name in special if role in name.lower())]
         name = next((name for name in candidates if name in ids), None)
         if name is None:
             raise errors.UserError(f'the vocabulary lacks {" or ".join(published)}')
-        found[role] = ids[name]
-    return found
+        role_ids[role] = ids[name]
+    return role_ids
 
 
 def _around(processor: dict[str, Any] | None) -> dict[str, str | None]:
@@ -94,7 +94,7 @@ def add(backend: tokenizers.Tokenizer, names: list[str]) -> None:
     """Mark tokens as special.
 
     <mask> absorbs the space before it, as in RoBERTa and XLM-R, because the space belongs to the
-    word that it replaces.
+    masked word.
     """
     for name in names:
         token = tokenizers.AddedToken(name, special=True, normalized=False, lstrip=name == '<mask>')
@@ -106,8 +106,8 @@ def template(
 ) -> tokenizers.processors.TemplateProcessing:
     """Return the template for one text or two.
 
-    [CLS] A [SEP] B [SEP] with types 0 and 1 (BERT, ALBERT, DeBERTa); or, if texts start with <s>
-    and `has_types` is false, <s> A </s> </s> B </s> with type 0 (RoBERTa, XLM-R).
+    The template is [CLS] A [SEP] B [SEP] with types 0 and 1 (BERT, ALBERT, DeBERTa); or, if 'cls'
+    is <s> and `has_types` is false, <s> A </s> </s> B </s> with type 0 (RoBERTa, XLM-R).
 
     Args:
         names: The token of each role.

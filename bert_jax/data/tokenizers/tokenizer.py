@@ -1,6 +1,7 @@
 """The tokenizer interface for all kinds of vocabularies.
 
-A tokenizer is immutable and fully described by a JSON text, whose hash is its `fingerprint`.
+A tokenizer is immutable and fully described by a JSON text; its `fingerprint` is a hash of the
+text.
 """
 
 import copy
@@ -19,8 +20,8 @@ from bert_jax import errors
 from bert_jax.data import text_files
 from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
 
-CACHED_IDS = 2**20  # bounds the memory of the cache of words (about 100 MB)
-_TEXTS_AT_ONCE = 5_000  # bounds the memory of the words of texts
+CACHED_IDS = 2**20  # bounds the memory of the word cache (about 100 MB)
+_TEXTS_AT_ONCE = 5_000  # bounds the memory of the words of these texts
 MODELS = ('WordPiece', 'BPE', 'Unigram')
 
 _ODD_SPACES = re.compile(r'^\s|\s$|\s\s|[^\S ]')
@@ -33,7 +34,7 @@ class Encodings(NamedTuple):
 
     Attributes:
         ids: For each text, int32 [N].
-        offsets: For each text, int32 [N, 2], characters of each token, end exclusive.
+        offsets: For each text, int32 [N, 2], range of characters of each token.
     """
 
     ids: list[np.ndarray]
@@ -41,49 +42,47 @@ class Encodings(NamedTuple):
 
 
 class Tokenizer:
-    """An immutable tokenizer, made from the JSON of the `tokenizers` library.
+    """An immutable tokenizer, created from the JSON of the `tokenizers` library.
 
     Attributes:
         kind: 'wordpiece', 'bytebpe', 'unigram', 'sentencepiece-bpe', or 'bpe' for other BPEs.
         vocab: The token of each id.
         vocab_size: V, the number of ids.
         pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
-        special_ids: All of them.
+        special_ids: The ids of all special tokens.
         is_word_start: bool [V], whether a token starts a word: it has no ## (WordPiece), a Ġ
-            (byte-level BPE) or a ▁ (SentencePiece); False for other special tokens than [UNK].
-            None if the vocabulary does not mark word starts.
+            (byte-level BPE) or a ▁ (SentencePiece); False for special tokens except [UNK]. None if
+            the vocabulary does not mark word starts.
         lowercase: Whether text is lowercased.
         sentence_prefix: String to insert before a sentence so that it is encoded as in running
-            text: a space for a byte-level BPE that does not insert one itself, else ''.
+            text: a space for a byte-level BPE that does not insert a space itself, else ''.
         fingerprint: SHA-256 of the canonical JSON.
     """
 
     def __init__(self, text: str):
-        """Read the JSON; raise UserError if the kind is unknown or a special token missing."""
+        """Read the JSON; raise UserError if the kind is unknown or a special token is missing."""
         settings = parse(text)
         self._json = json.dumps(settings, sort_keys=True, ensure_ascii=False, separators=(',', ':'))
         self.fingerprint = hashlib.sha256(self._json.encode()).hexdigest()
         backend = _backend(settings)
         ids = backend.get_vocab(with_added_tokens=True)
-        roles = special_tokens.find_in_settings(settings, ids)
-        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = roles.values()
-        self.special_ids = tuple(roles.values())
+        self.special_ids = tuple(special_tokens.find_in_settings(settings, ids).values())
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
         self.vocab_size = max(ids.values()) + 1
         token_of = {index: token for token, index in ids.items()}
-        names = [token_of.get(index, '') for index in range(self.vocab_size)]
-        self.vocab = tuple(names)
+        self.vocab = tuple(token_of.get(index, '') for index in range(self.vocab_size))
 
         special = {token['content'] for token in settings['added_tokens'] if token['special']}
-        special.update(names[index] for index in self.special_ids)
+        special.update(self.vocab[index] for index in self.special_ids)
         self._plain = _backend(_without_special_subwords(settings, special))
         self._plain.encode_special_tokens = True
         self._cache: dict[str, bytes] = {}
         self._cached_ids = 0
 
         self.kind = _kind(settings)
-        self.is_word_start = _word_starts(self.kind, settings, names)
+        self.is_word_start = _word_starts(self.kind, settings, self.vocab)
         if self.is_word_start is not None:
-            markers = {*self.special_ids} - {self.unk_id}  # an unknown word is a word
+            markers = {*self.special_ids} - {self.unk_id}  # [UNK] stands for a word
             self.is_word_start[list(markers)] = False
         normalizer = backend.normalizer
         self.lowercase = normalizer is not None and normalizer.normalize_str('A') == 'a'
@@ -108,13 +107,13 @@ class Tokenizer:
         return _backend(json.loads(self._json))
 
     def encode_batch(self, texts: Sequence[str], special: bool = False) -> Encodings:
-        """Encode texts with character offsets; neither adds special tokens nor truncates.
+        """Encode texts with character offsets, without adding special tokens or truncating.
 
         Args:
             texts: The texts.
             special: Whether a literal '[MASK]' or '[SEP]' is the special token, as in
-                `transformers`; for prompts that a person types. By default it is ordinary text
-                ('[', 'mask', ']'), so that a corpus cannot contain special tokens.
+                `transformers`; for prompts that a person types. By default, '[MASK]' is ordinary
+                text ('[', 'mask', ']'), so that a corpus cannot contain special tokens.
         """
         backend = self._special if special else self._plain
         encoded = backend.encode_batch(
@@ -176,10 +175,10 @@ class Tokenizer:
         return ids if ''.join(self.vocab[index] for index in ids) == token else []
 
     def with_token_types(self) -> 'Tokenizer':
-        """Return this tokenizer with token types 0 and 1 and a single separator between two texts.
+        """Return this tokenizer with token types 0 and 1 and one separator between two texts.
 
-        This is the layout of the sentence pairs of pretraining, for models with token types that
-        use RoBERTa's special tokens.
+        Sentence pairs of pretraining have this layout, for models with token types that use
+        RoBERTa's special tokens.
         """
         if self.vocab[self.cls_id] != '<s>':
             return self
@@ -203,7 +202,7 @@ class Tokenizer:
 
 
 def encodable(text: str) -> str:
-    """Replace lone surrogates, which broken JSON contains, by U+FFFD: they have no UTF-8."""
+    """Replace lone surrogates (from broken JSON, not encodable as UTF-8) by U+FFFD."""
     return text_files.replace_surrogates(text)[0]
 
 
@@ -217,8 +216,9 @@ def parse(text: str) -> dict[str, Any]:
         raise errors.UserError("not a tokenizer: the JSON has no 'model'")
     if 'type' not in settings['model']:  # in files of early versions
         settings = json.loads(_backend(settings).to_str())
-    if settings['model'].get('type') not in MODELS:
-        raise errors.unknown('tokenizer model', str(settings['model'].get('type')), MODELS)
+    model_type = str(settings['model'].get('type'))
+    if model_type not in MODELS:
+        raise errors.unknown('tokenizer model', model_type, MODELS)
     defaults: dict[str, Any] = {'normalizer': None, 'pre_tokenizer': None, 'added_tokens': []}
     return defaults | settings | {'truncation': None, 'padding': None}
 
@@ -235,7 +235,7 @@ def _without_special_subwords(settings: dict[str, Any], names: set[str]) -> dict
     settings = copy.copy(settings)
     model = settings['model'] = copy.copy(settings['model'])
     if model['type'] == 'Unigram':
-        # A piece with a space never matches, because spaces are replaced by ▁.
+        # A piece with a space never matches, because ▁ replaces all spaces.
         model['vocab'] = [
             [f' {piece} ' if piece in names else piece, score] for piece, score in model['vocab']
         ]
@@ -249,16 +249,16 @@ def _without_special_subwords(settings: dict[str, Any], names: set[str]) -> dict
 
 
 def _kind(settings: dict[str, Any]) -> str:
-    splitting = json.dumps([settings['normalizer'], settings['pre_tokenizer']], ensure_ascii=False)
-    if settings['model']['type'] == 'BPE':
-        if '"ByteLevel"' in splitting:
-            return 'bytebpe'
-        return 'sentencepiece-bpe' if sentence_piece.SPACE in splitting else 'bpe'
-    return settings['model']['type'].lower()
+    if settings['model']['type'] != 'BPE':
+        return settings['model']['type'].lower()
+    steps = json.dumps([settings['normalizer'], settings['pre_tokenizer']], ensure_ascii=False)
+    if '"ByteLevel"' in steps:
+        return 'bytebpe'
+    return 'sentencepiece-bpe' if sentence_piece.SPACE in steps else 'bpe'
 
 
-def _word_starts(kind: str, settings: dict[str, Any], names: list[str]) -> np.ndarray | None:
-    """Whether each token starts a word: bool [V], or None if no token has the kind's mark."""
+def _word_starts(kind: str, settings: dict[str, Any], vocab: Sequence[str]) -> np.ndarray | None:
+    """Whether each token starts a word: bool [V], or None if no token has the mark of its kind."""
     mark = {
         'wordpiece': settings['model'].get('continuing_subword_prefix'),
         'bytebpe': byte_bpe.SPACE,
@@ -266,7 +266,7 @@ def _word_starts(kind: str, settings: dict[str, Any], names: list[str]) -> np.nd
         'sentencepiece-bpe': sentence_piece.SPACE,
         'bpe': None,
     }[kind]
-    marked = np.array([bool(mark) and token.startswith(mark) for token in names])
+    marked = np.array([bool(mark) and token.startswith(mark) for token in vocab])
     if not marked.any():
         return None
     return ~marked if kind == 'wordpiece' else marked
@@ -275,9 +275,10 @@ def _word_starts(kind: str, settings: dict[str, Any], names: list[str]) -> np.nd
 def _splitter(settings: dict[str, Any]) -> Callable[[str], list[str]]:
     """A function that splits a text into parts that can be tokenized, and cached, separately.
 
-    BERT's cleaning works on single characters and its pre-tokenizer splits at every space.
-    SentencePiece and byte-level BPE also split before every space, but may treat repeated or other
-    white space differently; such texts, and those of other tokenizers, are not split.
+    BERT's cleaning works on single characters, and its pre-tokenizer splits at every space.
+    SentencePiece and byte-level BPE also split before every space, but may treat repeated spaces or
+    other whitespace differently; texts with such whitespace are not split, nor are the texts of
+    other tokenizers.
     """
     steps = {step['type'] for step in _flatten(settings['normalizer'], 'normalizers')}
     splits = _flatten(settings['pre_tokenizer'], 'pretokenizers')

@@ -1,4 +1,4 @@
-"""Training a vocabulary on texts."""
+"""Trains tokenizers on texts."""
 
 import functools
 import json
@@ -19,11 +19,11 @@ TRAINERS: dict[str, Callable[[int, list[str], bool], dict[str, Any]]] = {
 
 
 def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
-    """Train a tokenizer; deterministic.
+    """Train a tokenizer, deterministically.
 
     Args:
         spec: Kind and size, such as 'wordpiece:8000'; see `TRAINERS` for the kinds.
-        texts: The texts, all of which are kept in memory; see `training_text.sample`.
+        texts: The texts; all are kept in memory, see `training_text.sample`.
         lowercase: Whether the tokenizer lowercases.
 
     Raises:

@@ -1,7 +1,7 @@
-"""The text a vocabulary is trained on: random lines, with each language in a given share.
+"""Samples the text to train a vocabulary on: random lines, with a given share of each language.
 
-Whether a line is drawn depends on a number made from its document and its place there. The sample
-is therefore the same however many machines draw it, in whatever pieces they read the text.
+Whether a line is drawn depends on a random number, a hash of its document and its position there.
+The sample is therefore the same for any number of machines and any division of the text among them.
 """
 
 import collections
@@ -14,16 +14,16 @@ import numpy as np
 
 from bert_jax.data import languages
 
-TRAINING_CHARACTERS = 2**26  # of a longer text, lines of about this length are drawn
-LEVELS = 54  # a line of level k, or a higher one, has the probability 2^-k
+TRAINING_CHARACTERS = 2**26  # from longer texts, lines of about this total length are drawn
+LEVELS = 54  # a line has level k or higher with probability 2^-k
 
 
 class Share(NamedTuple):
-    """How much of a language is drawn.
+    """How much text of a language is drawn.
 
     Attributes:
-        repeats: How often all of its text is taken.
-        below: Besides, lines with a number below this are taken; 2^64 takes all.
+        repeats: How often the whole text is taken.
+        below: Lines with a random number below this are taken once more; 2^64 takes all lines.
     """
 
     repeats: int
@@ -33,19 +33,18 @@ class Share(NamedTuple):
 def sample(texts: Iterable[str], limit: int) -> Iterator[str]:
     """Yield random lines of a stream of texts, about limit / 2 to `limit` characters.
 
-    They stay in order, and those of a text stay together. All are yielded if they are not longer
-    than the limit, and at least one if they are.
+    The lines stay in order, and the lines of a text stay together. All lines are yielded if they
+    have at most `limit` characters; otherwise at least one line is.
     """
     kept: collections.deque[tuple[str, np.ndarray]] = collections.deque()
     characters = np.zeros(LEVELS, np.int64)
     level = 0
     for text in texts:
-        lines = text.split('\n')
-        levels = _levels(_numbers(text, len(lines)))
-        characters += _characters(lines, levels)
+        levels, text_characters = _measure(text)
+        characters += text_characters
         kept.append((text, levels))
         if level < (level := _first_level(characters, limit)):
-            kept = collections.deque(_select(*own, level) for own in kept)
+            kept = collections.deque(_select(text, levels, level) for text, levels in kept)
         else:
             kept[-1] = _select(text, levels, level)
     while kept:
@@ -58,23 +57,23 @@ def count_characters(texts: Iterable[str]) -> np.ndarray:
     """Return the number of characters in the lines of each level, int64 [LEVELS]."""
     total = np.zeros(LEVELS, np.int64)
     for text in texts:
-        lines = text.split('\n')
-        total += _characters(lines, _levels(_numbers(text, len(lines))))
+        total += _measure(text)[1]
     return total
 
 
 def choose_shares(
     characters: Mapping[str, np.ndarray], alpha: float, limit: int
 ) -> dict[str, Share]:
-    """Return how much of each language is drawn.
+    """Return how much text of each language is drawn.
 
-    Languages have the shares q_i ∝ p_i^alpha, p_i by characters. One whose share is more than its
-    text is repeated. With a single language, or alpha = 1, the lines are those of `sample`.
+    Languages have the shares q_i ∝ p_i^alpha, where p_i is the share of characters. The text of a
+    language is repeated if it is shorter than its share. With a single language, or alpha = 1, the
+    lines are the same as from `sample`.
 
     Args:
-        characters: For each language, what `count_characters` returns for its text.
+        characters: For each language, the result of `count_characters` for its text.
         alpha: Exponent, 0 ≤ alpha ≤ 1.
-        limit: Maximum number of characters; the total of the texts if that is less.
+        limit: Maximum number of characters; at most the total of the texts is drawn.
 
     Raises:
         UserError: alpha is invalid, or a language has no text.
@@ -83,15 +82,15 @@ def choose_shares(
         level = _first_level(np.sum(list(characters.values()), axis=0), limit)
         return dict.fromkeys(characters, Share(0, 2 ** (64 - level)))
     amounts = [int(counts.sum()) for counts in characters.values()]
-    wanted = languages.shares(amounts, alpha) * min(sum(amounts), limit)
+    sizes = languages.shares(amounts, alpha) * min(sum(amounts), limit)
     return {
         language: Share(int(size // amount), int(size % amount / amount * 2**64))
-        for language, amount, size in zip(characters, amounts, wanted, strict=True)
+        for language, amount, size in zip(characters, amounts, sizes, strict=True)
     }
 
 
 def draw_lines(texts: Iterable[str], below: int) -> Iterator[str]:
-    """Yield the lines of each text with a number below this, if there are any."""
+    """Yield the lines of each text whose random number is below `below`, if there are any."""
     for text in texts:
         if below == 2**64:
             yield text
@@ -105,10 +104,10 @@ def draw_lines(texts: Iterable[str], below: int) -> Iterator[str]:
 def mixture(
     texts: Mapping[str, Callable[[], Iterator[str]]], alpha: float, limit: int
 ) -> Iterator[str]:
-    """Yield the text of all languages as `choose_shares` says.
+    """Yield text of all languages in the amounts of `choose_shares`.
 
     Args:
-        texts: For each language, a function that streams its texts. It is called at least twice.
+        texts: For each language, a function that streams its texts; it is called at least twice.
         alpha: See `choose_shares`.
         limit: See `choose_shares`.
     """
@@ -133,27 +132,31 @@ def _numbers(text: str, count: int) -> np.ndarray:
     return state ^ (state >> np.uint64(31))
 
 
-def _levels(numbers: np.ndarray) -> np.ndarray:
-    """The leading zeros of each number, up to LEVELS - 1."""
+def _measure(text: str) -> tuple[np.ndarray, np.ndarray]:
+    """The level of each line, int8 [lines], and the characters of each level, int64 [LEVELS].
+
+    The level of a line is the number of leading zeros of its random number, up to LEVELS - 1.
+    """
+    lines = text.split('\n')
+    numbers = _numbers(text, len(lines))
     bits = np.frexp((numbers >> np.uint64(11)).astype(np.float64))[1]
-    return (LEVELS - 1 - bits).astype(np.int8)
-
-
-def _characters(lines: list[str], levels: np.ndarray) -> np.ndarray:
-    lengths = np.fromiter(map(len, lines), np.int64, len(lines))
-    found = np.zeros(LEVELS, np.int64)
-    np.add.at(found, levels, lengths)
-    return found
+    levels = (LEVELS - 1 - bits).astype(np.int8)
+    characters = np.zeros(LEVELS, np.int64)
+    np.add.at(characters, levels, list(map(len, lines)))
+    return levels, characters
 
 
 def _first_level(characters: np.ndarray, limit: int) -> int:
-    """The lowest level from which on there are at most `limit` characters, but at least a line."""
+    """The lowest level with at most `limit` characters in the lines of this level or higher.
+
+    The result is at most the highest level that has a line.
+    """
     above = np.cumsum(characters[::-1])[::-1]
     return min(int(np.sum(above > limit)), int(np.flatnonzero(characters).max(initial=0)))
 
 
 def _select(text: str, levels: np.ndarray, level: int) -> tuple[str, np.ndarray]:
-    """The lines of a text from a level on, and their levels."""
+    """The lines of a text with this level or higher, and their levels."""
     chosen = levels >= level
     if chosen.all():
         return text, levels

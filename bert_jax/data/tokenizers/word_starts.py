@@ -1,7 +1,7 @@
 """Which tokens of a vocabulary start a word, for masking schemes that choose whole words.
 
-Vocabularies mark the words that follow a space. Published code counts further tokens as words, and
-text without spaces between words needs a rule of its own.
+Vocabularies mark the words that follow a space. Published code also counts other tokens as word
+starts, and scripts without spaces between words need a separate rule.
 """
 
 import re
@@ -16,8 +16,8 @@ from bert_jax.data.tokenizers.tokenizer import Tokenizer
 from bert_jax.errors import UserError, unknown
 
 _UNSPACED = re.compile(f'[{scripts.UNSPACED}]')
-_MOST_UNSPACED = 0.01  # share of a text's tokens
-# Byte-level BPE writes bytes as characters: printable ones as themselves, the others from 256 on.
+_MAX_UNSPACED = 0.01  # share of the tokens of a text
+# Byte-level BPE writes bytes as characters: printable bytes as themselves, others from 256 on.
 _PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE]
 _BYTES = {chr(byte): byte for byte in _PRINTABLE}
@@ -44,7 +44,7 @@ RULES: dict[str, Callable[[str], bool]] = {
     'punctuation': _is_punctuation,
     'albert': _is_albert_start,
 }
-# Value of masking.unspaced → the same for tokens in scripts without spaces.
+# Value of masking.unspaced → the same function for tokens in scripts without spaces.
 UNSPACED_RULES: dict[str, Callable[[str], bool]] = {
     'refuse': lambda text: False,
     'subwords': lambda text: True,
@@ -53,19 +53,19 @@ UNSPACED_RULES: dict[str, Callable[[str], bool]] = {
 
 
 def find(tokenizer: Tokenizer, rule: str, unspaced: str) -> np.ndarray | None:
-    """Return which tokens start a word, bool [V]; None if the vocabulary does not tell.
+    """Return which tokens start a word, bool [V]; None if the vocabulary has no marks.
 
     Args:
         tokenizer: The tokenizer.
-        rule: 'marks': only what the vocabulary marks. 'punctuation': also single punctuation marks,
-            as in microsoft/DeBERTa. 'albert': also tokens with other characters than English
-            letters and punctuation, as in google-research/albert; WordPiece as marked.
-        unspaced: Words of scripts without spaces: 'subwords', every token; 'characters', every
-            character with its accents and vowel signs, where tokens can be parts of one; 'refuse',
-            what `rule` says.
+        rule: 'marks': only tokens that the vocabulary marks. 'punctuation': also single punctuation
+            marks, as in microsoft/DeBERTa. 'albert': also tokens with other characters than English
+            letters and punctuation, as in google-research/albert; the same as 'marks' in WordPiece.
+        unspaced: Word starts in scripts without spaces: 'subwords', every token; 'characters',
+            every character with its accents and vowel signs, which may span several tokens;
+            'refuse', as in `rule`.
 
     Raises:
-        UserError: For an unknown rule.
+        UserError: A rule is unknown.
     """
     for key, name, rules in (('word_starts', rule, RULES), ('unspaced', unspaced, UNSPACED_RULES)):
         if name not in rules:
@@ -87,22 +87,22 @@ def check_unspaced(tokenizer: Tokenizer, starts: np.ndarray, counts: np.ndarray)
 
     Args:
         tokenizer: The tokenizer.
-        starts: bool [V], what `find` returned.
-        counts: int64 [V], frequencies in the text.
+        starts: bool [V], returned by `find`.
+        counts: int64 [V], frequency of each token in the text.
     """
     inside = [i for i, text in _unmarked(tokenizer) if _UNSPACED.match(text) and not starts[i]]
     share = counts[inside].sum() / max(1, counts.sum())
-    if share > _MOST_UNSPACED:
-        most = tokenizer.vocab[max(inside, key=lambda index: counts[index])]
+    if share > _MAX_UNSPACED:
+        example = tokenizer.vocab[max(inside, key=lambda index: counts[index])]
         raise UserError(
-            f'{share:.0%} of the tokens of the text, such as {most!r}, are in scripts without '
+            f'{share:.0%} of the tokens of the text, such as {example!r}, are in scripts without '
             "spaces, where the vocabulary marks no words; set masking.unspaced to 'characters' or "
             "'subwords', or use masking.scheme='tokens'"
         )
 
 
 def _unmarked(tokenizer: Tokenizer) -> list[tuple[int, str]]:
-    """The ids of tokens that do not start a word by their mark, and their texts."""
+    """The id and text of each token that the vocabulary does not mark as a word start."""
     assert tokenizer.is_word_start is not None
     special = {*tokenizer.special_ids}
     return [
@@ -117,7 +117,7 @@ def _text(tokenizer: Tokenizer, index: int) -> str:
     if tokenizer.kind != 'bytebpe' or not {*token} <= _BYTES.keys():
         return token.removeprefix('##') or token
     raw = bytes(_BYTES[character] for character in token)
-    # Complete a first character whose last bytes are in the next token.
+    # Complete the first character if its last bytes are in the next token.
     missing = {0b110: 2, 0b1110: 3, 0b11110: 4}
     size = next((n for bits, n in missing.items() if raw[0] >> (7 - n) == bits), 1)
     if len(raw) < size:

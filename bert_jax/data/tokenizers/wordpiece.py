@@ -14,7 +14,7 @@ from bert_jax.data.tokenizers import special_tokens
 CONTINUATION = '##'  # prefix of the subwords inside a word
 MAX_CHARACTERS_PER_WORD = 200  # longer words become [UNK], as in google-research/bert
 MIN_ALPHABET = 1000  # this many characters are always in the vocabulary
-CHARACTER_COVERAGE = 0.9995  # share of the text for which there are more; SentencePiece's default
+CHARACTER_COVERAGE = 0.9995  # share of the text that the alphabet covers; SentencePiece's default
 COUNTED_CHUNKS = 2**19  # distinct strings that training splits into words at a time
 
 
@@ -23,11 +23,11 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
 
     The alphabet covers CHARACTER_COVERAGE of the text, with at least MIN_ALPHABET characters and at
     most half of the vocabulary. If the words of the text do not fill the vocabulary, as in Chinese,
-    where each character is a word, the rarer characters follow.
+    where each character is a word, the rarer characters fill it.
 
     The library's trainer (BPE merges written as WordPiece) is not deterministic: it numbers the
-    '##' characters in the order of a randomly seeded hash table, and ties between merges follow
-    these numbers. Naming the characters beforehand makes it deterministic.
+    '##' characters in the order of a randomly seeded hash table, and the numbers decide ties
+    between merges. Listing the '##' characters as special tokens makes it deterministic.
     """
     counts = word_counts(texts, lowercase)
     if not counts:
@@ -39,8 +39,8 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
     by_frequency = sorted(characters, key=lambda c: (-characters[c], c))
     covered = itertools.accumulate(characters[c] for c in by_frequency)
     needed = 1 + sum(count < CHARACTER_COVERAGE * characters.total() for count in covered)
-    length = max(MIN_ALPHABET, min(needed, size // 2))
-    alphabet = set(by_frequency[:length])
+    alphabet_size = max(MIN_ALPHABET, min(needed, size // 2))
+    alphabet = set(by_frequency[:alphabet_size])
     words = sorted(word for word in counts if alphabet.issuperset(word))
     inner = sorted({CONTINUATION + character for word in words for character in word[1:]})
     symbols = len(special_tokens.BERT) + len(alphabet) + len(inner)
@@ -62,7 +62,7 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
     backend.train_from_iterator(_repeated(words, counts), trainer)
     vocab = backend.get_vocab(with_added_tokens=True)
     continuations = {CONTINUATION + character for word in counts for character in word[1:]}
-    for character in by_frequency[length:]:
+    for character in by_frequency[alphabet_size:]:
         for token in (character, CONTINUATION + character):
             if len(vocab) < size and (token == character or token in continuations):
                 vocab[token] = len(vocab)
@@ -105,7 +105,7 @@ def settings(
     Args:
         vocab: Id of each token.
         lowercase: Whether text is lowercased.
-        names: Roles with special tokens of other names than BERT's → their names.
+        names: Role → name of its special token, if it is not BERT's.
     """
     names = dict(zip(special_tokens.NAMES, special_tokens.BERT, strict=True)) | dict(names or {})
     missing = [name for name in names.values() if name not in vocab]
@@ -121,7 +121,7 @@ def settings(
 def _backend(
     vocab: dict[str, int], lowercase: bool, unknown: str = '[UNK]'
 ) -> tokenizers.Tokenizer:
-    """A tokenizer with BERT's cleaning, splitting and longest-match-first (tokenization.py)."""
+    """A tokenizer with BERT's cleaning, splitting and longest match first (tokenization.py)."""
     backend = tokenizers.Tokenizer(
         tokenizers.models.WordPiece(
             vocab,
@@ -141,7 +141,7 @@ def _backend(
 def read_vocab(text: str) -> dict[str, int]:
     """Read a vocab.txt: one token per line, whose id is the line number from 0.
 
-    Of repeated tokens the last one counts, as in tokenization.py and transformers.
+    A repeated token has its last id, as in tokenization.py and transformers.
     """
     lines = text.rstrip('\r\n').split('\n')
     return {line.rstrip('\r'): index for index, line in enumerate(lines)}
@@ -151,11 +151,11 @@ def subword_ids(token: str, ids: dict[str, int]) -> list[int]:
     """Split a token, possibly with ##, longest match first; [] if a character is unknown."""
     prefix = CONTINUATION if token.startswith(CONTINUATION) else ''
     rest = token.removeprefix(CONTINUATION)
-    found: list[int] = []
+    subwords: list[int] = []
     while rest:
         length = next((n for n in range(len(rest), 0, -1) if prefix + rest[:n] in ids), 0)
         if not length:
             return []
-        found.append(ids[prefix + rest[:length]])
+        subwords.append(ids[prefix + rest[:length]])
         rest, prefix = rest[length:], CONTINUATION
-    return found
+    return subwords
