@@ -49,7 +49,6 @@ class ExampleBuilder:
         """Whether the row has the column of the label, tags or spans.
 
         Args:
-            row: the row.
             column: the value of `columns.{key}`.
             key: the key of `columns`, for the message.
 

@@ -110,7 +110,7 @@ def build_spans(
 
 
 def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], list[str] | None]:
-    """The words and tags of a sentence; no tags if a word has none.
+    """The words and tags of a sentence; the tags are None if a word has no tag.
 
     Lines with an empty word and tag O, from conversions that lost a character, are skipped and
     counted.

@@ -69,7 +69,7 @@ def expand_globs(patterns: Sequence[str]) -> list[str]:
 
 
 def format_of(path: str, data: ConfigDict, readable: Sequence[str], kind: str) -> str:
-    """Return the format of a file: `data.format`, or by its suffix if that is ''.
+    """Return the format of a file, from its suffix unless `data.format` is set.
 
     Args:
         path: the file.

@@ -83,12 +83,8 @@ def _count_unusable(
 ) -> Iterator[None]:
     """Count the record if the block fails on it; raise UserError for a mistake in the config.
 
-    Args:
-        report: the count is added to it.
-        record: the record from which the block builds examples.
-        data: the config's `data`.
-        new_file: path and format of a file without usable records so far, where a missing column is
-            a mistake in the config; None for other files.
+    A missing column is a mistake in the config if the file has no usable records so far. Then
+    `new_file` is its path and format, otherwise None.
     """
     try:
         yield

@@ -50,7 +50,6 @@ def read(patterns: Sequence[str], columns: Columns) -> Iterator[dict[str, str]]:
 
     Args:
         patterns: files or globs; .csv, .tsv, .json, else an object per line; plain or compressed.
-        columns: the columns to read.
 
     Raises:
         UserError: no file, no row, a missing column, or a row that cannot be read.

@@ -147,15 +147,12 @@ def _read_json_lines(path: str) -> Iterator[SenseSentence]:
 def _sentence(document: str, words: list[str], labels: list[_Label]) -> Iterator[SenseSentence]:
     if labels:
         text, spans = word_spans.join_words(words)
-        yield SenseSentence(
-            document,
-            text,
-            tuple(
-                Target(spans[word], lemma.lower(), _POS_LETTERS.get(pos, pos), senses)
-                for word, lemma, pos, senses in labels
-                if senses
-            ),
+        targets = tuple(
+            Target(spans[word], lemma.lower(), _POS_LETTERS.get(pos, pos), senses)
+            for word, lemma, pos, senses in labels
+            if senses
         )
+        yield SenseSentence(document, text, targets)
 
 
 def _word(text: str | None) -> str:

@@ -23,15 +23,10 @@ _DISCONTINUOUS = re.compile(r'T\S*\t\S+ \d+ \d+(;\d+ \d+)+\t')
 
 
 def read_brat(path: str, data: ConfigDict) -> Iterator[Record]:
-    """Yield the lines of the text, or with `data.documents` the whole text, with their spans.
-
+    """Yield the lines of x.txt, or with `data.documents` the whole text, with the spans of x.ann.
     Columns: text, spans and document (the name of the file). Unusable spans have records of their
     own: discontinuous spans, spans that cross lines, and spans whose text is not as annotated.
     Relations, events and attributes are counted as skipped.
-
-    Args:
-        path: the file of annotations.
-        data: the config's `data`.
 
     Raises:
         UserError: the file name does not end in .ann, or the text file is missing.

@@ -8,7 +8,6 @@ import csv
 import itertools
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
 
 from ml_collections import ConfigDict
 
@@ -103,22 +102,11 @@ def _column_names(path: str, fields: list[str], data: ConfigDict) -> tuple[list[
     return names, True
 
 
-class _Dialect(NamedTuple):
-    """How the rows of a file are written.
+def _dialect(path: str, data: ConfigDict, file_format: str) -> tuple[str, bool, int]:
+    """The separator of a file, whether quotes may enclose fields, and the number of lines to skip.
 
-    Attributes:
-        separator: text between two fields.
-        quoted: whether quotes may enclose fields.
-        first_line: number of the first line of the table: 2 after a line 'sep=;', else 1.
+    In TSV, quotes are text unless all names of the header are quoted. A line 'sep=;' is skipped.
     """
-
-    separator: str
-    quoted: bool
-    first_line: int
-
-
-def _dialect(path: str, data: ConfigDict, file_format: str) -> _Dialect:
-    """The dialect of a file. In TSV, quotes are text unless all names of the header are quoted."""
     if data.quotes not in ('auto', 'yes', 'no'):
         raise UserError(f'data.quotes is {data.quotes!r}; set it to auto, yes or no')
     head = (line for _, line in itertools.islice(numbered_lines(path, data), 2))
@@ -130,14 +118,14 @@ def _dialect(path: str, data: ConfigDict, file_format: str) -> _Dialect:
     quoted = all(len(field) > 2 and field[0] == field[-1] == '"' for field in header)
     if data.quotes != 'auto' or file_format == 'csv':
         quoted = data.quotes != 'no'
-    return _Dialect(separator, quoted, 2 if separator_line else 1)
+    return separator, quoted, int(separator_line is not None)
 
 
 def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow]:
     """Yield the fields of each row with the number of its first line."""
-    separator, quoted, first_line = _dialect(path, data, file_format)
+    separator, quoted, num_skipped = _dialect(path, data, file_format)
     if not quoted and not data.escape:
-        for number, line in itertools.islice(numbered_lines(path, data), first_line - 1, None):
+        for number, line in itertools.islice(numbered_lines(path, data), num_skipped, None):
             yield number, line.split(separator)
         return
     if len(separator) != 1 or len(data.escape) > 1:
@@ -148,7 +136,7 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
     csv.field_size_limit(2**31 - 1)  # `_Lines` enforces data.field_limit instead
     with text_files.open_text(path, data.encoding, newline='') as file:
         lines, width = _Lines(file, data.field_limit), 0
-        for _ in range(first_line - 1):
+        for _ in range(num_skipped):
             next(lines)
         reader = csv.reader(
             lines,

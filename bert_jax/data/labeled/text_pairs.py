@@ -75,14 +75,9 @@ def build_multiple_choice(
     if not all(isinstance(choice, str) and choice.strip() for choice in choices):
         raise InvalidRecord('a choice is empty or not a string')
     label = builder.label(row, builder.columns.label)
-    return [
-        MultipleChoiceExample(
-            example_id,
-            word_spans.parse_text(row[builder.columns.text])[0],
-            choices,
-            None if label is None else _choice_index(builder, label, choices, columns),
-        )
-    ]
+    premise, _ = word_spans.parse_text(row[builder.columns.text])
+    index = None if label is None else _choice_index(builder, label, choices, columns)
+    return [MultipleChoiceExample(example_id, premise, choices, index)]
 
 
 def _choice_index(

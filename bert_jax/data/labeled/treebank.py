@@ -58,12 +58,15 @@ def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
     for path in expand_globs(patterns):
         rows: list[list[str]] = []
         for number, line in enumerate([*text_files.read_lines(path, 'utf-8'), ''], start=1):
+            place = f'{path}, line {number}'
             if line.startswith('#'):
                 document += line.startswith('# newdoc')
             elif line.strip():
-                rows.append(_fields(line, f'{path}, line {number}'))
+                rows.append(line.split('\t'))
+                if len(rows[-1]) != 10:
+                    raise UserError(f'{place} is not CoNLL-U: {len(rows[-1])} columns, not 10')
             elif any(row[0].isdecimal() for row in rows):
-                trees.append(_tree(rows, document, f'{path}, line {number}'))
+                trees.append(_tree(rows, document, place))
                 rows = []
             if len(trees) == limit:
                 break
@@ -72,13 +75,6 @@ def read(patterns: Sequence[str], limit: int | None = None) -> list[Tree]:
     if document >= 0:
         return [tree._replace(document=max(tree.document, 0)) for tree in trees]
     return [tree._replace(document=number) for number, tree in enumerate(trees)]
-
-
-def _fields(line: str, place: str) -> list[str]:
-    fields = line.split('\t')
-    if len(fields) != 10:
-        raise UserError(f'{place} is not CoNLL-U: {len(fields)} columns instead of 10')
-    return fields
 
 
 def _tree(rows: list[list[str]], document: int, place: str) -> Tree:

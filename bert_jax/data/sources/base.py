@@ -199,11 +199,11 @@ class Source(abc.ABC):
     def summary(self) -> str:
         """Return a line such as '25 documents, 17.1 MB; 3 undecodable bytes (first in a.txt)'."""
         text = f'{self.report["documents"]:,} documents, {self.report["bytes"] / 1e6:.1f} MB'
-        for kind, number in self.report.items():
-            if number and kind not in ('documents', 'bytes'):
-                text += f'; {number:,} {kind.replace("_", " ")}'
-                if kind in self.first_place:
-                    text += f' (first in {self.first_place[kind]})'
+        for problem, number in self.report.items():
+            if number and problem not in ('documents', 'bytes'):
+                text += f'; {number:,} {problem.replace("_", " ")}'
+                if problem in self.first_place:
+                    text += f' (first in {self.first_place[problem]})'
         return text
 
     def state(self) -> dict[str, Any]:

@@ -25,6 +25,7 @@ _SKIPPED_SECTIONS = _words(
     'copyright,license',
     ',',
 )
+_KNOWN_SECTIONS = _ENTRY_SECTIONS | _SKIPPED_SECTIONS
 _KEPT_DIRECTIVES = {'note', 'warning', 'tip', 'important', 'caution', 'attention', 'admonition'}
 
 _UNDERLINE = re.compile(r'\s*([-=~^"`#*+])\1{2,}\s*')
@@ -130,7 +131,7 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
             yield title, underlined, body
             title, underlined, body = line.strip().lower().rstrip(':'), True, []
             number += 1
-        elif (colon := _COLON_SECTION.fullmatch(line)) and _is_known(colon[1].lower()):
+        elif (colon := _COLON_SECTION.fullmatch(line)) and colon[1].lower() in _KNOWN_SECTIONS:
             end = _end_of_block(lines, number, _indent(line))
             yield title, underlined, body
             body = []
@@ -139,10 +140,6 @@ def _sections(lines: list[str]) -> Iterator[tuple[str, bool, list[str]]]:
         else:
             body.append(line)
     yield title, underlined, body
-
-
-def _is_known(title: str) -> bool:
-    return title in _ENTRY_SECTIONS or title in _SKIPPED_SECTIONS
 
 
 def _entries(lines: list[str], underlined: bool) -> Iterator[list[str]]:

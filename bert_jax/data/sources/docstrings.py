@@ -17,7 +17,6 @@ from bert_jax.data.sources.docstring_prose import extract_prose
 _MIN_SENTENCES = 3  # in a document
 _SKIPPED_FOLDERS = {'site-packages', 'dist-packages', 'test', 'tests', 'testing', 'idle_test'}
 _WORD = re.compile(r"[A-Za-z']+")
-_INSTALLED = 'the code of the installed Python packages'
 
 
 class DocstringSource(Source):
@@ -49,7 +48,7 @@ class DocstringSource(Source):
 
     def units(self, size: int) -> list[tuple[Piece, ...]]:
         """Return a single unit: a docstring can be a duplicate of any docstring before it."""
-        return [(Piece(_INSTALLED, size=self._size()),)]
+        return [(Piece('the code of the installed Python packages', size=self._size()),)]
 
     def _size(self) -> int:
         return sum(os.path.getsize(file.path) for file in self.files)

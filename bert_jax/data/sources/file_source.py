@@ -32,7 +32,7 @@ class FileSource(Source):
     def __init__(self, spec: str, where: str, settings: Mapping[str, str]):
         super().__init__(spec, where, settings)
         self.paths: list[str] = []
-        self._repeated: list[str] = []
+        self._repeated: list[str] = []  # further paths of these files
         self._failed = ''  # the last bad file among the divided files
         if settings['held_out_by'] not in ('document', 'file'):
             raise errors.UserError(

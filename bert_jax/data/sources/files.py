@@ -119,8 +119,8 @@ class TextSource(EncodedFileSource):
 class JsonLinesSource(EncodedFileSource):
     """Files of JSON lines: one object, and thus one document, per line.
 
-    A file is bad if it has several malformed lines and their share is above `max_bad_share`, or if
-    a line has `MAX_LINE_CHARACTERS` or more.
+    A file is bad if the share of malformed lines is above `max_bad_share` (a single one among other
+    lines is never an error), or if a line has `MAX_LINE_CHARACTERS` or more.
     """
 
     description = 'JSON lines, one document per line; ** matches folders recursively'

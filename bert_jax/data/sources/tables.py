@@ -135,7 +135,7 @@ def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[Any]]:
     file.seek(0)
     if head.startswith(b'PAR1'):
         table = parquet.ParquetFile(file)
-        groups = _chosen(table.num_row_groups, piece)
+        groups = _indices_in_piece(table.num_row_groups, piece)
         # One group at a time: otherwise a damaged group fails before earlier groups are yielded.
         batches = (
             batch
@@ -145,12 +145,13 @@ def _open(file: Any, name: str, piece: Piece) -> tuple[Any, Iterator[Any]]:
         return table.schema_arrow, batches
     if head == b'ARROW1':
         reader = ipc.open_file(file)
-        return reader.schema, map(reader.get_batch, _chosen(reader.num_record_batches, piece))
+        indices = _indices_in_piece(reader.num_record_batches, piece)
+        return reader.schema, map(reader.get_batch, indices)
     stream = ipc.open_stream(file)  # the format that `datasets` writes
     return stream.schema, iter(()) if piece.start else stream
 
 
-def _chosen(number: int, piece: Piece) -> list[int]:
+def _indices_in_piece(number: int, piece: Piece) -> list[int]:
     """Indices of the row groups or batches, out of `number`, that belong to a piece."""
     if piece.is_whole:
         return list(range(number))

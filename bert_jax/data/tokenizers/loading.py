@@ -2,7 +2,6 @@
 
 import json
 import pathlib
-from collections.abc import Sequence
 
 from bert_jax import errors
 from bert_jax.data.tokenizers import classes, folders, sentence_piece, special_tokens
@@ -30,10 +29,10 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
     Args:
         path: A tokenizer.json, vocab.txt, SentencePiece .model or vocab.json (x-vocab.json belongs
             to x-merges.txt), or a folder with one of these files.
-        lowercase: Whether text is lowercased, for WordPiece, unless the folder has the option.
+        lowercase: Whether text is lowercased, for WordPiece, unless the folder sets do_lower_case.
 
     Raises:
-        UserError: The file does not exist or does not hold a tokenizer.
+        UserError: The file does not exist or is not a supported tokenizer.
     """
     path, _, option = path.partition(';')
     folder = _fetch(path)
@@ -42,7 +41,7 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
     file = folder
     try:
         configuration = folders.read(folder) if folder.is_dir() else Configuration()
-        file = find(folder, configuration.tokenizer_class)
+        file = _find_file(folder, configuration.tokenizer_class)
         settings = _read(file, configuration, lowercase, option)
         tokenizer = Tokenizer(json.dumps(folders.add_tokens(settings, configuration)))
         _check_names(tokenizer, configuration)
@@ -68,22 +67,18 @@ def has_tokenizer(folder: pathlib.Path) -> bool:
     return any(any(folder.glob(pattern)) for pattern in _PATTERNS)
 
 
-def find(path: pathlib.Path, tokenizer_class: str | None = None) -> pathlib.Path:
-    """Return the path if it is a file, else the tokenizer in the folder; UserError if none.
-
-    Args:
-        path: A file or folder.
-        tokenizer_class: Class of the tokenizer, which may read a specific file.
-    """
+def _find_file(path: pathlib.Path, tokenizer_class: str | None) -> pathlib.Path:
+    """The path if it is a file, else the file of the tokenizer in the folder."""
     if path.is_file():
         return path
     if not path.exists():
         raise errors.UserError('no such file or folder')
     known = CLASSES.get(tokenizer_class or '')
-    patterns: Sequence[str] = _PATTERNS
+    patterns = list(_PATTERNS)
     if known:
-        tokenizer_json, *others = _PATTERNS
-        patterns = [*([tokenizer_json] if known.reads_json else []), known.pattern, *others]
+        patterns.insert(1, known.pattern)
+        if not known.reads_json:
+            patterns.remove('tokenizer.json')
     for pattern in patterns:
         matches = sorted(path.glob(pattern))
         if len(matches) > 1:

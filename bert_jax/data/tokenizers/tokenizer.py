@@ -110,7 +110,6 @@ class Tokenizer:
         """Encode texts with character offsets, without adding special tokens or truncating.
 
         Args:
-            texts: The texts.
             special: Whether a literal '[MASK]' or '[SEP]' is the special token, as in
                 `transformers`; for prompts that a person types. By default, '[MASK]' is ordinary
                 text ('[', 'mask', ']'), so that a corpus cannot contain special tokens.

@@ -1,4 +1,4 @@
-"""Samples the text to train a vocabulary on: random lines, with a given share of each language.
+"""Samples the text to train a vocabulary on: random lines in given shares of languages.
 
 Whether a line is drawn depends on a random number, a hash of its document and its position there.
 The sample is therefore the same for any number of machines and any division of the text among them.

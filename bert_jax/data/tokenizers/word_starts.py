@@ -56,7 +56,6 @@ def find(tokenizer: Tokenizer, rule: str, unspaced: str) -> np.ndarray | None:
     """Return which tokens start a word, bool [V]; None if the vocabulary has no marks.
 
     Args:
-        tokenizer: The tokenizer.
         rule: 'marks': only tokens that the vocabulary marks. 'punctuation': also single punctuation
             marks, as in microsoft/DeBERTa. 'albert': also tokens with other characters than English
             letters and punctuation, as in google-research/albert; the same as 'marks' in WordPiece.
@@ -86,7 +85,6 @@ def check_unspaced(tokenizer: Tokenizer, starts: np.ndarray, counts: np.ndarray)
     """Raise UserError if much of a text is in scripts without spaces and has no word starts.
 
     Args:
-        tokenizer: The tokenizer.
         starts: bool [V], returned by `find`.
         counts: int64 [V], frequency of each token in the text.
     """
