@@ -25,7 +25,7 @@ class Benchmark(NamedTuple):
         kind: the kind of problem.
         splits: train, dev, test → TFDS name and split; '{language}' is replaced by data.language.
             Further splits are only evaluated, or predicted, after training.
-        build: builds the example of a record; see `example`.
+        build: builds the example of a record.
     """
 
     kind: str
@@ -33,9 +33,21 @@ class Benchmark(NamedTuple):
     build: BuildExample
 
     def example(self, fields: Fields, default_id: str, language: str) -> examples.Example:
-        """Build the example of a record; its id is the field 'idx' if the record has it."""
+        """Build the example of a record; its id is the field 'idx' if the record has it.
+
+        Raises:
+            InvalidRecord: a field is missing or has another type.
+        """
         index = fields.get('idx', '')
-        return self.build(fields, default_id if index == '' else str(index), language)
+        example_id = default_id if index == '' else str(index)
+        try:
+            example = self.build(fields, example_id, language)
+            is_text = all(isinstance(text, str) for text in examples.texts_of(example))
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            raise InvalidRecord(f'other fields than in the published data: {error!r}') from None
+        if not is_text:
+            raise InvalidRecord('a text is not a string')
+        return example
 
 
 def _with_class(*columns: str) -> BuildExample:
@@ -253,8 +265,8 @@ def read(data: ConfigDict, kind: str, report: ReadingReport) -> dict[str, list[G
                 name.format(language=data.language),
                 data.data_dir,
                 data.download,
-                f'data.dataset={data.dataset!r}',
-                _ADVICE,
+                origin=f'data.dataset={data.dataset!r}',
+                advice=_ADVICE,
             )
         except UserError:
             if split in splits:
@@ -279,7 +291,7 @@ def _read_split(
     for num_records, fields in enumerate(records, start=1):
         default_id = f'{split}-{num_records}'
         try:
-            example = _build(benchmark, fields, default_id, data.language)
+            example = benchmark.example(fields, default_id, data.language)
             if split.startswith(('train', 'dev')) and not examples.is_labeled(example):
                 raise InvalidRecord('no label')
         except InvalidRecord as error:
@@ -292,20 +304,6 @@ def _read_split(
     counts.check_shares(num_records, data)
     report.merge(counts)
     return split_examples
-
-
-def _build(
-    benchmark: Benchmark, fields: Fields, default_id: str, language: str
-) -> examples.Example:
-    """Build the example of a record; InvalidRecord if fields are missing or of other types."""
-    try:
-        example = benchmark.example(fields, default_id, language)
-        is_text = all(isinstance(text, str) for text in examples.texts_of(example))
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise InvalidRecord(f'other fields than in the published data: {error!r}') from None
-    if not is_text:
-        raise InvalidRecord('a text is not a string')
-    return example
 
 
 def _records(builder: Any, part: str) -> Iterator[Fields]:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from bert_jax.data import tensorflow_import
-from bert_jax.data.labeled import benchmarks
 from bert_jax.data.labeled.benchmarks import BENCHMARKS
 from bert_jax.data.labeled.examples import (
     Answer,
@@ -278,7 +277,7 @@ def test_a_benchmark_that_cannot_be_read_is_an_error(folder, tmp_path, monkeypat
 
 
 def test_classes_without_names_are_numbers(tmp_path):
-    found = [benchmarks._build(BENCHMARKS['rte'], PAIR | {'label': n}, '1', 'en') for n in (1, -1)]
+    found = [BENCHMARKS['rte'].example(PAIR | {'label': n}, '1', 'en') for n in (1, -1)]
     assert [one.label for one in found] == ['1', None]
 
 
@@ -299,4 +298,4 @@ def test_classes_without_names_are_numbers(tmp_path):
 )
 def test_a_record_with_other_fields_than_published_is_malformed(name, fields):
     with pytest.raises(InvalidRecord, match='other fields than in the published data|not a string'):
-        benchmarks._build(BENCHMARKS[name], fields, '1', 'en')
+        BENCHMARKS[name].example(fields, '1', 'en')
