@@ -65,17 +65,13 @@ def _class(label: str | int | None) -> str | None:
     return None if label in (None, -1) else str(label)
 
 
-def _with_score(*columns: str) -> BuildExample:
-    """Two texts with a score; in GLUE −1 stands for an unknown score."""
-
-    def build(fields: Fields, example_id: str, language: str) -> examples.Example:
-        score = float(fields['label'])
-        if not math.isfinite(score):
-            raise InvalidRecord(f'the score is {score}')
-        texts = tuple(fields[name] for name in columns)
-        return examples.TextExample(example_id, texts, score if score >= 0 else None)
-
-    return build
+def _stsb(fields: Fields, example_id: str, language: str) -> examples.Example:
+    """Two texts with a score; −1 stands for an unknown score."""
+    score = float(fields['label'])
+    if not math.isfinite(score):
+        raise InvalidRecord(f'the score is {score}')
+    texts = fields['sentence1'], fields['sentence2']
+    return examples.TextExample(example_id, texts, score if score >= 0 else None)
 
 
 def _tagged(column: str, scheme: str) -> BuildExample:
@@ -202,7 +198,7 @@ BENCHMARKS: dict[str, Benchmark] = {
     'cola': _classification('glue/cola', 'sentence'),
     'sst2': _classification('glue/sst2', 'sentence'),
     'mrpc': _classification('glue/mrpc', *_PAIR),
-    'stsb': Benchmark('regression', _splits('glue/stsb'), _with_score(*_PAIR)),
+    'stsb': Benchmark('regression', _splits('glue/stsb'), _stsb),
     'qqp': _classification('glue/qqp', 'question1', 'question2'),
     'mnli': Benchmark('classification', _MNLI_SPLITS, _with_class(*_NLI)),
     'qnli': _classification('glue/qnli', 'question', 'sentence'),

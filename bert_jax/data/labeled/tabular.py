@@ -66,7 +66,7 @@ def read_column_names(path: str, data: ConfigDict, file_format: str) -> list[str
 def describe_header(data: ConfigDict) -> str:
     """Describe where the names of columns come from, for messages."""
     if data.header is None and columns_by_number(data.columns):
-        return 'no header because data.columns has numbers; data.header=True reads one'
+        return 'no header because data.columns has numbers; set data.header=True to read a header'
     return 'no header' if data.header is False else 'the first row is the header'
 
 

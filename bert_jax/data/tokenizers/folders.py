@@ -102,8 +102,8 @@ def read(folder: pathlib.Path) -> Configuration:
 def add_tokens(settings: dict[str, Any], configuration: Configuration) -> dict[str, Any]:
     """Return the contents of a tokenizer.json with the added and special tokens of its folder.
 
-    New tokens get ids after the last id, as in transformers; a warning lists tokens for which the
-    folder has another id.
+    New tokens get ids after the last id, as in transformers. A token with another id in the folder
+    causes a warning.
     """
     for token in settings['added_tokens']:
         token |= configuration.added.get(token['content'], {})

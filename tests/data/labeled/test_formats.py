@@ -48,7 +48,7 @@ def test_columns_given_by_number_imply_that_there_is_no_header(tmp_path):
     columns = {'text': '1', 'label': '0'}
     assert len(read_all('classification', columns, train=path)) == 4
     assert len(read_all('classification', columns, train=path, header=True)) == 3
-    with pytest.raises(UserError, match=r"'label', but .* columns 0, 1 .* data.header=True reads"):
+    with pytest.raises(UserError, match=r"'label', but .* columns 0, 1 .* set data.header=True to"):
         read('classification', {'text': '1'}, train=path)
     named = write_lines(tmp_path / 'b.csv', ',0,1', '0,x,one', '1,y,two')  # of pandas
     found = read_all('classification', columns, train=named)
