@@ -20,8 +20,8 @@ from ml_collections.config_dict import placeholder
 
 def get_config() -> ConfigDict:
     config = ConfigDict()
-    config.task = 'pretraining'  # configs/finetune.py sets the fine-tuning tasks
-    config.seed = 0  # of parameters, order of the data, masks and dropout
+    config.task = 'pretraining'  # or a kind of fine-tuning problem, set by configs/finetune.py
+    config.seed = 0  # seed of the parameters, the data order, masks and dropout
     # Folder for everything the run writes. Rerun the same command to resume.
     config.workdir = 'runs/base'
 
@@ -31,8 +31,8 @@ def get_config() -> ConfigDict:
             # 'docstrings', 'text:GLOB', 'jsonl:GLOB', 'parquet:GLOB', 'hf:FOLDER',
             # 'tfds:NAME/CONFIG'; options after ';'.
             sources=('tfds:wiki40b/en',),
-            # Folder of the tokenized text; prepared if missing. An existing one that the command
-            # line names sets the other keys of its text, unless the command line sets them too.
+            # Folder of the tokenized text; prepared if missing. If the command line names an
+            # existing corpus, its settings of the text need not be repeated.
             corpus='corpora/wiki40b_en',
             # 'train:KIND:SIZE' (wordpiece, bytebpe, unigram, sentencepiece-bpe) or the path of a
             # vocab.txt, tokenizer.json or SentencePiece model.
@@ -40,28 +40,28 @@ def get_config() -> ConfigDict:
             lowercase=True,  # lowercase the text
             held_out_fraction=0.005,  # share of the documents used for evaluation only
             language_alpha=1.0,  # language shares ∝ (share of examples)^alpha; XLM-R: 0.3
-            tokenizer_language_alpha=1.0,  # the same for the text a tokenizer is trained on
-            tokenizer_characters=67_108_864,  # of that text at most; of more text, random lines
-            max_bad_share=0.05,  # share of unusable files, and of lines in a file, to leave out
+            tokenizer_language_alpha=1.0,  # the same for the text that trains the tokenizer
+            tokenizer_characters=67_108_864,  # maximum length of that text, drawn as random lines
+            max_bad_share=0.05,  # tolerated share of unusable files, and of bad lines in a file
             # Processes that tokenize the text; default: one per core that may be used.
             prepare_workers=placeholder(int),
-            # Parts of a corpus in a bucket (gs://, s3://) are kept here once read.
+            # Local cache of a corpus in a bucket (gs://, s3://).
             cache_folder='~/.cache/bert_jax/blocks',
-            cache_gigabytes=50.0,  # size of that folder; of the corpus or more is fastest
+            cache_gigabytes=50.0,  # maximum size of that folder; fastest if it holds the corpus
             # 'pairs' (for nsp), 'ordered_pairs' (for sop), 'single' segments, 'two_segments' of
             # contiguous text in 90 % of the rows (ELECTRA), or whole sentences as in RoBERTa:
             # 'full_sentences' (across documents), 'doc_sentences' (within documents).
             segments='pairs',
             pack=False,  # True: several short examples per row, which cannot attend to each other
             short_sequence_probability=0.1,  # share of examples with a shorter, random length
-            faithful_negatives=False,  # True: draw pairs as the original code does, unbalanced
+            faithful_negatives=False,  # True: draw pairs as BERT's code, which makes most random
             reading_threads=2,  # threads that assemble batches
         )
     )
     # Unset sizes are those of the architecture or of the weights in `init_from`.
     config.model = ConfigDict(
         dict(
-            # a name in bert_jax/models/architectures; None: that of init_from
+            # a name in bert_jax/models/architectures; None: the architecture of init_from
             architecture=FieldReference('bert_base'),
             hidden_size=placeholder(int),  # width of the hidden states
             num_layers=placeholder(int),
@@ -77,14 +77,14 @@ def get_config() -> ConfigDict:
             initializer_range=placeholder(float),  # standard deviation of initial weights
             encoder=placeholder(str),  # kind of encoder; default 'transformer'
             pooler=placeholder(bool),  # whether there is a pooled state
-            mask_decoder=placeholder(bool),  # DeBERTa: absolute positions before mlm only
+            mask_decoder=placeholder(bool),  # DeBERTa: absolute positions only for predicting masks
             global_theta=placeholder(float),  # ModernBERT: rotary base of the global layers
         )
     )
     # Initial weights: a run, a checkpoint or a Hugging Face folder; '' = random. Tokens missing
     # from its vocabulary start as the mean of their subwords.
     config.init_from = ''
-    config.init_positions = 'tile'  # or 'interpolate': how to extend its position embeddings
+    config.init_positions = 'tile'  # or 'interpolate': how to extend position embeddings
     # Precision, memory and kernels.
     config.compute = ConfigDict(
         dict(
@@ -92,7 +92,8 @@ def get_config() -> ConfigDict:
             float32_residual=False,  # True: sums of residual connections in float32
             scan_layers=False,  # True: compile one layer instead of all; compiles faster
             remat=False,  # True: recompute layers in the backward pass; less memory, more time
-            attention_kernel='auto',  # best valid of 'cudnn' (NVIDIA), 'flash' (TPU), 'xla'
+            # 'cudnn' (NVIDIA), 'flash' (TPU) or 'xla'; 'auto': the first that can run the model
+            attention_kernel='auto',
         )
     )
     # Weight of each objective in the loss; 0 = off.
@@ -114,7 +115,7 @@ def get_config() -> ConfigDict:
     config.masking = ConfigDict(
         dict(
             rate=0.15,  # share of the tokens to choose
-            per_sequence=True,  # whether every sequence of a packed row has that share
+            per_sequence=True,  # whether the rate holds in each sequence of a packed row
             mask=0.8,  # share of the chosen tokens that become [MASK]
             random=0.1,  # share of the chosen tokens that become random tokens; the rest is kept
             replacement='uniform',  # random tokens; 'unigram': by their frequency
@@ -207,7 +208,7 @@ def get_config() -> ConfigDict:
             scale=placeholder(float),  # parallel, mam: factor on what is added
             length=placeholder(int),  # prefix, prompt, mam: number of vectors
             biases=placeholder(str),  # bitfit: 'all' or 'query_and_intermediate'
-            per_layer=placeholder(bool),  # False: ALBERT's layers share what is added, too
+            per_layer=placeholder(bool),  # False: ALBERT's layers share the added parameters too
             trainable='all',  # 'heads', or 'last:2': the heads and the last 2 layers
             layer_decay=1.0,  # factor on the rate per layer below the heads; ELECTRA 0.8
             faithful_layer_decay=False,  # True: applied twice to the last layer (ELECTRA's code)
@@ -239,14 +240,13 @@ def get_config() -> ConfigDict:
             patience=0,  # early stopping: evaluations without improvement; 0 = off
             # What else every evaluation measures (docs/linguistic_evaluation.md).
             linguistic=dict(
-                pairs=(),  # files or globs of minimal pairs with the columns of BLiMP; () = off
-                pairs_per_paradigm=20,  # at most; fewer if max_share allows only fewer
-                # CoNLL-U files or globs, for a linear part-of-speech probe of the last layer; () =
-                # off
+                pairs=(),  # files or globs of minimal pairs with BLiMP's columns
+                pairs_per_paradigm=20,  # maximum; fewer if max_share requires it
+                # CoNLL-U files or globs for a linear part-of-speech probe of the last layer
                 treebank=(),
                 sentences=600,  # evenly spaced sentences of the treebank, every third for testing
                 isotropy=False,  # mean cosine of two tokens in each layer
-                max_share=0.03,  # of the operations of the training, at most
+                max_share=0.03,  # maximum share of the operations of the training
             ),
         )
     )

@@ -59,19 +59,19 @@ def get_config(task: str = 'file') -> ConfigDict:
     config.data.update(named['data'])
     config.problem = ConfigDict(copy.deepcopy(dict(PROBLEMS[kind].settings)))
     config.problem.update(named.get('problem', {}))
-    known = (glue.GLUE | glue.SUPER_GLUE).get(task)
-    if known and kind in ('classification', 'regression'):
-        config.problem.metrics = known.metrics
-        config.problem.update({'positive': known.positive} if known.positive else {})
+    benchmark = (glue.GLUE | glue.SUPER_GLUE).get(task)
+    if benchmark and kind in ('classification', 'regression'):
+        config.problem.metrics = benchmark.metrics
+        if benchmark.positive:
+            config.problem.positive = benchmark.positive
     config.training = ConfigDict(
         dict(
             epochs=float(recipe['epochs']),  # passes over the train split; 0 if `steps` is set
             steps=0,  # training steps; 0 if `epochs` is set
             batch_size=recipe['batch_size'],  # examples per step; for long texts, windows
             accumulation=1,  # micro-batches per step: less memory, same result
-            sequence_length=recipe[
-                'sequence_length'
-            ],  # tokens per sequence, special tokens included
+            # tokens per sequence, special tokens included
+            sequence_length=recipe['sequence_length'],
         )
     )
     config.optimizer.name = 'adamw'

@@ -4,7 +4,7 @@ configs/finetune.py:NAME uses them.
 """
 
 # Devlin et al. 2019, section 4.1 and appendix A.3: batch size 16 or 32, learning rate 2e-5 to 5e-5,
-# 2 to 4 epochs, warmup over a tenth of the steps. The values for GLUE are those of Hugging Face's
+# 2 to 4 epochs, warmup over a tenth of the steps. The values for GLUE are from Hugging Face's
 # former Flax example (32, 2e-5, 3 epochs; 5 for MRPC and WNLI).
 _GLUE = dict(batch_size=32, learning_rate=2e-5, epochs=3, sequence_length=128)
 _SMALL = _GLUE | dict(epochs=5)
@@ -15,7 +15,7 @@ _SQUAD = dict(batch_size=12, learning_rate=3e-5, epochs=2, sequence_length=384)
 _UNANSWERABLE = dict(problem=dict(no_answer=True))
 _TAGGING = dict(batch_size=32, learning_rate=5e-5, epochs=4, sequence_length=128)
 # Gao et al. 2021 (LM-BFF), section 3 and appendix: 16 examples of each class for training and 16
-# for dev, five draws of them, 1,000 steps. They try batch sizes of 2, 4, 8, rates of 1, 2, 5e-5.
+# for dev, drawn five times, 1,000 steps. They try batch sizes of 2, 4, 8, rates of 1, 2, 5e-5.
 _FEW_SHOT = dict(batch_size=8, learning_rate=1e-5, epochs=0, sequence_length=128)
 _FEW_SHOT_PROTOCOL = {
     'training.steps': 1000,
@@ -32,12 +32,12 @@ def _benchmark(name: str, kind: str, recipe: dict, **data) -> dict:
 
 
 def _sample(kind: str, file: str, format: str, columns=None, **data) -> dict:
-    found = dict(train=(f'sample:{file}',), dev_fraction=0.25, format=format, **data)
-    return dict(kind=kind, data=found | dict(columns=columns or {}), recipe=_SAMPLE)
+    data |= dict(train=(f'sample:{file}',), dev_fraction=0.25, format=format, columns=columns or {})
+    return dict(kind=kind, data=data, recipe=_SAMPLE)
 
 
-# name → kind of problem, hyperparameters, the keys of `data` and `problem` that differ from the
-# defaults, and other `values` that do, by dotted key
+# name → kind of problem, hyperparameters (`recipe`), keys of `data` and `problem` that differ from
+# the defaults, and other keys that differ, by dotted name (`values`)
 TASKS: dict[str, dict] = {
     'cola': _benchmark('cola', 'classification', _GLUE),
     'sst2': _benchmark('sst2', 'classification', _GLUE),

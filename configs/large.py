@@ -4,8 +4,7 @@
 
 What you get: the published recipe on English Wikipedia, 1M steps of 256 sequences.
 
-Not trained at full size here; tests/test_configs.py checks its
-shapes at full size.
+Not trained at full size here; tests/test_configs.py checks its shapes at full size.
 """
 
 from ml_collections import ConfigDict

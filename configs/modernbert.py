@@ -7,7 +7,7 @@ What you get: 30 % masking, StableAdamW, 1.7T tokens at length 1,024 and a rotar
 all layers; then, from the first run, 300B tokens at length 8,192 with a base of 160,000 in the
 global layers and a learning rate that ends in a 1 − √t decay. Steps have 4.7M tokens.
 
-Difference from the publication: the text, which is English Wikipedia (docs/fidelity.md has all).
+The text is English Wikipedia; docs/fidelity.md lists all differences from the publication.
 
 Not trained at full size here; tests/test_configs.py checks the published hyperparameters and
 shapes, and trains a shrunk version for a few steps.
