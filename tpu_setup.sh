@@ -9,8 +9,8 @@
 #                          bash tpu_setup.sh POD ZONE PROJECT --config=…   train
 #                          bash tpu_setup.sh POD ZONE PROJECT stop      save and stop
 #
-# Training survives a lost connection: the same command follows the log again. It is restarted after a worker
-# died or was preempted, but not after a mistake in the config. --config.workdir and --config.data.corpus
+# Training survives a lost connection: rerun the same command to follow the log again. It is restarted after a
+# worker died or was preempted, but not after a mistake in the config. --config.workdir and --config.data.corpus
 # must be on storage that all workers see.
 set -euo pipefail
 
@@ -24,7 +24,7 @@ die() {
     exit 2
 }
 
-# Prints a Python between 3.11 and 3.12, installing one if there is none.
+# Prints the name of a Python 3.11 or 3.12; installs Python 3.11 if there is none.
 find_python() {
     local candidate
     for candidate in python3.12 python3.11 python3; do
@@ -58,7 +58,7 @@ PYTHON
 
 is_running() { [ -f "$state/pid" ] && kill -0 "$(cat "$state/pid")" 2>/dev/null; }
 
-# Runs training again until it finishes (0), finds a mistake (2), or has failed 20 times.
+# Repeats the training until it finishes (0), finds a mistake (2), or has failed 20 times.
 train_until_done() {
     local status=0
     cd "$here"
@@ -87,7 +87,7 @@ train() {
     return "$(cat "$state/status")"
 }
 
-# SIGTERM saves and ends the training itself; the loop around it is ended first.
+# Ends the loop of train_until_done first; SIGTERM then makes the training save and end.
 stop() {
     is_running || die "no training is running here"
     local loop trainer
@@ -102,7 +102,7 @@ on_all_workers() {
     gcloud compute tpus tpu-vm ssh "$pod" --zone "$zone" ${project:+--project "$project"} --worker=all --command "$4"
 }
 
-# Older code is removed; what runs and prepared corpora are in the folder stays.
+# Replaces older code on the workers; keeps runs and prepared corpora.
 install_on_pod() {
     local archive
     archive=$(mktemp -d)/bert_jax.tar.gz
