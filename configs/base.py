@@ -58,7 +58,7 @@ def get_config() -> ConfigDict:
             reading_threads=2,  # threads that assemble batches
         )
     )
-    # Unset sizes are those of the architecture or of the weights in `init_from`.
+    # Unset sizes come from the architecture or from the weights in `init_from`.
     config.model = ConfigDict(
         dict(
             # a name in bert_jax/models/architectures; None: the architecture of init_from

@@ -14,7 +14,7 @@ WEIGHTS is a run, a checkpoint or a Hugging Face folder. The word after the colo
         --config.data.train="('reviews.tsv',)" \
         --config.data.columns.text=review --config.data.columns.label=stars
 
-Keys that are not set here are those of configs/base.py. `data` is documented in
+Keys that are not set here are as in configs/base.py. `data` is documented in
 bert_jax/data/labeled/loader.py (DEFAULTS), `problem` in bert_jax/tasks/problems/__init__.py.
 """
 

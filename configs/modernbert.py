@@ -48,7 +48,7 @@ def get_config(stage: str = 'pretraining') -> ConfigDict:
     config.schedule.warmup_steps = 640
     if stage == 'extension':
         config.workdir, config.init_from = 'runs/modernbert_extension', config.workdir
-        config.model.architecture = None  # that of init_from
+        config.model.architecture = None  # the architecture of init_from
         config.model.global_theta = 160_000.0
         config.training.steps = (64_000,)
         config.training.sequence_length = (8192,)
