@@ -33,14 +33,14 @@ def load(
     """Load a trained model with methods that take lists of strings.
 
     Args:
-        path: folder of a run (of a sweep: one of its runs), one of its checkpoints, a Hugging Face
-            folder, or a folder with the bert_model.ckpt of google-research/bert.
+        path: folder of a run (for a sweep, of one of its runs), a checkpoint of a run, a Hugging
+            Face folder, or a folder with the bert_model.ckpt of google-research/bert.
         dtype: 'float32' or 'bfloat16', for computation.
-        max_length: tokens of a window of a long text, special tokens included; the model's maximum
-            by default. Fine-tuned models use the length they were trained with.
+        max_length: tokens in a window of a long text, special tokens included; default: the model's
+            maximum. Fine-tuned models use the length they were trained with.
         overlap: share of a window that the next window repeats.
-        batch_tokens: tokens of a batch, padding included.
-        advance: called with the number of windows that are done, as `tqdm.update`.
+        batch_tokens: tokens in a batch, padding included.
+        advance: called with the number of windows just finished, such as `tqdm.update`.
 
     Returns:
         A `Predictor`; its `tasks` lists the methods that this model has the heads for.

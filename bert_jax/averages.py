@@ -43,14 +43,14 @@ def mean(term: Term) -> jax.Array:
 
 def means(terms: Terms, weights: Mapping[str, float]) -> dict[str, float]:
     """Return the mean of every term by name, and 'loss': the weighted sum of these means."""
-    found = {name: float(mean(term)) for name, term in terms.items()}
-    return {'loss': sum(weight * found[name] for name, weight in weights.items())} | found
+    values = {name: float(mean(term)) for name, term in terms.items()}
+    return {'loss': sum(weight * values[name] for name, weight in weights.items())} | values
 
 
 def loss(terms: Terms, weights: Mapping[str, float], counts: Mapping[str, jax.Array]) -> jax.Array:
     """Return Σ weight · sum / count over the terms with a weight.
 
-    `counts` are those of the whole global batch, also if `terms` come from a part of it.
+    `counts` cover the whole global batch, even if `terms` come from one micro-batch.
     """
     weighted = [
         weight * terms[name].sum / jnp.maximum(counts[name], 1.0)

@@ -1,4 +1,4 @@
-"""The command line of training: its flags, and the config with the values that it sets."""
+"""Parses the command line of training: its flags, and the config values that it overrides."""
 
 import difflib
 import sys
@@ -23,26 +23,26 @@ _SWITCHES = {
     'distributed': 'This is one of several processes, started by a TPU pod, Slurm or MPI.',
 }
 _NUMBERS = {
-    'num_processes': 'Number of processes; by default what the environment says.',
-    'process_id': 'Number of this process, from 0; by default what the environment says.',
+    'num_processes': 'Number of processes (default: from the environment).',
+    'process_id': 'Number of this process, from 0 (default: from the environment).',
 }
 _COORDINATOR = 'This is one of several processes; HOST:PORT of process 0.'
 
 
 class CommandLine(NamedTuple):
-    """What a command line asks for.
+    """A parsed command line.
 
     Attributes:
       config: the config file with the values of the command line.
-      stated: keys that the user set: on the command line or in a config file outside configs/.
-      place: the arguments of `multihost.joined` if this is one of several processes, else None.
+      user_keys: keys that the user set, on the command line or in a config file outside configs/.
+      processes: the arguments of `multihost.joined` if this is one of several processes, else None.
       print_config: only print the config.
-      dry_run: do only what precedes the first step.
+      dry_run: stop before the first step.
     """
 
     config: Config
-    stated: frozenset[str]
-    place: tuple[Any, ...] | None
+    user_keys: frozenset[str]
+    processes: tuple[Any, ...] | None
     print_config: bool
     dry_run: bool
 
@@ -63,30 +63,30 @@ def parse(argv: list[str], usage: str) -> CommandLine:
         switches = _SWITCHES | {'coordinator': _COORDINATOR} | _NUMBERS
         print('\n'.join([usage, '', _HELP, *(f'  --{key}: {switches[key]}' for key in switches)]))
         sys.exit(0)
-    folder = recipes.register()
-    argv = _joined(argv)
+    recipes.register()
+    argv = _join_values(argv)
     files = [argument for argument in argv if argument.startswith('--config=')]
     overrides = [argument for argument in argv if argument.startswith(_PREFIX)]
     if not files:
         raise UserError('no config given; for example: --config=configs/tiny.py')
-    file = recipes.locate(files[-1], folder).removeprefix('--config=')
+    file = recipes.locate(files[-1].removeprefix('--config='))
     config = recipes.load(file)
     for override in overrides:
         _check_key(override.removeprefix(_PREFIX).partition('=')[0], config, file)
     unset = [override for override in overrides if override.endswith('=None')]
-    stated = recipes.own_keys(config, file).union(_clear(config, override) for override in unset)
-    given = _read_flags(config, [one for one in argv if one not in files and one not in unset])
-    place = given.coordinator, given.num_processes, given.process_id
+    user_keys = recipes.own_keys(config, file) | {_unset(config, override) for override in unset}
+    values = _read_flags(config, [text for text in argv if text not in (*files, *unset)])
+    processes = values.coordinator, values.num_processes, values.process_id
     return CommandLine(
         config,
-        frozenset(stated.union(config_flags.get_override_values(given['config']))),
-        place if given.distributed or place != (None, None, None) else None,
-        given.print_config,
-        given.dry_run,
+        frozenset(user_keys.union(config_flags.get_override_values(values['config']))),
+        processes if values.distributed or processes != (None, None, None) else None,
+        values.print_config,
+        values.dry_run,
     )
 
 
-def _joined(argv: list[str]) -> list[str]:
+def _join_values(argv: list[str]) -> list[str]:
     """Return the arguments with `--config.KEY VALUE` as `--config.KEY=VALUE`."""
     joined: list[str] = []
     for argument in argv:
@@ -111,8 +111,8 @@ def _check_key(key: str, config: Config, file: str) -> None:
     raise UserError(f'unknown config key {key} in --config={file} ({kind}); {advice}')
 
 
-def _clear(config: Config, override: str) -> str:
-    """Unset the key of `--config.KEY=None` and return it; None may be a string, too."""
+def _unset(config: Config, override: str) -> str:
+    """Set the key of `--config.KEY=None` to None, or to 'None' if it is a string; return it."""
     key = override.removeprefix(_PREFIX).removesuffix('=None')
     *parents, name = key.split('.')
     for parent in parents:
@@ -139,12 +139,7 @@ def _read_flags(config: Config, argv: list[str]) -> flags.FlagValues:
     try:
         rest = values(argv)
     except (flags.Error, TypeError, ValueError) as error:
-        raise UserError(_one_line(error)) from error
+        raise UserError(' '.join(str(error).split())) from error
     if rest[1:]:
         raise UserError(f'{rest[1]!r} is not a flag; write --config.KEY=VALUE')
     return values
-
-
-def _one_line(error: Exception) -> str:
-    """Return the message of an exception without line breaks."""
-    return ' '.join(str(error).split())

@@ -1,4 +1,4 @@
-"""The values that config keys may have, as far as they do not depend on each other."""
+"""Checks of config values that do not depend on other keys: their ranges and types."""
 
 import re
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.errors import UserError
 
-# Pattern of keys → interval of their values, or of the elements of a tuple. The first match counts.
+# Pattern of keys → interval of their values or, for tuples, elements. The first match counts.
 RANGES = {
     'seed|data.split_seed': '[0, 4294967295]',
     'data.(dev|test)_fraction|transfer.unfreeze_every_fraction': '[0, 1)',
@@ -62,15 +62,13 @@ def check(config: ConfigDict) -> None:
             raise UserError(f'{key} is {value!r}; it must be the name of a folder')
         values = value if isinstance(value, tuple) else (value,)
         if isinstance(value, tuple) and key != 'sharding_rules':
-            kind = (int, float) if re.fullmatch(_NUMBERS, key) else str
-            if not all(isinstance(one, kind) and not isinstance(one, bool) for one in values):
-                told = 'strings' if kind is str else 'numbers'
-                raise UserError(f'{key} is {value!r}; all its values must be {told}')
+            expected = 'numbers' if re.fullmatch(_NUMBERS, key) else 'strings'
+            is_expected = _is_number if expected == 'numbers' else _is_string
+            if not all(map(is_expected, values)):
+                raise UserError(f'{key} is {value!r}; all its values must be {expected}')
         allowed = next(RANGES[keys] for keys in RANGES if re.fullmatch(keys, key))
-        for one in values:
-            is_number = isinstance(one, int | float) and not isinstance(one, bool)
-            if is_number and not _is_in(one, allowed):
-                raise UserError(f'{key} is {value!r}; it must be in {allowed}')
+        if not all(_is_in(number, allowed) for number in filter(_is_number, values)):
+            raise UserError(f'{key} is {value!r}; it must be in {allowed}')
 
 
 def flatten(config: ConfigDict, prefix: str = '') -> Iterator[tuple[str, Any]]:
@@ -80,6 +78,14 @@ def flatten(config: ConfigDict, prefix: str = '') -> Iterator[tuple[str, Any]]:
             yield from flatten(value, f'{prefix}{key}.')
         else:
             yield prefix + key, value
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_string(value: Any) -> bool:
+    return isinstance(value, str)
 
 
 def _is_in(number: float, interval: str) -> bool:

@@ -18,7 +18,7 @@ def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
 
 @contextlib.contextmanager
 def writing_to(folder: str | os.PathLike) -> Iterator[None]:
-    """Turn an OSError of the block into a UserError: the working directory cannot be written."""
+    """Turn an OSError of the block into a UserError that names the working directory."""
     try:
         yield
     except OSError as error:
@@ -29,7 +29,7 @@ def writing_to(folder: str | os.PathLike) -> Iterator[None]:
 
 
 def exit_cleanly(main: Callable[..., None]) -> Callable[..., None]:
-    """Wrap a command line: a UserError becomes 'error: …' on stderr and exit status 2."""
+    """Decorate `main` of a command: a UserError becomes 'error: …' on stderr and exit status 2."""
 
     @functools.wraps(main)
     def wrapped(*args: object) -> None:

@@ -4,7 +4,7 @@
     … --gold=new.csv --data.format=csv --data.columns.label=stars
     … --template='{text} It was [MASK].' --answers 0=bad 1=good   (any masked language model)
 
-The files are read as those of the training were; --data.KEY=VALUE changes a key of `data`
+The files are read with the `data` settings of the training run; --data.KEY=VALUE changes one
 (docs/configs.md).
 """
 
@@ -20,7 +20,7 @@ from bert_jax.tasks.prompting import arguments as prompt_arguments
 
 
 def parse_changes(arguments: Sequence[str]) -> dict[str, Any]:
-    """Parse --data.KEY=VALUE: key → Python value, or the text if it is none."""
+    """Map KEY to VALUE for each --data.KEY=VALUE: a Python literal if it is one, else a string."""
     changes = {}
     for argument in arguments:
         key, equals, text = argument.removeprefix('--data.').partition('=')
@@ -61,21 +61,21 @@ def main(argv: Sequence[str] | None = None) -> None:
             flags.model, dtype=flags.dtype, batch_tokens=flags.batch_tokens, advance=bar.update
         )
         model = prompt_arguments.apply(model, flags)
-        found = model.evaluate(flags.gold, changes)
+        evaluation = model.evaluate(flags.gold, changes)
+    records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals
     folder = paths.local(flags.output)
     with errors.writing_to(folder):
-        tables.save_predictions(found.records, folder)
-        if found.candidate_labels:
-            tables.save_candidates(found.records, found.candidate_labels, folder)
-        title = f'{flags.model} on {", ".join(flags.gold)}'
-        tables.save_scores(found.scores, folder, title, found.intervals)
+        tables.save_predictions(records, folder)
+        if evaluation.candidate_labels:
+            tables.save_candidates(records, evaluation.candidate_labels, folder)
+        tables.save_scores(scores, folder, f'{flags.model} on {", ".join(flags.gold)}', intervals)
         paths.push(flags.output)
     counts = (f'{number:,} {what}' for what, number in model.counts.items() if number)
-    for line in [*found.lines, *counts]:
+    for line in [*evaluation.lines, *counts]:
         print(line, file=sys.stderr)
     names = ', '.join(sorted(path.name for path in folder.iterdir()))
-    progress.say(f'{len(found.records):,} examples\n')
-    progress.say(tables.metrics_markdown(found.scores.metrics, found.intervals))
+    progress.say(f'{len(records):,} examples\n')
+    progress.say(tables.metrics_markdown(scores.metrics, intervals))
     progress.say(f'\nwritten to {flags.output}: {names}')
 
 

@@ -37,9 +37,9 @@ def export(
         model: path of a run, a checkpoint or a folder with a published model.
         output: folder to create.
         generator: export the generator of replaced-token detection instead of the discriminator.
-        merge: merge what parameter-efficient tuning added with the model that was tuned.
-        format: one of FORMATS; 'peft' exports the added parameters alone.
-        options: of formats other than these two, as for `export_formats.folder.write`.
+        merge: merge the parameters of parameter-efficient tuning into the base model.
+        format: one of FORMATS; 'peft' exports only the added parameters and the head.
+        options: options of the other formats; see `export_formats.folder.write`.
 
     Raises:
         UserError: the model cannot be read, or `output` exists.
@@ -69,12 +69,12 @@ def export(
 
 
 def _integers(text: str) -> tuple[int, ...]:
-    """The value of an option such as 16,64."""
+    """Parse an option such as 16,64."""
     return tuple(map(int, text.split(',')))
 
 
 def _export_published(loaded: Any, output: str) -> None:
-    """Write a folder for transformers, and print what was written."""
+    """Export to a folder for transformers and print a summary."""
     from bert_jax.export_formats import huggingface
     from bert_jax.interop.huggingface import num_parameters
 
@@ -94,7 +94,7 @@ def _export_published(loaded: Any, output: str) -> None:
 
 
 def _export_other(loaded: Any, model: str, output: str, format: str, options: Any) -> None:
-    """Write a format of export_formats, and print what was written."""
+    """Export to one of `export_formats.FORMATS` and print a summary."""
     from bert_jax.export_formats import folder
 
     path = paths.path(output)
@@ -111,11 +111,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
     parser = argparse.ArgumentParser(prog='python -m bert_jax.export', description=_DESCRIPTION)
     add = parser.add_argument
-    add(
-        '--model',
-        required=True,
-        help=MODEL_HELP,
-    )
+    add('--model', required=True, help=MODEL_HELP)
     add('--output', required=True, help='folder to create; must not exist yet')
     add(
         '--generator',
@@ -125,27 +121,27 @@ def main(argv: Sequence[str] | None = None) -> None:
     add(
         '--merge',
         action='store_true',
-        help='for a run with transfer.method lora, ia3 or bitfit: merge what was tuned with the '
-        'model that was tuned',
+        help='for a run with transfer.method lora, ia3 or bitfit: merge the tuned parameters into '
+        'the base model',
     )
     add(
         '--format',
         choices=FORMATS,
         default='huggingface',
-        help='peft: only what transfer.method lora or ia3 added and the head, for '
+        help='peft: only the head and the parameters added by transfer.method lora or ia3, for '
         'PeftModel.from_pretrained; others: docs/export.md (default: %(default)s)',
     )
     others = parser.add_argument_group('options of formats other than huggingface and peft')
     others.add_argument(
         '--task',
-        help='a task of bert_jax.predict (default: that of a fine-tuned model; fill_mask if the '
-        'model has its head; else embed)',
+        help='a task of bert_jax.predict (default: the task of a fine-tuned model; fill_mask for a '
+        'model with this head; else embed)',
     )
     others.add_argument(
         '--normalize',
         action='store_true',
         default=None,
-        help='embed: divide vectors by their norms, as sentence-transformers models mostly do',
+        help='embed: divide vectors by their norms, as most sentence-transformers models do',
     )
     others.add_argument('--dtype', help='tflite: float32 (default), or int8 for matrices')
     others.add_argument(

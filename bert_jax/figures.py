@@ -9,14 +9,14 @@ if TYPE_CHECKING:
 
 
 def new(width: float, height: float) -> 'Figure':
-    """Create an empty figure, in inches, whose labels are laid out without overlaps."""
-    from matplotlib.figure import Figure  # a second to import, and not always needed
+    """Create an empty figure, sizes in inches, with a layout that keeps labels from overlapping."""
+    from matplotlib.figure import Figure  # takes a second to import, and is not always needed
 
     return Figure(figsize=(width, height), layout='constrained')
 
 
 def save(figure: 'Figure', path: pathlib.Path, formats: Sequence[str] = ('png', 'pdf')) -> None:
-    """Write a figure once in each format.
+    """Write a figure to one file per format.
 
     Args:
         path: the path without a suffix, such as 'runs/x/loss'.
@@ -24,7 +24,7 @@ def save(figure: 'Figure', path: pathlib.Path, formats: Sequence[str] = ('png', 
     """
     import matplotlib
 
-    # TrueType fonts, which journals ask for, and no date: the same figure is the same file.
+    # Journals ask for TrueType fonts; without a date the same figure gives the same file.
     with matplotlib.rc_context({'pdf.fonttype': 42}):
         for name in formats:
             metadata = {'CreationDate': None} if name == 'pdf' else {}

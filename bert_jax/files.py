@@ -24,7 +24,7 @@ from bert_jax.storage.paths import BucketPath, open_binary, sync
 _POLL_SECONDS = 1.0  # between attempts to get a lock
 _REPORT_SECONDS = 60.0  # between messages while waiting for a lock
 
-# Path of a lock → lock between the threads of this process, which POSIX locks do not separate.
+# Path of a lock → lock between the threads of this process: POSIX locks only exclude processes.
 _thread_locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
 
 
@@ -35,12 +35,12 @@ def sha256(path: pathlib.Path) -> str:
 
 
 def read_json(path: pathlib.Path, kind: type = dict, default: Any = None) -> Any:
-    """Read a JSON file that others made.
+    """Read a JSON file and check the type of its value.
 
     Args:
         path: The file.
-        kind: Type of its value: dict or list.
-        default: What to return if there is no file; None: an error.
+        kind: Expected type: dict or list.
+        default: Returned if the file does not exist; if None, a missing file is an error.
 
     Raises:
         UserError: The file cannot be read, is not valid JSON, or holds a value of another type.
@@ -62,7 +62,7 @@ def read_json(path: pathlib.Path, kind: type = dict, default: Any = None) -> Any
 def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
     """Write a JSON file atomically.
 
-    Surrogates, which stand for undecodable bytes of file names, become JSON's escapes.
+    Surrogates, which stand for undecodable bytes of file names, become JSON escapes.
     """
     temporary = path.with_suffix('.tmp')
     text = json.dumps(value, indent=indent, ensure_ascii=False) + '\n'
@@ -73,9 +73,10 @@ def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
 
 @contextlib.contextmanager
 def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Give a folder under a temporary name, which becomes `path` if the block succeeds.
+    """Create a folder under a temporary name that is renamed to `path` if the block succeeds.
 
-    To a bucket it is uploaded, config.json last, without which it is not a model.
+    For a path in a bucket the folder is uploaded, config.json last: a folder without config.json
+    is not a model.
 
     Raises:
         UserError: `path` exists and is not an empty folder, or the folder cannot be written.
@@ -96,9 +97,9 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
 
 @contextlib.contextmanager
 def locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[None]:
-    """Hold a lock on a file, after waiting for the process that holds it, on any host.
+    """Hold a lock on a file, waiting while another process on any host holds it.
 
-    This is a POSIX record lock or, in buckets and on file systems without locks, a lease.
+    The lock is a POSIX record lock or, in buckets and on file systems without locks, a lease.
 
     Args:
         path: File to lock; created if it does not exist.
@@ -110,24 +111,24 @@ def locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         try:
             if isinstance(path, BucketPath):
-                raise NoLocks
+                raise _LocksUnsupported
             stack.enter_context(_record_locked(path, progress))
-        except NoLocks:
+        except _LocksUnsupported:
             stack.enter_context(leases.held(path, progress))
         yield
 
 
-class NoLocks(Exception):
-    """The file system has no locks."""
+class _LocksUnsupported(Exception):
+    """The file system does not support locks."""
 
 
 @contextlib.contextmanager
 def _record_locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[None]:
     """Hold a POSIX record lock.
 
-    NFS passes it between hosts, and the kernel releases it when its process ends, so it is never
-    stale. The file is never removed: a process that waits for a removed file and one that makes a
-    new file would both get their lock.
+    NFS shares the lock between hosts, and the kernel releases it when the process ends, so the
+    lock is never stale. The file is never removed: a process waiting for the removed file and a
+    process creating a new file would both get the lock.
     """
     with _thread_locks[os.path.realpath(path)]:
         file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -163,5 +164,5 @@ def _try_lock(file: int) -> bool:
     except OSError as error:
         if error.errno in (errno.EACCES, errno.EAGAIN):
             return False
-        raise NoLocks from error
+        raise _LocksUnsupported from error
     return True

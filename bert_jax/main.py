@@ -18,49 +18,48 @@ from bert_jax.types import Config
 
 def run(
     config: Config,
-    place: tuple[Any, ...] | None = None,
+    processes: tuple[Any, ...] | None = None,
     dry_run: bool = False,
-    stated: Collection[str] = (),
+    user_keys: Collection[str] = (),
 ) -> dict[str, Any] | None:
-    """Train what a config asks for: one run, or several seeds and learning rates (a sweep).
+    """Train one run, or a sweep over seeds, learning rates or ranks.
 
     Args:
       config: see configs/base.py.
-      place: the arguments of `multihost.joined` if this is one of several processes.
-      dry_run: only do what precedes the first step, without writing to the working directory.
-      stated: keys that the user set, which must have an effect.
+      processes: the arguments of `multihost.joined` if this is one of several processes.
+      dry_run: stop before the first step, without writing to the working directory.
+      user_keys: keys that the user set, which must have an effect.
 
     Raises:
       UserError: the config cannot be run.
 
     Returns:
-      The results, or None if nothing is trained: for a batch to be shown, and for a dry run.
+      The results; None for debug.batch and for a dry run, which train nothing.
     """
     config_values.check(config)
-    unused_keys.check(config, stated)
+    unused_keys.check(config, user_keys)
     for key in ('workdir', 'init_from'):
         config[key] = config[key] and str(paths.path(config[key]))
-    with multihost.joined(*place) if place else contextlib.nullcontext():
+    with multihost.joined(*processes) if processes else contextlib.nullcontext():
         runtime.configure()
         if config.debug.batch:
-            for row in show_batch.dump(make_task(config, stated), config.debug.batch):
+            for row in show_batch.dump(make_task(config, user_keys), config.debug.batch):
                 if jax.process_index() == 0:
                     progress.say(row)
             return None
         if dry_run:
-            for text in loop.dry_run(make_task(config, stated), config):
+            for text in loop.dry_run(make_task(config, user_keys), config):
                 print(text, flush=True)
             return None
         if sweep.is_wanted(config):
-            return sweep.run(
-                config, functools.partial(train, stated=stated), writes=jax.process_index() == 0
-            )
-        return train(config, stated)
+            train_run = functools.partial(train, user_keys=user_keys)
+            return sweep.run(config, train_run, writes=jax.process_index() == 0)
+        return train(config, user_keys)
 
 
-def train(config: Config, stated: Collection[str] = ()) -> dict[str, Any]:
+def train(config: Config, user_keys: Collection[str] = ()) -> dict[str, Any]:
     """Train the task of a config and report on it; results.json is the last file written."""
-    task = make_task(config, stated)
+    task = make_task(config, user_keys)
     params, results = loop.train(task, config)
     task.report(params, results)
     if jax.process_index() == 0:
@@ -77,12 +76,12 @@ def main(argv: list[str] | None = None) -> None:
     line = command_line.parse(sys.argv if argv is None else argv, __doc__)
     config = line.config
     if config.task == 'pretraining':
-        data_keys = [key.removeprefix('data.') for key in line.stated if key.startswith('data.')]
+        data_keys = [key.removeprefix('data.') for key in line.user_keys if key.startswith('data.')]
         pretraining_data.follow_corpus(config.data, data_keys)
     if line.print_config:
         print(config)
         return
-    run(config, line.place, line.dry_run, line.stated)
+    run(config, line.processes, line.dry_run, line.user_keys)
 
 
 if __name__ == '__main__':

@@ -4,7 +4,7 @@
     … --task=embed --pooling=mean --input=sentences.txt --output=vectors.npz
     python -m bert_jax.predict --model=runs/sst2 --task=classify --input=reviews.txt --output=-
 
---help describes every task, its input and its output. `bert_jax.load` gives the same in Python.
+--help describes every task, its input and its output. The Python equivalent is `bert_jax.load`.
 """
 
 import argparse
@@ -37,7 +37,7 @@ Record: TypeAlias = dict[str, Any]
 # Yields the results of a task for the lines of the input.
 Task: TypeAlias = Callable[['Predictor', Iterator[str], Namespace], Iterator[Any]]
 
-_CHUNK = 4096  # lines that are sorted by length together
+_CHUNK = 4096  # lines that are batched together, sorted by length
 
 _EPILOG = """\
 tasks of pretrained models (input: one text a line):
@@ -48,19 +48,19 @@ tasks of pretrained models (input: one text a line):
                      --unit=word or span [words, D], `offsets` and `spans` [words, 2], the
                      characters of each. Words: a text or {"words": ["...", ...]} a line;
                      spans: {"text": "...", "spans": [[start, end], ...]}, in characters
-  pseudo_likelihood  log probability of each token when it is masked, in nats; of a causal model,
-                     after the tokens to its left
+  pseudo_likelihood  log probability of each token when it is masked, in nats; for a causal model,
+                     log probability given the tokens to its left
                      {"text", "pseudo_log_likelihood", "tokens", "log_probabilities"}
-  pairs              the same of two sentences, TEXT<tab>TEXT; "preferred" is 0, 1 or null (a tie)
+  pairs              compare two sentences, TEXT<tab>TEXT; "preferred" is 0, 1 or null (a tie)
                      {"texts", "pseudo_log_likelihoods", "of_shared_tokens", "preferred"}
 
-tasks of fine-tuned models (input: one example a line; output: the lines of dev/predictions.jsonl of
+tasks of fine-tuned models (input: one example a line; output: lines as in dev/predictions.jsonl of
 the run, without "gold"):
   classify   classification, regression   a text, or TEXT<tab>TEXT for a pair, or
                                           {"text": "...", "text2": "..."}
              multiple_choice              {"premise": "...", "choices": ["...", ...]}
              relation, word_in_context,   {"text": "...", "marks": [[start, end], [start, end]]},
-             coreference                  in characters; with "text2" the second mark is there
+             coreference                  in characters; with "text2" the second mark is in it
   tag        tagging                      a text, or {"words": ["...", ...]} (or "tokens")
   spans      spans                        a text, or {"words": ["...", ...]} (or "tokens")
   answer     question_answering           QUESTION<tab>CONTEXT, or
@@ -70,7 +70,7 @@ the run, without "gold"):
              masked-language-model head
 
 A line that starts with { must be a JSON object, unless --input_format=text; its "id" is kept.
-Text for tag and spans is split into words as the text of the training data was; see --words.
+Text for tag and spans is split into words like the training data; see --words.
 Examples that are too long are counted at the end: see --long_texts.
 
 To score a model on labeled data: python -m bert_jax.evaluate --help.
@@ -78,13 +78,13 @@ To score a model on labeled data: python -m bert_jax.evaluate --help.
 
 
 def _fill_mask(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
-    without = 0
+    num_without_mask = 0
     for texts in _chunks(lines):
         for text, masks in zip(texts, predictor.fill_mask(texts, flags.top), strict=True):
-            without += not masks
+            num_without_mask += not masks
             yield {'text': text, 'masks': [[guess._asdict() for guess in mask] for mask in masks]}
-    if without:
-        print(f'{without:,} line(s) have no [MASK]', file=sys.stderr)
+    if num_without_mask:
+        print(f'{num_without_mask:,} line(s) have no [MASK]', file=sys.stderr)
 
 
 def _embed(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Vectors]:
@@ -99,7 +99,7 @@ def _embed(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> It
 def _embed_words(
     predictor: 'Predictor', lines: Iterator[str], flags: Namespace
 ) -> Iterator[Vectors]:
-    """The vectors of the words or spans of each line, with their characters."""
+    """Yield the vectors of the words or spans of each line, with their character offsets."""
     from bert_jax.inference import word_states
 
     located: deque[word_states.Located] = deque()
@@ -117,11 +117,8 @@ def _embed_words(
 
 def _score(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
     for texts in _chunks(lines):
-        for text, scored in zip(
-            texts,
-            predictor.pseudo_likelihood(texts, flags.long_texts, flags.variant),
-            strict=True,
-        ):
+        scores = predictor.pseudo_likelihood(texts, flags.long_texts, flags.variant)
+        for text, scored in zip(texts, scores, strict=True):
             yield {
                 'text': text,
                 'pseudo_log_likelihood': scored.total,
@@ -171,7 +168,7 @@ _PRETRAINED: dict[str, Task] = {
     'pairs': _score_pairs,
 }
 
-# Options that only some tasks have → default, and these tasks.
+# Option that only some tasks have → its default, and these tasks.
 _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'top': (5, ['fill_mask']),
     'unit': ('text', ['embed']),
@@ -187,8 +184,7 @@ _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'input_format': ('auto', ['embed', *(kind.predict_task for kind in PROBLEMS.values())]),
 }
 
-# The parts of a line of text, separated by tabs.
-_COLUMNS = {
+_COLUMNS = {  # task → names of the tab-separated columns of a line of text
     'classify': ('text', 'text2'),
     'prompt': ('text', 'text2'),
     'answer': ('question', 'context'),
@@ -196,20 +192,20 @@ _COLUMNS = {
 
 
 def _parse_line(number: int, line: str, flags: Namespace) -> Record:
-    """The input on a line, for `Predictor.predict`."""
+    """Parse a line into an input for `Predictor.predict`."""
     name, columns = f'line {number}', _COLUMNS.get(flags.task, ('text',))
     if flags.input_format == 'jsonl' or (flags.input_format == 'auto' and line.startswith('{')):
         try:
-            given = json.loads(line)
+            record = json.loads(line)
         except json.JSONDecodeError as error:
             raise errors.UserError(
                 f'{name} is not valid JSON: {error}; set --input_format=text if it is a text'
             ) from error
-        if not isinstance(given, dict):
+        if not isinstance(record, dict):
             raise errors.UserError(f'{name} is not a JSON object')
-        if text_files.has_surrogates(json.dumps(given, ensure_ascii=False)):
+        if text_files.has_surrogates(json.dumps(record, ensure_ascii=False)):
             raise errors.UserError(f'{name} has half of a surrogate pair, which is not valid text')
-        return given | {'id': name if given.get('id') is None else given['id']}
+        return record | {'id': name if record.get('id') is None else record['id']}
     values = line.split('\t') if len(columns) > 1 else [line]
     if len(values) > len(columns):
         raise errors.UserError(
@@ -222,7 +218,7 @@ def _parse_line(number: int, line: str, flags: Namespace) -> Record:
 
 
 def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
-    """The lines of a plain or compressed file, or of stdin for '-', without line ends.
+    """Yield the lines of a plain or compressed file, or of stdin for '-', without line ends.
 
     A byte order mark is skipped.
 
@@ -243,7 +239,7 @@ def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
 
 @contextlib.contextmanager
 def _complete_file(path: str) -> Iterator[BinaryIO]:
-    """A file that gets its name once it is complete; stdout for '-'."""
+    """Open a file that gets its name once it is complete, or stdout for '-'."""
     if path == '-':
         yield sys.stdout.buffer
         sys.stdout.flush()
@@ -288,13 +284,10 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     models = parser.add_mutually_exclusive_group(required=True)
     models.add_argument(
         '--tuned',
-        help='runs of parameter-efficient tuning, separated by commas: each answers, with its name '
-        'in the records; runs on one base share its parameters in memory',
+        help='comma-separated runs of parameter-efficient tuning, which all answer; each record '
+        'names its run; runs with the same base share its parameters in memory',
     )
-    models.add_argument(
-        '--model',
-        help=MODEL_HELP,
-    )
+    models.add_argument('--model', help=MODEL_HELP)
     tasks = dict.fromkeys([*_PRETRAINED, *(kind.predict_task for kind in PROBLEMS.values())])
     add('--task', required=True, choices=tasks, metavar='TASK', help='one of the tasks below')
     add('--input', required=True, help='file with one text or example a line; - for stdin')
@@ -309,7 +302,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         '--pooling',
         help='embed: mean or max of all tokens, cls ([CLS]), or tokens (a vector each); default: '
         'mean, or as a sentence-transformers folder says, with its dense layers and normalization; '
-        'of words and spans: mean (default), sum or first of their subwords',
+        'for words and spans: mean (default), sum or first of their subwords',
     )
     add(
         '--layer',
@@ -319,21 +312,21 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add(
         '--max_length',
         type=int,
-        help='pretrained models: tokens of a window of a long text (default and limit: the length '
+        help='pretrained models: tokens in a window of a long text (default and limit: the length '
         'of the model)',
     )
     add(
         '--overlap',
         type=float,
-        help='share of a window that the next one repeats (default 0.25; tag, spans and answer use '
-        'that of the training)',
+        help='share of a window that the next window repeats (default 0.25; tag, spans and answer '
+        'use the value of the training)',
     )
     add(
         '--long_texts',
         choices=['windows', 'truncate'],
         help='embed, pseudo_likelihood: windows (default), or truncate (default of embed for a '
-        'sentence-transformers folder); classify: truncate '
-        '(default), or windows whose probabilities are averaged',
+        'sentence-transformers folder); classify: truncate (default), or windows whose '
+        'probabilities are averaged',
     )
     add(
         '--variant',
@@ -345,7 +338,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         '--probabilities',
         action='store_true',
         default=None,
-        help='classify, tag, prompt: write the probabilities of all classes, and of prompt all '
+        help='classify, tag, prompt: write the probabilities of all classes; prompt: also of all '
         'answers',
     )
     prompt_arguments.add(parser, 'prompt: ')
@@ -361,7 +354,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         help='fine-tuned models, embed of words and spans: every line is text, or JSON; auto '
         '(default): JSON after {',
     )
-    add('--encoding', default='utf-8', help='of the input (default utf-8)')
+    add('--encoding', default='utf-8', help='encoding of the input (default utf-8)')
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     flags = parser.parse_args(arguments)
@@ -371,7 +364,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         if value is not None and value < 1:
             raise errors.UserError(f'--{name} is {value}, must be at least 1')
     if flags.task == 'embed' and flags.tuned:
-        raise errors.UserError('--tuned writes JSON records, which embed has not; set --model')
+        raise errors.UserError('--tuned writes JSON records, but embed writes vectors; set --model')
     if flags.task == 'embed' and flags.words and flags.unit != 'word':
         raise errors.UserError('--words of embed needs --unit=word')
     if flags.unit != 'text' and flags.long_texts:
@@ -397,7 +390,7 @@ def _apply_defaults(flags: Namespace) -> None:
 
 
 def predict(flags: Namespace) -> None:
-    """Run a task on a file, as the parsed command line says."""
+    """Run the task of a parsed command line on its input file."""
     from bert_jax.training import runtime
 
     runtime.configure()
@@ -424,23 +417,23 @@ def predict(flags: Namespace) -> None:
         lines = read_lines(flags.input, flags.encoding)
         with _complete_file(flags.output) as file:
             if flags.tuned:
-                _write_records(file, _answers_by_name(task, predictors, list(lines), flags))
+                _write_records(file, _interleave_models(task, predictors, list(lines), flags))
             elif flags.task == 'embed':
                 _write_vectors(file, task(predictors[flags.model], lines, flags), flags)
             else:
                 _write_records(file, task(predictors[flags.model], lines, flags))
-    counts: Counter[str] = sum((own.counts for own in predictors.values()), Counter())
+    counts: Counter[str] = sum((model.counts for model in predictors.values()), Counter())
     for what, number in counts.items():
         if number:
             print(f'{number:,} {what}', file=sys.stderr)
 
 
-def _answers_by_name(
+def _interleave_models(
     task: Task, predictors: Mapping[str, Any], lines: list[str], flags: Namespace
 ) -> Iterator[Record]:
-    """The records of several models, line by line, with the name of the model in 'model'."""
-    answers = [task(predictor, iter(lines), flags) for predictor in predictors.values()]
-    for records in zip(*answers, strict=True):
+    """Yield for each line the record of every model, with the name of the model in 'model'."""
+    by_model = [task(predictor, iter(lines), flags) for predictor in predictors.values()]
+    for records in zip(*by_model, strict=True):
         for name, record in zip(predictors, records, strict=True):
             yield {'model': name, **record}
 

@@ -24,7 +24,7 @@ from bert_jax.data.unfinished import is_begun, open_unfinished
 from bert_jax.data.workers import BLOCK_CHARACTERS, usable_cores
 from bert_jax.storage import paths
 
-_DEFAULTS = recipes.base().data  # the same as in training
+_DEFAULTS = recipes.base().data  # the defaults of training
 _SHOWN_BAD_FILES = 20  # of each source; the datasheet lists all
 
 
@@ -43,11 +43,11 @@ def prepare(
     engine: Engine | None = None,
     canaries: int = 0,
 ) -> corpus.Corpus:
-    """Prepare the corpus of the sources in `output`, or open it if it is already there.
+    """Prepare a corpus in `output`, or open the corpus if it is already prepared.
 
     The files do not depend on the number of workers. They are written to `output`.partial, which
-    is renamed at the very end. The same call resumes an interrupted one and makes the same files.
-    If another process is preparing this output, on any host, this waits for it.
+    is renamed at the very end. Repeating an interrupted call resumes it and makes the same files.
+    If another process, on any host, is preparing this output, the call waits for that process.
 
     Args:
         sources: Specs of the sources; see `data.sources.open_source`.
@@ -57,21 +57,18 @@ def prepare(
         lowercase: Whether a trained tokenizer or a bare vocab.txt lowercases; a tokenizer.json
             has its own setting.
         held_out_fraction: Share of the documents that are held out, chosen by a hash of the text;
-            every language has some in each split, see `data.held_out.choose_rule`.
-        language_alpha: The training text of a tokenizer contains languages in proportion to
+            every language has documents in each split, see `data.held_out.choose_rule`.
+        language_alpha: Languages are sampled for training a tokenizer in proportion to
             (their characters)^language_alpha: 1 as they are, 0 in equal amounts, 0.3 in XLM-R.
         tokenizer_characters: A tokenizer is trained on at most this many characters of text, in
             random lines if there are more.
         max_bad_share: Largest share of a source's files, and of the lines of a file, that may be
-            unusable. They are counted, listed and left out; with more, there is no corpus.
+            unusable. They are counted, listed and left out; a larger share is an error.
         workers: Processes that tokenize; 0 to tokenize in this process. Default: `usable_cores`.
-        shard_tokens: A shard ends with the document with which it reaches this many tokens.
-        engine: Reads, tokenizes and writes on other machines if given; see `data.distributed`.
+        shard_tokens: A shard ends after the document in which it reaches this many tokens.
+        engine: Reads, tokenizes and writes on other machines; see `data.distributed`.
         canaries: Number of invented secrets to plant 1, 10 and 100 times each (`data.canaries`), in
             the language of the first source.
-
-    Returns:
-        The corpus.
 
     Raises:
         UserError: A setting is invalid, there are fewer than two documents, `output` holds
@@ -140,7 +137,7 @@ def prepare(
 
 
 def _open_existing(output: pathlib.Path, made_from: dict[str, Any]) -> corpus.Corpus | None:
-    """Open a finished corpus if there is one; UserError if its settings are others."""
+    """Open a finished corpus if there is one. Raises UserError if its settings differ."""
     if not (output / 'manifest.json').exists():
         return None
     existing = corpus.Corpus.open(output)
@@ -151,10 +148,10 @@ def _open_existing(output: pathlib.Path, made_from: dict[str, Any]) -> corpus.Co
 
 
 def _size(output: pathlib.Path) -> str:
-    """Describe what the unfinished folder of a corpus has so far."""
+    """Describe the current size of the unfinished folder of a corpus."""
     in_bucket = paths.is_in_bucket(output)
     folder = output if in_bucket else output.with_name(output.name + '.partial')
-    with contextlib.suppress(OSError):  # it is renamed at any time
+    with contextlib.suppress(OSError):  # the folder may be renamed at any time
         return f'{folder} has {paths.total_bytes(folder) / 1e6:,.1f} MB'
     return f'{folder} is finished'
 
@@ -162,7 +159,7 @@ def _size(output: pathlib.Path) -> str:
 def _print_summary(
     manifest: dict[str, Any], sources: list[Source], resumed: dict[str, Any], seconds: float
 ) -> None:
-    """Print one line for each source and split, and one for the corpus."""
+    """Print a line for each source, each split and the corpus."""
     for source in sources:
         progress.say(f'{source.spec}: {source.summary()}')
         for bad in source.bad_files[:_SHOWN_BAD_FILES]:
@@ -288,12 +285,13 @@ def main(argv: Sequence[str] | None = None) -> None:
         raise errors.UserError(f'{flags.options[0]!r} needs --runner=beam or --runner=dask')
     if flags.workers is not None and flags.runner != 'local':
         raise errors.UserError(
-            f'--workers is for --runner=local: the number of workers is that of {flags.runner}'
+            f'--workers is for --runner=local; {flags.runner} sets its own number of workers'
         )
     if flags.verify:
-        found = corpus.Corpus.open(flags.output)
-        found.verify()
-        progress.say(f'{flags.output}: all {len(found.manifest["files"])} files match their hashes')
+        opened = corpus.Corpus.open(flags.output)
+        opened.verify()
+        num_files = len(opened.manifest['files'])
+        progress.say(f'{flags.output}: all {num_files} files match their hashes')
         return
     prepare(
         flags.source,

@@ -9,20 +9,20 @@ SECONDS_BETWEEN_LINES = 15.0  # when stderr is a file
 
 
 def say(text: str) -> None:
-    """Print a line, with escapes for characters that stdout cannot encode."""
+    """Print a line, escaping characters that stdout cannot encode."""
     encoding = sys.stdout.encoding or 'utf-8'
     print(text.encode(encoding, 'backslashreplace').decode(encoding))
 
 
 def bar(**settings: Any) -> tqdm.tqdm:
-    """Create a tqdm bar on stderr: redrawn once a second on a terminal, else lines of text."""
+    """Create a tqdm bar on stderr: redrawn once a second on a terminal, lines of text in a file."""
     if sys.stderr.isatty():
         return tqdm.tqdm(mininterval=1.0, dynamic_ncols=True, **settings)
     return tqdm.tqdm(mininterval=SECONDS_BETWEEN_LINES, file=_Lines(), ncols=100, **settings)
 
 
 class _Lines:
-    """A file that writes every state of a bar to stderr as a line, without carriage returns."""
+    """A file that writes each state of a bar to stderr as a line, without carriage returns."""
 
     def write(self, text: str) -> None:
         state = text.strip()

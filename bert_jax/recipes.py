@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import importlib.util
+import os
 import pathlib
 import sys
 from collections.abc import Iterator
@@ -15,10 +16,10 @@ PACKAGE = pathlib.Path(__file__).parent
 FOLDERS = (PACKAGE / 'configs', PACKAGE.parent / 'configs')  # of an installed wheel, of a checkout
 
 
-def register() -> pathlib.Path:
-    """Make `from configs import base` work from any folder; return the folder of the recipes."""
-    folder = _folder()
+def register() -> None:
+    """Make `from configs import base` work from any folder."""
     if 'configs' not in sys.modules:
+        folder = _folder()
         spec = importlib.util.spec_from_file_location(
             'configs', folder / '__init__.py', submodule_search_locations=[str(folder)]
         )
@@ -26,11 +27,10 @@ def register() -> pathlib.Path:
         assert spec.loader is not None
         sys.modules['configs'] = module = importlib.util.module_from_spec(spec)
         spec.loader.exec_module(module)
-    return folder
 
 
 def base() -> ConfigDict:
-    """Return `configs/base.py`, the defaults of all keys, without importing a package `configs`."""
+    """Return the config of configs/base.py, without importing the package `configs`."""
     return load(str(_folder() / 'base.py'))
 
 
@@ -54,15 +54,15 @@ def load(file: str) -> ConfigDict:
         return module.get_config(*([parameter] if colon else [])).lock()
     except UserError:
         raise
-    except Exception as error:  # whatever goes wrong in a file of the user's own
+    except Exception as error:  # code of the user: anything may go wrong
         message = ' '.join(f'{type(error).__name__}: {error}'.split())
         raise UserError(f'config file {file!r}: {message}') from error
 
 
 def all_configs() -> Iterator[ConfigDict]:
     """Yield the config of every recipe, once for each of its parameters."""
-    folder = register()
-    for path in sorted(folder.glob('*.py')):
+    register()
+    for path in sorted(_folder().glob('*.py')):
         module = importlib.import_module(f'configs.{path.stem}')
         if hasattr(module, 'PARAMETERS'):
             yield from map(module.get_config, module.PARAMETERS)
@@ -71,7 +71,7 @@ def all_configs() -> Iterator[ConfigDict]:
 
 
 def own_keys(config: ConfigDict, file: str) -> set[str]:
-    """Return the keys to which a config file outside configs/ gives a value that no recipe has."""
+    """Return the keys with a value that no recipe has, for a config file outside configs/."""
     if pathlib.Path(file.partition(':')[0]).resolve().parent == _folder().resolve():
         return set()
     known = [dict(flatten(recipe)) for recipe in all_configs()]
@@ -84,15 +84,9 @@ def _folder() -> pathlib.Path:
     return next(folder for folder in FOLDERS if (folder / 'base.py').exists())
 
 
-def locate(argument: str, folder: pathlib.Path) -> str:
-    """Point `--config=configs/NAME.py[:PARAMETER]` to the recipe in `folder`.
-
-    Other arguments, and files that exist relative to the working directory, stay as they are.
-    """
-    flag, _, value = argument.partition('=')
-    path, colon, parameter = value.partition(':')
-    recipe = folder / pathlib.Path(path).name
-    is_recipe = flag == '--config' and pathlib.Path(path).parent.name == 'configs'
-    if not is_recipe or pathlib.Path(path).exists() or not recipe.exists():
-        return argument
-    return f'{flag}={recipe}{colon}{parameter}'
+def locate(file: str) -> str:
+    """Resolve configs/NAME.py[:PARAMETER] to the recipe, unless `file` exists or has no recipe."""
+    path, colon, parameter = file.partition(':')
+    recipe = _folder() / pathlib.Path(path).name
+    is_recipe = pathlib.Path(path).parent.name == 'configs' and recipe.exists()
+    return f'{recipe}{colon}{parameter}' if is_recipe and not os.path.exists(path) else file

@@ -1,4 +1,4 @@
-"""Names for the leaves of a pytree: path components joined by '/', as 'encoder/layers_0/kernel'.
+"""Names for the leaves of a pytree: components joined by '/', as 'encoder/layers_0/kernel'.
 
 Checkpoints, weight conversion, weight-decay patterns and error messages all use these names.
 """

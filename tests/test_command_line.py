@@ -89,7 +89,7 @@ def test_a_refused_command_exits_with_status_2(capsys):
 def test_the_command_line_sets_values(argument, key, value):
     line = parse(TINY, argument)
     assert dict(flatten(line.config))[key] == value
-    assert line.stated == {key}
+    assert line.user_keys == {key}
 
 
 def test_a_value_may_be_an_argument_of_its_own():

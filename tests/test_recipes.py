@@ -16,24 +16,18 @@ ROOT = pathlib.Path(__file__).parents[1]
 
 def test_a_recipe_is_located_by_its_name_from_another_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    folder = recipes.register()
-    assert recipes.locate('--config=configs/tiny.py', folder) == f'--config={folder}/tiny.py'
-    located = recipes.locate('--config=configs/finetune.py:sst2', folder)
-    assert located == f'--config={folder}/finetune.py:sst2'
+    folder = ROOT / 'configs'
+    assert recipes.locate('configs/tiny.py') == f'{folder}/tiny.py'
+    assert recipes.locate('configs/finetune.py:sst2') == f'{folder}/finetune.py:sst2'
 
 
-def test_other_arguments_and_own_files_stay_as_they_are(tmp_path, monkeypatch):
+def test_other_files_stay_as_they_are(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     own = tmp_path / 'configs/tiny.py'
     own.parent.mkdir()
     own.touch()
-    for argument in (
-        '--config=configs/tiny.py',
-        '--config=configs/missing.py',
-        '--config=base.py',
-        '--config.workdir=configs/base.py',
-    ):
-        assert recipes.locate(argument, ROOT / 'configs') == argument
+    for file in ('configs/tiny.py', 'configs/missing.py', 'base.py'):
+        assert recipes.locate(file) == file
 
 
 @pytest.mark.slow

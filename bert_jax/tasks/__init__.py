@@ -11,15 +11,15 @@ if TYPE_CHECKING:
     from bert_jax.training.task import Task
 
 
-def make_task(config: ConfigDict, stated: Collection[str] = ()) -> 'Task':
-    """Create the task that `config.task` names; imports only what this task needs.
+def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
+    """Create the task that `config.task` names, importing only the modules it needs.
 
     Args:
       config: see configs/base.py.
-      stated: its keys that the user set; labeled data must use those of `data`.
+      user_keys: keys that the user set; for labeled data, the `data` keys among them must be used.
 
     Raises:
-      UserError: the task is unknown, or the config is not one of this task or cannot be run.
+      UserError: the task is unknown, or the config belongs to another task or cannot be run.
     """
     if config.task == 'pretraining':
         if 'objectives' not in config:
@@ -34,11 +34,11 @@ def make_task(config: ConfigDict, stated: Collection[str] = ()) -> 'Task':
         raise unknown('task', config.task, ['pretraining', *PROBLEMS])
     if set(config.get('problem', {})) != set(PROBLEMS[config.task].settings):
         raise _other_task(config, f'finetune.py:{config.task}')
-    return FineTuning(config, stated)
+    return FineTuning(config, user_keys)
 
 
 def _other_task(config: ConfigDict, file: str) -> UserError:
     return UserError(
-        f'task is {config.task!r}, but the config file is one of another task; leave task out and '
-        f'use --config=configs/{file}'
+        f'task is {config.task!r}, but the config file is for another task; leave task out and use '
+        f'--config=configs/{file}'
     )

@@ -21,30 +21,28 @@ from bert_jax.training import multihost
 _READ_LATER = ('data.tokenizer', 'data.reading_threads')
 
 
-def check_label_order(known: tuple[str, ...], labels: tuple[str, ...], where: str) -> None:
-    """Raise UserError if labels differ from those of the checkpoint or weights in `where`."""
-    if known != labels:
-        told = 'the same labels in another order' if set(known) == set(labels) else 'other labels'
+def check_label_order(stored: tuple[str, ...], labels: tuple[str, ...], where: str) -> None:
+    """Raise UserError if labels differ from the stored labels of the checkpoint in `where`."""
+    if stored != labels:
+        same = set(stored) == set(labels)
+        difference = 'the same labels in another order' if same else 'other labels'
         raise UserError(
-            f'{where} has {told}: {", ".join(known[:6])} there, {", ".join(labels[:6])} here'
+            f'{where} has {difference}: {", ".join(stored[:6])} there, {", ".join(labels[:6])} here'
         )
 
 
-def read_splits(config: ConfigDict, stated: Collection[str]) -> Splits:
+def read_splits(config: ConfigDict, user_keys: Collection[str]) -> Splits:
     """Read the labeled data, first on host 0, which may download it, then on the other hosts.
 
-    Args:
-      stated: keys of the config that the user set.
-
     Raises:
-      UserError: see `problems.read`; the data does not use a key that the user set; or the hosts
-        have read different data.
+      UserError: see `problems.read`; the data does not use a key among `user_keys`, which the user
+        set; or the hosts have read different data.
     """
     data = ReadRecorder(config.data)
     splits = problems.read(data, config.task) if jax.process_index() == 0 else None
     multihost.barrier()
     splits = splits or problems.read(data, config.task)
-    data.check({key for key in stated if key not in _READ_LATER}, 'data')
+    data.check({key for key in user_keys if key not in _READ_LATER}, 'data')
     multihost.check_same('labeled data', splits.digest)
     return splits
 
@@ -52,7 +50,7 @@ def read_splits(config: ConfigDict, stated: Collection[str]) -> Splits:
 def make_tokenizer(
     config: ConfigDict, model: Pretrained | None, train: Sequence[Any]
 ) -> tokenizers.Tokenizer:
-    """Return the tokenizer of the weights; without one, load it or train it on the train split."""
+    """Return the tokenizer of the weights, or load or train the one that data.tokenizer names."""
     name = config.data.tokenizer
     if model and model.tokenizer:
         if name:
@@ -82,8 +80,8 @@ def choose_labels(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Choose the order of the labels, and which heads of `model` to start from.
 
-    The order is that of problem.labels; else, if `model` has a head for the same set of labels,
-    that of the model, whose head is then trained further; else sorted.
+    The labels have the order of problem.labels, if set; else, if `model` has a head for the same
+    set of labels, the order of the model, whose head is then trained further; else they are sorted.
 
     Args:
       train: the train split before other splits and a subset were drawn from it.
@@ -105,7 +103,7 @@ def choose_labels(
         raise UserError(
             f'this kind of problem trains the head {missing.pop()!r} further, but '
             + ('the weights of init_from lack it' if model else 'init_from is empty')
-            + '; set init_from to pretrained weights that have it'
+            + '; set init_from to pretrained weights with this head'
         )
     if problem_class.required_heads:
         return labels, heads

@@ -73,20 +73,20 @@ CORPUS_KEYS = {
 }
 
 
-def follow_corpus(data: Config, stated: Collection[str]) -> None:
-    """Take the settings of the corpus that the command line names, if it exists.
+def follow_corpus(data: Config, user_keys: Collection[str]) -> None:
+    """Adopt the settings of the corpus that the command line names, if the corpus exists.
 
     Args:
         data: The config's `data`; updated.
-        stated: Its keys that the command line sets, which stay as they are.
+        user_keys: Keys of `data` that the user set, which keep their values.
     """
     folder = paths.path(data.corpus)
-    if 'corpus' not in stated or not (folder / 'manifest.json').exists():
+    if 'corpus' not in user_keys or not (folder / 'manifest.json').exists():
         return
     made_from = DEFAULTS | read_manifest(folder)['made_from']
     for setting, key in CORPUS_KEYS.items():
         value = tuple(made_from[setting]) if key == 'sources' else made_from[setting]
-        if key not in stated and data[key] != value:
+        if key not in user_keys and data[key] != value:
             print(f'data.{key} = {value!r}, as in {data.corpus}')
             data[key] = value
 

@@ -1,4 +1,4 @@
-"""Config keys that have no effect, given the other keys: a user who sets one is told so."""
+"""Reports config keys that the user set but that have no effect, given the other keys."""
 
 import re
 from collections.abc import Collection, Iterator, Mapping
@@ -14,20 +14,20 @@ from bert_jax.tasks.pretraining_data import SEGMENTS
 from bert_jax.types import Config
 
 
-def check(config: Config, stated: Collection[str]) -> None:
+def check(config: Config, user_keys: Collection[str]) -> None:
     """Check that the keys that the user set have an effect.
 
     Args:
       config: the config of a run.
-      stated: its keys that the user set. Values of a recipe that the user's own values make
-        meaningless are not mistakes.
+      user_keys: keys that the user set. Other keys, which have the values of a recipe, may be
+        without effect.
 
     Raises:
       UserError: a key without effect, with the reason.
     """
     for pattern, reason in _unused(config):
         for key, value in flatten(config):
-            if key in stated and not _is_off(value) and re.fullmatch(pattern, key):
+            if key in user_keys and not _is_off(value) and re.fullmatch(pattern, key):
                 raise UserError(f'{key} is {value!r}, but {reason}; leave {key} out')
 
 
@@ -55,18 +55,18 @@ class ReadRecorder:
         """Return the keys and values, which do not count as read."""
         return self._config.items()
 
-    def check(self, stated: Collection[str], section: str) -> None:
+    def check(self, user_keys: Collection[str], section: str) -> None:
         """Raise UserError if the user set a key of this section of the config that was not read."""
         for key, value in flatten(self._config):
-            if f'{section}.{key}' in stated and not _is_off(value) and key not in self.read:
+            if f'{section}.{key}' in user_keys and not _is_off(value) and key not in self.read:
                 raise UserError(
-                    f'{section}.{key} is {value!r}, but this kind of data, or another key, leaves '
-                    f'nothing to use it for; leave {section}.{key} out'
+                    f'{section}.{key} is {value!r}, but it has no effect with this kind of data or '
+                    f'because of another key; leave {section}.{key} out'
                 )
 
 
 def _is_off(value: Any) -> bool:
-    """Whether a value asks for nothing, so that a run without the key obeys it, too."""
+    """Whether a value asks for nothing, so that a key without effect does no harm."""
     return not value or value == 'none'
 
 

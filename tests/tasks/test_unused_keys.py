@@ -13,9 +13,9 @@ FOLDER = 'bert_jax/data/samples'
 def check(name: str, *arguments: str) -> None:
     """Check a command line as training does, up to reading the labeled data."""
     line = command_line.parse(['main', f'--config=configs/{name}', *arguments], '')
-    unused_keys.check(line.config, line.stated)
+    unused_keys.check(line.config, line.user_keys)
     if line.config.task != 'pretraining':
-        read_splits(line.config, line.stated)
+        read_splits(line.config, line.user_keys)
 
 
 MLM = ['--config.objectives.nsp=0', '--config.data.segments=single']
@@ -112,12 +112,12 @@ def test_a_config_file_of_the_user_is_checked_but_not_for_values_of_the_recipe(t
     path = tmp_path / 'own.py'
     path.write_text(OWN.format(line=''))
     line = command_line.parse(['main', f'--config={path}'], '')
-    assert line.stated == {'data.dev'}  # but not dev_fraction, which has the value of the recipe
-    read_splits(line.config, line.stated)
+    assert line.user_keys == {'data.dev'}  # but not dev_fraction, which has the value of the recipe
+    read_splits(line.config, line.user_keys)
     path.write_text(OWN.format(line='config.data.dev_fraction = 0.4'))
     line = command_line.parse(['main', f'--config={path}'], '')
     with pytest.raises(UserError, match='data.dev_fraction is 0.4'):
-        read_splits(line.config, line.stated)
+        read_splits(line.config, line.user_keys)
 
 
 def test_training_checks_the_keys_before_it_reads_the_data(capsys):
