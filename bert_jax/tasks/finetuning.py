@@ -42,25 +42,26 @@ from bert_jax.training import sharding
 from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Key, Params
 
-Outcome = tuple[Sequence[Any], dict[str, float]]  # predictions and metrics of a split
+SplitResult = tuple[Sequence[Any], dict[str, float]]  # predictions and metrics of a split
 
 
 class FineTuning:
     """A `Task` (training/task.py): one fine-tuning problem on labeled examples.
 
     Attributes:
-      config: that of configs/finetune.py; `stated` are its keys that the user set.
+      config: the config of configs/finetune.py; `user_keys` are the keys that the user set.
       splits: labeled examples.
       problem: the `Problem` of config.task.
       model: encoder and heads.
-      train, held_out: the encoded train split, and the others by name.
-      scores: of the last evaluation of each held-out split.
+      train: the encoded train split.
+      held_out: the other encoded splits by name.
+      scores: scores of the last evaluation of each held-out split.
     """
 
-    def __init__(self, config: ConfigDict, stated: Collection[str] = ()) -> None:
+    def __init__(self, config: ConfigDict, user_keys: Collection[str] = ()) -> None:
         self.config, self._mesh = config, sharding.make_mesh(config.mesh)
         problem_class = problems.find(config.task).load()
-        self.splits = finetuning_data.read_splits(config, stated)
+        self.splits = finetuning_data.read_splits(config, user_keys)
         model = initialization.load_weights(config)
         tokenizer = finetuning_data.make_tokenizer(config, model, self.splits.train)
         labels, heads = finetuning_data.choose_labels(
@@ -69,16 +70,16 @@ class FineTuning:
         self.start = initialization.initialize(config, model, tokenizer, heads)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
-        length, most = config.training.sequence_length, self.architecture.max_length
-        if length > most:
+        length, max_length = config.training.sequence_length, self.architecture.max_length
+        if length > max_length:
             raise UserError(
-                f'training.sequence_length is {length}, but the model has {most} positions; set it '
-                f'to at most {most}'
+                f'training.sequence_length is {length}, but the model has {max_length} positions; '
+                f'set it to at most {max_length}'
             )
         layout = SpecialTokenLayout(tokenizer, length, self.architecture.type_vocab_size)
         self.problem = problem_class(config.problem, layout, labels)
         self.problem.prepare(self.splits.train)
-        self.problem.score((), ())  # a mistake in the settings of the metrics is an error now
+        self.problem.score((), ())  # raises for invalid metrics now rather than after training
         self.weights = self.problem.weights
         self.model = finetuning_model.FineTuningModel(self.architecture, self.compute, self.problem)
         self.train = finetuning_model.EncodedExamples.of(
@@ -102,8 +103,8 @@ class FineTuning:
             finetuning_model.prediction_step(self.model, with_terms=True),
             out_shardings=sharding.replicated(self._mesh),
         )
-        # The parameters of the last evaluation on dev, its predictions and metrics.
-        self._last: tuple[Params | None, Outcome] = None, ([], {})
+        # The parameters of the last evaluation on dev, and its result.
+        self._last_dev: tuple[Params | None, SplitResult] = None, ([], {})
 
     def _make_stage(self) -> Stage:
         training = self.config.training
@@ -134,7 +135,7 @@ class FineTuning:
 
     @property
     def metadata(self) -> dict[str, Any]:
-        """What makes a checkpoint usable on its own."""
+        """JSON-compatible values that make a checkpoint usable on its own."""
         return {
             'task': self.config.task,
             'family': self.start.family,
@@ -160,7 +161,7 @@ class FineTuning:
         rows, length, _ = self._source.shape
         filled = stage.tokens_per_step / (rows * length)
         splits = {'train': self.train, **self.held_out}
-        examples = ', '.join(f'{len(own.examples):,} {name}' for name, own in splits.items())
+        examples = ', '.join(f'{len(split.examples):,} {name}' for name, split in splits.items())
         lines = [
             f'{self.config.task} with {sizes.num_layers} × {sizes.hidden_size}, vocabulary '
             f'{sizes.vocab_size:,}; {len(self.problem.labels)} labels; {examples}',
@@ -185,13 +186,13 @@ class FineTuning:
                 f'the checkpoints in {workdir} have another tokenizer; choose another '
                 '--config.workdir'
             )
-        known = tuple(metadata['labels'])
         if metadata.get('train_digest', self._train_digest) != self._train_digest:
             raise UserError(
                 f'{workdir} holds a run on other training examples than data.train has now; '
                 'restore them or choose another --config.workdir'
             )
-        finetuning_data.check_label_order(known, self.problem.labels, workdir)
+        stored_labels = tuple(metadata['labels'])
+        finetuning_data.check_label_order(stored_labels, self.problem.labels, workdir)
 
     def init(self, key: Key) -> Params:
         """Return initial parameters, float32, boxed with their logical axis names."""
@@ -208,11 +209,12 @@ class FineTuning:
         return self.problem.terms(outputs, batch)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
-        """Return metrics and losses on the dev split, on which thresholds are tuned, if any."""
+        """Tune thresholds, if any, on the dev split; return its metrics and losses."""
         if 'dev' not in self.held_out:
             return {}
-        self._last = params, self._evaluate(params, 'dev')
-        return self._last[1][1]
+        predictions, metrics = self._evaluate(params, 'dev')
+        self._last_dev = params, (predictions, metrics)
+        return metrics
 
     def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled | None:
         """Compile the prediction step; see training/task.py."""
@@ -233,7 +235,7 @@ class FineTuning:
         shape = self._source.shape
         return shape._replace(rows=shape.rows // self.config.training.accumulation)
 
-    def _evaluate(self, params: Params, split: str) -> Outcome:
+    def _evaluate(self, params: Params, split: str) -> SplitResult:
         """Return predictions and metrics of a split; no metrics if it has no labels."""
         encoded, shape = self.held_out[split], self._evaluation_shape()
         parts, terms = finetuning_model.predict(self._predict, params, encoded, shape)
@@ -265,10 +267,10 @@ class FineTuning:
 
         with jax.set_mesh(self._mesh), nn.logical_axis_rules(self.config.sharding_rules):
             for split, encoded in self.held_out.items():
-                known, found = self._last
-                if split != 'dev' or known is not params:
-                    found = self._evaluate(params, split)
-                predictions, metrics = found
+                evaluated_params, result = self._last_dev
+                if split != 'dev' or evaluated_params is not params:
+                    result = self._evaluate(params, split)
+                predictions, metrics = result
                 records = list(map(self.problem.to_record, encoded.examples, predictions))
                 if jax.process_index() == 0:
                     if metrics:
@@ -292,24 +294,23 @@ class FineTuning:
         records: list[dict[str, Any]],
         scored: finetuning_card.SplitScores | None,
     ) -> None:
-        """Write predictions, scores, and the file that the scorer of GLUE or GAP reads."""
+        """Write predictions, scores, and the file for the scorer of GLUE or GAP, if it applies."""
         tables.save_predictions(records, folder)
         if self.config.data.columns.candidate_labels:
             tables.save_candidates(records, self.config.data.columns.candidate_labels, folder)
         if scored:
             title = f'{self.config.task}, {split}'
             tables.save_scores(self.scores[split], folder, title, scored.intervals)
-        test_set = glue.test_set(self.config.data.dataset, split)
-        if test_set:
+        if test_set := glue.test_set(self.config.data.dataset, split):
             predicted = {record['id']: record['predicted'] for record in records}
             glue.write_submission(test_set, predicted, folder)
 
     def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a batch, each with its sequences and their labels."""
+        """Yield the rows of a batch, each with its sequences and labels."""
         batch = stage.source.batch(number)
         for row in range(stage.source.batch_size):
             yield show_batch.packed_row(batch, row, self.problem)
 
     def references(self) -> dict[str, float]:
-        """Return no reference lines for the loss plot."""
+        """Return no reference lines: there are none for fine-tuning."""
         return {}

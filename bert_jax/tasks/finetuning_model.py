@@ -1,5 +1,6 @@
-"""The model of a fine-tuning problem, and its predictions for examples in packed batches."""
+"""The model of a fine-tuning problem, and its predictions on packed batches of examples."""
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
@@ -40,7 +41,7 @@ class FineTuningModel(nn.Module):
         """Return the problem's outputs for a batch of packed rows.
 
         Args:
-          batch: as made by data/finetune_batches.py.
+          batch: a batch of data/finetune_batches.py.
           dropout_seeds_R: uint32, one for each row; None for evaluation.
         """
         batch = self.problem.corrupt(batch, dropout_seeds_R)
@@ -65,7 +66,7 @@ def apply_model(
 
 
 class _NamedHead(nn.Module):
-    """A head with parameters params[name]['head'], the same place as in pretraining."""
+    """A head with its parameters at params[name]['head'], as in pretraining."""
 
     make: Callable[..., nn.Module]
 
@@ -93,7 +94,7 @@ class EncodedExamples(NamedTuple):
     ) -> 'EncodedExamples':
         """Collect the items of examples."""
         first = np.cumsum([0, *map(len, items)])
-        flat = [item for own in items for item in own]
+        flat = list(itertools.chain.from_iterable(items))
         return cls(problem, examples, Items(flat, problem.tokenizer.pad_id), first)
 
     def by_example(self, by_item: Sequence[Any]) -> list[ExampleOutputs]:
@@ -120,20 +121,20 @@ def predict(
     shape: BatchShape,
     advance: Callable[[int], object] = lambda number: None,
 ) -> tuple[list[ExampleOutputs], averages.Terms]:
-    """Run a prediction step over all items, and over those that depend on their outputs.
+    """Run a prediction step over all items, then over the further items of the problem.
 
     Args:
       step: compiled `prediction_step`.
-      shape: of a batch; the number of slots is raised to what the items need.
-      advance: called with the number of items of each batch that is done.
+      shape: shape of a batch; its number of slots is raised to fit the items.
+      advance: called with the number of items of each finished batch.
     Returns:
-      The host outputs of every example, and the terms summed over all of them.
+      The host outputs of every example, and the terms summed over all items of `encoded`.
     """
     problem = encoded.problem
 
     def run(examples: Sequence[Any], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
-        further = EncodedExamples.of_items(problem, examples, items)
-        return _predict_packed(step, params, further, shape, advance)[0]
+        encoded_items = EncodedExamples.of_items(problem, examples, items)
+        return _predict_packed(step, params, encoded_items, shape, advance)[0]
 
     answer_references(problem, run)
     outputs, total = _predict_packed(step, params, encoded, shape, advance)
@@ -141,7 +142,7 @@ def predict(
 
 
 def answer_references(problem: Problem[Any, Any], run: ItemRunner) -> None:
-    """Give a problem the outputs of its reference examples, if it has any."""
+    """Calibrate a problem with the outputs of its reference examples, if it has any."""
     if references := problem.references():
         outputs = run(references, list(map(problem.encode, references)))
         problem.calibrate(complete(problem, references, outputs, run))
@@ -153,10 +154,10 @@ def complete(
     outputs: list[ExampleOutputs],
     run: ItemRunner,
 ) -> list[ExampleOutputs]:
-    """Add the outputs of further items to those of the first ones, until there are no more."""
-    while any(further := list(map(problem.further_items, examples, outputs))):
-        added = run(examples, further)
-        outputs = [[*known, *new] for known, new in zip(outputs, added, strict=True)]
+    """Run the further items of the problem and append their outputs, until none are left."""
+    while any(items := list(map(problem.further_items, examples, outputs))):
+        new_outputs = run(examples, items)
+        outputs = [[*old, *new] for old, new in zip(outputs, new_outputs, strict=True)]
     return outputs
 
 

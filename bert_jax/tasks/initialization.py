@@ -1,9 +1,9 @@
-"""The initial model of a run: an architecture by name, or the weights of another model."""
+"""The initial model of a run: a named architecture, or the weights of another model."""
 
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -26,8 +26,8 @@ class InitialModel(NamedTuple):
         family: key of interop.families.FAMILIES; None for an architecture without one.
         params: float32 arrays by '/'-joined name; all other parameters are newly initialized.
         lines: what was done to the weights, for the log.
-        frozen: names in `params` that parameter-efficient tuning keeps as they are.
-        base: with parameter-efficient tuning, what checkpoints say of the model at init_from.
+        frozen: names in `params` that parameter-efficient tuning does not train.
+        base: with parameter-efficient tuning, what checkpoints record about the model at init_from.
     """
 
     family: str | None
@@ -44,12 +44,12 @@ class InitialModel(NamedTuple):
 
 
 def load_weights(config: Config) -> Pretrained | None:
-    """The model at config.init_from; None if that is empty.
+    """Load the model at config.init_from; return None if init_from is empty.
 
-    Unsets config.model.architecture, so that the run does not record that of its recipe.
+    Unsets config.model.architecture, so that the run does not record the recipe's architecture.
 
     Raises:
-        UserError: it cannot be read, or belongs to another family than config.model.architecture.
+        UserError: the model cannot be read, or config.model.architecture is of another family.
     """
     if not config.init_from:
         return None
@@ -60,19 +60,19 @@ def load_weights(config: Config) -> Pretrained | None:
     if name is not None and families.of_architecture(name) != model.family:
         raise UserError(
             f'init_from={config.init_from} is a {model.family} model, but model.architecture is '
-            f'{name!r}; set it to None, which stands for that of the weights'
+            f'{name!r}; set it to None to use the architecture of the weights'
         )
-    config.model.architecture = None  # the run has the architecture of the weights
+    config.model.architecture = None
     return model
 
 
 def initialize(
     config: Config, model: Pretrained | None, tokenizer: Tokenizer, heads: Iterable[str]
 ) -> InitialModel:
-    """The initial model that a config asks for.
+    """Build the initial model of a config.
 
-    Sizes that config.model leaves open (None) are the defaults of the architecture or, with
-    weights, those of the weights. The vocabulary is always the tokenizer's.
+    Sizes that are None in config.model come from the weights or, without weights, are the
+    defaults of the architecture. The vocabulary is always the tokenizer's.
 
     Args:
         model: what `load_weights` returned.
@@ -88,22 +88,7 @@ def initialize(
     sizes['vocab_size'] = tokenizer.vocab_size
     name = sizes.pop('architecture', None)
     if model is None:
-        if name is None:
-            raise UserError('set init_from to the weights of a model, or set model.architecture')
-        if config.transfer.method != 'full':
-            raise UserError(
-                f'transfer.method={config.transfer.method} tunes a trained model; set init_from'
-            )
-        if config.transfer.reinit_layers:
-            raise UserError(
-                f'transfer.reinit_layers is {config.transfer.reinit_layers}, but without init_from '
-                'all layers are newly initialized; set it to 0'
-            )
-        architecture = architectures.build(name, **sizes)
-        if architecture.positions == 'offset_by_padding':  # as in the published models
-            first = tokenizer.pad_id + 1
-            architecture = dataclasses.replace(architecture, first_position=first)
-        return InitialModel(families.of_architecture(name), architecture, {}, [])
+        return _initialize_randomly(config, name, sizes, tokenizer)
     theta = sizes.pop('global_theta', None)
     architecture = dataclasses.replace(model.architecture, **sizes)
     if theta is not None:
@@ -114,8 +99,8 @@ def initialize(
     if config.compute.scan_layers:
         tree = tree | {'encoder': stack_layers(tree['encoder'])}
     params = tree_paths.flatten(tree)
-    for new in fitted.newly_initialized:
-        params.pop(new, None)
+    for missing in fitted.newly_initialized:
+        params.pop(missing, None)
     if config.transfer.reinit_layers:
         lines.append(_drop_last_layers(params, config.transfer.reinit_layers))
     initial = InitialModel(model.family, architecture, params, lines)
@@ -126,7 +111,7 @@ def initialize(
     if method.published_rate is not None:
         lines.append(
             f'{method.method} was published with a learning rate of {method.published_rate:g}; '
-            f'that of this run is {config.schedule.learning_rate:g}'
+            f'this run uses {config.schedule.learning_rate:g}'
         )
     frozen = (name for name in params if name.startswith('encoder/') and not method.trains(name))
     return initial._replace(
@@ -136,41 +121,62 @@ def initialize(
     )
 
 
+def _initialize_randomly(
+    config: Config, name: str | None, sizes: dict[str, Any], tokenizer: Tokenizer
+) -> InitialModel:
+    """Build the initial model of a run without `init_from`."""
+    if name is None:
+        raise UserError('set init_from to the weights of a model, or set model.architecture')
+    if config.transfer.method != 'full':
+        raise UserError(
+            f'transfer.method={config.transfer.method} tunes a trained model; set init_from'
+        )
+    if config.transfer.reinit_layers:
+        raise UserError(
+            f'transfer.reinit_layers is {config.transfer.reinit_layers}, but without init_from '
+            'all layers are newly initialized; set it to 0'
+        )
+    architecture = architectures.build(name, **sizes)
+    if architecture.positions == 'offset_by_padding':  # as in the published models
+        first = tokenizer.pad_id + 1
+        architecture = dataclasses.replace(architecture, first_position=first)
+    return InitialModel(families.of_architecture(name), architecture, {}, [])
+
+
 def _tuning_method(config: Config) -> Tuning:
-    """The method of config.transfer with its settings."""
+    """Build the method of config.transfer; settings of other methods that are set are errors."""
+    tuning.settings(config.transfer.method)  # raises for an unknown method
     every = {name for method in tuning.METHODS for name in tuning.settings(method)}
-    method = config.transfer.method
-    tuning.settings(method)  # its name may be wrong
-    return tuning.build(method, {name: config.transfer[name] for name in every})
+    return tuning.build(config.transfer.method, {name: config.transfer[name] for name in every})
 
 
 def _check_unchanged(config: Config, model: Pretrained, fitted: Pretrained) -> None:
-    """Raise UserError if fitting changed the encoder, which a tuned run reads again later."""
+    """Raise UserError if fitting changed the encoder, which is reloaded from init_from later."""
     if model.architecture.tuning is not None:
         raise UserError(
-            f'{config.init_from} is a tuned model; export it with --merge and tune that, or set '
-            'transfer.method=full'
+            f'{config.init_from} is a tuned model; export it with --merge and tune the exported '
+            'model, or set transfer.method=full'
         )
-    before, after = (tree_paths.flatten(one.params['encoder']) for one in (model, fitted))
+    before, after = map(tree_paths.flatten, (model.params['encoder'], fitted.params['encoder']))
     changed = [name for name in before if not np.array_equal(before[name], after[name])]
     if changed:
         raise UserError(
-            f'transfer.method={config.transfer.method} keeps the model at init_from as it is, but '
+            f'transfer.method={config.transfer.method} does not change the model at init_from, but '
             f'the config changes {", ".join(changed)}; keep its tokenizer and its positions'
         )
 
 
 def _drop_last_layers(params: dict[str, np.ndarray], number: int) -> str:
     """Remove the last layers and the pooler from `params`; return a line for the log."""
-    found = (re.match(r'encoder/layers_(\d+)/', name) for name in params)
-    layers = sorted({int(match[1]) for match in found if match})
+    matches = (re.match(r'encoder/layers_(\d+)/', name) for name in params)
+    layers = sorted({int(match[1]) for match in matches if match})
     if not 0 < number <= len(layers):
         raise UserError(
             f'transfer.reinit_layers is {number}, but there are {len(layers)} layers to initialize '
             '(shared layers count as one, layers stacked by compute.scan_layers as none)'
         )
     parts = [f'layers_{layer}' for layer in layers[-number:]] + ['pooler']
-    for name in list(params):
-        if name.split('/')[:2] in [['encoder', part] for part in parts]:
-            del params[name]
+    prefixes = tuple(f'encoder/{part}/' for part in parts)
+    for name in [name for name in params if name.startswith(prefixes)]:
+        del params[name]
     return f'newly initialized: {", ".join(parts)}'

@@ -1,4 +1,4 @@
-"""Pretraining as a task: corrupt a batch, encode it, and sum the terms of every objective."""
+"""The pretraining task: corrupt a batch, encode it, and sum the loss terms of all objectives."""
 
 import dataclasses
 import functools
@@ -37,7 +37,7 @@ HELD_OUT_SEED = 0  # the same held-out examples and masks in every run
 
 
 class Pretraining:
-    """The task of pretraining an encoder; training/task.py says what the loop asks of a task.
+    """A `Task` (training/task.py) that pretrains an encoder.
 
     Raises:
         UserError: For a config that cannot be trained.
@@ -54,6 +54,9 @@ class Pretraining:
                 'data.pack=False'
             )
         self.objectives = {name: OBJECTIVES[name] for name in names}
+        self._mark_sentences = any(
+            'sentence_start' in kind.batch_keys for kind in self.objectives.values()
+        )
         self.weights = objectives.loss_weights(config.objectives)
         self.corpus = pretraining_data.open_corpus(config.data)
         tokenizer = self.corpus.tokenizer
@@ -97,7 +100,7 @@ class Pretraining:
             self.config.data,
             (batch_size, length),
             self.config.seed,
-            **self._source_options(),
+            self._mark_sentences,
         )
         self._check_batch_keys(source)
         return Stage(
@@ -110,7 +113,7 @@ class Pretraining:
         )
 
     def _make_linguistic(self) -> 'LinguisticEvaluation | None':
-        """Prepare the linguistic evaluation, if any; its batches are of the first stage's size."""
+        """Prepare the linguistic evaluation, if any, with batches of the first stage's size."""
         settings, stage = self.config.evaluation.get('linguistic', {}), self.stages[0]
         if not any(settings.get(name) for name in ('pairs', 'treebank', 'isotropy')):
             return None
@@ -131,17 +134,12 @@ class Pretraining:
         return LinguisticEvaluation(setting, flops, self._num_evaluations())
 
     def _num_evaluations(self) -> int:
-        """Number of steps of the run after which it is evaluated."""
+        """Count the steps of the run after which it is evaluated."""
         ends = np.cumsum([stage.steps for stage in self.stages]).tolist()
         every = self.config.evaluation.every_steps
-        regular = range(every, ends[-1] + 1, every) if every else ()
-        further = {step for step in self.stages[0].evaluate_at if step <= ends[-1]}
-        return len({*ends, *regular} | further)
-
-    def _source_options(self) -> dict[str, bool]:
-        """Options of the source of examples that the objectives require."""
-        keys = {key for kind in self.objectives.values() for key in kind.batch_keys}
-        return {'mark_sentences': 'sentence_start' in keys}
+        periodic = range(every, ends[-1] + 1, every) if every else ()
+        extra = {step for step in self.stages[0].evaluate_at if step <= ends[-1]}
+        return len({*ends, *periodic, *extra})
 
     def _check_batch_keys(self, source: ExampleSource) -> None:
         batch = source.batch(0, np.arange(1))
@@ -155,12 +153,12 @@ class Pretraining:
 
     def describe(self) -> list[str]:
         """Return lines for the start of the log: the model, the corpus and the stages."""
-        sizes = self.architecture
         train, held_out = self.corpus.split('train'), self.corpus.split('held_out')
         longest = max(length for _, length in map(_shape, self.stages))
         lines = [
-            f'{self.config.model.architecture or self.start.family} {sizes.num_layers} × '
-            f'{sizes.hidden_size}, vocabulary {sizes.vocab_size:,}; ' + ', '.join(self.weights),
+            f'{self.config.model.architecture or self.start.family} '
+            f'{self.architecture.num_layers} × {self.architecture.hidden_size}, vocabulary '
+            f'{self.architecture.vocab_size:,}; {", ".join(self.weights)}',
             f'{self.config.data.corpus}: {train.num_tokens:,} tokens in {train.num_documents:,} '
             f'documents; held out {held_out.num_tokens:,} in {held_out.num_documents:,}',
             kernels.describe(self.architecture, self.compute, longest),
@@ -172,11 +170,7 @@ class Pretraining:
         return [*lines, *(self._linguistic.lines if self._linguistic else ())]
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Compare the metadata of a checkpoint with this task's.
-
-        Raises:
-            UserError: If the checkpoint was made with another tokenizer or corpus.
-        """
+        """Raise UserError if a checkpoint was made with another tokenizer or corpus."""
         for part in ('tokenizer', 'corpus'):
             key = f'{part}_fingerprint'
             if metadata[key] != self.metadata[key]:
@@ -216,20 +210,20 @@ class Pretraining:
             yield show_batch.corrupted_row(batch, corrupted, row, self.corpus.tokenizer)
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
-        """Compute the held-out metrics, with baselines that ignore the context.
+        """Compute the held-out metrics and baselines that ignore the context.
 
-        With several languages, also the losses of each, such as `mlm_loss/cy`, over an equal share
-        of the examples.
+        With several languages, the losses of each language, such as `mlm_loss/cy`, are added; each
+        language gets an equal share of the examples.
         """
-        number, means = self.config.evaluation.examples, {}
+        num_examples, means = self.config.evaluation.examples, {}
         sources = self._held_out[_shape(stage)]
         for language, source in sources.items():
-            share = number // (len(sources) - 1) if language else number
-            means[language] = self._held_out_means(params, source, share, stage.accumulation)
+            number = num_examples // (len(sources) - 1) if language else num_examples
+            means[language] = self._held_out_means(params, source, number, stage.accumulation)
         counts = self.corpus.unigram_counts('held_out')
         metrics = evaluation.add_baselines(means.pop(None), counts)
-        for language, found in means.items():
-            metrics |= {f'{name}/{language}': found[name] for name in self.weights}
+        for language, values in means.items():
+            metrics |= {f'{name}/{language}': values[name] for name in self.weights}
         return metrics | (self._linguistic(params) if self._linguistic else {})
 
     def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled:
@@ -255,7 +249,7 @@ class Pretraining:
 
     def _held_out_sources(self, shape: tuple[int, int]) -> dict[str | None, ExampleSource]:
         return pretraining_data.held_out_sources(
-            self.corpus, self.config.data, shape, HELD_OUT_SEED, **self._source_options()
+            self.corpus, self.config.data, shape, HELD_OUT_SEED, self._mark_sentences
         )
 
     def cloze(self, params: Params, number: int) -> tuple[Masked, Batch, np.ndarray]:
@@ -298,8 +292,8 @@ class Pretraining:
             with writing_to(workdir):
                 (workdir / 'cloze.md').write_text(examples, encoding='utf-8')
             progress.say(examples)
+        linguistic = ''
         with writing_to(workdir):
-            linguistic = ''
             if self._linguistic:
                 linguistic = self._linguistic.report(results['held_out'], workdir)
             card = model_card.pretrained(
@@ -314,7 +308,7 @@ class Pretraining:
             (workdir / 'README.md').write_text(card, encoding='utf-8')
 
     def references(self) -> dict[str, float]:
-        """Return horizontal lines for the loss plot: the loss of guessing by frequency."""
+        """Return a horizontal line for the loss plot: the loss of guessing by token frequency."""
         entropy = evaluation.unigram_entropy(self.corpus.unigram_counts('held_out'))
         return {'unigram entropy of the held-out text (nats)': entropy}
 
@@ -323,7 +317,7 @@ def _make_masking(settings: dict[str, Any], corpus: Corpus) -> Masking:
     """Return the masking of a corpus with the settings `config.masking`.
 
     Raises:
-        UserError: For an invalid setting, or text in which the scheme would not find words.
+        UserError: For an invalid setting, or text in which the scheme cannot find words.
     """
     tokenizer = corpus.tokenizer
     may_be_chosen = {tokenizer.unk_id} if settings.pop('unknown') else set()

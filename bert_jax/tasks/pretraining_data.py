@@ -1,4 +1,4 @@
-"""The data of a pretraining run: the corpus, and the examples made from it."""
+"""The data of a pretraining run: the corpus, and the examples made from its documents."""
 
 from collections.abc import Callable, Collection
 from typing import NamedTuple
@@ -28,7 +28,7 @@ def _next_sentences(settings: RowSettings, data: Config) -> TextExampleSource:
 def _ordered_sentences(settings: RowSettings, data: Config) -> TextExampleSource:
     if data.faithful_negatives:
         raise UserError(
-            "data.faithful_negatives is about random segments, but data.segments='ordered_pairs' "
+            "data.faithful_negatives affects random segments, but data.segments='ordered_pairs' "
             'has none; set it to False'
         )
     return SentencePairs(
@@ -40,8 +40,8 @@ class Segments(NamedTuple):
     """An entry of SEGMENTS.
 
     Attributes:
-        source: Makes the source of examples from its rows and the config's `data`.
-        options: Config keys that it reads, of those that not all entries read.
+        source: Makes the source of examples from the settings of rows and the config's `data`.
+        options: Config keys that it reads, apart from keys that all entries read.
     """
 
     source: Callable[[RowSettings, Config], TextExampleSource]
@@ -62,7 +62,7 @@ SEGMENTS = {
 }
 
 
-# Setting of a corpus (see `corpus.settings`) → key of the config's `data`.
+# Setting of a corpus (see `corpus.settings`) → key in the config's `data`.
 CORPUS_KEYS = {
     'sources': 'sources',
     'tokenizer': 'tokenizer',
@@ -95,7 +95,7 @@ def open_corpus(data: Config) -> Corpus:
     """Open the corpus of a config; host 0 prepares it first if it does not exist.
 
     Raises:
-        UserError: If the corpus was made from another text or tokenizer than the config names.
+        UserError: If the corpus was made from other text or with another tokenizer.
     """
     settings = {setting: data[key] for setting, key in CORPUS_KEYS.items()}
     folder = paths.path(data.corpus)
@@ -120,20 +120,20 @@ def open_corpus(data: Config) -> Corpus:
 
 
 def train_source(
-    corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, **options: bool
+    corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, mark_sentences: bool = False
 ) -> ExampleSource:
-    """Return training examples, with the languages mixed in shares ∝ p^language_alpha.
+    """Return training examples, with languages mixed in shares ∝ p^language_alpha.
 
     Args:
         corpus: The text.
         data: The config's `data`.
         shape: (batch size, sequence length).
         seed: Seed of the order of the data.
-        **options: Further options of the source, such as `mark_sentences`.
+        mark_sentences: See `RowSettings`.
     """
     batch_size, _ = shape
     return languages.mix_languages(
-        lambda language, seed: source(corpus, 'train', language, data, shape, seed, **options),
+        lambda language, seed: source(corpus, 'train', language, data, shape, seed, mark_sentences),
         corpus.split('train').languages,
         data.language_alpha,
         batch_size,
@@ -142,20 +142,22 @@ def train_source(
 
 
 def held_out_sources(
-    corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, **options: bool
+    corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, mark_sentences: bool = False
 ) -> dict[str | None, ExampleSource]:
-    """Return the held-out examples of all languages (None) and, if there are several, of each.
+    """Return language → its held-out examples; None → those of all languages.
 
-    The arguments are those of `train_source`.
+    With a single language there is only the entry None. For the arguments see `train_source`.
 
     Raises:
-        UserError: If no examples can be made of the held-out text in a language.
+        UserError: If no examples can be made from the held-out text in a language.
     """
     names = list(corpus.split('held_out').languages)
     sources = {}
     for language in [None, *(names if len(names) > 1 else [])]:
         try:
-            sources[language] = source(corpus, 'held_out', language, data, shape, seed, **options)
+            sources[language] = source(
+                corpus, 'held_out', language, data, shape, seed, mark_sentences
+            )
         except UserError as error:
             place = f' in language {language!r}' if language else ''
             raise UserError(f'the held-out text{place} cannot be evaluated: {error}') from None
@@ -169,11 +171,11 @@ def source(
     data: Config,
     shape: tuple[int, int],
     seed: int,
-    **options: bool,
+    mark_sentences: bool = False,
 ) -> ExampleSource:
-    """Return the examples of a split, of one language or (None) of all in their natural shares.
+    """Return the examples of a split; `language` None: all languages in their natural shares.
 
-    The other arguments are those of `train_source`.
+    For the other arguments see `train_source`.
 
     Raises:
         UserError: If `data.segments` is unknown.
@@ -182,7 +184,9 @@ def source(
         raise unknown('data.segments', data.segments, SEGMENTS)
     batch_size, sequence_length = shape
     text = corpus.split(split, language)
-    settings = RowSettings(text, corpus.tokenizer, sequence_length, batch_size, seed, **options)
+    settings = RowSettings(
+        text, corpus.tokenizer, sequence_length, batch_size, seed, mark_sentences
+    )
     examples = SEGMENTS[data.segments].source(settings, data)
     return PackedRows(examples, seed) if data.pack else examples
 

@@ -1,4 +1,4 @@
-"""Prints one training batch of a run in readable form, rebuilt from its step number alone."""
+"""Prints a training batch of a run in readable form, rebuilt from its step number alone."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -31,7 +31,7 @@ def dump(task: Task, step: int) -> Iterator[str]:
 
 
 def find(stages: Sequence[Stage], step: int) -> tuple[Stage, int, int]:
-    """Locate a step: its stage, the number of its batch in the stage, and its number from 0.
+    """Return the stage of a step, the number of its batch in the stage, and the step from 0.
 
     Raises:
         UserError: If the run does not have that step.
@@ -50,24 +50,24 @@ def corrupted_row(
     """Describe a row of pretraining.
 
     Returns:
-        The labels of the row; those of a packed row are lists with a value per example, and
-        'first_positions' says where each example starts. 'text' and 'tokens' of the clean row,
-        'shown': the tokens that the encoder is shown, if they differ, and the prediction targets.
+        The labels of the row (in a packed row, lists with a value per example; 'first_positions' is
+        where each example starts), the 'text' and 'tokens' of the clean row, 'shown', the tokens
+        that the encoder sees, if they differ, and the prediction targets.
     """
     vocab, shown = tokenizer.vocab, corrupted.encoder_inputs(batch)
     clean_ids = batch['input_ids'][row][batch['attention_mask'][row] > 0]
     shown_ids = shown.input_ids[row][shown.attention_mask[row] > 0]
-    found = {name: array[row].tolist() for name, array in batch.items() if array[row].ndim == 0}
+    described = {name: array[row].tolist() for name, array in batch.items() if array[row].ndim == 0}
     if 'first_positions' in batch:
         first_BS = batch['first_positions']
         slots = first_BS[row] >= 0
         values = {k: array for k, array in batch.items() if array.shape == first_BS.shape}
-        found |= {name: array_BS[row][slots].tolist() for name, array_BS in values.items()}
-    found['text'] = tokenizer.decode(clean_ids)
-    found['tokens'] = [vocab[i] for i in clean_ids]
+        described |= {name: array_BS[row][slots].tolist() for name, array_BS in values.items()}
+    described['text'] = tokenizer.decode(clean_ids)
+    described['tokens'] = [vocab[i] for i in clean_ids]
     if not np.array_equal(shown_ids, clean_ids):
-        found['shown'] = [vocab[i] for i in shown_ids]
-    return found | corrupted.describe_row(row, vocab)
+        described['shown'] = [vocab[i] for i in shown_ids]
+    return described | corrupted.describe_row(row, vocab)
 
 
 def packed_row(batch: Batch, row: int, problem: 'Problem[Any, Any]') -> dict[str, Any]:
@@ -75,9 +75,9 @@ def packed_row(batch: Batch, row: int, problem: 'Problem[Any, Any]') -> dict[str
     tokenizer, sequences = problem.tokenizer, []
     length = batch['input_ids'].shape[1]
     for slot in np.flatnonzero(batch['first_positions'][row] >= 0):
-        own_T = batch['segment_ids'][row] == slot + 1
+        is_in_slot_T = batch['segment_ids'][row] == slot + 1
         fields = {
-            name: array[row, own_T] if array.shape[1] == length else array[row, slot]
+            name: array[row, is_in_slot_T] if array.shape[1] == length else array[row, slot]
             for name, array in batch.items()
             if array.ndim > 1
         }

@@ -9,7 +9,7 @@ KEYS = ('steps', 'sequence_length', 'batch_size', 'accumulation', 'max_predictio
 
 
 def stage_settings(training: Config) -> list[dict[str, int]]:
-    """Return KEYS → value for each stage; a key with one value has it in all stages.
+    """Return KEYS → value for each stage; a single value of a key holds for all stages.
 
     Raises:
         UserError: If a value is not an integer above 0, or the numbers of values differ.
@@ -19,12 +19,12 @@ def stage_settings(training: Config) -> list[dict[str, int]]:
             raise UserError(
                 f'training.{key} is {training[key]}; all values must be integers above 0'
             )
-    number = max(len(training[key]) for key in KEYS)
+    num_stages = max(len(training[key]) for key in KEYS)
     columns = {
-        key: tuple(training[key]) * (number if len(training[key]) == 1 else 1) for key in KEYS
+        key: tuple(training[key]) * (num_stages if len(training[key]) == 1 else 1) for key in KEYS
     }
     lengths = {key: len(values) for key, values in columns.items()}
-    if set(lengths.values()) != {number}:
+    if set(lengths.values()) != {num_stages}:
         raise UserError(
             f'training: the numbers of values differ ({lengths}); give one for each stage, or one '
             'for all stages'
@@ -35,7 +35,11 @@ def stage_settings(training: Config) -> list[dict[str, int]]:
 def num_predictions(stages: Sequence[Mapping[str, int]]) -> dict[int, int]:
     """Return sequence length → max_predictions.
 
-    Inside the jitted step only the shape of a batch is known, so stages of equal length must agree.
+    The jitted step looks max_predictions up by the length of a batch, so stages of the same length
+    must agree.
+
+    Raises:
+        UserError: If they do not agree, or max_predictions exceeds the length.
     """
     by_length: dict[int, int] = {}
     for stage in stages:

@@ -71,7 +71,7 @@ def _is_off(value: Any) -> bool:
 
 
 def _unused(config: Config) -> Iterator[tuple[str, str]]:
-    """Yield patterns of keys without effect, each with the reason."""
+    """Yield (pattern of keys without effect, reason)."""
     if config.sweep.seeds:
         yield 'seed', f'sweep.seeds is {config.sweep.seeds}'
         if config.data.get('shots'):
@@ -121,8 +121,9 @@ def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:
         'data.segments': (SEGMENTS, config.data.segments),
     }
     for key, (table, name) in tables.items():
-        options = {option for entry in table.values() for option in entry.options}
-        for option in options.difference(table[name].options if name in table else options):
-            yield option, f'{key} is {name!r}'
+        if name in table:
+            options = {option for entry in table.values() for option in entry.options}
+            for option in options.difference(table[name].options):
+                yield option, f'{key} is {name!r}'
     if not config.data.tokenizer.startswith('train:'):
         yield 'data.tokenizer_.*', f'data.tokenizer={config.data.tokenizer!r} is not trained'
