@@ -1,4 +1,4 @@
-"""Linguistic evaluation during pretraining, within a share of the computation."""
+"""Linguistic evaluation during pretraining, within a budget of floating-point operations."""
 
 import pathlib
 import time
@@ -14,13 +14,13 @@ SECONDS = 'linguistic_seconds'
 
 
 class LinguisticEvaluation:
-    """The measures that `config.evaluation.linguistic` asks for.
+    """The measures that `config.evaluation.linguistic` enables.
 
-    Each is a pure function of the parameters: a resumed run repeats it exactly.
+    Each measure is a pure function of the parameters: a resumed run repeats it exactly.
 
     Attributes:
-        lines: what is measured and what it costs, for the log.
-        unigram: the metrics on minimal pairs of token frequencies; empty without pairs.
+        lines: log lines: what is measured and what it costs.
+        unigram: the metrics that token frequencies reach on the minimal pairs; empty without pairs.
     """
 
     def __init__(self, setting: Setting, total_flops: float, num_evaluations: int) -> None:
@@ -32,7 +32,8 @@ class LinguisticEvaluation:
             num_evaluations: number of evaluations of the run.
 
         Raises:
-            UserError: unreadable data, no head that predicts tokens, or too much computation.
+            UserError: the data is unreadable, the model has no head that predicts tokens, or the
+                evaluation exceeds its budget.
         """
         config = setting.config
         budget = config.max_share * total_flops / num_evaluations
@@ -55,8 +56,8 @@ class LinguisticEvaluation:
         if share > config.max_share:
             raise UserError(
                 f'evaluation.linguistic would take {share:.1%} of the operations of the training, '
-                f'above max_share={config.max_share:g}; evaluate less often, lower its '
-                'sentences, or raise its max_share'
+                f'above max_share={config.max_share:g}; evaluate less often, lower '
+                'evaluation.linguistic.sentences, or raise evaluation.linguistic.max_share'
             )
 
     def report(self, held_out: Mapping[str, float], workdir: pathlib.Path) -> str:
@@ -77,7 +78,7 @@ class LinguisticEvaluation:
         return sum(measure.flops for measure in self._measures)
 
     def __call__(self, params: Params) -> Metrics:
-        """Return the metrics of parameters; with `linguistic_seconds`, the time they took."""
+        """Return the metrics of parameters, and `linguistic_seconds`, the time they took."""
         start, metrics = time.monotonic(), Metrics()
         for measure in self._measures:
             metrics |= measure(params)

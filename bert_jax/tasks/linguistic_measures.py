@@ -1,4 +1,4 @@
-"""What linguistic evaluation measures: minimal pairs, parts of speech, isotropy.
+"""The measures of linguistic evaluation: minimal pairs, parts of speech, isotropy.
 
 Each measure runs one compiled program on batches of one shape, on any mesh.
 """
@@ -6,6 +6,7 @@ Each measure runs one compiled program on batches of one shape, on any mesh.
 import copy
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -34,7 +35,7 @@ _TEST_EVERY = 3  # every third sentence of the treebank tests the probe
 
 
 class RowBatches:
-    """Arrays of rows as batches of one shape; the last one is filled up with the first rows."""
+    """Batches of one shape from arrays of rows; the last batch is filled up with the first rows."""
 
     def __init__(self, arrays: dict[str, np.ndarray], batch_size: int) -> None:
         self.batch_size, self._arrays = batch_size, arrays
@@ -51,15 +52,15 @@ class RowBatches:
 
 @dataclasses.dataclass(frozen=True)
 class Setting:
-    """What all measures need.
+    """The inputs that all measures share.
 
     Attributes:
         config: `config.evaluation.linguistic`.
         model: the model.
         corpus: has the tokenizer and the frequencies of tokens.
-        text: a clean held-out batch; batches of all measures have about as many tokens.
+        text: a clean held-out batch; the batches of all measures have about as many tokens.
         threads: number of threads that read batches.
-        is_special: whether ids are special tokens, for arrays of any shape.
+        is_special: maps an array of token ids to whether each is a special token.
     """
 
     config: Config
@@ -70,17 +71,17 @@ class Setting:
     is_special: Callable[[jax.Array], jax.Array]
 
     def flops(self, rows: int, length: int) -> float:
-        """Operations of a forward pass; a training step takes three times as many."""
+        """Return the operations of a forward pass, a third of the operations of a training step."""
         return rows * length * self.model.flops_per_token(length, 1) / 3
 
     def batches(self, arrays: dict[str, np.ndarray]) -> RowBatches:
-        """Batches of rows of the same length."""
+        """Batch rows of the same length."""
         rows, longest = self.text['input_ids'].shape
         length = arrays['input_ids'].shape[1]
         return RowBatches(arrays, rows * max(1, longest // length))
 
     def run(self, program: Callable[..., Any], params: Params, source: RowBatches) -> np.ndarray:
-        """Run a program on all rows; return what it computes for each, [rows, …]."""
+        """Run a program on all rows; return its result for each row, [rows, …]."""
         num_batches = -(-source.num_examples // source.batch_size)
         read = batches.read(source, 0, num_batches, self.threads)
         return np.concatenate([jax.device_get(program(params, batch)) for batch in read])[
@@ -93,7 +94,7 @@ class Pairs:
 
     Attributes:
         flops: operations of one evaluation.
-        unigram: the same metrics of token frequencies.
+        unigram: the metrics that token frequencies reach.
     """
 
     def __init__(self, setting: Setting, budget: float) -> None:
@@ -101,32 +102,32 @@ class Pairs:
         config, tokenizer = setting.config, setting.corpus.tokenizer
         if setting.model.token_predictor() is None:
             raise UserError(
-                'evaluation.linguistic.pairs needs an objective by which the encoder predicts '
+                'evaluation.linguistic.pairs needs an objective with which the encoder predicts '
                 'tokens: mlm without rtd, or clm'
             )
         maker = RowMaker.of(tokenizer, is_causal=setting.model.is_causal())
         every = minimal_pairs.read(config.pairs)
         for number in range(config.pairs_per_paradigm, 0, -1):
             self._pairs = minimal_pairs.sample(every, number)
-            ids = _encode(tokenizer, (text for pair in self._pairs for text in pair[:2]))
-            length = _padded_length(map(len, ids), setting)
-            rows = [maker.rows(own, np.arange(1, len(own) - 1)) for own in ids]
-            self.flops = setting.flops(sum(map(len, rows)), length)
+            texts = _encode(tokenizer, (text for pair in self._pairs for text in pair[:2]))
+            length = _padded_length(map(len, texts), setting)
+            rows_of_texts = [maker.rows(ids, np.arange(1, len(ids) - 1)) for ids in texts]
+            rows = list(itertools.chain.from_iterable(rows_of_texts))
+            self.flops = setting.flops(len(rows), length)
             if self.flops <= budget:
                 break
-        flat = [row for own in rows for row in own]
-        self._first_rows = np.cumsum([0, *map(len, rows[:-1])])
-        self._counts = np.array([len(row.targets) for row in flat])
-        arrays = _inputs([row.ids for row in flat], length, tokenizer.pad_id)
+        self._first_rows = np.cumsum([0, *map(len, rows_of_texts[:-1])])
+        self._counts = np.array([len(row.targets) for row in rows])
+        arrays = _inputs([row.ids for row in rows], length, tokenizer.pad_id)
         for name in ('positions', 'targets'):
-            arrays[name] = _pad([getattr(row, name) for row in flat], self._counts.max())
+            arrays[name] = _pad([getattr(row, name) for row in rows], self._counts.max())
         self._setting, self._source = setting, setting.batches(arrays)
         self._program = _replicated(functools.partial(_log_probabilities, setting.model))
         counts_V = setting.corpus.unigram_counts('train')
-        unigram = preferences.unigram_scores([own[1:-1] for own in ids], counts_V)
+        unigram = preferences.unigram_scores([ids[1:-1] for ids in texts], counts_V)
         self.unigram = self._accuracies(unigram)
         self.line = (
-            f'{len(self._pairs):,} minimal pairs, up to {number} of a paradigm, as {len(flat):,} '
+            f'{len(self._pairs):,} minimal pairs, up to {number} of a paradigm, as {len(rows):,} '
             f'rows of {length} tokens'
         )
 
@@ -149,8 +150,8 @@ class Pairs:
 class Probe:
     """Accuracy of a linear part-of-speech probe of the last layer: 'pos_accuracy'.
 
-    A word is represented by its first subword. Sentences that are longer than the held-out batch's
-    rows are left out.
+    A word is represented by its first subword. Sentences longer than the rows of the held-out batch
+    are left out.
 
     Attributes:
         flops: operations of one evaluation.
@@ -159,15 +160,15 @@ class Probe:
     def __init__(self, setting: Setting) -> None:
         """Make the rows of the sentences and the class of each word."""
         tokenizer, longest = setting.corpus.tokenizer, setting.text['input_ids'].shape[1]
-        read = _sample(_read_tagged(setting.config.treebank), setting.config.sentences)
-        encoded = tokenizer.encode_batch([sentence.text for sentence in read])
-        ends = [offsets[:, 1] for offsets in encoded.offsets]
-        fits = [0 < len(ids) <= longest - 2 for ids in encoded.ids]
-        sentences, self._words, rows = [], [], []
-        for sentence, ids, end, does_fit in zip(read, encoded.ids, ends, fits, strict=True):
-            if does_fit:
-                first = np.searchsorted(end, np.array(sentence.words)[:, 0], side='right')
-                sentences.append(sentence)
+        sentences = _sample(_read_tagged(setting.config.treebank), setting.config.sentences)
+        encoded = tokenizer.encode_batch([sentence.text for sentence in sentences])
+        tags: list[str] = []
+        self._words, rows = [], []
+        for sentence, ids, offsets in zip(sentences, encoded.ids, encoded.offsets, strict=True):
+            if 0 < len(ids) <= longest - 2:
+                starts = np.array(sentence.words)[:, 0]
+                first = np.searchsorted(offsets[:, 1], starts, side='right')
+                tags += sentence.tags or ()
                 self._words.append(first.clip(max=len(ids) - 1) + 1)  # after [CLS]
                 rows.append(np.concatenate([[tokenizer.cls_id], ids, [tokenizer.sep_id]]))
         if len(rows) < 2 * _TEST_EVERY:
@@ -175,7 +176,6 @@ class Probe:
                 f'evaluation.linguistic.treebank has {len(rows)} sentences of up to {longest} '
                 f'tokens; the probe needs at least {2 * _TEST_EVERY}'
             )
-        tags = [tag for sentence in sentences for tag in sentence.tags or ()]
         names, self._tags = np.unique(tags, return_inverse=True)
         self._num_tags = len(names)
         is_test = np.arange(len(rows)) % _TEST_EVERY == 0
@@ -195,16 +195,14 @@ class Probe:
     def __call__(self, params: Params) -> Metrics:
         """Return the metric of parameters."""
         states_NWD = self._setting.run(self._program, params, self._source)
-        features = [own[: len(words)] for own, words in zip(states_NWD, self._words, strict=True)]
-        return {
-            'pos_accuracy': ridge_probe.accuracy(
-                np.concatenate(features), self._tags, self._is_test, self._num_tags
-            )
-        }
+        pairs = zip(states_NWD, self._words, strict=True)
+        features = np.concatenate([states_WD[: len(words)] for states_WD, words in pairs])
+        accuracy = ridge_probe.accuracy(features, self._tags, self._is_test, self._num_tags)
+        return {'pos_accuracy': accuracy}
 
 
 class Isotropy:
-    """Mean cosine of two held-out tokens in each layer: 'mean_cosine/LAYER'.
+    """Mean cosine similarity of two held-out tokens in each layer: 'mean_cosine/LAYER'.
 
     Attributes:
         flops: operations of one evaluation.
@@ -222,16 +220,16 @@ class Isotropy:
         """Return the metrics of parameters."""
         (batch,) = batches.read(self._source, 0, 1, self._setting.threads)
         sums_LD, squares_LD, count = jax.device_get(self._program(params, batch))
-        found = {}
+        metrics = {}
         for layer, arrays in enumerate(zip(sums_LD, squares_LD, strict=True)):
             sums_1D, squares_1D = (array[None].astype(np.float64) for array in arrays)
             unit = isotropy.UnitSums(sums_1D, squares_1D, np.array([float(count)]))
-            found[f'mean_cosine/{layer}'] = float(unit.contributions().sum())
-        return found
+            metrics[f'mean_cosine/{layer}'] = float(unit.contributions().sum())
+        return metrics
 
 
 def _replicated(program: Callable[..., Any]) -> Callable[..., Any]:
-    """Compile a program whose results every host has."""
+    """Jit a program whose results are replicated on every host."""
     return jax.jit(program, out_shardings=PartitionSpec())
 
 
@@ -250,7 +248,7 @@ def _unit_sums(
     params: Params,
     batch: Batch,
 ) -> tuple[jax.Array, ...]:
-    """Sums over the unit vectors of all tokens that are not special, and of their squares."""
+    """Sum the unit vectors, and their squares, of all tokens that are not special; count them."""
     states_LBTD: Any = model.apply({'params': params}, batch, method=PretrainingModel.states)
     states_LBTD = states_LBTD.astype(jnp.float32)
     is_token_BT = (batch['attention_mask'] > 0) & ~is_special(batch['input_ids'])
@@ -260,7 +258,7 @@ def _unit_sums(
 
 
 def _read_tagged(patterns: Sequence[str]) -> list[TaggedExample]:
-    """Sentences of CoNLL-U files with universal part-of-speech tags."""
+    """Read the sentences of CoNLL-U files with universal part-of-speech tags."""
     data = ConfigDict(copy.deepcopy(DEFAULTS))
     data.train, data.dev_fraction, data.format = tuple(patterns), 0.0, 'conllu'
     data.scheme, data.columns.tag = 'none', 'upos'
@@ -269,22 +267,22 @@ def _read_tagged(patterns: Sequence[str]) -> list[TaggedExample]:
 
 
 def _sample(sentences: list[TaggedExample], number: int) -> list[TaggedExample]:
-    """Evenly spaced sentences, so that every genre is represented."""
+    """Choose evenly spaced sentences, so that every genre is represented."""
     chosen = np.linspace(0, len(sentences) - 1, min(number, len(sentences))).round().astype(int)
     return [sentences[index] for index in chosen]
 
 
 def _encode(tokenizer: Tokenizer, texts: Iterable[str]) -> list[np.ndarray]:
-    """The ids of each text between [CLS] and [SEP]."""
+    """Return the token ids of each text, with [CLS] and [SEP]."""
     ids, lengths = tokenizer.encode_ids(list(texts))
     return [
-        np.concatenate([[tokenizer.cls_id], own, [tokenizer.sep_id]]).astype(np.int32)
-        for own in np.split(ids, np.cumsum(lengths))[:-1]
+        np.concatenate([[tokenizer.cls_id], text_ids, [tokenizer.sep_id]]).astype(np.int32)
+        for text_ids in np.split(ids, np.cumsum(lengths))[:-1]
     ]
 
 
 def _padded_length(lengths: Iterable[int], setting: Setting) -> int:
-    """The longest length, up to a multiple of 8. Raises UserError above the model's input."""
+    """Round the longest length up to a multiple of 8. Raises UserError above the model's limit."""
     longest, limit = max(lengths), setting.model.architecture.max_length
     if longest > limit:
         raise UserError(
@@ -303,6 +301,6 @@ def _inputs(rows: Sequence[np.ndarray], length: int, pad_id: int) -> dict[str, n
 
 def _pad(rows: Sequence[np.ndarray], length: int, value: int = 0) -> np.ndarray:
     padded = np.full((len(rows), length), value, np.int32)
-    for row, own in zip(padded, rows, strict=True):
-        row[: len(own)] = own
+    for padded_row, row in zip(padded, rows, strict=True):
+        padded_row[: len(row)] = row
     return padded

@@ -22,10 +22,16 @@ from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.types import Config
 
 Results: TypeAlias = dict[str, Any]  # the contents of a results.json
+# Key of `config.sweep` → type and condition of its values, and how an error describes them.
+_ALLOWED: dict[str, tuple[type, Callable[[Any], bool], str]] = {
+    'seeds': (int, lambda seed: seed >= 0, 'whole numbers of at least 0, such as (0, 1, 2)'),
+    'learning_rates': (float, lambda rate: rate > 0, 'rates above 0, such as (2e-5, 5e-5)'),
+    'ranks': (int, lambda rank: rank > 0, 'whole numbers above 0, such as (4, 8)'),
+}
 
 
 class Setting(NamedTuple):
-    """What distinguishes the runs of a sweep, the seed aside.
+    """What distinguishes the runs of a sweep, apart from the seed.
 
     Attributes:
         rank: `transfer.rank`; None unless ranks are swept.
@@ -71,13 +77,13 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
     if not _has_dev_split(config.data):
         raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
     results = _train_at_once(config, configs) if config.sweep.vmap else _train_each(configs, train)
-    found = compare(config, results)
+    sweep_results = compare(config, results)
     splits = multihost.run_on_host0(functools.partial(other_splits, config, results))
-    found |= {'other_splits': splits} if splits else {}
+    sweep_results |= {'other_splits': splits} if splits else {}
     if writes:
-        write(paths.local(folder), found)
+        write(paths.local(folder), sweep_results)
         workdir.push(folder)
-    return found
+    return sweep_results
 
 
 def _train_each(
@@ -87,24 +93,24 @@ def _train_each(
     results = {}
     for number, (key, run_config) in enumerate(configs.items(), start=1):
         print(f'run {number} of {len(configs)}: {run_config.workdir}', flush=True)
-        done = multihost.run_on_host0(functools.partial(finished, run_config))
-        results[key] = done or train(run_config)
+        finished_results = multihost.run_on_host0(functools.partial(finished, run_config))
+        results[key] = finished_results or train(run_config)
     return results
 
 
 def _train_at_once(config: Config, configs: dict[RunKey, Config]) -> dict[RunKey, Results]:
-    """Train the runs that are not finished in one program (`sweep.vmap`)."""
-    from bert_jax.tasks import vmapped_sweep  # fine-tuning, which pretraining does without
+    """Train all unfinished runs in one program (`sweep.vmap`)."""
+    from bert_jax.tasks import vmapped_sweep  # imports fine-tuning, which pretraining does not need
 
     vmapped_sweep.check(config)
-    done = {key: finished(run_config) for key, run_config in configs.items()}
-    left = {key: configs[key] for key, found in done.items() if not found}
-    trained = vmapped_sweep.train(left) if left else {}
-    return {key: trained.get(key) or found or {} for key, found in done.items()}
+    results = {key: finished(run_config) for key, run_config in configs.items()}
+    unfinished = {key: configs[key] for key in configs if not results[key]}
+    trained = vmapped_sweep.train(unfinished) if unfinished else {}
+    return {key: trained.get(key) or results[key] or {} for key in configs}
 
 
 def _has_dev_split(data: Config) -> bool:
-    """Whether the data has documents or examples to evaluate on; pretraining always has."""
+    """Whether the data has examples to evaluate on, as pretraining always does."""
     return bool(data.get('dataset') or data.get('dev') or data.get('dev_fraction', True))
 
 
@@ -114,26 +120,12 @@ def runs(config: Config) -> dict[RunKey, Config]:
     Raises:
         UserError: For invalid or repeated seeds, rates or ranks.
     """
-    seeds, rates = tuple(config.sweep.seeds), tuple(config.sweep.learning_rates)
-    ranks = tuple(config.sweep.ranks)
-    if len(set(seeds)) < len(seeds) or not all(
-        isinstance(seed, int) and seed >= 0 for seed in seeds
-    ):
-        raise UserError(
-            f'sweep.seeds is {seeds}; use distinct whole numbers of at least 0, such as (0, 1, 2)'
-        )
-    if len(set(rates)) < len(rates) or not all(
-        isinstance(rate, float) and rate > 0 for rate in rates
-    ):
-        raise UserError(
-            f'sweep.learning_rates is {rates}; use distinct rates above 0, such as (2e-5, 5e-5)'
-        )
-    if len(set(ranks)) < len(ranks) or not all(
-        isinstance(rank, int) and rank > 0 for rank in ranks
-    ):
-        raise UserError(
-            f'sweep.ranks is {ranks}; use distinct whole numbers above 0, such as (4, 8)'
-        )
+    for name, (kind, is_allowed, expected) in _ALLOWED.items():
+        values = tuple(config.sweep[name])
+        are_allowed = all(isinstance(value, kind) and is_allowed(value) for value in values)
+        if not are_allowed or len(set(values)) < len(values):
+            raise UserError(f'sweep.{name} is {values}; use distinct {expected}')
+    seeds, rates, ranks = config.sweep.seeds, config.sweep.learning_rates, config.sweep.ranks
     if ranks and config.transfer.get('method') != 'lora':
         raise UserError('sweep.ranks are ranks of LoRA; set transfer.method=lora or leave them out')
     configs = {}
@@ -169,9 +161,7 @@ def _run_name(config: Config, key: RunKey) -> str:
 def finished(config: Config) -> Results | None:
     """Return the results of a finished run, or None if it has to be trained or resumed."""
     path = paths.path(config.workdir) / 'results.json'
-    if not path.exists():
-        return None
-    if workdir.check_config(path.parent, config.to_dict()):
+    if not path.exists() or workdir.check_config(path.parent, config.to_dict()):
         return None
     return json.loads(path.read_text(encoding='utf-8'))
 
@@ -180,16 +170,16 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
     """Summarize the metrics of every learning rate and rank over the seeds.
 
     Returns:
-        {'metric': the name of the metric that is compared, 'best_learning_rate': the rate with the
-        best mean, 'best_run': the folder of the run with the best value, 'rates':
-        [{'learning_rate', 'seeds', 'metrics': name → summary}, …]}. If ranks are swept, there is
-        'best_rank', too, and each of the 'rates' has a 'rank'.
+        {'metric': name of the compared metric, 'best_learning_rate': the rate with the best mean,
+        'best_run': the folder of the run with the best value, 'rates': [{'learning_rate', 'seeds',
+        'metrics': name → summary}, …]}. If ranks are swept, also 'best_rank', and a 'rank' in each
+        of the 'rates'.
     """
     metric = _compared_metric(config, results)
     rates: list[dict[str, Any]] = []
     for setting in sorted({key.setting for key in results}):
         by_seed = {
-            key.seed: found['held_out'] for key, found in results.items() if key.setting == setting
+            key.seed: run['held_out'] for key, run in results.items() if key.setting == setting
         }
         metrics = {
             name: _summary([metrics[name] for metrics in by_seed.values()])
@@ -213,8 +203,8 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
 def other_splits(config: Config, results: dict[RunKey, Results]) -> dict[str, dict[str, Any]]:
     """Summarize the metrics of splits other than dev over the seeds.
 
-    Of each seed counts the run with the setting that is best on dev (Gao et al. 2021, "Making
-    Pre-trained Language Models Better Few-shot Learners", section 3).
+    Each seed contributes the run whose setting is best on dev (Gao et al. 2021, "Making Pre-trained
+    Language Models Better Few-shot Learners", section 3).
 
     Returns:
         Split → metric → summary; empty if runs have no other splits.
@@ -223,15 +213,15 @@ def other_splits(config: Config, results: dict[RunKey, Results]) -> dict[str, di
     sign = -1 if lower_is_better(metric) else 1
     values: dict[str, dict[str, list[float]]] = {}
     for seed in dict.fromkeys(key.seed for key in results):
-        own = [key for key in results if key.seed == seed]
-        best = max(own, key=lambda key: sign * results[key]['held_out'][metric])
+        keys = [key for key in results if key.seed == seed]
+        best = max(keys, key=lambda key: sign * results[key]['held_out'][metric])
         folder = paths.path(config.workdir) / _run_name(config, best)
         for path in sorted(folder.glob('*/metrics.json')):
             if path.parent.name != 'dev':
                 for name, value in files.read_json(path)['metrics'].items():
                     values.setdefault(path.parent.name, {}).setdefault(name, []).append(value)
     return {
-        split: {name: _summary(own) for name, own in metrics.items()}
+        split: {name: _summary(by_seed) for name, by_seed in metrics.items()}
         for split, metrics in values.items()
     }
 
@@ -244,35 +234,35 @@ def _summary(values: list[float]) -> dict[str, Any]:
     return comparison.summarize(values)._asdict()
 
 
-def write(folder: pathlib.Path, found: Results) -> None:
+def write(folder: pathlib.Path, sweep_results: Results) -> None:
     """Write results.json, table.md, plot.png and plot.pdf, and print the table."""
-    folder.mkdir(parents=True, exist_ok=True)  # a local copy that no run needed
-    files.write_json(folder / 'results.json', found)
-    (folder / 'table.md').write_text(table(found), encoding='utf-8')
-    metric = found['metric']
-    by_setting = {', '.join(_setting_cells(rate)): rate['metrics'] for rate in found['rates']}
-    name = ', '.join(_setting_columns(found))
+    folder.mkdir(parents=True, exist_ok=True)  # missing if all runs were finished in a bucket
+    markdown = table(sweep_results)
+    files.write_json(folder / 'results.json', sweep_results)
+    (folder / 'table.md').write_text(markdown, encoding='utf-8')
+    metric, rates = sweep_results['metric'], sweep_results['rates']
+    by_setting = {', '.join(_setting_cells(rate)): rate['metrics'] for rate in rates}
+    name = ', '.join(_setting_columns(sweep_results))
     comparison.plot_runs(folder / 'plot', by_setting, {metric: metric}, name)
-    progress.say(table(found))
+    progress.say(markdown)
     print(f'sweep in {paths.name_of(folder)}: results.json, table.md, plot.png')
 
 
-def table(found: Results) -> str:
+def table(sweep_results: Results) -> str:
     """Return a Markdown table with one row per setting and one column per metric.
 
     The compared metric comes first, with its confidence interval; the best setting is marked.
     """
-    main = found['metric']
-    others = [name for name in found['rates'][0]['metrics'] if name != main]
+    main, rates = sweep_results['metric'], sweep_results['rates']
+    best = sweep_results['best_learning_rate'], sweep_results.get('best_rank')
+    setting_columns = _setting_columns(sweep_results)
+    others = [name for name in rates[0]['metrics'] if name != main]
     rows = []
-    for rate in found['rates']:
+    for rate in rates:
         metrics = rate['metrics']
-        is_best = (rate['learning_rate'], rate.get('rank')) == (
-            found['best_learning_rate'],
-            found.get('best_rank'),
-        )
+        is_best = (rate['learning_rate'], rate.get('rank')) == best
         *first, last = _setting_cells(rate)
-        mark = ' (best)' if is_best and len(found['rates']) > 1 else ''
+        mark = ' (best)' if is_best and len(rates) > 1 else ''
         rows.append(
             (
                 *first,
@@ -284,22 +274,21 @@ def table(found: Results) -> str:
             )
         )
     interval = f'{intervals.LEVEL:.0%} interval of the mean'
-    columns = (*_setting_columns(found), 'seeds', main, interval, *others)
-    tables = [markdown_table(Table(columns, rows))]
-    for split, metrics in found.get('other_splits', {}).items():
+    tables = [markdown_table(Table((*setting_columns, 'seeds', main, interval, *others), rows))]
+    for split, metrics in sweep_results.get('other_splits', {}).items():
         cells = [
-            (name, comparison.mean_cell(own), comparison.interval_cell(own))
-            for name, own in metrics.items()
+            (name, comparison.mean_cell(summary), comparison.interval_cell(summary))
+            for name, summary in metrics.items()
         ]
-        title = f'{split}, each seed with its best {" and ".join(_setting_columns(found))} on dev'
+        title = f'{split}, each seed with its best {" and ".join(setting_columns)} on dev'
         tables.append(f'{title}\n\n{markdown_table(Table((split, "mean", interval), cells))}')
     return '\n\n'.join(tables) + '\n'
 
 
-def _setting_columns(found: Results) -> tuple[str, ...]:
-    return ('learning rate', 'rank') if 'best_rank' in found else ('learning rate',)
+def _setting_columns(sweep_results: Results) -> tuple[str, ...]:
+    return ('learning rate', 'rank') if 'best_rank' in sweep_results else ('learning rate',)
 
 
 def _setting_cells(rate: dict[str, Any]) -> list[str]:
-    """The learning rate and, if ranks are swept, the rank of one of the 'rates'."""
+    """Format the learning rate and, if ranks are swept, the rank of an entry of 'rates'."""
     return [f'{rate["learning_rate"]:g}', *([str(rate['rank'])] if 'rank' in rate else [])]

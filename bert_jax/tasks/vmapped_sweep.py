@@ -1,7 +1,7 @@
-"""Trains the runs of a sweep of parameter-efficient tuning at once, over one frozen model.
+"""Trains all runs of a sweep of parameter-efficient tuning at once, over one frozen model.
 
 A step of all runs is one compiled program: products with frozen weights are one product for all
-runs, and what is trained has a leading axis K of runs.
+runs, and trained parameters have a leading axis of runs.
 """
 
 import contextlib
@@ -38,7 +38,7 @@ def check(config: Config) -> None:
         )
     if config.evaluation.best or config.evaluation.patience:
         raise UserError(
-            'with sweep.vmap all runs have the same steps and are evaluated at their end; '
+            'with sweep.vmap all runs have the same number of steps and are evaluated at the end; '
             'leave evaluation.best and evaluation.patience out'
         )
     if jax.device_count() > 1:
@@ -46,13 +46,14 @@ def check(config: Config) -> None:
 
 
 def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:
-    """Train all runs, evaluate them and write the folder of each.
+    """Train and evaluate all runs, and write the folder of each run.
 
-    The runs have the results that they have alone, up to rounding. An interrupted sweep starts its
-    unfinished runs again.
+    Up to rounding, each run has the same results as when trained alone. After an interruption,
+    unfinished runs start again from step 0.
 
     Args:
-        configs: of the runs, by any key; they differ in seed, learning rate, rank and workdir only.
+        configs: key → config of a run; configs differ only in seed, learning rate, rank and
+            workdir.
     """
     tasks = {key: FineTuning(config) for key, config in configs.items()}
     first = next(iter(tasks.values()))
@@ -66,27 +67,25 @@ def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:
     for key, task in tasks.items():
         by_rank.setdefault(task.config.transfer.get('rank'), {})[key] = task
     with contextlib.ExitStack() as stack:
-        groups = [Group.of(stack, list(own.values())) for own in by_rank.values()]
+        groups = [Group.of(stack, list(by_key.values())) for by_key in by_rank.values()]
         frozen = groups[0].initial_params()
         states, seconds = _run(groups, frozen)
-        done = {
-            task.config.workdir: _finish(
-                group, task, group.state_of(state, number, frozen), seconds
-            )
-            for group, state in zip(groups, states, strict=True)
-            for number, task in enumerate(group.tasks)
-        }
-    return {key: done[task.config.workdir] for key, task in tasks.items()}
+        results = {}
+        for group, state, by_key in zip(groups, states, by_rank.values(), strict=True):
+            for number, (key, task) in enumerate(by_key.items()):
+                run_state = group.state_of(state, number, frozen)
+                results[key] = _finish(group, task, run_state, seconds)
+    return results
 
 
 @dataclasses.dataclass
 class Group:
-    """Runs whose trained parameters have the same shapes: one vmapped step.
+    """Runs whose trained parameters have the same shapes, trained by one vmapped step.
 
     Attributes:
-        plan: of the first run.
-        optimizer: as `with_rate_factor` returns it.
-        tasks: of each run.
+        plan: the plan of the first run.
+        optimizer: see `with_rate_factor`.
+        tasks: the task of each run.
     """
 
     plan: Plan
@@ -100,11 +99,11 @@ class Group:
         return cls(plan, with_rate_factor(plan.optimizer), tasks)
 
     def initial_params(self) -> Params:
-        """All parameters of the first run before its first step."""
+        """Return all initial parameters of the first run."""
         return self.plan.initial_state(self.tasks[0].config.seed).params
 
     def initial_state(self) -> TrainState:
-        """The states of all runs before their first step, without frozen parameters."""
+        """Return the stacked initial states of all runs, without frozen parameters."""
         states = [self._initial_state(task.config) for task in self.tasks]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
 
@@ -116,11 +115,11 @@ class Group:
     def step(
         self, states: TrainState, frozen: Params, batch: Batch, keys: Key
     ) -> tuple[TrainState, dict[str, Any]]:
-        """One training step of every run.
+        """Train every run for one step.
 
         Args:
-            states: as of `initial_state`.
-            frozen: all parameters; those that are trained are not used.
+            states: stacked states, see `initial_state`.
+            frozen: all parameters; only the frozen ones are used.
             batch: arrays with a leading axis of runs.
             keys: a key for each run.
         """
@@ -136,23 +135,23 @@ class Group:
         return jax.vmap(step)(states, batch, keys)
 
     def batch(self, number: int) -> Batch:
-        """The batches of all runs at a step, stacked."""
+        """Return the batches of all runs at a step, stacked."""
         batches = [task.stages[0].source.batch(number) for task in self.tasks]
         return {name: np.stack([batch[name] for batch in batches]) for name in batches[0]}
 
     def keys(self) -> Key:
-        """The key of each run."""
+        """Return the key of each run."""
         return jnp.stack([jax.random.key(task.config.seed) for task in self.tasks])
 
     def state_of(self, states: TrainState, number: int, frozen: Params) -> TrainState:
-        """The state of one of the runs, with all parameters and without the factor of its rate."""
+        """Return the state of one run, with all parameters and without the learning-rate factor."""
         state = jax.tree.map(lambda leaf: leaf[number], states)
         params = self.plan.transfer.merge(state.params, frozen)
         return state._replace(params=params, opt_state=state.opt_state[0])
 
 
 def with_rate_factor(optimizer: Any) -> optax.GradientTransformationExtraArgs:
-    """The optimizer with its learning rate times a factor, the second part of its state."""
+    """Return an optimizer whose updates are scaled by a factor, the second part of its state."""
 
     def update(
         gradients: Any, state: tuple[Any, jax.Array], params: Any = None, **extra: Any
@@ -166,7 +165,7 @@ def with_rate_factor(optimizer: Any) -> optax.GradientTransformationExtraArgs:
 
 
 def use_common_shape(tasks: list[FineTuning]) -> None:
-    """Give the batches of all runs one shape; more rows or slots are padding."""
+    """Give the batches of all runs one shape; additional rows and slots are padding."""
     sources: Any = [task.stages[0].source for task in tasks]
     shape = BatchShape(*np.max([source.shape for source in sources], axis=0).tolist())
     for source in sources:
@@ -174,36 +173,35 @@ def use_common_shape(tasks: list[FineTuning]) -> None:
 
 
 def make_steps(groups: list[Group]) -> Callable[..., tuple[list[TrainState], list[Any]]]:
-    """One compiled program: a training step of all runs of all groups.
+    """Return a jitted function that trains all runs of all groups for one step.
 
-    The function takes the states of the groups, all parameters (as for `Group.step`), the batches
-    and the keys of the groups; it returns their states and metrics.
+    The function takes the states of the groups, all parameters (see `Group.step`), the batches and
+    the keys of the groups; it returns the states and metrics of the groups.
     """
 
     def steps(
         states: list[TrainState], frozen: Params, batches: list[Batch], keys: list[Key]
     ) -> tuple[list[TrainState], list[Any]]:
-        done = [
+        results = [
             group.step(state, frozen, batch, key)
             for group, state, batch, key in zip(groups, states, batches, keys, strict=True)
         ]
-        return [state for state, _ in done], [metrics for _, metrics in done]
+        return [state for state, _ in results], [metrics for _, metrics in results]
 
     return jax.jit(steps, donate_argnums=0, compiler_options=runtime.compiler_options())
 
 
 def _run(groups: list[Group], frozen: Params) -> tuple[list[TrainState], float]:
-    """Train all steps; the final states of the groups and the seconds for each run."""
+    """Train all steps; return the final states of the groups and the seconds per run."""
     stage, num_runs = groups[0].tasks[0].stages[0], sum(len(group.tasks) for group in groups)
     steps = make_steps(groups)
     states, keys = [group.initial_state() for group in groups], [group.keys() for group in groups]
     tokens = num_runs * stage.tokens_per_step
-    bar = progress.bar(total=stage.steps, unit='step')
-    with bar:
+    with progress.bar(total=stage.steps, unit='step') as bar:
         for number in range(stage.steps):
             batches = [group.batch(number) for group in groups]
             states, metrics = steps(states, frozen, batches, keys)
-            loss = np.mean(np.concatenate([own['loss'] for own in metrics]))
+            loss = np.mean(np.concatenate([group_metrics['loss'] for group_metrics in metrics]))
             bar.update()
             rate = bar.n / max(bar.format_dict['elapsed'], 1e-9)
             bar.set_postfix_str(f'mean loss={loss:.3f}, tokens/s={rate * tokens:,.0f}', False)
