@@ -246,7 +246,7 @@ def test_killed_and_resumed_bitwise(tmp_path):
 REFUSED = {
     'other labels': (
         {'problem__labels': ('good', 'bad')},
-        r"example .*: the label '(positive|negative)' is not among those trained: good, bad",
+        r"example .*: the label '(positive|negative)' is not among the trained labels: good, bad",
     ),
     'epochs and steps': ({'training__epochs': 2.0}, r'training.steps is 80 and .*epochs is 2'),
     'column': (

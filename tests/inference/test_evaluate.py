@@ -43,7 +43,7 @@ def test_a_run_is_scored_on_a_file_of_another_format(run, tmp_path, capsys):
 @pytest.mark.parametrize(
     ('content', 'changes', 'message'),
     [
-        ('text\tlabel\nthe ship\tperhaps\n', {}, "the label 'perhaps' is not among those trained"),
+        ('text\tlabel\nthe ship\tperhaps\n', {}, "'perhaps' is not among the trained labels"),
         ('text\tlabel\n', {}, 'no examples in '),
         ('text\tlabel\na\tno\n', {'columns.lable': 'x'}, "unknown key of data 'columns.lable'"),
         ('text\tlabel\na\tno\n', {'malformed_fraction': 'x'}, "malformed_fraction is 'x', which"),

@@ -1,7 +1,7 @@
 """The registry of fine-tuning problems: one entry of `PROBLEMS` and one file for each.
 
-Importing this module is cheap: the file with the model code of a problem is imported on first use
-(`ProblemKind.implementation`), so that configs and command lines can read the table without JAX.
+Importing this module is cheap: the module of a problem (`ProblemKind.implementation`) is imported
+on first use, so that configs and command lines can read the table without JAX.
 """
 
 import dataclasses
@@ -26,12 +26,12 @@ class ProblemKind:
 
     Attributes:
       implementation: 'module:Class' of the `Problem` (tasks/problems/base.py): model head, loss,
-        decoding, scoring, and how raw input becomes examples and predictions become records.
+        decoding, scoring, parsing of raw input and writing of predictions.
       predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
       settings: the keys of `config.problem` with their defaults. `labels` is always one of them.
       readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
-        into examples. A format that is not there cannot hold this kind of problem; the first one is
-        that of files whose names do not tell theirs.
+        into examples. Other formats cannot hold this kind of problem; the first format is assumed
+        for files whose names do not tell their format.
     """
 
     implementation: str
@@ -71,10 +71,10 @@ _LABELS = dict(
 )
 _CLASSES = _LABELS | dict(
     # Main metrics, see evaluation/scores.py: accuracy, f1_macro, matthews, f1 (of `positive`),
-    # f1_micro (without `negative`), exact_match. Of several, the mean counts.
+    # f1_micro (without `negative`), exact_match. Several metrics are averaged.
     metrics=('accuracy',),
     positive='',  # the class whose F1 is 'f1'
-    negative='',  # the class that means "none of the others", left out of 'f1_micro'
+    negative='',  # the class that means "none of the other classes", left out of 'f1_micro'
     class_weights='none',  # 'balanced': weight of a class in the loss ∝ 1 / frequency
     label_smoothing=0.0,  # ε: targets are (1 − ε) · one-hot + ε / number of classes
 )
@@ -85,14 +85,14 @@ _WINDOWS = dict(
 _PROMPT = dict(
     template='',  # such as '{text} It was [MASK].' (docs/prompting.md)
     answers=(),  # ('positive=great|good', 'negative=bad'); () = the labels are the answers
-    # Order in which the masks of an answer of several subwords are filled: 'max_first' (the surest
-    # first), 'left_to_right', 'parallel'. Training is always parallel.
+    # Order in which the masks of an answer of several subwords are filled: 'max_first' (the most
+    # probable first), 'left_to_right', 'parallel'. Training is always parallel.
     decoding='max_first',
     calibration='none',  # 'contextual', 'pmi'
-    # Sets of demonstrations, one answered training example of each class after the prompt, whose
-    # scores are averaged; 0 for none.
+    # Number of sets of demonstrations. A set is one answered training example of each class after
+    # the prompt; scores are averaged over sets. 0 = none
     demonstrations=0,
-    # Share of the masked-language-model loss on data.unlabeled; PET has 0.0001. 0 = none
+    # Share of the masked-language-model loss on data.unlabeled; PET uses 0.0001. 0 = none
     mlm_weight=0.0,
 )
 
@@ -112,8 +112,8 @@ PROBLEMS: dict[str, ProblemKind] = {
         predict_task='classify',
         settings=_CLASSES
         | dict(
-            # Distillation: T of the softmaxes whose divergence from data.columns.probabilities is
-            # the loss; PET has 2. 0 = learn from labels
+            # Distillation: temperature T of both softmaxes in the divergence from
+            # data.columns.probabilities, which is the loss; PET uses 2. 0 = learn from labels
             temperature=0.0,
         ),
         readers=dict.fromkeys(_TEXTS, text_pairs.build_classification),
@@ -158,11 +158,11 @@ PROBLEMS: dict[str, ProblemKind] = {
         | _WINDOWS
         | dict(
             label_pieces='first',  # subwords that learn the tag of their word: 'first', 'all'
-            decode_pieces='first',  # subwords whose prediction is that of their word: or 'mean'
+            decode_pieces='first',  # prediction of a word: of its 'first' subword, or their 'mean'
             label_smoothing=0.0,
             class_weights='none',  # 'balanced': ∝ 1 / frequency among words
             crf=False,  # True: a linear-chain CRF over words; only legal BIO or BIOES sequences
-            crf_rate=20.0,  # learning rate of the CRF, as a multiple of that of the encoder
+            crf_rate=20.0,  # learning rate of the CRF, as a multiple of the encoder's
         ),
         readers={
             'conll': conll.build_tagging,
@@ -179,7 +179,7 @@ PROBLEMS: dict[str, ProblemKind] = {
             max_span_words=10,  # longer spans are never predicted
             nested=True,  # spans may overlap; False: only the most probable of overlapping spans
             summary='mean',  # of the states inside a span; 'attention': weighted by a learned score
-            boundary='ffn',  # a layer each for starts and ends; 'state': the encoder's states
+            boundary='ffn',  # a layer for starts and one for ends; 'state': the encoder's states
             width=150,  # hidden size of the layers that score spans
             class_weights='none',  # 'balanced': ∝ 1 / frequency; "no label" is a class too
         ),

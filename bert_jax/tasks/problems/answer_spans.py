@@ -1,4 +1,4 @@
-"""Answers as character spans of a context: windows of tokens, ranked candidates, gold tokens.
+"""Answers as character spans of a context: windows of tokens and ranked candidates.
 
 After google-research/bert run_squad.py.
 """
@@ -37,7 +37,7 @@ class Candidates(NamedTuple):
     Attributes:
       spans: start and end characters, int64 [K, 2].
       scores: sums of the logits of both ends, fp64 [K].
-      null_score: the score of there being no answer.
+      null_score: the score of no answer.
     """
 
     spans: np.ndarray
@@ -46,7 +46,7 @@ class Candidates(NamedTuple):
 
     @property
     def no_answer_score(self) -> float:
-        """How much the score of no answer exceeds that of the best answer."""
+        """The score of no answer minus the score of the best answer."""
         return self.null_score - float(self.scores[0]) if len(self.scores) else -NEVER
 
 
@@ -56,11 +56,11 @@ def rank_candidates(
     """Combine the best starts and ends of every window into the n_best answers.
 
     Args:
-      parts: for each window 'logits' and 'positions' [2, K] of the best starts and ends, and
+      parts: for each window, 'logits' and 'positions' [2, K] of the best starts and ends, and
         'null_score'.
-      max_tokens: longest answer.
+      max_tokens: maximum length of an answer in tokens.
     """
-    found: dict[tuple[int, int], float] = {}
+    score_by_span: dict[tuple[int, int], float] = {}
     for number, (window, sequence, (part,)) in enumerate(
         zip(context.windows, context.sequences, parts, strict=True)
     ):
@@ -73,12 +73,13 @@ def rank_candidates(
         tokens = zip(start_KK[is_legal_KK], end_KK[is_legal_KK], strict=True)
         for (first, last), score in zip(tokens, score_KK[is_legal_KK].tolist(), strict=True):
             span = (int(context.offsets[first, 0]), int(context.offsets[last, 1]))
-            if span[0] < span[1]:  # several tokens may stand for one character, or for none
-                found[span] = max(score, found.get(span, NEVER))
-    best = sorted(found, key=lambda span: (-found[span], span))[:n_best]
+            # Several tokens may stand for the same character, and a token for no character.
+            if span[0] < span[1]:
+                score_by_span[span] = max(score, score_by_span.get(span, NEVER))
+    best = sorted(score_by_span, key=lambda span: (-score_by_span[span], span))[:n_best]
     return Candidates(
         np.array(best, np.int64).reshape(-1, 2),
-        np.array([found[span] for span in best]),
+        np.array([score_by_span[span] for span in best]),
         min(float(part['null_score']) for (part,) in parts),
     )
 
@@ -86,18 +87,18 @@ def rank_candidates(
 def best_window(start_X: np.ndarray, end_X: np.ndarray, windows: Sequence[Window]) -> np.ndarray:
     """Return the number of the window with the most context around tokens start … end.
 
-    The context is the smaller of those before and after (run_squad.py, _check_is_max_context, but
-    for whole answers instead of single tokens).
+    The context is the smaller number of tokens before and after the answer (run_squad.py,
+    _check_is_max_context, but for whole answers instead of single tokens).
     """
-    context_WX = [np.minimum(start_X - one.start, one.stop - 1 - end_X) for one in windows]
+    context_WX = [np.minimum(start_X - w.start, w.stop - 1 - end_X) for w in windows]
     return np.argmax(context_WX, axis=0)
 
 
 def token_characters(text: str, offsets: np.ndarray) -> np.ndarray:
-    """Return the characters that each token stands for, int [N, 2].
+    """Return the start and end characters that each token stands for, int [N, 2].
 
-    The white space at the ends of a token is left out. Characters of the same word that belong to
-    no token (zero-width ones) are added to the token beside them.
+    White space at the ends of a token is left out. Characters of the same word that belong to no
+    token (zero-width characters) are added to the neighboring token.
     """
     is_space = np.array([character.isspace() for character in text], bool)
     if is_space.all():

@@ -1,6 +1,6 @@
 """The interface of a fine-tuning problem: model heads, loss, decoding and scoring.
 
-tasks/finetuning.py trains any `Problem`. The path of an example through the methods:
+tasks/finetuning.py trains any `Problem`. An example passes through its methods:
 
     parse_input ─▶ encode ─▶ apply_heads ─▶ host_outputs ─▶ decode ─▶ postprocess ─▶ score
      raw input     packed     logits          arrays         one         all       to_record
@@ -37,17 +37,17 @@ PredictionT = TypeVar('PredictionT')  # JSON types
 HeadMakers = dict[str, Callable[..., nn.Module]]  # name → constructor that takes `name`
 Heads = Mapping[str, Callable[..., Any]]  # name → head, bound to its parameters
 Outputs = Mapping[str, Any]  # name → fp32 array, or a tuple of them
-Seeds = jax.Array | None  # of dropout, uint32, one for each row; None for evaluation
+Seeds = jax.Array | None  # dropout seeds, uint32, one for each row; None for evaluation
 
 
-# Fields of a packed row that are the same for all problems.
+# The fields that packed rows of all problems have.
 PACKED_FIELDS = frozenset(
     ['input_ids', 'token_type_ids', 'attention_mask', 'segment_ids', 'first_positions']
 )
 
 
 class HostOutputs(NamedTuple):
-    """What is copied from the device for `decode`.
+    """The arrays that are copied from the device for `decode`.
 
     Attributes:
       per_sequence: name → array [R, S, …], a value for each sequence of a packed row.
@@ -70,24 +70,24 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
       weights: loss term → weight.
       pretrained_heads: names of its heads that published checkpoints may hold (HEADS of
         interop/pretrained.py): loaded with `init_from`, and exported.
-      required_heads: those of them that a run cannot do without.
+      required_heads: the pretrained heads that a run cannot train from scratch.
       reads_embeddings: whether heads are called with `embedding_VE`, the token embeddings.
-      min_labels: least number of classes there is anything to learn from.
-      head_field: field of a batch that the default `apply_heads` gives to the head.
+      min_labels: minimum number of classes.
+      head_field: field of a batch that the default `apply_heads` passes to the head.
       settings: the config's `problem`.
-      layout: how special tokens are put around one or two texts.
+      layout: where special tokens go around one or two texts.
       labels: class names in the order of their numbers.
-      counts: what was truncated or could not be used, for the log.
-      thresholds: found on the dev split by `tune_thresholds`, kept in checkpoints.
-      kept: what predictions need of the training examples, JSON values, kept in checkpoints.
-      splitter: how plain text is split into words (SPLITTERS in data/labeled/word_spans.py), kept
+      counts: how many texts or labels were truncated or unusable, by reason, for the log.
+      thresholds: decision thresholds of `tune_thresholds`, stored in checkpoints.
+      kept: JSON values from the training examples that predictions need, stored in checkpoints.
+      splitter: how plain text is split into words (SPLITTERS in data/labeled/word_spans.py), stored
         in checkpoints.
       has_probabilities: whether predictions can list the probability of every class.
-      all_probabilities: whether they do.
-      long_texts: what can be done with texts longer than a sequence, the default first:
+      all_probabilities: whether predictions list the probability of every class.
+      long_texts: supported treatments of texts longer than a sequence, the default first:
         'truncate', or 'windows' whose predictions are combined.
-      window_overlap: share of a window that the next one repeats where the default is 'truncate';
-        None to truncate.
+      window_overlap: for problems that truncate by default, the share of a window that the next
+        window repeats; None to truncate.
     """
 
     weights: ClassVar[Mapping[str, float]]
@@ -120,15 +120,15 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         return collections.Counter()
 
     def prepare(self, train: Sequence[ExampleT]) -> None:
-        """Derive from the train split what the loss needs; by default the weights of classes."""
+        """Derive settings of the loss from the train split; by default the class weights."""
         counts = self.count_labels(train)
         self.set_class_weights([counts[label] for label in self.labels])
 
     def set_class_weights(self, counts: Sequence[int]) -> None:
         """Set `class_weights_C`, the weight of each class in the loss, fp32 [C].
 
-        With the setting class_weights='balanced' it is N / (C · count), as in scikit-learn (after
-        King & Zeng 2001); with 'none', or without this setting, it is 1.
+        With class_weights='balanced' the weight is N / (C · count), as in scikit-learn (after King
+        & Zeng 2001); with 'none', or for problems without this setting, it is 1.
         """
         counts_C = np.array(counts, np.float32)
         setting = self.settings.get('class_weights', 'none')
@@ -143,18 +143,19 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         if label not in self._label_numbers:
             known = ', '.join(self.labels[:8]) + (' …' if len(self.labels) > 8 else '')
             raise UserError(
-                f'example {example_id}: the label {label!r} is not among those trained: {known}; '
-                'set problem.labels to all labels, or data.rename_labels or data.skip_labels'
+                f'example {example_id}: the label {label!r} is not among the trained labels: '
+                f'{known}; set problem.labels to all labels, or data.rename_labels or '
+                'data.skip_labels'
             )
         return self._label_numbers[label]
 
     def class_terms(self, name: str, logits_XC: jax.Array, label_X: Array) -> Terms:
-        """Return the terms `name`, smoothed and weighted cross-entropy, and 'accuracy'.
+        """Return the term `name`, smoothed and weighted cross-entropy, and 'accuracy'.
 
         Args:
           name: name of the loss.
           logits_XC: fp32, for sequences or tokens.
-          label_X: number of the class + 1; 0 where it is unknown, which is not counted.
+          label_X: number of the class + 1; 0 for an unknown class, which is not counted.
         """
         class_X, is_known_X = jnp.maximum(label_X - 1, 0), label_X > 0
         smoothing, number = self.settings.label_smoothing, len(self.labels)
@@ -167,12 +168,12 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         }
 
     @abc.abstractmethod
-    def parse_input(self, name: str, given: Mapping[str, Any]) -> ExampleT:
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> ExampleT:
         """Make an unlabeled example from raw input.
 
         Args:
           name: id of the example, used in messages.
-          given: a JSON object; a line of plain text arrives as {'text': …}, two tab-separated
+          record: a JSON object; a line of plain text arrives as {'text': …}, two tab-separated
             texts as {'text': …, 'text2': …}.
         Raises:
           UserError: a key is missing or malformed.
@@ -182,65 +183,64 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     def encode(self, example: ExampleT) -> list[Item]:
         """Tokenize an example into one item, or one item for each window of a long text.
 
-        Labels are fields of the sequences. Unlabeled examples have the same fields, with a value
+        Labels are fields of the sequences. Unlabeled examples have the same fields, set to a value
         that means "unknown".
         """
 
     def training_examples(
         self, train: Sequence[ExampleT], unlabeled: Sequence[ExampleT]
     ) -> Sequence[ExampleT]:
-        """Return the examples of an epoch; raises UserError for unlabeled ones by default."""
+        """Return the examples of an epoch. By default, raises UserError for unlabeled examples."""
         if unlabeled:
             raise UserError('data.unlabeled has no use for this kind of problem; leave it out')
         return train
 
     def corrupt(self, batch: Batch, dropout_seeds_R: Seeds) -> Batch:
-        """Change the input of the encoder, such as mask tokens; returns it unchanged by default.
+        """Change the input of the encoder, such as mask tokens; by default returns it unchanged.
 
-        What is added to the batch reaches `apply_heads`.
+        Fields that are added to the batch reach `apply_heads`.
         """
         return batch
 
     def further_items(self, example: ExampleT, parts: ExampleOutputs) -> list[Item]:
-        """Return items that depend on the outputs of earlier ones; none by default.
+        """Return items that depend on the outputs of earlier items; none by default.
 
-        Called until it returns none. The outputs of these items follow the earlier ones in `parts`.
+        Called until it returns none. Outputs of later items are appended to `parts`.
         """
         return []
 
     def references(self) -> Sequence[ExampleT]:
-        """Return examples whose outputs all predictions are compared with; none by default."""
+        """Return examples that predictions are calibrated with; none by default."""
         return ()
 
     def calibrate(self, parts: Sequence[ExampleOutputs]) -> None:
-        """Take the outputs of `references`, before other examples are decoded."""
+        """Store the outputs of `references`; called before other examples are decoded."""
 
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:
-        """Return what a sequence is trained to predict, as JSON values for `debug.batch`.
+        """Return the targets of a sequence, as JSON values for `debug.batch`.
 
         Args:
-          tokens: of the sequence, [n].
-          fields: those that `encode` gave it, [n, …] or […], and those of the packed row.
+          tokens: tokens of the sequence, [n].
+          fields: the fields that `encode` gave the sequence, [n, …] or […], and PACKED_FIELDS.
         """
-        own = fields.keys() - PACKED_FIELDS
-        return {name: fields[name].tolist() for name in sorted(own)}
+        return {name: fields[name].tolist() for name in sorted(fields.keys() - PACKED_FIELDS)}
 
     def stored_label(self, stored: int | np.ndarray) -> str | None:
-        """Return the class of a stored number, which is 0 where the class is unknown."""
+        """Return the class of a stored number (number of the class + 1); None for 0, unknown."""
         return self.labels[int(stored) - 1] if stored else None
 
     @abc.abstractmethod
     def make_heads(self, architecture: Architecture, compute: Compute) -> HeadMakers:
-        """Return the heads; the parameters of one are params[name]['head']."""
+        """Return the heads by name; the parameters of a head are params[name]['head']."""
 
     def apply_heads(
         self, heads: Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: Seeds
     ) -> Outputs:
-        """Apply the heads to encoded rows; the outputs are inputs of `terms` and `host_outputs`.
+        """Apply the heads to encoded rows; the outputs go to `terms` and `host_outputs`.
 
-        By default 'logits' of the only head for each sequence, fp32 [R, S, …].
+        By default returns 'logits', the output of the only head for each sequence, fp32 [R, S, …].
         """
         (head,) = heads.values()
         rows = encoder_arguments(batch)
@@ -248,14 +248,14 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 
     @abc.abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Terms:
-        """Return the loss terms, named as in `weights`, and further terms to be logged."""
+        """Return the loss terms, named as in `weights`, and other terms to log."""
 
     @abc.abstractmethod
     def host_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
         """Reduce the outputs, on the device, to what `decode` needs."""
 
     def exported_outputs(self, outputs: Outputs, batch: Batch) -> HostOutputs:
-        """Return what an exported model computes: by default the logits of each sequence."""
+        """Return the outputs of an exported model; by default the logits of each sequence."""
         return HostOutputs({'logits': outputs['logits']}, {})
 
     @abc.abstractmethod
@@ -265,13 +265,13 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     def tune_thresholds(
         self, examples: Sequence[ExampleT], parts: Sequence[ExampleOutputs]
     ) -> dict[str, float]:
-        """Choose thresholds that are best for labeled dev examples; none by default."""
+        """Choose the best thresholds on labeled dev examples; none by default."""
         return {}
 
     def postprocess(
         self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]
     ) -> Sequence[PredictionT]:
-        """Revise predictions that depend on each other; returns them unchanged by default."""
+        """Revise predictions that depend on each other; by default returns them unchanged."""
         return predictions
 
     @abc.abstractmethod
@@ -283,42 +283,42 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         """Return a line of predictions.jsonl: the input, 'gold' where known, the prediction."""
 
 
-def require(given: Mapping[str, Any], name: str, key: str) -> Any:
-    """Return given[key]. Raises UserError, with the name of the input, if it is missing."""
-    if key not in given:
-        known = ', '.join(sorted(given.keys() - {'id'})) or 'no keys'
+def require(record: Mapping[str, Any], name: str, key: str) -> Any:
+    """Return record[key]. Raises UserError, with the name of the input, if the key is missing."""
+    if key not in record:
+        known = ', '.join(sorted(record.keys() - {'id'})) or 'no keys'
         raise UserError(f'{name}: key {key!r} is missing; the input has {known}')
-    return given[key]
+    return record[key]
 
 
-def require_text(given: Mapping[str, Any], name: str, key: str) -> str:
-    """Return the text given[key]. Raises UserError if it is missing or not a string."""
-    value = require(given, name, key)
+def require_text(record: Mapping[str, Any], name: str, key: str) -> str:
+    """Return the text record[key]. Raises UserError if it is missing or not a string."""
+    value = require(record, name, key)
     if not isinstance(value, str):
         raise UserError(f'{name}: {key!r} is {json.dumps(value)[:40]}, not a string')
     return value
 
 
-def require_texts(given: Mapping[str, Any], name: str) -> tuple[str, ...]:
-    """Return 'text' and, where it is given, 'text2'. Raises UserError without 'text'."""
-    keys = ('text', 'text2') if 'text2' in given else ('text',)
-    return tuple(require_text(given, name, key) for key in keys)
+def require_texts(record: Mapping[str, Any], name: str) -> tuple[str, ...]:
+    """Return 'text' and, if present, 'text2'. Raises UserError without 'text'."""
+    keys = ('text', 'text2') if 'text2' in record else ('text',)
+    return tuple(require_text(record, name, key) for key in keys)
 
 
 def require_words(
-    given: Mapping[str, Any], name: str, splitter: str
+    record: Mapping[str, Any], name: str, splitter: str
 ) -> tuple[str, word_spans.WordOffsets]:
     """Return a text and the (start, end) characters of its words.
 
-    They come from 'words' or 'tokens', a list of strings, or else from 'text', which is split as
-    `splitter` says (SPLITTERS in data/labeled/word_spans.py).
+    The words come from 'words' or 'tokens', a list of strings, or else from splitting 'text' with
+    `splitter` (SPLITTERS in data/labeled/word_spans.py).
 
     Raises:
       UserError: no such key, or a value that is not a list of words or a text.
     """
-    key = next((key for key in ('words', 'tokens') if key in given), 'text')
+    key = next((key for key in ('words', 'tokens') if key in record), 'text')
     try:
-        text, words = word_spans.parse_text(require(given, name, key))
+        text, words = word_spans.parse_text(require(record, name, key))
     except InvalidRecord as error:
         raise UserError(f'{name}: {key!r}: {error}') from None
     if (words is None) != (key == 'text'):
@@ -327,7 +327,7 @@ def require_words(
 
 
 def check_choice(settings: ConfigDict, key: str, known: Sequence[str]) -> None:
-    """Raise UserError if settings[key] is not one of the known values."""
+    """Raise UserError if settings[key] is not a known value."""
     if settings[key] not in known:
         raise UserError(f'problem.{key} is {settings[key]!r}; set {" or ".join(known)}')
 
@@ -338,5 +338,5 @@ def describe_span(text: str, start: int, end: int, **more: Any) -> dict[str, Any
 
 
 def window_overlap(settings: ConfigDict, room: int) -> int:
-    """Return how many of `room` tokens neighboring windows of a long text share."""
+    """Return the number of tokens, out of `room`, that neighboring windows share."""
     return min(int(settings.overlap * room), room - 1)

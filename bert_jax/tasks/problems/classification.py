@@ -31,7 +31,7 @@ from bert_jax.models.heads import MultipleChoiceHead, SequenceClassificationHead
 from bert_jax.tasks.problems import base
 from bert_jax.types import Batch
 
-_LEAST_Q = 1e-30  # smallest probability of a class that is learned from another model
+_MIN_Q = 1e-30  # lower bound of class probabilities that are learned from another model
 _ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN
 
 Probabilities = dict[str, float]  # label → probability
@@ -41,7 +41,7 @@ LabeledT = TypeVar('LabeledT', bound=TextExample | DistilledExample | MarkedExam
 class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
     """One class for each example, learned by cross-entropy; subclasses encode the example.
 
-    Its settings are those of kind 'classification' in tasks/problems/__init__.py. The metric
+    The settings are the settings of 'classification' in tasks/problems/__init__.py. The metric
     'exact_match' groups examples whose ids agree up to the last '-' (MultiRC).
     """
 
@@ -55,7 +55,7 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
         return Counter(str(example.label) for example in train)
 
     def blind_guess(self, train: Sequence[LabeledT]) -> Probabilities:
-        """Return the share of every class in training."""
+        """Return the share of every class in the train split."""
         counts = self.count_labels(train)
         return {label: counts[label] / len(train) for label in self.labels}
 
@@ -102,15 +102,15 @@ class SingleLabelProblem(base.Problem[LabeledT, Probabilities]):
 class Classification(SingleLabelProblem[TextExample | DistilledExample]):
     """The class of a text or of a pair of texts.
 
-    With a temperature T it learns from the class probabilities q of another model: the loss is
-    T² · KL(softmax(log q / T) ‖ softmax(logits / T)) (Hinton et al. 2015, section 2).
+    With a temperature T the model learns from the class probabilities q of another model: the loss
+    is T² · KL(softmax(log q / T) ‖ softmax(logits / T)) (Hinton et al. 2015, section 2).
     """
 
     pretrained_heads = ('sequence_classification',)
     long_texts = ('truncate', 'windows')
 
-    def parse_input(self, name: str, given: Mapping[str, Any]) -> TextExample:
-        return TextExample(name, base.require_texts(given, name), None)
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> TextExample:
+        return TextExample(name, base.require_texts(record, name), None)
 
     @classmethod
     def count_labels(cls, train: Sequence[TextExample | DistilledExample]) -> Counter[str]:
@@ -138,17 +138,17 @@ class Classification(SingleLabelProblem[TextExample | DistilledExample]):
         return _encode_windows(self, example.texts, values)
 
     def _soft_targets(self, example: TextExample | DistilledExample) -> dict[str, Any]:
-        """The fields 'log_q', fp32 [C], and 'is_soft', whether they are known."""
+        """Return the fields 'log_q', fp32 [C], and 'is_soft', 1 if q is known."""
         log_q_C = np.zeros(len(self.labels), np.float32)
         if not isinstance(example, DistilledExample):
             return {'log_q': log_q_C, 'is_soft': np.float32(0)}
-        log_q_C += np.log(_LEAST_Q)
-        for label, share in example.probabilities:
-            log_q_C[self.label_number(label, example.id)] = np.log(max(share, _LEAST_Q))
+        log_q_C += np.log(_MIN_Q)
+        for label, probability in example.probabilities:
+            log_q_C[self.label_number(label, example.id)] = np.log(max(probability, _MIN_Q))
         return {'log_q': log_q_C, 'is_soft': np.float32(1)}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
-        """Return 'classification' and 'accuracy'; the loss of soft targets is the divergence."""
+        """Return 'classification', for soft targets the divergence, and 'accuracy'."""
         terms = super().terms(outputs, batch)
         if 'is_soft' not in batch:
             return terms
@@ -172,7 +172,7 @@ class Classification(SingleLabelProblem[TextExample | DistilledExample]):
 
 
 class Regression(base.Problem[TextExample, float]):
-    """A number for a text or a pair of texts, learned by squared error, not normalized."""
+    """A number for a text or a pair of texts, learned by squared error without normalization."""
 
     weights = {'regression': 1.0}
     pretrained_heads = ('sequence_classification',)
@@ -182,8 +182,8 @@ class Regression(base.Problem[TextExample, float]):
     def count_labels(cls, train: Sequence[TextExample]) -> Counter[str]:
         return Counter(score=len(train))
 
-    def parse_input(self, name: str, given: Mapping[str, Any]) -> TextExample:
-        return TextExample(name, base.require_texts(given, name), None)
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> TextExample:
+        return TextExample(name, base.require_texts(record, name), None)
 
     def encode(self, example: TextExample) -> list[Item]:
         is_known = example.label is not None
@@ -209,7 +209,7 @@ class Regression(base.Problem[TextExample, float]):
         return float(np.mean([part['score'] for (part,) in parts]))
 
     def blind_guess(self, train: Sequence[TextExample]) -> float:
-        """Return the mean in training."""
+        """Return the mean of the train split."""
         return float(np.mean([example.label for example in train]))
 
     def score(self, examples: Sequence[TextExample], predictions: Sequence[float]) -> Scores:
@@ -226,7 +226,7 @@ class Regression(base.Problem[TextExample, float]):
 
 
 class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
-    """Which of several choices is correct: one sequence for each, a softmax over their scores.
+    """The correct choice of several: one sequence for each choice, a softmax over their scores.
 
     SWAG in Devlin et al. 2019, section 4.4. All choices of an example are in one row.
     """
@@ -236,9 +236,9 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
     has_probabilities = True
     long_texts = ('truncate',)
 
-    def parse_input(self, name: str, given: Mapping[str, Any]) -> MultipleChoiceExample:
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> MultipleChoiceExample:
         """Read 'premise' and 'choices'."""
-        premise, choices = (base.require(given, name, key) for key in ('premise', 'choices'))
+        premise, choices = (base.require(record, name, key) for key in ('premise', 'choices'))
         is_list = isinstance(choices, list | tuple) and len(choices) > 0
         if not is_list or not all(isinstance(text, str) for text in (premise, *choices)):
             raise UserError(
@@ -293,13 +293,14 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
     ) -> Scores:
         """Return the accuracy; for ReCoRD, before it, F1 and exact match of the chosen entity."""
         best = [int(np.argmax(prediction)) for prediction in predictions]
-        is_correct = [choice in one.correct() for one, choice in zip(examples, best, strict=True)]
-        found = {'accuracy': sum(is_correct) / max(len(is_correct), 1)}
+        pairs = list(zip(examples, best, strict=True))
+        is_correct = [choice in example.correct() for example, choice in pairs]
+        metrics = {'accuracy': sum(is_correct) / max(len(is_correct), 1)}
         if examples and all(example.entities for example in examples):
-            golds = [[one.entities[choice] for choice in one.correct()] for one in examples]
-            guesses = [one.entities[choice] for one, choice in zip(examples, best, strict=True)]
-            found = glue.score_record(golds, guesses) | found
-        return Scores(found, {})
+            golds = [[example.entities[i] for i in example.correct()] for example in examples]
+            guesses = [example.entities[choice] for example, choice in pairs]
+            metrics = glue.score_record(golds, guesses) | metrics
+        return Scores(metrics, {})
 
     def to_record(self, example: MultipleChoiceExample, prediction: list[float]) -> dict[str, Any]:
         best = int(np.argmax(prediction))
@@ -317,23 +318,24 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
 def _encode_windows(
     problem: base.Problem[Any, Any], texts: Sequence[str], values: dict[str, Any]
 ) -> list[Item]:
-    """Tokenize one or two texts into one sequence, truncated, or into overlapping windows.
+    """Tokenize one or two texts into one truncated sequence or into overlapping windows.
 
-    The windows of a pair are those of its longer text, each with the start of the shorter one.
+    For a pair, the windows slide over the longer text; each has the start of the shorter text.
     """
     ids = problem.tokenizer.encode_batch(list(texts)).ids
     room = problem.layout.max_text_tokens(len(ids))
     if problem.window_overlap is None or sum(map(len, ids)) <= room:
         return [(_sequence(problem, ids, values),)]
     problem.counts['texts split into windows'] += 1
-    longest = int(np.argmax([len(own) for own in ids]))
-    shown = [own[: room // 2] for own in ids]
-    size = room - sum(len(own) for number, own in enumerate(shown) if number != longest)
+    longest = int(np.argmax(list(map(len, ids))))
+    window_ids = [text_ids[: room // 2] for text_ids in ids]
+    window_ids[longest] = ids[longest][:0]
+    size = room - sum(map(len, window_ids))
     overlap = min(int(problem.window_overlap * size), size - 1)
     items: list[Item] = []
     for window in make_windows(len(ids[longest]), size, overlap):
-        shown[longest] = ids[longest][window.start : window.stop]
-        items.append((_sequence(problem, shown, values),))
+        window_ids[longest] = ids[longest][window.start : window.stop]
+        items.append((_sequence(problem, window_ids, values),))
     return items
 
 
@@ -352,7 +354,7 @@ def _sequence(
 def score_classes(
     settings: ConfigDict, labels: Sequence[str], examples: Sequence[Any], guesses: Sequence[str]
 ) -> Scores:
-    """Score predicted classes as the settings of kind 'classification' say."""
+    """Score predicted classes with the metrics of the settings of 'classification'."""
     gold, groups = [str(example.label) for example in examples], None
     if 'exact_match' in settings.metrics:
         groups = [example.id.rpartition('-')[0] for example in examples]
@@ -366,7 +368,7 @@ def most_probable(probabilities: Probabilities) -> str:
 
 
 def _same_example(batch: Batch) -> jax.Array:
-    """Bool [R, S, S]: whether two slots hold choices of the same example."""
+    """Return whether two slots hold choices of the same example, bool [R, S, S]."""
     is_present_RS = batch['first_positions'] >= 0
     example_RS = jnp.cumsum(is_present_RS & (batch['place'] == 0), axis=-1)
     same_RSS = example_RS[:, :, None] == example_RS[:, None, :]
@@ -374,7 +376,7 @@ def _same_example(batch: Batch) -> jax.Array:
 
 
 def _log_probabilities(logits_RS: jax.Array, batch: Batch) -> tuple[jax.Array, jax.Array]:
-    """Log softmax over the choices of each example, fp32 [R, S], and which slots are filled."""
+    """Return the log softmax over the choices of each example, fp32 [R, S], and filled slots."""
     is_present_RS = batch['first_positions'] >= 0
     total_RS = _reduce(jax.nn.logsumexp, logits_RS, _same_example(batch))
     return jnp.where(is_present_RS, logits_RS - total_RS, 0), jnp.asarray(is_present_RS)

@@ -31,15 +31,15 @@ from bert_jax.tasks.prompting.calibration import CALIBRATIONS
 from bert_jax.tasks.prompting.decoding import DECODINGS, PartialScore
 from bert_jax.types import Array, Batch
 
-_MOST_SHOWN = 64  # training examples of a class that are kept as demonstrations
+_MAX_SHOWN = 64  # maximum number of training examples per class that are kept as demonstrations
 
 
 class PromptPrediction(NamedTuple):
-    """The answer to a prompt.
+    """The prediction for a prompt.
 
     Attributes:
       classes: class → probability among the classes.
-      answers: probability of each answer among all that the masked-language model could answer.
+      answers: probability of each answer among everything that the model could put at the masks.
     """
 
     classes: Probabilities
@@ -51,13 +51,14 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
 
     The score of a class is the mean over its words of log p(word) (Schick & Schütze 2021, PET;
     Gao et al. 2021, LM-BFF); the loss is the cross-entropy of the softmax over the classes. For
-    words of one piece at the same mask that is the softmax over their raw logits. A word of k
+    words of one piece (subword), this softmax equals the softmax over their raw logits. A word of k
     pieces is scored on a prompt with k masks: in training all at once, in predictions in the order
     of the setting `decoding`.
 
-    An item has one sequence for each different number of pieces. Later items of an example have one
-    sequence each: an answer with some of its masks filled. With demonstrations (LM-BFF, section 6)
-    an example has an item for each set of them, one training example a class; scores are averaged.
+    The first item of an example has one sequence for each distinct number of pieces. Further items
+    have one sequence each: an answer with some of its masks filled. With demonstrations (LM-BFF,
+    section 6), an example has a first item for each set of demonstrations, one training example per
+    class; scores are averaged over the sets.
     """
 
     weights = {'classification': 1.0}
@@ -89,22 +90,22 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
 
     def prepare(self, train: Sequence[PromptExample]) -> None:
         super().prepare(train)
-        known = train[0].names if train else self.template.fields
-        if unknown := [name for name in self.template.fields if name not in known]:
+        fields = train[0].names if train else self.template.fields
+        if unknown := [name for name in self.template.fields if name not in fields]:
             raise UserError(
                 f'problem.template has the field {{{unknown[0]}}}, but the data has '
-                f'{", ".join(known)}; set data.columns.text2 or data.columns.fields'
+                f'{", ".join(fields)}; set data.columns.text2 or data.columns.fields'
             )
         if self.settings.demonstrations:
             self.kept['shown'] = self._choose_shown(train)
 
     def _choose_shown(self, train: Sequence[PromptExample]) -> dict[str, list[PromptExample]]:
-        """The training examples of each class that may be demonstrations."""
+        """Choose the training examples of each class that may become demonstrations."""
         shown: dict[str, list[PromptExample]] = {label: [] for label in self.labels}
         for example in train:
-            own = shown[str(example.label)]
-            own += [example] * (len(own) < _MOST_SHOWN)
-        if missing := [label for label, own in shown.items() if not own]:
+            if len(shown[str(example.label)]) < _MAX_SHOWN:
+                shown[str(example.label)].append(example)
+        if missing := [label for label, examples in shown.items() if not examples]:
             raise UserError(
                 f'problem.demonstrations needs a training example of each class, but there is none '
                 f'of {missing[0]!r}'
@@ -122,24 +123,24 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         return auxiliary.mix(train, unlabeled) if unlabeled else train
 
     def corrupt(self, batch: Batch, dropout_seeds_R: base.Seeds) -> Batch:
-        """Mask the unlabeled prompts in training."""
+        """In training, mask the unlabeled prompts."""
         if not self.settings.mlm_weight or dropout_seeds_R is None:
             return batch
         masked = auxiliary.mask_unlabeled(self._masking, batch, dropout_seeds_R)
         return {**batch, 'input_ids': masked.input_ids, 'masked': masked}
 
     def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
-        """Return the share of every class in training."""
+        """Return the share of every class in the train split."""
         counts = self.count_labels(train)
         return PromptPrediction({label: counts[label] / len(train) for label in self.labels}, ())
 
-    def parse_input(self, name: str, given: Mapping[str, Any]) -> PromptExample:
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> PromptExample:
         fields = self.template.fields
-        texts = tuple(base.require_text(given, name, field) for field in fields)
+        texts = tuple(base.require_text(record, name, field) for field in fields)
         return PromptExample(name, fields, texts, None)
 
     def encode(self, example: PromptExample) -> list[Item]:
-        """Return an item for each set of demonstrations; one without demonstrations."""
+        """Return an item for each set of demonstrations, or one item without demonstrations."""
         targets = self._targets(example)
         return [
             tuple(self._sequence(prompt, targets) for prompt in self._prompts(example, draw))
@@ -147,7 +148,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         ]
 
     def _targets(self, example: PromptExample) -> dict[str, np.number]:
-        """The fields of a sequence that say what is right."""
+        """Return the fields of a sequence that hold its target."""
         if example.label is None:
             return {'label': np.int32(0)}
         return {'label': np.int32(self.label_number(str(example.label), example.id) + 1)}
@@ -163,11 +164,11 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
 
     @property
     def _num_draws(self) -> int:
-        """Number of sets of demonstrations whose scores are averaged."""
+        """Number of sets of demonstrations whose scores are averaged; 1 without demonstrations."""
         return max(1, self.settings.demonstrations)
 
     def _prompts(self, example: PromptExample, draw: int) -> list[templates.Prompt]:
-        """The filled template with each number of masks in `answers.lengths`."""
+        """Fill the template with each number of masks in `answers.lengths`."""
         shown = [self._demonstrate(example, label, draw) for label in self.kept.get('shown', ())]
         lengths, counts = self.answers.lengths, self.counts
         return self.template.fill(_fields(example), self.layout, lengths, counts, shown)
@@ -175,43 +176,48 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     def _demonstrate(
         self, example: PromptExample, label: str, draw: int
     ) -> templates.Demonstration:
-        """A training example of a class, other than the example itself."""
-        known = [PromptExample(*own) for own in self.kept['shown'][label]]
-        others = [own for own in known if list(own.fields) != list(example.fields)] or known
+        """Draw a training example of a class, if possible another than the example itself."""
+        shown = [PromptExample(*values) for values in self.kept['shown'][label]]
+        others = [other for other in shown if list(other.fields) != list(example.fields)] or shown
         chosen = random.Random(f'{draw}/{label}/{example.fields}').choice(others)
         pieces = next(answer.pieces for answer in self.answers.all if answer.label == label)
         return templates.Demonstration(_fields(chosen), pieces)
 
     def _partial_scores(self, parts: base.ExampleOutputs) -> list[list[PartialScore]]:
-        """The score of each answer as far as it is known, for each set of demonstrations."""
+        """Return the score of each answer, as far as known, for each set of demonstrations."""
+        answers, length_index = self.answers.all, self.answers.lengths.index
         first, later = parts[: self._num_draws], iter(parts[self._num_draws :])
-        where = self.answers.lengths.index
-        rounds = {
-            (draw, number): [by_length[where(len(answer.pieces))]['log_p'][number]]
-            for draw, by_length in enumerate(first)
-            for number, answer in enumerate(self.answers.all)
-        }
-        for done in range(1, self.answers.lengths[-1]):
-            for (_, number), own in rounds.items():
-                is_longer = len(self.answers.all[number].pieces) > done
-                if is_longer and (part := next(later, None)):
-                    own.append(part[0]['log_p'][number])
-        filled = [
-            PartialScore(len(self.answers.all[number].pieces)).fill(self.settings.decoding, own)
-            for (_, number), own in rounds.items()
+        # For each set of demonstrations and answer, log p of the pieces in successive rounds.
+        rounds = [
+            [
+                [by_length[length_index(len(answer.pieces))]['log_p'][number]]
+                for number, answer in enumerate(answers)
+            ]
+            for by_length in first
         ]
-        size = len(self.answers.all)
-        return [filled[start : start + size] for start in range(0, len(filled), size)]
+        for num_rounds in range(1, self.answers.lengths[-1]):
+            for by_answer in rounds:
+                for number, answer in enumerate(answers):
+                    is_longer = len(answer.pieces) > num_rounds
+                    if is_longer and (part := next(later, None)):
+                        by_answer[number].append(part[0]['log_p'][number])
+        return [
+            [
+                PartialScore(len(answer.pieces)).fill(self.settings.decoding, log_ps)
+                for answer, log_ps in zip(answers, by_answer, strict=True)
+            ]
+            for by_answer in rounds
+        ]
 
     def further_items(self, example: PromptExample, parts: base.ExampleOutputs) -> list[Item]:
         """Return, for each answer with open masks, its prompt with the other masks filled."""
         targets = self._targets(example._replace(label=None))
         items: list[Item] = []
-        for draw, own in enumerate(self._partial_scores(parts)):
-            if not any(score.masks for score in own):
+        for draw, scores in enumerate(self._partial_scores(parts)):
+            if not any(score.masks for score in scores):
                 continue
             prompts = dict(zip(self.answers.lengths, self._prompts(example, draw), strict=True))
-            for answer, score in zip(self.answers.all, own, strict=True):
+            for answer, score in zip(self.answers.all, scores, strict=True):
                 if score.masks:
                     filled = sorted(set(range(len(answer.pieces))) - set(score.masks))
                     prompt = prompts[len(answer.pieces)].with_pieces(answer.pieces, filled)
@@ -219,8 +225,8 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         return items
 
     def _log_p(self, parts: base.ExampleOutputs) -> np.ndarray:
-        """Log probability of each answer, the mean over the sets of demonstrations, float64 [A]."""
-        log_p_XA = [[score.log_p for score in own] for own in self._partial_scores(parts)]
+        """Return the mean log p of each answer over the sets of demonstrations, float64 [A]."""
+        log_p_XA = [[score.log_p for score in scores] for scores in self._partial_scores(parts)]
         return np.mean(log_p_XA, axis=0)
 
     def references(self) -> Sequence[PromptExample]:
@@ -250,10 +256,9 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
     ) -> base.Outputs:
         """Return 'log_p' of the pieces of all answers, fp32 [R, S, A, K].
 
-        In training with `mlm_weight` 'masked' too: logits, labels and weights of masked tokens.
-
-        Entry [r, s, a, k] is that of piece k of answer a at mask k of sequence s; meaningless where
-        the sequence or the answer has no such mask.
+        Entry [r, s, a, k] is log p of piece k of answer a at mask k of sequence s; it is not valid
+        where the sequence has no such mask or the answer no such piece. In training with
+        `mlm_weight`, also returns 'masked': logits, labels and weights of masked tokens.
         """
         slot_RT = jnp.asarray(batch['mask_slot'])
         is_packed = 'segment_ids' in batch
@@ -269,10 +274,9 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         segment_RP = jnp.take_along_axis(segment_RT, positions_RP, axis=1)
         segment_S1 = jnp.arange(1, sequences + 1)[:, None]
         slot_K1, slot_K = jnp.arange(1, longest + 1)[:, None], jnp.arange(longest)
-        is_own_RSKP = (segment_RP[:, None] == segment_S1)[:, :, None] & (
-            slot_RP[:, None] == slot_K1
-        )[:, None]
-        index_RSK = is_own_RSKP.argmax(-1)
+        is_in_segment_RSP = segment_RP[:, None] == segment_S1
+        is_in_slot_RKP = slot_RP[:, None] == slot_K1
+        index_RSK = (is_in_segment_RSP[:, :, None] & is_in_slot_RKP[:, None]).argmax(-1)
         pieces_AK = jnp.asarray(self.answers.pieces_AK)
 
         def pick(values_PV: jax.Array, index_SK: jax.Array) -> jax.Array:
@@ -287,14 +291,14 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         return outputs | {'log_p': jax.vmap(pick)(jax.nn.log_softmax(logits_RPV), index_RSK)}
 
     def _class_scores(self, log_p_RSAK: jax.Array) -> jax.Array:
-        """The score of each class, fp32 [R, S / number of lengths, C], decoded in parallel."""
+        """Score each class with parallel decoding, fp32 [R, S / number of lengths, C]."""
         lengths = self.answers.lengths
         rows, sequences, *rest = log_p_RSAK.shape
         examples = sequences // len(lengths)
-        own_RS = log_p_RSAK[:, : examples * len(lengths)]
-        log_p_RELAK = own_RS.reshape(rows, examples, len(lengths), *rest)
-        where_A = np.searchsorted(lengths, self.answers.length_A)
-        log_p_REAK = log_p_RELAK[:, :, where_A, np.arange(len(where_A))]
+        log_p_RSAK = log_p_RSAK[:, : examples * len(lengths)]
+        log_p_RELAK = log_p_RSAK.reshape(rows, examples, len(lengths), *rest)
+        index_A = np.searchsorted(lengths, self.answers.length_A)
+        log_p_REAK = log_p_RELAK[:, :, index_A, np.arange(len(index_A))]
         score_REA = jnp.sum(jnp.where(self.answers.is_piece_AK, log_p_REAK, 0), axis=-1)
         return jnp.einsum('REA,CA->REC', score_REA, self.answers.share_CA, precision='highest')
 
@@ -305,7 +309,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         return self.class_terms('classification', class_REC, label_RE) | mlm_terms(outputs)
 
     def _of_examples(self, values_RS: Array, class_REC: jax.Array) -> jax.Array:
-        """The value of the first sequence of each example, [R, E]."""
+        """Return the value of the first sequence of each example, [R, E]."""
         values_RE = jnp.asarray(values_RS)[:, :: len(self.answers.lengths)]
         return values_RE[:, : class_REC.shape[1]]
 
@@ -316,8 +320,8 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         """Return the probabilities of the classes, calibrated, and of the answers."""
         log_p_A = self._log_p(parts)
         p_A = np.exp(log_p_A)
-        is_short = self.answers.lengths[0] == self._num_draws == 1
-        if is_short and 'p' in parts[0][0]:  # as the softmax of fill_mask gives them
+        is_single = self.answers.lengths[0] == self._num_draws == 1
+        if is_single and 'p' in parts[0][0]:  # exactly the probabilities of fill_mask
             first_A = parts[0][0]['p'][:, 0]
             p_A = np.where(self.answers.length_A == 1, first_A, p_A)
         p_C = self._calibration.apply(log_p_A, self._reference_AE, self.answers.share_CA)
@@ -353,7 +357,7 @@ def _fields(example: PromptExample) -> dict[str, str]:
 
 
 def mlm_terms(outputs: base.Outputs) -> Terms:
-    """The term 'mlm', nats per masked token, in training with `mlm_weight`."""
+    """Return the term 'mlm', nats per masked token; empty unless training with `mlm_weight`."""
     if 'masked' not in outputs:
         return {}
     logits_RMV, labels_RM, weights_RM = outputs['masked']

@@ -1,4 +1,4 @@
-"""Regression by cloze prompts: a number between two ends that answers stand for."""
+"""Regression by cloze prompts: answers stand for the two ends of a scale."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,10 +23,10 @@ ENDS = ('high', 'low')  # the labels
 
 
 class PromptRegression(Prompt):
-    """A number between two ends, from the share of the answers that stand for them.
+    """A number between two ends, from the probabilities of the answers for each end.
 
-    With p the softmax over both ends the number is lowest + p(high) · (highest − lowest), and the
-    loss KL((1 − t, t) ‖ p) for a target t scaled to [0, 1] (LM-BFF, section 4.2).
+    With p the softmax over both ends, the number is lowest + p(high) · (highest − lowest). The loss
+    is KL((1 − t, t) ‖ p) for a target t scaled to [0, 1] (LM-BFF, section 4.2).
     """
 
     weights = {'regression': 1.0}
@@ -46,12 +46,12 @@ class PromptRegression(Prompt):
         return Counter(dict.fromkeys(ENDS, len(train)))
 
     def blind_guess(self, train: Sequence[PromptExample]) -> PromptPrediction:
-        """Return the mean in training."""
+        """Return the mean of the train split."""
         share = float(np.mean([self._share(example) for example in train]))
         return PromptPrediction({'high': share, 'low': 1 - share}, ())
 
     def _share(self, example: PromptExample) -> float:
-        """The label scaled to [0, 1]."""
+        """Return the label scaled to [0, 1]."""
         lowest, highest = self.settings.lowest, self.settings.highest
         share = (float(example.label or 0) - lowest) / (highest - lowest)
         if not 0 <= share <= 1:

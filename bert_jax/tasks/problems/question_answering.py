@@ -41,19 +41,20 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
     weights = {'answer': 1.0}
     pretrained_heads = ('question_answering',)
 
-    def parse_input(self, name: str, given: Mapping[str, Any]) -> QuestionExample:
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> QuestionExample:
         """Read 'question' and 'context'."""
-        question, context = (base.require_text(given, name, key) for key in ('question', 'context'))
+        keys = ('question', 'context')
+        question, context = (base.require_text(record, name, key) for key in keys)
         return QuestionExample(name, question, context, None)
 
     def encode(self, example: QuestionExample) -> list[Item]:
         """Make one sequence for each window.
 
-        'answer_ends', int32 [n, 2], is 1 at the first and at the last token of the first gold
-        answer; 'is_context', int32 [n], is 1 at the tokens of the context.
+        'answer_ends', int32 [n, 2], is 1 at the first and last token of the first gold answer;
+        'is_context', int32 [n], is 1 at the tokens of the context.
 
         Raises:
-          UserError: the question has no answer, and the setting `no_answer` is False.
+          UserError: the question has no answer, but the setting `no_answer` is False.
         """
         if example.answers == () and not self.settings.no_answer:
             raise UserError(
@@ -69,9 +70,9 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
             _sequence(laid_out, window, tokens, is_known)
             for window, laid_out in zip(context.windows, context.sequences, strict=True)
         ]
-        if tokens and all(own.tokens['answer_ends'][0].any() for own in sequences):
+        if tokens and all(sequence.tokens['answer_ends'][0].any() for sequence in sequences):
             self.counts['answers longer than a window'] += 1
-        return [(own,) for own in sequences]
+        return [(sequence,) for sequence in sequences]
 
     def _windowed_context(self, example: QuestionExample) -> answer_spans.WindowedContext:
         encoded = self.tokenizer.encode_batch([example.question, example.context])
@@ -87,7 +88,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         return answer_spans.WindowedContext(offsets, windows, sequences, is_truncated)
 
     def _gold_tokens(self, answer: Answer, offsets: np.ndarray) -> tuple[int, int] | None:
-        """First and last token of a gold answer; None, counted, if it has no token."""
+        """Return the first and last token of a gold answer; None, counted, if it has no token."""
         text, start = answer
         end = start + len(text.rstrip())
         start += len(text) - len(text.lstrip())
@@ -105,7 +106,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:
-        """Return 'answer', its tokens; [CLS] if the window has none, None if nothing is learned."""
+        """Return the tokens of 'answer': [CLS] without an answer, None if nothing is learned."""
         if not fields['answer_ends'].any():
             return {'answer': None}
         first, last = fields['answer_ends'].argmax(0)
@@ -115,7 +116,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         return {'question_answering': partial(QuestionAnsweringHead, architecture, compute)}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
-        """Return 'answer': mean cross-entropy of both ends over the positions of a sequence."""
+        """Return 'answer', the mean cross-entropy of both ends over the positions of a sequence."""
         ends_RT2 = batch['answer_ends']
         is_inside_RST1 = _sequence_positions(batch)[..., None]
         logits_RST2 = jnp.where(is_inside_RST1, outputs['logits'][:, None], answer_spans.NEVER)
@@ -127,8 +128,8 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         """Return the n_best starts and ends of every sequence, and the score of no answer.
 
-        'logits' fp32 and 'positions' int32 [R, S, 2, K], positions counted from the start of the
-        sequence; 'null_score' fp32 [R, S], the sum of both logits of [CLS].
+        'logits', fp32 [R, S, 2, K]; 'positions', int32 [R, S, 2, K], counted from the start of the
+        sequence; 'null_score', fp32 [R, S], the sum of both logits of [CLS].
         """
         logits_R2T = outputs['logits'].swapaxes(1, 2)
         first_RS = jnp.maximum(batch['first_positions'], 0)
@@ -142,33 +143,33 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         return base.HostOutputs(values, {})
 
     def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        """Return 'logits', fp32 [R, T, 2], of each token being the first or last of the answer."""
+        """Return 'logits' of each token as first or last token of the answer, fp32 [R, T, 2]."""
         return base.HostOutputs({}, {'logits': outputs['logits']})
 
     def decode(self, example: QuestionExample, parts: base.ExampleOutputs) -> Prediction:
         """Return the best answer and 'n_best', a list of answers.
 
-        An answer is {'text', 'start', 'end', 'probability'} with text = context[start:end]; no
-        answer is the text '' with start and end None. Probabilities are the softmax of the scores
-        of the listed answers, and of no answer with the setting `no_answer`, which also adds
-        'no_answer_score'.
+        An answer is {'text', 'start', 'end', 'probability'} with text = context[start:end]; for no
+        answer, text is '' and start and end are None. Probabilities are the softmax of the scores
+        of the listed answers and, with the setting `no_answer`, of no answer. This setting also
+        adds 'no_answer_score'.
         """
-        found = self._candidates(example, parts)
-        scores = found.scores
+        candidates = self._candidates(example, parts)
+        scores = candidates.scores
         if self.settings.no_answer or not len(scores):
-            scores = np.append(scores, found.null_score)
-        shares = np.exp(scores - scores.max())
-        shares = (shares / shares.sum()).tolist()
+            scores = np.append(scores, candidates.null_score)
+        weights = np.exp(scores - scores.max())
+        probabilities = (weights / weights.sum()).tolist()
         n_best = [
-            {'text': example.context[start:end], 'start': start, 'end': end, 'probability': share}
-            for (start, end), share in zip(found.spans.tolist(), shares, strict=False)
+            {'text': example.context[start:end], 'start': start, 'end': end, 'probability': p}
+            for (start, end), p in zip(candidates.spans.tolist(), probabilities, strict=False)
         ]
-        nothing = {'text': '', 'start': None, 'end': None, 'probability': shares[-1]}
-        best = (n_best or [nothing])[0]
+        no_answer = {'text': '', 'start': None, 'end': None, 'probability': probabilities[-1]}
+        best = (n_best or [no_answer])[0]
         if not self.settings.no_answer:
             return best | {'n_best': n_best}
-        score = found.no_answer_score
-        best = best if score <= self.thresholds.get(_THRESHOLD, 0.0) else nothing
+        score = candidates.no_answer_score
+        best = best if score <= self.thresholds.get(_THRESHOLD, 0.0) else no_answer
         return best | {'no_answer_score': score, 'n_best': n_best}
 
     def _candidates(
@@ -184,30 +185,31 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         """With `no_answer`, find the threshold of the no-answer score with the best F1."""
         if not self.settings.no_answer:
             return {}
-        found = [self._candidates(*pair) for pair in zip(examples, parts, strict=True)]
-        guesses = [
-            example.context[slice(*own.spans[0])] if len(own.spans) else ''
-            for example, own in zip(examples, found, strict=True)
-        ]
+        guesses, scores = [], []
+        for example, example_parts in zip(examples, parts, strict=True):
+            candidates = self._candidates(example, example_parts)
+            spans = candidates.spans
+            guesses.append(example.context[slice(*spans[0])] if len(spans) else '')
+            scores.append(candidates.no_answer_score)
         golds = list(map(_gold_texts, examples))
-        scores = [own.no_answer_score for own in found]
         return {_THRESHOLD: squad.best_threshold(golds, guesses, scores).threshold}
 
     def score(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Prediction]
     ) -> Scores:
-        """Return F1 and exact match by SQuAD's rules, those of version 2.0 with `no_answer`.
+        """Return F1 and exact match by the rules of SQuAD 1.1, with `no_answer` of SQuAD 2.0.
 
-        The latter also gives both for questions with and without answer, and 'best_f1', which the
-        best threshold on these examples would reach.
+        SQuAD 2.0 adds both metrics for questions with and without answer, and 'best_f1', the F1 of
+        the best threshold on these examples.
         """
         golds = list(map(_gold_texts, examples))
         guesses = [prediction['text'] for prediction in predictions]
         metrics = squad.score(golds, guesses, self.settings.no_answer)
         if self.settings.no_answer:
-            answered = [own['n_best'][0]['text'] if own['n_best'] else '' for own in predictions]
-            scores = [own['no_answer_score'] for own in predictions]
-            metrics['best_f1'] = squad.best_threshold(golds, answered, scores).best
+            n_bests = [prediction['n_best'] for prediction in predictions]
+            answers = [n_best[0]['text'] if n_best else '' for n_best in n_bests]
+            scores = [prediction['no_answer_score'] for prediction in predictions]
+            metrics['best_f1'] = squad.best_threshold(golds, answers, scores).best
         return Scores(metrics, {'Questions': _table(metrics, golds)})
 
     def to_record(self, example: QuestionExample, prediction: Prediction) -> dict[str, Any]:
@@ -227,7 +229,7 @@ def _sequence(
 
     Args:
       answer: first and last token of the answer in the context; None for no answer.
-      is_known: whether to learn the answer, or that there is none.
+      is_known: whether to learn the answer or its absence.
     """
     ends = np.zeros((len(laid_out.ids), 2), np.int32)
     is_context = np.zeros(len(laid_out.ids), np.int32)
@@ -242,7 +244,7 @@ def _sequence(
 
 
 def _sequence_positions(batch: Batch) -> jax.Array:
-    """Bool [R, S, T]: the positions of each sequence of a row."""
+    """Return the positions of each sequence of a row, bool [R, S, T]."""
     slots_S = jnp.arange(batch['first_positions'].shape[1])
     return batch['segment_ids'][:, None] == slots_S[None, :, None] + 1
 
@@ -252,8 +254,8 @@ def _gold_texts(example: QuestionExample) -> list[str]:
 
 
 def _table(metrics: Mapping[str, float], golds: Sequence[Sequence[str]]) -> Table:
-    """Metrics of all questions and of those with and without answer."""
-    answerable = sum(bool(own) for own in golds)
+    """Tabulate the metrics of all questions, and of questions with and without answer."""
+    answerable = sum(map(bool, golds))
     groups = [('all', '', len(golds)), ('with answer', 'has_answer_', answerable)]
     groups.append(('without answer', 'no_answer_', len(golds) - answerable))
     rows = [

@@ -1,4 +1,4 @@
-"""Classes of pairs of marked places: relations, a word in two contexts, coreference."""
+"""Classification of pairs of marked spans: relations, words in two contexts, coreference."""
 
 import collections
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ from bert_jax.tasks.problems.classification import Probabilities, SingleLabelPro
 
 
 class Relations(SingleLabelProblem[MarkedExample]):
-    """The class of two marked places in one text, or in one of two texts each.
+    """The class of a pair of marked spans, both in one text or one in each of two texts.
 
     Long texts keep the tokens nearest to the marks. With the setting `exclusive`, examples with
     the same texts and the same first mark (a pronoun and its candidates) are alternatives: at most
-    the most probable one is `positive`. GAP (Webster et al. 2018, arXiv 1810.05201) is scored by
-    the F1 of TRUE over all pairs: metrics=('f1',), positive='TRUE'.
+    the most probable alternative is `positive`. GAP (Webster et al. 2018, arXiv 1810.05201) is
+    scored by the F1 of TRUE over all pairs: metrics=('f1',), positive='TRUE'.
     """
 
     head_field = 'marks'
@@ -40,25 +40,24 @@ class Relations(SingleLabelProblem[MarkedExample]):
                 f'{settings.positive!r}, and the labels are {", ".join(self.labels)}'
             )
 
-    def parse_input(self, name: str, given: Mapping[str, Any]) -> MarkedExample:
-        """Read 'text' and 'marks', two [start, end] in characters; with 'text2' the second mark
-        is in that text."""
-        texts = base.require_texts(given, name)
-        marks = base.require(given, name, 'marks')
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> MarkedExample:
+        """Read 'text' and 'marks', two [start, end] in characters; the second is in any 'text2'."""
+        texts = base.require_texts(record, name)
+        offsets = base.require(record, name, 'marks')
         try:
-            (start, end), (start2, end2) = marks
-            places = (
+            (start, end), (start2, end2) = offsets
+            marks = (
                 Mark(0, parse_int(start), parse_int(end)),
                 Mark(len(texts) - 1, parse_int(start2), parse_int(end2)),
             )
         except (TypeError, ValueError, InvalidRecord):
-            raise UserError(f"{name}: 'marks' is {marks}; give two pairs [start, end]") from None
-        for mark in places:
+            raise UserError(f"{name}: 'marks' is {offsets}; give two pairs [start, end]") from None
+        for mark in marks:
             if not 0 <= mark.start < mark.end <= len(texts[mark.text]):
                 raise UserError(
                     f'{name}: the mark {mark.start}:{mark.end} is empty or outside text {mark.text}'
                 )
-        return MarkedExample(name, texts, places, None)
+        return MarkedExample(name, texts, marks, None)
 
     def encode(self, example: MarkedExample) -> list[Item]:
         encoded = self.tokenizer.encode_batch(list(example.texts))
@@ -67,11 +66,11 @@ class Relations(SingleLabelProblem[MarkedExample]):
             for number, offsets in enumerate(encoded.offsets)
         ]
         kept = self._kept_tokens(flags)
-        ids = [own[places] for own, places in zip(encoded.ids, kept, strict=True)]
+        ids = [text_ids[indices] for text_ids, indices in zip(encoded.ids, kept, strict=True)]
         laid_out = self.layout.lay_out(*ids)
         marks_N = np.zeros(len(laid_out.ids), np.int32)
-        for start, own, places in zip(laid_out.starts, flags, kept, strict=True):
-            marks_N[start : start + len(places)] = own[places]
+        for start, text_flags, indices in zip(laid_out.starts, flags, kept, strict=True):
+            marks_N[start : start + len(indices)] = text_flags[indices]
         for flag in (FIRST, SECOND):
             self.counts['marks without a token'] += not (marks_N & flag).any()
         tokens, values = {'marks': marks_N}, {'label': self.label_id(example)}
@@ -89,16 +88,16 @@ class Relations(SingleLabelProblem[MarkedExample]):
         return super().describe_targets(tokens, fields) | {'marks': marks}
 
     def _kept_tokens(self, flags: list[np.ndarray]) -> list[np.ndarray]:
-        """Indices, int64, of the tokens of each text that fit into a sequence."""
+        """Choose the tokens of each text to keep; return their indices, int64."""
         room = self.layout.max_text_tokens(len(flags))
-        kept = nearest([own > 0 for own in flags], room)
+        kept = nearest([text_flags > 0 for text_flags in flags], room)
         self.counts['texts truncated around their marks'] += sum(map(len, flags)) > room
         self.counts['texts with tokens removed between their marks'] += any(
-            (np.diff(places) > 1).any() for places in kept
+            (np.diff(indices) > 1).any() for indices in kept
         )
         self.counts['truncated marks'] += any(
-            len(places) < len(own) and np.delete(own, places).any()
-            for own, places in zip(flags, kept, strict=True)
+            np.delete(text_flags, indices).any()
+            for text_flags, indices in zip(flags, kept, strict=True)
         )
         return kept
 
@@ -109,7 +108,7 @@ class Relations(SingleLabelProblem[MarkedExample]):
     def postprocess(
         self, examples: Sequence[MarkedExample], predictions: Sequence[Probabilities]
     ) -> Sequence[Probabilities]:
-        """With `exclusive`, keep only the most probable of alternatives positive."""
+        """With `exclusive`, make all but the most probable alternative negative."""
         if not self.settings.exclusive:
             return predictions
         positive = self.settings.positive
@@ -140,8 +139,8 @@ class Relations(SingleLabelProblem[MarkedExample]):
 def nearest(is_marked: Sequence[np.ndarray], room: int) -> list[np.ndarray]:
     """Choose the `room` tokens of one or two texts that are nearest to a marked token.
 
-    Distances are within a text; ties go to the first token, and the tokens of a text without a
-    mark come last.
+    Distances are within a text. Ties go to the first token; tokens of a text without a mark come
+    last.
 
     Args:
       is_marked: for each text, bool [n].
@@ -151,8 +150,7 @@ def nearest(is_marked: Sequence[np.ndarray], room: int) -> list[np.ndarray]:
     """
     distances = []
     for marked_N in is_marked:
-        places = np.flatnonzero(marked_N)
-        distance_NM = np.abs(np.arange(len(marked_N))[:, None] - places)
+        distance_NM = np.abs(np.arange(len(marked_N))[:, None] - np.flatnonzero(marked_N))
         distances.append(distance_NM.min(1, initial=np.iinfo(np.int64).max))
     order = np.argsort(np.concatenate(distances), kind='stable')[:room]
     ends = np.cumsum([len(marked_N) for marked_N in is_marked])
@@ -163,7 +161,7 @@ def nearest(is_marked: Sequence[np.ndarray], room: int) -> list[np.ndarray]:
 
 
 def _mark_flags(offsets: np.ndarray, marks: Sequence[Mark | None]) -> np.ndarray:
-    """Bit flags, int32 [n], of the marks that each token shares a character with."""
+    """Return bit flags, int32 [n], of the marks that each token overlaps."""
     flags_N = np.zeros(len(offsets), np.int32)
     for flag, mark in zip((FIRST, SECOND), marks, strict=True):
         if mark is not None:
@@ -172,7 +170,7 @@ def _mark_flags(offsets: np.ndarray, marks: Sequence[Mark | None]) -> np.ndarray
 
 
 def _as_negative(prediction: Probabilities, positive: str, negative: str) -> Probabilities:
-    """Make sure that `negative` is predicted: an alternative is more probably positive."""
+    """Return a prediction of `negative`, for an example with a more probable alternative."""
     if prediction[positive] < prediction[negative]:
         return prediction
     return {label: float(label == negative) for label in prediction}

@@ -1,4 +1,4 @@
-"""Labeled spans, nested or not: every span of up to L words has one label or none."""
+"""Labeled spans, possibly nested: every span of up to L words has one label or no label."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,19 +28,19 @@ from bert_jax.models.packed_rows import encoder_arguments
 from bert_jax.tasks.problems import base
 from bert_jax.types import Batch
 
-THRESHOLD = 0.5  # unless one was tuned
-_NO_SPAN = 1  # stored class of a span without label; 0: not learned, 2 …: labels
+THRESHOLD = 0.5  # without a tuned threshold
+_NO_LABEL = 1  # stored class of a span without a label; 0: not learned, 2 …: labels
 
 Prediction = list[dict[str, Any]]  # spans: start, end, text, label, probability
 
 
 class CandidateSpans(NamedTuple):
-    """N spans with the most probable label of each.
+    """N spans and their most probable labels.
 
     Attributes:
-      first, last: words, both inclusive, int64 [N].
-      label: number of the label, int [N].
-      probability: of this label, float64 [N].
+      first, last: first and last word, inclusive, int64 [N].
+      label: number of the most probable label, int [N].
+      probability: probability of this label, float64 [N].
     """
 
     first: np.ndarray
@@ -56,13 +56,13 @@ class CandidateSpans(NamedTuple):
 class SpanLabeling(base.Problem[SpansExample, Prediction]):
     """The labeled spans of a text.
 
-    A span is predicted if the probability of its best label exceeds a threshold, THRESHOLD or
-    the one tuned on the dev split. A span of a long text is learned and predicted in the window
-    that has the most context around it. Gold spans that cannot be predicted (longer than L words
-    or than the overlap of windows, or a second label of a span) are counted in `counts`, not
-    learned, and count as misses in the score. L is the setting `max_span_words`. In plain text
-    without spaces, and in Korean, a word is what `join_characters` makes of single characters: a
-    subword. Gold spans that start or end inside one are learned with the whole subword.
+    A span is predicted if the probability of its best label exceeds a threshold, tuned on the dev
+    split or THRESHOLD. A span of a long text is learned and predicted in the window with the most
+    context around the span. Gold spans that cannot be predicted (longer than L words or than the
+    overlap of windows, or a second label of a span) are counted in `counts`, not learned, and count
+    as misses in the score. L is the setting `max_span_words`. In plain text without spaces, and in
+    Korean, `join_characters` joins single characters into subwords, which then are the words. Gold
+    spans that start or end inside a subword are learned with the whole subword.
     """
 
     weights = {'spans': 1.0}
@@ -80,26 +80,26 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         return Counter(span.label for example in train for span in example.spans or ())
 
     def prepare(self, train: Sequence[SpansExample]) -> None:
-        """Compute the weights of no label and of each label, and how text is split into words."""
-        longest = self.settings.max_span_words
+        """Compute the class weights and choose how text is split into words."""
         counts = self.count_labels(train)
-        words_N = np.array([len(self._with_units(one).words) for one in train], np.int64)
-        total = int(sum(np.maximum(words_N - size, 0).sum() for size in range(longest)))
+        num_words_N = np.array([len(self._join_subwords(example).words) for example in train])
+        sizes = range(self.settings.max_span_words)
+        total = int(sum(np.maximum(num_words_N - size, 0).sum() for size in sizes))
         counts_C = [counts[label] for label in self.labels]
         self.set_class_weights([max(0, total - sum(counts_C)), *counts_C])
         self.splitter = word_spans.closest_splitter(train)
 
-    def parse_input(self, name: str, given: Mapping[str, Any]) -> SpansExample:
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> SpansExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`)."""
-        return SpansExample(name, *base.require_words(given, name, self.splitter), None)
+        return SpansExample(name, *base.require_words(record, name, self.splitter), None)
 
-    def _with_units(self, example: SpansExample) -> SpansExample:
+    def _join_subwords(self, example: SpansExample) -> SpansExample:
         """Replace words that are single characters by the subwords that they are part of."""
         words = join_characters(self.tokenizer, example.text, example.words)
         return example._replace(words=words)
 
     def encode(self, example: SpansExample) -> list[Item]:
-        joined = self._with_units(example)
+        joined = self._join_subwords(example)
         aligned, windows = self._windows(joined)
         size_WL = _span_sizes(aligned, self.settings.max_span_words)
         window_WL = _assigned_window(aligned, windows, size_WL)
@@ -107,11 +107,12 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         self.counts['words tokenized separately'] += aligned.num_splits
         self.counts['words encoded as unknown token'] += aligned.num_dropped
         label_WL = self._stored_labels(example, joined.words, window_WL)
-        own_KWL = [(window_WL == number).astype(np.int32) for number in range(len(windows))]
-        return [
-            (self._sequence(aligned, window, size_WL * own_WL, label_WL * own_WL),)
-            for window, own_WL in zip(windows, own_KWL, strict=True)
-        ]
+        items: list[Item] = []
+        for number, window in enumerate(windows):
+            is_here_WL = (window_WL == number).astype(np.int32)
+            sequence = self._sequence(aligned, window, size_WL * is_here_WL, label_WL * is_here_WL)
+            items.append((sequence,))
+        return items
 
     def _windows(self, example: SpansExample) -> tuple[Alignment, list[Window]]:
         aligned = align(self.tokenizer, example.text, example.words)
@@ -120,11 +121,11 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
     def _stored_labels(
         self, example: SpansExample, joined: WordOffsets, window_WL: np.ndarray
     ) -> np.ndarray:
-        """The stored class of the span of each first word and number of words, int32 [W, L]."""
+        """Return the stored class of each span, by first word and length in words, int32 [W, L]."""
         if example.spans is None:
             return np.zeros(window_WL.shape, np.int32)
         starts, ends = ({word[side] for word in example.words} for side in (0, 1))
-        label_WL = np.full(window_WL.shape, _NO_SPAN, np.int32)
+        label_WL = np.full(window_WL.shape, _NO_LABEL, np.int32)
         start_W, end_W = np.array(joined, np.int64).reshape(-1, 2).T
         for span in dict.fromkeys(example.spans):
             label = self.label_number(span.label, example.id)
@@ -141,7 +142,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
                 self.counts['gold spans longer than problem.max_span_words'] += 1
             elif window_WL[first, last - first] < 0:
                 self.counts['gold spans in no window'] += 1
-            elif label_WL[first, last - first] != _NO_SPAN:
+            elif label_WL[first, last - first] != _NO_LABEL:
                 self.counts['gold spans with two labels'] += 1
             else:
                 label_WL[first, last - first] = label + 2
@@ -166,9 +167,9 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         """Return 'spans', the label and the tokens of each labeled span."""
         classes_NL, sizes_NL = fields['span_labels'], fields['span_sizes']
         spans = []
-        for start, size in np.argwhere(classes_NL > _NO_SPAN):
-            own = tokens[start : start + sizes_NL[start, size]]
-            spans.append([self.labels[classes_NL[start, size] - _NO_SPAN - 1], *own])
+        for start, size in np.argwhere(classes_NL > _NO_LABEL):
+            label = self.labels[classes_NL[start, size] - _NO_LABEL - 1]
+            spans.append([label, *tokens[start : start + sizes_NL[start, size]]])
         return {'spans': spans}
 
     def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
@@ -187,14 +188,14 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
     def apply_heads(
         self, heads: base.Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: base.Seeds
     ) -> base.Outputs:
-        """Return 'logits', fp32 [R, T, L, 1 + C], of no label and of each label."""
+        """Return 'logits' of no label and of each label, fp32 [R, T, L, 1 + C]."""
         segments = encoder_arguments(batch)['segment_ids_BT']
         sizes = batch['span_sizes']
         logits = heads['spans'](encoded, sizes, dropout_seeds_R, segment_ids_BT=segments)
         return {'logits': logits}
 
     def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
-        """Return 'spans', the weighted cross-entropy over spans, no label being a class."""
+        """Return 'spans', the weighted cross-entropy over spans; "no label" is a class."""
         label_RTL = batch['span_labels']
         class_RTL = jnp.maximum(label_RTL - 1, 0)
         log_p_RTLC = jax.nn.log_softmax(outputs['logits'])
@@ -203,23 +204,23 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         return {'spans': weighted_sum(loss_RTL, weight_RTL)}
 
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        """Return the best label of each span and its probability, which is 0 without a span."""
+        """Return the best label of each span and its probability; 0 where there is no span."""
         p_RTLC = jax.nn.softmax(outputs['logits'])[..., 1:]
         probability_RTL = jnp.where(batch['span_sizes'] > 0, p_RTLC.max(-1), 0)
         return base.HostOutputs({}, {'label': p_RTLC.argmax(-1), 'probability': probability_RTL})
 
     def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
-        """Return 'probabilities' of the labels of spans, fp32 [R, T, L, C]; 0 without a span."""
+        """Return 'probabilities' of labels, fp32 [R, T, L, C]; 0 where there is no span."""
         p_RTLC = jax.nn.softmax(outputs['logits'])[..., 1:]
         is_span_RTL1 = (batch['span_sizes'] > 0)[..., None]
         return base.HostOutputs({}, {'probabilities': jnp.where(is_span_RTL1, p_RTLC, 0)})
 
     def decode(self, example: SpansExample, parts: base.ExampleOutputs) -> Prediction:
         """Return {'start', 'end', 'text', 'label', 'probability'} of spans, in text order."""
-        example = self._with_units(example)
-        found = self._candidates(example, parts)
-        found = found.take(found.probability > self.thresholds.get('threshold', THRESHOLD))
-        found = found.take(np.lexsort((found.last, found.first)))
+        example = self._join_subwords(example)
+        spans = self._candidates(example, parts)
+        spans = spans.take(spans.probability > self.thresholds.get('threshold', THRESHOLD))
+        spans = spans.take(np.lexsort((spans.last, spans.first)))
         return [
             base.describe_span(
                 example.text,
@@ -228,11 +229,11 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
                 label=self.labels[label],
                 probability=float(probability),
             )
-            for first, last, label, probability in zip(*found, strict=True)
+            for first, last, label, probability in zip(*spans, strict=True)
         ]
 
     def _candidates(self, example: SpansExample, parts: base.ExampleOutputs) -> CandidateSpans:
-        """All spans; unless they may nest, without those that overlap a more probable one."""
+        """Return all spans, without overlaps unless they may nest."""
         aligned, windows = self._windows(example)
         word_P = np.full(len(aligned.ids) + 1, -1, np.int64)
         word_P[aligned.first] = np.arange(len(aligned.first))
@@ -245,25 +246,25 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
             by_window.append(
                 CandidateSpans(first_N, first_N + size_N, label_N, p_N.astype(np.float64))
             )
-        found = CandidateSpans(*(np.concatenate(own) for own in zip(*by_window, strict=True)))
+        spans = CandidateSpans(*map(np.concatenate, zip(*by_window, strict=True)))
         if self.settings.nested:
-            return found
-        return found.take(_without_overlaps(found, len(aligned.first)))
+            return spans
+        return spans.take(_without_overlaps(spans, len(aligned.first)))
 
     def tune_thresholds(
         self, examples: Sequence[SpansExample], parts: Sequence[base.ExampleOutputs]
     ) -> dict[str, float]:
         """Find the threshold with the best F1."""
         is_correct, probability, num_gold = [], [], 0
-        for example, own in zip(examples, parts, strict=True):
-            example = self._with_units(example)
+        for example, example_parts in zip(examples, parts, strict=True):
+            example = self._join_subwords(example)
             gold = {tuple(span) for span in example.spans or ()}
             num_gold += len(gold)
-            found = self._candidates(example, own)
-            probability.append(found.probability)
-            for first, last, label in zip(*found[:3], strict=True):
-                place = example.words[first][0], example.words[last][1]
-                is_correct.append((*place, self.labels[label]) in gold)
+            spans = self._candidates(example, example_parts)
+            probability.append(spans.probability)
+            for first, last, label in zip(*spans[:3], strict=True):
+                start, end = example.words[first][0], example.words[last][1]
+                is_correct.append((start, end, self.labels[label]) in gold)
         threshold = best_threshold(np.array(is_correct), np.concatenate(probability), num_gold)
         return {'threshold': threshold}
 
@@ -271,7 +272,7 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         """Return strict F1; gold spans that cannot be predicted are misses."""
         gold = [[tuple(span) for span in example.spans or ()] for example in examples]
         keys = ('start', 'end', 'label')
-        guesses = [[tuple(span[key] for key in keys) for span in own] for own in predictions]
+        guesses = [[tuple(span[key] for key in keys) for span in spans] for spans in predictions]
         return scores.spans(gold, guesses)
 
     def to_record(self, example: SpansExample, prediction: Prediction) -> dict[str, Any]:
@@ -282,12 +283,12 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
 
 
 def best_threshold(is_correct: np.ndarray, probability: np.ndarray, num_gold: int) -> float:
-    """Return the threshold of the probability of spans with the best F1.
+    """Return the probability threshold with the best F1.
 
-    It lies in the middle between two probabilities, and is THRESHOLD if no span is correct.
+    The threshold is the mean of two neighboring probabilities, or THRESHOLD if no span is correct.
 
     Args:
-      is_correct, probability: of each candidate, [N].
+      is_correct, probability: arrays over candidates, [N].
       num_gold: number of gold spans.
     """
     if not is_correct.any():
@@ -301,7 +302,7 @@ def best_threshold(is_correct: np.ndarray, probability: np.ndarray, num_gold: in
 
 
 def _span_sizes(aligned: Alignment, max_words: int) -> np.ndarray:
-    """Tokens in the spans of 1 … L words from each word, int32 [W, L]; 0 beyond the text."""
+    """Count the tokens of spans of 1 … L words from each word, int32 [W, L]; 0 past the text."""
     stop_W = aligned.first + aligned.count
     last_WL = np.arange(len(stop_W))[:, None] + np.arange(max_words)
     size_WL = np.append(stop_W, 0)[np.minimum(last_WL, len(stop_W))] - aligned.first[:, None]
@@ -309,15 +310,15 @@ def _span_sizes(aligned: Alignment, max_words: int) -> np.ndarray:
 
 
 def _assigned_window(aligned: Alignment, windows: list[Window], size_WL: np.ndarray) -> np.ndarray:
-    """The window that learns and predicts each span, int64 [W, L]; −1 if it is in no window.
+    """Assign each span to the window that learns and predicts it, int64 [W, L]; −1: no window.
 
-    It is the window with the most context on the side of the span that has less.
+    This is the window with the most context on the side of the span that has less context.
     """
     start_WL, stop_WL = aligned.first[:, None], aligned.first[:, None] + size_WL
     num_tokens = len(aligned.ids)
     context_KWL = []
     for window in windows:
-        # At an end of the text no context is missing.
+        # At an end of the text, no context is missing.
         left_WL = np.where(window.start > 0, start_WL - window.start, num_tokens)
         right_WL = np.where(window.stop < num_tokens, window.stop - stop_WL, num_tokens)
         is_inside_WL = (start_WL >= window.start) & (stop_WL <= window.stop) & (size_WL > 0)
@@ -326,11 +327,11 @@ def _assigned_window(aligned: Alignment, windows: list[Window], size_WL: np.ndar
     return np.where(best_KWL.max(0) >= 0, best_KWL.argmax(0), -1)
 
 
-def _without_overlaps(found: CandidateSpans, num_words: int) -> np.ndarray:
-    """Indices of the spans left after greedy removal of those that overlap a more probable one."""
+def _without_overlaps(spans: CandidateSpans, num_words: int) -> np.ndarray:
+    """Return the indices of spans that do not overlap a more probable span, chosen greedily."""
     is_covered_W, chosen = np.zeros(num_words, bool), []
-    for number in np.argsort(-found.probability, kind='stable'):
-        inside = slice(found.first[number], found.last[number] + 1)
+    for number in np.argsort(-spans.probability, kind='stable'):
+        inside = slice(spans.first[number], spans.last[number] + 1)
         if not is_covered_W[inside].any():
             is_covered_W[inside] = True
             chosen.append(number)

@@ -1,4 +1,4 @@
-"""Sequence labeling: a tag for every word, such as parts of speech, or entities as BIO or BIOES."""
+"""Sequence labeling: a tag for every word, such as parts of speech or BIO(ES) entities."""
 
 import itertools
 from collections import Counter
@@ -30,7 +30,7 @@ from bert_jax.tasks.problems import base
 from bert_jax.types import Array, Batch
 
 # Values of the field `word` of a token; 0: not part of a word. A word of a long text may be in
-# several windows, and is learned and predicted in one of them.
+# several windows, but is learned and predicted in only one window.
 _CONTINUATION = 1  # a token after the first token of a word
 _CONTEXT = 2  # the first token of a word that a neighboring window predicts
 _PREDICTED = 3  # the first token of a word that is predicted here
@@ -42,9 +42,10 @@ Prediction = dict[str, list[Any]]  # see Tagging.decode; one value for each word
 class Tagging(base.Problem[TaggedExample, Prediction]):
     """A tag for every word of a text.
 
-    With `decode_pieces='mean'` a word has the normalized geometric mean of the distributions of
-    its tokens. With `crf` a linear chain over the words of a sequence sees the logits of words so
-    computed, in training too; if tags are BIO or BIOES, it allows only legal sequences.
+    With `decode_pieces='mean'`, the distribution of a word is the normalized geometric mean of the
+    distributions of its tokens. With `crf`, these word logits are the input of a linear-chain CRF
+    over the words of a sequence, also in training; for BIO or BIOES tags the CRF allows only legal
+    sequences.
     """
 
     weights = {'tagging': 1.0}
@@ -68,7 +69,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
 
     @classmethod
     def count_labels(cls, train: Sequence[TaggedExample]) -> Counter[str]:
-        """Count the tags; those that only complete a BIO or BIOES tag set have count 0."""
+        """Count the tags; tags that are added to complete a BIO or BIOES tag set have count 0."""
         counts = Counter(tag for example in train for tag in example.tags or ())
         counts.update(dict.fromkeys(tag_schemes.complete(counts), 0))
         return counts
@@ -83,9 +84,9 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         prefixes = [label.partition('-')[0] for label in self.labels if label != entities.OUTSIDE]
         return all(prefix in ('B', 'I', 'E', 'S') for prefix in prefixes) and 'B' in prefixes
 
-    def parse_input(self, name: str, given: Mapping[str, Any]) -> TaggedExample:
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> TaggedExample:
         """Read 'words', 'tokens' or 'text' (see `require_words`)."""
-        return TaggedExample(name, *base.require_words(given, name, self.splitter), None)
+        return TaggedExample(name, *base.require_words(record, name, self.splitter), None)
 
     def encode(self, example: TaggedExample) -> list[Item]:
         aligned = align(self.tokenizer, example.text, example.words)
@@ -98,7 +99,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         return [(self._sequence(aligned, window, label_W),) for window in windows]
 
     def _stored_labels(self, example: TaggedExample) -> np.ndarray:
-        """The number of the tag of each word + 1, int32 [W]; 0 without a tag."""
+        """Return the number of the tag of each word + 1, int32 [W]; 0 without a tag."""
         if example.tags is None:
             return np.zeros(len(example.words), np.int32)
         if len(example.tags) != len(example.words):
@@ -136,8 +137,8 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         is_learned_N = is_predicted_N
         if self.settings.label_pieces == 'first':
             is_learned_N = is_predicted_N & is_first_N
-        # Tokens of a word whose first token is in another window (the word is longer than a
-        # window) are not used.
+        # If a word is longer than a window, its tokens in windows without its first token are not
+        # used.
         word_N = np.where(first_N >= window.start, _CONTINUATION, 0)
         word_N = np.where(is_first_N, np.where(is_predicted_N, _PREDICTED, _CONTEXT), word_N)
         label_N = np.where(is_learned_N, np.append(label_W, 0)[words_N], 0)
@@ -155,7 +156,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
     def describe_targets(
         self, tokens: Sequence[str], fields: Mapping[str, np.ndarray]
     ) -> dict[str, Any]:
-        """Return 'tags', the tag that each token learns or None."""
+        """Return 'tags', the tag that each token learns, or None."""
         return {'tags': [self.stored_label(stored) for stored in fields['label']]}
 
     def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
@@ -187,25 +188,25 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
     def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         """Return, at the first token of each word, its tag and the probability of this tag.
 
-        With a CRF these are the tags of the most probable sequence, and their marginals. With
-        `all_probabilities` also those of all tags.
+        With a CRF, tags are the most probable sequence and probabilities are marginals. With
+        `all_probabilities`, also the probabilities of all tags.
         """
         tag_RT, p_RTC = self._tags(outputs, batch)
         p_RT = jnp.take_along_axis(p_RTC, tag_RT[:, :, None], axis=2)[:, :, 0]
-        found = {'word': batch['word'], 'tag': tag_RT, 'probability': p_RT}
-        return base.HostOutputs({}, found | ({'all': p_RTC} if self.all_probabilities else {}))
+        values = {'word': batch['word'], 'tag': tag_RT, 'probability': p_RT}
+        return base.HostOutputs({}, values | ({'all': p_RTC} if self.all_probabilities else {}))
 
     def exported_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
         """Return 'probabilities' of all tags, fp32 [R, T, C], and with a CRF 'tags', int32 [R, T].
 
-        They are those of a word at its first token.
+        The values of a word are at its first token.
         """
         tag_RT, p_RTC = self._tags(outputs, batch)
         tags = {'tags': tag_RT} if self.settings.crf else {}
         return base.HostOutputs({}, {'probabilities': p_RTC} | tags)
 
     def _tags(self, outputs: base.Outputs, batch: Batch) -> tuple[jax.Array, jax.Array]:
-        """The predicted tag and the probability of every tag, [R, T] and [R, T, C]."""
+        """Return the predicted tag and the probability of every tag, [R, T] and [R, T, C]."""
         logits_RTC = self._word_logits(outputs['logits'], batch)
         if not self.settings.crf:
             return logits_RTC.argmax(-1), jax.nn.softmax(logits_RTC)
@@ -214,54 +215,55 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
         return tag_RT, crf.marginals(outputs['crf'], logits_RTC, chains)
 
     def _word_logits(self, logits_RTC: jax.Array, batch: Batch) -> jax.Array:
-        """Logits of words at their first tokens, fp32 [R, T, C]; elsewhere meaningless."""
+        """Return the logits of words at their first tokens, fp32 [R, T, C]; not valid elsewhere."""
         if self.settings.decode_pieces == 'first':
             return logits_RTC
         return mean_over_words(jax.nn.log_softmax(logits_RTC), batch['word'])
 
     def decode(self, example: TaggedExample, parts: base.ExampleOutputs) -> Prediction:
-        """Return {'tags', 'probabilities'}, lists of one value for each word.
+        """Return {'tags', 'probabilities'}, lists with a value for each word.
 
-        With `all_probabilities` also 'all', tag → probability for each word.
+        With `all_probabilities`, also 'all', tag → probability for each word.
         """
-        found: Prediction = {'tags': [], 'probabilities': [], 'all': []}
+        prediction: Prediction = {'tags': [], 'probabilities': [], 'all': []}
         for (part,) in parts:
             is_predicted_N = part['word'] == _PREDICTED
-            found['tags'] += [self.labels[number] for number in part['tag'][is_predicted_N]]
-            found['probabilities'] += part['probability'][is_predicted_N].tolist()
+            prediction['tags'] += [self.labels[number] for number in part['tag'][is_predicted_N]]
+            prediction['probabilities'] += part['probability'][is_predicted_N].tolist()
             if self.all_probabilities:
-                shares = part['all'][is_predicted_N].tolist()
-                found['all'] += [dict(zip(self.labels, own, strict=True)) for own in shares]
-        return found
+                p_WC = part['all'][is_predicted_N].tolist()
+                prediction['all'] += [dict(zip(self.labels, p_C, strict=True)) for p_C in p_WC]
+        return prediction
 
     def score(self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]) -> Scores:
-        """Return entity F1 and the accuracy of tags; without entities, the metrics of classes."""
+        """Return entity F1 and tag accuracy; for tags without entities, classification metrics."""
         gold = [example.tags or () for example in examples]
         guesses = [prediction['tags'] for prediction in predictions]
         flat_gold, flat_guesses = (list(itertools.chain(*tags)) for tags in (gold, guesses))
-        of_tags = scores.classification(flat_gold, flat_guesses, self.labels)
+        tag_scores = scores.classification(flat_gold, flat_guesses, self.labels)
         if not self.has_entities:
-            return of_tags
+            return tag_scores
         spans = [list(map(entities.entities_from_tags, tags)) for tags in (gold, guesses)]
-        found = scores.spans(*spans)
-        return found._replace(metrics=found.metrics | {'accuracy': of_tags.metrics['accuracy']})
+        span_scores = scores.spans(*spans)
+        accuracy = {'accuracy': tag_scores.metrics['accuracy']}
+        return span_scores._replace(metrics=span_scores.metrics | accuracy)
 
     def to_record(self, example: TaggedExample, prediction: Prediction) -> dict[str, Any]:
-        """Return {'id', 'text', 'words', 'entities'}, the last if tags are BIO or BIOES.
+        """Return {'id', 'text', 'words'} and, for BIO or BIOES tags, 'entities' (see `_entities`).
 
         words: {'start', 'end', 'text', 'gold' (where known), 'predicted', 'probability'}, in
-        characters, end exclusive. entities: see `_entities`.
+        characters, end exclusive.
         """
         words = []
-        for number, place in enumerate(example.words):
-            more: dict[str, Any] = {}
+        for number, (start, end) in enumerate(example.words):
+            tags: dict[str, Any] = {}
             if example.tags is not None:
-                more['gold'] = example.tags[number]
-            more['predicted'] = prediction['tags'][number]
-            more['probability'] = prediction['probabilities'][number]
+                tags['gold'] = example.tags[number]
+            tags['predicted'] = prediction['tags'][number]
+            tags['probability'] = prediction['probabilities'][number]
             if self.all_probabilities:
-                more['probabilities'] = prediction['all'][number]
-            words.append(base.describe_span(example.text, *place, **more))
+                tags['probabilities'] = prediction['all'][number]
+            words.append(base.describe_span(example.text, start, end, **tags))
         record = {'id': example.id, 'text': example.text, 'words': words}
         return record | ({'entities': _entities(example, prediction)} if self.has_entities else {})
 
@@ -271,7 +273,7 @@ def mean_over_words(values_RTC: jax.Array, word_RT: Array) -> jax.Array:
 
     Args:
       values_RTC: fp32.
-      word_RT: the field 'word'; the tokens of a word run up to the next first token.
+      word_RT: the field 'word'; a word extends to the first token of the next word.
     Returns:
       fp32 [R, T, C]: the mean of a word at its first token.
     """
@@ -283,7 +285,7 @@ def mean_over_words(values_RTC: jax.Array, word_RT: Array) -> jax.Array:
 
 
 def _entities(example: TaggedExample, prediction: Prediction) -> list[dict[str, Any]]:
-    """Entities {'start', 'end', 'text', 'label', 'probability': the lowest of their words}."""
+    """Return {'start', 'end', 'text', 'label', 'probability': minimum over words} of entities."""
     return [
         base.describe_span(
             example.text,
@@ -297,8 +299,8 @@ def _entities(example: TaggedExample, prediction: Prediction) -> list[dict[str, 
 
 
 def _chains(batch: Batch, is_word_RT: Array) -> crf.Chains:
-    """The chain of words of each sequence."""
-    # By comparison: exported programs may lack operators of bits.
+    """Return the chain of words of each sequence."""
+    # Comparisons instead of bitwise operators, which export formats may lack.
     ends_RT = batch['edge'] >= _TEXT_END
     starts_RT = batch['edge'] - _TEXT_END * ends_RT == _TEXT_START
     return crf.find_chains(is_word_RT, batch['segment_ids'], starts_RT, ends_RT)

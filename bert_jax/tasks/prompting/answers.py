@@ -1,4 +1,4 @@
-"""Answers: the words that stand for a class in the place of [MASK] (a verbalizer)."""
+"""Answers (a verbalizer): the words that stand for each class at [MASK]."""
 
 import itertools
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ class Answer(NamedTuple):
     Attributes:
         label: the class.
         word: the answer as it was written.
-        pieces: int32 [k], its token ids.
+        pieces: the ids of its subwords, int32 [k].
     """
 
     label: str
@@ -28,24 +28,24 @@ class Answers:
     """The answers of all classes.
 
     Attributes:
-        all: the A answers, those of a class together, classes in the order of `labels`.
-        lengths: the different numbers of pieces, increasing.
-        length_A: int64 [A], pieces of each answer.
-        pieces_AK: int32 [A, K], token ids, padded with 0; K is the largest number of pieces.
+        all: the A answers, grouped by class in the order of `labels`.
+        lengths: the distinct numbers of pieces, increasing.
+        length_A: number of pieces of each answer, int64 [A].
+        pieces_AK: token ids, int32 [A, K], padded with 0; K is the largest number of pieces.
         is_piece_AK: bool [A, K].
-        share_CA: fp32 [C, A], 1 / number of answers of a class for these answers, else 0.
+        share_CA: fp32 [C, A]: 1 / number of answers of the class for its answers, else 0.
     """
 
     def __init__(
-        self, given: Sequence[str], labels: Sequence[str], tokenizer: Tokenizer, is_spaced: bool
+        self, specs: Sequence[str], labels: Sequence[str], tokenizer: Tokenizer, is_spaced: bool
     ) -> None:
         """Tokenize the answers.
 
         Args:
-            given: 'LABEL=WORD|WORD …', or a word for a label of that name; () for all labels.
+            specs: 'LABEL=WORD|WORD …', or a word that is its own label; (): the labels.
             labels: class names in the order of their numbers.
-            tokenizer: of the model.
-            is_spaced: whether a byte-level BPE is to encode answers with the space before them.
+            tokenizer: the tokenizer of the model.
+            is_spaced: whether a byte-level BPE encodes answers with a space before them.
 
         Raises:
             UserError: a label without an answer, an unknown label, an answer with unknown
@@ -53,14 +53,14 @@ class Answers:
         """
         if not labels:
             raise UserError('there are no answers; give them as LABEL=WORD or LABEL=WORD|WORD')
-        words = parse(given or labels)
+        words = parse(specs or labels)
         if missing := [label for label in labels if label not in words]:
             raise UserError(
-                f'there is no answer for the class {missing[0]!r}; the answers are those of '
-                f'{_enumerate(words)}: give answers as LABEL=WORD'
+                f'there is no answer for the class {missing[0]!r}, only for {_enumerate(words)}; '
+                'give answers as LABEL=WORD'
             )
-        if odd := [label for label in words if label not in labels]:
-            raise UserError(f'answers for {odd[0]!r}, but the classes are {_enumerate(labels)}')
+        if extra := [label for label in words if label not in labels]:
+            raise UserError(f'answers for {extra[0]!r}, but the classes are {_enumerate(labels)}')
         self.all = [
             Answer(label, word, _pieces(word, label, tokenizer, is_spaced))
             for label in labels
@@ -72,24 +72,24 @@ class Answers:
         self.is_piece_AK = np.arange(self.lengths[-1]) < self.length_A[:, None]
         self.pieces_AK = np.zeros(self.is_piece_AK.shape, np.int32)
         self.pieces_AK[self.is_piece_AK] = np.concatenate([answer.pieces for answer in self.all])
-        owner_A = np.array([answer.label for answer in self.all])
-        own_CA = np.array(labels)[:, None] == owner_A
-        self.share_CA = (own_CA / own_CA.sum(1, keepdims=True)).astype(np.float32)
+        label_A = np.array([answer.label for answer in self.all])
+        is_of_class_CA = np.array(labels)[:, None] == label_A
+        self.share_CA = (is_of_class_CA / is_of_class_CA.sum(1, keepdims=True)).astype(np.float32)
 
 
-def parse(given: Sequence[str]) -> dict[str, list[str]]:
+def parse(specs: Sequence[str]) -> dict[str, list[str]]:
     """Return label → words for 'LABEL=WORD|WORD' or 'WORD'. Raises UserError for an empty word."""
-    words: dict[str, list[str]] = {}
-    for text in given:
-        label, equals, own = text.partition('=')
-        found = [word.strip() for word in (own if equals else label).split('|')]
-        if not label or not all(found) or label in words:
+    words_by_label: dict[str, list[str]] = {}
+    for spec in specs:
+        label, equals, right = spec.partition('=')
+        words = [word.strip() for word in (right if equals else label).split('|')]
+        if not label or not all(words) or label in words_by_label:
             raise UserError(
-                f'the answer {text!r} has no label, an empty word, or a label that has answers '
-                'already; give answers as LABEL=WORD or LABEL=WORD|WORD'
+                f'the answer {spec!r} has no label, an empty word, or a label that already has '
+                'answers; give answers as LABEL=WORD or LABEL=WORD|WORD'
             )
-        words[label] = found
-    return words
+        words_by_label[label] = words
+    return words_by_label
 
 
 def _pieces(word: str, label: str, tokenizer: Tokenizer, is_spaced: bool) -> np.ndarray:

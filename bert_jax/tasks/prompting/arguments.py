@@ -1,4 +1,4 @@
-"""Command-line options that ask a model with a masked-language-model head by a cloze prompt."""
+"""Command-line options for cloze prompts to a model with a masked-language-model head."""
 
 import argparse
 from collections.abc import Mapping
@@ -9,11 +9,11 @@ from bert_jax.errors import UserError
 if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
 
-# Option → argparse's description of it.
+# Option → the arguments of its `add_argument`.
 OPTIONS: Mapping[str, dict[str, Any]] = {
     'template': dict(
         help="such as '{text} It was [MASK].': asks a model without training (docs/prompting.md); "
-        'default: that of the training'
+        'default: the template of the training'
     ),
     'answers': dict(
         nargs='+',
@@ -32,17 +32,17 @@ def add(parser: argparse.ArgumentParser, prefix: str = '') -> None:
 
 
 def apply(predictor: 'Predictor', flags: argparse.Namespace) -> 'Predictor':
-    """Return a model with the prompt of the options, or as it is if there are none.
+    """Return the model with the prompt of the options, or unchanged without options.
 
     Raises:
-        UserError: only some of the options, or a prompt that is not valid.
+        UserError: the template or the answers are missing, or the prompt is not valid.
     """
-    given = {name: getattr(flags, name) for name in OPTIONS if getattr(flags, name)}
-    if not given:
+    options = {name: getattr(flags, name) for name in OPTIONS if getattr(flags, name)}
+    if not options:
         return predictor
-    if missing := {'template', 'answers'} - given.keys():
+    if missing := {'template', 'answers'} - options.keys():
         raise UserError(
             f'--{min(missing)} is missing; give --template and --answers, or neither for the '
             'prompt of the training'
         )
-    return predictor.with_prompt(**given)
+    return predictor.with_prompt(**options)

@@ -17,18 +17,18 @@ from bert_jax.objectives.masking import Masked, Masking, mask_tokens
 from bert_jax.types import Array, Batch
 
 RATE = 0.15
-_PURPOSE = 7919  # of the random numbers, which dropout draws from the same seeds
+_MASKING_KEY = 7919  # separates masking from dropout, which uses the same seeds
 _UNLABELED_PER_LABELED = 3
 
 
 def mix(train: Sequence[PromptExample], unlabeled: Sequence[PromptExample]) -> list[PromptExample]:
-    """Return the examples of an epoch: train, repeated where it is short, and unlabeled ones."""
+    """Return the examples of an epoch: the train split, repeated as needed, and unlabeled ones."""
     times = max(1, round(len(unlabeled) / (_UNLABELED_PER_LABELED * len(train))))
     return [*train] * times + list(unlabeled)
 
 
 def bert_masking(tokenizer: Tokenizer) -> Masking:
-    """Return BERT's masking: 15 % of the tokens, of these 80 % [MASK] and 10 % random."""
+    """Return BERT's masking: 15 % of the tokens, of which 80 % are [MASK] and 10 % random."""
     return Masking(
         rate=RATE,
         mask=0.8,
@@ -44,11 +44,11 @@ def mask_unlabeled(masking: Masking, batch: Batch, seeds_R: jax.Array) -> Masked
     """Mask the unlabeled sequences of a batch of packed rows.
 
     Args:
-        masking: as `bert_masking`.
-        batch: with 'is_unlabeled', int32 [R, T], 1 at their tokens.
+        masking: see `bert_masking`.
+        batch: its 'is_unlabeled', int32 [R, T], is 1 at the tokens of unlabeled sequences.
         seeds_R: uint32, one for each row.
     """
-    keys_R = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(_PURPOSE), seed))(seeds_R)
+    keys_R = jax.vmap(lambda seed: jax.random.fold_in(jax.random.key(_MASKING_KEY), seed))(seeds_R)
     eligible_RT: Array = batch['attention_mask'] * batch['is_unlabeled']
     number = math.ceil(RATE * eligible_RT.shape[1])
     ids_RT, segments_RT = jnp.asarray(batch['input_ids']), jnp.asarray(batch['segment_ids'])

@@ -1,4 +1,4 @@
-"""Calibration: what a model would answer anyway is taken out of its answers."""
+"""Calibration: corrects answers for the model's preference without the text."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -7,13 +7,13 @@ import numpy as np
 
 
 class Calibration(NamedTuple):
-    """How class probabilities follow from the scores of answers.
+    """How class probabilities are computed from the scores of answers.
 
     Attributes:
-        texts: contents of the fields in the references.
-        apply: function of log p of the answers, float [A], those of the E references, [A, E] (None
-            without references), and the share of each answer in each class, [C, A], to class
-            probabilities [C].
+        texts: content-free texts; a reference example for each has the text in all fields.
+        apply: maps the log p of the answers, float [A], their log p in the E references, [A, E]
+            (None without references), and the share of each answer in each class, [C, A], to class
+            probabilities, [C].
     """
 
     texts: tuple[str, ...]
@@ -32,14 +32,14 @@ def _none(log_p_A: np.ndarray, log_p_AE: np.ndarray | None, share_CA: np.ndarray
 def _contextual(
     log_p_A: np.ndarray, log_p_AE: np.ndarray | None, share_CA: np.ndarray
 ) -> np.ndarray:
-    """p / p(content-free text), renormalized."""
+    """Return p / p(content-free text), renormalized."""
     assert log_p_AE is not None
     content_free_C = np.exp(_log_softmax(share_CA @ log_p_AE)).mean(1)
     return np.exp(_log_softmax(_log_softmax(share_CA @ log_p_A) - np.log(content_free_C)))
 
 
 def _pmi(log_p_A: np.ndarray, log_p_AE: np.ndarray | None, share_CA: np.ndarray) -> np.ndarray:
-    """The softmax of log p(answer | text, template) − log p(answer | template)."""
+    """Return the softmax of log p(answer | text, template) − log p(answer | template)."""
     assert log_p_AE is not None
     return np.exp(_log_softmax(share_CA @ (log_p_A - log_p_AE[:, 0])))
 

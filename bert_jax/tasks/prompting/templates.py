@@ -1,8 +1,8 @@
-"""Cloze templates: texts around one [MASK], such as '{text} It was [MASK].'.
+"""Cloze templates: text around one [MASK], such as '{text} It was [MASK].'.
 
-A template has literal text, fields in braces ('{text}', '{text2}' or named ones; '{{' is a brace),
-one [MASK] for the answer and at most one [SEP], after which token types are 1. A field may be
-changed: '{text:no_stop}', '{text2:lower_first}', or both, separated by a comma.
+A template has literal text, fields in braces ('{text}', '{text2}' or other names; '{{' is a
+brace), one [MASK] for the answer and at most one [SEP], after which token types are 1. The text of
+a field may be changed: '{text:no_stop}', '{text2:lower_first}', or both, separated by a comma.
 """
 
 import string
@@ -17,7 +17,7 @@ from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 
 MASK, SEPARATOR = '[MASK]', '[SEP]'
-# Name → change of a text (after *sent- and *sentl of princeton-nlp/LM-BFF).
+# Name → function that changes a text (after *sent- and *sentl of princeton-nlp/LM-BFF).
 CHANGES = {
     'no_stop': lambda text: text[:-1] if text[-1:] in tuple(string.punctuation) else text,
     'lower_first': lambda text: text[:1].lower() + text[1:],
@@ -38,7 +38,7 @@ class Prompt(NamedTuple):
     mask_slots: np.ndarray
 
     def with_pieces(self, pieces: np.ndarray, masks: Sequence[int]) -> 'Prompt':
-        """Return the prompt with the pieces of an answer in the places of these masks (from 0)."""
+        """Return the prompt with these masks (from 0) replaced by the pieces of an answer."""
         is_filled = np.isin(self.mask_slots, np.array(masks) + 1)
         ids = np.where(is_filled, pieces[self.mask_slots - 1], self.ids)
         return self._replace(ids=ids, mask_slots=np.where(is_filled, 0, self.mask_slots))
@@ -59,7 +59,7 @@ class Field(NamedTuple):
 
 
 class Demonstration(NamedTuple):
-    """A filled template after the prompt: the texts of its fields, and an answer as token ids."""
+    """An answered prompt that follows the prompt: texts of the fields and ids of the answer."""
 
     values: Mapping[str, str]
     pieces: np.ndarray
@@ -71,7 +71,7 @@ class _Segment(NamedTuple):
     Attributes:
         ids: int32 [n]; the answer is one mask, or the pieces that replace it.
         is_answer: bool [n].
-        texts: for each field, the indices of its tokens, which may be left out.
+        texts: for each field, the indices of its tokens, which may be removed to save space.
     """
 
     ids: np.ndarray
@@ -84,7 +84,7 @@ class _Segment(NamedTuple):
             return self
         place = int(self.is_answer.argmax())
         ids = np.concatenate([self.ids[:place], pieces, self.ids[place + 1 :]])
-        texts = [own + (len(pieces) - 1) * (own > place) for own in self.texts]
+        texts = [indices + (len(pieces) - 1) * (indices > place) for indices in self.texts]
         return _Segment(ids, np.zeros(len(ids), bool), texts)
 
 
@@ -92,9 +92,8 @@ class Template:
     """A cloze template.
 
     Attributes:
-        source: the template as it was written.
         fields: names of its fields in the order of their first occurrence.
-        is_spaced: whether the answer starts a word: [MASK] is first or has whitespace before it.
+        is_spaced: whether the answer starts a word: [MASK] is first or follows whitespace.
     """
 
     def __init__(self, source: str, name: str = 'problem.template') -> None:
@@ -102,23 +101,25 @@ class Template:
 
         Args:
             source: the template.
-            name: of the option that holds it, for error messages.
+            name: name of the option that holds it, for error messages.
 
         Raises:
             UserError: no or several [MASK], several [SEP], no field, braces that do not match, or
                 an unknown change.
         """
-        self.source, told = source, f'{name} is {source!r}'
+        setting = f'{name} is {source!r}'
         for marker, counts in ((MASK, (1,)), (SEPARATOR, (0, 1))):
             number = source.count(marker)
             if number not in counts:
                 expected = 'one' if counts == (1,) else 'at most one'
-                raise UserError(f'{told}, which has {number or "no"} {marker}; give it {expected}')
-        self._segments = [_parse(part, told) for part in source.split(SEPARATOR)]
+                raise UserError(
+                    f'{setting}, which has {number or "no"} {marker}; give it {expected}'
+                )
+        self._segments = [_parse(part, setting) for part in source.split(SEPARATOR)]
         parts = [part for segment in self._segments for part in segment]
         self.fields = tuple(dict.fromkeys(p.name for p in parts if isinstance(p, Field)))
         if not self.fields:
-            raise UserError(f'{told}, which has no field; give it one, such as {{text}}')
+            raise UserError(f'{setting}, which has no field; give it one, such as {{text}}')
         before = source[: source.index(MASK)]
         self.is_spaced = not before or before[-1].isspace() or before.endswith(SEPARATOR)
 
@@ -130,32 +131,32 @@ class Template:
         counts: Counter[str],
         demonstrations: Sequence[Demonstration] = (),
     ) -> list[Prompt]:
-        """Return the prompt with each number of masks; only texts are shortened to make room.
+        """Return the prompt with each number of masks; only texts are truncated to make room.
 
-        All prompts have the same tokens of the texts, those that fit with the most masks.
+        All prompts keep the same tokens of the texts, as many as fit with the most masks.
 
         Args:
             values: the text of each field.
-            layout: how special tokens are added, and the maximal length.
+            layout: how special tokens are added, and the maximum length.
             num_masks: numbers of masks, increasing.
-            counts: gets the number of examples whose texts were truncated.
-            demonstrations: answered prompts that follow, each a segment of its own.
+            counts: its number of truncated texts is increased.
+            demonstrations: answered prompts that follow, each with its own segments.
 
         Raises:
             UserError: the template itself is too long.
         """
         tokenizer = layout.tokenizer
         segments = [_encode(parts, values, tokenizer) for parts in self._segments]
-        for shown in demonstrations:
-            answered = (_encode(parts, shown.values, tokenizer) for parts in self._segments)
-            segments += [segment.answered(shown.pieces) for segment in answered]
+        for values, pieces in demonstrations:
+            encoded = (_encode(parts, values, tokenizer) for parts in self._segments)
+            segments += [segment.answered(pieces) for segment in encoded]
         room = layout.max_text_tokens(len(segments)) - (num_masks[-1] - 1)
-        segments = _shorten(segments, room, layout.max_length, counts)
+        segments = _truncate(segments, room, layout.max_length, counts)
         return [_lay_out(segments, number, layout) for number in num_masks]
 
 
-def _parse(source: str, told: str) -> list[str | Field]:
-    """The literals and fields of a segment."""
+def _parse(source: str, setting: str) -> list[str | Field]:
+    """Parse a segment into literals and fields; errors start with `setting`."""
     parts: list[str | Field] = []
     try:
         for literal, name, changes, conversion in string.Formatter().parse(source):
@@ -163,21 +164,21 @@ def _parse(source: str, told: str) -> list[str | Field]:
             if name is None:
                 continue
             if not name or conversion:
-                raise UserError(f'{told}, which has a field without a name, or with a "!"')
-            known = tuple(change.strip() for change in (changes or '').split(',') if change)
-            for change in known:
+                raise UserError(f'{setting}, which has a field without a name, or with a "!"')
+            names = tuple(change.strip() for change in (changes or '').split(',') if change)
+            for change in names:
                 if change not in CHANGES:
                     raise unknown(f'change of {{{name}}}', change, CHANGES)
-            parts.append(Field(name, known))
+            parts.append(Field(name, names))
     except ValueError as error:
-        raise UserError(f'{told}: {error}; write {{{{ for a brace that is text') from None
+        raise UserError(f'{setting}: {error}; write {{{{ for a literal brace') from None
     return parts
 
 
 def _encode(
     parts: Sequence[str | Field], values: Mapping[str, str], tokenizer: Tokenizer
 ) -> _Segment:
-    """Tokenize a segment as a whole, as fill_mask would."""
+    """Tokenize a segment as a whole, like `fill_mask`."""
     filled, spans = '', []
     mask = tokenizer.vocab[tokenizer.mask_id]
     for part in parts:
@@ -190,51 +191,54 @@ def _encode(
     (ids,), (offsets,) = tokenizer.encode_batch([filled], special=True)
     texts: list[list[int]] = [[] for _ in spans]
     for index, (start, end) in enumerate(offsets.tolist()):
-        token = filled[start:end]  # may begin or end with a space of the literal beside it
+        token = filled[start:end]  # may begin or end with a space of a neighboring literal
         start, end = end - len(token.lstrip()), start + len(token.rstrip())
         for number, (first, last) in enumerate(spans):
             if first <= start and end <= last and first < last:
                 texts[number].append(index)
                 break
     is_answer = ids == tokenizer.mask_id
-    return _Segment(ids, is_answer, [np.array(own, np.int64) for own in texts])
+    return _Segment(ids, is_answer, [np.array(indices, np.int64) for indices in texts])
 
 
 def _without_special_tokens(text: str, tokenizer: Tokenizer) -> str:
-    """A text whose literal special tokens have a space inside, which makes them ordinary text."""
+    """Put a space inside names of special tokens in a text, which makes them ordinary text."""
     for index in tokenizer.special_ids:
         name = tokenizer.vocab[index]
         text = text.replace(name, f'{name[0]} {name[1:]}')
     return text
 
 
-def _shorten(
-    segments: Sequence[_Segment], room: int, max_length: int, counts: Counter[str]
+def _truncate(
+    segments: list[_Segment], room: int, max_length: int, counts: Counter[str]
 ) -> list[_Segment]:
-    """Leave out the last tokens of texts, always of the longest one, until all segments fit."""
+    """Remove last tokens of texts, always from the longest text, until all segments fit."""
     total = sum(len(segment.ids) for segment in segments)
     if total <= room:
-        return list(segments)
-    texts = [own for segment in segments for own in segment.texts]
-    literal = total - sum(map(len, texts))
-    if literal > room:
+        return segments
+    texts = [indices for segment in segments for indices in segment.texts]
+    num_literal = total - sum(map(len, texts))
+    if num_literal > room:
         raise UserError(
-            f'the template has {literal} tokens besides its texts, but sequences of {max_length} '
-            f'tokens have room for {room}; set training.sequence_length, or shorten the template'
+            f'the template has {num_literal} tokens besides its texts, but sequences of '
+            f'{max_length} tokens have room for {room}; set training.sequence_length, or shorten '
+            'the template'
         )
     counts[f'texts truncated to {max_length} tokens'] += 1
-    kept = iter(truncate_longest_first(texts, room - literal))
-    shortened = []
+    kept = iter(truncate_longest_first(texts, room - num_literal))
+    truncated = []
     for segment in segments:
-        keep = np.ones(len(segment.ids), bool)
-        for own in segment.texts:
-            keep[own[len(next(kept)) :]] = False
-        shortened.append(segment._replace(ids=segment.ids[keep], is_answer=segment.is_answer[keep]))
-    return shortened
+        is_kept = np.ones(len(segment.ids), bool)
+        for indices in segment.texts:
+            is_kept[indices[len(next(kept)) :]] = False
+        truncated.append(
+            segment._replace(ids=segment.ids[is_kept], is_answer=segment.is_answer[is_kept])
+        )
+    return truncated
 
 
 def _lay_out(segments: Sequence[_Segment], num_masks: int, layout: SpecialTokenLayout) -> Prompt:
-    """Put special tokens around segments whose mask is repeated."""
+    """Repeat the mask of the answer and add special tokens around the segments."""
     repeated = [
         (np.where(segment.is_answer, num_masks, 1), segment.ids, segment.is_answer)
         for segment in segments

@@ -213,7 +213,7 @@ def test_mistakes_are_reported():
         problem.parse_input('line 1', {})
     with pytest.raises(UserError, match='0:5 .PER. does not begin and end with words'):
         problem.encode(one._replace(spans=(Span(0, 5, 'PER'),)))
-    with pytest.raises(UserError, match="'X' is not among those trained"):
+    with pytest.raises(UserError, match="'X' is not among the trained labels"):
         problem.encode(one._replace(spans=(Span(0, 3, 'X'),)))
     for wrong in (dict(summary='max'), dict(boundary='')):
         with pytest.raises(UserError, match=f'problem.{next(iter(wrong))} is'):

@@ -52,7 +52,7 @@ def test_byte_bpe_answers_carry_the_space_before_them():
         (['a=sea', 'b=ship', 'c=tram'], "answers for 'c', but the classes are a, b"),
         (['a=sea', 'b=語'], "the answer '語' of 'b' has characters that the tokenizer does not"),
         (['a=', 'b=x'], "the answer 'a=' has no label, an empty word"),
-        (['a=x', 'a=y'], 'or a label that has answers already'),
+        (['a=x', 'a=y'], 'or a label that already has answers'),
     ],
 )
 def test_a_mistake_in_the_answers_is_one_clear_line(given, message):
