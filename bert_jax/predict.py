@@ -268,9 +268,14 @@ def _write_records(file: BinaryIO, records: Iterable[Record]) -> None:
         file.write((json.dumps(record, ensure_ascii=False) + '\n').encode())
 
 
-def _write_vectors(file: BinaryIO, results: Iterable[Vectors], flags: Namespace) -> None:
-    is_grouped = flags.unit != 'text' or flags.pooling == 'tokens'
-    vector_file.write(file, results, str(paths.local(flags.output).parent), is_grouped)
+def _interleave_models(
+    task: Task, predictors: Mapping[str, Any], lines: list[str], flags: Namespace
+) -> Iterator[Record]:
+    """Yield for each line the record of every model, with the name of the model in 'model'."""
+    by_model = [task(predictor, iter(lines), flags) for predictor in predictors.values()]
+    for records in zip(*by_model, strict=True):
+        for name, record in zip(predictors, records, strict=True):
+            yield {'model': name, **record}
 
 
 def _parse(arguments: Sequence[str] | None) -> Namespace:
@@ -358,24 +363,12 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     flags = parser.parse_args(arguments)
-    _apply_defaults(flags)
-    for name in ('top', 'batch_tokens'):
-        value = getattr(flags, name)
-        if value is not None and value < 1:
-            raise errors.UserError(f'--{name} is {value}, must be at least 1')
-    if flags.task == 'embed' and flags.tuned:
-        raise errors.UserError('--tuned writes JSON records, but embed writes vectors; set --model')
-    if flags.task == 'embed' and flags.words and flags.unit != 'word':
-        raise errors.UserError('--words of embed needs --unit=word')
-    if flags.unit != 'text' and flags.long_texts:
-        raise errors.UserError(f'--long_texts is not an option of --unit={flags.unit}')
-    if flags.task == 'embed' and not flags.output.endswith('.npz'):
-        raise errors.UserError(f'--output={flags.output}: embed writes NumPy files; end it in .npz')
+    _check(flags)
     return flags
 
 
-def _apply_defaults(flags: Namespace) -> None:
-    """Fill in the defaults. Raises UserError for an option that the task does not have."""
+def _check(flags: Namespace) -> None:
+    """Fill in the defaults. Raises UserError for options that do not fit the task or each other."""
     for name, (default, tasks) in _OPTIONS.items():
         if getattr(flags, name) is None:
             setattr(flags, name, default)
@@ -383,14 +376,33 @@ def _apply_defaults(flags: Namespace) -> None:
             raise errors.UserError(
                 f'--{name} is an option of {", ".join(tasks)}, not of --task={flags.task}'
             )
-    if flags.task == 'classify' and flags.overlap != 0.25 and flags.long_texts != 'windows':
-        raise errors.UserError('--overlap of classify needs --long_texts=windows')
     with contextlib.suppress(ValueError):
         flags.layer = int(flags.layer)
+    for name in ('top', 'batch_tokens'):
+        value = getattr(flags, name)
+        if value is not None and value < 1:
+            raise errors.UserError(f'--{name} is {value}, must be at least 1')
+    if flags.task == 'classify' and flags.overlap != 0.25 and flags.long_texts != 'windows':
+        raise errors.UserError('--overlap of classify needs --long_texts=windows')
+    if flags.unit != 'text' and flags.long_texts:
+        raise errors.UserError(f'--long_texts is not an option of --unit={flags.unit}')
+    if flags.task == 'embed':
+        if flags.tuned:
+            raise errors.UserError(
+                '--tuned writes JSON records, but embed writes vectors; set --model'
+            )
+        if flags.words and flags.unit != 'word':
+            raise errors.UserError('--words of embed needs --unit=word')
+        if not flags.output.endswith('.npz'):
+            raise errors.UserError(
+                f'--output={flags.output}: embed writes NumPy files; end it in .npz'
+            )
 
 
-def predict(flags: Namespace) -> None:
-    """Run the task of a parsed command line on its input file."""
+@errors.exit_cleanly
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run the command line; `argv` is sys.argv[1:] by default."""
+    flags = _parse(argv)  # before the slow imports
     from bert_jax.training import runtime
 
     runtime.configure()
@@ -419,29 +431,14 @@ def predict(flags: Namespace) -> None:
             if flags.tuned:
                 _write_records(file, _interleave_models(task, predictors, list(lines), flags))
             elif flags.task == 'embed':
-                _write_vectors(file, task(predictors[flags.model], lines, flags), flags)
+                is_grouped = flags.unit != 'text' or flags.pooling == 'tokens'
+                vectors = task(predictors[flags.model], lines, flags)
+                vector_file.write(file, vectors, str(paths.local(flags.output).parent), is_grouped)
             else:
                 _write_records(file, task(predictors[flags.model], lines, flags))
     counts: Counter[str] = sum((model.counts for model in predictors.values()), Counter())
-    for what, number in counts.items():
-        if number:
-            print(f'{number:,} {what}', file=sys.stderr)
-
-
-def _interleave_models(
-    task: Task, predictors: Mapping[str, Any], lines: list[str], flags: Namespace
-) -> Iterator[Record]:
-    """Yield for each line the record of every model, with the name of the model in 'model'."""
-    by_model = [task(predictor, iter(lines), flags) for predictor in predictors.values()]
-    for records in zip(*by_model, strict=True):
-        for name, record in zip(predictors, records, strict=True):
-            yield {'model': name, **record}
-
-
-@errors.exit_cleanly
-def main(argv: Sequence[str] | None = None) -> None:
-    """Run the command line; `argv` is sys.argv[1:] by default."""
-    predict(_parse(argv))
+    for what, number in counts.items():  # the sum has no zeros
+        print(f'{number:,} {what}', file=sys.stderr)
 
 
 if __name__ == '__main__':

@@ -72,7 +72,10 @@ class Pretraining:
         self.corruption = corruption(masking, num_predictions(stages), tokenizer.pad_id, options)
         self.stages = tuple(map(self._make_stage, stages))
         self._held_out = {
-            shape: self._held_out_sources(shape) for shape in map(_shape, self.stages)
+            shape: pretraining_data.held_out_sources(
+                self.corpus, config.data, shape, HELD_OUT_SEED, self._mark_sentences
+            )
+            for shape in map(_shape, self.stages)
         }
         self.metadata: dict[str, Any] = {
             'task': 'pretraining',
@@ -247,17 +250,8 @@ class Pretraining:
             lambda micro: self.terms(params, micro, key, train=False), batch, accumulation
         )
 
-    def _held_out_sources(self, shape: tuple[int, int]) -> dict[str | None, ExampleSource]:
-        return pretraining_data.held_out_sources(
-            self.corpus, self.config.data, shape, HELD_OUT_SEED, self._mark_sentences
-        )
-
     def cloze(self, params: Params, number: int) -> tuple[Masked, Batch, np.ndarray]:
-        """Predict the masked tokens of held-out examples, with every chosen token as [MASK].
-
-        Args:
-            params: Parameters of the model.
-            number: Maximum number of examples N.
+        """Predict the masked tokens of up to `number` held-out examples, all masked by [MASK].
 
         Returns:
             The masked batch, the clean batch, and probabilities, float32 [N, P, V]; NumPy arrays.

@@ -144,7 +144,7 @@ def train_source(
 def held_out_sources(
     corpus: Corpus, data: Config, shape: tuple[int, int], seed: int, mark_sentences: bool = False
 ) -> dict[str | None, ExampleSource]:
-    """Return language → its held-out examples; None → those of all languages.
+    """Return language → its held-out examples; None → the examples of all languages.
 
     With a single language there is only the entry None. For the arguments see `train_source`.
 

@@ -19,17 +19,17 @@ def stage_settings(training: Config) -> list[dict[str, int]]:
             raise UserError(
                 f'training.{key} is {training[key]}; all values must be integers above 0'
             )
-    num_stages = max(len(training[key]) for key in KEYS)
-    columns = {
-        key: tuple(training[key]) * (num_stages if len(training[key]) == 1 else 1) for key in KEYS
-    }
-    lengths = {key: len(values) for key, values in columns.items()}
-    if set(lengths.values()) != {num_stages}:
+    lengths = {key: len(training[key]) for key in KEYS}
+    num_stages = max(lengths.values())
+    if not set(lengths.values()) <= {1, num_stages}:
         raise UserError(
             f'training: the numbers of values differ ({lengths}); give one for each stage, or one '
             'for all stages'
         )
-    return [dict(zip(KEYS, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    return [
+        {key: training[key][stage if lengths[key] > 1 else 0] for key in KEYS}
+        for stage in range(num_stages)
+    ]
 
 
 def num_predictions(stages: Sequence[Mapping[str, int]]) -> dict[int, int]:

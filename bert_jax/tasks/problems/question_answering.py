@@ -34,8 +34,8 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
     """The first and last token of the answer in [CLS] question [SEP] window of the context [SEP].
 
     A window without the answer points at [CLS]. With the setting `no_answer` (SQuAD 2.0), a
-    question is left unanswered if the score of no answer exceeds that of the best answer by more
-    than a threshold, which is tuned on the dev split.
+    question is left unanswered if the score of no answer exceeds the score of the best answer by
+    more than a threshold, which is tuned on the dev split.
     """
 
     weights = {'answer': 1.0}
