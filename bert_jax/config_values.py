@@ -63,8 +63,8 @@ def check(config: ConfigDict) -> None:
         values = value if isinstance(value, tuple) else (value,)
         if isinstance(value, tuple) and key != 'sharding_rules':
             expected = 'numbers' if re.fullmatch(_NUMBERS, key) else 'strings'
-            is_expected = _is_number if expected == 'numbers' else _is_string
-            if not all(map(is_expected, values)):
+            is_valid = _is_number if expected == 'numbers' else lambda text: isinstance(text, str)
+            if not all(map(is_valid, values)):
                 raise UserError(f'{key} is {value!r}; all its values must be {expected}')
         allowed = next(RANGES[keys] for keys in RANGES if re.fullmatch(keys, key))
         if not all(_is_in(number, allowed) for number in filter(_is_number, values)):
@@ -82,10 +82,6 @@ def flatten(config: ConfigDict, prefix: str = '') -> Iterator[tuple[str, Any]]:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_string(value: Any) -> bool:
-    return isinstance(value, str)
 
 
 def _is_in(number: float, interval: str) -> bool:

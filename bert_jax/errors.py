@@ -4,7 +4,7 @@ import contextlib
 import functools
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 
 class UserError(Exception):
@@ -14,6 +14,11 @@ class UserError(Exception):
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """Return the error for a name that does not exist; it lists the names that do."""
     return UserError(f'unknown {kind} {name!r}; known: {", ".join(sorted(known))}')
+
+
+def join_first(names: Collection[str]) -> str:
+    """Join up to 8 names for a message."""
+    return ', '.join(list(names)[:8]) + (' …' if len(names) > 8 else '')
 
 
 @contextlib.contextmanager

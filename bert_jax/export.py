@@ -47,8 +47,8 @@ def export(
     from bert_jax.interop import loading, peft_folder, tuned
 
     is_published = format not in export_formats.FORMATS
-    for name in options if is_published else ():
-        raise errors.UserError(f'--{name} is not an option of --format={format}')
+    if is_published and options:
+        raise errors.UserError(f'--{next(iter(options))} is not an option of --format={format}')
     if generator:
         loaded = loading.load_checkpoint(model, generator=True)
     else:

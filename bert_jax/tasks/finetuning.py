@@ -195,7 +195,6 @@ class FineTuning:
         finetuning_data.check_label_order(stored_labels, self.problem.labels, workdir)
 
     def init(self, key: Key) -> Params:
-        """Return initial parameters, float32, boxed with their logical axis names."""
         batch = self._source.batch(0, np.arange(1))
         return self.model.init(key, batch)['params']
 
@@ -217,7 +216,6 @@ class FineTuning:
         return metrics
 
     def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled | None:
-        """Compile the prediction step; see training/task.py."""
         if 'dev' not in self.held_out:
             return None
         items, shape = self.held_out['dev'].items, self._evaluation_shape()
@@ -306,11 +304,9 @@ class FineTuning:
             glue.write_submission(test_set, predicted, folder)
 
     def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a batch, each with its sequences and labels."""
         batch = stage.source.batch(number)
         for row in range(stage.source.batch_size):
             yield show_batch.packed_row(batch, row, self.problem)
 
     def references(self) -> dict[str, float]:
-        """Return no reference lines: there are none for fine-tuning."""
         return {}

@@ -184,7 +184,6 @@ class Pretraining:
                 )
 
     def init(self, key: Key) -> Params:
-        """Initialize the parameters, float32 with logical axis names."""
         batch = self.stages[0].source.batch(0, np.arange(1))
         corrupted = self.corruption(jax.random.split(key, 1), batch)
         return self.model.init(key, batch, corrupted)['params']
@@ -207,7 +206,6 @@ class Pretraining:
         return batch, jax.jit(self.corruption)(_example_keys(key, batch)[0], batch)
 
     def readable_batch(self, stage: Stage, number: int, step: int) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a batch, clean and corrupted; see training/task.py."""
         batch, corrupted = jax.device_get(self.corrupted_batch(stage, number, step))
         for row in range(stage.source.batch_size):
             yield show_batch.corrupted_row(batch, corrupted, row, self.corpus.tokenizer)
@@ -230,7 +228,6 @@ class Pretraining:
         return metrics | (self._linguistic(params) if self._linguistic else {})
 
     def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled:
-        """Compile what `evaluate` runs; see training/task.py."""
         batch = batches.abstract(self._held_out[_shape(stage)][None])
         return self._held_out_step.lower(params, batch, stage.accumulation).compile()
 

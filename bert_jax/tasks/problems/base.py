@@ -24,7 +24,7 @@ from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.records import InvalidRecord
 from bert_jax.data.special_token_layout import SpecialTokenLayout
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, join_first
 from bert_jax.evaluation.scores import Scores
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.models.encoders import EncoderOutput
@@ -141,11 +141,10 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     def label_number(self, label: str, example_id: str) -> int:
         """Return the number of a label. Raises UserError if it is not one of `labels`."""
         if label not in self._label_numbers:
-            known = ', '.join(self.labels[:8]) + (' …' if len(self.labels) > 8 else '')
             raise UserError(
                 f'example {example_id}: the label {label!r} is not among the trained labels: '
-                f'{known}; set problem.labels to all labels, or data.rename_labels or '
-                'data.skip_labels'
+                f'{join_first(self.labels)}; set problem.labels to all labels, or '
+                'data.rename_labels or data.skip_labels'
             )
         return self._label_numbers[label]
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from bert_jax.data.tokenizers import Tokenizer
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, join_first
 
 
 class Answer(NamedTuple):
@@ -56,11 +56,11 @@ class Answers:
         words = parse(specs or labels)
         if missing := [label for label in labels if label not in words]:
             raise UserError(
-                f'there is no answer for the class {missing[0]!r}, only for {_enumerate(words)}; '
+                f'there is no answer for the class {missing[0]!r}, only for {join_first(words)}; '
                 'give answers as LABEL=WORD'
             )
         if extra := [label for label in words if label not in labels]:
-            raise UserError(f'answers for {extra[0]!r}, but the classes are {_enumerate(labels)}')
+            raise UserError(f'answers for {extra[0]!r}, but the classes are {join_first(labels)}')
         self.all = [
             Answer(label, word, _pieces(word, label, tokenizer, is_spaced))
             for label in labels
@@ -111,7 +111,3 @@ def _check_distinct(answers: Sequence[Answer], tokenizer: Tokenizer) -> None:
                 f'the answers {first.word!r} of {first.label!r} and {second.word!r} of '
                 f'{second.label!r} are the same tokens ({tokens}); choose other words'
             )
-
-
-def _enumerate(labels: Sequence[str] | dict[str, list[str]]) -> str:
-    return ', '.join(list(labels)[:8]) + (' …' if len(labels) > 8 else '')
