@@ -143,7 +143,7 @@ def test_pairs_are_as_many_as_the_share_of_the_computation_allows(data):
 
 def test_a_model_whose_encoder_predicts_no_tokens_is_refused(data):
     replaced = {'objectives__rtd': 50.0, 'masking__mask': 0.85, 'masking__random': 0.0}
-    with pytest.raises(UserError, match='linguistic.pairs needs an objective by which the encoder'):
+    with pytest.raises(UserError, match='pairs needs an objective with which the encoder'):
         Pretraining(config(data, **replaced))
     rows = {'sentence_good': 'the ' * 15, 'sentence_bad': 'the'}
     (data / 'long.jsonl').write_text(json.dumps(rows))
