@@ -112,7 +112,7 @@ def _check_key(key: str, config: Config, file: str) -> None:
 
 
 def _unset(config: Config, override: str) -> str:
-    """Set the key of `--config.KEY=None` to None, or to 'None' if it is a string; return it."""
+    """Set the key of `--config.KEY=None` to None, or 'None' for a string key; return the key."""
     key = override.removeprefix(_PREFIX).removesuffix('=None')
     *parents, name = key.split('.')
     for parent in parents:

@@ -175,13 +175,9 @@ class FineTuned:
         examples = [one.example for one in found]
         self._set_options(PredictionOptions())
         predictions = self._predictions(params, examples, advance)
-
-        def score(examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
-            return self.problem.score(examples, predictions).metrics
-
         return Evaluation(
             scores=self.problem.score(examples, predictions),
-            intervals=intervals.of_metrics(score, examples, predictions),
+            intervals=intervals.of_metrics(self.problem.metrics, examples, predictions),
             records=list(map(self.problem.to_record, examples, predictions)),
             lines=report.lines(),
             candidate_labels=tuple(data.columns.candidate_labels),

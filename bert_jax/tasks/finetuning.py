@@ -259,10 +259,6 @@ class FineTuning:
         workdir = paths.local(self.config.workdir)
         scored: dict[str, finetuning_card.SplitScores] = {}
         guess = self.problem.blind_guess(self.splits.train)
-
-        def score(examples: Sequence[Any], predictions: Sequence[Any]) -> dict[str, float]:
-            return self.problem.score(examples, predictions).metrics
-
         with jax.set_mesh(self._mesh), nn.logical_axis_rules(self.config.sharding_rules):
             for split, encoded in self.held_out.items():
                 evaluated_params, result = self._last_dev
@@ -273,7 +269,7 @@ class FineTuning:
                 if jax.process_index() == 0:
                     if metrics:
                         scored[split] = finetuning_card.score_split(
-                            score, encoded.examples, predictions, guess
+                            self.problem.metrics, encoded.examples, predictions, guess
                         )
                     with writing_to(workdir):
                         self._save(workdir / split, split, records, scored.get(split))

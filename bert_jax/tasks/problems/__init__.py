@@ -158,7 +158,7 @@ PROBLEMS: dict[str, ProblemKind] = {
         | _WINDOWS
         | dict(
             label_pieces='first',  # subwords that learn the tag of their word: 'first', 'all'
-            decode_pieces='first',  # prediction of a word: of its 'first' subword, or their 'mean'
+            decode_pieces='first',  # subwords that predict the tag: 'first', or the 'mean' of all
             label_smoothing=0.0,
             class_weights='none',  # 'balanced': ∝ 1 / frequency among words
             crf=False,  # True: a linear-chain CRF over words; only legal BIO or BIOES sequences

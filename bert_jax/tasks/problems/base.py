@@ -277,6 +277,12 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     def score(self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]) -> Scores:
         """Compare predictions with the labels of the examples."""
 
+    def metrics(
+        self, examples: Sequence[ExampleT], predictions: Sequence[PredictionT]
+    ) -> dict[str, float]:
+        """Return the metrics of `score`, by name."""
+        return self.score(examples, predictions).metrics
+
     @abc.abstractmethod
     def to_record(self, example: ExampleT, prediction: PredictionT) -> dict[str, Any]:
         """Return a line of predictions.jsonl: the input, 'gold' where known, the prediction."""
