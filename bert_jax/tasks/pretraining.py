@@ -55,7 +55,7 @@ class Pretraining:
             )
         self.objectives = {name: OBJECTIVES[name] for name in names}
         self._mark_sentences = any(
-            'sentence_start' in kind.batch_keys for kind in self.objectives.values()
+            'sentence_start' in objective.batch_keys for objective in self.objectives.values()
         )
         self.weights = objectives.loss_weights(config.objectives)
         self.corpus = pretraining_data.open_corpus(config.data)
@@ -65,7 +65,7 @@ class Pretraining:
         )
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
-        options = {name: kind.read_options(name, config) for name, kind in self.objectives.items()}
+        options = {name: OBJECTIVES[name].read_options(name, config) for name in names}
         self.model = PretrainingModel(self.architecture, self.compute, names, options)
         masking = _make_masking(config.masking.to_dict(), self.corpus)
         stages = stage_settings(config.training)
@@ -120,7 +120,7 @@ class Pretraining:
         settings, stage = self.config.evaluation.get('linguistic', {}), self.stages[0]
         if not any(settings.get(name) for name in ('pairs', 'treebank', 'isotropy')):
             return None
-        from bert_jax.tasks.linguistic import LinguisticEvaluation  # readers of labeled data
+        from bert_jax.tasks.linguistic import LinguisticEvaluation  # imports labeled data readers
         from bert_jax.tasks.linguistic_measures import Setting
 
         setting = Setting(
@@ -146,8 +146,8 @@ class Pretraining:
 
     def _check_batch_keys(self, source: ExampleSource) -> None:
         batch = source.batch(0, np.arange(1))
-        for name, kind in self.objectives.items():
-            for key in kind.batch_keys:
+        for name, objective in self.objectives.items():
+            for key in objective.batch_keys:
                 if key not in batch:
                     raise UserError(
                         f'objective {name!r} needs {key!r} in its batches, which '

@@ -101,8 +101,9 @@ def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:
     names = objectives.enabled(config.objectives)
     for name in OBJECTIVES.keys() - names:
         yield rf'{name}\..*|editing\.{name}', f'objectives.{name} is 0'
-    kinds, enabled = [OBJECTIVES[name] for name in names], ', '.join(names)
-    if not any(kind.fills_masks for kind in kinds) or any(kind.generator for kind in kinds):
+    selected, enabled = [OBJECTIVES[name] for name in names], ', '.join(names)
+    has_generator = any(objective.generator for objective in selected)
+    if has_generator or not any(objective.fills_masks for objective in selected):
         yield 'evaluation.cloze_examples', f'{enabled} has no head that fills in masks'
     linguistic = config.evaluation.linguistic
     if not linguistic.pairs:
