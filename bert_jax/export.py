@@ -18,9 +18,9 @@ from bert_jax.storage import paths
 
 FORMATS = ('huggingface', 'peft', *export_formats.FORMATS)
 _DESCRIPTION = """\
-Export a trained model to a folder that another library opens: transformers (config.json,
-model.safetensors, the tokenizer, a model card, and a loader with samples), or with --format others,
-see docs/export.md. The folder is read back and must compute the same before it gets its name."""
+Export a trained model to a folder for transformers (config.json, model.safetensors, the tokenizer,
+a model card, and a loader with samples) or, with --format, for another library (docs/export.md).
+Before the folder gets its name, it is read back and must compute the same outputs."""
 
 
 def export(

@@ -306,7 +306,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add(
         '--pooling',
         help='embed: mean or max of all tokens, cls ([CLS]), or tokens (a vector each); default: '
-        'mean, or as a sentence-transformers folder says, with its dense layers and normalization; '
+        'mean, or the pooling, dense layers and normalization of a sentence-transformers folder; '
         'for words and spans: mean (default), sum or first of their subwords',
     )
     add(
