@@ -99,7 +99,7 @@ def test_changes_of_a_field_adapt_its_case_and_its_stop():
         ('{text} [MASK] [MASK]', r'has 2 \[MASK\]; give it one$'),
         ('{text} [SEP] [MASK] [SEP] {a}', r'has 2 \[SEP\]; give it at most one$'),
         ('It was [MASK].', r'which has no field; give it one, such as \{text\}$'),
-        ('{text [MASK]', r'write \{\{ for a brace'),
+        ('{text [MASK]', r'write \{\{ for a literal brace'),
         ('{} [MASK]', 'a field without a name'),
         ('{text:upper} [MASK]', "unknown change of {text} 'upper'; known: lower_first, no_stop"),
     ],
