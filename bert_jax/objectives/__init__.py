@@ -74,27 +74,28 @@ def common_corruption(names: Sequence[str], masking_scheme: str) -> type[Corrupt
     Raises:
         UserError: If there is none, or if an objective's companion or masking scheme is missing.
     """
-    kinds = {name: OBJECTIVES[name] for name in names}
-    for name, kind in kinds.items():
-        for companion in kind.companions:
-            if companion not in kinds:
+    enabled_objectives = {name: OBJECTIVES[name] for name in names}
+    for name, objective in enabled_objectives.items():
+        for companion in objective.companions:
+            if companion not in names:
                 raise UserError(
                     f'objective {name!r} needs {companion!r} too; set objectives.{companion} '
                     'above 0'
                 )
-        if kind.masking_schemes is not None and masking_scheme not in kind.masking_schemes:
-            schemes = ' or '.join(map(repr, kind.masking_schemes))
+        schemes = objective.masking_schemes
+        if schemes is not None and masking_scheme not in schemes:
             raise UserError(
-                f'objective {name!r} needs masking.scheme {schemes}, not {masking_scheme!r}'
+                f'objective {name!r} needs masking.scheme {" or ".join(map(repr, schemes))}, '
+                f'not {masking_scheme!r}'
             )
-    first, *others = kinds.values()
+    first, *others = enabled_objectives.values()
     for corruption in first.corruptions:
-        if all(corruption in kind.corruptions for kind in others):
-            _check_causality(kinds)
+        if all(corruption in objective.corruptions for objective in others):
+            _check_causality(names)
             return corruption
     needs = '; '.join(
-        f'{name}: {" or ".join(corruption.label for corruption in kind.corruptions)}'
-        for name, kind in kinds.items()
+        f'{name}: {" or ".join(corruption.label for corruption in objective.corruptions)}'
+        for name, objective in enabled_objectives.items()
     )
     raise UserError(
         f'objectives: these need different input corruptions ({needs}); enable only objectives '
@@ -102,10 +103,11 @@ def common_corruption(names: Sequence[str], masking_scheme: str) -> type[Corrupt
     )
 
 
-def _check_causality(kinds: Mapping[str, type[Objective]]) -> None:
-    causal = [name for name, kind in kinds.items() if kind.is_causal]
-    if 0 < len(causal) < len(kinds):
+def _check_causality(names: Sequence[str]) -> None:
+    causal = [name for name in names if OBJECTIVES[name].is_causal]
+    bidirectional = [name for name in names if name not in causal]
+    if causal and bidirectional:
         raise UserError(
             f'objectives: {", ".join(causal)} must not see tokens to the right, but '
-            f'{", ".join(name for name in kinds if name not in causal)} must; enable only one kind'
+            f'{", ".join(bidirectional)} must; enable only one kind'
         )

@@ -18,8 +18,8 @@ class EncodedBatch(NamedTuple):
 
     Attributes:
         batch: The clean batch.
-        corrupted: The corrupted batch that was encoded. Its type is that of the run's corruption:
-            `Masked`, `Replaced` or `Edited` in this package.
+        corrupted: The corrupted batch that was encoded: `Masked`, `Replaced` or `Edited`, or the
+            type that another corruption returns.
         hidden: States of the last layer, [B, T, D] in the compute dtype.
         decoded: States to predict tokens from, [B, T, D] in the compute dtype. Equal to `hidden`
             unless the architecture has a mask decoder.
@@ -38,26 +38,26 @@ class EncodedBatch(NamedTuple):
 class Objective(Module):
     """A pretraining objective: its heads, its loss terms and what it requires of a run.
 
-    To add one, write a subclass and enter it in OBJECTIVES (objectives/__init__.py). The class
-    attributes below are all that the rest of the library knows about it. Heads are created in
-    `setup`; their parameters are stored under the name of the objective in the table.
+    To add an objective, write a subclass and enter it in OBJECTIVES (objectives/__init__.py). The
+    rest of the library knows only the class attributes below. Heads are created in `setup`; their
+    parameters are stored under the objective's name in the table.
 
     Attributes:
         architecture: The encoder's architecture.
         compute: Precision and kernels.
-        options: What `read_options` returned.
-        corruptions: Corruptions that the objective can be trained on, preferred ones first.
+        options: Options as returned by `read_options`.
+        corruptions: Corruptions that the objective can be trained on, in order of preference.
         options_type: Dataclass of the objective's options, built from `config.<name>`; None if it
             has no options.
         is_causal: Whether positions must not attend to positions on their right.
         batch_keys: Arrays that the batches must have besides ids, attention mask and token types.
         loss_terms: Terms that the objective's weight applies to; by default `<name>_loss`.
         companions: Objectives that must be enabled as well.
-        masking_schemes: Values of `masking.scheme` that it supports; None for all.
+        masking_schemes: Supported values of `masking.scheme`; None for all.
         fills_masks: Whether `logits(encoded)` gives predictions for masked tokens.
         reads_decoded: Whether it reads `EncodedBatch.decoded`, the output of a mask decoder.
-        generator: Class of the model that completes the corruption, if it needs one. That model
-            is trained by the objectives in its `trained_by`, which then have no head of their own.
+        generator: Class of the model that completes the corruption, if there is one. The
+            objectives in its `trained_by` train the generator and have no head on the encoder.
     """
 
     options: Any = None
@@ -92,10 +92,10 @@ class Objective(Module):
 
     @staticmethod
     def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:
-        """Return how many states per sequence are multiplied by the vocabulary's embeddings.
+        """Return how many states per sequence are projected onto the vocabulary.
 
         Args:
-            options: What `read_options` returned.
+            options: Options as returned by `read_options`.
             sequence_length: Tokens per sequence.
             num_predictions: Maximum number of masked tokens per sequence.
         """
@@ -105,5 +105,5 @@ class Objective(Module):
     def head_flops(
         architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
     ) -> int:
-        """Return the operations of its other matrix products, forward and per sequence."""
+        """Return the forward operations per sequence of the head's other matrix products."""
         return 0

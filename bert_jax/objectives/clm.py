@@ -38,7 +38,7 @@ class CausalLanguageModel(Objective):
         self.head = MaskedLanguageModelHead(self.architecture, self.compute)
 
     def logits(self, encoded: EncodedBatch) -> jax.Array:
-        """Return the logits of the tokens after the given positions, float32 [B, P, V]."""
+        """Return the logits of the token after each of `corrupted.positions`, float32 [B, P, V]."""
         hidden_BPD = gather_positions(encoded.hidden, encoded.corrupted.positions)
         return self.head(hidden_BPD, encoded.embedding_table)
 

@@ -1,4 +1,4 @@
-"""What a corruption is: a change to the text that the encoder has to undo or detect.
+"""The interface of a corruption: a change to the text that the encoder must undo or detect.
 
 The corruptions of this package, each a subclass of `Corruption`:
 
@@ -35,7 +35,7 @@ class Corrupted(Protocol):
     """A corrupted batch: a pytree of arrays, such as a NamedTuple, with these methods."""
 
     def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Return what the encoder reads instead of the clean `batch`."""
+        """Return the arrays that the encoder reads instead of the clean `batch`."""
         ...
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
@@ -53,7 +53,7 @@ class Corruption(abc.ABC):
         pad_id: Id of the padding token.
         options: Options of the enabled objectives, by name.
         label: Short name of the corruption for error messages.
-        config_keys: Pattern of the keys of `masking` that it reads.
+        config_keys: Regular expression of the `masking` keys that the corruption reads.
         allows_packing: Whether a row may hold several examples (`data.pack`).
     """
 

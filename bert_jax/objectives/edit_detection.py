@@ -1,7 +1,7 @@
-"""Objectives that detect edits: was this token inserted, substituted, moved, or one deleted here?
+"""Objectives that detect edits: permuted sentences, deleted, inserted or substituted tokens.
 
-They generalize the replaced token detection of ELECTRA (Clark et al. 2020, section 2) to other
-changes of a text (edits.py).
+They generalize ELECTRA's replaced token detection (Clark et al. 2020, section 2) to other changes
+of a text (edits.py).
 """
 
 from typing import Any, ClassVar
@@ -36,7 +36,7 @@ def detection_terms(
 
 
 def detection_flops(architecture: Architecture, sequence_length: int) -> int:
-    """Operations of a `ReplacedTokenHead` at every position of a sequence."""
+    """Return the forward operations of a `ReplacedTokenHead` at every position of a sequence."""
     return 2 * sequence_length * architecture.hidden_size * (architecture.hidden_size + 1)
 
 
@@ -65,7 +65,7 @@ class EditDetection(Objective):
     def head_flops(
         architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
     ) -> int:
-        """Every position has a decision."""
+        """Every position is classified."""
         return detection_flops(architecture, sequence_length)
 
     @classmethod
@@ -78,7 +78,7 @@ class PermutationDetection(EditDetection):
     """Does this sentence follow the sentence that precedes it in the original text?
 
     Asked at the first token of each sentence. An encoder with one output per token cannot write
-    out the original order, but the answers determine it where all of them are "yes".
+    out the original order, but where all answers are "yes" they determine it.
     """
 
     edit = 'permutation'
@@ -92,9 +92,9 @@ class InsertionDetection(EditDetection):
 
 
 class SubstitutionDetection(EditDetection):
-    """Is this token a random one in place of the original?
+    """Was this token replaced by a random token?
 
-    A random token that happens to be the original counts as original.
+    A random token that equals the original counts as original.
     """
 
     edit = 'substitution'
@@ -103,9 +103,8 @@ class SubstitutionDetection(EditDetection):
 class DeletionDetection(EditDetection):
     """Was a token deleted after this one, and which?
 
-    After several deletions in a row the first deleted token is the target, because there is one
-    output to predict it from. The deleted token is predicted at the first ⌈T / 3⌉ such positions of
-    a row at most.
+    After several deletions in a row the target is the first deleted token, because each position
+    has one output. At most the first ⌈T / 3⌉ deletions of a row predict their token.
     """
 
     edit = 'deletion'
@@ -119,8 +118,8 @@ class DeletionDetection(EditDetection):
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Add `deletion_token_loss` (nats per predicted token) and `deletion_token_accuracy`."""
         labels_BT = encoded.corrupted.labels[self.edit]
-        slots = self.vocabulary_products(self.options, labels_BT.shape[1], 0)
-        positions_BP = jnp.argsort(labels_BT <= 0, axis=1, stable=True)[:, :slots]
+        num_predictions = self.vocabulary_products(self.options, labels_BT.shape[1], 0)
+        positions_BP = jnp.argsort(labels_BT <= 0, axis=1, stable=True)[:, :num_predictions]
         deleted_BP = jnp.take_along_axis(labels_BT, positions_BP, axis=1)
         decoded_BPD = gather_positions(encoded.decoded, positions_BP)
         logits_BPV = self.token_head(decoded_BPD, encoded.embedding_table)

@@ -1,8 +1,8 @@
 """Edits of a text that a token classifier can learn to detect.
 
 Sentences are permuted; tokens are deleted, inserted and substituted. Each edit works on one example
-and labels the positions of the edited text where it can be detected. It moves the labels of the
-edits before it along with their tokens, so edits combine, in the order of EDITS.
+and labels the positions of the edited text where the edit can be detected. Labels of earlier edits
+move along with their tokens, so edits combine, in the order of EDITS.
 """
 
 from collections.abc import Callable, Sequence
@@ -43,19 +43,19 @@ class Edited(NamedTuple):
 
         The label of a deletion is the first token deleted after a token, or 0 if none was.
         """
-        real_T, found = self.attention_mask[row] > 0, {}
+        real_T, labels_by_edit = self.attention_mask[row] > 0, {}
         for name, labels_BT in self.labels.items():
             labels = labels_BT[row][real_T].tolist()
             if name == 'deletion':
                 labels = [vocab[label - 1] if label > 0 else label for label in labels]
-            found[name] = [None if label == UNLABELED else label for label in labels]
-        return found
+            labels_by_edit[name] = [None if label == UNLABELED else label for label in labels]
+        return labels_by_edit
 
 
 class EditedText(Corruption):
     """The text with the edits of all enabled objectives.
 
-    `options[name]` is the rate of an edit: the share of tokens, for `permutation` of examples.
+    `options[name]` is the rate of an edit: the share of tokens, or of examples for `permutation`.
     """
 
     label = 'edited'
@@ -81,10 +81,10 @@ class EditedText(Corruption):
 
 
 def permute(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
-    """With probability `rate`, puts the sentences of each segment into random order.
+    """Put the sentences of each segment into random order, with probability `rate`.
 
     Labels the first token of each sentence: 0 if the sentence before it precedes it in the original
-    text as well, else 1. For the first sentence of a segment: 0 if it is the first one in the
+    text as well, else 1. For the first sentence of a segment: 0 if it is the first sentence in the
     original text, else 1.
     """
     whether_key, order_key = jax.random.split(key)
@@ -98,8 +98,8 @@ def permute(key: Key, edited: Edited, rate: float, settings: EditedText, example
     source_T = jnp.lexsort((jnp.arange(len(special_T)), priority_T, segment_T))
     moved_T = sentence_T[source_T]
     first_T = jax.ops.segment_min(sentence_T + special_T, segment_T, 2 * len(special_T))
-    before_T = jnp.pad(moved_T[:-1], (1, 0))
-    expected_T = jnp.where(after_special_T, first_T[segment_T], before_T + 1)
+    previous_T = jnp.pad(moved_T[:-1], (1, 0))
+    expected_T = jnp.where(after_special_T, first_T[segment_T], previous_T + 1)
     labels_T = jnp.where(starts_T[source_T], moved_T != expected_T, UNLABELED)
     return _with_labels(_take(edited, source_T), 'permutation', labels_T)
 
@@ -112,42 +112,43 @@ def delete(key: Key, edited: Edited, rate: float, settings: EditedText, example:
     ids_T = edited.input_ids
     real_T = edited.attention_mask > 0
     is_deleted_T = _choose(key, rate, real_T & ~is_special(ids_T, settings.masking))
-    next_T = jnp.where(is_deleted_T, 1 + ids_T, 0)
-    labels_T = jnp.where(real_T, jnp.pad(next_T[1:], (0, 1)), UNLABELED)
+    deleted_T = jnp.where(is_deleted_T, 1 + ids_T, 0)
+    labels_T = jnp.where(real_T, jnp.pad(deleted_T[1:], (0, 1)), UNLABELED)
     edited = _with_labels(edited, 'deletion', labels_T)
     source_T = jnp.argsort(is_deleted_T | ~real_T, stable=True)
-    is_left_T = jnp.arange(len(ids_T)) < jnp.sum(real_T & ~is_deleted_T)
-    return _pad(_take(edited, source_T), is_left_T, settings.pad_id)
+    is_real_T = jnp.arange(len(ids_T)) < jnp.sum(real_T & ~is_deleted_T)
+    return _pad(_take(edited, source_T), is_real_T, settings.pad_id)
 
 
 def insert(key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch) -> Edited:
     """Insert random tokens after a share `rate` of the tokens, never after the last token.
 
-    Tokens that no longer fit into the row are cut off before the last token, usually [SEP]. Labels
-    every token: 1 if it was inserted, else 0. Earlier edits have no label at inserted tokens.
+    If the row overflows, its last token (usually [SEP]) is kept and tokens before it are cut off.
+    Labels every token: 1 if it was inserted, else 0. Earlier edits have no label at inserted
+    tokens.
     """
     where_key, id_key = jax.random.split(key)
     length = len(edited.input_ids)
     t_T = jnp.arange(length)
     num_real = jnp.sum(edited.attention_mask)
-    before_T = _choose(where_key, rate, t_T + 1 < num_real)
-    place_T = t_T + jnp.cumsum(before_T) - before_T
+    inserts_T = _choose(where_key, rate, t_T + 1 < num_real)  # a token is inserted after this one
+    place_T = t_T + jnp.cumsum(inserts_T) - inserts_T
     source_T = jnp.zeros(length, jnp.int32).at[place_T].set(t_T, mode='drop')
-    is_new_T = jnp.zeros(length, bool).at[place_T + 1].max(before_T, mode='drop')
-    is_cut = num_real + jnp.sum(before_T) > length
+    is_new_T = jnp.zeros(length, bool).at[place_T + 1].max(inserts_T, mode='drop')
+    is_cut = num_real + jnp.sum(inserts_T) > length
     source_T = source_T.at[-1].set(jnp.where(is_cut, num_real - 1, source_T[-1]))
     is_new_T = is_new_T.at[-1].set(is_new_T[-1] & ~is_cut)
     # An inserted token gets the type of the token before it.
     source_T = jnp.where(is_new_T, jnp.roll(source_T, 1), source_T)
     edited = _take(edited, source_T)
-    is_real_T = t_T < num_real + jnp.sum(before_T)
+    is_real_T = t_T < num_real + jnp.sum(inserts_T)
     edited = _pad(edited, is_real_T, settings.pad_id)
-    ids_T = random_ids(id_key, (length,), settings.masking)
+    random_T = random_ids(id_key, (length,), settings.masking)
     labels = {
         name: jnp.where(is_new_T, UNLABELED, labels_T) for name, labels_T in edited.labels.items()
     }
     edited = edited._replace(
-        input_ids=jnp.where(is_new_T, ids_T, edited.input_ids),
+        input_ids=jnp.where(is_new_T, random_T, edited.input_ids),
         attention_mask=is_real_T.astype(jnp.int32),
         labels=labels,
     )
@@ -157,7 +158,7 @@ def insert(key: Key, edited: Edited, rate: float, settings: EditedText, example:
 def substitute(
     key: Key, edited: Edited, rate: float, settings: EditedText, example: Batch
 ) -> Edited:
-    """Replace a share `rate` of the tokens that are not special by random tokens.
+    """Replace a share `rate` of the tokens that are not special with random tokens.
 
     Labels every token: 1 if it differs from the original, else 0. Inserted tokens are kept.
     """
@@ -174,7 +175,7 @@ def substitute(
 
 Edit: TypeAlias = Callable[[Key, Edited, float, EditedText, Batch], Edited]
 
-EDITS: dict[str, Edit] = {  # The index is folded into an example's key: append new edits.
+EDITS: dict[str, Edit] = {  # An edit's index is folded into its key: append new edits.
     'permutation': permute,
     'deletion': delete,
     'insertion': insert,
@@ -192,7 +193,7 @@ def _with_labels(edited: Edited, name: str, labels_T: jax.Array) -> Edited:
 
 
 def _take(edited: Edited, source_T: jax.Array) -> Edited:
-    """Gather the positions `source_T` of every array."""
+    """Gather every array at the positions `source_T`."""
     return jax.tree.map(lambda leaf_T: leaf_T[source_T], edited)
 
 

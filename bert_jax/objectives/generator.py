@@ -33,8 +33,8 @@ class Sharing(NamedTuple):
 
     Attributes:
         shared: Parts of the embeddings that the generator takes from the discriminator.
-        separated: Those of `shared` that only the generator's loss trains. The discriminator reads
-            stop_gradient(E) + Δ, with Δ = 0 at first.
+        separated: Parts of `shared` that only the generator's loss trains. The discriminator reads
+            stop_gradient(E) + Δ, where Δ starts at 0.
     """
 
     shared: tuple[str, ...]
@@ -62,11 +62,11 @@ class Drafted(NamedTuple):
     seeds: jax.Array
 
     def encoder_inputs(self, batch: Batch) -> EncoderInputs:
-        """Return what the generator reads: the masked text."""
+        """Return the masked text, which the generator reads."""
         return self.masked.encoder_inputs(batch)
 
     def describe_row(self, row: int, vocab: Sequence[str]) -> dict[str, list]:
-        """Return what the generator predicts."""
+        """Return the generator's prediction targets."""
         return self.masked.describe_row(row, vocab)
 
 
@@ -93,8 +93,8 @@ class Replaced(NamedTuple):
 class ReplacedText(Corruption):
     """The text with some tokens replaced by a generator.
 
-    The corruption itself only masks tokens and draws seeds: the generator has parameters, so it
-    runs as a part of the model (objectives/model.py).
+    The corruption only masks tokens and draws seeds: the generator has parameters, so it runs as
+    part of the model (objectives/model.py).
     """
 
     label = 'replaced'
@@ -117,8 +117,8 @@ class GeneratorOptions:
         sharing: 'tied': both losses train the embeddings (ELECTRA). 'gdes': gradient-disentangled
             embedding sharing of tokens and positions; each model has its own norm and types
             (DeBERTaV3, He et al. 2021, arXiv 2111.09543, section 3.2; microsoft/DeBERTa,
-            rtd_task.py). 'disentangled': of tokens alone; both losses train the rest.
-        temperature: Of sampling; 0 takes the most likely token.
+            rtd_task.py). 'disentangled': disentangled for tokens only; both losses train the rest.
+        temperature: Sampling temperature; 0 takes the most likely token.
     """
 
     generator_width: float
@@ -184,23 +184,20 @@ class Generator(Module):
         self.smaller = generator_architecture(self.architecture, self.options)
         self.encoder = self.param('encoder', self._init_encoder)
         self.head = MaskedLanguageModelHead(self.smaller, self.compute)
-        architecture = self.architecture
+        architecture, zeros = self.architecture, nn.initializers.zeros
+        width = architecture.embedding_width
         rows = {'token': ('vocab', architecture.padded_vocab_size)}
         if architecture.positions != 'none' or architecture.mask_decoder:
             rows['position'] = ('positions', architecture.max_position_embeddings)
         self.deltas = {
-            part: self._make_delta(part, *rows[part])
-            for part in self.sharing.separated
-            if part in rows
+            part: param(self, DELTAS[part], zeros, (num_rows, width), (axis, 'embed'))
+            for part, (axis, num_rows) in rows.items()
+            if part in self.sharing.separated
         }
 
     @property
     def sharing(self) -> Sharing:
         return SHARING[self.options.sharing]
-
-    def _make_delta(self, part: str, axis: str, num_rows: int) -> jax.Array:
-        shape = (num_rows, self.architecture.embedding_width)
-        return param(self, DELTAS[part], nn.initializers.zeros, shape, (axis, 'embed'))
 
     def __call__(
         self,
@@ -214,11 +211,11 @@ class Generator(Module):
         Args:
             batch: The clean batch.
             drafted: The masked batch with the seeds of the samples.
-            embeddings: The discriminator's parameters of that name.
+            embeddings: The discriminator's embedding parameters.
             dropout_seeds_B: uint32, one per example; None for evaluation.
 
         Returns:
-            The filled-in batch, and the embeddings to read it with.
+            The filled-in batch, and the embeddings with which the discriminator reads it.
         """
         logits_BPV = self._logits(batch, drafted.masked, embeddings, dropout_seeds_B)
         fixed_BPV = jax.lax.stop_gradient(logits_BPV)
@@ -229,15 +226,15 @@ class Generator(Module):
         return Replaced(*replaced, drafted.masked, logits_BPV), embeddings
 
     def _unbound_encoder(self) -> Encoder:
-        """An encoder without a parent: some of its parameters are the discriminator's."""
+        """Build an encoder without a parent, because some parameters are the discriminator's."""
         return build_encoder(self.smaller, self.compute, parent=None)
 
     def _init_encoder(self, key: Key) -> dict[str, Any]:
         ids = jnp.zeros((1, 1), jnp.int32)
         params = self._unbound_encoder().init(key, ids, ids + 1)['params']
         shared = self.sharing.shared
-        own = {name: p for name, p in params['embeddings'].items() if name not in shared}
-        return params | {'embeddings': own}
+        unshared = {name: p for name, p in params['embeddings'].items() if name not in shared}
+        return params | {'embeddings': unshared}
 
     def _logits(
         self,
@@ -248,8 +245,8 @@ class Generator(Module):
     ) -> jax.Array:
         """Return the logits at the masked positions, float32 [B, P, V]."""
         shared = {name: p for name, p in embeddings.items() if name in self.sharing.shared}
-        own = unfreeze(self.encoder)
-        params = own | {'embeddings': own['embeddings'] | shared}
+        params = unfreeze(self.encoder)
+        params = params | {'embeddings': params['embeddings'] | shared}
         inputs = (*masked.encoder_inputs(batch), fold_in(dropout_seeds_B, _DROPOUT))
         encoder = self._unbound_encoder()
         output: Any = encoder.apply({'params': params}, *inputs, **encoder_arguments(batch))

@@ -71,10 +71,10 @@ class Masking:
         span_p: Parameter p of the geometric distribution of span lengths.
         longest_span: Maximum length of a span in words.
         longest_ngram: Maximum length of an n-gram in words.
-        per_sequence: Whether `rate` is met in every sequence of a packed row, not in the row as a
-            whole; spans count rows.
+        per_sequence: Whether `rate` applies to each sequence of a packed row instead of the whole
+            row; span schemes always apply it to the row.
         is_word_start: bool [V], whether a token starts a word; None if the vocabulary does not
-            tell.
+            mark word starts.
 
     Raises:
         UserError: For values out of range, and for a scheme that needs words if the vocabulary does
@@ -112,7 +112,7 @@ class Masking:
 
 
 class MaskedText(Corruption):
-    """The text with the tokens hidden that the masking scheme chooses."""
+    """The text with hidden tokens, which the masking scheme chooses."""
 
     label = 'masked'
     config_keys = 'masking.*'
@@ -125,7 +125,7 @@ class MaskedText(Corruption):
 def mask_batch(
     masking: Masking, keys_B: Key, batch: Batch, num_predictions: Mapping[int, int]
 ) -> Masked:
-    """Mask a batch; `num_predictions` maps a sequence length to the most predictions per row."""
+    """Mask a batch; `num_predictions` maps a sequence length to the maximum per row."""
     ids_BT, segments_BT = batch['input_ids'], batch.get('segment_ids')
     number = num_predictions[ids_BT.shape[1]]
     return mask_tokens(masking, keys_B, ids_BT, batch['attention_mask'], number, segments_BT)

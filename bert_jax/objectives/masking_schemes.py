@@ -2,7 +2,7 @@
 
 A scheme chooses single tokens, whole words, spans or n-grams. It is a function with the signature
 of `Choose` and a line in SCHEMES. Shapes are static: all random numbers are drawn at once, in the
-order in which a sequential algorithm would draw them, and counts or a loop tell which are used.
+order of a sequential algorithm, and counts or a loop determine which of them are used.
 """
 
 from collections.abc import Callable
@@ -13,11 +13,7 @@ import jax.numpy as jnp
 
 from bert_jax.objectives.ngram_masking import choose_ngrams, choose_words
 from bert_jax.objectives.span_masking import choose_anchored_spans, choose_spans
-from bert_jax.objectives.token_rows import (
-    ChosenPositions,
-    TokenRow,
-    num_to_choose,
-)
+from bert_jax.objectives.token_rows import ChosenPositions, TokenRow, num_to_choose
 from bert_jax.types import Key
 
 if TYPE_CHECKING:
@@ -49,9 +45,9 @@ class Scheme(NamedTuple):
     Attributes:
         choose: Function of (key, row, masking, num_predictions).
         needs_words: Whether the vocabulary must mark where words start.
-        shares_draws: Whether adjacent chosen tokens share one draw of [MASK], random token or
-            original token.
-        options: Config keys that only some schemes read.
+        shares_draws: Whether adjacent chosen tokens are replaced alike: by [MASK], by random tokens
+            or not at all.
+        options: Config keys that this scheme reads and some other schemes do not.
     """
 
     choose: Choose

@@ -43,25 +43,26 @@ class PretrainingModel(Module):
     def setup(self) -> None:
         settings = (self.architecture, self.compute)
         self.encoder = build_encoder(*settings)
-        if found := self._find_generator():
-            name, kind = found
-            self.generator = kind(*settings, self.options[name])
+        if generator := self._find_generator():
+            name, generator_class = generator
+            self.generator = generator_class(*settings, self.options[name])
         for name in self.heads():
             setattr(self, name, OBJECTIVES[name](*settings, self.options.get(name)))
 
     @nn.nowrap
     def _find_generator(self) -> tuple[str, type[Generator]] | None:
         """Return the objective that needs a generator, and the generator's class."""
-        kinds = {name: OBJECTIVES[name].generator for name in self.objectives}
-        return next(((name, kind) for name, kind in kinds.items() if kind), None)
+        for name in self.objectives:
+            if generator_class := OBJECTIVES[name].generator:
+                return name, generator_class
+        return None
 
     @nn.nowrap
     def heads(self) -> tuple[str, ...]:
         """Return the objectives that have a head on the encoder, not on a generator."""
-        found = self._find_generator()
-        return tuple(
-            name for name in self.objectives if not found or name not in found[1].trained_by
-        )
+        generator = self._find_generator()
+        on_generator = generator[1].trained_by if generator else ()
+        return tuple(name for name in self.objectives if name not in on_generator)
 
     @nn.nowrap
     def mask_filler(self) -> str | None:
@@ -76,8 +77,10 @@ class PretrainingModel(Module):
     @nn.nowrap
     def token_predictor(self) -> str | None:
         """Return the objective whose head predicts masked tokens, or next tokens if causal."""
-        kinds = {name: OBJECTIVES[name] for name in self.heads()}
-        return next((n for n, kind in kinds.items() if kind.fills_masks or kind.is_causal), None)
+        for name in self.heads():
+            if OBJECTIVES[name].fills_masks or OBJECTIVES[name].is_causal:
+                return name
+        return None
 
     def __call__(
         self, batch: Batch, corrupted: Corrupted, dropout_seeds_B: jax.Array | None = None
@@ -114,7 +117,7 @@ class PretrainingModel(Module):
     def _generate(
         self, batch: Batch, drafted: Drafted, dropout_seeds_B: jax.Array | None
     ) -> tuple[Replaced, Callable[..., Any]]:
-        """Return the text with the generator's samples, and the encoder to read it with."""
+        """Return the text with the generator's samples, and the encoder that reads it."""
         if self.is_initializing():  # create the embeddings, which the generator shares
             self.encoder(*drafted.encoder_inputs(batch))
         params = unfreeze(nn.unbox(self.encoder.variables))['params']
@@ -135,9 +138,9 @@ class PretrainingModel(Module):
                 at `positions`, int32 [B, P] each (evaluation/scored_rows.py).
         """
         targets_BP = batch['targets']
-        given = Masked(batch['input_ids'], batch['positions'], targets_BP, targets_BP)
+        masked = Masked(batch['input_ids'], batch['positions'], targets_BP, targets_BP)
         head = getattr(self, str(self.token_predictor()))
-        return -cross_entropy(head.logits(self.encode(batch, given, None)), targets_BP)
+        return -cross_entropy(head.logits(self.encode(batch, masked, None)), targets_BP)
 
     def states(self, batch: Batch) -> jax.Array:
         """Return the embeddings and the states of every layer for clean text, [L + 1, B, T, D]."""
@@ -159,19 +162,18 @@ class PretrainingModel(Module):
         """
 
         def count(architecture: Architecture, names: tuple[str, ...]) -> float:
-            kinds = {name: OBJECTIVES[name] for name in names}
-            if not any(kind.reads_decoded for kind in kinds.values()):
+            if not any(OBJECTIVES[name].reads_decoded for name in names):
                 architecture = dataclasses.replace(architecture, mask_decoder=False)
             products = flops = 0
-            for name, kind in kinds.items():
+            for name in names:
                 sizes = (self.options.get(name), sequence_length, num_predictions)
-                products += kind.vocabulary_products(*sizes)
-                flops += kind.head_flops(architecture, *sizes)
+                products += OBJECTIVES[name].vocabulary_products(*sizes)
+                flops += OBJECTIVES[name].head_flops(architecture, *sizes)
             return training_flops_per_token(architecture, sequence_length, products, flops)
 
         flops = count(self.architecture, self.heads())
-        if found := self._find_generator():
-            name, kind = found
+        if generator := self._find_generator():
+            name, generator_class = generator
             smaller = generator_architecture(self.architecture, self.options[name])
-            flops += count(smaller, kind.trained_by)
+            flops += count(smaller, generator_class.trained_by)
         return flops

@@ -1,4 +1,7 @@
-"""Masking of whole words and of n-grams, as in the code of BERT and ALBERT."""
+"""Masking of whole words and of n-grams, as in the code of BERT and ALBERT.
+
+Local letters: W slots for the words of a row, N words of an n-gram.
+"""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,9 +43,10 @@ def choose_ngrams(
 ) -> ChosenPositions:
     """Choose n-grams of words, p(n) ∝ 1/n for n ≤ longest_ngram (Lan et al. 2020, section 4.1).
 
-    One n-gram is drawn for each word of the row. They are tried in random order; one that exceeds
-    the remaining number is shortened by words, and skipped if its first word does not fit or if it
-    overlaps an earlier one. An n-gram ends with its sequence, but may reach across a [SEP].
+    One n-gram is drawn for each word of the row, and n-grams are tried in random order. An n-gram
+    that exceeds the remaining number of tokens is shortened by words; an n-gram whose first word
+    does not fit, or that overlaps an earlier n-gram, is skipped. N-grams end with their sequence,
+    but may reach across a [SEP].
 
     Source: google-research/albert create_pretraining_data.py, create_masked_lm_predictions.
     """
@@ -69,8 +73,8 @@ def take_ngrams(
     """Take n-grams in the order of `draws_W` while they fit and do not overlap.
 
     Args:
-        draws_W: float32, by first word.
-        lengths_W: int32, number of words by first word.
+        draws_W: float32, the random draw of the n-gram that starts at each word.
+        lengths_W: int32, the number of words of that n-gram.
         words: The words of the row.
         row: The row.
         masking: The settings.
@@ -89,7 +93,7 @@ def take_ngrams(
     number_T = jnp.broadcast_to(num_to_choose(row, masking, num_predictions), (slots,))
     left_W = number_T.at[words.first_W].get(mode='fill', fill_value=0)
     budget_W = segment_W if row.budget_ids_T is not None else jnp.zeros_like(segment_W)
-    # The n-grams of one budget after another, each in the order of the draws.
+    # Sort n-grams by budget, and within a budget by draw.
     order_W = jnp.lexsort((draws_W, budget_W))
     place_W = _inverse(order_W)
     ordered_W = budget_W[order_W]
@@ -98,13 +102,13 @@ def take_ngrams(
     )
 
     def running_sums(values_W: jax.Array) -> tuple[jax.Array, jax.Array]:
-        """Sums of values in the order above: before each n-gram in its budget, of its budget."""
+        """Sum values over the earlier n-grams of each n-gram's budget, and over the budget."""
         sums_W = jnp.pad(jnp.cumsum(values_W[order_W]), (1, 0))
-        before_W, all_W = sums_W[:-1] - sums_W[start_W], sums_W[stop_W] - sums_W[start_W]
-        return before_W[place_W], all_W[place_W]
+        before_W, total_W = sums_W[:-1] - sums_W[start_W], sums_W[stop_W] - sums_W[start_W]
+        return before_W[place_W], total_W[place_W]
 
     def take(state: _Taken) -> _Taken:
-        """Take n-grams up to the first of each budget whose length the ones before it change."""
+        """Take the n-grams of each budget up to the first that earlier n-grams shorten."""
         fits_NW = is_drawn_NW & (num_tokens_NW <= state.left_W) & state.is_open_W
         num_words_W = jnp.sum(fits_NW, axis=0)
         tokens_W = jnp.max(jnp.where(fits_NW, num_tokens_NW, 0), axis=0)
@@ -122,8 +126,8 @@ def take_ngrams(
         return _Taken(jnp.minimum(state.rank_W, new_rank_W), state.left_W - used_W, is_open_W)
 
     rank_W = _inverse(jnp.argsort(draws_W))
-    none = _Taken(jnp.full(slots, slots, jnp.int32), left_W, jnp.ones(slots, bool))
-    return jax.lax.while_loop(lambda state: jnp.any(state.is_open_W), take, none).rank_W
+    initial = _Taken(jnp.full(slots, slots, jnp.int32), left_W, jnp.ones(slots, bool))
+    return jax.lax.while_loop(lambda state: jnp.any(state.is_open_W), take, initial).rank_W
 
 
 class _Taken(NamedTuple):
@@ -132,7 +136,7 @@ class _Taken(NamedTuple):
     Attributes:
         rank_W: The rank of the n-gram that took each word.
         left_W: Number of tokens left to take in the word's sequence or row.
-        is_open_W: By first word, whether the n-gram is still to be tried.
+        is_open_W: Whether the n-gram that starts at each word is still to be tried.
     """
 
     rank_W: jax.Array
@@ -143,25 +147,26 @@ class _Taken(NamedTuple):
 def _first_of_overlapping(
     can_take_W: jax.Array, num_words_W: jax.Array, place_W: jax.Array, longest: int
 ) -> jax.Array:
-    """Which n-grams are taken if each is that does not overlap one taken before it, bool [W].
+    """Take each n-gram that overlaps none taken before it, bool [W].
 
-    Each pass decides at least one more n-gram, in practice all but a few.
+    Each pass decides at least one more n-gram, in practice almost all of them.
     """
     slots = len(place_W)
     n_N1 = jnp.arange(longest)[:, None]
 
-    def decide(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+    def update_taken(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
         taken_W, _ = state
         taker_W = _lowest_cover(jnp.where(taken_W, place_W, slots), num_words_W, longest)
         takers_NW = jnp.where(n_N1 < num_words_W, _ahead(taker_W, longest, slots), slots)
         new_W = can_take_W & (jnp.min(takers_NW, axis=0) >= place_W)
         return new_W, jnp.any(new_W != taken_W)
 
-    return jax.lax.while_loop(lambda state: state[1], decide, (can_take_W, jnp.bool_(True)))[0]
+    all_taken = (can_take_W, jnp.bool_(True))
+    return jax.lax.while_loop(lambda state: state[1], update_taken, all_taken)[0]
 
 
 def _ahead(values_W: jax.Array, longest: int, fill: int = 0) -> jax.Array:
-    """[N, W]: the values of the N words from each one on, `fill` beyond the last."""
+    """[N, W]: the values of the N words that start at each word; `fill` beyond the last word."""
     padded = jnp.pad(values_W, (0, longest - 1), constant_values=fill)
     return jnp.stack([padded[n : n + len(values_W)] for n in range(longest)])
 
@@ -169,14 +174,14 @@ def _ahead(values_W: jax.Array, longest: int, fill: int = 0) -> jax.Array:
 def _lowest_cover(values_W: jax.Array, num_words_W: jax.Array, longest: int) -> jax.Array:
     """[W]: the lowest value of the n-grams that cover each word; W if none does.
 
-    `values_W` and `num_words_W` are those of the n-gram that starts with a word.
+    `values_W` and `num_words_W` describe the n-gram that starts at each word.
     """
     slots = len(values_W)
     n_N1 = jnp.arange(longest)[:, None]
     covering_NW = jnp.where(n_N1 < num_words_W, values_W, slots)
     padded_NX = jnp.pad(covering_NW, ((0, 0), (longest - 1, 0)), constant_values=slots)
-    first = longest - 1  # of the words, behind the padding
-    shifted = [padded_NX[n, first - n : first - n + slots] for n in range(longest)]
+    starts = [longest - 1 - n for n in range(longest)]
+    shifted = [padded_NX[n, start : start + slots] for n, start in enumerate(starts)]
     return jnp.min(jnp.stack(shifted), axis=0)
 
 
@@ -188,13 +193,13 @@ def _inverse(order_W: jax.Array) -> jax.Array:
 def _tokens_of(
     rank_W: jax.Array, words: Words, row: TokenRow, num_predictions: int
 ) -> ChosenPositions:
-    """The tokens of the words that `take_ngrams` took, whole words in the order of the draws."""
-    none = len(rank_W)
-    rank_T = jnp.where(row.can_choose_T, rank_W[words.index_T], none)
-    positions_T = lowest_ranks(rank_T, none)
-    positions_P, number = positions_T[:num_predictions], jnp.sum(rank_T < none)
-    # Sequences with shares of their own may exceed the limit together.
-    first_left_out = positions_T[min(num_predictions, none - 1)]
+    """Choose the tokens of the words that `take_ngrams` took, in the order of the draws."""
+    slots = len(rank_W)
+    rank_T = jnp.where(row.can_choose_T, rank_W[words.index_T], slots)
+    positions_T = lowest_ranks(rank_T, slots)
+    positions_P, number = positions_T[:num_predictions], jnp.sum(rank_T < slots)
+    # The budgets of several sequences may add up to more than the limit: cut at a whole word.
+    first_left_out = positions_T[min(num_predictions, slots - 1)]
     is_cut_P = words.index_T[positions_P] == words.index_T[first_left_out]
     num_cut = jnp.where(number > num_predictions, jnp.sum(is_cut_P), 0)
     return ChosenPositions(positions_P, jnp.minimum(number, num_predictions) - num_cut)

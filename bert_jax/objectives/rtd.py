@@ -1,4 +1,4 @@
-"""Replaced token detection: find the tokens that a generator put in place of the original ones.
+"""Replaced token detection: find the tokens that a generator substituted.
 
 Source: Clark et al. 2020 (ELECTRA, arXiv 2003.10555).
 """
@@ -30,7 +30,7 @@ class ReplacedTokenDetection(Objective):
         self.head = ReplacedTokenHead(self.architecture, self.compute)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Return the discriminator's terms and those of the generator's masked language model.
+        """Return the discriminator's terms and the generator's `masked_terms`.
 
         Discriminator: `rtd_loss` (nats per token), `rtd_accuracy`, and `rtd_share`, the share of
         replaced tokens.
@@ -46,5 +46,5 @@ class ReplacedTokenDetection(Objective):
     def head_flops(
         architecture: Architecture, options: Any, sequence_length: int, num_predictions: int
     ) -> int:
-        """Every position has a decision."""
+        """Every position is classified."""
         return detection_flops(architecture, sequence_length)

@@ -1,4 +1,4 @@
-"""Span boundary objective: predict the tokens of a hidden span from the two tokens around it.
+"""Span boundary objective: predict a hidden span's tokens from the two tokens around it.
 
 Source: Joshi et al. 2020 (SpanBERT, arXiv 1907.10529), section 3.2.
 """
@@ -20,7 +20,7 @@ from bert_jax.objectives.mlm import prediction_terms
 
 @dataclass(frozen=True)
 class SpanBoundaryOptions:
-    """`config.sbo`.
+    """Options of the span boundary objective; `config.sbo`.
 
     Attributes:
         position_size: Width of the embedding of a token's position in its span.
@@ -51,12 +51,11 @@ class SpanBoundaryObjective(Objective):
         """Return the terms `sbo_loss` (nats per token) and `sbo_accuracy`."""
         masked, batch = encoded.corrupted, encoded.batch
         segments_BT = batch.get('segment_ids', batch['attention_mask'])
-        most = self.options.max_targets
-        left_BP, right_BP, weights_BP = span_boundaries(masked, segments_BT, most)
-        place_BP = jnp.clip(masked.positions - left_BP - 1, 0, most - 1)
-        left_BPD, right_BPD = (
-            gather_positions(encoded.hidden, at_BP) for at_BP in (left_BP, right_BP)
-        )
+        max_targets = self.options.max_targets
+        left_BP, right_BP, weights_BP = span_boundaries(masked, segments_BT, max_targets)
+        place_BP = jnp.clip(masked.positions - left_BP - 1, 0, max_targets - 1)
+        left_BPD = gather_positions(encoded.hidden, left_BP)
+        right_BPD = gather_positions(encoded.hidden, right_BP)
         logits_BPV = self.head(left_BPD, right_BPD, place_BP, encoded.embedding_table)
         return prediction_terms('sbo', logits_BPV, masked.labels, weights_BP)
 

@@ -1,4 +1,4 @@
-"""Masking of spans, as in the paper of SpanBERT and as in its code."""
+"""Masking of spans, as in SpanBERT's paper and as in its code. Local letter: C drawn spans."""
 
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -40,8 +40,8 @@ def choose_spans(
     """Choose spans of words (Joshi et al. 2020, section 3.1).
 
     Lengths are geometric, truncated and renormalized; starts are uniform; spans that overlap or
-    touch merge. Spans are drawn until the number of tokens to choose is reached, where the last
-    span is cut off, even inside a word (facebookresearch/SpanBERT, pretraining/fairseq
+    touch merge. Spans are drawn until the number of tokens to choose is reached; the last span is
+    cut off there, even inside a word (facebookresearch/SpanBERT, pretraining/fairseq
     data/masking.py).
     """
     spans_key, _ = jax.random.split(key)
@@ -53,22 +53,22 @@ def choose_spans(
 def choose_anchored_spans(
     key: Key, row: TokenRow, masking: 'Masking', num_predictions: int
 ) -> ChosenPositions:
-    """Choose spans of words as the code of SpanBERT does, which differs from its paper.
+    """Choose spans of words as SpanBERT's code does, which differs from the paper.
 
-    A span starts with the word of a token that is drawn uniformly from those not chosen yet, so
-    that long words start more spans. It ends early at the end of its segment. Lengths and the
-    number of tokens are those of `choose_spans`.
+    A span starts with the word of a token that is drawn uniformly from the tokens not chosen yet,
+    so long words start more spans. It ends early at the end of its segment. Lengths and the number
+    of tokens are as in `choose_spans`.
 
     Source: facebookresearch/SpanBERT, pretraining/fairseq data/masking.py,
     PairWithSpanMaskingScheme.
     """
     anchor_key, length_key = jax.random.split(key)
-    draws = 2 * num_predictions  # those whose anchor is already chosen have no effect
+    draws = 2 * num_predictions  # spans whose anchor is already chosen have no effect
     words = find_words(row.input_ids_T, row.can_choose_T, masking.is_word_start)
     length = len(row.input_ids_T)
-    place_T = jnp.nonzero(row.can_choose_T, size=length, fill_value=0)[0]
+    candidate_T = jnp.nonzero(row.can_choose_T, size=length, fill_value=0)[0]
     number = jnp.sum(row.can_choose_T)
-    anchor_C = place_T[(jax.random.uniform(anchor_key, (draws,)) * number).astype(jnp.int32)]
+    anchor_C = candidate_T[(jax.random.uniform(anchor_key, (draws,)) * number).astype(jnp.int32)]
     word_C = words.index_T[anchor_C]
     num_words_C = jnp.minimum(
         draw_lengths(length_key, span_lengths(masking), (draws,)), words.left_W[word_C]
@@ -77,15 +77,15 @@ def choose_anchored_spans(
     stop_C = jnp.where(number > 0, words.stop_W[word_C + num_words_C - 1], start_C)
     draw_C = jnp.arange(draws)
 
-    def decide(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
-        """Each pass decides at least one more span, in practice all but a few."""
+    def update_kept(state: tuple[jax.Array, jax.Array]) -> tuple[jax.Array, jax.Array]:
+        """Decide which spans are kept; each pass settles at least one more, usually almost all."""
         kept_C, _ = state
         kept = DrawnSpans(num_words_C, start_C, jnp.where(kept_C, stop_C, start_C))
         new_C = first_to_cover(kept, length)[anchor_C] >= draw_C
         return new_C, jnp.any(new_C != kept_C)
 
-    first = (jnp.ones(draws, bool), jnp.bool_(True))
-    kept_C, _ = jax.lax.while_loop(lambda state: state[1], decide, first)
+    all_kept = (jnp.ones(draws, bool), jnp.bool_(True))
+    kept_C, _ = jax.lax.while_loop(lambda state: state[1], update_kept, all_kept)
     spans = DrawnSpans(num_words_C, start_C, jnp.where(kept_C, stop_C, start_C))
     return _cut_spans(spans, row, masking, num_predictions)
 
@@ -93,7 +93,7 @@ def choose_anchored_spans(
 def _cut_spans(
     spans: DrawnSpans, row: TokenRow, masking: 'Masking', num_predictions: int
 ) -> ChosenPositions:
-    """The tokens of spans in the order of the draws, until there are enough."""
+    """Choose the tokens of spans in the order of the draws, up to the number to choose."""
     first_T = first_to_cover(spans, len(row.input_ids_T))
     n = num_in_spans(row.can_choose_T, masking.rate, num_predictions)
     count = jnp.minimum(n, jnp.sum(first_T < len(spans.start_C)))
@@ -119,8 +119,8 @@ def span_lengths(masking: 'Masking') -> np.ndarray:
 def draw_spans(key: Key, words: Words, probability_L: np.ndarray, number: int) -> DrawnSpans:
     """Draw `number` spans: a length in words, then a start.
 
-    The start is uniform over the words from which that many words follow each other without a
-    special token between them. `probability_L` holds the probabilities of the lengths 1 … L.
+    The start is uniform over the words from which that many words follow without a special token
+    between them. `probability_L` holds the probabilities of the lengths 1 … L.
     """
     length_key, start_key = jax.random.split(key)
     longest, slots = len(probability_L), len(words.first_W)
@@ -132,9 +132,9 @@ def draw_spans(key: Key, words: Words, probability_L: np.ndarray, number: int) -
     rows_LW = places_LW + (slots + 1) * jnp.arange(longest)[:, None]
     num_places_C = places_LW[num_words_C - 1, -1]
     nth_C = (jax.random.uniform(start_key, (number,)) * num_places_C).astype(jnp.int32)
-    wanted_C = (slots + 1) * (num_words_C - 1) + jnp.minimum(nth_C, num_places_C - 1)
-    found_C = jnp.searchsorted(rows_LW.ravel(), wanted_C, side='right')
-    word_C = found_C - slots * (num_words_C - 1)
+    value_C = (slots + 1) * (num_words_C - 1) + jnp.minimum(nth_C, num_places_C - 1)
+    index_C = jnp.searchsorted(rows_LW.ravel(), value_C, side='right')
+    word_C = index_C - slots * (num_words_C - 1)
     start_C = words.first_W[word_C]
     stop_C = words.stop_W[word_C + num_words_C - 1]
     return DrawnSpans(num_words_C, start_C, jnp.where(num_places_C > 0, stop_C, start_C))

@@ -20,8 +20,8 @@ class TokenRow(NamedTuple):
         attention_mask_T: int32.
         can_choose_T: bool, neither special nor padding.
         segment_ids_T: int32, the number of the sequence in a packed row; 0 if rows are not packed.
-        budget_ids_T: int32, tokens with the same number share a number of tokens to choose; None:
-            all tokens of the row do.
+        budget_ids_T: int32, tokens with the same id share a budget, the number of tokens to choose;
+            None: one budget for the row.
     """
 
     input_ids_T: jax.Array
@@ -86,7 +86,7 @@ def find_words(
     Args:
         input_ids_T: int32.
         can_choose_T: bool, neither special nor padding.
-        is_word_start_V: bool, whether a token of the vocabulary starts a word.
+        is_word_start_V: bool, whether a token starts a word.
     """
     length = len(input_ids_T)
     after_special_T = ~jnp.pad(can_choose_T[:-1], (1, 0))
@@ -98,7 +98,7 @@ def find_words(
         jnp.nonzero(is_edge_T, size=length, fill_value=length)[0]
         for is_edge_T in (is_first_T, is_last_T)
     )
-    # Words ahead of a token minus the words beyond the next special token.
+    # Words from a token on, minus the words after the next special token.
     ahead_T = jax.lax.cumsum(is_first_T.astype(jnp.int32), reverse=True)
     beyond_T = jax.lax.cummax(jnp.where(can_choose_T, 0, ahead_T), reverse=True)
     return Words(
