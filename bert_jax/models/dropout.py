@@ -43,8 +43,8 @@ def weight_dropout(
         weights_XTU: [B, …, T, U].
         rate: in [0, 1).
         seeds_B: as in `dropout`.
-        positions_XT1: uint32, with leading axis 1: the index of each query in the example's [H, T].
-            None: weights are [B, H, T, U].
+        positions_XT1: uint32, with leading axis 1: the flat index of each query in [H, T]. None:
+            weights are [B, H, T, U].
         key_XTU: uint32, broadcastable: the position of each key. None: all keys in order.
     """
     if seeds_B is None or rate == 0:
@@ -57,31 +57,26 @@ def weight_dropout(
     return jnp.where(keep_XTU, weights_XTU * jnp.asarray(1 / (1 - rate), weights_XTU.dtype), 0)
 
 
-def row_bits(shape_BHT: tuple[int, ...], seeds_B: jax.Array) -> jax.Array:
-    """uint32 [B, H, T] bits of the queries, from which those of their weights derive."""
-    return random_bits(shape_BHT, seeds_B)
-
-
 def keep_pairs(bits_1T: jax.Array, key_start: jax.Array | int, keys: int, rate: float) -> jax.Array:
     """Which weights dropout keeps, bool [keys, T], for consecutive keys.
 
-    Half of a hash decides about a weight: that is what the arithmetic units of a TPU can do beside
-    the products. Keys u and u + 8 of 16 share a hash, since 8 rows form a register there.
+    Each weight takes half a hash, 16 bits, which a TPU's arithmetic units compute while its matrix
+    unit multiplies. Keys u and u + 8 of 16 share a hash, since 8 rows form a register on TPU.
 
     Args:
-        bits_1T: `row_bits` of the queries.
+        bits_1T: uint32, `random_bits` of the queries.
         key_start: the first key, a multiple of 16.
         keys: number of keys, a multiple of 16.
     """
-    pairs = (keys // 2, bits_1T.shape[1])
-    index = jax.lax.broadcasted_iota(jnp.int32, pairs, 0) + jax.lax.div(key_start, 2)
+    shape = (keys // 2, bits_1T.shape[1])
+    index = jax.lax.broadcasted_iota(jnp.int32, shape, 0) + jax.lax.div(key_start, 2)
     words = _mix(bits_1T + index.astype(jnp.uint32)).reshape(keys // 16, 8, -1)
     bits = jnp.stack([words << 16, words], axis=1).reshape(keys, -1)
     return _is_kept(bits, rate)
 
 
 def _is_kept(bits: jax.Array, rate: float) -> jax.Array:
-    """Whether bits, of which 16 count, fall into the share 1 − rate. Signed: cheaper on TPU."""
+    """Whether the upper 16 bits fall into the share 1 − rate; signed, which is cheaper on TPU."""
     threshold = np.int32(round(rate * 2**16) * 2**16 - 2**31)
     return jax.lax.bitcast_convert_type(bits, jnp.int32) >= threshold
 
@@ -89,11 +84,10 @@ def _is_kept(bits: jax.Array, rate: float) -> jax.Array:
 def head_dropout(
     architecture: Architecture, seeds_B: jax.Array | None
 ) -> Callable[[jax.Array, int], jax.Array]:
-    """Dropout of fine-tuning heads: a function of x and a site number within the head."""
+    """Return the dropout of a fine-tuning head: a function of x and a site number in the head."""
     rate = architecture.classifier_dropout
     rate = architecture.hidden_dropout if rate is None else rate
-    # Beyond the sites of the encoder's layers.
-    head_seeds_B = fold_in(seeds_B, architecture.num_layers + 1)
+    head_seeds_B = fold_in(seeds_B, architecture.num_layers + 1)  # the encoder uses 0 … L
     return lambda x, site: dropout(x, rate, fold_in(head_seeds_B, site))
 
 

@@ -1,9 +1,9 @@
-"""Limits and further inputs of the attention kernel for TPUs, importable without Pallas."""
+"""Limits and input types of the TPU attention kernel, importable without Pallas."""
 
 import flax.struct
 import jax
 
-# Positions of a row: of longer rows, what accumulates does not fit into on-chip memory.
+# Maximum positions of a row: the accumulators of longer rows do not fit into on-chip memory.
 MAX_ROW = 32768
 MAX_ROW_WITH_DISTANCES = 4096
 
@@ -17,7 +17,7 @@ class Distances:
     Attributes:
         key_BRHK: k' for key − query = −T … T − 1, R = 2 T. None: no such term.
         query_BRHK: q' for query − key = −T … T − 1. None: no such term.
-        scale: of all scores.
+        scale: factor of all scores.
     """
 
     key_BRHK: jax.Array | None

@@ -1,8 +1,8 @@
 """Attention kernels that never write scores to memory: cuDNN on NVIDIA GPUs, Pallas on TPUs.
 
-Up to rounding they compute what attention.py computes from materialized scores, at every position
-that attends to another. Neither has run on its hardware: Pallas is tested in interpret mode, cuDNN
-by its arguments and by compiling for GPUs.
+Up to rounding they agree with attention.py, which materializes scores, at every position that
+attends to another. Neither has run on its hardware: Pallas is tested in interpret mode, cuDNN by
+its arguments and by compiling for GPUs.
 """
 
 import dataclasses
@@ -20,7 +20,7 @@ from jax.sharding import AxisType, PartitionSpec
 from bert_jax.errors import UserError
 from bert_jax.models import local_attention
 from bert_jax.models.architecture import Architecture, Compute
-from bert_jax.models.dropout import row_bits
+from bert_jax.models.dropout import random_bits
 from bert_jax.models.flash_inputs import MAX_ROW, MAX_ROW_WITH_DISTANCES, Distances
 from bert_jax.models.partitioning import platform
 from bert_jax.models.visibility import Visibility
@@ -36,52 +36,48 @@ def choose(architecture: Architecture, compute: Compute, length: int, is_trainin
 
     Args:
         architecture: of the encoder.
-        compute: `attention_kernel` 'auto' takes the kernel of the platform if that can run the
-            encoder, and else 'xla'.
+        compute: `attention_kernel` 'auto' takes the platform's kernel if it can run the encoder,
+            else 'xla'.
         length: of the sequences.
         is_training: whether dropout is active.
 
     Raises:
         UserError: the kernel that compute names cannot run this encoder on this machine.
     """
-    kernel = compute.attention_kernel
-    if kernel == 'xla':
-        return kernel
-    if kernel == 'auto':
-        kernel = _kernel_of_platform()
-        return 'xla' if _limitation(kernel, architecture, compute, length, is_training) else kernel
+    is_auto = compute.attention_kernel == 'auto'
+    kernel = _kernel_of_platform() if is_auto else compute.attention_kernel
     limitation = _limitation(kernel, architecture, compute, length, is_training)
-    if limitation:
+    if limitation and not is_auto:
         raise UserError(f'compute.attention_kernel={kernel} {limitation}; set it to auto')
-    return kernel
+    return 'xla' if limitation else kernel
 
 
 def describe(architecture: Architecture, compute: Compute, length: int) -> str:
-    """A log line: the kernel that training uses, and why it is not that of the platform."""
+    """Return a log line: the kernel for training, and why it is not the platform's kernel."""
     line = f'attention kernel {choose(architecture, compute, length, is_training=True)}'
     kernel = _kernel_of_platform()
     limitation = _limitation(kernel, architecture, compute, length, is_training=True)
-    if compute.attention_kernel == 'auto' and kernel != 'xla' and limitation:
+    if compute.attention_kernel == 'auto' and limitation:
         line += f': {kernel} {limitation}'
     return line
 
 
 def _kernel_of_platform() -> str:
-    return next((name for name, its in PLATFORMS.items() if its == platform()), 'xla')
+    return next((kernel for kernel, name in PLATFORMS.items() if name == platform()), 'xla')
 
 
 def _limitation(
     kernel: str, architecture: Architecture, compute: Compute, length: int, is_training: bool
 ) -> str | None:
-    """Why a kernel cannot run this encoder; None if it can."""
+    """Return why a kernel cannot run this encoder; None if it can."""
     if kernel == 'xla':
         return None
     if platform() != PLATFORMS[kernel]:
         return f'runs on {PLATFORMS[kernel]}, but the backend is {platform()}'
     is_disentangled = architecture.attention == 'disentangled'
     if kernel == 'flash':
-        most = MAX_ROW_WITH_DISTANCES if is_disentangled else MAX_ROW
-        return f'takes rows of at most {most:,} tokens, not {length:,}' if length > most else None
+        limit = MAX_ROW_WITH_DISTANCES if is_disentangled else MAX_ROW
+        return f'takes rows of at most {limit:,} tokens, not {length:,}' if length > limit else None
     if is_disentangled:
         return 'does not support disentangled attention'
     if architecture.tuning is not None and architecture.tuning.needs_scores:
@@ -96,7 +92,7 @@ def _limitation(
         )
     if length % 2:
         return f'needs an even sequence length, not {length}'
-    # Without the attribute: a compiler for GPUs on a machine that has none.
+    # The attribute is missing when compiling for GPUs on a machine without one.
     capability = getattr(jax.local_devices()[0], 'compute_capability', '9.0')
     if not re.fullmatch(_AMPERE_OR_LATER, capability):
         return f'needs an NVIDIA GPU of compute capability 8.0 or higher, not {capability}'
@@ -123,9 +119,9 @@ def attend(
         key_BUHK: keys, of the same positions.
         value_BUHK: values.
         visibility: which keys a query attends to.
-        dropout_rate: of attention weights; flash has the masks of `weight_dropout`.
+        dropout_rate: of attention weights; 'flash' drops the same weights as `weight_dropout`.
         seeds_B: uint32, one per example; None for evaluation.
-        distances: further terms of the scores, for flash only.
+        distances: further terms of the scores, for 'flash' only.
 
     Returns:
         [B, T, H, K] in the dtype of the values.
@@ -133,15 +129,19 @@ def attend(
     arguments: tuple[Any, ...] = (query_BTHK, key_BUHK, value_BUHK, visibility, distances)
     states = ('batch', None, 'heads', None)
     # Masks and segment ids [B, T], slopes [H].
-    seen = jax.tree.map(lambda x: ('batch', None) if x.ndim == 2 else ('heads',), visibility)
+    visible = jax.tree.map(lambda x: ('batch', None) if x.ndim == 2 else ('heads',), visibility)
     tables = jax.tree.map(lambda x: states, distances)
-    names: tuple[Any, ...] = (states, states, states, seen, tables)
+    axes: tuple[Any, ...] = (states, states, states, visible, tables)
     if dropout_rate and seeds_B is not None:
         num_rows, length, num_heads, _ = query_BTHK.shape
-        arguments += (row_bits((num_rows, num_heads, length), seeds_B),)
-        names += (('batch', 'heads', None),)
-    flash = functools.partial(_flash, dropout_rate)
-    return _over_mesh(flash if kernel == 'flash' else _cudnn, names)(*arguments)
+        arguments += (random_bits((num_rows, num_heads, length), seeds_B),)
+        axes += (('batch', 'heads', None),)
+    function: Callable[..., jax.Array] = _cudnn
+    if kernel == 'flash':
+        from bert_jax.models import pallas_attention  # Pallas takes 0.5 s to import
+
+        function = functools.partial(pallas_attention.attend, dropout_rate=dropout_rate)
+    return _over_mesh(function, axes)(*arguments)
 
 
 def _cudnn(
@@ -151,7 +151,7 @@ def _cudnn(
     visibility: Visibility,
     distances: None,
 ) -> jax.Array:
-    """cuDNN has one-sided windows only, so that windows are computed in blocks."""
+    """Attention by cuDNN; in blocks within a window, since cuDNN has one-sided windows only."""
     states = (query_BTHK, key_BUHK, value_BUHK)
     if local_attention.is_local(query_BTHK.shape[1], visibility.window):
         return local_attention.attend_in_blocks(_cudnn_of_rows, *states, visibility)
@@ -161,7 +161,8 @@ def _cudnn(
 def _cudnn_of_rows(
     query_BTHK: jax.Array, key_BUHK: jax.Array, value_BUHK: jax.Array, visibility: Visibility
 ) -> jax.Array:
-    """Lengths instead of a bias wherever they say the same; gradients of a bias are expensive."""
+    """Attention of whole rows by cuDNN."""
+    # Pass lengths instead of a bias where they suffice: gradients of a bias are expensive.
     options: dict[str, Any] = {}
     is_padding_last_B = None
     if visibility.segment_ids_BT is None and visibility.window is None:
@@ -180,33 +181,8 @@ def _cudnn_of_rows(
     result_BTHK = jax.nn.dot_product_attention(*states, **options, implementation=CUDNN)
     if is_padding_last_B is None:
         return result_BTHK
-    # Lengths would be wrong: not a number is better than a wrong one.
+    # Lengths are wrong if padding is not last: return NaN instead of wrong numbers.
     return jnp.where(is_padding_last_B[:, None, None, None], result_BTHK, jnp.nan)
-
-
-def _flash(
-    rate: float,
-    query_BTHK: jax.Array,
-    key_BUHK: jax.Array,
-    value_BUHK: jax.Array,
-    visibility: Visibility,
-    distances: Distances | None,
-    bits_BHT: jax.Array | None = None,
-) -> jax.Array:
-    from bert_jax.models import pallas_attention  # Pallas takes 0.5 s to import
-
-    return pallas_attention.attend(
-        query_BTHK,
-        key_BUHK,
-        value_BUHK,
-        segment_ids_BT=visibility.segments(),
-        window=visibility.window,
-        slopes_H=visibility.slopes_H,
-        is_causal=visibility.is_causal,
-        dropout_rate=rate,
-        dropout_bits_BHT=bits_BHT,
-        distances=distances,
-    )
 
 
 def rotate(x_BTHK: jax.Array, angles_TJ: jax.Array) -> jax.Array:
@@ -215,8 +191,8 @@ def rotate(x_BTHK: jax.Array, angles_TJ: jax.Array) -> jax.Array:
         from bert_jax.models import pallas_rotation
 
         if pallas_rotation.fits(*x_BTHK.shape[2:]):
-            names = (('batch', None, 'heads', None), (None, None))
-            return _over_mesh(pallas_rotation.rotate, names)(x_BTHK, angles_TJ)
+            axes = (('batch', None, 'heads', None), (None, None))
+            return _over_mesh(pallas_rotation.rotate, axes)(x_BTHK, angles_TJ)
     cos_T1J, sin_T1J = jnp.cos(angles_TJ)[:, None], jnp.sin(angles_TJ)[:, None]
     first_BTHJ, second_BTHJ = jnp.split(x_BTHK.astype(jnp.float32), 2, axis=-1)
     rotated = (
@@ -226,25 +202,25 @@ def rotate(x_BTHK: jax.Array, angles_TJ: jax.Array) -> jax.Array:
     return jnp.concatenate(rotated, axis=-1).astype(x_BTHK.dtype)
 
 
-def _over_mesh(function: Callable[..., jax.Array], names: tuple) -> Callable[..., jax.Array]:
+def _over_mesh(function: Callable[..., jax.Array], axes: tuple) -> Callable[..., jax.Array]:
     """Run `function` on each device's part of the arrays: XLA cannot partition a kernel.
 
-    The result is laid out like the first argument. names: the logical axes of each argument, a tree
-    like that of the arguments.
+    The result is laid out like the first argument. `axes` holds the logical axes of each array, in
+    a tree like the arguments.
     """
     mesh = jax.sharding.get_abstract_mesh()
     if AxisType.Auto not in mesh.axis_types:  # no mesh, or already within shard_map
         return function
 
     def run(*arguments: Any) -> jax.Array:
-        specs = jax.tree.map(_spec, arguments, names)
+        specs = jax.tree.map(_spec, arguments, axes)
         mapped = jax.shard_map(function, in_specs=specs, out_specs=specs[0], check_vma=False)
         return mapped(*arguments)
 
     return run
 
 
-def _spec(array: jax.Array, names: _Axes) -> PartitionSpec:
+def _spec(array: jax.Array, axes: _Axes) -> PartitionSpec:
     """The sharding of an array by the current rules.
 
     A dimension that does not divide evenly is replicated, such as the single row with which
@@ -252,7 +228,8 @@ def _spec(array: jax.Array, names: _Axes) -> PartitionSpec:
     """
     sizes = dict(jax.sharding.get_abstract_mesh().shape)
     parts: list[tuple[str, ...] | None] = []
-    for size, axes in zip(array.shape, nn.logical_to_mesh_axes(names) or (), strict=True):
-        axes = (axes,) if isinstance(axes, str) else axes or ()
-        parts.append(axes if size % math.prod(sizes[axis] for axis in axes) == 0 else None)
+    for size, mesh_axes in zip(array.shape, nn.logical_to_mesh_axes(axes) or (), strict=True):
+        mesh_axes = (mesh_axes,) if isinstance(mesh_axes, str) else mesh_axes or ()
+        is_even = size % math.prod(sizes[axis] for axis in mesh_axes) == 0
+        parts.append(mesh_axes if is_even else None)
     return PartitionSpec(*parts)

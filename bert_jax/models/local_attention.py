@@ -1,8 +1,8 @@
-"""Attention within a window, computed as attention of blocks of queries to the keys around them.
+"""Attention within a window: blocks of queries attend to the keys around them.
 
-Block n holds the queries nC … nC + C − 1 and the keys nC − w … nC + C + w − 1, w being the window:
-time and memory grow as T · window instead of T². Blocks are the rows of a batch for which any dense
-attention does.
+With window w and blocks of C, block n holds the queries nC … nC + C − 1 and the keys
+nC − w … nC + C + w − 1, so time and memory grow as T · w instead of T². Blocks become the rows of a
+batch, to which any dense attention applies.
 """
 
 import dataclasses
@@ -21,9 +21,9 @@ _MIN_BLOCK = 64  # queries; smaller products are inefficient
 
 
 def is_local(length: int, window: int | None) -> bool:
-    """Whether blocks have at most three quarters of the keys of the row.
+    """Whether to compute in blocks: if a block has at most three quarters of the row's keys.
 
-    With more keys, blocks are not faster (on CPU, window 64). Never with a symbolic length.
+    With more keys, blocks are not faster (on CPU, window 64). False for a symbolic length.
     """
     if window is None or is_symbolic_dim(length):
         return False
@@ -38,7 +38,7 @@ def attend(
     dropout_rate: float = 0.0,
     seeds_B: jax.Array | None = None,
 ) -> jax.Array:
-    """Attention in blocks, with materialized scores of the blocks.
+    """Attention in blocks that materializes the scores of each block.
 
     Returns:
         [B, T, H, K] in the dtype of the queries; equal to attention of whole rows up to rounding,
@@ -67,7 +67,7 @@ def attend_in_blocks(
     value_BUHK: jax.Array,
     visibility: Visibility,
 ) -> jax.Array:
-    """Attention within a window by a function that attends to all keys.
+    """Compute attention within a window by a function that attends to all keys of a block.
 
     Args:
         attend_block: takes queries, keys, values and their visibility; the leading axis holds the
@@ -75,7 +75,7 @@ def attend_in_blocks(
         query_BTHK: queries.
         key_BUHK: keys, of the same positions.
         value_BUHK: values.
-        visibility: with a window, of whole rows.
+        visibility: of whole rows, with a window.
 
     Returns:
         [B, T, H, K].
@@ -93,14 +93,15 @@ def attend_in_blocks(
         return _merge_rows(_with_neighbors(_split(x_BU, _block_size(window)), window, num_later))
 
     segment_ids_BT = visibility.segment_ids_BT
-    of_blocks = dataclasses.replace(
+    block_visibility = dataclasses.replace(
         visibility,
         attention_mask_BU=keys(mask_BU),  # zero outside the row
         segment_ids_BT=None if segment_ids_BT is None else queries(segment_ids_BT),
         key_segment_ids_BU=None if segment_ids_BT is None else keys(segment_ids_BT),
         first_key=-window,
     )
-    result = attend_block(queries(query_BTHK), keys(key_BUHK), keys(value_BUHK), of_blocks)
+    states = (queries(query_BTHK), keys(key_BUHK), keys(value_BUHK))
+    result = attend_block(*states, block_visibility)
     return result.reshape(num_rows, -1, *result.shape[2:])[:, :length]
 
 
@@ -130,7 +131,7 @@ def _merge_rows(x_BN: jax.Array) -> jax.Array:
 def _weight_positions(
     shape: tuple[int, ...], length: int, first_key: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the queries of blocks in an example's [H, T], and positions of their keys.
+    """Return the flat index of each query in an example's [H, T], and the position of each key.
 
     uint32 [1, N, H, C, 1] and [1, N, 1, 1, U]. Keys outside the row have arbitrary positions.
     """

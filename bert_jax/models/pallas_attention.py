@@ -2,19 +2,19 @@
 
 FlashAttention (Dao et al. 2022, arXiv 2205.14135, algorithms 1 and 4) and FlashAttention-2 (Dao
 2023, arXiv 2307.08691): the forward pass keeps a running maximum and sum per query and stores their
-logsumexp; the backward pass recomputes the probabilities from it. Beyond these papers:
+logsumexp, from which the backward pass recomputes the probabilities. Beyond these papers:
 
-- Heads stay side by side, [B, T, H·K], as the projections produce them, so that nothing is
-  transposed in memory and no lane of a tile is padding. A product over one head sets the lanes of
-  its neighbors in the tile to zero, which costs nothing: the matrix unit is 128 wide anyway.
+- Heads stay side by side, [B, T, H·K], as the projections produce them, so nothing is transposed
+  in memory and no lane of a tile is padding. A product over one head sets the lanes of its
+  neighbors in the tile to zero, which costs nothing: the matrix unit is 128 wide anyway.
 - Scores are computed as [keys, queries]: statistics per query are then rows, stored unpadded.
 - One backward kernel computes all three gradients from one recomputation; the gradient of the
   queries of a row accumulates in on-chip memory.
 - Blocks of keys that no query of a block attends to (window, causal) are neither loaded nor
   computed.
-- Dropout of weights uses the bits of dropout.py, computed in place.
+- Dropout masks equal those of dropout.py and are computed in the kernel.
 - Scores may have terms for the distance of query and key (DeBERTa): products with the vectors of
-  all distances of a block, shifted by one more for each row.
+  all distances of a block, each row shifted by one more than the previous row.
 
 Local letters: F = H·K; N heads of a block, side by side in W = N·K features.
 """
@@ -32,49 +32,46 @@ from jax.experimental.pallas import tpu as pltpu
 
 from bert_jax.models.flash_inputs import MAX_ROW, Distances
 from bert_jax.models.pallas_kernels import LANES, LOG2_E, Plan, backward_kernel, forward_kernel
+from bert_jax.models.visibility import Visibility
 
 INTERPRET = False  # tests set it, to run without a TPU
 MAX_BLOCK = 512  # positions of a block of queries or keys
-NARROW_BLOCK = 128  # the same if there is a narrow window
-CHUNK = 128  # keys that the backward pass computes at a time
+NARROW_BLOCK = 128  # positions of a block if there is a narrow window
+CHUNK = 128  # keys that the backward pass processes at a time
 VMEM_BYTES = 64 * 2**20
 _TABLES = ('position_key', 'position_query')
 _Arrays: TypeAlias = dict[str, jax.Array]
 _Index: TypeAlias = Callable[[Any, Any], Any]
-_Refs: TypeAlias = dict[str, Any]
 
 
 def attend(
     query_BTHK: jax.Array,
     key_BUHK: jax.Array,
     value_BUHK: jax.Array,
-    *,
-    segment_ids_BT: jax.Array | None = None,
-    window: int | None = None,
-    slopes_H: jax.Array | np.ndarray | None = None,
-    is_causal: bool = False,
-    dropout_rate: float = 0.0,
-    dropout_bits_BHT: jax.Array | None = None,
+    visibility: Visibility,
     distances: Distances | None = None,
+    dropout_bits_BHT: jax.Array | None = None,
+    dropout_rate: float = 0.0,
 ) -> jax.Array:
-    """softmax(query · key / √K + bias) · value (Vaswani et al. 2017, equation 1).
+    """Compute `kernels.attend` on one device.
 
     Args:
-        segment_ids_BT: int32; positions attend only to positions with the same id. Padding has an
-            id of its own. None: all positions attend to all.
-        window: the largest attended distance. None: unlimited.
-        slopes_H: fp32, subtracted from scores per unit of distance (ALiBi).
-        is_causal: positions do not attend to later ones.
-        dropout_rate: of attention weights.
-        dropout_bits_BHT: uint32, `dropout.row_bits`. None: no dropout.
+        query_BTHK: queries.
+        key_BUHK: keys, of the same positions.
+        value_BUHK: values.
+        visibility: which keys a query attends to.
         distances: further terms of the scores, and their scale.
+        dropout_bits_BHT: uint32, `dropout.random_bits` of the queries. None: no dropout.
+        dropout_rate: of attention weights.
 
     Returns:
         [B, T, H, K] in the dtype of the values.
     """
+    segment_ids_BT, slopes_H = visibility.segments(), visibility.slopes_H
     _, length, num_heads, head_size = query_BTHK.shape
     rate = 0.0 if dropout_bits_BHT is None else dropout_rate
-    plan = make_plan(length, num_heads, head_size, window, is_causal, rate)
+    sizes = (length, num_heads, head_size)
+    plan = make_plan(*sizes, visibility.window, visibility.is_causal, rate)
     pad_T, pad_H = plan.length - length, plan.num_blocks * plan.heads - num_heads
 
     def to_features(x_BTHK: jax.Array, before: int = 0) -> jax.Array:
@@ -84,7 +81,7 @@ def attend(
     states = {'query': query_BTHK, 'key': key_BUHK, 'value': value_BUHK}
     states = {name: to_features(x_BTHK) for name, x_BTHK in states.items()}
     if distances is not None:
-        # All keys of a chunk at a time: a product covers the distances to all queries anyway.
+        # One chunk per block: a product covers the distances to all queries anyway.
         plan = dataclasses.replace(plan, scale=distances.scale * LOG2_E, chunk=plan.block)
         tables = {'position_key': distances.key_BRHK, 'position_query': distances.query_BRHK}
         states |= {name: to_features(x, pad_T) for name, x in tables.items() if x is not None}
@@ -108,7 +105,7 @@ def attend(
 def make_plan(
     length: int, num_heads: int, head_size: int, window: int | None, is_causal: bool, rate: float
 ) -> Plan:
-    """Choose blocks and padding for a call; the arguments are those of `attend`."""
+    """Choose blocks and padding for a call of `attend`."""
     width = next((width for width in (8, 16, 32, 64) if width >= head_size), None)
     width = width or -(-head_size // LANES) * LANES
     num_blocks = -(-length // MAX_BLOCK)
@@ -119,15 +116,15 @@ def make_plan(
         block = min(block, NARROW_BLOCK)
     per_tile = min(max(1, LANES // width), num_heads)
     tiles = -(-num_heads // per_tile)
-    # Several tiles in a step of the grid if blocks are small, so that it has enough to do.
-    most = min((MAX_BLOCK // block) ** 2, MAX_ROW // length)
-    fits = [n for n in range(1, tiles + 1) if tiles % n == 0 and n <= max(most, 1)]
+    # If blocks are small, a step of the grid covers several tiles, so that it has enough work.
+    max_tiles = max(min((MAX_BLOCK // block) ** 2, MAX_ROW // length), 1)
+    tiles_per_step = max(n for n in range(1, tiles + 1) if tiles % n == 0 and n <= max_tiles)
     return Plan(
         length=length,
         width=width,
         tile=per_tile * width,
-        num_blocks=tiles // fits[-1],
-        heads=fits[-1] * per_tile,
+        num_blocks=tiles // tiles_per_step,
+        heads=tiles_per_step * per_tile,
         scale=head_size**-0.5 * LOG2_E,
         before=reach,
         after=0 if is_causal else reach,
@@ -153,14 +150,14 @@ def _forward(
         'sum': pltpu.VMEM((plan.heads, plan.block), jnp.float32),
         'result': pltpu.VMEM((plan.heads * plan.width, plan.block), jnp.float32),
     }
-    run = _call(forward_kernel, plan, False, states | extras, out_shapes, scratch)
-    return run['result'], (states, extras, run)
+    outputs = _call(forward_kernel, plan, False, states | extras, out_shapes, scratch)
+    return outputs['result'], (states, extras, outputs)
 
 
 def _backward(
     plan: Plan, residuals: tuple[_Arrays, _Arrays, _Arrays], gradient_BTF: jax.Array
 ) -> tuple[_Arrays, dict[str, Any]]:
-    states, extras, run = residuals
+    states, extras, outputs = residuals
     width = plan.heads * plan.width
     scratch = {
         'd_query': pltpu.VMEM((width, plan.length), jnp.float32),
@@ -169,14 +166,14 @@ def _backward(
     }
     for name in states.keys() & set(_TABLES):
         scratch[f'd_{name}'] = pltpu.VMEM((2 * plan.length, width), jnp.float32)
-    inputs = states | extras | run | {'gradient': gradient_BTF}
+    inputs = states | extras | outputs | {'gradient': gradient_BTF}
     out_shapes = {f'd_{name}': x for name, x in states.items()}
-    found = _call(backward_kernel, plan, True, inputs, out_shapes, scratch)
-    gradients = {name: found[f'd_{name}'] for name in states}
-    return gradients, {name: _zero(x) for name, x in extras.items()}
+    gradients = _call(backward_kernel, plan, True, inputs, out_shapes, scratch)
+    zeros = {name: _zero_gradient(x) for name, x in extras.items()}
+    return {name: gradients[f'd_{name}'] for name in states}, zeros
 
 
-def _zero(x: jax.Array) -> Any:
+def _zero_gradient(x: jax.Array) -> Any:
     return np.zeros(x.shape, jax.dtypes.float0) if x.dtype != jnp.float32 else jnp.zeros_like(x)
 
 
@@ -261,19 +258,19 @@ def _cost(
     inputs: _Arrays,
     outputs: dict[str, Any],
 ) -> pl.CostEstimate:
-    """What the kernel does: products as wide as the matrix unit, visible blocks only."""
-    pairs = batch * plan.num_blocks * plan.heads * int(visits) * plan.block * plan.block
+    """Estimate the cost of a kernel: products as wide as the matrix unit, visible blocks only."""
+    pairs = batch * plan.num_blocks * plan.heads * visits * plan.block * plan.block
     num_products = 5.0 if is_backward else 2.0
     keys = plan.chunk if is_backward else plan.block
     for name, size in zip(_TABLES, (keys, plan.block), strict=True):
         if name in inputs:  # products with the distances of a chunk instead of its pairs
             num_products += (3 if is_backward else 1) * (keys + plan.block) / size
     num_bytes = 0
-    of_queries = ('query', 'gradient', 'result', 'logsumexp', 'bits')
-    repeated = of_queries if is_backward else ('key', 'value')
+    query_arrays = ('query', 'gradient', 'result', 'logsumexp', 'bits')
+    repeated = query_arrays if is_backward else ('key', 'value')
     for name, x in [*inputs.items(), *outputs.items()]:
-        again = int(visits) * plan.block / plan.length if name in repeated else 1
-        num_bytes += int(again * x.size * x.dtype.itemsize)
+        num_loads = visits * plan.block / plan.length if name in repeated else 1
+        num_bytes += int(num_loads * x.size * x.dtype.itemsize)
     return pl.CostEstimate(
         flops=int(2 * num_products * pairs * plan.tile),
         transcendentals=pairs,

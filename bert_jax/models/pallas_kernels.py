@@ -1,4 +1,4 @@
-"""The bodies of the TPU attention kernels: one block of queries with one block of keys.
+"""The bodies of the TPU attention kernels: one block of queries times one block of keys.
 
 Local letters: N heads of a block, side by side in W features.
 """
@@ -17,7 +17,7 @@ from jax.experimental.pallas import tpu as pltpu
 from bert_jax.models.dropout import keep_pairs
 from bert_jax.models.visibility import MASKED
 
-LANES = 128  # of a vector register, and the width of the matrix unit
+LANES = 128  # lanes of a vector register, and width of the matrix unit
 LOG2_E = math.log2(math.e)
 _Refs: TypeAlias = dict[str, Any]
 
@@ -27,18 +27,18 @@ class Plan:
     """The static parameters of a call.
 
     Attributes:
-        length: T, a multiple of the blocks.
-        width: K; divides `tile` or is equal to it.
-        tile: features that one product covers: a wide head, or several narrow ones.
+        length: T, a multiple of `block`.
+        width: K; divides `tile`.
+        tile: features that one product covers: one wide head or several narrow heads.
         num_blocks: blocks of heads.
-        heads: N.
+        heads: N, heads of a block.
         scale: factor of the scores, in units of log 2.
         before, after: largest distances to an earlier and to a later attended position.
-        rate: of dropout.
-        block: positions of a block. The blocks of the outer loop are queries in the forward pass
-            and keys in the backward pass.
-        chunk: keys of a block that the backward pass computes at a time: with fewer, less of what
-            is in flight leaves the registers.
+        rate: dropout rate.
+        block: positions of a block. Blocks of the outer loop are queries in the forward pass and
+            keys in the backward pass.
+        chunk: keys of a block that the backward pass processes at a time: with small chunks, more
+            intermediate results stay in registers.
     """
 
     length: int
@@ -65,7 +65,7 @@ class Plan:
         return [slice(start, start + self.chunk) for start in starts]
 
     def inner_range(self, i: Any, is_backward: bool) -> tuple[Any, Any]:
-        """First and last inner block that interact with outer block i."""
+        """Return the first and the last inner block that interact with outer block i."""
         before, after = (self.after, self.before) if is_backward else (self.before, self.after)
         xp, divide = (np, np.floor_divide) if isinstance(i, np.ndarray) else (jnp, jax.lax.div)
         first = xp.maximum(i * self.block - before, 0)
@@ -73,14 +73,14 @@ class Plan:
         return divide(first, self.block), divide(last, self.block)
 
     def num_inner(self, is_backward: bool) -> np.ndarray:
-        """Number of inner blocks of each outer block."""
+        """Return the number of inner blocks of each outer block."""
         first, last = self.inner_range(np.arange(self.length // self.block), is_backward)
         return last - first + 1
 
 
 @dataclasses.dataclass(frozen=True)
 class Head:
-    """Where head `number` of a block lies."""
+    """The location of head `number` in the arrays of a block of heads."""
 
     number: int
     width: int
@@ -88,32 +88,32 @@ class Head:
 
     @property
     def row(self) -> slice:
-        """In statistics [N, T]."""
+        """The head's row of statistics [N, T]."""
         return slice(self.number, self.number + 1)
 
     @property
     def features(self) -> slice:
-        """Its own features among W."""
+        """The head's features among W."""
         return slice(self.number * self.width, (self.number + 1) * self.width)
 
     @property
     def tile(self) -> slice:
-        """The tile it shares with its neighbors, among W."""
+        """The features among W of the tile that the head shares with its neighbors."""
         start = self.features.start // self.tile_width * self.tile_width
         return slice(start, start + self.tile_width)
 
     @property
     def lanes(self) -> slice:
-        """Its own features within the tile."""
+        """The head's features within the tile."""
         return slice(self.features.start - self.tile.start, self.features.stop - self.tile.start)
 
     def only(self, x_TW: jax.Array) -> jax.Array:
-        """A tile with the features of the other heads set to zero."""
+        """Set the features of the other heads in a tile to zero."""
         if self.width == self.tile_width:
             return x_TW
         lane = jax.lax.broadcasted_iota(jnp.int32, (1, self.tile_width), 1)
-        is_own = (lane >= self.lanes.start) & (lane < self.lanes.stop)
-        return jnp.where(is_own, x_TW, jnp.zeros_like(x_TW))
+        is_in_head = (lane >= self.lanes.start) & (lane < self.lanes.stop)
+        return jnp.where(is_in_head, x_TW, jnp.zeros_like(x_TW))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,9 +121,9 @@ class _Chunk:
     """Queries and keys whose scores are computed at a time.
 
     Attributes:
-        plan: of the call.
+        plan: the plan of the call.
         refs: inputs of the kernel.
-        head_block: number of the block of heads.
+        head_block: index of the block of heads.
         query_start, key_start: positions of the first query and key of the blocks.
         queries, keys: the chunk within the blocks.
     """
@@ -142,7 +142,7 @@ class _Chunk:
 
     @functools.cached_property
     def ahead_UT(self) -> jax.Array:
-        """int32: the position of the key minus that of the query."""
+        """int32: the position of the key minus the position of the query."""
         key_UT = jax.lax.broadcasted_iota(jnp.int32, self.shape, 0)
         query_UT = jax.lax.broadcasted_iota(jnp.int32, self.shape, 1)
         start = self.key_start - self.query_start + self.keys.start - self.queries.start
@@ -150,7 +150,7 @@ class _Chunk:
 
     @functools.cached_property
     def bias_UT(self) -> jax.Array | None:
-        """fp32: 0 where a query attends to a key, else MASKED. None: all attend to all."""
+        """fp32: 0 where a query attends to a key, else MASKED. None: no masking."""
         conditions = []
         if 'query_ids' in self.refs:
             key_ids_1U = self.refs['key_ids'][0, :, self.keys]
@@ -166,14 +166,14 @@ class _Chunk:
 
     @property
     def num_distances(self) -> int:
-        """Distances between its queries and keys, and one more: a multiple of the lanes."""
+        """Distances between queries and keys plus one, which makes a multiple of the lanes."""
         return sum(self.shape)
 
     def distance_rows(self, name: str) -> Any:
-        """The rows of a table of distance vectors that belong to its distances.
+        """Return the rows of a distance table that the distances of the chunk select.
 
-        Row 0 is the first key (the last with position_query) relative to the query after the last
-        one (the first one).
+        The first row is the distance from the query after the last to the first key or, with
+        'position_query', from the key after the last to the first query.
         """
         ahead = self.key_start + self.keys.start - self.query_start - self.queries.start
         num_keys, num_queries = self.shape
@@ -181,10 +181,10 @@ class _Chunk:
         return pl.ds(pl.multiple_of(self.plan.length + first, num_keys), self.num_distances)
 
     def distance_products(self, head: Head, query_TW: jax.Array, key_UW: jax.Array) -> Any:
-        """fp32 [U, T]: queries times the keys of distances, and queries of distances times keys.
+        """fp32 [U, T]: queries times distance keys, plus distance queries times keys.
 
-        0 without such tables. The states are those of this head. Products with all distances are
-        shifted by one more for each row.
+        0 without distance tables. Queries and keys must be zero outside the head. Products with all
+        distances are computed, then each row is shifted by one more than the previous row.
         """
         num_keys, num_queries = self.shape
         total_UT: Any = 0
@@ -201,13 +201,13 @@ class _Chunk:
         return total_UT
 
     def by_distance(self, scores_XY: jax.Array) -> jax.Array:
-        """[X, R]: scores of pairs at the rows of their distances; the inverse of the shift."""
+        """[X, R]: move the scores of pairs to their distances; inverts the shift by rows."""
         padding = self.num_distances - scores_XY.shape[1]
         scores_XR = jnp.pad(scores_XY, ((0, 0), (0, padding)))
         return _shift_back(pltpu.roll(scores_XR, padding, 1))
 
     def scores(self, head: Head, products_UT: jax.Array) -> jax.Array:
-        """Scores in units of log 2, from products of keys and queries."""
+        """Return scores in units of log 2 from products of keys and queries."""
         scores_UT = products_UT * self.plan.scale
         if self.bias_UT is not None:
             scores_UT += self.bias_UT
@@ -217,7 +217,7 @@ class _Chunk:
         return scores_UT
 
     def drop(self, head: Head, *weights_UT: jax.Array) -> tuple[jax.Array, ...]:
-        """Set the weights to zero that dropout does not keep, without scaling the others."""
+        """Set the weights that dropout removes to zero, without scaling the others."""
         if not self.plan.rate:
             return weights_UT
         bits_1T = self.refs['bits'][0, 0, head.row, self.queries]
@@ -227,7 +227,7 @@ class _Chunk:
 
 
 def forward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> None:
-    """FlashAttention-2, algorithm 1."""
+    """The forward pass: FlashAttention-2, algorithm 1."""
     g, i, j = (pl.program_id(axis) for axis in (1, 2, 3))
     first, last = plan.inner_range(i, is_backward=False)
 
@@ -271,7 +271,7 @@ def forward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> N
 
 
 def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> None:
-    """FlashAttention-2, algorithm 2."""
+    """The backward pass: FlashAttention-2, algorithm 2."""
     g, j, i = (pl.program_id(axis) for axis in (1, 2, 3))
     first, last = plan.inner_range(j, is_backward=True)
 
@@ -303,8 +303,8 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
                 key_UW = refs['key'][0, keys, head.tile]
                 value_UW = head.only(refs['value'][0, keys, head.tile])
                 products_UT = _dot(head.only(key_UW), query_TW, 1, 1)
-                own_TW, own_UW = head.only(query_TW), head.only(key_UW)
-                products_UT += chunk.distance_products(head, own_TW, own_UW)
+                head_states = (head.only(query_TW), head.only(key_UW))
+                products_UT += chunk.distance_products(head, *head_states)
                 scores_UT = chunk.scores(head, products_UT)
                 weights_UT = jnp.exp2(scores_UT - refs['logsumexp'][0, 0, head.row])
                 d_weights_UT = _dot(value_UW, gradient_TW, 1, 1)
@@ -321,15 +321,15 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
                 scratch['d_key'][keys, head.tile] += head.only(d_key_UW)
                 scratch['d_query'][head.features, pl.ds(start, plan.block)] += d_query_WT
 
-    kept = 1 - plan.rate
-    scale = plan.scale / LOG2_E / kept
+    keep_rate = 1 - plan.rate
+    scale = plan.scale / LOG2_E / keep_rate
     is_last_block = j == plan.length // plan.block - 1
 
     @pl.when(first + i == last)
     def _() -> None:
         dtype = outputs['d_key'].dtype
         outputs['d_key'][0] = (scratch['d_key'][...] * scale).astype(dtype)
-        outputs['d_value'][0] = (scratch['d_value'][...] * (1 / kept)).astype(dtype)
+        outputs['d_value'][0] = (scratch['d_value'][...] * (1 / keep_rate)).astype(dtype)
 
     @pl.when(is_last_block & (first + i == last))
     def _() -> None:
@@ -342,13 +342,13 @@ def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> 
 
 
 def _shift_back(x_XR: jax.Array) -> jax.Array:
-    """Roll row i by −i; `pltpu.roll` takes a positive stride only."""
+    """Roll row i by −i; `pltpu.roll` supports positive strides only."""
     num_rows, size = x_XR.shape
     row_X1 = jax.lax.broadcasted_iota(jnp.int32, (num_rows, 1), 0)
     for bit in (1, 2, 4):
         x_XR = jnp.where(row_X1 & bit, pltpu.roll(x_XR, size - bit, 1), x_XR)
-    rows = [x_XR[i : i + 8] for i in range(0, num_rows, 8)]  # those of a register
-    return jnp.concatenate([pltpu.roll(x, -8 * i % size, 1) for i, x in enumerate(rows)])
+    registers = [x_XR[i : i + 8] for i in range(0, num_rows, 8)]  # 8 rows each
+    return jnp.concatenate([pltpu.roll(x, -8 * i % size, 1) for i, x in enumerate(registers)])
 
 
 def _distance_gradients(
@@ -359,29 +359,29 @@ def _distance_gradients(
     d_scores_UT: jax.Array,
     scratch: _Refs,
 ) -> tuple[Any, Any]:
-    """Gradients of queries [K, T] and keys [U, W] from products with distance vectors.
+    """Return gradients of queries [K, T] and keys [U, W] from products with distance vectors.
 
-    Adds the gradients of the vectors to `scratch`.
+    Adds the gradients of the distance vectors to `scratch`.
     """
     d_query_WT: Any = 0
     d_key_UW: Any = 0
     if 'position_key' in chunk.refs:
         rows = chunk.distance_rows('position_key')
         vectors_RW = chunk.refs['position_key'][0, rows, head.tile]
-        by_TR = chunk.by_distance(d_scores_UT.T).astype(query_TW.dtype)
-        d_query_WT += _dot(vectors_RW.T[head.lanes], by_TR, 1, 1)
-        scratch['d_position_key'][rows, head.tile] += head.only(_dot(by_TR, query_TW, 0, 0))
+        d_scores_TR = chunk.by_distance(d_scores_UT.T).astype(query_TW.dtype)
+        d_query_WT += _dot(vectors_RW.T[head.lanes], d_scores_TR, 1, 1)
+        scratch['d_position_key'][rows, head.tile] += head.only(_dot(d_scores_TR, query_TW, 0, 0))
     if 'position_query' in chunk.refs:
         rows = chunk.distance_rows('position_query')
         vectors_RW = chunk.refs['position_query'][0, rows, head.tile]
-        by_UR = chunk.by_distance(d_scores_UT).astype(key_UW.dtype)
-        d_key_UW += _dot(by_UR, vectors_RW, 1, 0)
-        scratch['d_position_query'][rows, head.tile] += head.only(_dot(by_UR, key_UW, 0, 0))
+        d_scores_UR = chunk.by_distance(d_scores_UT).astype(key_UW.dtype)
+        d_key_UW += _dot(d_scores_UR, vectors_RW, 1, 0)
+        scratch['d_position_query'][rows, head.tile] += head.only(_dot(d_scores_UR, key_UW, 0, 0))
     return d_query_WT, d_key_UW
 
 
 def _dot(x: jax.Array, y: jax.Array, x_axis: int, y_axis: int) -> jax.Array:
-    """fp32 product, contracted over an axis of each."""
+    """fp32 product, contracted over one axis of each array."""
     precision = jax.lax.Precision.HIGHEST if x.dtype == jnp.float32 else None
     dimensions = (((x_axis,), (y_axis,)), ((), ()))
     return jax.lax.dot_general(

@@ -1,7 +1,7 @@
 """Rotary positions for TPUs as a Pallas kernel: heads stay side by side.
 
-XLA would pad each half of a head to a whole register and copy the arrays between the two layouts,
-in each direction. Local letters: F = H·K; W features of a tile, one wide head or several.
+XLA would pad each half of a head to a whole register and copy the arrays to that layout and back.
+Local letters: F = H·K; W features of a tile, which is one wide head or several narrow heads.
 """
 
 import functools
@@ -18,7 +18,7 @@ _BLOCK = 512  # positions
 
 
 def fits(num_heads: int, head_size: int) -> bool:
-    """Whether whole heads fill whole registers."""
+    """Whether heads fill registers without a remainder."""
     is_aligned = head_size % LANES == 0 or (head_size % 2 == 0 and LANES % head_size == 0)
     return is_aligned and num_heads * head_size % LANES == 0
 
@@ -39,7 +39,7 @@ def _rotate(head_size: int, x_BTF: jax.Array, cos_TW: jax.Array, sin_TW: jax.Arr
     """x · cos + (the other feature of the pair) · sin."""
     (num_rows, length, size), width = x_BTF.shape, cos_TW.shape[1]
     block = min(_BLOCK, length)
-    # Rows in the inner loop, so that a block of the tables is loaded once.
+    # Rows of the batch are the inner loop, so that each block of the tables is loaded once.
     states = pl.BlockSpec((1, block, size), lambda i, b: (b, i, 0))
     table = pl.BlockSpec((block, width), lambda i, b: (i, 0))
     num_bytes = 2 * x_BTF.size * x_BTF.dtype.itemsize + 8 * cos_TW.size
@@ -66,7 +66,7 @@ def _rotate_forward(
 def _rotate_backward(
     head_size: int, tables: tuple[jax.Array, jax.Array], gradient_BTF: jax.Array
 ) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """Rotate back; angles are constants."""
+    """Rotate gradients back; the tables get none."""
     cos_TW, sin_TW = tables
     zeros_TW = jnp.zeros_like(cos_TW)
     return _rotate(head_size, gradient_BTF, cos_TW, -sin_TW), zeros_TW, zeros_TW

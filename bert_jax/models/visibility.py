@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-# Finite, so that a row of padding gives equal weights instead of NaN; so large that any other score
-# vanishes beside it in fp32.
+# Finite, so that a row of padding gives equal weights instead of NaN; large enough that adding any
+# other score does not change it in fp32.
 MASKED = -1e9
 
 
@@ -37,7 +37,7 @@ class Visibility:
     first_key: int = flax.struct.field(pytree_node=False, default=0)
 
     def bias(self, num_queries: int, num_keys: int) -> jax.Array:
-        """Render fp32 [1 or B, 1 or H, 1 or T, U] to add to attention scores."""
+        """Return the bias to add to attention scores, fp32 [1 or B, 1 or H, 1 or T, U]."""
         query_T = jnp.arange(num_queries)  # a constant would not allow symbolic lengths
         distance_TU = query_T[:, None] - (jnp.arange(num_keys) + self.first_key)
         is_visible = jnp.ones((1, 1, 1, num_keys), bool)
@@ -57,10 +57,10 @@ class Visibility:
         return jnp.where(is_visible, -penalty_HTU, MASKED)
 
     def segments(self) -> jax.Array | None:
-        """Render int32 [B, T] segment ids that give padding an id of its own.
+        """Return segment ids that give padding its own id, int32 [B, T].
 
-        None: neither segments nor padding. Differs from `bias` in what padding attends to, without
-        effect on tokens.
+        None: neither segments nor padding. Unlike with `bias`, padding attends to padding, which
+        does not affect tokens.
         """
         if self.attention_mask_BU is None:
             return self.segment_ids_BT
@@ -71,10 +71,10 @@ class Visibility:
 
 
 def alibi_slopes(num_heads: int) -> np.ndarray:
-    """fp32 [H] slopes of ALiBi (Press et al. 2022, arXiv 2108.12409).
+    """Return the slopes of ALiBi, fp32 [H] (Press et al. 2022, arXiv 2108.12409).
 
     2^(−8 h / H) for h = 1 … H if H is a power of two; otherwise the slopes of the next smaller
-    power and every second slope of the next larger one (get_slopes of the ALiBi authors).
+    power of two and every second slope of the next larger (get_slopes of the ALiBi authors).
     """
     power = 2 ** math.floor(math.log2(num_heads))
     slopes = [2 ** (-8 * h / power) for h in range(1, power + 1)]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bert_jax.models import pallas_attention
-from bert_jax.models.dropout import row_bits, weight_dropout
+from bert_jax.models.dropout import random_bits, weight_dropout
 from bert_jax.models.flash_inputs import Distances
 from bert_jax.models.visibility import Visibility, alibi_slopes
 
@@ -65,11 +65,21 @@ def dense(
     return jnp.einsum('BHTU,BUHK->BTHK', weights_BHTU, value_BUHK)
 
 
-def flash(query_BTHK, key_BUHK, value_BUHK, tables=(None, None), **options):
+def flash(
+    query_BTHK,
+    key_BUHK,
+    value_BUHK,
+    tables=(None, None),
+    segment_ids_BT=None,
+    dropout_rate=0.0,
+    **visibility,
+):
+    visibility, distances = Visibility(None, segment_ids_BT, **visibility), None
     if tables != (None, None):
-        options['distances'] = Distances(*tables, query_BTHK.shape[3] ** -0.5)
-    options['dropout_bits_BHT'] = row_bits((ROWS, HEADS, LENGTH), SEEDS)
-    return pallas_attention.attend(query_BTHK, key_BUHK, value_BUHK, **options)
+        distances = Distances(*tables, query_BTHK.shape[3] ** -0.5)
+    bits_BHT = random_bits((ROWS, HEADS, LENGTH), SEEDS)
+    states = (query_BTHK, key_BUHK, value_BUHK)
+    return pallas_attention.attend(*states, visibility, distances, bits_BHT, dropout_rate)
 
 
 def random_states(head_size: int = HEAD_SIZE, dtype=np.float32) -> list[jax.Array]:
