@@ -28,11 +28,11 @@ class Architecture:
 
     `vocab_size` is the published size; the embedding matrix has `padded_vocab_size` rows, so that
     it shards and multiplies well. The extra rows are zero, never trained, and not part of
-    `num_parameters`. With `type_vocab_size` 1 token types given to the encoder have no effect; with
-    0 there is no table of types either.
+    `num_parameters`. With `type_vocab_size` 1, token types given to the encoder have no effect;
+    with 0, there is no table of types either.
 
-    Fields with a default choose components; the defaults are those of BERT. Names of components are
-    keys of the tables in models/ and are checked by `architectures.build`.
+    Fields with a default choose components; the defaults are BERT's. Names of components are keys
+    of the tables in models/ and are checked by `architectures.build`.
 
     Raises:
         UserError: sizes that do not fit together, or an invalid value.
@@ -68,14 +68,14 @@ class Architecture:
     position_terms: tuple[str, ...] | None = None
     # Disentangled attention: distances are clipped to this; None: max_position_embeddings.
     max_relative_positions: int | None = None
-    # Disentangled attention: number of distance buckets for both directions together. Half of them
-    # hold one distance each, the others grow logarithmically. None: one bucket per distance.
+    # Disentangled attention: number of distance buckets of both directions together. Half of the
+    # buckets hold one distance each, the others grow logarithmically. None: one per distance.
     position_buckets: int | None = None
     # Disentangled attention: distance vectors use the query and key projections of the states.
     share_position_projections: bool = False
     # Disentangled attention: the table of distance vectors is normalized before use.
     relative_norm: bool = False
-    # Largest attended distance per layer; None: unlimited (for a layer, or for all of them).
+    # Largest attended distance per layer; None: unlimited (for one layer or for all layers).
     attention_windows: tuple[int | None, ...] | None = None
     # Base of the wavelengths of rotary attention per layer.
     rope_thetas: tuple[float, ...] | None = None
@@ -90,36 +90,35 @@ class Architecture:
     first_norm: bool = True
     # Whether projections and layer norms have biases; a gated feed-forward has one at its output.
     biases: bool = True
-    # Exceptions from `biases`; None: none. With True a gated feed-forward has them at its input,
-    # too.
+    # Override `biases` where not None. With True a gated feed-forward has biases at its input, too.
     attention_biases: bool | None = None
     feedforward_biases: bool | None = None
     norm_biases: bool | None = None
     # Whether predicted tokens have a bias.
     decoder_bias: bool = True
-    # Whether key projections have biases, given that projections do.
+    # Whether key projections have biases if the other projections of attention do.
     key_bias: bool = True
     # Kernels that write to the residual stream are initialized smaller, by 1/√(2 num_layers).
     scaled_output_init: bool = False
-    # All layers share the parameters of one, or of each group. Groups follow one another; a group
-    # of several layers runs them in turn, again and again (`layer_numbers`).
+    # Layers share parameters: each of layer_groups consecutive groups repeats its own group_layers
+    # layers (`layer_numbers`).
     shared_layers: bool = False
     layer_groups: int = 1
     group_layers: int = 1
-    # Width of the convolution over the embeddings whose output is added to the first layer's.
+    # Width of a convolution over the embeddings, whose output is added to the first layer's output.
     convolution_width: int | None = None
     convolution_act: str = 'gelu'
     # Absolute positions enter only just before masked prediction (EncoderOutput.decoded_BTD).
     mask_decoder: bool = False
     # Whether the encoder has a pooler (EncoderOutput.pooled_BD).
     pooler: bool = True
-    # Whether masked tokens are predicted from the token embeddings, not from a matrix of its own.
+    # Whether tokens are predicted with the token embeddings instead of a separate matrix.
     tied_decoder: bool = True
     # Activation of the heads that predict tokens; None: hidden_act.
     prediction_act: str | None = None
     # Replaced-token head: the state of the first position is added to all, and normalized.
     detection_context: bool = False
-    # What represents a sequence, and what precedes its logits (heads/classification.py).
+    # How classification heads pool a sequence into one vector (heads/classification.py).
     pooling: Literal['pooler', 'first', 'mean'] = 'pooler'
     # A key of heads.classification.CLASSIFIERS.
     classifier: str = 'linear'
@@ -201,7 +200,7 @@ class Architecture:
             )
 
     def with_global_theta(self, theta: float) -> 'Architecture':
-        """The architecture with another rotary base in the layers without a window.
+        """Return the architecture with another rotary base in the layers without a window.
 
         Raises:
             UserError: attention is not rotary.
@@ -209,9 +208,9 @@ class Architecture:
         if self.rope_thetas is None:
             raise UserError(f'model.global_theta needs rotary attention, not {self.attention!r}')
         windows = self.attention_windows or (None,) * self.num_layers
-        thetas = zip(windows, self.rope_thetas, strict=True)
-        changed = tuple(theta if window is None else local for window, local in thetas)
-        return dataclasses.replace(self, rope_thetas=changed)
+        old_thetas = zip(windows, self.rope_thetas, strict=True)
+        thetas = tuple(theta if window is None else old for window, old in old_thetas)
+        return dataclasses.replace(self, rope_thetas=thetas)
 
     @property
     def head_size(self) -> int:
@@ -234,7 +233,7 @@ class Architecture:
 
     @property
     def max_distance(self) -> int:
-        """The distance to which larger ones are clipped."""
+        """The maximum to which distances are clipped."""
         return self.max_relative_positions or self.max_position_embeddings
 
     @property
@@ -244,7 +243,7 @@ class Architecture:
 
     @property
     def layer_numbers(self) -> tuple[int, ...]:
-        """The number of the parameters of each layer."""
+        """The index of the parameters that each layer uses."""
         if not self.shared_layers:
             return tuple(range(self.num_layers))
         rounds = self.num_layers // self.group_layers
@@ -253,7 +252,7 @@ class Architecture:
 
     @property
     def equal_layers(self) -> bool:
-        """Whether layers can be stacked: separate parameters of equal names and shapes."""
+        """Whether layers can be stacked: no shared parameters, equal names and shapes."""
         return not self.shared_layers and self.first_norm and self.convolution_width is None
 
 
@@ -275,12 +274,13 @@ class Compute:
         dtype: 'float32' or 'bfloat16', of activations and of the inputs of matrix products.
             Parameters, sums inside products, softmax, norms and losses are fp32 either way.
         float32_residual: keep the sums of residual connections in float32 beside bfloat16 products,
-            as automatic mixed precision of PyTorch does.
+            as PyTorch's automatic mixed precision does.
         scan_layers: run one compiled layer in a loop over stacked parameters, which compiles
             faster. Needs an architecture with `equal_layers`.
         remat: recompute each layer in the backward pass, which saves memory and costs time.
         attention_kernel: 'cudnn' (NVIDIA GPUs) and 'flash' (TPUs) never write attention scores to
-            memory (kernels.py); 'xla' does and runs anywhere; 'auto' is the best that is valid.
+            memory (kernels.py); 'xla' does and runs anywhere; 'auto' picks the platform's kernel
+            if it supports the encoder, else 'xla'.
     """
 
     dtype: str = 'float32'

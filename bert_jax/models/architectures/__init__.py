@@ -1,4 +1,4 @@
-"""Architectures by name. A new one is one file here and one line in BUILDERS."""
+"""Architectures by name. To add a family, add a file here and a line to BUILDERS."""
 
 import inspect
 from typing import Any

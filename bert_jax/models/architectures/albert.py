@@ -1,6 +1,7 @@
-"""ALBERT version 2, without dropout (Lan et al. 2020, arXiv 1909.11942; google-research/albert).
+"""ALBERT version 2 (Lan et al. 2020, arXiv 1909.11942; google-research/albert).
 
-Small embeddings are projected to the hidden size, and all layers share parameters.
+Small embeddings are projected to the hidden size, all layers share parameters, and there is no
+dropout.
 """
 
 from bert_jax.models.architectures.builder import Builder

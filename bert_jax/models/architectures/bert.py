@@ -1,4 +1,4 @@
-"""BERT (Devlin et al. 2019, arXiv 1810.04805) and its small sizes (Turc et al., 1908.08962).
+"""BERT (Devlin et al. 2019, 1810.04805) and its small sizes (Turc et al. 2019, 1908.08962).
 
 As in all published sizes, num_heads defaults to hidden_size / 64 and intermediate_size to
 4 · hidden_size, so the 24 small models are num_layers in {2, 4, 6, 8, 10, 12} × hidden_size in

@@ -27,7 +27,7 @@ DEFAULTS: dict[str, Any] = dict(
     attention_dropout=0.1,
     initializer_range=0.02,
 )
-# The table that holds the valid names of each field that names a component.
+# Field that names a component → table of valid names.
 COMPONENTS: dict[str, Mapping[str, Any]] = {
     'encoder': ENCODERS,
     'hidden_act': ACTIVATIONS,
@@ -48,8 +48,8 @@ class Builder:
     Every field of Architecture that is neither fixed nor derived is a size.
 
     Args:
-        sizes: defaults that differ from DEFAULTS and from those of Architecture, and sizes that
-            only this family has. Callers can override them.
+        sizes: defaults that differ from DEFAULTS or Architecture, and sizes that only this family
+            has. Callers can override them.
         fixed: fields that define the family; callers cannot override them.
         derive: computes further fields from all sizes (keywords).
     """
@@ -61,13 +61,13 @@ class Builder:
         derive: Callable[..., dict[str, Any]] = lambda **sizes: {},
     ) -> None:
         self.sizes, self.fixed, self.derive = DEFAULTS | dict(sizes), dict(fixed), derive
-        closed = {*self.fixed, *self.derive(**self.sizes)}
-        known = {name: value for name, value in _FIELDS.items() if name not in closed} | self.sizes
-        # What inspect.signature returns: the names that build() accepts.
+        derived = self.derive(**self.sizes)
+        defaults = {name: _FIELDS[name] for name in _FIELDS if name not in derived} | self.sizes
+        # inspect.signature returns this: the names that build() accepts.
         self.__signature__ = inspect.Signature(
             [
-                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=known[name])
-                for name in known
+                inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default)
+                for name, default in defaults.items()
                 if name not in self.fixed
             ]
         )

@@ -1,7 +1,7 @@
-"""DeBERTa v1 (He et al. 2021, arXiv 2006.03654), v2, and v3 (arXiv 2111.09543; microsoft/DeBERTa).
+"""DeBERTa v1 and v2 (He et al. 2021, arXiv 2006.03654) and v3 (arXiv 2111.09543).
 
-The published masked language models also have mask_decoder=True, which adds a table of absolute
-positions; published parameter counts, like those of transformers, do not include it.
+As in microsoft/DeBERTa. The published masked language models also have mask_decoder=True, which
+adds a table of absolute positions; parameter counts in the papers and in transformers exclude it.
 """
 
 from bert_jax.models.architecture import POSITION_TERMS

@@ -1,7 +1,7 @@
-"""ELECTRA (Clark et al. 2020, arXiv 2003.10555; google-research/electra): BERT without a pooler.
+"""ELECTRA (Clark et al. 2020, arXiv 2003.10555; google-research/electra).
 
-Embeddings are projected if their size differs from hidden_size. Generators have a smaller
-hidden_size and fewer heads; their embeddings, shared with the discriminator, keep their size.
+BERT without a pooler. Embeddings are projected if their size differs from hidden_size. Generators
+have a smaller hidden_size and fewer heads, but the discriminator's embeddings.
 """
 
 from bert_jax.models.architectures.builder import Builder

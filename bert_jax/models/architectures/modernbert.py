@@ -1,7 +1,7 @@
 """ModernBERT (Warner et al. 2024, arXiv 2412.13663; AnswerDotAI/ModernBERT).
 
-Layers 0, global_every, 2 · global_every … attend to all positions, the others only to positions at
-most local_window away. Both kinds have their own base of rotary wavelengths.
+Layers 0, global_every, 2 · global_every … attend to all positions, other layers only to positions
+at most local_window away. Each kind of layer has its own base of rotary wavelengths.
 """
 
 from typing import Any
@@ -17,10 +17,12 @@ def _per_layer(
     global_theta: float,
     **_: object,
 ) -> dict[str, Any]:
-    is_global = [number % global_every == 0 for number in range(num_layers)]
+    global_layers = [number % global_every == 0 for number in range(num_layers)]
     return dict(
-        attention_windows=tuple(None if everywhere else local_window for everywhere in is_global),
-        rope_thetas=tuple(global_theta if everywhere else local_theta for everywhere in is_global),
+        attention_windows=tuple(None if is_global else local_window for is_global in global_layers),
+        rope_thetas=tuple(
+            global_theta if is_global else local_theta for is_global in global_layers
+        ),
     )
 
 

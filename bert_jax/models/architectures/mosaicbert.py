@@ -1,6 +1,6 @@
-"""After MosaicBERT (Portes et al. 2023, arXiv 2312.17482): BERT with ALiBi and gated feed-forward.
+"""After MosaicBERT (Portes et al. 2023, arXiv 2312.17482).
 
-No parameter depends on max_position_embeddings.
+BERT with ALiBi and a gated feed-forward. No parameter depends on max_position_embeddings.
 """
 
 from bert_jax.models.architectures.builder import Builder

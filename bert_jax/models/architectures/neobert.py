@@ -1,7 +1,7 @@
-"""After NeoBERT (Le Breton et al. 2025, arXiv 2502.19587): RMSNorm, SwiGLU, rotary, 28 layers.
+"""After NeoBERT (Le Breton et al. 2025, arXiv 2502.19587).
 
-The published code rotates pairs of features 2k and 2k + 1, this code pairs k and k + K/2: the same
-functions, with the features of queries and keys permuted.
+RMSNorm, SwiGLU, rotary attention, 28 layers. The published code rotates feature pairs 2k and
+2k + 1, this code k and k + K/2: the same function with permuted query and key features.
 """
 
 from bert_jax.models.architectures.builder import Builder

@@ -1,7 +1,7 @@
-"""RoBERTa (Liu et al. 2019, arXiv 1907.11692) and XLM-R (Conneau et al. 2020, arXiv 1911.02116).
+"""RoBERTa (Liu et al. 2019, 1907.11692) and XLM-R (Conneau et al. 2020, 1911.02116).
 
 As in fairseq, the first token has position pad_token_id + 1, so sequences have at most
-max_position_embeddings − pad_token_id − 1 tokens. Padding is taken from the attention mask. The
+max_position_embeddings − pad_token_id − 1 tokens. Padding is read from the attention mask. The
 models were trained without a pooler, although some published files have one.
 """
 
