@@ -1,7 +1,7 @@
-"""The interface of tuning methods: what they add to a frozen encoder, and what they train of it.
+"""The interface of tuning methods: what they add to a frozen encoder and what they train.
 
-A method is a value, `Architecture.tuning`. The modules of the encoder ask it for a module of added
-parameters, which they name `tuning`: so all added parameters have that component in their path.
+A method is a value, `Architecture.tuning`. The encoder's modules ask the method for a module of
+added parameters and name that module `tuning`, which marks the paths of all added parameters.
 """
 
 import dataclasses
@@ -16,18 +16,19 @@ from bert_jax.errors import UserError
 
 ADDED = 'tuning'  # the path component of added parameters
 
-Arrays = Mapping[str, np.ndarray]  # by the last component of their path
+Arrays = Mapping[str, np.ndarray]  # last component of the path → array
 ModuleMaker = Callable[..., nn.Module]  # takes (architecture, compute) and a name
 
 
 class Sublayer(NamedTuple):
-    """What attention or feed-forward of a block did.
+    """The arrays around attention or feed-forward of a block.
 
     Attributes:
         name: 'attention' or 'feedforward'.
-        residual_BTD: what its output is added to.
-        input_BTD: its input: the residual, normalized with residual 'pre'.
-        output_BTD: its output, after dropout.
+        residual_BTD: states to which the output is added.
+        input_BTD: the input: the residual states, normalized if the architecture's residual is
+            'pre'.
+        output_BTD: the output, after dropout.
         norm: the norm of this part of the block.
     """
 
@@ -40,17 +41,17 @@ class Sublayer(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Tuning:
-    """Base class of tuning methods, which override what they need; here nothing is added.
+    """Base class of tuning methods; this class itself adds nothing.
 
     Each `*_module` returns the class of a module of added parameters, constructed with
     (architecture, compute), or None if the method adds nothing there.
 
     Attributes:
         method: the name of the method in tuning.METHODS.
-        per_layer: layers that share their parameters have added parameters of their own each. No
-            effect on other architectures.
-        uses: the number of layers with the parameters of this one, if each has its own added ones.
-        use: which of them this is.
+        per_layer: whether layers that share parameters have separate added parameters. No effect on
+            other architectures.
+        uses: number of layers that share this layer's parameters, set if per_layer applies.
+        use: index of this layer among the layers that share its parameters.
     """
 
     method: str = ''
@@ -59,7 +60,7 @@ class Tuning:
     use: int = 0
 
     published_rate: ClassVar[float | None] = None  # learning rate of the method's authors
-    can_merge: ClassVar[bool] = False  # whether `merge` exists
+    can_merge: ClassVar[bool] = False  # whether `merge` is implemented
     needs_scores: ClassVar[bool] = False  # whether attention must materialize its scores
 
     def __post_init__(self) -> None:
@@ -67,7 +68,7 @@ class Tuning:
             raise UserError(f'transfer.method={self.method}: {problem}')
 
     def problems(self) -> list[str]:
-        """Descriptions of values that are not valid."""
+        """Describe invalid values."""
         return []
 
     def trains(self, name: str) -> bool:
@@ -79,12 +80,12 @@ class Tuning:
         return False
 
     def dense_module(self, role: str) -> ModuleMaker | None:
-        """Around a projection: the module maps (function from input to output, input) to output.
+        """Wrap a projection: the module maps (projection, input) to the output.
 
-        Outputs of the function have their heads side by side and are fp32.
+        The projection is a function; its outputs are fp32 and have heads side by side.
 
         Args:
-            role: the last two components of its path, such as 'attention/query'.
+            role: the last two components of the projection's path, such as 'attention/query'.
         """
         return None
 
@@ -97,20 +98,20 @@ class Tuning:
         return None
 
     def embeddings_module(self) -> ModuleMaker | None:
-        """Among the embeddings: the module returns vectors [L, E] that follow the first token."""
+        """In the embeddings: the module returns vectors [L, E] to insert after the first token."""
         return None
 
     @property
     def prompt_length(self) -> int:
-        """The number of vectors of `embeddings_module`."""
+        """The number of vectors that `embeddings_module` inserts."""
         return 0
 
     def merge(self, role: str, weights: Arrays, added: Arrays) -> dict[str, Any]:
-        """Weights of a projection that compute the same without the added parameters.
+        """Merge added parameters into the weights of a projection, which computes the same then.
 
         Args:
             role: as in `dense_module`.
             weights: 'kernel' and, if the projection has one, 'bias', fp32.
-            added: its added parameters, fp32.
+            added: the projection's added parameters, fp32.
         """
         raise NotImplementedError

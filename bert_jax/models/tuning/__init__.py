@@ -1,4 +1,4 @@
-"""Parameter-efficient tuning. A new method is one file here and one line in METHODS."""
+"""Parameter-efficient tuning. To add a method, add a file here and a line to METHODS."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -33,7 +33,7 @@ _NOT_SETTINGS = ('method', 'uses', 'use')
 
 
 def settings(method: str) -> tuple[str, ...]:
-    """The names of the settings of a method.
+    """Return the names of a method's settings.
 
     Raises:
         UserError: an unknown method.
@@ -45,20 +45,20 @@ def settings(method: str) -> tuple[str, ...]:
 
 
 def build(method: str, values: Mapping[str, Any]) -> Tuning:
-    """Build a method; settings that are missing or None have their defaults.
+    """Build a method; settings that are missing or None take their defaults.
 
     Raises:
         UserError: an unknown method or setting, or an invalid value.
     """
     known = settings(method)
-    given = {name: value for name, value in values.items() if value is not None}
-    for name in given:
+    values = {name: value for name, value in values.items() if value is not None}
+    for name, value in values.items():
         if name not in known:
             raise UserError(
-                f'transfer.{name} is {given[name]!r}, but transfer.method={method} has no such '
-                f'setting; it has {", ".join(known)}'
+                f'transfer.{name} is {value!r}, but transfer.method={method} has no such setting; '
+                f'it has {", ".join(known)}'
             )
-    return METHODS[method](**given)
+    return METHODS[method](**values)
 
 
 def from_json(fields: Mapping[str, Any]) -> Tuning:

@@ -11,10 +11,7 @@ _SUBSET = ('attention/query/bias', 'feedforward/input/bias')
 
 @dataclasses.dataclass(frozen=True)
 class BitFit(Tuning):
-    """Trains every bias of the encoder, or those of queries and of the inner feed-forward only.
-
-    The second are the subset of section 3.
-    """
+    """Trains every bias of the encoder, or only query and inner feed-forward biases (section 3)."""
 
     method: str = 'bitfit'
     biases: str = 'all'

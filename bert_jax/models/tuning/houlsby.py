@@ -12,10 +12,10 @@ from bert_jax.models.tuning_method import ModuleMaker, Sublayer, Tuning
 
 @dataclasses.dataclass(frozen=True)
 class Houlsby(Tuning):
-    """x + W₂ gelu(W₁ x + b₁) + b₂ after each of the two, before the residual connection.
+    """x + W₂ gelu(W₁ x + b₁) + b₂ after each sublayer, before the residual connection.
 
-    Norms are trained too. W₁ and W₂ start at a normal of 1e-3, truncated at two deviations
-    (google-research/adapter-bert, modeling.py).
+    Norms are trained too. W₁ and W₂ are initialized from a normal distribution of standard
+    deviation 1e-3, truncated at two deviations (google-research/adapter-bert, modeling.py).
     """
 
     method: str = 'houlsby'

@@ -11,8 +11,8 @@ from flax import linen as nn
 from bert_jax.models.tuning.modules import DenseModule
 from bert_jax.models.tuning_method import Arrays, ModuleMaker, Tuning
 
-_OUTPUTS = ('attention/key', 'attention/value')
-_INPUTS = ('feedforward/output',)
+_OUTPUTS = ('attention/key', 'attention/value')  # projections with a scaled output
+_INPUT = 'feedforward/output'  # projection with a scaled input
 
 
 @dataclasses.dataclass(frozen=True)
@@ -28,18 +28,18 @@ class IA3(Tuning):
     can_merge: ClassVar[bool] = True
 
     def dense_module(self, role: str) -> ModuleMaker | None:
-        return {**dict.fromkeys(_OUTPUTS, ScaledOutput), **dict.fromkeys(_INPUTS, ScaledInput)}.get(
-            role
-        )
+        if role in _OUTPUTS:
+            return ScaledOutput
+        return ScaledInput if role == _INPUT else None
 
     def merge(self, role: str, weights: Arrays, added: Arrays) -> dict[str, Any]:
-        if role in _INPUTS:
+        if role == _INPUT:
             return {**weights, 'kernel': weights['kernel'] * added['scale'][:, None]}
         return {name: np.asarray(weight * added['scale']) for name, weight in weights.items()}
 
 
 class ScaledOutput(DenseModule):
-    """The projection, its output scaled."""
+    """A projection with a scaled output."""
 
     @nn.compact
     def __call__(self, project: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
@@ -49,7 +49,7 @@ class ScaledOutput(DenseModule):
 
 
 class ScaledInput(DenseModule):
-    """The projection, its input scaled."""
+    """A projection with a scaled input."""
 
     @nn.compact
     def __call__(self, project: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:

@@ -13,7 +13,7 @@ from bert_jax.models.linear import product
 from bert_jax.models.tuning.modules import DenseModule, kaiming_uniform
 from bert_jax.models.tuning_method import Arrays, ModuleMaker, Tuning
 
-# What `targets` names: the last two path components of a projection.
+# Name in `targets` → the last two path components of the projection.
 TARGETS = {
     'query': 'attention/query',
     'key': 'attention/key',
@@ -58,7 +58,7 @@ class Lora(Tuning):
 
 
 class LowRank(DenseModule):
-    """The projection and its update of low rank."""
+    """A projection plus a low-rank update."""
 
     @nn.compact
     def __call__(self, project: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:

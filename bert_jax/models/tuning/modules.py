@@ -29,7 +29,7 @@ class AddedModule(Module):
     ) -> jax.Array:
         """Declare an added fp32 parameter.
 
-        Layers that share all other parameters have one each, stored as [uses, …].
+        Layers that share all other parameters have separate added parameters, stored as [uses, …].
         """
         uses = self.tuning.uses
         if uses is None:
@@ -42,11 +42,11 @@ class AddedModule(Module):
 
 
 class DenseModule(AddedModule):
-    """Base class of what is around a projection.
+    """Base class of modules around a projection.
 
     Attributes:
         shape, axes: of the kernel.
-        num_inputs: the number of dimensions of the kernel that the input has.
+        num_inputs: number of leading kernel dimensions that are inputs.
     """
 
     shape: tuple[int, ...]
@@ -54,12 +54,12 @@ class DenseModule(AddedModule):
     num_inputs: int
 
     def __call__(self, project: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-        """The output of `project`, the projection, for x or a changed x, possibly changed."""
+        """Return the new output for x; `project` is the projection."""
         raise NotImplementedError
 
 
 def kaiming_uniform(fan_in: int) -> Callable:
-    """U(−1/√fan_in, 1/√fan_in), which is torch.nn.init.kaiming_uniform_ with a = √5."""
+    """U(−1/√fan_in, 1/√fan_in), as torch.nn.init.kaiming_uniform_ with a = √5."""
     bound = 1 / math.sqrt(fan_in)
 
     def init(key: jax.Array, shape: tuple[int, ...], dtype: Any = jnp.float32) -> jax.Array:
@@ -94,8 +94,8 @@ class Bottleneck(AddedModule):
 
 
 class BlockModule(AddedModule):
-    """Base class of what follows attention and feed-forward of a block."""
+    """Base class of modules that follow attention and feed-forward of a block."""
 
     def __call__(self, sublayer: Sublayer) -> jax.Array:
-        """The output, to be added to the residual."""
+        """Return the new output, which is added to the residual."""
         raise NotImplementedError

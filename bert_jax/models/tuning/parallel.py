@@ -1,4 +1,4 @@
-"""An adapter in parallel with the feed-forward (He et al. 2022, arXiv 2110.04366, section 3.3)."""
+"""An adapter parallel to the feed-forward (He et al. 2022, arXiv 2110.04366, section 3.3)."""
 
 import dataclasses
 from typing import ClassVar
@@ -14,7 +14,7 @@ from bert_jax.models.tuning_method import ModuleMaker, Sublayer, Tuning
 class Parallel(Tuning):
     """feed-forward(x) + s (W₂ relu(W₁ x + b₁) + b₂), where W₂ starts at zero.
 
-    Defaults are those of GLUE: bottleneck 16, scale 2 (jxhe/unify-parameter-efficient-tuning).
+    Defaults are the authors' settings for GLUE (jxhe/unify-parameter-efficient-tuning).
     """
 
     method: str = 'parallel'

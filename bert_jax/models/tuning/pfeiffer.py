@@ -14,9 +14,9 @@ from bert_jax.models.tuning_method import ModuleMaker, Sublayer, Tuning
 class Pfeiffer(Tuning):
     """f + W₂ relu(W₁ y + b₁) + b₂ with y = norm(f + residual), f the output of the feed-forward.
 
-    The norm is that of the feed-forward, so that it is applied twice with residual 'post'. W₁
-    starts at a normal of 0.02 as in AdapterHub, W₂ at 1e-3 (there 0.02), so that training starts
-    close to the frozen model. The default is 1/16 of BERT-base's hidden size.
+    The feed-forward's norm is used, so it is applied twice with residual 'post'. W₁ is initialized
+    with standard deviation 0.02 as in AdapterHub, W₂ with 1e-3 (AdapterHub: 0.02), so that training
+    starts close to the frozen model. The default bottleneck is 1/16 of BERT-base's hidden size.
     """
 
     method: str = 'pfeiffer'

@@ -14,9 +14,9 @@ from bert_jax.models.tuning_method import ModuleMaker, Tuning
 class Prefix(Tuning):
     """Every position attends to `length` further keys in each layer.
 
-    They have no position and are visible from everywhere: neither windows, segments nor distances
-    apply to them, and positions of the text stay as they are. Keys and values start at a normal of
-    0.02. The default length is that of He et al. 2022 on GLUE.
+    These keys have no position and are visible from everywhere: windows, segments and distances do
+    not apply to them, and positions of the text do not change. Keys and values are initialized with
+    standard deviation 0.02. The default length is from He et al. 2022 for GLUE.
     """
 
     method: str = 'prefix'

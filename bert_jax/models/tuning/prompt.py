@@ -1,4 +1,4 @@
-"""Learned vectors among the embeddings (prompt tuning, Lester et al. 2021, arXiv 2104.08691)."""
+"""Prompt tuning: learned vectors in the embeddings (Lester et al. 2021, arXiv 2104.08691)."""
 
 import dataclasses
 from typing import ClassVar
@@ -14,8 +14,8 @@ from bert_jax.models.tuning_method import ModuleMaker, Tuning
 class Prompt(Tuning):
     """`length` vectors follow the first token of every sequence in the first layer.
 
-    They are normalized like embeddings of tokens and have no position of their own; positions of
-    the text stay as they are. They start as embeddings of tokens, drawn from the vocabulary
+    These vectors are normalized like token embeddings and have no position; positions of the text
+    do not change. They are initialized to the embeddings of tokens drawn from the vocabulary
     (section 3.2).
     """
 
@@ -37,7 +37,7 @@ class PromptVectors(AddedModule):
 
     @nn.compact
     def __call__(self, token_VE: jax.Array) -> jax.Array:
-        """The vectors, fp32 [L, E]; `token_VE` are the embeddings to draw initial ones from."""
+        """Return the vectors, fp32 [L, E]; `token_VE` are the embeddings for initialization."""
         architecture, length = self.architecture, self.tuning.length
 
         def init(key: jax.Array, shape: tuple[int, ...]) -> jax.Array:
