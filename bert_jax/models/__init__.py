@@ -20,6 +20,6 @@ has one meaning across the project:
     W  positions that a convolution covers
     X  any leading dimensions
 
-A digit is a dimension of that size: `bias_B11U` is [batch, 1, 1, keys]. Other letters are local and
-explained where they are used.
+A digit is a dimension of that size: `bias_B11U` is [batch, 1, 1, keys]. Other letters are local to
+a module or function, which explains them.
 """

@@ -23,11 +23,11 @@ class Context(NamedTuple):
     """Inputs that all layers share.
 
     Attributes:
-        visibility: which positions attend to which, before a layer's window.
+        visibility: which positions attend to which, without the layer's window.
         source_BTD: states from which keys and values are computed; None: the states of the queries.
         relative_RD: disentangled attention: vectors of distances.
         rows_TU: disentangled attention: int32, the row of relative_RD for each query and key.
-        prefix: of one layer, if its attention has one.
+        prefix: the prefix of the current layer; None without prefix tuning.
     """
 
     visibility: Visibility
@@ -55,7 +55,7 @@ class LayerConstants:
 
     Attributes:
         window: the largest attended distance; None: unlimited. Static: kernels depend on it.
-        frequencies_J: fp32 [K / 2], of rotary attention.
+        frequencies_J: fp32 rotation frequencies; None without rotary attention.
     """
 
     window: int | None = flax.struct.field(pytree_node=False, default=None)
@@ -75,22 +75,20 @@ def layer_constants(architecture: Architecture) -> list[LayerConstants]:
 class Attention(Module):
     """softmax(Q Kᵀ / √K + bias) V, per head, and an output projection.
 
-    With `mutable='intermediates'`, `attention_BHTU` there holds the fp32 probabilities before
-    dropout (encoders.transformer.attention_probabilities), computed without a kernel.
+    With `mutable='intermediates'`, stores the fp32 probabilities before dropout as `attention_BHTU`
+    (encoders.transformer.attention_probabilities), which rules out the kernels of kernels.py.
     """
 
     def setup(self) -> None:
         architecture = self.architecture
         self.query, self.value = self.projection(), self.projection()
         self.key = self.projection(None if architecture.key_bias else False)
-        shape = (architecture.num_heads, architecture.head_size, architecture.hidden_size)
-        names, init_range = ('heads', 'head_dim', 'embed'), output_init_range(architecture)
         self.output = self.make_dense(
             'BTHK,HKD->BTD',
-            shape,
-            names,
+            (architecture.num_heads, architecture.head_size, architecture.hidden_size),
+            ('heads', 'head_dim', 'embed'),
             use_bias=architecture.attention_biases,
-            init_range=init_range,
+            init_range=output_init_range(architecture),
         )
         self.tuning = self.make_tuning('attention')
 
@@ -132,7 +130,7 @@ class Attention(Module):
         context: Context,
         seeds_B: jax.Array | None,
     ) -> jax.Array:
-        """[B, T, H, K]: weighted sums of the values, by the kernel that suits best."""
+        """[B, T, H, K]: weighted sums of the values, computed by the best available kernel."""
         length, rate = query_BTHK.shape[1], self.architecture.attention_dropout
         states, dtype = (query_BTHK, key_BUHK, value_BUHK), self.compute.activation_dtype
         is_training = seeds_B is not None
@@ -150,14 +148,14 @@ class Attention(Module):
         weights_BHTU = jax.nn.softmax(scores_BHTU)
         self.sow('intermediates', 'attention_BHTU', weights_BHTU[..., :length])
         weights_BHTU = weight_dropout(weights_BHTU, rate, seeds_B)
-        weights = (weights_BHTU[..., :length], weights_BHTU[..., length:])
-        output_BTHK = product('BHTU,BUHK->BTHK', weights[0], value_BUHK, dtype)
+        output_BTHK = product('BHTU,BUHK->BTHK', weights_BHTU[..., :length], value_BUHK, dtype)
         if context.prefix is not None:
-            output_BTHK += product('BHTL,LHK->BTHK', weights[1], context.prefix.values_LHK, dtype)
+            weights_BHTL, values_LHK = weights_BHTU[..., length:], context.prefix.values_LHK
+            output_BTHK += product('BHTL,LHK->BTHK', weights_BHTL, values_LHK, dtype)
         return output_BTHK.astype(dtype)
 
     def _prefix(self, query_BTHK: jax.Array) -> 'Prefix | None':
-        """The tuned prefix of this layer; its scores do not depend on positions."""
+        """The prefix of this layer, scored before positions are encoded; None without one."""
         if self.tuning is None:
             return None
         keys_LHK, values_LHK = self.tuning()
@@ -179,23 +177,23 @@ class Attention(Module):
 
     @property
     def score_scale(self) -> float:
-        """What dot products are multiplied by."""
+        """The factor of dot products of queries and keys."""
         return self.architecture.head_size**-0.5
 
     def encode_positions(
         self, query_BTHK: jax.Array, key_BUHK: jax.Array, constants: LayerConstants
     ) -> tuple[jax.Array, jax.Array]:
-        """Queries and keys that depend on their positions; unchanged in standard attention."""
+        """Encode positions in queries and keys; standard attention returns them unchanged."""
         return query_BTHK, key_BUHK
 
     def distances(
         self, query_BTHK: jax.Array, context: Context, seeds_B: jax.Array | None
     ) -> Distances | None:
-        """What `scores` adds for distances, for a kernel; None in standard attention."""
+        """The distance terms of `scores`, in the form that kernels take; None: no such terms."""
         return None
 
     def slopes(self) -> np.ndarray | None:
-        """fp32 [H] penalty on scores per unit of distance; None in standard attention."""
+        """fp32 [H]: the penalty on scores per unit of distance; None: no penalty."""
         return None
 
 

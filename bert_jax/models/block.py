@@ -1,4 +1,4 @@
-"""A layer of the Transformer, and DeBERTa's convolution beside the first one."""
+"""A layer of the Transformer, and DeBERTa's convolution beside the first layer."""
 
 from collections.abc import Callable
 
@@ -66,13 +66,10 @@ class Block(Module):
         def attend(x_BTD: jax.Array) -> jax.Array:
             return self.attention(x_BTD, constants, context, fold_in(seeds_B, _ATTENTION_WEIGHTS))
 
-        attention_norm = (lambda x: x) if self.skip_norm else self.attention_norm
-        functions: dict[str, tuple[Callable, Callable, int]] = {
-            'attention': (attend, attention_norm, _ATTENTION_OUTPUT),
-            'feedforward': (self.feedforward, self.feedforward_norm, _FEEDFORWARD_OUTPUT),
-        }
-        for name, (function, norm, site) in functions.items():
-            x_BTD = self._update(name, x_BTD, function, norm, fold_in(seeds_B, site))
+        norm: Callable = (lambda x: x) if self.skip_norm else self.attention_norm
+        x_BTD = self._update('attention', x_BTD, attend, norm, fold_in(seeds_B, _ATTENTION_OUTPUT))
+        norm, output_seeds_B = self.feedforward_norm, fold_in(seeds_B, _FEEDFORWARD_OUTPUT)
+        x_BTD = self._update('feedforward', x_BTD, self.feedforward, norm, output_seeds_B)
         return constrain(x_BTD, ('batch', 'length', 'embed'))
 
     def _update(
@@ -85,7 +82,7 @@ class Block(Module):
     ) -> jax.Array:
         """The residual connection around attention or feed-forward."""
         is_pre = self.architecture.residual == 'pre'
-        # In the dtype of its products, in which their gradients are then summed.
+        # Cast here, so that the gradients of several products are summed in the compute dtype.
         input_BTD = (norm(x_BTD) if is_pre else x_BTD).astype(self.compute.activation_dtype)
         output_BTD = dropout(function(input_BTD), self.architecture.hidden_dropout, seeds_B)
         if self.tuning is not None:
@@ -95,7 +92,7 @@ class Block(Module):
 
 
 class Convolution(Module):
-    """norm(x + activation(dropout(convolution(embeddings)))), x the output of the first layer.
+    """norm(x + activation(dropout(convolution(embeddings)))) with the first layer's output x.
 
     Padding, and positions of other segments, count as zero. The kernel is [W, D, D], neighbors from
     left to right (ConvLayer in microsoft/DeBERTa, bert.py).
@@ -124,7 +121,7 @@ class Convolution(Module):
 
 
 def _neighbors(x_BTX: jax.Array, width: int) -> jax.Array:
-    """[B, T, W, …]: the values at the `width` positions around each one, 0 outside the row."""
+    """[B, T, W, …]: the values at the `width` positions around each position, 0 outside the row."""
     length = x_BTX.shape[1]
     around = [(0, 0), (width // 2, width // 2), *[(0, 0)] * (x_BTX.ndim - 2)]
     padded_BTX = jnp.pad(x_BTX, around)

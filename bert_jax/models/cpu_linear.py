@@ -16,17 +16,17 @@ _TRANSPOSED_RESULT = 8
 
 
 def einsum(spec: str, a: jax.Array, b: jax.Array, **options: Any) -> jax.Array:
-    """jnp.einsum of two operands in the order that is fastest on CPU."""
+    """jnp.einsum of two operands, in the operand order that is fastest on CPU."""
     inputs, out = spec.split('->')
     spec_a, spec_b = inputs.split(',')
-    own_a = [letter for letter in out if letter in spec_a and letter not in spec_b]
-    own_b = [letter for letter in out if letter in spec_b and letter not in spec_a]
+    only_a = [letter for letter in out if letter in spec_a and letter not in spec_b]
+    only_b = [letter for letter in out if letter in spec_b and letter not in spec_a]
     product_out = out
     if spec_a[0] == spec_b[0] and spec_a[0] not in out:
-        # The gradient of a weight, summed over the batch. The first operand is transposed, and the
-        # result if it does not come out as `out`: take the cheaper order.
-        shared = ''.join(letter for letter in out if letter not in (*own_a, *own_b))
-        orders = [shared + ''.join(own) for own in (own_a + own_b, own_b + own_a)]
+        # The gradient of a weight, summed over the batch. The first operand is transposed, and so
+        # is the result unless its order is `out`: take the cheaper operand order.
+        shared = ''.join(letter for letter in out if letter not in (*only_a, *only_b))
+        orders = [shared + ''.join(letters) for letters in (only_a + only_b, only_b + only_a)]
         sizes = dict(zip(spec_a + spec_b, a.shape + b.shape, strict=True))
         result_cost = _TRANSPOSED_RESULT * math.prod(sizes[letter] for letter in out)
         cost_a, cost_b = (
@@ -36,8 +36,8 @@ def einsum(spec: str, a: jax.Array, b: jax.Array, **options: Any) -> jax.Array:
         swap = cost_b < cost_a
         product_out = orders[swap]
     else:
-        # Nothing is transposed if the first operand has the result's first own letter.
-        swap = bool(own_a and own_b) and out.index(own_b[0]) < out.index(own_a[0])
+        # Nothing is transposed if unshared letters of the first operand come first in the result.
+        swap = bool(only_a and only_b) and out.index(only_b[0]) < out.index(only_a[0])
     if swap:
         spec_a, spec_b, a, b = spec_b, spec_a, b, a
     result = jnp.einsum(f'{spec_a},{spec_b}->{product_out}', a, b, **options)
@@ -51,7 +51,7 @@ def einsum(spec: str, a: jax.Array, b: jax.Array, **options: Any) -> jax.Array:
 def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
     """x [..., features] + bias [features]; the gradient of the bias is a product with ones.
 
-    XLA's column sums are many times slower on CPU.
+    XLA's sums over columns are many times slower on CPU.
     """
     return x + bias
 

@@ -1,7 +1,7 @@
-"""Linear-chain conditional random fields over positions of rows (Lafferty et al. 2001, section 3).
+"""Linear-chain conditional random fields (Lafferty et al. 2001, section 3).
 
-A chain consists of links, the positions that have a tag; positions between them are skipped. A row
-may hold several chains, which do not affect each other. The score of tags y_1 … y_n of a chain is
+A chain consists of links, the positions of a row that have a tag; positions between links are
+skipped. A row may hold several independent chains. The score of tags y_1 … y_n of a chain is
 
     start[y_1] + Σ_i emission_i[y_i] + Σ_i transition[y_i−1, y_i] + end[y_n]
 
@@ -20,12 +20,12 @@ from bert_jax.models.packed_rows import segment_starts
 from bert_jax.models.partitioning import param
 from bert_jax.types import Array
 
-DISALLOWED = -1e9  # fp32: exp of it is 0, and a sum of thousands of them is finite
-_OPEN = ('B', 'I')  # kinds of tags that I and E of the same label may follow
+DISALLOWED = -1e9  # in fp32 exp(DISALLOWED) is 0, and a sum of thousands of these is finite
+_OPEN = ('B', 'I')  # prefixes of tags that I and E of the same label may follow
 
 
 class Scores(NamedTuple):
-    """Scores that do not depend on the text; transition_CC[i, j] is that of j following i."""
+    """Scores that do not depend on the text; transition_CC[i, j] is for tag j after tag i."""
 
     transition_CC: Array
     start_C: Array
@@ -38,8 +38,8 @@ class Chains(NamedTuple):
     Attributes:
         is_link_BT: the position has a tag.
         is_first_BT: the link is the first of its chain.
-        starts_BT: the link's tag gets a start score: it is the first of the text, not only of a
-            window of a longer text.
+        starts_BT: the link's tag gets a start score: the link is the first of its text, not only of
+            a window of a longer text.
         ends_BT: the link's tag gets an end score.
     """
 
@@ -55,7 +55,7 @@ def find_chains(
     starts_BT: Array | bool = True,
     ends_BT: Array | bool = True,
 ) -> Chains:
-    """Make one chain of the links in each run of one segment id.
+    """Make one chain from the links in each run of one segment id.
 
     Args:
         is_link_BT: bool, the position has a tag.
@@ -79,7 +79,7 @@ def log_likelihood(
 ) -> jax.Array:
     """fp32 [B]: log p(tags | emissions), summed over the chains of a row.
 
-    tags_BT: int32 in [0, C); only those of links matter.
+    tags_BT: int32 in [0, C); only tags of links matter.
     """
     tag_score_B = tag_scores(scores, emissions_BTC, tags_BT, chains)
     return tag_score_B - log_partition(scores, emissions_BTC, chains)
@@ -102,7 +102,7 @@ def log_partition(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.A
         unary_BC, is_link_B, is_first_B = inputs
         follow_BC = jax.nn.logsumexp(log_BC[:, :, None] + scores.transition_CC, axis=1)
         new_BC = unary_BC + jnp.where(is_first_B[:, None], 0.0, follow_BC)
-        norm_B = jax.nn.logsumexp(new_BC, axis=1)  # taken out at each link, to keep fp32 exact
+        norm_B = jax.nn.logsumexp(new_BC, axis=1)  # subtracted at each link, to keep fp32 exact
         new_BC = jnp.where(is_link_B[:, None], new_BC - norm_B[:, None], log_BC)
         return new_BC, jnp.where(is_link_B, norm_B, 0.0)
 
@@ -176,11 +176,11 @@ def allowed_tags(labels: Sequence[str]) -> AllowedTags:
     """Derive from the names of tags which sequences their scheme allows.
 
     BIO: I-x only follows B-x or I-x. BIOES, recognized by any tag E- or S-: E-x, too, only follows
-    B-x or I-x, which must be followed by I-x or E-x. Tags without such a prefix (O, parts of
-    speech) may stand anywhere.
+    B-x or I-x, and B-x or I-x must be followed by I-x or E-x. Tags without such a prefix (O, parts
+    of speech) may stand anywhere.
     """
     pairs = [_split(label) for label in labels]
-    is_bioes = any(kind in ('E', 'S') for kind, _ in pairs)
+    is_bioes = any(prefix in ('E', 'S') for prefix, _ in pairs)
 
     def is_allowed(left: tuple[str, str], right: tuple[str, str]) -> bool:
         if left[0] in _OPEN and right[0] in ('I', 'E') and left[1] == right[1]:
@@ -196,19 +196,18 @@ def allowed_tags(labels: Sequence[str]) -> AllowedTags:
 
 
 def _split(label: str) -> tuple[str, str]:
-    """'B-x' → ('B', 'x'); a tag of another form has kind ''."""
-    kind, dash, name = label.partition('-')
-    return (kind, name) if dash and kind in ('B', 'I', 'E', 'S') else ('', label)
+    """'B-x' → ('B', 'x'); a tag of another form has the prefix ''."""
+    prefix, dash, name = label.partition('-')
+    return (prefix, name) if dash and prefix in ('B', 'I', 'E', 'S') else ('', label)
 
 
 class LinearChain(nn.Module):
-    """Learned scores, initially 0, and DISALLOWED where the tagging scheme does not allow them.
+    """Learned scores, initially 0; DISALLOWED for sequences that the tagging scheme rules out.
 
     Attributes:
         labels: names of the tags.
-        rate: multiplies the parameters, so that an optimizer whose step size does not depend on
-            that of the gradients (Adam) moves scores this many times faster. At learning rates for
-            encoders scores would hardly leave 0.
+        rate: multiplies the parameters, so that optimizers with normalized steps (Adam) move scores
+            this many times faster; at an encoder's learning rate scores would hardly leave 0.
         constrained: whether to disallow sequences.
     """
 

@@ -17,23 +17,23 @@ from bert_jax.models.linear import product, weight_init
 from bert_jax.models.module import Module
 from bert_jax.models.partitioning import param
 
-_TABLE = 1  # dropout site, beside the attention weights
+_TABLE = 1  # dropout site of the distance vectors
 _BLOCK = 128  # rows that a product selects at a time
 
 
 class RelativePositions(Module):
     """The learned vectors of relative distances, shared by all layers.
 
-    The table has 2 · relative_span rows, for distances (or buckets of distances) −span … span − 1.
+    The table has 2 · relative_span rows for the distances (or distance buckets) −span … span − 1.
     """
 
     @nn.compact
     def __call__(self, length: int) -> tuple[jax.Array, np.ndarray | jax.Array]:
-        """Return the vectors that occur in a sequence of this length, and where.
+        """Return the vectors that occur in a sequence of this length, and their positions.
 
         Returns:
-            vectors_RD in the compute dtype, R ≤ 2 · length − 1; for a symbolic length those of the
-                longest sequence.
+            vectors_RD in the compute dtype, R ≤ 2 · length − 1; for a symbolic length, the vectors
+                of the longest sequence.
             rows_TU: int32, the row of vectors_RD for each query and key.
         """
         architecture = self.architecture
@@ -47,21 +47,20 @@ class RelativePositions(Module):
         vectors_RD = table_RD[first : last + 1]
         if architecture.relative_norm:
             vectors_RD = self.make_norm('norm')(vectors_RD)
-        position_T = jnp.arange(length) if is_symbolic else np.arange(length)
+        xp = jnp if is_symbolic else np
+        position_T = xp.arange(length)
         distance_TU = position_T[:, None] - position_T
-        rows_TU = (jnp.asarray(rows_R) if is_symbolic else rows_R)[
-            distance_TU + longest - 1
-        ] - first
+        rows_TU = xp.asarray(rows_R)[distance_TU + longest - 1] - first
         return vectors_RD.astype(self.compute.activation_dtype), rows_TU
 
 
 class DisentangledAttention(Attention):
     """Scores (q·k + q·k' + q'·k) / √((1 + n) K) with the n position terms of the architecture.
 
-    q·k' is content to position: the query and the key of their distance. q'·k is position to
-    content: the query of their distance and the key. k' and q' project distance vectors shared by
-    all layers, either with the layer's key and query projections or with separate ones. Training
-    applies dropout to the distance vectors first, differently for each example.
+    q·k' is content to position: query times distance key. q'·k is position to content: distance
+    query times key. k' and q' project distance vectors shared by all layers, either with the
+    layer's key and query projections or with separate projections. Training first applies dropout
+    to the distance vectors, differently for each example.
     """
 
     def setup(self) -> None:
@@ -99,21 +98,20 @@ class DisentangledAttention(Attention):
         num_rows, length = query_BTHK.shape[:2]
         distance_R = np.clip(np.arange(-length, length), 1 - length, length - 1)
 
-        def of_distances(x_XRHK: jax.Array | None, distance_R: np.ndarray) -> jax.Array | None:
+        def select(x_XRHK: jax.Array | None, distance_R: np.ndarray) -> jax.Array | None:
             if x_XRHK is None:
                 return None
             rows_R = distance_rows(self.architecture, distance_R)
             selected_XRHK = _select_rows(x_XRHK, rows_R - rows_R.min())
             return jnp.broadcast_to(selected_XRHK, (num_rows, *selected_XRHK.shape[1:]))
 
-        key_BRHK = of_distances(key_XRHK, -distance_R)
-        query_BRHK = of_distances(query_XRHK, distance_R)
+        key_BRHK, query_BRHK = select(key_XRHK, -distance_R), select(query_XRHK, distance_R)
         return Distances(key_BRHK, query_BRHK, self.score_scale)
 
     def _position_states(
         self, context: Context, seeds_B: jax.Array | None
     ) -> tuple[jax.Array | None, jax.Array | None]:
-        """Keys and queries of distances; None without such a term."""
+        """Return the keys and queries of distances; None for a term that is not used."""
         architecture, vectors_RD = self.architecture, context.relative_RD
         is_shared = architecture.share_position_projections
         terms = architecture.position_terms or ()
@@ -138,7 +136,7 @@ class DisentangledAttention(Attention):
 
 
 def _select_rows(x_XRHK: jax.Array, rows: np.ndarray) -> jax.Array:
-    """x[:, rows] without gathers, which are slow on TPUs, for rows that change slowly."""
+    """x[:, rows] without gathers, which are slow on TPUs; neighbors in `rows` should be close."""
     merged_XRF = x_XRHK.reshape(*x_XRHK.shape[:2], -1)
     parts = []
     for block in np.array_split(rows, -(-len(rows) // _BLOCK)):
@@ -160,7 +158,7 @@ def distance_scores(
 ) -> jax.Array:
     """[B, H, T, U]: for each pair of positions, a state times the vector of their distance.
 
-    The states are those of the queries, or if `are_keys` those of the keys.
+    The states are queries, or keys if `are_keys`.
     """
     if partitioning.platform() == 'cpu':
         spec, axis = ('BRHK,BUHK->BHRU', -2) if are_keys else ('BTHK,BRHK->BHTR', -1)
@@ -186,10 +184,10 @@ def _product(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Arr
 def _multiply_one_hot(
     scores_BHTR: jax.Array, rows_TU: jax.Array, out: str, dtype: jnp.dtype
 ) -> jax.Array:
-    """Select the score of each pair's distance, on devices where products are fast.
+    """Select the score of each pair's distance by a product, on devices where products are fast.
 
-    A gather of so many single numbers, and the scatter of its gradient, would take nearly the
-    whole training step of a TPU. Each sum has one term, so `dtype` is as exact as fp32 here.
+    Gathering that many scalars, and scattering their gradients, would take nearly the whole
+    training step on TPU. Each sum has one term, so `dtype` is as exact as fp32 here.
     """
     one_hot_TRU = _one_hot(rows_TU, scores_BHTR.shape[-1], dtype)
     return product(f'BHTR,TRU->{out}', scores_BHTR, one_hot_TRU, dtype).astype(dtype)
@@ -199,14 +197,14 @@ def _multiply_one_hot_forward(
     scores_BHTR: jax.Array, rows_TU: jax.Array, out: str, dtype: jnp.dtype
 ) -> tuple[jax.Array, tuple[jax.Array, int]]:
     # Unlike `product`, keeps no one-hot rows for the backward pass.
-    kept = (rows_TU, scores_BHTR.shape[-1])
-    return _multiply_one_hot(scores_BHTR, rows_TU, out, dtype), kept
+    residuals = (rows_TU, scores_BHTR.shape[-1])
+    return _multiply_one_hot(scores_BHTR, rows_TU, out, dtype), residuals
 
 
 def _multiply_one_hot_backward(
-    out: str, dtype: jnp.dtype, kept: tuple[jax.Array, int], grad: jax.Array
+    out: str, dtype: jnp.dtype, residuals: tuple[jax.Array, int], grad: jax.Array
 ) -> tuple[jax.Array, None]:
-    return product(f'{out},TRU->BHTR', grad, _one_hot(*kept, dtype), dtype), None
+    return product(f'{out},TRU->BHTR', grad, _one_hot(*residuals, dtype), dtype), None
 
 
 _multiply_one_hot.defvjp(_multiply_one_hot_forward, _multiply_one_hot_backward)
@@ -218,7 +216,7 @@ def _one_hot(rows_TU: jax.Array, number: int, dtype: jnp.dtype) -> jax.Array:
 
 
 def distance_rows(architecture: Architecture, distances: np.ndarray) -> np.ndarray:
-    """int32 row of the distance table for each signed distance (query − key)."""
+    """Return the row of the distance table for each signed distance (query − key), int32."""
     if architecture.position_buckets is not None:
         distances = log_buckets(distances, architecture.position_buckets, architecture.max_distance)
     span = architecture.relative_span
@@ -226,11 +224,11 @@ def distance_rows(architecture: Architecture, distances: np.ndarray) -> np.ndarr
 
 
 def log_buckets(distances: np.ndarray, num_buckets: int, max_distance: int) -> np.ndarray:
-    """int32 signed buckets of signed distances.
+    """Return the signed buckets of signed distances, int32.
 
-    A distance d of at most m = num_buckets // 2 is its own bucket; a larger one has the bucket
-    sign(d) · (m + ⌈(m − 1) log(|d| / m) / log((max_distance − 1) / m)⌉), so that max_distance − 1
-    has the last one, 2m − 1. In float64, as in microsoft/DeBERTa, da_utils.py.
+    A distance d of at most m = num_buckets // 2 is its own bucket; a larger distance has the bucket
+    sign(d) · (m + ⌈(m − 1) log(|d| / m) / log((max_distance − 1) / m)⌉), so max_distance − 1 has
+    the last bucket, 2m − 1. In float64, as in microsoft/DeBERTa, da_utils.py.
     """
     middle = num_buckets // 2
     if np.abs(distances).max(initial=0) <= middle:

@@ -14,13 +14,13 @@ from bert_jax.models.prompt_rows import PromptRows
 
 
 class Embeddings(Module):
-    """Sum of token, position and type vectors, normalized, with dropout, projected to hidden_size.
+    """Sum of token, position and type vectors; norm, dropout and projection to hidden_size.
 
     Position vectors depend on the architecture's `positions`:
         learned: the vector of the index in the sequence.
         offset_by_padding: as in fairseq: indices count tokens only, from first_position on, and
-            padding has the row before it. Independent of whether padding is left or right.
-        none: no vectors; with `mask_decoder` there is a table, used by the decoder alone.
+            padding has index first_position − 1. Padding may be left or right.
+        none: no vectors; with `mask_decoder` there is a table, which only the decoder uses.
 
     Attributes:
         token_VE: fp32 [padded_vocab_size, embedding_width], rows beyond vocab_size zero.
@@ -62,7 +62,7 @@ class Embeddings(Module):
             token_type_ids_BT: int32; None: type 0.
             seeds_B: uint32 dropout seeds; None for evaluation.
             positions_BT: int32, the index of each token in its sequence; None: one sequence a row.
-            prompts: where the vectors of a tuned prompt are inserted.
+            prompts: where the vectors of a tuned prompt are inserted; None: no prompts.
 
         Raises:
             UserError: a row of one sequence is longer than the architecture's max_length.
@@ -74,7 +74,7 @@ class Embeddings(Module):
                 f'sequence length {length} exceeds the {architecture.max_length} '
                 'positions of the model (max_position_embeddings)'
             )
-        # Gather whole rows: vectors sharded along embed would have to be exchanged.
+        # Unshard embed first: gathering from a table sharded along embed would exchange vectors.
         token_VE = constrain(self.token_VE, ('vocab', None))
         x_BTE = constrain(token_VE[input_ids_BT], ('batch', 'length', 'embed'))
         if architecture.positions == 'learned':
@@ -88,7 +88,7 @@ class Embeddings(Module):
             vectors_LE = self.tuning(self.token_VE)
             shape = (*prompts.first_BS.shape, *vectors_LE.shape)
             x_BTE = prompts.insert(x_BTE, jnp.broadcast_to(vectors_LE, shape))
-            attention_mask_BT = prompts.insert_of_first(attention_mask_BT, absent=0)
+            attention_mask_BT = prompts.insert_first_values(attention_mask_BT, absent=0)
         x_BTE = x_BTE.astype(self.compute.activation_dtype)
         if architecture.embedding_norm:
             x_BTE = self.norm(x_BTE)
@@ -99,7 +99,7 @@ class Embeddings(Module):
         return constrain(x_BTD, ('batch', 'length', 'embed'))
 
     def position_vectors(self, length: int, rows_BT: jax.Array | None = None) -> jax.Array:
-        """[T, E] vectors of the first positions, or [B, T, E] vectors of the given rows."""
+        """Return vectors [T, E] of the first positions, or [B, T, E] of the given table rows."""
         if rows_BT is None:
             return self.position_TE[:length]
         position_TE = constrain(self.position_TE, ('positions', None))
@@ -124,7 +124,7 @@ class Embeddings(Module):
 
 
 def _zero_from_row(row: int, init: Callable) -> Callable:
-    """`init`, with zeros from this row on."""
+    """Wrap `init` to return zeros from this row on."""
 
     def padded_init(key: jax.Array, shape: tuple[int, ...], *dtype: jnp.dtype) -> jax.Array:
         values = init(key, shape, *dtype)

@@ -27,9 +27,9 @@ def gelu_keeping_input(x: jax.Array) -> jax.Array:
 def gelu_keeping_derivative(x: jax.Array) -> jax.Array:
     """GELU for accelerators, where the forward pass computes the derivative too.
 
-    If erf and exp are computed in the backward pass, XLA fuses them into its matrix products, which
-    repeat them for each block: on TPU a layer of a base model then takes 1.1 times as long by the
-    compiler's estimate.
+    If erf and exp were computed in the backward pass, XLA would fuse them into matrix products and
+    recompute them for each block: on TPU a layer of a base model would take 1.1 times as long by
+    the compiler's estimate.
     """
     return _gelu_and_derivative(x)[0]
 
@@ -70,7 +70,7 @@ _ERF_LIMIT = 3.9
 
 
 def gelu_rational(x: jax.Array) -> jax.Array:
-    """`gelu` by sums, products and a division only, for programs that have no erf (exports)."""
+    """`gelu` from sums, products and a division, for export formats without erf."""
     x32 = x.astype(jnp.float32)
     z = jnp.clip(x32 * 0.5**0.5, -_ERF_LIMIT, _ERF_LIMIT)
     numerator, denominator = (
@@ -96,10 +96,9 @@ class FeedForward(Module):
     @nn.compact
     def __call__(self, x_BTD: jax.Array) -> jax.Array:
         architecture = self.architecture
-        shape = (architecture.intermediate_size, architecture.hidden_size)
         output = self.make_dense(
             'BTF,FD->BTD',
-            shape,
+            (architecture.intermediate_size, architecture.hidden_size),
             ('mlp', 'embed'),
             use_bias=architecture.feedforward_biases,
             init_range=output_init_range(architecture),
@@ -108,7 +107,7 @@ class FeedForward(Module):
         return output(constrain(self.inner(x_BTD), ('batch', 'length', 'mlp')))
 
     def inner(self, x_BTD: jax.Array) -> jax.Array:
-        """[B, T, F] input of the second projection."""
+        """Return the input of the second projection, [B, T, F]."""
         architecture = self.architecture
         shape = (architecture.hidden_size, architecture.intermediate_size)
         options = dict(use_bias=architecture.feedforward_biases, name='input')

@@ -20,9 +20,9 @@ TRUNCATED_STDDEV = 0.8796
 def product(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Array:
     """einsum of two arrays cast to `dtype`, summed and returned in fp32.
 
-    The products of the backward pass have inputs in `dtype` and fp32 sums, too; automatic
-    differentiation would multiply fp32 gradients by bf16 operands. Every letter of an operand must
-    occur in the other operand or in the result.
+    Products of the backward pass cast to `dtype` and sum in fp32 as well; automatic differentiation
+    would multiply fp32 gradients by bf16 operands. Every letter of an operand must occur in the
+    other operand or in the result.
     """
     return _einsum(spec, a, b, dtype)
 
@@ -53,17 +53,17 @@ def _einsum(spec: str, a: jax.Array, b: jax.Array, dtype: jnp.dtype) -> jax.Arra
 
 
 def add_bias(x: jax.Array, bias: jax.Array) -> jax.Array:
-    """x [..., features] + bias [features], any number of feature dimensions."""
+    """x [..., features] + bias [features], with any number of feature dimensions."""
     return cpu_linear.add_bias(x, bias) if platform() == 'cpu' else x + bias
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(2,))
 def add_bias_of_heads(x: jax.Array, bias: jax.Array, dtype: jnp.dtype) -> jax.Array:
-    """`add_bias` for projections to heads on TPU, whose gradients an attention kernel wrote.
+    """`add_bias` for projections to heads on TPU, whose gradients come from an attention kernel.
 
-    Nothing is fused with their sum over rows, and a product with rows of ones, as many as fill a
-    register, takes a twelfth of the time by the compiler's estimate. With one row of ones the
-    compiler turns the product back into a sum.
+    XLA cannot fuse the sum of these gradients over rows with their computation. A product with
+    eight rows of ones, which fill a register, takes 1/12 of the time by the compiler's estimate;
+    with one row of ones the compiler turns the product back into a sum.
     """
     return x + bias
 
@@ -109,17 +109,18 @@ class Dense(nn.Module):
         dtype = self.compute.activation_dtype
         inputs, out = self.spec.split('->')
         x_letters, kernel_letters = inputs.split(',')
-        # Heads side by side: apart, TPUs would pad each to a whole register, and copy.
+        is_to_heads = out.endswith('HK')
+        # Merge heads and features: as separate axes, TPUs pad each head to a register and copy.
         spec = self.spec.replace('HK', 'F')
         use_bias = self.architecture.biases if self.use_bias is None else self.use_bias
-        bias = self._bias() if use_bias else None
+        bias = self._bias(kernel_letters, out) if use_bias else None
 
         def project(x: jax.Array) -> jax.Array:
             operands = (_merge_heads(x_letters, x), _merge_heads(kernel_letters, kernel))
             x = product(spec, *operands, dtype)
             if bias is None:
                 return x
-            if not out.endswith('HK'):
+            if not is_to_heads:
                 return add_bias(x, bias)
             if platform() == 'tpu':
                 return add_bias_of_heads(x, bias.reshape(-1), dtype)
@@ -127,20 +128,18 @@ class Dense(nn.Module):
 
         tuning = self._tuning(sum(letter in x_letters for letter in kernel_letters))
         x = (project(x) if tuning is None else tuning(project, x)).astype(dtype)
-        return x.reshape(*x.shape[:-1], *self.shape[-2:]) if out.endswith('HK') else x
+        return x.reshape(*x.shape[:-1], *self.shape[-2:]) if is_to_heads else x
 
     def _tuning(self, num_inputs: int) -> nn.Module | None:
-        """The added parameters of this projection; `num_inputs` kernel dimensions are inputs."""
+        """The tuning module; `num_inputs` dimensions of the kernel are inputs."""
         method = self.architecture.tuning
-        make = None if method is None else method.dense_module('/'.join(self.path[-2:]))
-        if make is None:
+        module = None if method is None else method.dense_module('/'.join(self.path[-2:]))
+        if module is None:
             return None
         settings = (self.architecture, self.compute, self.shape, self.names, num_inputs)
-        return make(*settings, name=ADDED)
+        return module(*settings, name=ADDED)
 
-    def _bias(self) -> jax.Array:
-        inputs, out = self.spec.split('->')
-        kernel_letters = inputs.split(',')[1]
+    def _bias(self, kernel_letters: str, out: str) -> jax.Array:
         features = [kernel_letters.index(letter) for letter in out if letter in kernel_letters]
         shape = tuple(self.shape[i] for i in features)
         names = tuple(self.names[i] for i in features)
@@ -154,7 +153,7 @@ def _merge_heads(letters: str, x: jax.Array) -> jax.Array:
 
 
 def weight_init(architecture: Architecture, stddev: float | None = None) -> Callable:
-    """Normal initializer of the given or the architecture's deviation, truncated at two deviations.
+    """Normal initializer truncated at two standard deviations, by default initializer_range.
 
     Not rescaled after truncation, as in the original code (tf.truncated_normal_initializer in
     modeling.py).
@@ -163,7 +162,7 @@ def weight_init(architecture: Architecture, stddev: float | None = None) -> Call
 
 
 def output_init_range(architecture: Architecture) -> float:
-    """Standard deviation of the initial kernels that write to the residual stream."""
+    """Return the init_range of kernels that write to the residual stream."""
     if not architecture.scaled_output_init:
         return architecture.initializer_range
     return architecture.initializer_range / (2 * architecture.num_layers) ** 0.5

@@ -1,4 +1,4 @@
-"""`Module`, the base class of encoders, their parts and heads."""
+"""`Module`, the base class of encoders, their parts, and heads."""
 
 from typing import Any
 
@@ -10,7 +10,7 @@ from bert_jax.models.normalization import NORMS
 
 
 class Module(nn.Module):
-    """A module of an architecture."""
+    """A Flax module of an architecture, with factories for its parts."""
 
     architecture: Architecture
     compute: Compute
@@ -19,20 +19,20 @@ class Module(nn.Module):
     def make_dense(
         self, spec: str, shape: tuple[int, ...], names: tuple[str | None, ...], **options: Any
     ) -> Dense:
-        """A `Dense` of this architecture; options: further fields of `Dense`, and `name`."""
+        """Make a `Dense` of this architecture; `options` are further fields of `Dense`."""
         return Dense(spec, shape, names, self.architecture, self.compute, **options)
 
     @nn.nowrap
     def make_norm(self, name: str | None = None) -> nn.Module:
-        """The norm that the architecture names."""
+        """Make the architecture's kind of norm."""
         return NORMS[self.architecture.norm](self.architecture, self.compute, name=name)
 
     @nn.nowrap
     def make_tuning(self, part: str) -> Any:
-        """The module of added parameters of this 'block', 'attention' or 'embeddings', or None.
+        """Make the tuning module of a 'block', 'attention' or 'embeddings', if there is one.
 
-        Assigned to an attribute `tuning`, which names it.
+        Assign it to the attribute `tuning`, which names its parameters.
         """
         method = self.architecture.tuning
-        make = None if method is None else getattr(method, f'{part}_module')()
-        return None if make is None else make(self.architecture, self.compute)
+        module = None if method is None else getattr(method, f'{part}_module')()
+        return None if module is None else module(self.architecture, self.compute)

@@ -24,7 +24,7 @@ def rms_norm(x: jax.Array, scale: jax.Array, epsilon: float) -> jax.Array:
 
 
 class LayerNorm(nn.Module):
-    """`layer_norm` (Ba et al. 2016) with learned scale and, if the architecture has any, bias."""
+    """`layer_norm` (Ba et al. 2016) with a learned scale and, by default, a learned bias."""
 
     architecture: Architecture
     compute: Compute
@@ -33,8 +33,8 @@ class LayerNorm(nn.Module):
     def __call__(self, x: jax.Array) -> jax.Array:
         scale = _scale(self, x)
         bias: jax.Array | int = 0
-        has_bias = self.architecture.norm_biases
-        if self.architecture.biases if has_bias is None else has_bias:
+        norm_biases = self.architecture.norm_biases
+        if self.architecture.biases if norm_biases is None else norm_biases:
             bias = param(self, 'bias', nn.initializers.zeros, (x.shape[-1],), ('norm',))
         return layer_norm(x, scale, bias, self.architecture.layer_norm_eps)
 

@@ -12,7 +12,7 @@ _PACKED_KEYS = {'segment_ids_BT': 'segment_ids', 'first_positions_BS': 'first_po
 
 
 def encoder_arguments(batch: Batch) -> dict[str, Any]:
-    """The encoder's arguments for packed rows; empty for batches that are not packed."""
+    """Return the encoder's arguments for packed rows; empty for batches that are not packed."""
     return {argument: batch[key] for argument, key in _PACKED_KEYS.items() if key in batch}
 
 
@@ -29,7 +29,7 @@ def segment_starts(segment_ids_BT: Array) -> jax.Array:
 
 
 def sequence_members(segment_ids_BT: Array, first_positions_BS: Array) -> jax.Array:
-    """bool [B, S, T]: whether a position belongs to the sequence that starts at a first position.
+    """bool [B, S, T]: whether a position belongs to the sequence with this first position.
 
     No position belongs to a sequence whose first position is negative.
     """

@@ -16,7 +16,7 @@ def num_parameters(boxed_params: Params, architecture: Architecture) -> int:
     """Count parameters as published, without the padding rows of the vocabulary.
 
     Args:
-        boxed_params: with logical axis names, from `module.init` or its `eval_shape`.
+        boxed_params: parameters with logical axis names, from `module.init` or its `eval_shape`.
     """
     count = 0
     for leaf in jax.tree.leaves(boxed_params, is_leaf=lambda x: isinstance(x, nn.Partitioned)):
@@ -28,7 +28,7 @@ def num_parameters(boxed_params: Params, architecture: Architecture) -> int:
 
 
 def stack_layers(params: Params) -> dict[str, Any]:
-    """Convert unboxed parameters of a Transformer to those of its twin with scan_layers."""
+    """Convert unboxed parameters of a Transformer to the form that scan_layers uses."""
     names = sorted(
         (name for name in params if re.fullmatch(r'layers_\d+', name)),
         key=lambda name: int(name.split('_')[1]),

@@ -1,4 +1,4 @@
-"""Logical axis names, from which sharding rules lay out parameters and activations on a mesh.
+"""Logical axis names, by which sharding rules lay out parameters and activations on a mesh.
 
 Parameters:  vocab, positions, types, embed, features (output of a square D × D kernel), heads,
              head_dim, mlp, labels, norm (scales and biases of norms), layers (stacked by scan).
@@ -34,11 +34,11 @@ def param(
 
 
 def platform() -> str:
-    """Return 'cpu', 'gpu' or 'tpu': that of the current mesh, or else JAX's default backend."""
+    """Return 'cpu', 'gpu' or 'tpu': the current mesh's platform, or JAX's default backend."""
     device = jax.sharding.get_abstract_mesh().abstract_device
     return jax.default_backend() if device is None else device.platform
 
 
 def constrain(x: jax.Array, names: tuple[str | None, ...]) -> jax.Array:
-    """Shard x over the current mesh by the current rules for these dimension names."""
+    """Shard x over the current mesh by the current rules for these logical axes."""
     return nn.with_logical_constraint(x, names)

@@ -10,13 +10,13 @@ from bert_jax.models.packed_rows import gather_positions
 
 
 class PromptRows(NamedTuple):
-    """Where the tokens of rows [B, T] and S prompts of length L are in longer rows, X = T + S · L.
+    """Positions of T tokens and S prompts of length L in longer rows of X = T + S · L.
 
     Attributes:
         order_BX: int32, the index of each position among the T tokens and S · L prompt vectors.
         place_BT: int32, the position of each token.
         first_BS: int32, the first token of each sequence, before prompts were inserted; T for
-            sequences that a row does not have, whose prompts are padding at its end.
+            absent sequences, whose prompts are padding at the end of the row.
         length: L.
     """
 
@@ -26,7 +26,7 @@ class PromptRows(NamedTuple):
     length: int
 
     def insert(self, text_BTX: jax.Array, prompt_BSX: jax.Array) -> jax.Array:
-        """[B, X, …]: the values of tokens, and of the prompt vectors of each sequence.
+        """Merge the values of tokens and of each sequence's prompt vectors, [B, X, …].
 
         Args:
             text_BTX: [B, T, …].
@@ -37,19 +37,18 @@ class PromptRows(NamedTuple):
         order = self.order_BX.reshape(*self.order_BX.shape, *[1] * (both_BX.ndim - 2))
         return jnp.take_along_axis(both_BX, order, axis=1)
 
-    def insert_of_first(self, text_BT: jax.Array, absent: int) -> jax.Array:
-        """`insert` of values that a prompt has in common with the first token of its sequence.
+    def insert_first_values(self, text_BT: jax.Array, absent: int) -> jax.Array:
+        """`insert` for values that a prompt shares with the first token of its sequence.
 
-        absent: the value for sequences that a row does not have.
+        absent: the value for prompts of absent sequences.
         """
-        num_rows, length = text_BT.shape
         padded_BT = jnp.pad(text_BT, [(0, 0), (0, 1)], constant_values=absent)
-        of_first_BS = jnp.take_along_axis(padded_BT, self.first_BS, axis=1)
-        shape = (*of_first_BS.shape, self.length)
-        return self.insert(text_BT, jnp.broadcast_to(of_first_BS[:, :, None], shape))
+        first_values_BS = jnp.take_along_axis(padded_BT, self.first_BS, axis=1)
+        shape = (*first_values_BS.shape, self.length)
+        return self.insert(text_BT, jnp.broadcast_to(first_values_BS[:, :, None], shape))
 
     def text(self, x_BXD: jax.Array) -> jax.Array:
-        """[B, T, D]: the states of the tokens."""
+        """Return the states of the tokens, [B, T, D]."""
         return gather_positions(x_BXD, self.place_BT)
 
 
@@ -59,10 +58,10 @@ def prompt_rows(
     first_positions_BS: jax.Array | None,
     length: int,
 ) -> PromptRows:
-    """Place prompts of a length in rows of one sequence or, with segment ids, of several.
+    """Place prompts of this length in rows of one sequence or, with segment ids, of several.
 
     Raises:
-        UserError: packed rows without first positions, whose number of sequences is not known.
+        UserError: packed rows without first positions, so the number of sequences is unknown.
     """
     num_tokens = attention_mask_BT.shape[1]
     is_token_BT = attention_mask_BT > 0

@@ -1,4 +1,4 @@
-"""Encoders by name. A new one is one file here and one line in ENCODERS."""
+"""Encoders by name. To add an encoder, add a file here and a line to ENCODERS."""
 
 from typing import Any
 
@@ -13,10 +13,7 @@ ENCODERS: dict[str, type[Encoder]] = {'transformer': Transformer}
 
 
 def build_encoder(architecture: Architecture, compute: Compute, **options: Any) -> Encoder:
-    """The encoder that the architecture names.
-
-    options: `name` and `parent` of a Flax module.
-    """
+    """Build the encoder that the architecture names; `options` go to the Flax module."""
     if architecture.encoder not in ENCODERS:
         raise unknown('encoder', architecture.encoder, ENCODERS)
     return ENCODERS[architecture.encoder](architecture, compute, **options)

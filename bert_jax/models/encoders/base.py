@@ -1,4 +1,4 @@
-"""The interface of encoders, the only one that objectives, heads and tasks use."""
+"""The interface of encoders, through which objectives, heads and tasks use them."""
 
 from typing import NamedTuple
 
@@ -15,9 +15,9 @@ class EncoderOutput(NamedTuple):
         pooled_BD: pooled state of each row, or [B, S, D] of each sequence if the encoder was given
             first positions; None without a pooler.
         all_hidden_LBTD: if requested, the embeddings and the states of every layer: num_layers + 1
-            entries that end with hidden_BTD.
+            entries, the last of which is hidden_BTD.
         decoded_BTD: states from which masked tokens are predicted: hidden_BTD, unless the encoder
-            has a separate decoder for them.
+            has a separate mask decoder.
     """
 
     hidden_BTD: jax.Array
@@ -54,11 +54,11 @@ class Encoder(Module):
             dropout_seeds_B: uint32, one per example (dropout.py); None for evaluation.
             all_hidden: also return the states of every layer.
             causal: positions do not attend to later ones.
-            segment_ids_BT: int32, for rows that pack several sequences, each a run of one id, as is
-                padding. Positions do not attend to other segments, and position indices restart
-                with each segment.
-            first_positions_BS: int32, the positions whose states are pooled; the pooled states of
-                negative ones are finite and meaningless.
+            segment_ids_BT: int32, for rows that pack several sequences: each sequence, and padding,
+                is a run of one id. Positions do not attend to other segments, and position indices
+                restart with each segment.
+            first_positions_BS: int32, the positions whose states are pooled; pooled states of
+                negative positions are finite and meaningless.
 
         Raises:
             UserError: a sequence longer than architecture.max_length, or an option that this

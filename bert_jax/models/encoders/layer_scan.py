@@ -1,4 +1,4 @@
-"""One compiled loop over stacked layers whose attention windows repeat."""
+"""One compiled loop over stacked layers whose attention windows repeat periodically."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
@@ -15,13 +15,13 @@ def scan_layers(
     inputs_L: Tree,
     windows: Sequence[int | None],
 ) -> tuple[jax.Array, Tree]:
-    """Run layers one after the other, in a loop over the shortest period of their windows.
+    """Run layers in sequence, in a loop whose body is the shortest period of their windows.
 
-    Windows are static, so the body of the loop holds the layers of a period. Layers after the last
+    Windows are static, so the body of the loop holds all layers of a period. Layers after the last
     whole period follow the loop.
 
     Args:
-        apply_layer: maps (states, inputs of the layer, its window) to (states, outputs).
+        apply_layer: maps (states, inputs of a layer, window of the layer) to (states, outputs).
         x_BTD: states before the first layer.
         inputs_L: arrays with leading axis L.
         windows: of each layer.
@@ -35,8 +35,8 @@ def scan_layers(
     def run_period(x_BTD: jax.Array, inputs: Tree) -> tuple[jax.Array, Tree]:
         outputs = []
         for number in range(len(jax.tree.leaves(inputs)[0])):
-            of_layer = jax.tree.map(lambda leaf, i=number: leaf[i], inputs)
-            x_BTD, output = apply_layer(x_BTD, of_layer, windows[number])
+            layer_inputs = jax.tree.map(lambda leaf, i=number: leaf[i], inputs)
+            x_BTD, output = apply_layer(x_BTD, layer_inputs, windows[number])
             outputs.append(output)
         return x_BTD, jax.tree.map(lambda *leaves: jnp.stack(leaves), *outputs)
 

@@ -56,7 +56,7 @@ class Transformer(Encoder):
             self.pooler = self.make_dense('XD,DE->XE', (size, size), names, use_bias=True)
 
     def _make_layers(self) -> Any:
-        """The list of layers, or with scan_layers one module of all of them."""
+        """Make the list of layers or, with scan_layers, one module that stacks all layers."""
         architecture, settings = self.architecture, (self.architecture, self.compute)
         layer = self._layer_class()
         if self.compute.scan_layers:
@@ -65,7 +65,7 @@ class Transformer(Encoder):
                     'compute.scan_layers=True, but the layers of this architecture share '
                     'parameters or differ in them, so they cannot be stacked; set scan_layers=False'
                 )
-            return _make_class(  # of the stacked parameters; `_scan_layers` runs the layers
+            return _make_class(  # holds the stacked parameters; `_scan_layers` runs the layers
                 nn.scan,
                 layer,
                 variable_axes={'params': 0},
@@ -76,34 +76,34 @@ class Transformer(Encoder):
             )(*settings)
         if not self.is_initializing():  # nn.jit would change the initial values
             layer = _make_class(nn.jit, layer)  # trace and lower equal layers once
-        first = layer(*settings, not architecture.first_norm)
+        indices = range(max(architecture.layer_numbers) + 1)
         if self._is_tuned_per_use:
-            numbers = sorted(set(architecture.layer_numbers))
-            return [layer(self._tuned(number), self.compute) for number in numbers]
-        return [first] + [layer(*settings) for _ in range(max(architecture.layer_numbers))]
+            return [layer(self._tuned(index), self.compute) for index in indices]
+        skips_norm = [index == 0 and not architecture.first_norm for index in indices]
+        return [layer(*settings, skip_norm=skip_norm) for skip_norm in skips_norm]
 
     @property
     def _is_tuned_per_use(self) -> bool:
-        """Whether layers that share their parameters have added parameters of their own each."""
+        """Whether layers that share parameters have separate added parameters."""
         method = self.architecture.tuning
         return self.architecture.shared_layers and method is not None and method.per_layer
 
-    def _tuned(self, layer_number: int, use: int = 0) -> Architecture:
-        """The architecture of a layer with added parameters for each of its uses."""
-        uses = self.architecture.layer_numbers.count(layer_number)
+    def _tuned(self, index: int, use: int = 0) -> Architecture:
+        """Return the architecture of a layer with separate added parameters for each use."""
+        uses = self.architecture.layer_numbers.count(index)
         method: Any = self.architecture.tuning
         method = dataclasses.replace(method, uses=uses, use=use)
         return dataclasses.replace(self.architecture, tuning=method)
 
     def _layer(self, number: int) -> Callable:
-        """The layer at this depth."""
-        numbers = self.architecture.layer_numbers
-        layer = self.layers[numbers[number]]
+        """Return the layer at depth `number`."""
+        *earlier, index = self.architecture.layer_numbers[: number + 1]
+        layer = self.layers[index]
         if not self._is_tuned_per_use or self.is_initializing():
             return layer
-        architecture = self._tuned(numbers[number], numbers[:number].count(numbers[number]))
-        own = self._layer_class()(architecture, self.compute, parent=None)
-        return functools.partial(own.apply, nn.unbox(layer.variables))
+        architecture = self._tuned(index, earlier.count(index))
+        tuned_layer = self._layer_class()(architecture, self.compute, parent=None)
+        return functools.partial(tuned_layer.apply, nn.unbox(layer.variables))
 
     def _layer_class(self) -> Any:
         if not self.compute.remat:
@@ -133,13 +133,13 @@ class Transformer(Encoder):
         prompts = self._prompt_rows(attention_mask_BT, segment_ids_BT, first_positions_BS)
         ids = (input_ids_BT, attention_mask_BT, token_type_ids_BT)
         embedded_BTD = self.embeddings(*ids, fold_in(dropout_seeds_B, 0), positions_BT, prompts)
-        if prompts is not None:  # from here to the output, rows are longer
+        if prompts is not None:  # from here until after the layers, rows are longer
             if positions_BT is None:
                 positions_BT = jnp.broadcast_to(jnp.arange(input_ids_BT.shape[1]), ids[0].shape)
-            positions_BT = prompts.insert_of_first(positions_BT, absent=0)
-            attention_mask_BT = prompts.insert_of_first(attention_mask_BT, absent=0)
+            positions_BT = prompts.insert_first_values(positions_BT, absent=0)
+            attention_mask_BT = prompts.insert_first_values(attention_mask_BT, absent=0)
             if segment_ids_BT is not None:
-                segment_ids_BT = prompts.insert_of_first(segment_ids_BT, absent=-1)
+                segment_ids_BT = prompts.insert_first_values(segment_ids_BT, absent=-1)
         context = Context(Visibility(attention_mask_BT, segment_ids_BT, is_causal=causal))
         if architecture.attention == 'disentangled':
             relative_RD, rows_TU = self.relative_positions(embedded_BTD.shape[1])
@@ -177,7 +177,7 @@ class Transformer(Encoder):
     def _run_layers(
         self, x_BTD: jax.Array, context: Context, seeds_B: jax.Array | None
     ) -> tuple[jax.Array, jax.Array]:
-        """The last layer's states and all layers' states [L, B, T, D]."""
+        """Return the last layer's states and all layers' states [L, B, T, D]."""
         if self.compute.scan_layers:
             return self._scan_layers(x_BTD, context, seeds_B)
         states, constants_L = [], layer_constants(self.architecture)
@@ -231,9 +231,8 @@ class Transformer(Encoder):
     ) -> jax.Array:
         """Run the last layer twice with absolute positions added to the queries.
 
-        Keys and values come from the states before the last layer; so do the first queries, with
-        absolute positions added (He et al. 2021, section 3.2; EnhancedMaskDecoder in
-        microsoft/DeBERTa, masked_language_model.py).
+        Keys, values and the first queries come from the states before the last layer (He et al.
+        2021, section 3.2; EnhancedMaskDecoder in microsoft/DeBERTa, masked_language_model.py).
         """
         context = context._replace(source_BTD=before_BTD)
         constants = layer_constants(self.architecture)[-1]
@@ -260,34 +259,34 @@ class Transformer(Encoder):
 
 
 def attention_probabilities(architecture: Architecture, intermediates: Mapping) -> jax.Array:
-    """fp32 [L, B, H, T, U]: the probability with which each query of each layer attends to a key.
+    """Return the attention probabilities of all layers, fp32 [L, B, H, T, U].
 
     Args:
-        intermediates: what `Transformer.apply(…, mutable='intermediates')` collected.
+        intermediates: collected by `Transformer.apply(…, mutable='intermediates')`.
 
     Raises:
         UserError: nothing was collected, by an encoder or a kernel without attention probabilities.
     """
     # One entry per call of a layer; a mask decoder calls the last layer twice more.
-    calls = {name: own['attention']['attention_BHTU'] for name, own in intermediates.items()}
+    calls = {name: layer['attention']['attention_BHTU'] for name, layer in intermediates.items()}
     if not calls:
         raise UserError('this encoder does not compute attention probabilities')
     if 'layers' in calls:
         return calls['layers'][0]
-    remaining = {name: iter(own) for name, own in calls.items()}
-    return jnp.stack([next(remaining[f'layers_{i}']) for i in architecture.layer_numbers])
+    iterators = {name: iter(calls_of_layer) for name, calls_of_layer in calls.items()}
+    return jnp.stack([next(iterators[f'layers_{i}']) for i in architecture.layer_numbers])
 
 
 def _make_class(transform: Callable[..., Any], layer: Any, **options: Any) -> Any:
-    """Transform a class. Flax changes its base classes meanwhile, so threads take turns."""
+    """Transform a class under a lock: meanwhile Flax modifies the class's bases."""
     with _class_lock:
         return transform(layer, **options)
 
 
 class _Layer(Block):
-    """A block in the form of a step of nn.scan: (x, constants, …) → (x, x)."""
+    """A block with the signature of a step of nn.scan: (x, constants, …) → (x, x)."""
 
-    def __call__(  # type: ignore[override]  # returns what a step of nn.scan must return
+    def __call__(  # type: ignore[override]  # a step of nn.scan returns a pair
         self,
         x_BTD: jax.Array,
         constants: LayerConstants,

@@ -1,11 +1,11 @@
 """Fine-tuning heads: classes of sequences or tokens, multiple choice, and answer spans.
 
-A sequence is represented by the architecture's `pooling`:
+The architecture's `pooling` represents a sequence as one vector:
     pooler: the output of the encoder's pooler.
-    first: the state of its first token.
-    mean: the mean state of its tokens.
-Before the output projection come the layers of its `classifier`, with activation `classifier_act`
-and dropout of rate `classifier_dropout`:
+    first: the state of the first token.
+    mean: the mean state of the tokens.
+The layers of its `classifier` precede the output projection, with activation `classifier_act` and
+dropout rate `classifier_dropout`:
     linear: dropout.
     dense: dense, activation, dropout (DistilBERT).
     dropout_dense: dropout, dense, activation, dropout (RoBERTa, ELECTRA).
@@ -37,7 +37,7 @@ CLASSIFIERS: dict[str, tuple[str, ...]] = {
 
 
 class RowLayout(NamedTuple):
-    """Where the sequences of a batch are; the last two are None for one sequence per row."""
+    """The tokens of a batch and, for rows that pack several sequences, their segments."""
 
     is_token_BT: jax.Array
     segment_ids_BT: jax.Array | None
@@ -72,10 +72,10 @@ class _Head(Module):
         Args:
             encoded: states of the batch.
             attention_mask_BT: 1 for tokens, 0 for padding.
-            dropout_seeds_B: the encoder's, uint32; None for evaluation.
-            segment_ids_BT: the encoder's, for rows that pack several sequences.
-            first_positions_BS: the encoder's, for rows that pack several sequences. Logits of
-                sequences then are [B, S, …]; those at a negative first position are finite and
+            dropout_seeds_B: as for the encoder; None for evaluation.
+            segment_ids_BT: as for the encoder, for rows that pack several sequences.
+            first_positions_BS: as for the encoder, for rows that pack several sequences. Logits of
+                sequences then are [B, S, …]; logits of negative first positions are finite and
                 meaningless.
         """
         architecture, size = self.architecture, self.architecture.hidden_size
@@ -106,7 +106,7 @@ class _Head(Module):
 
     @nn.nowrap
     def token_layers(self, default: tuple[str, ...]) -> tuple[str, ...]:
-        """The layers before the logits of tokens."""
+        """Return the layers that precede the logits of tokens."""
         classifier = self.architecture.classifier
         return CLASSIFIERS[classifier] if classifier == 'dense_norm' else default
 
@@ -122,8 +122,8 @@ class SequenceClassificationHead(_Head):
 class MultipleChoiceHead(SequenceClassificationHead):
     """logit_B of each sequence being the correct choice; logit_BS in packed rows.
 
-    Reads the pooler and applies dropout if the encoder has a pooler (with RoBERTa, too, whose
-    sequence classification does not read it); otherwise as sequence classification.
+    Reads the pooler and applies dropout if the encoder has a pooler, even if sequence
+    classification does not read it (RoBERTa); otherwise as sequence classification.
     """
 
     num_labels: int = 1
@@ -155,7 +155,7 @@ class QuestionAnsweringHead(_Head):
 
 
 def _pool(architecture: Architecture, encoded: EncoderOutput, layout: RowLayout) -> jax.Array:
-    """[B, D], or [B, S, D] in packed rows: the vector of each sequence."""
+    """Pool each sequence into one vector: [B, D], or [B, S, D] in packed rows."""
     if architecture.pooling == 'pooler':
         if encoded.pooled_BD is None:
             raise UserError('architecture: pooling pooler needs an encoder with a pooler')

@@ -15,7 +15,7 @@ PADDED_LOGIT = -1e9
 
 
 class MaskedLanguageModelHead(Module):
-    """Dense, activation, norm, then a product with the token embeddings (or its own) and a bias.
+    """Dense, activation, norm, product with token embeddings (or a separate matrix), bias.
 
     google-research/bert run_pretraining.py, get_masked_lm_output. The dense layer maps to the width
     of the embeddings. Logits beyond vocab_size are about −10⁹, so their probabilities and all
@@ -72,9 +72,9 @@ class NextSentenceHead(Module):
 class ReplacedTokenHead(Module):
     """Logits of each token having been replaced: dense, activation, dense.
 
-    ELECTRA (Clark et al. 2020, arXiv 2003.10555). With the architecture's detection_context the
-    state of the sequence's first position is first added to every state, and the sum normalized (He
-    et al. 2023, arXiv 2111.09543; LMMaskPredictionHead in microsoft/DeBERTa,
+    ELECTRA (Clark et al. 2020, arXiv 2003.10555). With detection_context the state of the
+    sequence's first position is added to every state, and the sum normalized, before these layers
+    (He et al. 2023, arXiv 2111.09543; LMMaskPredictionHead in microsoft/DeBERTa,
     replaced_token_detection_model.py).
     """
 

@@ -15,7 +15,7 @@ FIRST, SECOND = 1, 2  # bits of a position's marks
 
 
 class MarkedPairHead(Module):
-    """Classes of each sequence's pair of marked spans, from the mean states a and b of its spans.
+    """Classes of each sequence's pair of marked spans, from the spans' mean states a and b.
 
     A hidden layer reads [a; b; a ∘ b; |a − b|] (products as in Lee et al. 2017, arXiv 1707.07045,
     section 4; differences as in Conneau et al. 2017, arXiv 1705.02364, section 3.1).
@@ -37,15 +37,15 @@ class MarkedPairHead(Module):
 
         Args:
             encoded: states of the batch.
-            marks_BT: int32, FIRST at positions of the first span, SECOND at those of the second,
-                their sum at positions of both. A span without positions has a vector of zeros.
-            dropout_seeds_B: the encoder's, uint32; None for evaluation.
-            segment_ids_BT: the encoder's.
-            first_positions_BS: the encoder's.
+            marks_BT: int32, FIRST at positions of the first span, SECOND at positions of the
+                second, their sum at positions of both. An empty span has a vector of zeros.
+            dropout_seeds_B: as for the encoder; None for evaluation.
+            segment_ids_BT: as for the encoder.
+            first_positions_BS: as for the encoder.
         """
         size, drop = self.architecture.hidden_size, head_dropout(self.architecture, dropout_seeds_B)
         member_BST = sequence_members(segment_ids_BT, first_positions_BS)
-        # By comparison: exported programs may lack operators of bits.
+        # Comparisons, because export formats may lack bitwise operators.
         is_second_BT = marks_BT >= SECOND
         is_first_BT = marks_BT - SECOND * is_second_BT == FIRST
         a_BSD, b_BSD = (

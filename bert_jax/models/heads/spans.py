@@ -1,4 +1,4 @@
-"""Span classification: scores every span of up to L words, nested and overlapping, too."""
+"""Span classification: scores every span of up to L words, including overlapping spans."""
 
 import jax
 import jax.numpy as jnp
@@ -27,10 +27,10 @@ class SpanClassificationHead(Module):
 
     Attributes:
         width: size of the hidden layer.
-        summary: 'mean' of the states from i to j, or 'attention', their mean weighted by
+        summary: 'mean' of the states from i to j, or 'attention', the mean weighted by
             exp(4 tanh(w · h_t)).
-        boundary: start and end are the states themselves ('state') or the outputs of a separate
-            layer for each ('ffn').
+        boundary: start and end are the states themselves ('state') or the outputs of two separate
+            layers ('ffn').
     """
 
     num_labels: int
@@ -53,13 +53,13 @@ class SpanClassificationHead(Module):
             encoded: states of the batch.
             span_sizes_BTL: int32, the number of positions of each span that starts at a position;
                 0 for no span, whose logits are finite and meaningless.
-            dropout_seeds_B: the encoder's, uint32; None for evaluation.
-            segment_ids_BT: the encoder's, for rows that pack several sequences.
+            dropout_seeds_B: as for the encoder; None for evaluation.
+            segment_ids_BT: as for the encoder, for rows that pack several sequences.
         """
         drop = head_dropout(self.architecture, dropout_seeds_B)
         hidden_BTD = drop(constrain(encoded.hidden_BTD, ('batch', 'length', 'embed')), 0)
         start_BTE, end_BTE = (self._boundary(hidden_BTD, side) for side in ('start', 'end'))
-        # The sum over a span is the running sum at its end minus that before its start.
+        # The sum over a span is the running sum at its end minus the sum before its start.
         weighted_BTF = self._weighted_states(hidden_BTD)
         sum_BTF = _running_sum(weighted_BTF, segment_ids_BT)
         ends_BTF = jnp.concatenate([end_BTE, sum_BTF], axis=-1)
@@ -77,14 +77,14 @@ class SpanClassificationHead(Module):
         return output(x_BTLE).astype(jnp.float32)
 
     def _boundary(self, hidden_BTD: jax.Array, side: str) -> jax.Array:
-        """fp32 [B, T, E]: what a position contributes to spans that start, or end, with it."""
+        """fp32 [B, T, E]: a position's contribution to spans that start, or end, with it."""
         if self.boundary == 'ffn':
             hidden_BTD = self._project(hidden_BTD, self.width, f'{side}_ffn', use_bias=True)
             hidden_BTD = ACTIVATIONS[self.architecture.hidden_act](hidden_BTD)
         return self._project(hidden_BTD, self.width, side).astype(jnp.float32)
 
     def _weighted_states(self, hidden_BTD: jax.Array) -> jax.Array:
-        """fp32 [B, T, E + 1]: each position's weighted share in summaries, and its weight."""
+        """fp32 [B, T, E + 1]: each position's weighted state for summaries, and its weight."""
         inside_BTE = self._project(hidden_BTD, self.width, 'inside').astype(jnp.float32)
         weight_BT1 = jnp.ones_like(inside_BTE[..., :1])
         if self.summary == 'attention':
@@ -99,10 +99,10 @@ class SpanClassificationHead(Module):
 
 
 def _init_range(inputs: int) -> float:
-    """Standard deviation of initial kernels as in LeCun et al. 1998.
+    """Return the init_range of kernels with this many inputs, as in LeCun et al. 1998.
 
-    With the encoder's, three layers of this width would pass on almost no signal, and the head
-    would at first learn only the frequencies of classes.
+    With the encoder's initializer_range, three layers of this width would pass on almost no signal,
+    and the head would at first learn only the frequencies of classes.
     """
     return inputs**-0.5 / TRUNCATED_STDDEV
 
@@ -110,7 +110,7 @@ def _init_range(inputs: int) -> float:
 def _running_sum(x_BTF: jax.Array, segment_ids_BT: jax.Array | None) -> jax.Array:
     """[B, T, F]: sum from the first position of the sequence to each position.
 
-    As a product, in which values of other sequences contribute exactly 0, forward and backward.
+    Computed as a product: values of other sequences contribute exactly 0, forward and backward.
     """
     t_T = jnp.arange(x_BTF.shape[1])
     earlier_BTU = (t_T <= t_T[:, None])[None]
