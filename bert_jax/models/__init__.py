@@ -7,7 +7,7 @@ has one meaning across the project:
     T  positions of a row, as queries; U: as keys
     S  sequences packed into a row
     P  predicted positions of a row
-    D  hidden size; E: another feature size, such as that of the embeddings
+    D  hidden size; E: another feature size, such as the width of the embeddings
     F  intermediate (feed-forward) size, or concatenated features
     G  the two halves of a gated feed-forward layer
     H  attention heads

@@ -27,14 +27,12 @@ class Context(NamedTuple):
         source_BTD: states from which keys and values are computed; None: the states of the queries.
         relative_RD: disentangled attention: vectors of distances.
         rows_TU: disentangled attention: int32, the row of relative_RD for each query and key.
-        prefix: the prefix of the current layer; None without prefix tuning.
     """
 
     visibility: Visibility
     source_BTD: jax.Array | None = None
     relative_RD: jax.Array | None = None
     rows_TU: jax.Array | None = None
-    prefix: 'Prefix | None' = None
 
 
 class Prefix(NamedTuple):
@@ -111,15 +109,14 @@ class Attention(Module):
         projected = (self.query(x_BTD), self.key(source_BTD), self.value(source_BTD))
         axes = ('batch', 'length', 'heads', 'head_dim')
         query_BTHK, key_BUHK, value_BUHK = (constrain(x_BTHK, axes) for x_BTHK in projected)
-        context = context._replace(prefix=self._prefix(query_BTHK))
+        prefix = self._prefix(query_BTHK)
         query_BTHK, key_BUHK = self.encode_positions(query_BTHK, key_BUHK, constants)
-        window = constants.window
-        length = x_BTD.shape[1]
+        window, length = constants.window, x_BTD.shape[1]
         if window is not None and not is_symbolic_dim(length) and window >= length - 1:
             window = None
         visibility = dataclasses.replace(context.visibility, window=window, slopes_H=self.slopes())
         states = (query_BTHK, key_BUHK, value_BUHK)
-        return self.output(self.attend(*states, visibility, context, seeds_B))
+        return self.output(self.attend(*states, visibility, prefix, context, seeds_B))
 
     def attend(
         self,
@@ -127,6 +124,7 @@ class Attention(Module):
         key_BUHK: jax.Array,
         value_BUHK: jax.Array,
         visibility: Visibility,
+        prefix: Prefix | None,
         context: Context,
         seeds_B: jax.Array | None,
     ) -> jax.Array:
@@ -135,7 +133,7 @@ class Attention(Module):
         states, dtype = (query_BTHK, key_BUHK, value_BUHK), self.compute.activation_dtype
         is_training = seeds_B is not None
         kernel = kernels.choose(self.architecture, self.compute, length, is_training)
-        if context.prefix is None and not self.is_mutable_collection('intermediates'):
+        if prefix is None and not self.is_mutable_collection('intermediates'):
             if kernel != 'xla':
                 distances = self.distances(query_BTHK, context, seeds_B)
                 return kernels.attend(kernel, *states, visibility, rate, seeds_B, distances)
@@ -143,19 +141,19 @@ class Attention(Module):
                 return local_attention.attend(*states, visibility, rate, seeds_B)
         scores_BHTU = self.scores(query_BTHK, key_BUHK, context, seeds_B)
         scores_BHTU += visibility.bias(length, length)
-        if context.prefix is not None:
-            scores_BHTU = jnp.concatenate([scores_BHTU, context.prefix.scores_BHTL], axis=-1)
+        if prefix is not None:
+            scores_BHTU = jnp.concatenate([scores_BHTU, prefix.scores_BHTL], axis=-1)
         weights_BHTU = jax.nn.softmax(scores_BHTU)
         self.sow('intermediates', 'attention_BHTU', weights_BHTU[..., :length])
         weights_BHTU = weight_dropout(weights_BHTU, rate, seeds_B)
         output_BTHK = product('BHTU,BUHK->BTHK', weights_BHTU[..., :length], value_BUHK, dtype)
-        if context.prefix is not None:
-            weights_BHTL, values_LHK = weights_BHTU[..., length:], context.prefix.values_LHK
-            output_BTHK += product('BHTL,LHK->BTHK', weights_BHTL, values_LHK, dtype)
+        if prefix is not None:
+            weights_BHTL = weights_BHTU[..., length:]
+            output_BTHK += product('BHTL,LHK->BTHK', weights_BHTL, prefix.values_LHK, dtype)
         return output_BTHK.astype(dtype)
 
-    def _prefix(self, query_BTHK: jax.Array) -> 'Prefix | None':
-        """The prefix of this layer, scored before positions are encoded; None without one."""
+    def _prefix(self, query_BTHK: jax.Array) -> Prefix | None:
+        """The tuned prefix of this layer, if any; its scores do not depend on positions."""
         if self.tuning is None:
             return None
         keys_LHK, values_LHK = self.tuning()

@@ -15,11 +15,11 @@ def training_flops_per_token(
              + 2 E D if E ≠ D + 2 W D² with a convolution + H / T]
 
     with hidden size D, M feed-forward matrices of width F (2, or 3 if gated), sequence length T, T'
-    visible positions (T, or the width of the layer's attention window if that is smaller), P
-    projections onto the vocabulary per sequence, embedding width E and vocabulary size V (without
-    padding rows). With disentangled attention, contents are multiplied by R relative positions in N
-    terms. A convolution covers W positions. A mask decoder adds two layers. H operations per
-    sequence are those of heads besides the projection onto the vocabulary.
+    visible positions (T, or the width of the layer's attention window if smaller), P projections
+    onto the vocabulary per sequence, embedding width E and vocabulary size V (without padding
+    rows). With disentangled attention, contents are multiplied by R relative positions in N terms.
+    A convolution covers W positions. A mask decoder adds two layers. Heads take H operations per
+    sequence besides the projection onto the vocabulary.
 
     A multiplication and its addition count as two operations, and the backward pass as twice the
     forward pass. Not counted: masked products, recomputation, embedding lookups, and a pooler that

@@ -1,7 +1,6 @@
 """Parameter counts, and conversion between separate and stacked layers."""
 
 import math
-import re
 from typing import Any
 
 import jax
@@ -29,10 +28,7 @@ def num_parameters(boxed_params: Params, architecture: Architecture) -> int:
 
 def stack_layers(params: Params) -> dict[str, Any]:
     """Convert unboxed parameters of a Transformer to the form that scan_layers uses."""
-    names = sorted(
-        (name for name in params if re.fullmatch(r'layers_\d+', name)),
-        key=lambda name: int(name.split('_')[1]),
-    )
+    names = [f'layers_{i}' for i in range(len(params)) if f'layers_{i}' in params]
     stacked = jax.tree.map(lambda *leaves: jnp.stack(leaves), *(params[name] for name in names))
     return {name: params[name] for name in params if name not in names} | {'layers': stacked}
 

@@ -75,14 +75,14 @@ class Tuning:
         """Whether a parameter of the frozen encoder is trained too.
 
         Args:
-            name: its path, such as 'encoder/layers_0/attention/query/bias'.
+            name: path of the parameter, such as 'encoder/layers_0/attention/query/bias'.
         """
         return False
 
     def dense_module(self, role: str) -> ModuleMaker | None:
-        """Wrap a projection: the module maps (projection, input) to the output.
+        """Around a projection: the module maps (projection function, input) to the output.
 
-        The projection is a function; its outputs are fp32 and have heads side by side.
+        Outputs of the projection function are fp32, with heads side by side.
 
         Args:
             role: the last two components of the projection's path, such as 'attention/query'.
@@ -107,7 +107,7 @@ class Tuning:
         return 0
 
     def merge(self, role: str, weights: Arrays, added: Arrays) -> dict[str, Any]:
-        """Merge added parameters into the weights of a projection, which computes the same then.
+        """Fold the added parameters of a projection into its weights, with the same results.
 
         Args:
             role: as in `dense_module`.

@@ -24,7 +24,7 @@ class Visibility:
         key_segment_ids_BU: segment ids of the keys; None: as segment_ids_BT.
         slopes_H: fp32, subtracted from scores per unit of distance (ALiBi). None: no penalty.
         window: the largest attended distance. None: unlimited.
-        is_causal: positions do not attend to later ones.
+        is_causal: positions do not attend to later positions.
         first_key: position of the first key relative to the first query.
     """
 

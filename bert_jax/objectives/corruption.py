@@ -4,7 +4,7 @@ The corruptions of this package, each a subclass of `Corruption`:
 
     MaskedText    chosen tokens are hidden (masking.py)
     ReplacedText  chosen tokens are hidden and a generator fills them in (generator.py)
-    CausalText    nothing is hidden; the next token is predicted from those to its left (clm.py)
+    CausalText    nothing is hidden; each token is predicted from the tokens to its left (clm.py)
     EditedText    sentences and tokens are moved, deleted, inserted or substituted (edits.py)
 
 All objectives of a run share one corruption, because the encoder reads each batch once.
@@ -67,15 +67,15 @@ class Corruption(abc.ABC):
     allows_packing: ClassVar[bool] = True
 
     def __post_init__(self) -> None:  # noqa: B027 (a hook that may stay empty)
-        """Subclasses check their options here and raise UserError for invalid ones."""
+        """Subclasses check their options here and raise UserError for invalid values."""
 
     @abc.abstractmethod
     def __call__(self, keys_B: Key, batch: Batch) -> Corrupted:
         """Corrupt a batch.
 
         Args:
-            keys_B: One PRNG key per example. The result for an example must depend on its key and
-                its own arrays alone, so that it is the same on any mesh.
+            keys_B: One PRNG key per example. The result for an example must depend only on its key
+                and its arrays, so that it is the same on any mesh.
             batch: Arrays whose first axis is the example (or packed row).
 
         Returns:

@@ -71,7 +71,7 @@ class PretrainingModel(Module):
 
     @nn.nowrap
     def is_causal(self) -> bool:
-        """Whether positions do not attend to later ones."""
+        """Whether positions do not attend to later positions."""
         return any(OBJECTIVES[name].is_causal for name in self.objectives)
 
     @nn.nowrap

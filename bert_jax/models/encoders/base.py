@@ -53,7 +53,7 @@ class Encoder(Module):
                 two types.
             dropout_seeds_B: uint32, one per example (dropout.py); None for evaluation.
             all_hidden: also return the states of every layer.
-            causal: positions do not attend to later ones.
+            causal: positions do not attend to later positions.
             segment_ids_BT: int32, for rows that pack several sequences: each sequence, and padding,
                 is a run of one id. Positions do not attend to other segments, and position indices
                 restart with each segment.

@@ -28,7 +28,7 @@ TARGETS = {
 class Lora(Tuning):
     """W x + (α / r) B A x, with A [in, r] and B [r, out], which starts at zero.
 
-    Defaults are those of RoBERTa-base (appendix D): rank 8, α 16, queries and values.
+    Defaults are the paper's for RoBERTa-base (appendix D): rank 8, α 16, queries and values.
     """
 
     method: str = 'lora'

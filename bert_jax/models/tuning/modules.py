@@ -54,7 +54,7 @@ class DenseModule(AddedModule):
     num_inputs: int
 
     def __call__(self, project: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-        """Return the new output for x; `project` is the projection."""
+        """Return the new output for x; `project` is the projection function."""
         raise NotImplementedError
 
 

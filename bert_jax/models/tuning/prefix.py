@@ -1,4 +1,4 @@
-"""Learned keys and values before those of each layer (Li & Liang 2021, arXiv 2101.00190)."""
+"""Learned keys and values in the attention of each layer (Li & Liang 2021, arXiv 2101.00190)."""
 
 import dataclasses
 from typing import ClassVar
