@@ -49,7 +49,7 @@ def attend(
     key_BUHK: jax.Array,
     value_BUHK: jax.Array,
     visibility: Visibility,
-    distances: Distances | None = None,
+    distances: Distances | None,
     dropout_bits_BHT: jax.Array | None = None,
     dropout_rate: float = 0.0,
 ) -> jax.Array:

@@ -75,9 +75,7 @@ def take_ngrams(
     Args:
         draws_W: float32, the random draw of the n-gram that starts at each word.
         lengths_W: int32, the number of words of that n-gram.
-        words: The words of the row.
-        row: The row.
-        masking: The settings.
+        words: The words of `row`.
         longest: Maximum of `lengths_W`.
         num_predictions: Maximum number of tokens to take.
 
@@ -88,8 +86,8 @@ def take_ngrams(
     n_N1 = jnp.arange(longest)[:, None]
     num_tokens_NW = jnp.cumsum(_ahead(words.stop_W - words.first_W, longest), axis=0)
     segment_W = row.segment_ids_T.at[words.first_W].get(mode='fill', fill_value=-1)
-    is_in_text_NW = (jnp.arange(slots) < words.number) & (_ahead(segment_W, longest) == segment_W)
-    is_drawn_NW = (n_N1 < lengths_W) & is_in_text_NW
+    is_same_NW = (jnp.arange(slots) < words.number) & (_ahead(segment_W, longest) == segment_W)
+    in_ngram_NW = (n_N1 < lengths_W) & is_same_NW  # n-grams end with their sequence
     number_T = jnp.broadcast_to(num_to_choose(row, masking, num_predictions), (slots,))
     left_W = number_T.at[words.first_W].get(mode='fill', fill_value=0)
     budget_W = segment_W if row.budget_ids_T is not None else jnp.zeros_like(segment_W)
@@ -109,7 +107,7 @@ def take_ngrams(
 
     def take(state: _Taken) -> _Taken:
         """Take the n-grams of each budget up to the first that earlier n-grams shorten."""
-        fits_NW = is_drawn_NW & (num_tokens_NW <= state.left_W) & state.is_open_W
+        fits_NW = in_ngram_NW & (num_tokens_NW <= state.left_W) & state.is_open_W
         num_words_W = jnp.sum(fits_NW, axis=0)
         tokens_W = jnp.max(jnp.where(fits_NW, num_tokens_NW, 0), axis=0)
         is_free_W = ~jnp.any(fits_NW & (_ahead(state.rank_W, longest, slots) < slots), axis=0)

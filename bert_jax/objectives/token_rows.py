@@ -51,7 +51,6 @@ class Words(NamedTuple):
         left_W: int32, number of words from this one up to the next special token.
         number: int32 scalar, how many words there are.
         index_T: int32, index of each token's word; arbitrary for special tokens and padding.
-        is_last_T: bool, last token of a word.
     """
 
     first_W: jax.Array
@@ -59,7 +58,6 @@ class Words(NamedTuple):
     left_W: jax.Array
     number: jax.Array
     index_T: jax.Array
-    is_last_T: jax.Array
 
 
 def num_to_choose(row: TokenRow, masking: 'Masking', num_predictions: int) -> jax.Array:
@@ -95,8 +93,8 @@ def find_words(
     continues_T = jnp.pad(can_choose_T & ~starts_T, (0, 1))[1:]
     is_last_T = can_choose_T & ~continues_T
     first_W, last_W = (
-        jnp.nonzero(is_edge_T, size=length, fill_value=length)[0]
-        for is_edge_T in (is_first_T, is_last_T)
+        jnp.nonzero(is_end_T, size=length, fill_value=length)[0]
+        for is_end_T in (is_first_T, is_last_T)
     )
     # Words from a token on, minus the words after the next special token.
     ahead_T = jax.lax.cumsum(is_first_T.astype(jnp.int32), reverse=True)
@@ -107,7 +105,6 @@ def find_words(
         (ahead_T - beyond_T).at[first_W].get(mode='fill', fill_value=0),
         jnp.sum(is_first_T),
         jnp.cumsum(is_first_T) - 1,
-        is_last_T,
     )
 
 
