@@ -29,7 +29,7 @@ class RelativePositions(Module):
 
     @nn.compact
     def __call__(self, length: int) -> tuple[jax.Array, np.ndarray | jax.Array]:
-        """Return the vectors that occur in a sequence of this length, and their positions.
+        """Return the vectors that a sequence of this length uses, and each pair's vector.
 
         Returns:
             vectors_RD in the compute dtype, R ≤ 2 · length − 1; for a symbolic length, the vectors

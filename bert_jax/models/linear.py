@@ -153,10 +153,10 @@ def _merge_heads(letters: str, x: jax.Array) -> jax.Array:
 
 
 def weight_init(architecture: Architecture, stddev: float | None = None) -> Callable:
-    """Normal initializer truncated at two standard deviations, by default initializer_range.
+    """Truncated normal initializer; `stddev` defaults to the architecture's initializer_range.
 
-    Not rescaled after truncation, as in the original code (tf.truncated_normal_initializer in
-    modeling.py).
+    Truncated at two standard deviations and not rescaled afterwards, as in the original code
+    (tf.truncated_normal_initializer in modeling.py).
     """
     return nn.initializers.truncated_normal(stddev or architecture.initializer_range)
 

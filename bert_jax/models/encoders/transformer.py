@@ -273,12 +273,12 @@ def attention_probabilities(architecture: Architecture, intermediates: Mapping) 
         raise UserError('this encoder does not compute attention probabilities')
     if 'layers' in calls:
         return calls['layers'][0]
-    iterators = {name: iter(calls_of_layer) for name, calls_of_layer in calls.items()}
+    iterators = {name: iter(layer_calls) for name, layer_calls in calls.items()}
     return jnp.stack([next(iterators[f'layers_{i}']) for i in architecture.layer_numbers])
 
 
 def _make_class(transform: Callable[..., Any], layer: Any, **options: Any) -> Any:
-    """Transform a class under a lock: meanwhile Flax modifies the class's bases."""
+    """Transform a class under a lock, because Flax modifies the bases of the class meanwhile."""
     with _class_lock:
         return transform(layer, **options)
 
