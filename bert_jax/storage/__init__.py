@@ -1,5 +1,5 @@
-"""Files on disks and in buckets: the only code that knows where a path lies.
+"""Files on disks and in buckets: the only code that tells the two apart.
 
-`paths` opens, copies and completes files and folders; `leases` are locks that hold on any storage;
-`block_cache` reads arrays in buckets piece by piece.
+`paths` opens, copies and publishes files and folders; `leases` are locks that work on any storage;
+`block_cache` reads arrays in buckets block by block.
 """

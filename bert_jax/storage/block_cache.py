@@ -1,7 +1,7 @@
-"""Arrays in buckets, read in blocks that are kept on a local disk within a bounded size.
+"""Arrays in buckets, read in blocks that are cached on a local disk.
 
-A block is a file with a checksum, so that those of earlier processes can be used again, whatever
-ended them. The least recently used ones are removed.
+A block is a file with a checksum, so that later processes can use it, even if the process that
+wrote it was killed. The least recently used blocks are removed when the cache is full.
 """
 
 import collections
@@ -26,14 +26,14 @@ from bert_jax.storage.bucket import BucketPath
 
 BLOCK_BYTES = 2**22
 _CHECKSUM_BYTES = 4
-_READERS = 16  # blocks downloaded at the same time
-_HEADER_BYTES = 2**10  # of a .npy file, at most
+_READERS = 16  # simultaneous downloads
+_HEADER_BYTES = 2**10  # upper bound of the header of a .npy file
 
 _Key = tuple[str, int]  # name of a file in the cache, number of the block
 
 
 class BlockCache:
-    """A folder of blocks, used by one process at a time; another one gets a temporary folder."""
+    """A folder of blocks for one process; a second process gets a temporary folder."""
 
     def __init__(self, folder: str | os.PathLike[str], max_bytes: int):
         """Open the folder, which is created if needed.
@@ -47,7 +47,7 @@ class BlockCache:
         self._bytes = 0
         self._lock = threading.Lock()
         self._pool = concurrent.futures.ThreadPoolExecutor(_READERS)
-        # Least recently used first. None: a block of an earlier process, not yet verified.
+        # Least recently used first. None stands for an unverified block of an earlier process.
         self._blocks: collections.OrderedDict[_Key, np.ndarray | None] = collections.OrderedDict()
         self._sizes: dict[_Key, int] = {}
         self._pending: dict[_Key, concurrent.futures.Future[np.ndarray]] = {}
@@ -55,19 +55,19 @@ class BlockCache:
             self._find_earlier()
 
     def blocks(self, array: 'BlockArray', numbers: list[int]) -> list[np.ndarray]:
-        """Return blocks of an array, each uint8 [bytes]; the missing ones are read at once."""
+        """Return blocks of an array, each uint8 [bytes]; missing blocks are read concurrently."""
         with self._lock:
-            found = [self._find(array, number) for number in numbers]
+            results = [self._find(array, number) for number in numbers]
         try:
             return [
                 block.result() if isinstance(block, concurrent.futures.Future) else block
-                for block in found
+                for block in results
             ]
         except OSError as error:
             raise UserError(f'cannot read {error.filename}: {error.strerror}') from error
 
     def _find(self, array: 'BlockArray', number: int) -> Any:
-        """A block, or the future of one that is being read."""
+        """A block, or the future of a block that is being read."""
         key = array.name, number
         block = self._blocks.get(key)
         if block is not None:
@@ -78,7 +78,7 @@ class BlockCache:
         return self._pending[key]
 
     def _read(self, array: 'BlockArray', key: _Key) -> np.ndarray:
-        """Verify the block on disk, or read it from the bucket and keep it if possible."""
+        """Verify the block on disk, or read it from the bucket and cache it if possible."""
         try:
             block = _open_verified(self._file(key)) if key in self._blocks else None
             if block is None:
@@ -115,14 +115,14 @@ class BlockCache:
         while self._bytes > self._max_bytes and len(self._blocks) > 1:
             oldest, _ = self._blocks.popitem(last=False)
             self._bytes -= self._sizes.pop(oldest)
-            self._file(oldest).unlink(missing_ok=True)  # who reads it still has its contents
+            self._file(oldest).unlink(missing_ok=True)  # a memory map keeps its contents
 
     def _find_earlier(self) -> None:
-        found = []
+        times_and_keys = []
         for file in self._folder.glob('*/*.block'):
             with contextlib.suppress(ValueError):
-                found.append((file.stat().st_mtime, (file.parent.name, int(file.stem))))
-        for _, key in sorted(found):
+                times_and_keys.append((file.stat().st_mtime, (file.parent.name, int(file.stem))))
+        for _, key in sorted(times_and_keys):
             self._keep(key, None)
 
     def _file(self, key: _Key) -> pathlib.Path:
@@ -130,7 +130,7 @@ class BlockCache:
 
 
 class BlockArray:
-    """A one-dimensional array in a .npy file of a bucket, with the part of NumPy that is needed."""
+    """A one-dimensional array in a .npy file of a bucket, with the NumPy methods that we use."""
 
     def __init__(self, path: BucketPath, name: str, cache: BlockCache):
         """Read the header of the file.
@@ -138,11 +138,10 @@ class BlockArray:
         Args:
             path: The file.
             name: Name of the file in the cache, which identifies its contents.
-            cache: Where its blocks are kept.
+            cache: The cache of its blocks.
         """
         self.name, self._path, self._cache = name, path, cache
-        header = _read_header(path)
-        self._length, self.dtype, self._offset = header
+        self._length, self.dtype, self._offset = _read_header(path)
         self._per_block = BLOCK_BYTES // self.dtype.itemsize
 
     def __len__(self) -> int:
@@ -155,7 +154,7 @@ class BlockArray:
         return self._path.read_range(self._offset + start * size, self._offset + stop * size)
 
     def view(self, kind: type) -> 'BlockArray':
-        """Return the array itself, as it is not a view of another one."""
+        """Return the array itself; `view(np.ndarray)` makes a memory map a plain array."""
         return self
 
     def take(self, index_N: np.ndarray) -> np.ndarray:
@@ -198,9 +197,11 @@ class BlockArray:
         value_N = np.asarray(value_N)
         number_N = np.maximum(self._first_values.searchsorted(value_N) - 1, 0)
         result_N = np.empty(value_N.shape, np.int64)
-        for number, block in zip(found := np.unique(number_N), self._blocks(found), strict=True):
-            own = number_N == number
-            result_N[own] = block.searchsorted(value_N[own]) + number * self._per_block
+        numbers = np.unique(number_N)
+        for number, block in zip(numbers, self._blocks(numbers), strict=True):
+            in_block_N = number_N == number
+            positions = block.searchsorted(value_N[in_block_N])
+            result_N[in_block_N] = positions + number * self._per_block
         return result_N
 
     @property
@@ -212,23 +213,18 @@ class BlockArray:
         return self.take(np.arange(self._num_blocks) * self._per_block)
 
     def _blocks(self, numbers: Any) -> list[np.ndarray]:
-        found = self._cache.blocks(self, [int(number) for number in numbers])
-        return [block.view(self.dtype) for block in found]
+        blocks = self._cache.blocks(self, [int(number) for number in numbers])
+        return [block.view(self.dtype) for block in blocks]
 
 
 @functools.cache
 def open_cache(folder: str, max_bytes: int) -> BlockCache:
-    """Return the cache in a folder; the same one each time, as only one can use it."""
+    """Return the cache in a folder: always the same object, because only one can use it."""
     return BlockCache(folder, max_bytes)
 
 
 class CacheSettings(NamedTuple):
-    """Where blocks of arrays in buckets are kept.
-
-    Attributes:
-        folder: The folder.
-        max_bytes: Total size of its files.
-    """
+    """The folder that caches blocks of arrays in buckets, and the total size of its files."""
 
     folder: str = '~/.cache/bert_jax/blocks'
     max_bytes: int = 50 * 10**9
@@ -238,11 +234,11 @@ DEFAULT_CACHE = CacheSettings()
 
 
 def open_arrays(files: Mapping[Any, str], settings: CacheSettings) -> list[Any]:
-    """Open one-dimensional .npy files: mapped into memory on a disk, as a BlockArray in a bucket.
+    """Open one-dimensional .npy files: as memory maps on a disk, as BlockArrays in a bucket.
 
     Args:
-        files: Each file → a name that identifies its contents.
-        settings: Where blocks are kept.
+        files: File → a name that identifies its contents.
+        settings: The cache of blocks.
     """
     if not any(isinstance(path, BucketPath) for path in files):
         return [np.load(path, mmap_mode='r') for path in files]
@@ -252,7 +248,7 @@ def open_arrays(files: Mapping[Any, str], settings: CacheSettings) -> list[Any]:
 
 
 def _read_header(path: BucketPath) -> tuple[int, np.dtype, int]:
-    """Length, dtype and offset of the values of a one-dimensional .npy file."""
+    """The length, dtype and offset of the values of a one-dimensional .npy file."""
     file = io.BytesIO(path.read_head(_HEADER_BYTES))
     np.lib.format.read_magic(file)
     shape, _, dtype = np.lib.format.read_array_header_1_0(file)
@@ -260,7 +256,7 @@ def _read_header(path: BucketPath) -> tuple[int, np.dtype, int]:
 
 
 def _claim(folder: pathlib.Path) -> pathlib.Path:
-    """Lock a folder for this process; a temporary folder if that is not possible."""
+    """Lock a folder for this process; return it, or a temporary folder if it is in use."""
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
         lock = open(folder / 'lock', 'w')  # noqa: SIM115  (open until the process ends)

@@ -1,8 +1,8 @@
 """Paths in buckets (gs://, s3://) with the methods of pathlib.Path that this project uses.
 
-Names are those of etils.epath. Requests go through fsspec to gcsfs or s3fs, which are optional;
-epath itself would prefer TensorFlow, which has no s3. A request that fails for a passing reason is
-repeated; what fails for good is an OSError with one line.
+Paths are written as in etils.epath. Requests go through fsspec to gcsfs or s3fs, which are
+optional; epath itself would prefer TensorFlow, which has no s3. A request that fails temporarily is
+repeated; a permanent failure is an OSError with a one-line message.
 """
 
 import contextlib
@@ -25,16 +25,21 @@ from etils.epath.gpath import PosixGPath
 from bert_jax.errors import UserError
 
 EXTRAS = {'gs': 'gcs', 's3': 's3'}  # scheme → extra of pyproject.toml with its package
-ATTEMPTS = 6  # for each request, besides those of gcsfs and s3fs themselves
+ATTEMPTS = 6  # for each request, in addition to the retries of gcsfs and s3fs
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0  # seconds between attempts
-_READ_BYTES = 2**22  # least size of a range that a stream reads, unless the file ends
-_ANSWERS = (FileNotFoundError, FileExistsError, IsADirectoryError)  # not failures
+_READ_BYTES = 2**22  # smallest range that a stream reads, unless the file ends
+# Exceptions that answer a request and are not failures → errno.
+_ANSWERS: dict[type[OSError], int] = {
+    FileNotFoundError: errno.ENOENT,
+    FileExistsError: errno.EEXIST,
+    IsADirectoryError: errno.EISDIR,
+}
 
 _Value = TypeVar('_Value')
 
 
 class BucketError(UserError, OSError):
-    """A request that failed for good: one line for people, and an OSError for handlers."""
+    """A request that failed permanently: a one-line message, and an OSError for handlers."""
 
     def __str__(self) -> str:
         return f'{self.filename} cannot be read or written: {self.strerror}'
@@ -53,9 +58,9 @@ class Status(NamedTuple):
 
 
 class BucketPath(PosixGPath):
-    """A file in a bucket, or a folder: the beginning that the names of several files share.
+    """A file in a bucket, or a folder: a prefix of the names of files.
 
-    Folders need not be created. Listings are never cached: other hosts change them.
+    Folders need not be created. Listings are never cached, because other hosts change them.
     """
 
     def is_file(self) -> bool:
@@ -71,15 +76,15 @@ class BucketPath(PosixGPath):
         return _status(self._call('info', str(self)))
 
     def iterdir(self) -> Iterator['BucketPath']:
-        return iter(self._own(self._call('ls', str(self), detail=False)))
+        return iter(self._paths(self._call('ls', str(self), detail=False)))
 
     def glob(self, pattern: str) -> Iterator['BucketPath']:
-        return iter(self._own(self._call('glob', f'{self}/{pattern}')))
+        return iter(self._paths(self._call('glob', f'{self}/{pattern}')))
 
     def matches(self) -> list['BucketPath']:
         """Return the files that match this path as a pattern; '**' is recursive."""
-        found = self._call('glob', str(self), detail=True)
-        return self._own(name for name, info in found.items() if info['type'] == 'file')
+        infos = self._call('glob', str(self), detail=True)
+        return self._paths(name for name, info in infos.items() if info['type'] == 'file')
 
     def rglob(self, pattern: str = '*') -> Iterator['BucketPath']:
         """Iterate over the files below a folder; folders are not listed."""
@@ -87,11 +92,10 @@ class BucketPath(PosixGPath):
 
     def files(self) -> dict['BucketPath', Status]:
         """Return all files below a folder."""
-        found = self._call('find', str(self), detail=True)
-        paths = self._own(found)
-        return dict(zip(paths, map(_status, found.values()), strict=True))
+        infos = self._call('find', str(self), detail=True)
+        return dict(zip(self._paths(infos), map(_status, infos.values()), strict=True))
 
-    def _own(self, names: Any) -> list['BucketPath']:
+    def _paths(self, names: Any) -> list['BucketPath']:
         return [self._new(f'{self._uri_scheme}://{name}') for name in names]
 
     def absolute(self) -> 'BucketPath':
@@ -107,10 +111,10 @@ class BucketPath(PosixGPath):
 
     def read_range(self, start: int, stop: int) -> bytes:
         """Read a part of a file."""
-        found = self._call('cat_file', str(self), start=start, end=stop)
-        if len(found) != stop - start:
-            raise BucketError(errno.EIO, f'{len(found)} bytes instead of {stop - start}', str(self))
-        return found
+        data = self._call('cat_file', str(self), start=start, end=stop)
+        if len(data) != stop - start:
+            raise BucketError(errno.EIO, f'{len(data)} bytes instead of {stop - start}', str(self))
+        return data
 
     def read_head(self, length: int) -> bytes:
         """Read the first bytes of a file, or all of a shorter one."""
@@ -132,11 +136,11 @@ class BucketPath(PosixGPath):
         return self.write_bytes(text.encode(encoding or 'utf-8', errors or 'strict'))
 
     def create(self, data: bytes) -> None:
-        """Write a new file; FileExistsError if there is one, also if both are written at once."""
+        """Write a new file; raise FileExistsError if it exists. At most one process succeeds."""
         try:
             self._call('pipe_file', str(self), data, mode='create')
         except FileExistsError:
-            # The answer to an attempt that succeeded may have been lost.
+            # The response to an earlier attempt that succeeded may have been lost.
             if self.read_bytes() != data:
                 raise
 
@@ -148,13 +152,12 @@ class BucketPath(PosixGPath):
             self.write_bytes(b'')
 
     def download(self, file: pathlib.Path) -> None:
-        """Copy this file to one on this machine, whose folder exists."""
+        """Copy this file to `file` on this machine, whose folder exists."""
         size = self.stat().st_size
         partial = file.with_name(f'{file.name}.partial')
         self._call('get_file', str(self), str(partial))
-        if partial.stat().st_size != size:
-            found = partial.stat().st_size
-            raise BucketError(errno.EIO, f'{found:,} of {size:,} bytes could be read', str(self))
+        if (read := partial.stat().st_size) != size:
+            raise BucketError(errno.EIO, f'{read:,} of {size:,} bytes could be read', str(self))
         os.replace(partial, file)
 
     def unlink(self, missing_ok: bool = False) -> None:
@@ -172,13 +175,13 @@ class BucketPath(PosixGPath):
         return io.BufferedReader(_Stream(self))
 
     def _call(self, method: str, *args: Any, **kwargs: Any) -> Any:
-        """Call a method of the fsspec file system, repeatedly if needed."""
+        """Call a method of the fsspec file system; repeat it if it fails temporarily."""
         scheme = cast(str, self._uri_scheme)
         return _repeat(lambda: getattr(_file_system(scheme), method)(*args, **kwargs), self)
 
 
 class _Stream(io.RawIOBase):
-    """The bytes of a file, read in ranges of `_READ_BYTES`, whatever is asked for."""
+    """The bytes of a file, read in ranges of at least `_READ_BYTES`."""
 
     def __init__(self, path: BucketPath):
         self._path, self._size, self._position = path, path.stat().st_size, 0
@@ -206,10 +209,10 @@ class _Stream(io.RawIOBase):
             stop = min(self._position + max(len(buffer), _READ_BYTES), self._size)
             self._start, self._block = self._position, self._path.read_range(self._position, stop)
         first = self._position - self._start
-        found = memoryview(self._block)[first : first + len(buffer)]
-        buffer[: len(found)] = found
-        self._position += len(found)
-        return len(found)
+        data = memoryview(self._block)[first : first + len(buffer)]
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
 
 
 def _status(info: dict[str, Any]) -> Status:
@@ -219,10 +222,10 @@ def _status(info: dict[str, Any]) -> Status:
 
 @functools.cache
 def _file_system(scheme: str) -> Any:
-    """The file system of fsspec; UserError if its package is missing."""
+    """The file system of fsspec; raises UserError if its package is not installed."""
     import fsspec
 
-    for name in ('gcsfs', 's3fs'):  # failures are raised; their log would show tracebacks
+    for name in ('gcsfs', 's3fs'):  # failures are raised; the logs would show tracebacks
         logging.getLogger(name).setLevel(logging.CRITICAL)
     fsspec.config.conf.setdefault(scheme, {}).setdefault('use_listings_cache', False)
     try:
@@ -238,8 +241,8 @@ def _repeat(request: Callable[[], _Value], path: BucketPath) -> _Value:
     """Make a request until it succeeds, for a minute or two.
 
     Raises:
-        BucketError: It failed for good, or too often.
-        OSError: There is no such file, or there is one.
+        BucketError: The request failed permanently, or ATTEMPTS times.
+        OSError: One of _ANSWERS.
     """
     wait = _FIRST_WAIT
     for attempt in range(1, ATTEMPTS + 1):
@@ -247,8 +250,8 @@ def _repeat(request: Callable[[], _Value], path: BucketPath) -> _Value:
             return request()
         except UserError:
             raise
-        except _ANSWERS as error:
-            number = _NUMBERS[type(error)]
+        except tuple(_ANSWERS) as error:
+            number = _ANSWERS[type(error)]
             raise type(error)(number, os.strerror(number), str(path)) from error
         except Exception as error:  # the client libraries raise many kinds
             if attempt == ATTEMPTS or _is_refusal(error):
@@ -257,13 +260,6 @@ def _repeat(request: Callable[[], _Value], path: BucketPath) -> _Value:
         time.sleep(wait * random.uniform(0.5, 1.5))
         wait = min(2 * wait, _LONGEST_WAIT)
     raise AssertionError('unreachable')
-
-
-_NUMBERS: dict[type[BaseException], int] = {
-    FileNotFoundError: errno.ENOENT,
-    FileExistsError: errno.EEXIST,
-    IsADirectoryError: errno.EISDIR,
-}
 
 
 def _is_refusal(error: Exception) -> bool:

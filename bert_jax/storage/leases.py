@@ -1,8 +1,8 @@
-"""Locks with an owner and a time, for storage without locks: buckets, and some network disks.
+"""Locks that expire, for storage without locks: buckets, and some network disks.
 
-A lock is a series of files PATH.000001, PATH.000002, … Each is created on condition that it does
-not exist, in which one process at most succeeds. The owner of the highest number holds the lock and
-rewrites its file every few seconds. A process that has watched a file for a minute without a change
+A lock is a series of files PATH.000001, PATH.000002, … A process creates a file only if it does not
+exist, so at most one process succeeds. The owner of the highest number holds the lock and rewrites
+its file every few seconds. A process that has watched this file for a minute without a change
 creates the next number. Clocks of different hosts are not compared. The file of the last owner
 stays, so that numbers never repeat.
 """
@@ -28,14 +28,14 @@ STALE_SECONDS = 60.0
 _POLL_SECONDS = 1.0
 _REPORT_SECONDS = 60.0  # between messages while waiting
 
-_held: set['Lease'] = set()  # by this process
+_held: set['Lease'] = set()  # the locks that this process holds
 
 
 class Lease:
     """A lock that this process holds, or waits for; see `acquire`."""
 
     def __init__(self, path: pathlib.Path | BucketPath):
-        """Describe the lock `path`; nothing is written."""
+        """Create a lease of the lock `path`; nothing is written."""
         self.path = path
         self._number = 0
         self._renewed = 0.0  # when the last renewal was sent, in time.monotonic()
@@ -54,14 +54,15 @@ class Lease:
             OSError: The storage cannot be read or written.
         """
         start = next_report = time.monotonic()
-        seen, since = b'', start
+        last_content, unchanged_since = b'', start
         while True:
             number, content = self._newest()
-            if content != seen:
-                seen, since = content, time.monotonic()
+            if content != last_content:
+                last_content, unchanged_since = content, time.monotonic()
             owner = _parse(content)
             is_free = not number or owner.get('released') or _is_dead(owner)
-            if (is_free or time.monotonic() - since > STALE_SECONDS) and self._take(number + 1):
+            is_stale = time.monotonic() - unchanged_since > STALE_SECONDS
+            if (is_free or is_stale) and self._take(number + 1):
                 return
             if time.monotonic() >= next_report and not is_free:
                 next_report = time.monotonic() + _REPORT_SECONDS
@@ -77,23 +78,23 @@ class Lease:
                 self._write(released=True)
 
     def check(self) -> None:
-        """Raise UserError if another process has or may have the lock by now."""
+        """Raise UserError if another process has taken over the lock."""
         if not self._lost_to and time.monotonic() - self._renewed > STALE_SECONDS:
             self._renew()
         if self._lost_to:
             raise UserError(
                 f'{self.path} was taken over by {self._lost_to}, because this process had not '
-                f'answered for {STALE_SECONDS:.0f} s; nothing was changed since'
+                f'renewed it for {STALE_SECONDS:.0f} s; this process has changed nothing since'
             )
 
     def _take(self, number: int) -> bool:
-        """Create the file of a number; whether it is the highest."""
+        """Create the file of a number; return whether this process now holds the lock."""
         now = time.monotonic()
         try:
             _create(self._file(number), self._content())
         except FileExistsError:
             return False
-        if self._newest()[0] != number:  # it was removed by a later owner
+        if self._newest()[0] != number:  # a later owner had removed the file of this number
             self._file(number).unlink(missing_ok=True)
             return False
         self._number, self._renewed = number, now
@@ -105,7 +106,7 @@ class Lease:
 
     def _keep(self) -> None:
         while not self._done.wait(RENEW_SECONDS):
-            with contextlib.suppress(OSError):  # `check` finds out if this lasts
+            with contextlib.suppress(OSError):  # `check` raises if this lasts
                 self._renew()
             if self._lost_to:
                 return
@@ -123,7 +124,7 @@ class Lease:
             self._renewed = now
 
     def _newest(self) -> tuple[int, bytes]:
-        """The highest number and what is in its file; (0, b'') if there is none."""
+        """The highest number and the contents of its file; (0, b'') if there is no file."""
         numbers = [
             int(path.name.rpartition('.')[2])
             for path in self.path.parent.glob(f'{self.path.name}.*')
@@ -133,23 +134,23 @@ class Lease:
             return 0, b''
         try:
             return max(numbers), self._file(max(numbers)).read_bytes()
-        except FileNotFoundError:  # replaced meanwhile by a higher number
+        except FileNotFoundError:  # replaced by a higher number in the meantime
             return self._newest()
 
     def _file(self, number: int) -> Any:
         return self.path.with_name(f'{self.path.name}.{number:06d}')
 
-    def _content(self, **more: Any) -> bytes:
-        record = self._owner | {'time': time.time(), 'token': uuid.uuid4().hex} | more
+    def _content(self, **fields: Any) -> bytes:
+        record = self._owner | {'time': time.time(), 'token': uuid.uuid4().hex} | fields
         return json.dumps(record).encode()
 
-    def _write(self, **more: Any) -> None:
-        self._file(self._number).write_bytes(self._content(**more))
+    def _write(self, **fields: Any) -> None:
+        self._file(self._number).write_bytes(self._content(**fields))
 
 
 @contextlib.contextmanager
 def held(path: Any, progress: Callable[[], str] = lambda: '') -> Iterator[Lease]:
-    """Hold a lock within a block; the arguments are those of `Lease`."""
+    """Hold a lock within a block; see `Lease.acquire`."""
     lease = Lease(path)
     lease.acquire(progress)
     try:
@@ -183,7 +184,7 @@ def _create(path: Any, content: bytes) -> None:
 def _parse(content: bytes) -> dict[str, Any]:
     try:
         return json.loads(content)
-    except ValueError:  # being written, on a disk
+    except ValueError:  # on a disk: another process is writing the file
         return {}
 
 
@@ -193,7 +194,7 @@ def _this_process() -> dict[str, Any]:
 
 
 def _host() -> str:
-    """This machine since its start, and the namespace in which its process ids are valid."""
+    """Identifies this machine since its last boot, and the namespace of its process ids."""
     with contextlib.suppress(OSError):
         boot = pathlib.Path('/proc/sys/kernel/random/boot_id').read_text().strip()
         return f'{socket.gethostname()} {boot} {os.readlink("/proc/self/ns/pid")}'
@@ -201,7 +202,7 @@ def _host() -> str:
 
 
 def _started(pid: int) -> str:
-    """When a process was started, which tells it from a later one with its id; '' if it ended."""
+    """The start time of a process, which identifies it among those with its id; '' if it ended."""
     with contextlib.suppress(OSError):
         state, *fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
         return '' if state in 'XZ' else fields[18]

@@ -1,9 +1,9 @@
 """Files and folders by name, on disks and in buckets.
 
-Whatever is written step by step, or mapped into memory, is in a *local copy*: on a disk the file
-or folder itself, and for a bucket one in the scratch folder of this process. `fetch` downloads it,
-`push` uploads what has changed, and `publish` completes it: a folder on a disk gets its name by a
-rename, one in a bucket is complete once it has its marker, the file that is written last.
+Files that are written step by step or mapped into memory are in a *local copy*: on a disk, the file
+or folder itself; for a bucket, a copy in the scratch folder of this process. `fetch` downloads it
+and `push` uploads changes. `publish` completes it: on a disk by a rename, in a bucket by uploading
+a marker, a file of the folder, last.
 """
 
 import atexit
@@ -25,14 +25,14 @@ from bert_jax.errors import UserError, unknown
 from bert_jax.storage import leases
 from bert_jax.storage.bucket import EXTRAS, BucketError, BucketPath, Status
 
-UNFINISHED = ('.partial', '.tmp', '.unfinished')  # ends of names that `push` leaves out
-_TRANSFERS = 8  # at the same time
-_SCRATCH = 'bert_jax-'
+UNFINISHED = ('.partial', '.tmp', '.unfinished')  # suffixes of names that `push` leaves out
+_TRANSFERS = 8  # simultaneous uploads or downloads
+_SCRATCH_PREFIX = 'bert_jax-'
 
 _Item = TypeVar('_Item')
 _Result = TypeVar('_Result')
 
-# Local copy → its size and time, and those of the file in the bucket (None after an upload).
+# Local copy → its status, and the status of the file in the bucket (None after an upload).
 _copied: dict[pathlib.Path, tuple[Status, Status | None]] = {}
 
 
@@ -40,7 +40,7 @@ def path(name: str | os.PathLike[str]) -> pathlib.Path:
     """Return the path of a file or folder, on a disk or in a bucket; '~' is expanded.
 
     Raises:
-        UserError: The name is a URL of another kind, or lacks the bucket.
+        UserError: The name is a URL of an unsupported kind, or names no bucket.
     """
     if isinstance(name, BucketPath):
         return cast(pathlib.Path, name)
@@ -55,10 +55,10 @@ def path(name: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def on_disk(name: str | os.PathLike[str]) -> pathlib.Path:
-    """Return the path of a file or folder; UserError if it is in a bucket."""
+    """Return the path of a file or folder; raise UserError if it is in a bucket."""
     if is_in_bucket(name):
         raise UserError(
-            f'{os.fspath(name)} is in a bucket, which is not possible here: name a path on a disk'
+            f'{os.fspath(name)} is in a bucket, which is not supported here: name a path on a disk'
         )
     return path(name)
 
@@ -81,35 +81,35 @@ def name_of(copy: pathlib.Path) -> str:
 def fetch(
     name: str | os.PathLike[str], patterns: Sequence[str] = ('*',), without: Sequence[str] = ()
 ) -> pathlib.Path:
-    """Return the local copy of a file or folder, up to date.
+    """Bring the local copy of a file or folder up to date and return its path.
 
     Args:
         name: The file or folder; it need not exist.
-        patterns: Which files of a folder in a bucket are needed, by name.
-        without: Patterns of the names of folders in it that are not.
+        patterns: Patterns of the names of files to download from a folder in a bucket.
+        without: Patterns of the names of folders in it whose files are not downloaded.
     """
     source, copy = path(name), local(name)
     if not isinstance(source, BucketPath):
         return copy
-    wanted = {}
+    needed = []
     for file, status in source.files().items():
         folders = file.relative_to(source).parts[:-1]
-        is_needed = _matches(file.name, patterns) or file == source
-        if is_needed and not any(_matches(folder, without) for folder in folders):
-            wanted[file] = status
-    _transfer(lambda item: _download(*item), wanted.items())
+        is_named = _matches(file.name, patterns) or file == source
+        if is_named and not any(_matches(folder, without) for folder in folders):
+            needed.append((file, status))
+    _transfer(lambda item: _download(*item), needed)
     return copy
 
 
 def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
     """Upload the files of a local copy that have changed since the last upload or download.
 
-    They are uploaded in the order in which they were written, so that what is in the bucket after
-    an interruption was at some time on this machine too.
+    They are uploaded in the order in which they were written, so that after an interruption the
+    bucket has a state that this machine had before.
 
     Args:
-        name: The folder in the bucket; nothing is done on a disk.
-        without: Names of folders in it that are left out.
+        name: The folder in the bucket; does nothing for a folder on a disk.
+        without: Patterns of the names of folders in it that are left out.
     """
     target, copy = path(name), local(name)
     if not isinstance(target, BucketPath):
@@ -126,35 +126,34 @@ def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
 
 
 def upload(folder: pathlib.Path, target: pathlib.Path, besides: pathlib.Path | None = None) -> None:
-    """Upload all files of a folder on this machine, several at a time, but not `besides`."""
+    """Upload all files of a folder on this machine except `besides`, several at a time."""
     files = [file for file in sorted(folder.rglob('*')) if file.is_file() and file != besides]
     leases.check(target)
     _transfer(lambda file: _upload(file, target / file.relative_to(folder).as_posix()), files)
 
 
 def sizes(folder: pathlib.Path, names: Iterable[str]) -> dict[str, int]:
-    """Return the bytes of those files in a folder that exist, by name."""
+    """Return name → bytes for the named files of a folder that exist."""
     if isinstance(folder, BucketPath):
-        found = {str(file.relative_to(folder)): status for file, status in folder.files().items()}
-        return {name: found[name].st_size for name in names if name in found}
+        files = {str(file.relative_to(folder)): status for file, status in folder.files().items()}
+        return {name: files[name].st_size for name in names if name in files}
     return {name: (folder / name).stat().st_size for name in names if (folder / name).is_file()}
 
 
 def statuses(names: Iterable[str]) -> dict[str, Status]:
-    """Return the size and time of those files that exist, by name."""
+    """Return name → size and time for the named files that exist."""
 
     def status(name: str) -> Status | None:
         try:
-            found = path(name).stat() if is_in_bucket(name) else os.stat(name)
+            return _status(path(name) if is_in_bucket(name) else pathlib.Path(name))
         except BucketError:
             raise
         except OSError:
             return None
-        return Status(found.st_size, found.st_mtime_ns)
 
     names = list(names)
-    found = _transfer(status, names) if any(map(is_in_bucket, names)) else map(status, names)
-    return {name: each for name, each in zip(names, found, strict=True) if each}
+    results = _transfer(status, names) if any(map(is_in_bucket, names)) else map(status, names)
+    return {name: result for name, result in zip(names, results, strict=True) if result}
 
 
 def total_bytes(folder: pathlib.Path) -> int:
@@ -175,8 +174,8 @@ def publish(partial: pathlib.Path, name: str | os.PathLike[str], marker: str = '
     Args:
         partial: The file or folder, on this machine; it is gone afterwards.
         name: Its name, on the same disk or in a bucket; a folder must not exist.
-        marker: Name of the file of a folder that shows that it is complete in a bucket; if there
-            is none, the one that was written last.
+        marker: Name of the file that marks the folder as complete in a bucket; without this file,
+            the file that was written last.
 
     Raises:
         UserError: Another process completed the folder, or has taken over a lock above it.
@@ -191,7 +190,7 @@ def publish(partial: pathlib.Path, name: str | os.PathLike[str], marker: str = '
         partial.unlink()
     else:
         last = partial / marker
-        if not marker or not last.exists():
+        if not last.is_file():
             files = [file for file in partial.rglob('*') if file.is_file()]
             last = max(files, key=lambda file: file.stat().st_mtime_ns)
         upload(partial, target, besides=last)
@@ -201,7 +200,7 @@ def publish(partial: pathlib.Path, name: str | os.PathLike[str], marker: str = '
 
 
 def mark(marker: Any, content: bytes) -> None:
-    """Create the marker of a folder in a bucket; UserError if another process has done so."""
+    """Create the marker of a folder in a bucket; raise UserError if the marker exists."""
     try:
         marker.create(content)
     except FileExistsError:
@@ -216,16 +215,18 @@ def finished(folder: pathlib.Path, marker: str) -> list[pathlib.Path]:
 
 
 def leftovers(folder: pathlib.Path, marker: str) -> list[pathlib.Path]:
-    """Return what a killed process has left in a folder: names that end in '.unfinished' on a
-    disk, and folders without their marker in a bucket."""
+    """Return the unfinished folders that killed processes have left in a folder.
+
+    On a disk, their names end in '.unfinished'; in a bucket, they have no marker.
+    """
     if isinstance(folder, BucketPath):
-        begun = {folder / file.relative_to(folder).parts[0] for file in folder.files()}
-        return sorted(begun - set(finished(folder, marker)))
+        started = {folder / file.relative_to(folder).parts[0] for file in folder.files()}
+        return sorted(started - set(finished(folder, marker)))
     return sorted(folder.glob('*.unfinished'))
 
 
 def retract(folder: pathlib.Path, marker: str) -> None:
-    """Remove a complete folder; a kill leaves all of it or what `leftovers` finds."""
+    """Remove a complete folder; a kill leaves it complete or as one of its `leftovers`."""
     if isinstance(folder, BucketPath):
         leases.check(folder)
         (folder / marker).unlink(missing_ok=True)
@@ -243,7 +244,7 @@ def remove(folder: pathlib.Path) -> None:
 
 
 def drop(name: str | os.PathLike[str]) -> None:
-    """Free the space of a local copy of what is in a bucket."""
+    """Remove the local copy of a file or folder in a bucket."""
     if isinstance(path(name), BucketPath):
         copy = local(name)
         shutil.rmtree(copy, ignore_errors=True)
@@ -251,13 +252,13 @@ def drop(name: str | os.PathLike[str]) -> None:
 
 
 def open_binary(name: str | os.PathLike[str]) -> Any:
-    """Open a file to read its bytes; one in a bucket is read in ranges."""
+    """Open a file to read its bytes; files in buckets are read in ranges."""
     source = path(name)
     return source.open() if isinstance(source, BucketPath) else open(name, 'rb')
 
 
 def open_arrow(name: str) -> Any:
-    """Open a file for pyarrow, which reads those on disks without Python."""
+    """Open a file for pyarrow; files on disks are read without Python code."""
     import pyarrow  # takes 0.1 s
 
     source = path(name)
@@ -267,7 +268,7 @@ def open_arrow(name: str) -> Any:
 
 
 def glob(pattern: str) -> list[str] | None:
-    """Return the files in a bucket that match a pattern, sorted; None for a pattern of a disk."""
+    """Return the files in a bucket that match a pattern, sorted; None for a path on a disk."""
     source = path(pattern)
     if not isinstance(source, BucketPath):
         return None
@@ -305,8 +306,8 @@ def _upload(file: pathlib.Path, target: Any) -> None:
 
 
 def _status(file: pathlib.Path) -> Status:
-    status = file.stat()
-    return Status(status.st_size, status.st_mtime_ns)
+    result = file.stat()
+    return Status(result.st_size, result.st_mtime_ns)
 
 
 def _transfer(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> list[_Result]:
@@ -318,14 +319,14 @@ def _transfer(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> l
 def _scratch() -> pathlib.Path:
     """A folder on this machine that is removed when this process ends.
 
-    If it is killed, the next process that makes one removes its folder.
+    If this process is killed, the next process that makes a scratch folder removes this one.
     """
     root = pathlib.Path(tempfile.gettempdir())
-    for old in root.glob(f'{_SCRATCH}*'):
+    for old in root.glob(f'{_SCRATCH_PREFIX}*'):
         with contextlib.suppress(OSError), open(old / 'lock') as lock:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(old)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix=_SCRATCH))
+    folder = pathlib.Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX))
     lock = open(folder / 'lock', 'w')  # noqa: SIM115  (open until the process ends)
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     _open_locks.append(lock)

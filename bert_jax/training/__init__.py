@@ -1,1 +1,1 @@
-"""The training loop and its parts; independent of objectives, tasks, models and data sources."""
+"""The training loop and its parts, independent of objectives, tasks, models and data."""

@@ -1,4 +1,4 @@
-"""Batches as global arrays: read ahead on this host and laid out over the devices of the mesh."""
+"""Batches as global arrays: read ahead on this host and sharded over the mesh."""
 
 from collections.abc import Iterator, Mapping
 

@@ -1,12 +1,12 @@
-"""The files of a checkpoint: where they are, whether they are undamaged, and what they hold.
+"""The files of a checkpoint: finding, verifying and reading them.
 
 A checkpoint is the folder DIRECTORY/STEP/ with
 
 - `arrays/`: the arrays, as Orbax stores them;
 - `arrays.json`: array name → dtype and shape;
-- `metadata.json`: what the caller stored beside them;
+- `metadata.json`: the caller's metadata;
 - `manifest.sha256`: the digest of every other file, in the format of `sha256sum -c`;
-- `added/`: later metadata that replace the first, with a manifest of their own.
+- `added/`: metadata that replaces `metadata.json`, with its own manifest.
 """
 
 import functools
@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from bert_jax.errors import UserError
+from bert_jax.files import read_json
 from bert_jax.storage import paths
 from bert_jax.training import checksums, older_versions
 
-# Arrays that depend on a setting which may change (spike_factor): restored as 0 where missing.
+# Arrays that depend on a key that may change (spike_factor): restored as 0 if missing.
 OPTIONAL = ('usual_norm',)
 
 
@@ -46,12 +47,12 @@ def fetch(folder: pathlib.Path, names: Sequence[str] = ('*',)) -> pathlib.Path:
 
     Args:
       folder: the checkpoint.
-      names: the files that are needed besides the manifests.
+      names: names of the files to fetch besides the manifests.
     """
     copy = paths.fetch(folder, [*names, checksums.NAME])
     added = copy / checksums.ADDED
     if paths.is_in_bucket(folder) and not (added / checksums.NAME).exists():
-        shutil.rmtree(added, ignore_errors=True)  # of a process that was killed
+        shutil.rmtree(added, ignore_errors=True)  # left incomplete by a killed process
     return copy
 
 
@@ -66,8 +67,8 @@ def first_undamaged(
     Args:
       directory: folder of the checkpoints.
       candidates: their steps.
-      damaged: steps already known to be damaged, which are skipped; damage found here is reported
-        on stderr and added.
+      damaged: steps known to be damaged, which are skipped; newly found ones are reported on stderr
+        and added.
       files: names of the files to verify; by default all of them.
 
     Returns:
@@ -89,14 +90,14 @@ def first_undamaged(
 
 
 def find(path: pathlib.Path) -> pathlib.Path:
-    """Return the verified checkpoint that a path stands for, on this machine.
+    """Return the folder on this machine of the verified checkpoint that a path stands for.
 
     Args:
-      path: a checkpoint, or a folder of checkpoints or of a run, whose best checkpoint is taken or,
-        if it has none, the newest undamaged one.
+      path: a checkpoint, or a folder of checkpoints or of a run. A folder stands for its best
+        checkpoint or, without a best one, its newest undamaged checkpoint.
 
     Raises:
-      UserError: there is no checkpoint, or none that can be used.
+      UserError: there is no checkpoint, or all of them are damaged.
     """
     if (path / checksums.NAME).exists():
         damage = checksums.find_damage(copy := fetch(path))
@@ -122,21 +123,21 @@ def _best_or_newest(directory: pathlib.Path) -> int:
 
 
 def best_step(metadata: dict) -> int | None:
-    """Step of the best checkpoint so far, according to the metadata of a later one."""
+    """Step of the best checkpoint so far, according to the metadata of a later checkpoint."""
     return metadata.get('best', {}).get('step')
 
 
 def all_damaged(directory: pathlib.Path) -> UserError:
-    """The error for a folder in which no checkpoint can be used."""
-    found = ', '.join(map(str, steps(directory)))
+    """The error for a folder whose checkpoints are all damaged."""
+    damaged = ', '.join(map(str, steps(directory)))
     return UserError(
-        f'all checkpoints in {directory} are damaged: {found}; restore a copy of one, or remove '
+        f'all checkpoints in {directory} are damaged: {damaged}; restore a copy of one, or remove '
         'them to start from scratch'
     )
 
 
 def unusable(directory: pathlib.Path, step: int) -> UserError:
-    """The error for one requested checkpoint that is damaged or missing."""
+    """The error for a best checkpoint that is damaged or missing."""
     others = ', '.join(str(other) for other in steps(directory) if other != step)
     return UserError(
         f'the best checkpoint, {directory / str(step)}, is damaged or missing; restore a copy, or '
@@ -150,22 +151,22 @@ def describe(arrays: dict[str, Any]) -> dict[str, str]:
 
 
 def read_description(folder: pathlib.Path) -> dict[str, str]:
-    """Read `describe` of the arrays in a checkpoint, under their current names."""
+    """Read the description (see `describe`) of a checkpoint's arrays, under their current names."""
     return {
         older_versions.current_array(name): text
-        for name, text in _read_json(folder / 'arrays.json').items()
+        for name, text in read_json(folder / 'arrays.json').items()
     }
 
 
 def read_metadata(folder: pathlib.Path) -> dict:
-    """Read what the caller stored with a checkpoint, or added later."""
+    """Read the current metadata of a checkpoint."""
     added = folder / checksums.ADDED
-    found = _read_json((added if added.is_dir() else folder) / 'metadata.json')
-    return older_versions.current_metadata(found)
+    stored = read_json((added if added.is_dir() else folder) / 'metadata.json')
+    return older_versions.current_metadata(stored)
 
 
 def add_metadata(folder: pathlib.Path, metadata: dict[str, Any]) -> None:
-    """Add metadata to a checkpoint, which replace the first; complete or absent after a kill."""
+    """Replace the metadata of a checkpoint; a kill leaves either the old or the new."""
     added = folder / checksums.ADDED
     unfinished = paths.local(added).with_name(f'{checksums.ADDED}.unfinished')
     shutil.rmtree(unfinished, ignore_errors=True)
@@ -183,14 +184,14 @@ def read_arrays(
 
     Args:
       folder: the checkpoint.
-      wanted: array name → what describes it to `restore_args`.
-      restore_args: makes the Orbax RestoreArgs of one array from its value in `wanted`.
+      wanted: array name → argument of `restore_args`, such as an abstract array.
+      restore_args: makes the Orbax RestoreArgs of an array from its value in `wanted`.
 
     Returns:
       array name → array, in the order of `wanted`.
     """
     stored = {
-        older_versions.current_array(name): name for name in _read_json(folder / 'arrays.json')
+        older_versions.current_array(name): name for name in read_json(folder / 'arrays.json')
     }
     args = orbax().args.PyTreeRestore(
         item={stored[name]: leaf for name, leaf in wanted.items()},
@@ -216,7 +217,3 @@ def check_arrays(folder: pathlib.Path, wanted: dict[str, str]) -> None:
             f'{"; ".join(differences[:3])} ({len(differences)} differences in total); '
             'choose another --config.workdir'
         )
-
-
-def _read_json(path: pathlib.Path) -> dict:
-    return json.loads(path.read_text(encoding='utf-8'))

@@ -1,9 +1,9 @@
-"""Checkpoints: written in the background, renamed once complete, verified before they are used.
+"""Checkpoints: written in the background, renamed once complete, verified before use.
 
-See checkpoint_files.py for what a checkpoint consists of. It is written as STEP.unfinished and
-renamed to STEP after all its files are on disk, so a folder named by a bare number is complete. In
-a bucket, its files are uploaded, the manifest last: a folder that has a manifest is complete. Of
-several hosts, each uploads its shards (shards.py), and host 0 the manifest after all of them.
+checkpoint_files.py lists the files of a checkpoint. They are written to STEP.unfinished, which is
+renamed to STEP after all of them are on disk, so a folder named by a bare number is complete. In a
+bucket, the manifest is uploaded last: a folder that has a manifest is complete. If there are
+several hosts, each uploads its shards (shards.py), and then host 0 uploads the manifest.
 """
 
 import functools
@@ -36,7 +36,7 @@ class Restored(NamedTuple):
     Attributes:
       step: the training step it was saved at.
       state: a pytree of arrays.
-      metadata: what was stored beside the arrays.
+      metadata: the metadata stored beside the arrays.
     """
 
     step: int
@@ -57,11 +57,11 @@ class Checkpoints:
           UserError: the folder cannot be written.
         """
         self.directory = paths.path(directory).absolute()
-        # Whether each host writes to a temporary folder of its own instead of one that all share.
+        # Whether each host writes to its own temporary folder instead of a shared folder.
         self._is_split = jax.process_count() > 1 and paths.is_in_bucket(self.directory)
         self._makes_folders = self._is_split or jax.process_index() == 0
         self.keep = keep
-        self._damaged: set[int] = set()  # steps found to be damaged, and reported
+        self._damaged: set[int] = set()  # steps of damaged checkpoints, already reported
         self._thread: threading.Thread | None = None
         self._failure: tuple[_Save, Exception] | None = None
         if self._makes_folders:
@@ -78,8 +78,8 @@ class Checkpoints:
     def save(self, step: int, state: Any, metadata: dict[str, Any]) -> None:
         """Save a checkpoint in the background; return as soon as the arrays may be donated.
 
-        Waits for the previous save first. A checkpoint of the same step is replaced. Older ones are
-        deleted once the new one is complete.
+        Waits for the previous save first. A checkpoint of the same step is replaced. Checkpoints
+        that are no longer kept are deleted once the new one is complete.
 
         Args:
           step: the training step.
@@ -91,7 +91,7 @@ class Checkpoints:
           UserError: the previous save failed, or there is not enough free space for this one.
         """
         self.wait()
-        if self._is_split:  # before any host uploads to its folder
+        if self._is_split:  # before any host uploads to the folder of the step
             multihost.run_on_host0(lambda: self._remove(step))
         arrays = tree_paths.flatten(state)
         description = checkpoint_files.describe(arrays)
@@ -122,8 +122,10 @@ class Checkpoints:
     def replace_metadata(self, step: int, metadata: dict[str, Any]) -> None:
         """Replace the metadata of a saved checkpoint; a kill leaves either the old or the new.
 
-        Waits for the save in progress. Only once for each checkpoint. The arguments are those of
-        `save`.
+        Waits for the save in progress. Can be called once for each checkpoint.
+
+        Args:
+          step, metadata: as for `save`.
         """
         self.wait()
         if jax.process_index() == 0:
@@ -146,28 +148,27 @@ class Checkpoints:
             self._writer.close()
 
     def restore(self, abstract_state: Any, step: int | None = None) -> Restored | None:
-        """Restore the newest undamaged checkpoint, or the one of `step`.
+        """Restore the newest undamaged checkpoint, or the checkpoint of `step`.
 
-        Every file is verified first. A damaged checkpoint is reported on stderr and the one before
-        it is used.
+        Every file is verified first. Damaged checkpoints are reported on stderr and skipped.
 
         Args:
-          abstract_state: a pytree of jax.ShapeDtypeStruct; their shardings say where the arrays go,
-            on any mesh.
-          step: the only step to restore, if given.
+          abstract_state: a pytree of jax.ShapeDtypeStruct with the shardings of the arrays, on any
+            mesh.
+          step: the only step to restore; None: the newest that can be restored.
 
         Returns:
           The checkpoint, or None if there are no checkpoints yet.
 
         Raises:
-          UserError: all checkpoints are damaged, or the one of `step` is; or names, shapes or
-            dtypes do not match `abstract_state`.
+          UserError: all checkpoints are damaged, or the checkpoint of `step` is damaged or missing;
+            or names, shapes or dtypes do not match `abstract_state`.
         """
         self.wait()
         step = self._choose(only=step)
         if step is None:
             return None
-        is_verified = not self._is_split or jax.process_index() == 0  # by _choose
+        is_verified = not self._is_split or jax.process_index() == 0  # _choose verified it
         get = checkpoint_files.fetch if is_verified else checkpoint_files.find
         folder = get(self.directory / str(step))
         wanted = tree_paths.flatten(abstract_state)
@@ -190,7 +191,7 @@ class Checkpoints:
         return Restored(step, state, metadata)
 
     def metadata(self) -> dict | None:
-        """Read the metadata of the newest checkpoint in which they are undamaged."""
+        """Read the metadata of the newest checkpoint whose metadata is undamaged."""
         step = self._choose(files=['metadata.json'])
         if step is None:
             return None
@@ -222,7 +223,7 @@ class Checkpoints:
             self._failure = save, error
 
     def _commit(self, save: '_Save') -> None:
-        """Publish a checkpoint whose files are all written, and remove those no longer kept."""
+        """Publish a checkpoint whose files are all written, and remove checkpoints not kept."""
         if not self._is_split:
             self._remove(save.step)
         paths.publish(save.folder, self.directory / str(save.step), checksums.NAME)
@@ -232,11 +233,11 @@ class Checkpoints:
             self._remove(step)
 
     def _remove(self, step: int) -> None:
-        """Remove a checkpoint; a kill cannot leave half of it."""
+        """Remove a checkpoint; a kill leaves all of it or an unfinished one."""
         paths.retract(self.directory / str(step), checksums.NAME)
 
     def _give_up(self, save: '_Save', error: Exception) -> None:
-        """Remove a failed save and raise a UserError if the disk is the reason, else `error`."""
+        """Remove a failed save; raise a UserError if the disk is the reason, else `error`."""
         if self._makes_folders:
             shutil.rmtree(save.folder, ignore_errors=True)
         reason = disk_checks.error_message(error)
@@ -264,7 +265,7 @@ class Checkpoints:
 
 
 class _Save(NamedTuple):
-    """A save in progress; `texts` holds the JSON files by name."""
+    """A save in progress; `texts` are the contents of the JSON files by name."""
 
     number: int
     step: int
@@ -278,12 +279,11 @@ def load(path: str | os.PathLike, prefix: str = '') -> Restored:
     """Load one checkpoint as nested dicts of NumPy arrays, for use outside of training.
 
     Args:
-      path: a checkpoint, or a folder of checkpoints or of a run: then its best checkpoint or, if it
-        has none, the newest undamaged one.
+      path: see `checkpoint_files.find`.
       prefix: name of the subtree to read, such as 'params/encoder'; by default everything.
 
     Raises:
-      UserError: there is no checkpoint, or none that can be used.
+      UserError: there is no checkpoint, all of them are damaged, or nothing has this prefix.
     """
     folder = checkpoint_files.find(paths.path(path).absolute())
     stored = checkpoint_files.read_description(folder)

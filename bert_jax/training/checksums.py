@@ -12,22 +12,22 @@ ADDED = 'added'  # folder that may be added later, with a manifest of its own
 
 
 def write(folder: pathlib.Path, elsewhere: Mapping[str, str] = MappingProxyType({})) -> None:
-    """Write the manifest of all other files, after each of them is safely on disk.
+    """Write the manifest of a folder once all its other files are safely on disk.
 
     Args:
-      folder: the folder, which gets the manifest.
-      elsewhere: digests of files that are not here but belong to the folder, by name.
+      folder: the folder.
+      elsewhere: digests, by name, of files that belong to the folder but are stored elsewhere.
     """
     for path in [*(folder / name for name in _files(folder)), folder, *folder.rglob('*/')]:
         sync(path)
-    found = {**digests(folder), **elsewhere}
-    lines = (f'{found[name]}  {name}\n' for name in sorted(found))
+    manifest = {**digests(folder), **elsewhere}
+    lines = (f'{manifest[name]}  {name}\n' for name in sorted(manifest))
     (folder / NAME).write_text(''.join(lines), encoding='utf-8')
     sync(folder / NAME)
 
 
 def digests(folder: pathlib.Path) -> dict[str, str]:
-    """Compute the SHA-256 of every file that belongs into the manifest, by name."""
+    """Compute the SHA-256 of every file that belongs in the manifest, by name."""
     return {name: sha256(folder / name) for name in _files(folder)}
 
 
@@ -39,7 +39,7 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
       files: names of the files to check; by default all of them.
 
     Returns:
-      What is wrong, with the name of the file, or None if everything is as it was written.
+      What is wrong, with the name of the file, or None if all files are as they were written.
     """
     try:
         expected, present = _read(folder), _files(folder)
@@ -61,17 +61,17 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
 
 def _read(folder: pathlib.Path) -> dict[str, str]:
     """Read file name → digest; raise ValueError for a malformed line."""
-    found = {}
+    manifest = {}
     text = (folder / NAME).read_text(encoding='utf-8', errors='replace')
     for line in text.splitlines(keepends=True):
         fields = re.fullmatch('([0-9a-f]{64})  (.+)\n', line)
         if not fields:
             raise ValueError(line)
-        found[fields[2]] = fields[1]
-    return found
+        manifest[fields[2]] = fields[1]
+    return manifest
 
 
 def _files(folder: pathlib.Path) -> set[str]:
-    """Paths of all files except the manifest and what was added later, relative to the folder."""
+    """Paths of all files except the manifest and files added later, relative to the folder."""
     files = (path.relative_to(folder) for path in folder.rglob('*') if path.is_file())
     return {path.as_posix() for path in files if not path.parts[0].startswith(ADDED)} - {NAME}

@@ -1,4 +1,4 @@
-"""Whether a disk can take a checkpoint, and what it said if it could not."""
+"""Checks that a disk can hold a checkpoint, and the system's message if it cannot."""
 
 import errno
 import os
@@ -13,9 +13,9 @@ SPACE_FACTOR, SPACE_CONSTANT = 1.1, 2**18
 
 
 def check_free_space(folder: pathlib.Path, num_bytes: int) -> None:
-    """Raise OSError if the disk of a folder cannot hold arrays of so many bytes.
+    """Raise OSError if the disk of a folder cannot hold arrays of `num_bytes` bytes.
 
-    If Orbax itself fails halfway, its event loop prints a traceback for every unfinished write.
+    Orbax would fail halfway, and its event loop prints a traceback for every unfinished write.
     """
     required = SPACE_FACTOR * num_bytes + SPACE_CONSTANT
     if shutil.disk_usage(folder).free < required:
@@ -23,7 +23,7 @@ def check_free_space(folder: pathlib.Path, num_bytes: int) -> None:
 
 
 def make_writable(directory: pathlib.Path) -> None:
-    """Create the folder of checkpoints; UserError if it cannot be written."""
+    """Create the folder of checkpoints; raise UserError if it cannot be written."""
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if not os.access(directory, os.W_OK | os.X_OK):
@@ -36,7 +36,7 @@ def make_writable(directory: pathlib.Path) -> None:
 
 
 def error_message(error: Exception) -> str | None:
-    """The message of the operating system in an OSError or in the text of an Orbax error."""
+    """Return the operating system's message in an OSError or an Orbax error; None without one."""
     if isinstance(error, OSError):
         return error.strerror
     match = re.search(r'([^:]*) \[os_error_code', str(error))

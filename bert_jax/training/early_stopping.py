@@ -1,5 +1,6 @@
-"""The best evaluation so far, and when to stop waiting for a better one."""
+"""Early stopping: the best evaluation so far, and when to stop waiting for a better one."""
 
+import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ _LOWER_IS_BETTER = ('loss', 'perplexity', 'rmse')  # endings of metric names
 
 
 def lower_is_better(metric: str) -> bool:
-    """Return whether a lower value is better, by the name; 'mlm_loss/cy' is for one language."""
+    """Return whether lower is better, by the name of a metric, such as 'mlm_loss/cy' (Welsh)."""
     return metric.partition('/')[0].endswith(_LOWER_IS_BETTER)
 
 
@@ -32,14 +33,14 @@ class EarlyStopping:
     """Tracks the best evaluation by one metric and ends the run when it does not improve.
 
     Attributes:
-      metric: name of the metric, `evaluation.best` of the config; '': none.
+      metric: name of the metric, `evaluation.best` of the config; '' if there is none.
       patience: evaluations without improvement after which the run is over, `evaluation.patience`;
         0: never.
       best: the best evaluation so far.
     """
 
     def __init__(self, evaluation: Config, best: BestEvaluation | None = None):
-        """Raise UserError if the patience is negative or there is no metric to wait for."""
+        """Raise UserError if the patience is negative, or set without a metric."""
         self.metric, self.patience = evaluation.best, evaluation.patience
         self.best = best or BestEvaluation()
         if self.patience < 0 or (self.patience and not self.metric):
@@ -49,7 +50,7 @@ class EarlyStopping:
             )
 
     def update(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Take an evaluation into account. The first of equal values stays the best; NaN never is.
+        """Record an evaluation. The first of equal values stays the best; NaN never is the best.
 
         Raises UserError as `check` does.
         """
@@ -58,12 +59,12 @@ class EarlyStopping:
         self.check(metrics)
         value = metrics[self.metric]
         if self.best.metrics is None:
-            better = value == value
+            is_better = not math.isnan(value)
         elif lower_is_better(self.metric):
-            better = value < self.best.metrics[self.metric]
+            is_better = value < self.best.metrics[self.metric]
         else:
-            better = value > self.best.metrics[self.metric]
-        if better:
+            is_better = value > self.best.metrics[self.metric]
+        if is_better:
             self.best = BestEvaluation(step, dict(metrics))
         else:
             self.best = self.best._replace(waited=self.best.waited + 1)

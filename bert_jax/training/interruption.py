@@ -1,4 +1,4 @@
-"""Stopping a run by a signal: the loop saves, then exits with a status that asks for a restart."""
+"""Stopping a run by a signal: the loop saves, then exits with a status that means "rerun"."""
 
 import signal
 from types import FrameType
@@ -20,10 +20,10 @@ class StopSignal:
     """Records SIGTERM and SIGINT within a `with` block instead of ending the process.
 
     A second signal of the same number ends the process at once. Leaving the block restores the
-    handlers that were there before.
+    previous handlers.
 
     Attributes:
-      number: number of the signal that this process received; 0: none.
+      number: number of the signal that this process received; 0 before that.
     """
 
     def __init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a run shows and records: progress bar, metrics.jsonl, trackers and a plot of the loss."""
+"""The log of a run: progress bar, metrics.jsonl, trackers and a plot of the loss."""
 
 import errno
 import functools
@@ -10,6 +10,8 @@ import sys
 import time
 from collections.abc import Mapping
 from typing import Any
+
+import jax
 
 from bert_jax import figures, progress
 from bert_jax.errors import writing_to
@@ -24,7 +26,7 @@ _FLUSH_SECONDS = 60.0  # between uploads to a bucket
 
 
 class Log:
-    """The log of a run; only the process with `enabled` shows and writes anything.
+    """The log of a run; only host 0 shows and writes anything.
 
     Attributes:
       records: the records of metrics.jsonl, dictionaries with 'kind', 'step' and metrics.
@@ -36,35 +38,36 @@ class Log:
         config: Config,
         step: int,
         total_steps: int,
-        enabled: bool,
-        is_evaluated: bool = True,
+        is_evaluated: bool,
     ):
         """Open the log of a run that resumes after `step`; later records are dropped.
 
         Args:
-          workdir: its folder, which exists; in a bucket, its local copy is written.
+          workdir: the folder of the run, which exists; in a bucket, its local copy is written.
           config: the config's `logging`.
           step: number of completed steps.
           total_steps: number of steps of the whole run.
-          enabled: whether this process shows and writes anything.
-          is_evaluated: whether the evaluation at `step` is kept.
+          is_evaluated: whether the record of the evaluation at `step`, if any, is kept.
         """
         self._target, workdir = workdir, paths.local(workdir)
-        self.workdir, self.enabled, self._config = workdir, enabled, config
+        self.workdir, self._config = workdir, config
+        self._is_host0 = jax.process_index() == 0
         self._flushed = time.monotonic()
         last = {'train': step, 'held_out': step if is_evaluated else step - 1}
-        self.records = _read_records(workdir / 'metrics.jsonl', last) if enabled else []
-        if enabled:
+        self.records = _read_records(workdir / 'metrics.jsonl', last) if self._is_host0 else []
+        if self._is_host0:
             with writing_to(workdir):
                 self._check_space()
                 text = ''.join(f'{json.dumps(record)}\n' for record in self.records)
                 (workdir / 'metrics.jsonl').write_text(text, encoding='utf-8')
         self._step = step
-        self._bar = progress.bar(total=total_steps, initial=step, unit='step', disable=not enabled)
+        self._bar = progress.bar(
+            total=total_steps, initial=step, unit='step', disable=not self._is_host0
+        )
 
     def info(self, text: str) -> None:
         """Print a line above the progress bar."""
-        if self.enabled:
+        if self._is_host0:
             self._bar.write(text, file=sys.stderr)
 
     def record(self, kind: str, step: int, values: Mapping[str, float]) -> None:
@@ -75,7 +78,7 @@ class Log:
           step: number of completed steps.
           values: metrics by name.
         """
-        if not self.enabled:
+        if not self._is_host0:
             return
         with writing_to(self.workdir):
             self._check_space()
@@ -89,7 +92,7 @@ class Log:
 
     def flush(self) -> None:
         """Upload all records to a working directory in a bucket."""
-        if self.enabled and paths.is_in_bucket(self._target):
+        if self._is_host0 and paths.is_in_bucket(self._target):
             for tracker in self._trackers:
                 tracker.flush()
             push(self._target)
@@ -97,7 +100,7 @@ class Log:
 
     def plot(self, references: Mapping[str, float], file_format: str = 'png') -> None:
         """Draw loss.png: the loss terms over the steps, and a horizontal line per reference."""
-        if not self.enabled:
+        if not self._is_host0:
             return
         figure = figures.new(8, 5)
         axes = figure.subplots()
@@ -119,9 +122,9 @@ class Log:
         with writing_to(self.workdir):
             figures.save(figure, self.workdir / 'loss', [file_format])
 
-    def advance(self, shown: Mapping[str, str]) -> None:
+    def advance(self, values: Mapping[str, str]) -> None:
         """Move the progress bar by one step and show these values beside it."""
-        self._bar.set_postfix(shown, refresh=False)
+        self._bar.set_postfix(values, refresh=False)
         self._bar.update(1)
 
     def close(self) -> None:
@@ -130,7 +133,7 @@ class Log:
         if '_trackers' in vars(self):
             for tracker in self._trackers:
                 tracker.close()
-        if self.enabled:
+        if self._is_host0:
             push(self._target)
 
     @functools.cached_property
@@ -143,7 +146,7 @@ class Log:
 
 
 def _read_records(path: pathlib.Path, last: Mapping[str, int]) -> list[dict[str, Any]]:
-    """Read the records up to the last step of their kind; a line cut off by a kill is dropped."""
+    """Read the records up to `last`[kind]; a line that a kill cut off is dropped."""
     records = []
     lines = path.read_text(encoding='utf-8').splitlines() if path.exists() else []
     for line in lines:

@@ -15,9 +15,9 @@ from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
 from bert_jax.training.profiling import Profile
 from bert_jax.training.run import Plan, Run, start
-from bert_jax.training.state import num_parameters
 from bert_jax.training.step import compile_train_step, make_train_step
 from bert_jax.training.task import Stage, Task
+from bert_jax.training.transfer import num_parameters
 from bert_jax.types import Config, Params
 
 
@@ -91,7 +91,7 @@ def train(
                 if save:
                     run.save(_metadata(run))
 
-                # 6. Evaluate. The checkpoint stores the result; that of the best one is kept.
+                # 6. Evaluate. The checkpoint stores the result, and the best checkpoint is kept.
                 if evaluate and save:
                     _evaluate_checkpoint(run, stage)
                 elif evaluate:
@@ -130,7 +130,7 @@ def dry_run(task: Task, config: Config) -> Iterator[str]:
     with Plan.of(task, config) as plan:
         yield from task.describe()
         yield from plan.transfer.describe(plan.abstract.params)
-        yield f'{num_parameters(plan.abstract):,} parameters on {devices()}'
+        yield f'{num_parameters(plan.abstract.params):,} parameters on {devices()}'
         for number, stage in enumerate(task.stages, start=1):
             yield f'compiling stage {number} of {len(task.stages)}'
             yield from _compile(plan, stage)[1]
@@ -141,25 +141,26 @@ def _describe(run: Run) -> None:
     """Log what is trained, on which devices, and from which step."""
     for line in [*run.task.describe(), *run.transfer.describe(run.state.params)]:
         run.log.info(line)
-    kind = 'measured' if peak_flops.published_flops() is None else 'published'
+    origin = 'measured' if peak_flops.published_flops() is None else 'published'
     run.log.info(
-        f'{num_parameters(run.state):,} parameters on {devices()}, '
-        f'{kind} peak {run.peak_flops / 1e12:,.2f} TFLOP/s; '
+        f'{num_parameters(run.state.params):,} parameters on {devices()}, '
+        f'{origin} peak {run.peak_flops / 1e12:,.2f} TFLOP/s; '
         + (f'resuming from step {run.step:,}' if run.step else f'new run in {run.config.workdir}')
     )
 
 
 def _evaluate_initial_weights(run: Run) -> None:
-    """Evaluate before training if asked to, for a trained head, or to check a metric's name."""
+    """Log where the initial weights come from, and evaluate them where that is useful."""
     initial, stage = run.task.start, run.task.stages[0]
     if initial.params:
         new = sorted(
             name
             for name in tree_paths.flatten(run.state.params).keys() - initial.params.keys()
-            if ADDED not in name.split('/')  # their number is in `Transfer.describe`
+            if ADDED not in name.split('/')  # `Transfer.describe` has the number of these
         )
         for line in [*initial.lines, f'newly initialized: {", ".join(new) or "nothing"}']:
             run.log.info(line)
+    # A misspelled metric in `evaluation.best` is an error now instead of after the first steps.
     if initial.has_head or run.early_stopping.metric or 0 in stage.evaluate_at:
         _evaluate(run, stage)
         run.early_stopping.check(run.held_out)
@@ -251,7 +252,7 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
     if not run.held_out:  # no step was left to train
         run.held_out = run.task.evaluate(run.state.params, run.task.stages[-1])
     run.log.plot(run.task.references(), 'pdf')
-    # A signal that came since the last step: exit now, because a sweep would start the next run.
+    # A signal may have arrived since the last step: exit now, or a sweep would start the next run.
     _exit_if_signaled(run, int(multihost.largest(run.stop.number)))
     tokens = sum(
         stage.tokens_per_step * min(max(run.step - first_step, 0), stage.steps)
@@ -261,7 +262,7 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
         'steps': run.step,
         'best_step': best.step,
         'tokens': tokens,
-        'parameters': num_parameters(run.state),
+        'parameters': num_parameters(run.state.params),
         'trained_parameters': run.transfer.num_trained(run.state.params),
         'held_out': run.held_out,
         'train_seconds': round(run.seconds, 1),

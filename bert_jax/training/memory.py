@@ -1,4 +1,4 @@
-"""The memory that training and evaluation need on each device, and the memory that it has."""
+"""The memory that training and evaluation need on each device, and the memory of the device."""
 
 import math
 import os
@@ -48,8 +48,8 @@ class MemoryEstimate(NamedTuple):
 
         Args:
           compiled: the training step.
-          state: arrays or abstract arrays, as `batch`.
-          batch: a batch for training; those for evaluation are about as large.
+          state: arrays or abstract arrays, like `batch`.
+          batch: a training batch; evaluation batches are about as large.
           evaluation: the evaluation step, if it is known.
         """
         train = compiled.memory_analysis()
@@ -58,7 +58,7 @@ class MemoryEstimate(NamedTuple):
             local_bytes(state.params),
             local_bytes(state.opt_state),
             local_bytes(batch),
-            None if train is None else train.temp_size_in_bytes,
+            train and train.temp_size_in_bytes,
             held_out and held_out.temp_size_in_bytes + held_out.output_size_in_bytes,
         )
 
@@ -109,7 +109,7 @@ def local_bytes(tree: Any) -> int:
 
 
 def device_bytes() -> int | None:
-    """Return the memory of each device for this process in bytes; None if it is not known.
+    """Return the bytes of memory of each device that this process may use; None if unknown.
 
     Simulated CPU devices share the memory of the machine.
     """
@@ -126,7 +126,7 @@ def device_bytes() -> int | None:
 
 
 def peak_bytes() -> int:
-    """Return the peak memory so far: of the first device, or else of the process."""
+    """Return the peak memory so far in bytes: of the first device, or else of the process."""
     statistics = jax.local_devices()[0].memory_stats() or {}
     if 'peak_bytes_in_use' in statistics:
         return statistics['peak_bytes_in_use']

@@ -1,4 +1,4 @@
-"""The metrics of the latest training steps: read one step late, recorded as one."""
+"""The metrics of recent training steps: read one step late, averaged for each record."""
 
 import math
 import time
@@ -21,8 +21,8 @@ class MetricsWindow:
     so the host is at most one step ahead and the device always has work.
 
     Attributes:
-      stop_signal: largest number of a signal that any host had received at the last step that was
-        read, from metrics['signal']; 0 if the metrics have none.
+      stop_signal: metrics['signal'] of the last step that was read: the largest number of a signal
+        that any host had received; 0 if there is none.
     """
 
     def __init__(
@@ -49,18 +49,18 @@ class MetricsWindow:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new window now."""
+        """Start a new window now."""
         self._start = time.perf_counter()
         self._steps, self._terms = 0, Terms()
         self._last: dict[str, Any] = {}
 
     def add(self, step: int, metrics: dict[str, Any]) -> None:
-        """Add step number `step` (from 1), which may be running; wait for the step before it."""
+        """Add step number `step` (from 1), which may still run; wait for the step before it."""
         self._wait()
         self._pending = step, metrics
 
     def _wait(self) -> None:
-        """Wait for all steps that were added. Raises UserError after too many skipped in a row."""
+        """Wait for the added steps. Raises UserError after too many skipped steps in a row."""
         if self._pending is None:
             return
         step, metrics = self._pending[0], jax.device_get(self._pending[1])
@@ -117,6 +117,6 @@ class MetricsWindow:
         if in_row >= self._max_skipped_in_row:
             raise UserError(
                 f'{in_row} steps in a row, up to step {step}, had a loss or gradient norm that '
-                f'{fault}; --config.debug.batch={step} shows that batch; lower '
+                f'{fault}; --config.debug.batch={step} shows the last batch; lower '
                 f'schedule.learning_rate; the last good state is in {self._log.workdir}'
             )

@@ -1,8 +1,8 @@
-"""Coordination of the processes of a multi-host run: joining, agreement, and ending together.
+"""Coordination of the processes of a multi-host run: joining, agreeing, ending together.
 
 Everything here uses JAX's coordination service, which runs in process 0 ("host 0"). JAX itself ends
-a process when another one is dead or the service is gone. This module adds errors: the error that
-ends one process is published, so that every process prints it and exits with the same status
+a process when another process is dead or the service is gone. This module adds errors: the error
+that ends one process is published, so that every process prints it and exits with the same status
 instead of waiting in a collective.
 """
 
@@ -104,7 +104,8 @@ def barrier() -> None:
 def gather_on_host0(name: str, value: Any) -> list[Any]:
     """Return on host 0 the JSON-serializable values of all hosts, in their order; [] on others.
 
-    Host 0 waits until all hosts have called this. Unlike the functions above, any thread may.
+    Host 0 waits until all hosts have called this. Unlike the functions above, any thread may call
+    it.
 
     Args:
       name: identifies the call, the same on all hosts.
@@ -118,10 +119,10 @@ def gather_on_host0(name: str, value: Any) -> list[Any]:
 
 
 def check_same(what: str, make_value: Callable[[], str]) -> None:
-    """Raise UserError on every host whose value differs from that of host 0.
+    """Raise UserError on every host whose value differs from the value of host 0.
 
     Args:
-      what: name of the value, for the message.
+      what: name of the value in the message.
       make_value: computes the value, such as a digest; called only if there are several hosts.
     """
     if not jax.distributed.is_initialized():
@@ -132,7 +133,7 @@ def check_same(what: str, make_value: Callable[[], str]) -> None:
             f'the {what} of host {jax.process_index()} differs from that of host 0: start all '
             'hosts with the same command, on storage that all of them share'
         )
-    barrier()  # a host that went on could fail with an error that hides this one
+    barrier()  # a host that continued could fail with an error that hides this one
 
 
 def largest(number: int) -> jax.Array:
@@ -150,7 +151,7 @@ def largest(number: int) -> jax.Array:
 
 
 def fetch(tree: Any) -> Any:
-    """Gather a tree of global arrays, so that every host can compute with it alone.
+    """Return a tree of global arrays with all their values on this host.
 
     A collective: all hosts must call it at the same point.
     """
@@ -159,23 +160,23 @@ def fetch(tree: Any) -> Any:
     return multihost_utils.process_allgather(tree, tiled=True)
 
 
-_call_numbers = itertools.count()  # the same on all hosts: names the keys of their common calls
+_call_numbers = itertools.count()  # the same on all hosts: part of the keys of collective calls
 _exit_lock = threading.Lock()  # held by the first thread that ends this process
 
 
 def _client() -> Any:
     """The client of JAX's coordination service.
 
-    Private in JAX 0.10, where `multihost_utils` offers only collectives between devices: those time
+    Private in JAX 0.10, whose `multihost_utils` has only collectives between devices, which time
     out after 30 s on CPU and block a host that has to stop.
     """
     return distributed.global_state.client
 
 
 def _initialize(coordinator: str | None, num_processes: int | None, process_id: int | None) -> None:
-    # JAX's own handler of SIGTERM would replace that of the training loop.
+    # JAX's own handler of SIGTERM would replace the handler of the training loop.
     jax.config.update('jax_enable_preemption_service', False)
-    # Open MPI 5 sets these variables, but no longer those by which JAX recognizes Open MPI.
+    # Open MPI 5 sets these variables, but no longer the variables by which JAX recognizes Open MPI.
     if num_processes is None and 'OMPI_COMM_WORLD_SIZE' in os.environ:
         num_processes = int(os.environ['OMPI_COMM_WORLD_SIZE'])
     if process_id is None and 'OMPI_COMM_WORLD_RANK' in os.environ:
@@ -250,7 +251,7 @@ def _print_error(message: str) -> None:
 
 
 def _leave(done: threading.Event, watcher: threading.Thread) -> None:
-    """Leave the run once all processes are done: one of them may still be writing."""
+    """Leave the run once all processes have finished: host 0 may still be writing."""
     barrier()
     done.set()
     watcher.join()

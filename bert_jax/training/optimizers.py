@@ -1,8 +1,9 @@
 """Optimizers by name, as optax transformations.
 
-Their `update` takes two optional arguments beyond those of optax: `accept`, a bool scalar, False to
-leave the moments unchanged (a skipped step), and `norm`, the global norm of the gradients if it is
-already known. A skipped step counts as a step of the schedule, which so reaches its end.
+Their `update` takes two optional arguments in addition to optax's: `accept`, a bool scalar, False
+to leave the moments unchanged (a skipped step), and `norm`, the global norm of the gradients if it
+is already known. A skipped step counts as a step of the schedule, so that the schedule still ends
+with the run.
 """
 
 import functools
@@ -22,7 +23,7 @@ Tree = Any  # a pytree of arrays
 
 # A parameter with this path component is a stack of layers along its first axis (nn.scan).
 STACK = 'layers'
-_SMALL = 2**16  # number of entries
+_SMALL = 2**16  # largest number of entries of an array that `global_norm` concatenates
 
 
 def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExtraArgs:
@@ -43,8 +44,8 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
 
     Args:
       config: has the attributes `name`, `beta1`, `beta2`, `eps`, `weight_decay`, `clip_norm` (0 for
-        no clipping) and `decay_exclude`, regular expressions; parameters in whose path one of them
-        is found (`re.search`) are not decayed.
+        no clipping) and `decay_exclude`, regular expressions; parameters whose path matches one
+        (`re.search`) are not decayed.
       schedule: learning rate by number of previous steps.
 
     Raises:
@@ -79,7 +80,7 @@ def decay_mask(params: Tree, exclude: Sequence[str]) -> Tree:
 
 
 def check_decay_exclude(exclude: Sequence[str], params: Tree) -> None:
-    """Check that every pattern matches a parameter: a typo would silently decay LayerNorms.
+    """Check that every pattern matches a parameter; a typo would silently decay LayerNorms.
 
     Args:
       exclude: regular expressions.
@@ -113,9 +114,9 @@ def clip_by_global_norm(limit: float) -> optax.GradientTransformationExtraArgs:
 def global_norm(grads: Tree) -> jax.Array:
     """Return √Σ g² over all arrays of the tree.
 
-    On one device the small arrays are concatenated first: a sum for each of BERT-base's biases
-    would be a sixth of what there is to compile in a training step. On several devices the arrays
-    may be laid out differently, and concatenation would require communication.
+    On one device the small arrays are concatenated first: separate sums of BERT-base's biases would
+    be a sixth of the code to compile for a training step. On several devices arrays may have
+    different shardings, and concatenation would require communication.
     """
     leaves = jax.tree.leaves(grads)
     if jax.sharding.get_abstract_mesh().size > 1:
@@ -152,9 +153,9 @@ def scale_by_adam(
         first, second = (jax.tree.map(jnp.zeros_like, params) for _ in range(2))
         return AdamState(first, second, jnp.zeros((), jnp.int32) if bias_correction else None)
 
-    # `accept` selects inside: if the old state were selected after the update, XLA's CPU compiler
-    # would compute the moments a second time from copies of the old ones, which take 880 MB in each
-    # step of BERT-base. Under jit, arrays of the same shape are traced and lowered only once.
+    # `accept` selects here: if the old state were selected after the update, XLA's CPU compiler
+    # would compute the moments a second time from copies of the old moments, 880 MB in each step of
+    # BERT-base. Under jit, arrays of the same shape are traced and lowered only once.
     @jax.jit
     def direction(
         grad: Array, first: Array, second: Array, corrections: tuple, accept: Array | bool
@@ -178,15 +179,15 @@ def scale_by_adam(
 
 
 def _bias_correction(beta: float, count: jax.Array | None) -> jax.Array | float:
-    """The sum 1 − beta^count of the weights that `count` gradients have in a moment."""
+    """1 − beta^count, the sum of the weights of `count` gradients in a moment."""
     return 1.0 if count is None else 1 - beta ** jnp.float32(count)
 
 
 def scale_by_trust_ratio() -> optax.GradientTransformation:
     """Scale the update of each array to the norm of the array (LAMB, algorithm 2, line 11).
 
-    An update is unchanged where one of the two norms is 0. In stacked layers every layer has its
-    own ratio, so that scanning over layers does not change the update.
+    An update is unchanged if one of the two norms is 0. In stacked layers every layer has its own
+    ratio, so that scanning over layers does not change the update.
     """
 
     def scale(path: tuple, update: Array, param: Array) -> Array:
@@ -228,12 +229,12 @@ def stable_adamw(
 
 
 def _axes_of_one_layer(path: tuple, array: Array) -> tuple[int, ...]:
-    """All axes of an array except that of a stack of layers."""
+    """All axes of an array except the layer axis of stacked layers."""
     is_stack = STACK in tree_paths.path_name(path).split('/')
     return tuple(range(1 if is_stack else 0, array.ndim))
 
 
-# Name → what turns gradients into the direction of the update.
+# Name → the transformations from gradients to the direction of the update.
 _DIRECTIONS: dict[str, Callable[..., list[optax.GradientTransformation]]] = {
     'bert_adam': lambda decay, _, b1, b2, eps: [scale_by_adam(b1, b2, eps, False), decay],
     'adamw': lambda decay, _, b1, b2, eps: [scale_by_adam(b1, b2, eps, True), decay],

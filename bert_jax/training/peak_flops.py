@@ -1,8 +1,8 @@
 """Peak FLOP/s of the devices: the reference for MFU.
 
-The peak is the published one of the chip where it is known, whatever the dtype of a run: MFU of
-float32 runs is a share of the bf16 peak too, so that runs on one chip compare. Elsewhere (CPUs,
-other chips) it is that of a large matrix product, measured in the dtype of the run.
+For chips in PUBLISHED_TFLOPS, the reference is the published bf16 peak, whatever the dtype of the
+run, so that MFU can be compared between all runs on one chip. For CPUs and other chips, it is
+measured with a large matrix product in the dtype of the run.
 """
 
 import functools
@@ -12,10 +12,10 @@ import timeit
 import jax
 import jax.numpy as jnp
 
-# TFLOP/s of dense bf16 products per device, by a part of its `device_kind`; the first match counts.
+# Part of a `device_kind` → TFLOP/s of dense bf16 products per device; the first match counts.
 # TPU: cloud.google.com/tpu/docs, system architecture of each version (a device of v2 and v3 is a
-# core, half a chip). GPU: NVIDIA's data sheets, where the figure with sparsity is twice the dense
-# one; V100 and T4, which have no bf16 units, with fp16.
+# core, half a chip). GPU: NVIDIA's data sheets (half of the figure with sparsity); fp16 for V100
+# and T4, which have no bf16 units.
 PUBLISHED_TFLOPS = {
     'TPU v2': 22.5,
     'TPU v3': 61.5,
@@ -58,16 +58,17 @@ def peak_flops(dtype: str) -> float:
     return devices * (published_flops() or measured_flops(dtype))
 
 
-def published_flops(kind: str | None = None) -> float | None:
-    """Return the published dense bf16 FLOP/s of a device; None if its kind is not in the table.
+def published_flops(device_kind: str | None = None) -> float | None:
+    """Return the published dense bf16 FLOP/s of a device; None if it is not in the table.
 
     Args:
-      kind: a `device_kind` of JAX; None: that of the devices here.
+      device_kind: JAX's name of the device; None: the devices of this process.
     """
-    kind = kind or jax.devices()[0].device_kind
-    found = (peak for part, peak in PUBLISHED_TFLOPS.items() if re.search(rf'\b{part}\b', kind))
-    tflops = next(found, None)
-    return None if tflops is None else 1e12 * tflops
+    device_kind = device_kind or jax.devices()[0].device_kind
+    for part, tflops in PUBLISHED_TFLOPS.items():
+        if re.search(rf'\b{part}\b', device_kind):
+            return 1e12 * tflops
+    return None
 
 
 @functools.cache
@@ -75,7 +76,7 @@ def measured_flops(dtype: str) -> float:
     """Measure the FLOP/s of a large matrix product on one device, once in a process.
 
     The product of two [n, n] matrices in `dtype` with float32 output counts as 2·n³ operations; the
-    best of a few runs counts.
+    fastest of a few runs counts.
     """
     n = MATRIX_SIZE.get(jax.default_backend(), MATRIX_SIZE['cpu'])
     a = jax.device_put(jnp.ones((n, n), dtype), jax.local_devices()[0])

@@ -1,4 +1,4 @@
-"""Recording a trace of chosen steps, for the profiler of TensorBoard or Perfetto."""
+"""A trace of chosen training steps, for the profiler of TensorBoard or Perfetto."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ class Profile:
         """Read `logging.profile_steps`.
 
         Raises:
-          UserError: it is neither empty nor a first and a last step.
+          UserError: the key is neither empty nor a first and a last step.
         """
         steps = config.logging.profile_steps
         if steps and (len(steps) != 2 or not 1 <= steps[0] <= steps[1]):
@@ -34,19 +34,19 @@ class Profile:
         self._is_running = False
 
     def before(self, step: int) -> None:
-        """Start the trace if `step`, counted from 1, is to be traced."""
+        """Start the trace if `step`, counted from 1, is one of its steps."""
         if not self._is_running and self._first <= step <= self._last:
             jax.profiler.start_trace(paths.local(self._workdir) / 'profile')
             self._is_running = True
 
     def after(self, step: int, state: Any) -> None:
-        """Wait for the last step and write the trace; state: what the step computes."""
+        """Write the trace after the last step; `state` is the result of the step."""
         if self._is_running and step == self._last:
             jax.block_until_ready(state)
             self.close()
 
     def close(self) -> None:
-        """End a trace that a run ends before its last step."""
+        """Write the trace, also if the run ends before the last step to trace."""
         if self._is_running:
             jax.profiler.stop_trace()
             self._is_running = False

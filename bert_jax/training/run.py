@@ -1,4 +1,4 @@
-"""A run of the training loop: planned, claimed, restored or initialized, and what changes in it."""
+"""A run of the training loop: its plan, its start or resumption, and the state that changes."""
 
 import contextlib
 import dataclasses
@@ -35,7 +35,8 @@ from bert_jax.training.task import Task
 from bert_jax.training.transfer import Transfer
 from bert_jax.types import Config, Key
 
-_COMPARED = ('best', 'examples')  # keys of `evaluation`; values under others cannot be compared
+# Keys of `evaluation`: metrics from before and after a change of one of them are not comparable.
+_COMPARED = ('best', 'examples')
 
 
 @dataclasses.dataclass
@@ -77,13 +78,12 @@ class Plan:
             yield cls(task, config, total_steps, schedule, trained, optimizer, abstract)
 
     def initial_state(self, seed: int | None = None) -> TrainState:
-        """Return the state before the first step, of another seed if one is given."""
+        """Return the state before the first step, for `seed` or else the seed of the config."""
         seed = self.config.seed if seed is None else seed
-        settings = (self.optimizer, self.abstract, seed, self.transfer)
-        return initial_state(self.task, *settings)
+        return initial_state(self.task, self.optimizer, self.abstract, seed, self.transfer)
 
     def restore(self, checkpoints: Checkpoints, step: int | None = None) -> Restored | None:
-        """Restore a checkpoint (`Checkpoints.restore`), frozen parameters as they start."""
+        """Restore a checkpoint as `Checkpoints.restore`, with initial frozen parameters."""
         restored = checkpoints.restore(self.transfer.stored(self.abstract), step)
         if restored is None or not self.transfer.frozen:
             return restored
@@ -96,7 +96,7 @@ class Run(Plan):
     """A run in progress: the objects it works with, and what changes from step to step.
 
     Attributes:
-      key: random key of the run; that of each step is derived from it.
+      key: random key of the run; the key of each step is derived from it.
       peak_flops: FLOP/s of all devices, the reference for MFU.
       state: parameters, optimizer state and counters after `step` steps.
       step: number of completed steps.
@@ -119,7 +119,7 @@ class Run(Plan):
     held_out: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def save(self, metadata: dict[str, Any]) -> None:
-        """Save the log, and in the background the state (`Checkpoints.save`)."""
+        """Save the log now and the state in the background (`Checkpoints.save`)."""
         self.log.flush()
         self.checkpoints.save(self.step, self.transfer.stored(self.state), metadata)
 
@@ -154,14 +154,13 @@ def start(task: Task, config: Config) -> Iterator[Run]:
                         f'the run in {folder} has done {step:,} steps, but the config asks for '
                         f'{plan.total_steps:,}; set training.steps or epochs to at least as many'
                     )
-                before = metadata.get('config', {}).get('evaluation', {})
-                if all(before.get(key) == config.evaluation.get(key) for key in _COMPARED):
+                previous = metadata.get('config', {}).get('evaluation', {})
+                if all(previous.get(key) == config.evaluation.get(key) for key in _COMPARED):
                     early_stopping.best = BestEvaluation(**metadata.get('best', {}))
                 # Earlier versions evaluated before saving.
                 is_evaluated = metadata.get('is_evaluated', True)
             multihost.run_on_host0(lambda: workdir.write_config(config.workdir, settings))
-            steps, enabled = (step, plan.total_steps), jax.process_index() == 0
-            log = Log(folder, config.logging, *steps, enabled, is_evaluated)
+            log = Log(folder, config.logging, step, plan.total_steps, is_evaluated)
             for change in changes:
                 log.info(f'changed since the run was started: {change}')
             with contextlib.closing(log), contextlib.closing(profile), StopSignal() as stop:
@@ -184,7 +183,7 @@ def start(task: Task, config: Config) -> Iterator[Run]:
 
 
 def _digest(arrays: Mapping[str, np.ndarray]) -> str:
-    """SHA-256 of arrays and their names."""
+    """The SHA-256 of arrays and their names."""
     digest = hashlib.sha256()
     for name, array in sorted(arrays.items()):
         digest.update(name.encode())

@@ -21,8 +21,8 @@ COMPILER_OPTIONS = {
     # step already uses all cores.
     'cpu': {'xla_cpu_scheduler_type': 'CPU_SCHEDULER_TYPE_MEMORY_OPTIMIZED'},
 }
-# For parameters sharded over the axis fsdp: gather whole weights while products are computed,
-# instead of splitting each product into steps that pass parts of the weights from chip to chip.
+# For parameters sharded over the fsdp axis: gather whole weights while matrix products run, instead
+# of splitting each product into steps that pass parts of the weights from chip to chip.
 FSDP_COMPILER_OPTIONS = {
     'tpu': dict.fromkeys(
         (
@@ -49,8 +49,8 @@ def configure(keep_memory: bool = True) -> None:
     """Apply the settings. Commands call this once, before they compute anything.
 
     Args:
-      keep_memory: see `keep_freed_memory`; False for programs of many shapes, whose freed memory
-        would be kept in pieces.
+      keep_memory: see `keep_freed_memory`; False for programs of many shapes, which would fragment
+        the memory they keep.
 
     Raises:
       UserError: see `find_devices`.
@@ -70,11 +70,11 @@ def configure(keep_memory: bool = True) -> None:
 def find_devices() -> list[jax.Device]:
     """Return the devices of all processes; the first call initializes JAX's backends.
 
-    If a plugin such as that of jax[cuda12] fails, because the machine has no such device, JAX logs
-    a traceback and continues without it, and libtpu fails silently. Here the log is one line.
+    On a machine without a GPU, JAX logs a traceback if jax[cuda12] is installed and continues; on
+    one without a TPU, libtpu fails silently. This function logs one line in both cases.
 
     Raises:
-      UserError: JAX_PLATFORMS asks for devices that cannot be used.
+      UserError: JAX_PLATFORMS names devices that cannot be used.
     """
     log = logging.getLogger('jax._src.xla_bridge')
     log.addFilter(_without_traceback)
@@ -88,14 +88,14 @@ def find_devices() -> list[jax.Device]:
         reason = f' ({_one_line(error)})' if str(error) else ''
         raise UserError(
             f'JAX_PLATFORMS is {os.environ.get("JAX_PLATFORMS")!r}, but no such device can be used'
-            f'{reason}; unset it to use the devices that there are'
+            f'{reason}; unset it to use the available devices'
         ) from error
     finally:
         log.removeFilter(_without_traceback)
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """A logging filter: replaces the traceback of a record by the message of its exception."""
+    """A logging filter: replaces the traceback of a record with the message of its exception."""
     if record.exc_info:
         reason, record.exc_info = record.exc_info[1], None
         record.msg = f'{record.getMessage()}: {_one_line(reason)}; continuing without its devices'
@@ -110,8 +110,8 @@ def _one_line(error: BaseException | None) -> str:
 def disable_async_dispatch() -> None:
     """Start a step on the CPU only when the step before has freed its buffers.
 
-    Otherwise the temporaries of two steps exist at the same time. Has no effect on other backends,
-    nor after the first computation.
+    Otherwise the temporaries of two steps exist at the same time. Has no effect on other backends
+    or after the first computation.
     """
     jax.config.update('jax_cpu_enable_async_dispatch', False)
 
@@ -132,7 +132,7 @@ def keep_freed_memory() -> None:
 def return_freed_memory() -> None:
     """Tell glibc to return freed memory to the system; does nothing with another C library.
 
-    Programs of many shapes leave holes between their buffers: several times what they use.
+    Programs of many shapes fragment memory: the holes take several times the memory in use.
     """
     trim = getattr(ctypes.CDLL(None), 'malloc_trim', None) if sys.platform == 'linux' else None
     if trim is not None:
@@ -140,7 +140,7 @@ def return_freed_memory() -> None:
 
 
 def compiler_options() -> dict[str, str]:
-    """Return the options for `jax.jit` of functions that need much memory, on the current mesh."""
+    """Return the compiler options for `jax.jit` of memory-intensive functions on this mesh."""
     platform, mesh = partitioning.platform(), jax.sharding.get_mesh()
     options = COMPILER_OPTIONS.get(platform, {})
     if mesh.shape.get('fsdp', 1) > 1:

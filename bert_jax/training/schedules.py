@@ -11,12 +11,13 @@ from bert_jax.types import Config
 
 Schedule: TypeAlias = Callable[[jax.typing.ArrayLike], jax.Array]
 
-# Fraction of the difference between peak and end that remains after a fraction of the decay.
+# Name → function from the elapsed fraction t of the decay to the remaining fraction of the
+# difference between `learning_rate` and `end_learning_rate`.
 _DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
-    'bert_linear': lambda done: 1 - done,
-    'linear': lambda done: 1 - done,
-    'cosine': lambda done: 0.5 + 0.5 * jnp.cos(jnp.pi * done),
-    'sqrt': lambda done: 1 - jnp.sqrt(done),
+    'bert_linear': lambda t: 1 - t,
+    'linear': lambda t: 1 - t,
+    'cosine': lambda t: 0.5 + 0.5 * jnp.cos(jnp.pi * t),
+    'sqrt': lambda t: 1 - jnp.sqrt(t),
     'constant': jnp.ones_like,
 }
 
@@ -31,8 +32,8 @@ def build(config: Config, total_steps: int) -> Schedule:
       so the learning rate drops a little where the warmup ends (google-research/bert,
       optimization.py).
     - 'linear', 'cosine', 'sqrt' (1 − √t): decay from `learning_rate` at the end of the warmup or,
-      with `decay_steps`, over that many last steps after a constant learning rate (a trapezoid;
-      with 'sqrt' as ModernBERT, Warner et al. 2024, arXiv 2412.13663, section 2.2.2).
+      with `decay_steps`, over the last `decay_steps` steps, after a constant learning rate (a
+      trapezoid; with 'sqrt' as ModernBERT, Warner et al. 2024, arXiv 2412.13663, section 2.2.2).
     - 'constant': `learning_rate`; `end_learning_rate` must be 0.
 
     Args:
@@ -65,19 +66,18 @@ def build(config: Config, total_steps: int) -> Schedule:
 
     def schedule(step: jax.typing.ArrayLike) -> jax.Array:
         step = jnp.minimum(step, total_steps).astype(jnp.float32)
-        done = jnp.maximum(step - start, 0) / (total_steps - start)
-        decayed = end + (peak - end) * decay(done)
+        decayed = end + (peak - end) * decay(jnp.maximum(step - start, 0) / (total_steps - start))
         return jnp.where(step < warmup, peak * step / max(warmup, 1), decayed)
 
     return schedule
 
 
 def duration(config: Config, key: str, total_steps: int) -> int:
-    """Return a number of steps that is given by `KEY_steps` or by `KEY_fraction` of the run.
+    """Return a number of steps, set by the config's `KEY_steps` or `KEY_fraction` (of the run).
 
     Args:
       config: the section of the config that has these keys.
-      key: with the name of the section, such as 'schedule.warmup'.
+      key: the key with its section, such as 'schedule.warmup'.
       total_steps: number of steps of the run.
 
     Raises:

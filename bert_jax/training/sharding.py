@@ -18,7 +18,7 @@ from bert_jax.errors import UserError, unknown
 
 AXES = ('data', 'fsdp', 'tensor')
 BATCH_AXES = ('data', 'fsdp')
-# Logical names that models give to the axes of activations; those of parameters are in their boxes.
+# Logical names of the axes of activations; the boxes of parameters hold the names of their axes.
 ACTIVATION_AXES = ('batch', 'length', 'embed', 'heads', 'head_dim', 'mlp', 'vocab')
 
 Tree = Any  # a pytree
@@ -29,7 +29,7 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence[jax.Device] | None = N
     """Make a mesh of devices.
 
     Args:
-      sizes: size of every axis in AXES; at most one may be -1, which takes the remaining devices.
+      sizes: size of every axis in AXES; one size may be -1, which takes the remaining devices.
       devices: by default all devices of all processes.
 
     Raises:
@@ -44,7 +44,7 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence[jax.Device] | None = N
     if math.prod(shape) != len(devices):
         raise UserError(
             f'mesh {dict(sizes)} does not fit {len(devices)} device(s): choose sizes whose product '
-            'is that number, or -1 for one of them'
+            f'is {len(devices)}, or -1 for one size'
         )
     auto = (AxisType.Auto,) * len(AXES)
     return jax.make_mesh(tuple(shape), AXES, axis_types=auto, devices=devices)
@@ -87,8 +87,8 @@ def param_shardings(boxed_params: Tree, mesh: Mesh, rules: Rules) -> Tree:
 
     Args:
       boxed_params: abstract parameters in the boxes that hold their logical names.
-      mesh: where they go.
-      rules: pairs of a logical axis name and the mesh axes it is sharded over.
+      mesh: the devices.
+      rules: pairs of a logical axis name and the mesh axes that the axis is sharded over.
 
     Raises:
       UserError: a logical axis does not exist, or a mesh axis does not divide a parameter.

@@ -1,9 +1,9 @@
-"""The arrays of a checkpoint in a bucket that several hosts save: each uploads its own shards.
+"""Checkpoints that several hosts save to a bucket: each host uploads its own shards.
 
-In a folder that hosts share, each writes its shards as a store `ocdbt.process_HOST` of TensorStore,
-and Orbax on host 0 merges the stores: it writes a tree of names that refers to the values in them.
-Without such a folder, each host makes the tree of its own store and uploads both; host 0 merges the
-trees and reads no values. Orbax reads the result like a checkpoint on a disk.
+In a shared folder, each host writes its shards as a TensorStore store `ocdbt.process_HOST`, and
+Orbax on host 0 merges the stores: it writes a tree of names that refers to the values in them.
+Without a shared folder, each host makes the tree of its own store and uploads both; host 0 merges
+the trees and reads no values. Orbax reads the result like a checkpoint on a disk.
 """
 
 import asyncio
@@ -20,13 +20,10 @@ _STORE, _TREE = 'ocdbt.process_', 'manifest.ocdbt'
 
 
 class ShardWriter:
-    """Writes the shards of this host to a folder of its own.
-
-    It has those methods of Orbax's AsyncCheckpointer that are needed here.
-    """
+    """Writes the shards of this host to a local folder, as Orbax's AsyncCheckpointer would."""
 
     def __init__(self, handler: Any):
-        """Write with the CheckpointHandler of Orbax that is given."""
+        """Write with `handler`, a PyTreeCheckpointHandler of Orbax."""
         self._handler = handler
         self._writes: list[Any] = []
 
@@ -38,7 +35,7 @@ class ShardWriter:
         self._writes = asyncio.run(self._handler.async_save(epath.Path(folder), args=args))
 
     def wait_until_finished(self) -> None:
-        """Wait until the shards are written; raise the exception that prevented it."""
+        """Wait until the shards are written; raise the exception if writing failed."""
         for write in self._writes:
             write.result()
 
@@ -48,13 +45,13 @@ class ShardWriter:
 
 
 def upload(folder: pathlib.Path, target: pathlib.Path, name: str) -> dict[str, str]:
-    """Upload a checkpoint with the shards of this host; on host 0, merge those of all hosts.
+    """Upload the shards of this host; on host 0, also merge the shards of all hosts.
 
     Any thread may call this.
 
     Args:
-      folder: the local copy of `target`. It is gone afterwards, except on host 0, which is left
-        with what is still to be uploaded.
+      folder: the local copy of `target`, which is removed. On host 0, the merged tree, which is not
+        uploaded here, is left in it.
       target: the checkpoint in the bucket.
       name: identifies the call, the same on all hosts.
 
@@ -71,21 +68,21 @@ def upload(folder: pathlib.Path, target: pathlib.Path, name: str) -> dict[str, s
     uploaded = multihost.gather_on_host0(name, digests)
     if uploaded:
         paths.fetch(target, without=[f'{_STORE}*'])
-        trees = [arrays / 'index' / str(each) for each in range(len(uploaded))]
+        trees = [arrays / 'index' / str(number) for number in range(len(uploaded))]
         _merge(arrays, [{'base': arrays, 'manifest': tree} for tree in trees])
-    return {file: digest for each in uploaded for file, digest in each.items()}
+    return {file: digest for digests in uploaded for file, digest in digests.items()}
 
 
 def _merge(folder: pathlib.Path, stores: list[dict[str, pathlib.Path]]) -> None:
-    """Write to `folder` a tree of the names in stores, given by folders of their files."""
+    """Write to `folder` a tree of the names in `stores`, each a dictionary for `open_store`."""
     import tensorstore  # takes 0.1 s
 
-    def opened(**places: pathlib.Path) -> Any:
-        files = {key: {'driver': 'file', 'path': f'{place}/'} for key, place in places.items()}
+    def open_store(**folders: pathlib.Path) -> Any:
+        files = {key: {'driver': 'file', 'path': f'{path}/'} for key, path in folders.items()}
         return tensorstore.KvStore.open({'driver': 'ocdbt', **files}, context=context).result()
 
     context, transaction = tensorstore.Context(), tensorstore.Transaction(atomic=True)
-    merged = opened(base=folder).with_transaction(transaction)
+    merged = open_store(base=folder).with_transaction(transaction)
     for store in stores:
-        opened(**store).experimental_copy_range_to(merged).result()
+        open_store(**store).experimental_copy_range_to(merged).result()
     transaction.commit_async().result()

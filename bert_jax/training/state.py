@@ -1,4 +1,4 @@
-"""What a run carries from step to step, and how it is laid out over the devices."""
+"""The training state: parameters, optimizer state and counters, and their shardings."""
 
 import functools
 from collections.abc import Mapping
@@ -26,7 +26,7 @@ class TrainState(NamedTuple):
       skipped_in_row: number of skipped steps since the last accepted one, int32 scalar.
       params: nested dictionaries of float32 arrays.
       opt_state: the state of the optimizer, for the trained parameters only.
-      usual_norm: running mean of the gradient norm, float32 scalar; None unless spikes are skipped.
+      usual_norm: running mean of the gradient norm, float32 scalar; None if spikes are not skipped.
     """
 
     step: jax.Array
@@ -49,7 +49,7 @@ def abstract_state(
 
     Args:
       task: provides the parameters with their logical axis names.
-      optimizer: provides its own state.
+      optimizer: provides the optimizer state.
       mesh: the devices.
       rules: see `sharding.param_shardings`.
       transfer: which parameters are trained.
@@ -89,12 +89,12 @@ def initial_state(
 ) -> TrainState:
     """Return the state before the first step, every array created on the devices that hold it.
 
-    Parameters in `task.start.params` have these values; the others are initialized from `seed`.
+    Parameters in `task.start.params` start with these values; the others are drawn from `seed`.
     """
 
-    def init(key: Key, given: Mapping[str, np.ndarray]) -> TrainState:
+    def init(key: Key, loaded: Mapping[str, np.ndarray]) -> TrainState:
         params = jax.tree_util.tree_map_with_path(
-            lambda path, leaf: given.get(tree_paths.path_name(path), leaf),
+            lambda path, leaf: loaded.get(tree_paths.path_name(path), leaf),
             sharding.unbox(task.init(key)),
         )
         zero = jnp.zeros((), jnp.int32)
@@ -104,14 +104,9 @@ def initial_state(
 
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     by_name = tree_paths.flatten(shardings.params)
-    given = {name: jax.device_put(a, by_name[name]) for name, a in task.start.params.items()}
+    loaded = {name: jax.device_put(a, by_name[name]) for name, a in task.start.params.items()}
     make = jax.jit(init, out_shardings=shardings, compiler_options=runtime.compiler_options())
-    return make(jax.random.key(seed), given)
-
-
-def num_parameters(state: TrainState) -> int:
-    """Return the number of parameters, trained or not."""
-    return sum(leaf.size for leaf in jax.tree.leaves(state.params))
+    return make(jax.random.key(seed), loaded)
 
 
 def _place(leaf: jax.ShapeDtypeStruct, where: NamedSharding) -> jax.ShapeDtypeStruct:

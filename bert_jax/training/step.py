@@ -1,4 +1,4 @@
-"""One training step: terms → loss → gradients → update, on any mesh and number of micro-batches."""
+"""One training step: terms → loss → gradients → update, on any mesh, with micro-batches."""
 
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -38,10 +38,10 @@ def make_train_step(
     transfer: Transfer = TRAIN_ALL,
     spike_factor: float = 0.0,
 ) -> TrainStep:
-    """Build the function `train_step(state, batch, run_key) → (state, metrics)`, not yet compiled.
+    """Build the function `train_step(state, batch, run_key) → (state, metrics)`, uncompiled.
 
     The loss is Σ weight · sum / count, with counts over the whole global batch, so dividing the
-    batch into micro-batches changes the memory that is needed and nothing else.
+    batch into micro-batches changes nothing but the memory that a step needs.
 
     A step whose loss or gradient is not finite leaves parameters and moments unchanged and is
     counted as skipped. If `spike_factor` is above 0, the same holds for a step whose gradient
@@ -105,7 +105,7 @@ def make_train_step(
     def compute_rows(
         params: Params, batch: Batch, key: Key, counts: Mapping[str, jax.Array] | None
     ) -> Gradients:
-        """`counts`: those of the whole global batch; None if `batch` is all of it."""
+        """`counts`: counts of the whole global batch; None if `batch` is all of it."""
 
         def loss_of(trained: Params) -> tuple[jax.Array, Terms]:
             terms = task.terms(transfer.merge(trained, params), batch, key, train=True)
@@ -122,14 +122,15 @@ def make_train_step(
 def compile_train_step(
     train_step: TrainStep, state: TrainState, batch: Batch | AbstractBatch
 ) -> jax.stages.Compiled:
-    """Compile a step ahead of time, donating the state: the new one takes the memory of the old.
-
-    Args:
-      train_step: as `make_train_step` returns it; traced in the current mesh.
-      state, batch: arrays, or their shapes, dtypes and shardings. The new state is laid out alike.
+    """Compile a step ahead of time, donating the state: the new state reuses its memory.
 
     The key of the run is an argument of the compiled step, so that runs with other seeds find the
     step in the compilation cache.
+
+    Args:
+      train_step: as `make_train_step` returns it; traced in the current mesh.
+      state, batch: arrays, or their shapes, dtypes and shardings. The new state is sharded like
+        `state`.
     """
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     jitted = jax.jit(
@@ -156,9 +157,9 @@ def _decide(
 
 
 def _over_data_axis(compute: Callable[..., Gradients]) -> Callable[..., Gradients]:
-    """Compute the gradients of each device's rows and sum once over the devices, all together.
+    """Compute the gradients on each device's rows, then sum all of them over the devices once.
 
-    Applies to meshes with only a data axis; otherwise returns `compute`. The compiler by itself
+    Applies to meshes with only a data axis; otherwise returns `compute`. Left alone, the compiler
     would sum the gradient of the tied embedding table twice, once for each of its uses, and every
     gradient once for each micro-batch.
     """
@@ -166,13 +167,13 @@ def _over_data_axis(compute: Callable[..., Gradients]) -> Callable[..., Gradient
     if mesh.empty or mesh.shape[DATA] == 1 or mesh.size > mesh.shape[DATA]:
         return compute
 
-    def compute_own_rows(params: Params, batch: Batch, key: Key) -> Gradients:
+    def compute_local_rows(params: Params, batch: Batch, key: Key) -> Gradients:
         with nn.logical_axis_rules(()):  # inside shard_map, arrays have no mesh axes to constrain
             return jax.lax.psum(compute(params, batch, key), DATA)
 
     rows, replicated = PartitionSpec(DATA), PartitionSpec()
     return jax.shard_map(
-        compute_own_rows,
+        compute_local_rows,
         in_specs=(replicated, rows, replicated),
         out_specs=replicated,
         check_vma=False,
@@ -180,7 +181,7 @@ def _over_data_axis(compute: Callable[..., Gradients]) -> Callable[..., Gradient
 
 
 def _sum_over_devices(counts: Mapping[str, jax.Array]) -> Mapping[str, jax.Array]:
-    """Sum over the data axis inside `_over_data_axis`; elsewhere arrays are global already."""
+    """Sum over the data axis inside `_over_data_axis`; elsewhere counts are global already."""
     manual_axes = jax.sharding.get_abstract_mesh().manual_axes
     return jax.lax.psum(counts, DATA) if DATA in manual_axes else counts
 
@@ -190,13 +191,13 @@ def _counts(terms: Terms) -> dict[str, jax.Array]:
 
 
 def _split(leaf_BX: jax.Array, parts: int) -> jax.Array:
-    """[B, …] → [parts, B / parts, …]; rows are dealt in turn so that devices keep their rows."""
+    """[B, …] → [parts, B / parts, …]; each part takes rows of every device, so none is moved."""
     leaf = leaf_BX.reshape(leaf_BX.shape[0] // parts, parts, *leaf_BX.shape[1:])
     return jnp.swapaxes(leaf, 0, 1)
 
 
 def sum_over_micro_batches(function: Callable[[Batch], Any], batch: Batch, number: int) -> Any:
-    """Return Σ function(micro-batch) over this many micro-batches, computed one at a time."""
+    """Return Σ function(micro-batch) over `number` micro-batches, computed one at a time."""
     if number == 1:
         return function(batch)
     stacked = jax.tree.map(lambda leaf: _split(leaf, number), batch)

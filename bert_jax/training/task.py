@@ -44,7 +44,7 @@ class InitialWeights(Protocol):
 
     @property
     def frozen(self) -> frozenset[str]:
-        """Names in `params` that parameter-efficient tuning keeps as they are; without it none."""
+        """Names in `params` that parameter-efficient tuning does not train; empty otherwise."""
 
     @property
     def lines(self) -> Sequence[str]:
@@ -111,7 +111,7 @@ class Task(Protocol):
         Args:
           stage: the stage.
           number: number of the batch in the stage, from 0.
-          step: number of steps before it in the run, from which its random key is derived.
+          step: number of completed steps before the batch; its random key is derived from them.
         """
 
     def references(self) -> Mapping[str, float]:

@@ -1,4 +1,4 @@
-"""Services that show the curves of a run: TensorBoard, and Weights & Biases if asked for."""
+"""Services that show the curves of a run: TensorBoard and, optionally, Weights & Biases."""
 
 import json
 import os
@@ -17,17 +17,17 @@ class Tracker(Protocol):
         """Add a point to the curve `kind/name` of each value."""
 
     def flush(self) -> None:
-        """Write what is not yet written."""
+        """Write all buffered values."""
 
     def close(self) -> None:
-        """Write what is not yet written, and end."""
+        """Write all buffered values, and end."""
 
 
 class TensorBoard:
     """Event files in WORKDIR/tensorboard."""
 
     def __init__(self, workdir: pathlib.Path, step: int):
-        """Open a file; TensorBoard drops the records after `step` of earlier files."""
+        """Open a file; TensorBoard drops the records of earlier files after `step`."""
         import tensorboardX  # takes a second if torch is installed
 
         folder = str(workdir / 'tensorboard')
@@ -47,8 +47,8 @@ class TensorBoard:
 class WeightsAndBiases:
     """A run of Weights & Biases (wandb.ai); WANDB_MODE=offline writes it to WORKDIR/wandb only.
 
-    A resumed run continues the same curves. Its steps that were recorded before are not recorded
-    again.
+    A resumed run continues the same curves. Steps that were recorded before the interruption are
+    not recorded again.
     """
 
     def __init__(self, workdir: pathlib.Path, project: str):

@@ -1,8 +1,8 @@
-"""Transfer learning: which parameters are trained, from which step, and at which learning rate.
+"""Transfer learning: which parameters are trained, from which step, at which learning rate.
 
-All of it depends on the distance of a parameter from the heads. Heads (everything outside the
+All three depend on the distance of a parameter from the heads. Heads (everything outside the
 encoder, and its pooler) have distance 0, the last of L layers 1, the first layer L, and the
-embeddings L + 1. Layers that share their parameters count as one.
+embeddings L + 1. Layers that share their parameters count as one layer.
 """
 
 import dataclasses
@@ -38,8 +38,8 @@ class Transfer:
     """Which parameters are trained, from which step, and at which learning rate.
 
     Attributes:
-      trainable: 'all', 'heads', or 'last:K' for the heads and the last K layers. The rest is never
-        trained: it has no gradients, no moments and no weight decay.
+      trainable: 'all', 'heads', or 'last:K' for the heads and the last K layers. Other parameters
+        are never trained: they have no gradients, no moments and no weight decay.
       layer_decay: factor of the learning rate per unit of distance: heads 1, last layer
         layer_decay, embeddings layer_decay^(L + 1). The discriminative learning rates of ULMFiT
         (Howard & Ruder 2018, arXiv 1801.06146, section 3.2) are 1 / 2.6, the layer-wise decay of
@@ -47,7 +47,7 @@ class Transfer:
       faithful_layer_decay: applies the factor twice between heads and last layer, as ELECTRA's
         original code does (google-research/electra, model/optimization.py).
       frozen: names of parameters that parameter-efficient tuning never trains; checkpoints leave
-        them out. With some, `trainable` is 'all' and means all others.
+        them out. If there are any, `trainable` is 'all' and means all other parameters.
       unfreeze_every_steps: gradual unfreezing (ULMFiT, section 3.3): parameters at distance n are
         frozen until step n · unfreeze_every_steps; 0 freezes none. Their gradients and moments are
         computed from the start, so that nothing is recompiled and the first update has the usual
@@ -72,7 +72,11 @@ class Transfer:
         """
         tree = params if tree is None else tree
         if self.frozen:
-            return self._without_frozen(params, tree)
+            return jax.tree_util.tree_map_with_path(
+                lambda path, _, leaf: None if tree_paths.path_name(path) in self.frozen else leaf,
+                params,
+                tree,
+            )
         if self.trainable == 'all':
             return tree
         last = self._last_distance(params)
@@ -83,25 +87,29 @@ class Transfer:
         return jax.tree.map(choose, _distances(params), tree)
 
     def merge(self, trained: Tree, params: Tree) -> Tree:
-        """Return `params` with the leaves of a selection in place of their own.
+        """Return `params` with the trained leaves replaced by those of `trained`.
 
         In stacked layers the layers that are not trained keep their values and get no gradients.
+
+        Args:
+          trained: a tree from `select`.
+          params: all parameters.
         """
         if self.frozen:
-            return jax.tree.map(lambda param, own: param if own is None else own, params, trained)
+            return jax.tree.map(lambda param, new: param if new is None else new, params, trained)
         if self.trainable == 'all':
             return trained
         last = self._last_distance(params)
 
-        def choose(distance: np.ndarray, param: Any, own: Any) -> Any:
-            if own is None:
+        def choose(distance: np.ndarray, param: Any, new: Any) -> Any:
+            if new is None:
                 return param
-            return jnp.where(distance <= last, own, param) if np.max(distance) > last else own
+            return jnp.where(distance <= last, new, param) if np.max(distance) > last else new
 
         return jax.tree.map(choose, _distances(params), params, trained)
 
     def unfrozen(self, trained: Tree, step: jax.typing.ArrayLike) -> Tree:
-        """Whether each selected parameter is updated at `step`: bools that broadcast with it."""
+        """Return whether each trained parameter is updated at `step`, as bools that broadcast."""
         if not self.unfreeze_every_steps:
             return jax.tree.map(lambda _: True, trained)
         return jax.tree.map(
@@ -111,7 +119,7 @@ class Transfer:
     def scale_updates(
         self, optimizer: optax.GradientTransformation
     ) -> optax.GradientTransformation:
-        """Scale the updates of an optimizer of selected parameters by their layer-wise decay."""
+        """Multiply the updates of an optimizer by the layer-wise decay of each parameter."""
         if self.layer_decay == 1:
             return optimizer
 
@@ -126,7 +134,7 @@ class Transfer:
     def num_trained(self, params: Tree) -> int:
         """Number of parameters that are trained, sooner or later."""
         if self.frozen or self.trainable == 'all':
-            return _num_values(self.select(params))
+            return num_parameters(self.select(params))
         last = self._last_distance(params)
         shares = jax.tree.map(lambda distance: np.mean(distance <= last), _distances(params))
         counts = jax.tree.map(lambda share, leaf: round(leaf.size * share), shares, params)
@@ -134,10 +142,10 @@ class Transfer:
 
     def describe(self, params: Tree) -> list[str]:
         """Lines for the log; none if all parameters are trained at the same learning rate."""
-        lines, trained, total = [], self.num_trained(params), _num_values(params)
+        lines, trained, total = [], self.num_trained(params), num_parameters(params)
         share = f'{trained:,} of {total:,} parameters are trained'
         if self.frozen:
-            lines.append(f'{share} ({trained / total:.2%}); checkpoints hold these only')
+            lines.append(f'{share} ({trained / total:.2%}); checkpoints hold only these')
         if self.trainable != 'all':
             lines.append(f'{share} ({self.trainable})')
         if self.layer_decay != 1:
@@ -154,18 +162,12 @@ class Transfer:
         return lines
 
     def stored(self, state: Any) -> Any:
-        """A TrainState as checkpoints hold it: without parameters that are never trained.
+        """The part of a TrainState that checkpoints hold.
 
-        Only parameter-efficient tuning leaves them out; they are read from `init_from` again.
+        With parameter-efficient tuning, checkpoints leave out the frozen parameters; a resumed run
+        reads them from `init_from`.
         """
         return state._replace(params=self.select(state.params)) if self.frozen else state
-
-    def _without_frozen(self, params: Tree, tree: Tree) -> Tree:
-        return jax.tree_util.tree_map_with_path(
-            lambda path, _, leaf: None if tree_paths.path_name(path) in self.frozen else leaf,
-            params,
-            tree,
-        )
 
     def _last_distance(self, params: Tree) -> int:
         """The largest distance at which parameters are trained."""
@@ -190,9 +192,12 @@ TRAIN_ALL = Transfer()
 
 
 def build(config: Config, total_steps: int, frozen: frozenset[str] = frozenset()) -> Transfer:
-    """Build the Transfer of a run with so many steps from `config.transfer`.
+    """Build the Transfer of a run.
 
-    `frozen`: as in Transfer.
+    Args:
+      config: `config.transfer`.
+      total_steps: number of steps of the run.
+      frozen: see Transfer.
 
     Raises:
       UserError: a value is not valid.
@@ -222,18 +227,20 @@ def build(config: Config, total_steps: int, frozen: frozenset[str] = frozenset()
             f"transfer.unfreeze_every_steps is {every}, but transfer.trainable='heads' leaves "
             'nothing to unfreeze; set it to 0'
         )
-    decay = (config.layer_decay, config.faithful_layer_decay)
-    return Transfer(config.trainable, *decay, every, frozen)
+    return Transfer(
+        config.trainable, config.layer_decay, config.faithful_layer_decay, every, frozen
+    )
 
 
-def _num_values(tree: Tree) -> int:
-    return sum(leaf.size for leaf in jax.tree.leaves(tree))
+def num_parameters(params: Tree) -> int:
+    """Return the number of parameters in a tree of arrays."""
+    return sum(leaf.size for leaf in jax.tree.leaves(params))
 
 
 def _distances(tree: Tree) -> Tree:
-    """The distance of every parameter from the heads, as int64 arrays that broadcast with it.
+    """The distance of every parameter from the heads, int64 arrays that broadcast with it.
 
-    They are scalars; for stacked layers they have one value per layer.
+    The arrays are scalars; those of stacked layers have one value per layer.
     """
     num_layers = _num_layers(tree)
 
@@ -254,7 +261,7 @@ def _distances(tree: Tree) -> Tree:
 
 
 def _num_layers(tree: Tree) -> int:
-    """Number of layers of the encoder, even if the tree holds only the last ones."""
+    """Number of layers of the encoder, even if the tree holds only the last layers."""
     encoder = tree.get('encoder', {})
     stacked = jax.tree.leaves(encoder.get(STACK))
     if stacked:

@@ -13,7 +13,7 @@ from bert_jax.files import write_json
 from bert_jax.storage import leases, paths
 from bert_jax.training import older_versions
 
-# Keys that a resumed run may change. These change how it is carried out, but not what it computes.
+# Config keys that a resumed run may change without changing what it computes.
 EXECUTION = (
     'workdir',
     'mesh',
@@ -31,7 +31,8 @@ EXECUTION = (
     'data.cache_gigabytes',
     'data.reading_threads',
 )
-# These change the rest of the run, or name files whose contents the task compares (Task.check).
+# Keys that a resumed run may change: they change the rest of the run, or name files whose contents
+# the task compares (Task.check).
 CONTINUATION = (
     'schedule',
     'evaluation',
@@ -46,17 +47,17 @@ CONTINUATION = (
     'data.test',
     'data.contexts',
 )
-LENGTHS = ('training.steps', 'training.epochs')  # of the last stage
+LENGTHS = ('training.steps', 'training.epochs')  # may change for the last stage
 
-_SEPARATE = ('checkpoints',)  # folders that are written and read on their own
+_SEPARATE = ('checkpoints',)  # folders that other modules upload and download
 _locks: list[TextIO] = []  # open until the process ends, which releases them
 
 
 def claim(path: str, config: dict) -> list[str]:
-    """Create the folder, lock it for the life of this process and compare the config there.
+    """Create the folder, lock it for the life of this process and compare its config.
 
-    In a multi-host run only host 0 calls this. A folder in a bucket is waited for, and what an
-    earlier process wrote there, except checkpoints, is copied to this machine.
+    In a multi-host run only host 0 calls this. If the folder is in a bucket, wait for its lock and
+    copy its files, except checkpoints, to this machine.
 
     Returns:
       What `check_config` returns.
@@ -94,20 +95,20 @@ def _lock(path: pathlib.Path) -> None:
 
 
 def push(path: str | os.PathLike[str]) -> None:
-    """Upload what has changed in a working directory in a bucket, except checkpoints."""
+    """Upload the changed files of a working directory in a bucket, except checkpoints."""
     with writing_to(path):
         paths.push(path, without=_SEPARATE)
 
 
 def write_config(path: str, config: dict) -> None:
-    """Write config.json, after all checks."""
+    """Write config.json, which later runs in the folder are compared with."""
     with writing_to(path):
         write_json(paths.local(path) / 'config.json', config)
     push(path)
 
 
 def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
-    """Compare a config with that of the run in a folder, if there is one.
+    """Compare a config with the config of the run in a folder, if there is one.
 
     Returns:
       The changes that affect the rest of the run, for the log.
@@ -115,23 +116,24 @@ def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
     Raises:
       UserError: the folder belongs to a run of another config.
     """
-    trained = any(workdir.glob('checkpoints/[0-9]*')) or (workdir / 'results.json').exists()
+    is_trained = any(workdir.glob('checkpoints/[0-9]*')) or (workdir / 'results.json').exists()
     path = workdir / 'config.json'
-    if not trained or not path.exists():
+    if not is_trained or not path.exists():
         return []
     stored = json.loads(path.read_text(encoding='utf-8'))
-    given = json.loads(json.dumps(config))  # lists for tuples
+    current = json.loads(json.dumps(config))  # lists for tuples
     old, new = (
-        traverse_util.flatten_dict(older_versions.current_config(each), sep='.')
-        for each in (stored, given)
+        traverse_util.flatten_dict(older_versions.current_config(values), sep='.')
+        for values in (stored, current)
     )
     refused: list[str] = []
     accepted: list[str] = []
     for key in sorted(old.keys() | new.keys()):
         if old.get(key) == new.get(key) or _is_in(key, EXECUTION):
             continue
-        fine = _is_in(key, CONTINUATION) or (key in LENGTHS and _only_last_stage(key, old, new))
-        (accepted if fine else refused).append(f'{key} was {old.get(key)!r}, is {new.get(key)!r}')
+        allowed = _is_in(key, CONTINUATION) or (key in LENGTHS and _only_last_stage(key, old, new))
+        changes = accepted if allowed else refused
+        changes.append(f'{key} was {old.get(key)!r}, is {new.get(key)!r}')
     if refused:
         raise UserError(
             f'workdir {workdir} holds a run of another config ({"; ".join(refused[:3])}); '
@@ -141,7 +143,7 @@ def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
 
 
 def _is_in(key: str, keys: tuple[str, ...]) -> bool:
-    return f'{key}.'.startswith(tuple(f'{one}.' for one in keys))
+    return f'{key}.'.startswith(tuple(f'{prefix}.' for prefix in keys))
 
 
 def _only_last_stage(key: str, old: dict, new: dict) -> bool:
