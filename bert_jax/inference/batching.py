@@ -10,10 +10,10 @@ import numpy as np
 
 from bert_jax.types import Batch
 
-# Rows are padded to one of these lengths, and beyond them to a multiple of 256. A twelfth of the
-# computed tokens of the sentences of SemCor is padding. Each shape costs a compilation and, with
-# MiniLM on a CPU, 7 MB: twice as many shapes, with half the padding, are no faster on 33,000
-# sentences.
+# Rows are padded to the next of these lengths, and longer rows to a multiple of 256. For the
+# sentences of SemCor, a twelfth of the computed tokens is padding. Each shape costs a compilation
+# and, with MiniLM on a CPU, 7 MB: twice as many shapes, with half the padding, are no faster on
+# 33,000 sentences.
 LENGTHS = (
     *range(8, 32, 4),
     *range(32, 64, 8),
@@ -22,8 +22,8 @@ LENGTHS = (
     *range(256, 513, 64),
 )
 
-# On a CPU a single batch leaves cores idle between its matrix products (three at once are 1.1 to
-# 1.2 × as fast on two cores); on an accelerator the next batch is ready when one finishes.
+# On a CPU a single batch leaves cores idle between its matrix products (three concurrent batches
+# are 1.1 to 1.2 × as fast on two cores); on an accelerator the next batch is ready when one ends.
 _CONCURRENT_BATCHES = 3
 
 
@@ -33,7 +33,7 @@ class TokenizedText:
 
     Attributes:
         ids: int32 [T], special tokens included.
-        extras: further inputs of the function, short integer arrays by name.
+        extras: further inputs of the function by name, short integer arrays.
     """
 
     ids: np.ndarray
@@ -64,8 +64,8 @@ def run(
     """
     results: list[Any] = [None] * len(rows)
 
-    def compute(planned: tuple[np.ndarray, tuple[int, int]]) -> tuple[np.ndarray, Any]:
-        indices, shape = planned
+    def compute(plan: tuple[np.ndarray, tuple[int, int]]) -> tuple[np.ndarray, Any]:
+        indices, shape = plan
         batch = _batch([rows[i] for i in indices], shape, pad_id)
         return indices, jax.device_get(function(batch))
 
@@ -82,7 +82,7 @@ def run(
 def _plan(
     lengths: Sequence[int], batch_tokens: int, max_length: int
 ) -> Iterator[tuple[np.ndarray, tuple[int, int]]]:
-    """Indices and (rows, length) of every batch, longest first; all but the last are full."""
+    """Yield row indices and (rows, length) of every batch, longest first; the last may be small."""
     order = np.argsort(lengths, kind='stable')[::-1]
     first = 0
     while first < len(order):
@@ -118,8 +118,7 @@ def _pad(arrays: Sequence[np.ndarray], num_rows: int, length: int, value: int) -
 
 
 def _round_up(length: int) -> int:
-    fitting = (known for known in LENGTHS if known >= length)
-    return next(fitting, -(-length // 256) * 256)
+    return next((padded for padded in LENGTHS if padded >= length), -(-length // 256) * 256)
 
 
 def _power_of_two(number: int) -> int:

@@ -13,9 +13,9 @@ from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.mlm import cross_entropy
 from bert_jax.types import Batch, Params
 
-# Layers: a number, a name of COMBINATIONS, or several of these, whose states are stacked.
+# A layer number, a name in COMBINATIONS, or a tuple of these, whose states are stacked.
 Layers: TypeAlias = int | str | tuple[int | str, ...]
-# Name → function of the states of all layers.
+# Name → function of the states of all layers, [L + 1, B, T, D].
 COMBINATIONS = {
     'sum_last_4': lambda states_LBTD: states_LBTD[-4:].sum(0),
     'mean_last_4': lambda states_LBTD: states_LBTD[-4:].mean(0),
@@ -39,7 +39,7 @@ def states(
         return output.hidden_BTD.astype(jnp.float32)
     states_LBTD = output.all_hidden_LBTD.astype(jnp.float32)
     if isinstance(layer, tuple):
-        return jnp.stack([_combine(states_LBTD, own) for own in layer], axis=2)
+        return jnp.stack([_combine(states_LBTD, single) for single in layer], axis=2)
     return _combine(states_LBTD, layer)
 
 
@@ -79,8 +79,8 @@ def _logits(encoder: Encoder, params: Params, batch: Batch, causal: bool = False
     return token_logits(encoder.architecture, encoder.compute, params, hidden_BPD, name)
 
 
-# Programs of their own, shared by `guesses` and prompts: the last bits of a softmax depend on what
-# XLA fuses it with.
+# Compiled separately, and shared by `guesses` and prompts: the last bits of a softmax depend on the
+# operations that XLA fuses it with.
 logits = jax.jit(_logits, static_argnums=0)
 probabilities = jax.jit(jax.nn.softmax)
 _top_k = jax.jit(jax.lax.top_k, static_argnums=1)
@@ -95,7 +95,7 @@ def guesses(
 
 @jax.jit
 def pick(logits_BPV: jax.Array, p_BPV: jax.Array, ids_AK: jax.Array) -> dict[str, jax.Array]:
-    """'p' and 'log_p' of some tokens, float32 [B, P, A, K]; p_BPV is that of `probabilities`."""
+    """'p' and 'log_p' of the tokens ids_AK, float32 [B, P, A, K]; p_BPV from `probabilities`."""
     return {'p': p_BPV[:, :, ids_AK], 'log_p': jax.nn.log_softmax(logits_BPV)[:, :, ids_AK]}
 
 

@@ -32,7 +32,7 @@ from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.problems.prompt import Prompt
 from bert_jax.types import Params
 
-# For models of other libraries, whose folders name their heads but not their problem.
+# Head → kind of problem, for models of other libraries, whose folders do not name the problem.
 _KIND_OF_HEAD = {
     'sequence_classification': 'classification',
     'token_classification': 'tagging',
@@ -42,14 +42,14 @@ _KIND_OF_HEAD = {
 
 
 def problem_kind(model: Pretrained) -> str | None:
-    """The kind of problem (key of PROBLEMS) a model was fine-tuned on; None if it was not."""
+    """The kind of problem (key of PROBLEMS) a model was fine-tuned on; None for other models."""
     if 'task' in model.metadata:
         task = model.metadata['task']
         return task if task in PROBLEMS else None
     if 'mlm' in model.heads and model.metadata.get('config', {}).get('problem', {}).get('template'):
         return 'prompt'
     for head, kind in _KIND_OF_HEAD.items():
-        if head in model.heads and not model.is_multi_label:  # no problem has such classes
+        if head in model.heads and not model.is_multi_label:  # no problem is multi-label
             is_number = kind == 'classification' and len(model.labels) == 1
             return 'regression' if is_number else kind
     return None
@@ -59,8 +59,8 @@ class PredictionOptions(NamedTuple):
     """How a fine-tuned model answers.
 
     Attributes:
-        probabilities: list the probability of every class.
-        long_texts: 'truncate' or 'windows', whose predictions are averaged; None: as in training.
+        probabilities: whether to list the probability of every class.
+        long_texts: 'truncate', or 'windows', whose predictions are averaged; None: as in training.
         words: how tagging and spans split plain text (data/labeled/word_spans.SPLITTERS); None: as
             in training.
     """
@@ -71,15 +71,15 @@ class PredictionOptions(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """What a fine-tuned model reaches on labeled files.
+    """The results of a fine-tuned model on labeled files.
 
     Attributes:
         scores: metrics and tables.
         intervals: metric → its 95 % interval over the examples (evaluation/intervals.py).
         records: the lines of predictions.jsonl.
-        lines: what was skipped or malformed in the files.
-        candidate_labels: `data.columns.candidate_labels`, the columns of the candidates of a
-            pronoun.
+        lines: lines for the log: what was skipped or malformed in the files.
+        candidate_labels: `data.columns.candidate_labels`, the columns with the candidate
+            antecedents of a pronoun.
     """
 
     scores: Scores
@@ -94,7 +94,7 @@ class FineTuned:
 
     Attributes:
         task: the method of Predictor (and --task of predict.py) that queries the model.
-        problem: the `Problem`; its `counts` say which texts were truncated or split.
+        problem: the `Problem`; its `counts` say how many texts were truncated or split.
     """
 
     def __init__(
@@ -106,16 +106,20 @@ class FineTuned:
         batch_tokens: int,
         overlap: float,
     ) -> None:
-        """Prepare inference; settings, labels and thresholds are those of the training.
+        """Prepare inference with the settings, labels and thresholds of the training.
 
         Args:
+            model: parameters, architecture and metadata.
             kind: key of PROBLEMS.
+            tokenizer: the tokenizer of the model.
+            compute: dtype and kernels.
             batch_tokens: tokens of a batch, padding included.
-            overlap: share of a window that the next one repeats, for classes of long texts.
+            overlap: share of a window that the next window repeats, to classify long texts.
         """
         entry, architecture = PROBLEMS[kind], model.architecture
         config = model.metadata.get('config', {})
-        training = config.get('training', {})  # `max_length` is the key of earlier versions
+        training = config.get('training', {})
+        # Earlier versions called the key `max_length`.
         length = training.get('sequence_length', training.get('max_length'))
         settings = ConfigDict({**entry.settings, **config.get('problem', {})})
         layout = SpecialTokenLayout(
@@ -145,7 +149,8 @@ class FineTuned:
         Args:
             params: 'encoder' and the problem's heads.
             inputs: see `Problem.parse_input`; 'id' is the name of an input in errors and records.
-            advance: called with the number of windows that are done.
+            advance: called with the number of windows of each finished batch.
+            options: how to answer.
 
         Returns:
             Records as in predictions.jsonl of a run, without 'gold'.
@@ -154,12 +159,14 @@ class FineTuned:
         if not inputs:
             return []
         examples = [
-            self._parse(str(given.get('id', f'input {number}')), given)
-            for number, given in enumerate(inputs)
+            self._parse(str(item.get('id', f'input {number}')), item)
+            for number, item in enumerate(inputs)
         ]
         predictions = self._predictions(params, examples, advance)
         records = map(self.problem.to_record, examples, predictions)
-        return [{name: value for name, value in own.items() if name != 'gold'} for own in records]
+        return [
+            {name: value for name, value in record.items() if name != 'gold'} for record in records
+        ]
 
     def evaluate(
         self,
@@ -171,8 +178,8 @@ class FineTuned:
         """Score the model on labeled files; see `Predictor.evaluate`."""
         data = _data_config(self._data, changes)
         report, readers = ReadingReport(), PROBLEMS[self._kind].readers
-        found = loader.read_files(tuple(gold), data, self._kind, readers, report)
-        examples = [one.example for one in found]
+        records = loader.read_files(tuple(gold), data, self._kind, readers, report)
+        examples = [record.example for record in records]
         self._set_options(PredictionOptions())
         predictions = self._predictions(params, examples, advance)
         return Evaluation(
@@ -184,7 +191,7 @@ class FineTuned:
         )
 
     def _set_options(self, options: PredictionOptions) -> None:
-        """Set how the problem answers. Raises UserError for what this kind of problem lacks."""
+        """Set how the problem answers. Raises UserError if it does not support an option."""
         problem, kind = self.problem, self._kind
         if options.probabilities and not problem.has_probabilities:
             raise UserError(f'a {kind} model has no probabilities of classes')
@@ -200,9 +207,9 @@ class FineTuned:
         problem.window_overlap = self._overlap if use_windows else None
         problem.splitter = options.words or self._words
 
-    def _parse(self, name: str, given: Mapping[str, Any]) -> Any:
-        """Make an example. Raises UserError if it has one text where the model takes two."""
-        example = self.problem.parse_input(name, given)
+    def _parse(self, name: str, item: Mapping[str, Any]) -> Any:
+        """Make an example. Raises UserError if the model takes another number of texts."""
+        example = self.problem.parse_input(name, item)
         number = len(getattr(example, 'texts', ()))
         if self._num_texts == 2 and number == 1:
             raise UserError(
@@ -238,18 +245,18 @@ class FineTuned:
 
     @functools.cache  # noqa: B019  (a loaded model lives as long as its process)
     def _step(self, all_probabilities: bool) -> PredictionStep:
-        """The prediction step, which is traced anew when the problem has other outputs."""
+        """The prediction step, traced again when the problem has other outputs."""
         return jax.jit(prediction_step(self._module, with_terms=False))
 
 
 def _data_config(trained: Mapping[str, Any], changes: Mapping[str, Any]) -> ConfigDict:
-    """The keys of `data` of the training, for other files, with changes by dotted key."""
+    """The `data` config of the training, with changes by dotted key, to read other files."""
     data = ConfigDict(copy.deepcopy(loader.DEFAULTS))
     known = data.to_dict()
-    kept = {key: value for key, value in trained.items() if key in known and key != 'columns'}
+    settings = {key: value for key, value in trained.items() if key in known and key != 'columns'}
     columns = trained.get('columns', {})
-    kept |= {f'columns.{key}': columns[key] for key in columns.keys() & known['columns'].keys()}
-    for key, value in (kept | {'dataset': ''} | dict(changes)).items():
+    settings |= {f'columns.{key}': columns[key] for key in columns.keys() & known['columns'].keys()}
+    for key, value in (settings | {'dataset': ''} | dict(changes)).items():
         section, _, name = key.rpartition('.')
         target = data[section] if section == 'columns' else data
         if section not in ('', 'columns') or name not in target:

@@ -1,4 +1,4 @@
-"""Inference with a loaded model: masked tokens, embeddings, likelihoods, fine-tuned predictions."""
+"""Inference with a loaded model: masked tokens, embeddings, likelihoods, predictions."""
 
 import copy
 import functools
@@ -17,7 +17,7 @@ from bert_jax.inference import computation, finetuned, word_states
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.inference.computation import COMBINATIONS, Layers
 from bert_jax.inference.finetuned import PredictionOptions
-from bert_jax.inference.text_rows import TextRows, check_list, check_texts
+from bert_jax.inference.text_rows import TextRows, add_special, check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.models.architecture import Compute
 from bert_jax.models.encoders import build_encoder
@@ -52,14 +52,15 @@ class Predictor:
     """A loaded model; `bert_jax.load` makes one from a path.
 
     Every method but `attention` takes a list of texts of any length, the empty text included, and
-    answers in the same order. Texts longer than the model's input are cut into overlapping windows.
+    answers in the same order. Texts longer than the model's input are split into overlapping
+    windows.
 
     Attributes:
-        tasks: names of the methods this model can answer; others raise UserError.
-        tokenizer: its tokenizer.
-        architecture: its sizes.
-        is_causal: whether positions do not attend to later ones.
-        counts: how many texts were truncated or split into windows, and the like.
+        tasks: names of the methods that this model can answer; others raise UserError.
+        tokenizer: the tokenizer of the model.
+        architecture: the architecture of the model.
+        is_causal: whether positions do not attend to later positions.
+        counts: number of texts that were truncated, split into windows, and so on.
     """
 
     def __init__(
@@ -84,7 +85,7 @@ class Predictor:
             UserError: a setting is not valid, or the model has no tokenizer.
         """
         self.architecture = model.architecture
-        longest = self.architecture.max_length
+        longest = model.architecture.max_length
         modules = model.sentence_modules
         if max_length is None:
             max_length = min(longest, (modules and modules.max_length) or longest)
@@ -98,7 +99,7 @@ class Predictor:
             raise UserError(f'{name} has no tokenizer; add its tokenizer.json or vocab.txt')
         self.tokenizer, self._name = model.tokenizer, name
         self._sentence_modules = modules
-        self._advance = advance or (lambda number: None)
+        self._advance = advance or (lambda num_rows: None)
         compute = Compute(dtype)
         self.is_causal = model.is_causal
         self._encoder = build_encoder(self.architecture, compute)
@@ -142,20 +143,20 @@ class Predictor:
             )
 
     def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Guess]]]:
-        """For each text, for each [MASK] in it, the most probable tokens, best first."""
+        """The most probable tokens, best first, for each [MASK] of each text."""
         self.require('fill_mask')
         encoded = self.tokenizer.encode_batch(check_texts(texts), special=True).ids
         self._rows.count_long(encoded, 'windows')
         top_k = min(top_k, self.architecture.vocab_size)
         function = functools.partial(computation.guesses, self._encoder, top_k, self._params)
-        found: list[list[list[Guess]]] = []
-        for answers in self._rows.run(function, map(self._rows.of_masks, encoded)):
-            found.append([])
-            for row, (probabilities_PK, ids_PK) in answers:
+        guesses: list[list[list[Guess]]] = []
+        for results in self._rows.run(function, map(self._rows.of_masks, encoded)):
+            guesses.append([])
+            for row, (probabilities_PK, ids_PK) in results:
                 for slot in range(len(row.extras['positions'])):
                     pairs = zip(ids_PK[slot], probabilities_PK[slot], strict=True)
-                    found[-1].append([Guess(self._rows.token(i), float(p)) for i, p in pairs])
-        return found
+                    guesses[-1].append([Guess(self._rows.token(i), float(p)) for i, p in pairs])
+        return guesses
 
     def embed(
         self,
@@ -169,12 +170,12 @@ class Predictor:
         Args:
             pooling: 'mean' or 'max' over all tokens, [CLS] and [SEP] included; 'cls', the state of
                 [CLS] (averaged over windows); 'tokens', one vector for each token, [CLS] and [SEP]
-                included. None: as a sentence-transformers folder says, with its dense layers,
-                normalization and prompt; else 'mean'.
+                included. None: the pooling, dense layers, normalization and prompt of a
+                sentence-transformers folder; 'mean' for other models.
             layer: 0 (embeddings) to the number of layers, or negative from the last; or
                 'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
-                or 'all', a vector of each layer: [L + 1, D] in place of [D]; or a tuple of K of
-                these: [K, D].
+                or 'all', the vectors of all layers: [L + 1, D] instead of [D]; or a tuple of K of
+                the others: [K, D].
             long_texts: 'windows' (the default), or 'truncate' (the default for a
                 sentence-transformers folder).
         """
@@ -195,8 +196,8 @@ class Predictor:
             )
         prompted = [modules.prompt + text for text in check_texts(texts)]
         encoded = self._rows.encode(prompted, long_texts or 'truncate')
-        vectors = [self._pool(encoded, mode, layer) for mode in modules.pooling]
-        return [modules.apply(np.concatenate(own, axis=-1)) for own in zip(*vectors, strict=True)]
+        parts = zip(*(self._pool(encoded, mode, layer) for mode in modules.pooling), strict=True)
+        return [modules.apply(np.concatenate(vectors, axis=-1)) for vectors in parts]
 
     def embed_words(
         self,
@@ -209,7 +210,7 @@ class Predictor:
     ) -> list[np.ndarray]:
         """A vector for each word or span of each text, float32 [W, D], pooled over its subwords.
 
-        Words of long texts are taken from the window in which they have most context.
+        In long texts, the vector of a word is from the window in which it has most context.
 
         Args:
             texts: strings, or lists of words, which are joined by spaces.
@@ -217,8 +218,8 @@ class Predictor:
                 overlap; None: the words.
             pooling: 'mean', 'sum' or 'first' of the subwords.
             layer: as for `embed`.
-            split: where strings are split into words: 'whitespace', 'punctuation' (also there) or
-                'characters' (also Hangul and text without spaces).
+            split: how strings are split into words: at 'whitespace'; at 'punctuation' too; or, as
+                'characters', also within Hangul and text without spaces.
 
         Raises:
             UserError: a span is empty or outside its text, or an argument is not valid.
@@ -227,43 +228,45 @@ class Predictor:
         if pooling not in word_states.POOLINGS:
             raise unknown('pooling of words', pooling, word_states.POOLINGS)
         located = word_states.locate(check_list(texts), spans, split)
-        aligned = [word_states.align(self.tokenizer, *own) for own in located]
-        self._rows.count_long([own.ids for own in aligned], 'windows')
+        aligned = [word_states.align(self.tokenizer, *words) for words in located]
+        self._rows.count_long([text.ids for text in aligned], 'windows')
         size = self._rows.size
         rows = [
-            list(self._rows.of_spans(own.ids, 'tokens', own.split_points(size))) for own in aligned
+            list(self._rows.of_spans(text.ids, 'tokens', text.split_points(size)))
+            for text in aligned
         ]
-        states = self._token_states(rows, layer)
-        pairs = zip(states, aligned, strict=True)
-        return [word_states.pool(states_TX[1:-1], own.ranges, pooling) for states_TX, own in pairs]
+        states = zip(aligned, self._token_states(rows, layer), strict=True)
+        return [
+            word_states.pool(states_TX[1:-1], text.ranges, pooling) for text, states_TX in states
+        ]
 
     def _token_states(
         self, rows: Sequence[Sequence[TokenizedText]], layer: Layers
     ) -> list[np.ndarray]:
         """The states of the tokens of each text, [CLS] and [SEP] included, from its rows."""
         settings = (self._encoder, layer, self.is_causal, self._params)
-        answers = self._rows.run(functools.partial(computation.states, *settings), rows)
+        results = self._rows.run(functools.partial(computation.states, *settings), rows)
         return [
-            np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in own])
-            for own in answers
+            np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in windows])
+            for windows in results
         ]
 
     def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> list[np.ndarray]:
         """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
         rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
         settings = (self._encoder, layer, self.is_causal, mode, self._params)
-        answers = self._rows.run(functools.partial(computation.pooled, *settings), rows)
+        results = self._rows.run(functools.partial(computation.pooled, *settings), rows)
         if mode == 'max':
-            return [np.max([max_D for _, max_D in own], axis=0) for own in answers]
+            return [np.max([max_D for _, max_D in windows], axis=0) for windows in results]
         power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
         return [
-            sum(sum_D for _, sum_D in own)
-            / np.float32(sum(np.ptp(row.extras['span']) for row, _ in own) ** power)
-            for own in answers
+            sum(sum_D for _, sum_D in windows)
+            / np.float32(sum(np.ptp(row.extras['span']) for row, _ in windows) ** power)
+            for windows in results
         ]
 
     def attention(self, text: str) -> tuple[list[str], np.ndarray]:
-        """The tokens of a text and how much each attends to each: float32 [L, H, T, T].
+        """The tokens of a text and the attention between them, float32 [L, H, T, T].
 
         Entry [l, h, t, u] is the weight of token u for token t in head h of layer l; each row sums
         to 1. [CLS] and [SEP] are included.
@@ -285,39 +288,37 @@ class Predictor:
     def attention_of_words(
         self, texts: Sequence[str], spans: Sequence[WordOffsets]
     ) -> list[np.ndarray | None]:
-        """How much each word attends to each other: float32 [L, H, W, W] for each text.
+        """The attention between the words of each text, float32 [L, H, W, W].
 
         Attention to a word is summed over its subwords, attention from it is averaged (Clark et
-        al. 2019, section 4.1). [CLS] and [SEP] are left out, so rows sum to less than 1. None for
-        texts longer than the model's input.
+        al. 2019, section 4.1). [CLS] and [SEP] are left out, so rows sum to less than 1. Texts
+        longer than the model's input have None.
 
         Args:
             texts: strings.
             spans: for each text, the first character and end (exclusive) of its words.
         """
         located = word_states.locate(check_list(texts), spans, 'whitespace')
-        aligned = [word_states.align(self.tokenizer, *own) for own in located]
+        aligned = [word_states.align(self.tokenizer, *words) for words in located]
         rows = [
-            [TokenizedText(self._with_specials(own.ids), {})] * (len(own.ids) <= self._rows.size)
-            for own in aligned
+            [TokenizedText(add_special(self.tokenizer, text.ids), {})]
+            if len(text.ids) <= self._rows.size
+            else []
+            for text in aligned
         ]
         settings = (self._encoder, self.is_causal, self._params)
-        answers = self._rows.run(functools.partial(computation.attention, *settings), rows)
+        results = self._rows.run(functools.partial(computation.attention, *settings), rows)
         return [
-            word_states.pool_attention(weights[0][1], own) if weights else None
-            for weights, own in zip(answers, aligned, strict=True)
+            word_states.pool_attention(windows[0][1], text) if windows else None
+            for text, windows in zip(aligned, results, strict=True)
         ]
-
-    def _with_specials(self, ids: np.ndarray) -> np.ndarray:
-        own = [self.tokenizer.cls_id, *ids.tolist(), self.tokenizer.sep_id]
-        return np.array(own, np.int32)
 
     def pseudo_likelihood(
         self, texts: Sequence[str], long_texts: str | None = None, variant: str = 'tokens'
     ) -> list[Likelihood]:
         """Log probability of each token when it is masked; see evaluation/scored_rows.py.
 
-        A causal model gives the log probability of each token after those to its left.
+        A causal model gives the log probability of each token given the tokens to its left.
 
         Args:
             long_texts: 'windows' (the default), or 'truncate'.
@@ -327,12 +328,12 @@ class Predictor:
         encoded = self._rows.encode(texts, long_texts)
         scores = self.log_probabilities([self._rows.of_tokens(ids, maker) for ids in encoded])
         return [
-            Likelihood([self._rows.token(i) for i in ids], np.concatenate([[], *own]).astype('f4'))
-            for ids, own in zip(encoded, scores, strict=True)
+            Likelihood([self._rows.token(i) for i in ids], np.concatenate([[], *rows]).astype('f4'))
+            for ids, rows in zip(encoded, scores, strict=True)
         ]
 
     def log_probabilities(self, rows: Iterable[Iterable[ScoredRow]]) -> list[list[np.ndarray]]:
-        """The log probabilities in nats that rows ask for: for each row of each text, float32 [P].
+        """The log probabilities in nats of the targets of each row of each text, float32 [P].
 
         Args:
             rows: the rows of each text; see evaluation/scored_rows.py.
@@ -341,10 +342,13 @@ class Predictor:
             UserError: the model predicts no tokens, or a row is longer than its input.
         """
         self.require('pseudo_likelihood')
-        texts = [list(map(self._check_row, own)) for own in rows]
+        texts = [list(map(self._check_row, text_rows)) for text_rows in rows]
         settings = (self._encoder, self.is_causal, self._params)
-        answers = self._rows.run(functools.partial(computation.log_probabilities, *settings), texts)
-        return [[found[: len(row.extras['targets'])] for row, found in own] for own in answers]
+        results = self._rows.run(functools.partial(computation.log_probabilities, *settings), texts)
+        return [
+            [log_p[: len(row.extras['targets'])] for row, log_p in text_rows]
+            for text_rows in results
+        ]
 
     def _check_row(self, row: ScoredRow) -> TokenizedText:
         if len(row.ids) > self._max_length:
@@ -365,7 +369,7 @@ class Predictor:
             texts: strings, (text, text2) pairs, or dictionaries: {'text': …, 'text2': …};
                 {'premise': …, 'choices': […]} for multiple choice; {'text': …, 'marks':
                 [[start, end], [start, end]]}, in characters, for relations.
-            probabilities: list the 'probabilities' of all classes or choices.
+            probabilities: whether to list the 'probabilities' of all classes or choices.
             long_texts: 'truncate' (the default), or 'windows', whose probabilities or scores are
                 averaged.
 
@@ -385,9 +389,9 @@ class Predictor:
 
         Args:
             texts: strings, lists of words, or dictionaries {'text': …} or {'words': […]}.
-            probabilities: list the 'probabilities' of all tags of a word.
-            words: how strings are split into words: 'whitespace', 'punctuation' (at both), or None
-                as the text of the training data was.
+            probabilities: whether to list the 'probabilities' of all tags of a word.
+            words: how strings are split into words: at 'whitespace'; at 'punctuation' too; or None:
+                as the training data.
 
         Returns:
             A dictionary for each text: 'words', a list of {'start', 'end', 'text', 'predicted',
@@ -436,7 +440,7 @@ class Predictor:
         decoding: str = 'max_first',
         calibration: str = 'none',
     ) -> 'Predictor':
-        """This model with a cloze prompt, without training: it can `prompt` and `evaluate`.
+        """Return this model with a cloze prompt, for `prompt` and `evaluate` without training.
 
         Args:
             template: such as '{text} It was [MASK].'; see tasks/prompting/templates.py.
@@ -448,8 +452,10 @@ class Predictor:
         """
         self.require('fill_mask')
         if isinstance(answers, Mapping):
-            words = {k: [own] if isinstance(own, str) else own for k, own in answers.items()}
-            answers = [f'{label}={"|".join(own)}' for label, own in words.items()]
+            answers = [
+                f'{label}={words if isinstance(words, str) else "|".join(words)}'
+                for label, words in answers.items()
+            ]
         settings = {
             'template': template,
             'answers': tuple(check_list(answers)),
@@ -470,12 +476,12 @@ class Predictor:
         texts: Sequence[str | Sequence[str] | Mapping[str, Any]],
         probabilities: bool = False,
     ) -> list[Record]:
-        """The class of each text by a cloze prompt: that of training, or of `with_prompt`.
+        """The class of each text by a cloze prompt, from training or from `with_prompt`.
 
         Args:
             texts: strings, (text, text2) pairs, or dictionaries with the fields of the template.
-            probabilities: list the 'probabilities' of all classes, and 'answers' with the
-                probability of each answer among all tokens.
+            probabilities: whether to list the 'probabilities' of all classes, and 'answers' with
+                the probability of each answer among all tokens.
 
         Returns:
             A dictionary for each text with 'predicted' and 'probability'.
@@ -493,7 +499,8 @@ class Predictor:
 
         Args:
             task: 'classify', 'tag', 'spans', 'answer' or 'prompt'.
-            inputs: see these methods; 'id' names an input in errors and results.
+            inputs: as for these methods; 'id' names an input in errors and results.
+            options: how to answer.
         """
         self.require(task)
         if not self._finetuned or task != self._finetuned.task:
@@ -513,8 +520,7 @@ class Predictor:
                 {'format': 'csv', 'columns.label': 'stars'}.
 
         Returns:
-            Its `scores.metrics`, their `intervals`, `scores.tables`, and `records`, the lines of
-            predictions.jsonl.
+            The metrics, their intervals, tables, and the lines of predictions.jsonl.
         """
         if not self._finetuned:
             raise UserError(f'{self._name} is not a fine-tuned model; it has nothing to score')
@@ -525,10 +531,10 @@ class Predictor:
     def _check_layer(self, layer: Layers) -> None:
         num_layers = self.architecture.num_layers
         if isinstance(layer, tuple):
-            for own in layer:
-                if own in ('all', 'concat_last_4'):
-                    raise UserError(f'{own} cannot be one of several layers')
-                self._check_layer(own)
+            for single in layer:
+                if single in ('all', 'concat_last_4'):
+                    raise UserError(f'{single} cannot be one of several layers')
+                self._check_layer(single)
         elif isinstance(layer, str):
             if layer not in COMBINATIONS:
                 raise unknown('layer', layer, ('a number', *COMBINATIONS))

@@ -1,4 +1,4 @@
-"""Answers to cloze prompts from the same compiled functions as `fill_mask`, one prompt a row."""
+"""Answers to cloze prompts with the compiled functions of `fill_mask`, one prompt per row."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -24,16 +24,15 @@ def outputs(
     batch_tokens: int,
     advance: Callable[[int], object],
 ) -> list[ExampleOutputs]:
-    """Return the host outputs of every example.
+    """Return the outputs of every example as NumPy arrays.
 
-    Probabilities of answers of one subword equal those of `fill_mask` for the same batches bit for
-    bit.
+    In the same batches, probabilities of answers of one subword equal `fill_mask` bit for bit.
 
     Args:
-        problem: the kind of prompts.
-        encoder: of the model.
+        problem: the prompt problem.
+        encoder: the encoder of the model.
         params: 'encoder' and 'mlm'.
-        examples: what to answer.
+        examples: examples of the problem.
         batch_tokens, advance: as for `bert_jax.load`.
     """
 
@@ -46,8 +45,8 @@ def outputs(
         return computation.pick(logits_BPV, p_BPV, problem.answers.pieces_AK)
 
     def run(examples: Sequence[Any], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
-        sequences = [sequence for own in items for item in own for sequence in item]
-        found = batching.run(
+        sequences = [sequence for row in items for item in row for sequence in item]
+        results = batching.run(
             compute,
             list(map(_row, sequences)),
             batch_tokens=batch_tokens,
@@ -55,8 +54,8 @@ def outputs(
             pad_id=problem.tokenizer.pad_id,
             advance=advance,
         )
-        pairs = zip(sequences, found, strict=True)
-        return [[[_at_masks(*next(pairs)) for _ in item] for item in own] for own in items]
+        pairs = zip(sequences, results, strict=True)
+        return [[[_at_masks(*next(pairs)) for _ in item] for item in row] for row in items]
 
     answer_references(problem, run)
     return complete(problem, examples, run(examples, list(map(problem.encode, examples))), run)
@@ -72,9 +71,9 @@ def _row(sequence: TokenSequence) -> TokenizedText:
 def _at_masks(sequence: TokenSequence, picked: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Values of piece k of each answer at mask k, [A, K], from those at all masks, [P, A, K]."""
     slots = sequence.tokens['mask_slot']
-    found = {}
+    outputs = {}
     for name, values_PAK in picked.items():
-        found[name] = np.zeros(values_PAK.shape[1:], np.float32)
+        outputs[name] = np.zeros(values_PAK.shape[1:], np.float32)
         for place, slot in enumerate(slots[slots > 0]):
-            found[name][:, slot - 1] = values_PAK[place, :, slot - 1]
-    return found
+            outputs[name][:, slot - 1] = values_PAK[place, :, slot - 1]
+    return outputs

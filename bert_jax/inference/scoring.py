@@ -1,6 +1,6 @@
 """Scores of sentences, of the tokens that two sentences share, and of a slot in a sentence.
 
-All functions stream: they take any number of texts and keep a few hundred in memory. Scores are
+All functions stream: they take any number of texts and hold a few hundred in memory. Scores are
 sums of log probabilities in nats; see evaluation/scored_rows.py.
 """
 
@@ -13,8 +13,9 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow, shared_positions, slot_rows
 from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.text_rows import add_special
 
-_TEXTS_AT_ONCE = 512  # of similar lengths run in one batch
+_TEXTS_AT_ONCE = 512  # texts of similar lengths share a batch
 Span = tuple[int, int]  # characters of a text, end exclusive
 Item = TypeVar('Item')
 
@@ -30,20 +31,20 @@ def log_probabilities(
 
 def sums(predictor: Predictor, texts: Iterable[str], variant: str = 'tokens') -> Iterator[float]:
     """Yield the (pseudo-)log-likelihood of each text."""
-    for found in log_probabilities(predictor, texts, variant):
-        yield float(found.sum(dtype=np.float64))
+    for log_p_T in log_probabilities(predictor, texts, variant):
+        yield _sum([log_p_T])
 
 
 def shared_sums(
     predictor: Predictor, pairs: Iterable[Sequence[str]], variant: str = 'tokens'
 ) -> Iterator[tuple[float, float]]:
     """Yield the sums over the tokens that both sentences of a pair share (CrowS-Pairs)."""
-    maker = _maker(predictor, variant)
+    maker = RowMaker.of(predictor.tokenizer, variant, predictor.is_causal)
 
     def rows_of(pair: Sequence[str]) -> list[list[ScoredRow]]:
         a_T, b_T = encode(predictor, pair)
-        shared = shared_positions(a_T, b_T)
-        return [maker.rows(ids, own) for ids, own in zip((a_T, b_T), shared, strict=True)]
+        a_positions, b_positions = shared_positions(a_T, b_T)
+        return [maker.rows(a_T, a_positions), maker.rows(b_T, b_positions)]
 
     for first, second in _grouped_rows(predictor, pairs, rows_of):
         yield _sum(first), _sum(second)
@@ -65,54 +66,46 @@ def slot_log_probabilities(
         ids, slot = locate(predictor, *text)
         return [list(slot_rows(ids, slot, predictor.tokenizer.mask_id))]
 
-    for (found,) in _grouped_rows(predictor, texts, rows_of):
-        yield np.concatenate(found)
+    for (log_p,) in _grouped_rows(predictor, texts, rows_of):
+        yield np.concatenate(log_p)
 
 
 def of_rows(predictor: Predictor, rows: Iterable[ScoredRow]) -> Iterator[np.ndarray]:
-    """Yield what each row asks for, float32 [P]."""
-    for ((found,),) in _grouped_rows(predictor, rows, lambda row: [[row]]):
-        yield found
+    """Yield the log probabilities of the targets of each row, float32 [P]."""
+    for ((log_p_P,),) in _grouped_rows(predictor, rows, lambda row: [[row]]):
+        yield log_p_P
 
 
 def encode(predictor: Predictor, texts: Sequence[str]) -> list[np.ndarray]:
     """The row of each text: its ids between [CLS] and [SEP], int32."""
-    tokenizer = predictor.tokenizer
-    ids, lengths = tokenizer.encode_ids(texts)
-    return [
-        np.concatenate([[tokenizer.cls_id], own, [tokenizer.sep_id]]).astype(np.int32)
-        for own in np.split(ids, np.cumsum(lengths))[:-1]
-    ]
+    flat_ids, lengths = predictor.tokenizer.encode_ids(texts)
+    encoded = np.split(flat_ids, np.cumsum(lengths))[:-1]
+    return [add_special(predictor.tokenizer, ids) for ids in encoded]
 
 
 def locate(predictor: Predictor, text: str, span: Span) -> tuple[np.ndarray, slice]:
-    """The row of a text, and the positions in it of the tokens that overlap some characters.
+    """The row of a text, and the positions in it of the tokens that overlap a span.
 
     Raises:
-        UserError: there are none.
+        UserError: no tokens overlap the span.
     """
-    tokenizer = predictor.tokenizer
-    ((ids,), (offsets,)) = tokenizer.encode_batch([text])
+    ((ids,), (offsets,)) = predictor.tokenizer.encode_batch([text])
     inside = np.flatnonzero((offsets[:, 0] < span[1]) & (offsets[:, 1] > span[0]))
     if not len(inside):
         raise UserError(f'{text!r:.80}: {text[slice(*span)]!r} has no tokens')
-    row = np.concatenate([[tokenizer.cls_id], ids, [tokenizer.sep_id]]).astype(np.int32)
+    row = add_special(predictor.tokenizer, ids)
     return row, slice(int(inside[0]) + 1, int(inside[-1]) + 2)
-
-
-def _maker(predictor: Predictor, variant: str) -> RowMaker:
-    return RowMaker.of(predictor.tokenizer, variant, predictor.is_causal)
 
 
 def _grouped_rows(
     predictor: Predictor, items: Iterable[Item], rows_of: Callable[[Item], list[list[ScoredRow]]]
 ) -> Iterator[list[list[np.ndarray]]]:
-    """Yield, for each item, the results of each of its lists of rows."""
+    """Yield, for each item, the log probabilities of the rows in each of its lists of rows."""
     for group in _groups(items):
         rows = [rows_of(item) for item in group]
-        found = iter(predictor.log_probabilities(itertools.chain.from_iterable(rows)))
-        for own in rows:
-            yield [next(found) for _ in own]
+        results = iter(predictor.log_probabilities(itertools.chain.from_iterable(rows)))
+        for item_rows in rows:
+            yield [next(results) for _ in item_rows]
 
 
 def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
@@ -121,5 +114,5 @@ def _groups(items: Iterable[Item]) -> Iterator[list[Item]]:
         yield group
 
 
-def _sum(found: Sequence[np.ndarray]) -> float:
-    return float(sum(own.sum(dtype=np.float64) for own in found))
+def _sum(arrays: Iterable[np.ndarray]) -> float:
+    return float(sum(array.sum(dtype=np.float64) for array in arrays))

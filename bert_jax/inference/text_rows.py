@@ -1,4 +1,4 @@
-"""Texts as rows of a model's input: windows of their tokens, and functions that run on them."""
+"""Texts as rows of a model's input: tokenizing, windows, and running functions on the rows."""
 
 import itertools
 from collections import Counter
@@ -19,7 +19,7 @@ Text = TypeVar('Text')
 
 
 class TextRows:
-    """Tokenizes texts, cuts them into windows, and runs functions on the rows.
+    """Tokenizes texts, splits them into windows, and runs functions on the rows.
 
     Attributes:
         size: tokens of a window, without [CLS] and [SEP].
@@ -38,7 +38,7 @@ class TextRows:
 
         Args:
             tokenizer, max_length, overlap, batch_tokens, advance: as for `bert_jax.load`.
-            counts: gets the number of texts that are truncated or split into windows.
+            counts: counts the texts that are truncated or split into windows.
         """
         self.size = max_length - 2
         self._tokenizer, self._batch_tokens, self._advance = tokenizer, batch_tokens, advance
@@ -49,22 +49,22 @@ class TextRows:
         """Return the token ids of each text, truncated if `long_texts` is 'truncate'."""
         if long_texts not in (None, 'windows', 'truncate'):
             raise unknown('treatment of long texts', long_texts, ('windows', 'truncate'))
-        ids, lengths = self._tokenizer.encode_ids(check_texts(texts))
-        encoded = np.split(ids, np.cumsum(lengths))[:-1]
+        flat_ids, lengths = self._tokenizer.encode_ids(check_texts(texts))
+        encoded = np.split(flat_ids, np.cumsum(lengths))[:-1]
         self.count_long(encoded, long_texts or 'windows')
-        return [own[: self.size] for own in encoded] if long_texts == 'truncate' else encoded
+        return [ids[: self.size] for ids in encoded] if long_texts == 'truncate' else encoded
 
     def count_long(self, encoded: Sequence[np.ndarray], long_texts: str) -> None:
         """Count the texts that do not fit into one window."""
-        number, length = sum(len(ids) > self.size for ids in encoded), self.size + 2
-        done = f'texts {"split into windows of" if long_texts == "windows" else "truncated to"}'
-        self._counts[f'{done} {length} tokens'] += number
+        action = 'split into windows of' if long_texts == 'windows' else 'truncated to'
+        number = sum(len(ids) > self.size for ids in encoded)
+        self._counts[f'texts {action} {self.size + 2} tokens'] += number
 
     def run(
         self, function: Callable[[Batch], Any], rows: Iterable[Iterable[TokenizedText]]
     ) -> list[list[tuple[TokenizedText, Any]]]:
         """Run a function on the rows of every text; return each row with its result."""
-        rows_of_texts = [list(own) for own in rows]
+        rows_of_texts = [list(text_rows) for text_rows in rows]
         results = batching.run(
             function,
             list(itertools.chain.from_iterable(rows_of_texts)),
@@ -74,24 +74,22 @@ class TextRows:
             advance=self._advance,
         )
         remaining = iter(results)
-        return [[(row, next(remaining)) for row in own] for own in rows_of_texts]
+        return [[(row, next(remaining)) for row in text_rows] for text_rows in rows_of_texts]
 
     def windows(
         self, ids: np.ndarray, split_points: Sequence[int] | None = None
     ) -> Iterator[tuple[Window, np.ndarray]]:
-        """Cut a text into windows; token i is at i + 1 − window.start in the row of a window.
+        """Split a text into windows; token i is at i + 1 − window.start in the row of a window.
 
         Args:
             ids: the tokens of the text.
             split_points: where windows may start and stop; see `make_windows`.
         """
         for window in make_windows(len(ids), self.size, self._overlap, split_points):
-            cls_id, sep_id = [self._tokenizer.cls_id], [self._tokenizer.sep_id]
-            row = np.concatenate([cls_id, ids[window.start : window.stop], sep_id])
-            yield window, row.astype(np.int32)
+            yield window, add_special(self._tokenizer, ids[window.start : window.stop])
 
     def of_masks(self, ids: np.ndarray) -> Iterator[TokenizedText]:
-        """Rows with `positions`, those of [MASK] that the row is used for."""
+        """Rows with `positions`: the positions of each [MASK] whose prediction the row gives."""
         for window, row in self.windows(ids):
             masks = np.flatnonzero(ids[window.first : window.last] == self._tokenizer.mask_id)
             if len(masks):
@@ -100,7 +98,7 @@ class TextRows:
     def of_spans(
         self, ids: np.ndarray, pooling: str, split_points: Sequence[int] | None = None
     ) -> Iterator[TokenizedText]:
-        """Rows with `span`, the first and last + 1 of the positions that the row is used for."""
+        """Rows with `span`: the first and last + 1 of the positions whose states the row gives."""
         for window, row in self.windows(ids, split_points):
             # [CLS] belongs to the first window, [SEP] to the last.
             first = window.first + (window.first > 0) - window.start
@@ -121,6 +119,11 @@ class TextRows:
         return vocab[index] if index < len(vocab) else f'[{index}]'
 
 
+def add_special(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
+    """Return the row of a text, int32: its token ids between [CLS] and [SEP]."""
+    return np.concatenate([[tokenizer.cls_id], ids, [tokenizer.sep_id]]).astype(np.int32)
+
+
 def check_list(texts: Sequence[Text]) -> Sequence[Text]:
     """Return a list of texts or other inputs; raise UserError for a single one."""
     if isinstance(texts, str | Mapping):
@@ -130,8 +133,8 @@ def check_list(texts: Sequence[Text]) -> Sequence[Text]:
 
 def check_texts(texts: Sequence[str]) -> list[str]:
     """Return a list of strings; raise UserError for anything else."""
-    found = list(check_list(texts))
-    for number, text in enumerate(found):
+    checked = list(check_list(texts))
+    for number, text in enumerate(checked):
         if not isinstance(text, str):
             raise UserError(f'text {number} is {text!r:.40}, not a string')
-    return found
+    return checked

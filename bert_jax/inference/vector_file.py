@@ -1,4 +1,4 @@
-"""Writes vectors to a NumPy .npz as they are computed, without holding them all in memory."""
+"""Writes vectors to a NumPy .npz file as they are computed, without holding all in memory."""
 
 import shutil
 import tempfile
@@ -13,7 +13,7 @@ class Vectors(NamedTuple):
     """The vectors of a text.
 
     Attributes:
-        vectors: float32, [D] or [L + 1, D] of the text, or one such array for each of its words.
+        vectors: float32, [D] or [L + 1, D] for the text, or one such array for each of its words.
         spans: int64 [W, 2], the characters of the words, end exclusive; None without words.
     """
 
@@ -27,20 +27,20 @@ def write(file: BinaryIO, results: Iterable[Vectors], folder: str, is_grouped: b
     Args:
         file: gets the .npz.
         results: the vectors of each text.
-        folder: for a temporary file of the size of the vectors, because the .npz states their
-            number before them.
-        is_grouped: whether a text has any number of vectors; `offsets` [texts + 1] then tells the
-            first one of each text.
+        folder: for a temporary file of the size of the vectors, because the .npz starts with their
+            number.
+        is_grouped: whether a text has any number of vectors, not one; `offsets` [texts + 1] is then
+            the index of the first vector of each text.
     """
     counts, spans, shape = [0], [], (0,)
     with tempfile.TemporaryFile(dir=folder) as spool, zipfile.ZipFile(file, 'w') as archive:
-        for vectors, own_spans in results:
+        for vectors, text_spans in results:
             rows = np.asarray(vectors if is_grouped else vectors[None], '<f4')
             spool.write(rows.tobytes())
             counts.append(len(rows))
             shape = rows.shape[1:]
-            if own_spans is not None:
-                spans.append(own_spans)
+            if text_spans is not None:
+                spans.append(text_spans)
         spool.seek(0)
         header = {'descr': '<f4', 'fortran_order': False, 'shape': (sum(counts), *shape)}
         with archive.open('embeddings.npy', 'w', force_zip64=True) as entry:

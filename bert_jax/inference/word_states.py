@@ -1,4 +1,4 @@
-"""States of words and tokens: subwords by character offset, pooled, and streams of them."""
+"""States of words and tokens: aligning words to subwords, pooling, and streaming."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bert_jax.inference.predictor import Predictor
 
 POOLINGS = ('mean', 'sum', 'first')
-_STATE_BYTES = 2**26  # of the states in memory at a time, approximately
+_STATE_BYTES = 2**26  # approximate size of the states in memory at a time
 Item = TypeVar('Item')
 Located = tuple[str, WordOffsets]  # a text, and the characters of its words or spans
 
@@ -27,7 +27,7 @@ class Aligned(NamedTuple):
 
     Attributes:
         ids: int32 [N].
-        ranges: int64 [W, 2], first subword of each word or span, and the one after its last.
+        ranges: int64 [W, 2], first and last + 1 subword of each word or span.
         split_points: number of subwords of a window → where windows may start and stop.
     """
 
@@ -44,21 +44,21 @@ def locate(
         raise unknown('way to split words', split, word_spans.SPLITTERS)
     if spans is not None and len(spans) != len(texts):
         raise UserError(f'{len(texts)} texts need as many lists of spans, not {len(spans)}')
-    found: list[Located] = []
+    located: list[Located] = []
     for number, text in enumerate(texts):
         if isinstance(text, str):
-            own = word_spans.SPLITTERS[split](text) if spans is None else tuple(spans[number])
-            found.append((text, own))
+            words = word_spans.SPLITTERS[split](text) if spans is None else tuple(spans[number])
+            located.append((text, words))
         elif (
             spans is not None
             or not isinstance(text, Sequence)
             or not all(isinstance(word, str) and word for word in text)
         ):
-            wanted = 'a string or a list of words' if spans is None else 'a string'
-            raise UserError(f'text {number} is {text!r:.40}, not {wanted}')
+            expected = 'a string or a list of words' if spans is None else 'a string'
+            raise UserError(f'text {number} is {text!r:.40}, not {expected}')
         else:
-            found.append(word_spans.join_words(list(text)))
-    return found
+            located.append(word_spans.join_words(list(text)))
+    return located
 
 
 def locate_record(record: Mapping[str, Any], unit: str, split: str | None) -> Located:
@@ -70,16 +70,16 @@ def locate_record(record: Mapping[str, Any], unit: str, split: str | None) -> Lo
         unit: 'word' or 'span'.
         split: as for `Predictor.embed_words`; None: 'whitespace'.
     """
-    given: Any = next((record[key] for key in ('words', 'tokens', 'text') if key in record), None)
+    text: Any = next((record[key] for key in ('words', 'tokens', 'text') if key in record), None)
     spans = record.get('spans') if unit == 'span' else None
     is_list = isinstance(spans, list) and all(
         isinstance(span, list) and [*map(type, span)] == [int, int] for span in spans
     )
     if unit == 'span' and not is_list:
         raise UserError(f'{record["id"]} has no "spans": a list of [start, end], in characters')
-    own_spans = None if spans is None else [tuple(map(tuple, spans))]
+    spans_of_texts = None if spans is None else [tuple(map(tuple, spans))]
     try:
-        (located,) = locate([given], own_spans, split or 'whitespace')
+        (located,) = locate([text], spans_of_texts, split or 'whitespace')
         _disjoint(*located)
     except UserError as error:
         raise UserError(f'{record["id"]}: {error}') from None
@@ -89,7 +89,7 @@ def locate_record(record: Mapping[str, Any], unit: str, split: str | None) -> Lo
 def align(tokenizer: Tokenizer, text: str, spans: WordOffsets) -> Aligned:
     """Tokenize a text and find the subwords of spans, which may overlap and have any order.
 
-    A subword that several spans touch belongs to the first of them only if they do not overlap; see
+    A subword that several disjoint spans touch belongs to the first of them; see
     `alignment.align`.
 
     Raises:
@@ -107,7 +107,7 @@ def align(tokenizer: Tokenizer, text: str, spans: WordOffsets) -> Aligned:
 
 
 def _disjoint(text: str, spans: WordOffsets) -> WordOffsets:
-    """The parts of the text between the ends of spans, inside spans and not blank, in order."""
+    """Split overlapping spans at all their ends into disjoint spans, in order, without blanks."""
     for start, end in spans:
         if not 0 <= start < end <= len(text) or not text[start:end].strip():
             raise UserError(
@@ -116,9 +116,9 @@ def _disjoint(text: str, spans: WordOffsets) -> WordOffsets:
             )
     spans_W2 = np.array(spans, np.int64).reshape(-1, 2)
     bounds = np.unique(spans_W2)
-    num_begun = np.searchsorted(np.sort(spans_W2[:, 0]), bounds[:-1], side='right')
+    num_started = np.searchsorted(np.sort(spans_W2[:, 0]), bounds[:-1], side='right')
     num_ended = np.searchsorted(np.sort(spans_W2[:, 1]), bounds[:-1], side='right')
-    is_inside = num_begun > num_ended
+    is_inside = num_started > num_ended
     parts = zip(bounds[:-1][is_inside].tolist(), bounds[1:][is_inside].tolist(), strict=True)
     return tuple((start, end) for start, end in parts if text[start:end].strip())
 
@@ -127,7 +127,7 @@ def pool(states_NX: np.ndarray, ranges_W2: np.ndarray, pooling: str) -> np.ndarr
     """The mean, sum or first of the states [N, …] of each range of subwords: float32 [W, …]."""
     if pooling == 'first' or not len(ranges_W2):
         return states_NX[ranges_W2[:, 0]]
-    # Every second sum is that of a range, the others are of what lies between two of them.
+    # Even sums are the sums of ranges; odd sums are of the subwords between two ranges.
     with_end_NX = np.concatenate([states_NX, np.zeros_like(states_NX[:1])])
     sums_WX = np.add.reduceat(with_end_NX, ranges_W2.reshape(-1))[::2]
     if pooling == 'sum':
@@ -137,7 +137,7 @@ def pool(states_NX: np.ndarray, ranges_W2: np.ndarray, pooling: str) -> np.ndarr
 
 
 def pool_attention(weights_LHTT: np.ndarray, aligned: Aligned) -> np.ndarray:
-    """Attention between words, float32 [L, H, W, W], from that between tokens with [CLS], [SEP]."""
+    """Pool attention between tokens, [CLS] and [SEP] included, to words: float32 [L, H, W, W]."""
     number = len(aligned.ids)
     inner_TTLH = np.moveaxis(weights_LHTT[..., 1 : number + 1, 1 : number + 1], (2, 3), (0, 1))
     to_words_WTLH = pool(np.swapaxes(inner_TTLH, 0, 1), aligned.ranges, 'sum')
@@ -151,8 +151,8 @@ def stream_attention(
     """Yield the attention between the words of each sentence; see `attention_of_words`."""
     architecture = predictor.architecture
     limit = _STATE_BYTES // (4 * architecture.num_layers * architecture.num_heads)
-    # About 4 characters a token, plus special tokens.
-    for group in groups(sentences, lambda own: (len(own[0]) // 4 + 2) ** 2, limit):
+    # About 4 characters per token, plus special tokens.
+    for group in groups(sentences, lambda sentence: (len(sentence[0]) // 4 + 2) ** 2, limit):
         texts, spans = zip(*group, strict=True)
         yield from predictor.attention_of_words(texts, spans)
 
@@ -213,7 +213,7 @@ def groups(items: Iterable[Item], size: Callable[[Item], int], limit: int) -> It
 
 
 def _characters_in_memory(predictor: 'Predictor', layer: Layers) -> int:
-    """The number of characters of a group, at three a token."""
+    """The number of characters of a group, at three characters per token."""
     architecture = predictor.architecture
     if isinstance(layer, tuple):
         factor = len(layer)
