@@ -1,4 +1,4 @@
-"""Measures that are comparable across objectives: a part-of-speech probe and the masked loss.
+"""Measures that compare across objectives: a part-of-speech probe and the masked loss.
 
 The probe is trained on frozen hidden states and needs scikit-learn. The loss of masked tokens needs
 an MLM head.
@@ -42,7 +42,7 @@ class PosProbe:
     """
 
     def __init__(self, treebank: str | pathlib.Path):
-        """treebank: folder of UD English EWT; the train file may be gzipped."""
+        """Read the treebank in a folder of UD English EWT; the train file may be gzipped."""
         splits = read_treebank(treebank)
         self.train = _sample(splits.train, TRAIN_SENTENCES)
         self.dev = _sample(splits.dev, DEV_SENTENCES)
@@ -121,12 +121,12 @@ class Comparison:
     def __call__(self, folder: pathlib.Path) -> dict[str, float]:
         """`pos_accuracy`, and `mlm_loss` for models with an MLM head."""
         model = loading.load_checkpoint(folder)
-        found = {'pos_accuracy': self._probe(model)}
+        measures = {'pos_accuracy': self._probe(model)}
         if 'mlm' in model.heads:  # not with RTD, where the MLM head belongs to the generator
             if self._masked_loss is None:
                 self._masked_loss = MaskedLoss(model)
-            found['mlm_loss'] = self._masked_loss(model)
-        return found
+            measures['mlm_loss'] = self._masked_loss(model)
+        return measures
 
     def baselines(self, folder: pathlib.Path) -> dict[str, list[dict[str, float]]]:
         """The probe of a run's encoder before training, and the most frequent tag."""

@@ -1,7 +1,7 @@
-"""Trains variants of a config with several seeds, measures them and writes a table and a plot.
+"""Trains variants of a config with several seeds, and writes a table and a plot of measures.
 
 A study is a dictionary: name of the variant → the config keys it changes. Each run is a command
-line with a folder of its own. Finished runs are kept, interrupted ones resume.
+with its own folder. When a study is repeated, finished runs are kept and interrupted runs resume.
 """
 
 import argparse
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable
 
 from bert_jax.evaluation import comparison
+from bert_jax.files import write_json
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIG = 'experiments/studies/novels/config.py'
@@ -40,7 +41,7 @@ Measures = dict[str, float]
 def argument_parser(
     study: str, description: str, steps: int, seeds: int
 ) -> argparse.ArgumentParser:
-    """The command line options of all studies."""
+    """Return a parser with the options that all studies share."""
     output = f'experiments/studies/{study}'
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument('--texts', required=True, help="glob of English novels: 'novels/*.txt'")
@@ -56,12 +57,12 @@ def run_all(
     variants: dict[str, dict],
     measure: Callable[[pathlib.Path], Measures],
 ) -> dict[str, list[Measures]]:
-    """Train and measures every variant with every seed.
+    """Train and measure every variant with every seed.
 
     Args:
         options: the parsed command line.
         variants: name → config keys.
-        measure: from the folder of a finished run to its measures, which are cached there.
+        measure: computes the measures of a finished run from its folder, which caches them.
 
     Returns:
         name → the measures of each seed.
@@ -91,12 +92,12 @@ def _settings(options: argparse.Namespace) -> dict:
 
 
 def train(folder: pathlib.Path, texts: str, keys: dict):
-    """Train in a folder unless this has been done; exit with the status of a failed run."""
+    """Train in a folder unless it has a finished run; exit with the status of a failed run."""
     run_once(folder, main_command(f'{CONFIG}:{texts}', keys), '--config.workdir')
 
 
 def main_command(config: str, keys: dict) -> list[str]:
-    """The arguments of Python that train with these keys of a config, without the workdir."""
+    """The arguments of Python that train with these config keys, without the workdir."""
     flags = [f'--config.{key}={value}' for key, value in keys.items()]
     return ['-m', 'bert_jax.main', f'--config={config}', *flags]
 
@@ -105,25 +106,25 @@ def run_once(folder: pathlib.Path, command: list[str], folder_flag: str):
     """Run Python with these arguments, unless the folder has the results of the same command.
 
     Args:
-        folder: passed as `folder_flag`=folder.
-        command: the other arguments of Python.
+        folder: folder of the results.
+        command: the arguments of Python, without the folder.
         folder_flag: the option that takes the folder.
 
     Raises:
         SystemExit: the command failed; with its status.
     """
-    done = folder / 'command.json'
-    if done.exists() and json.loads(done.read_text()) == command:
+    record = folder / 'command.json'  # written when the command has succeeded
+    if record.exists() and json.loads(record.read_text()) == command:
         return
-    status = subprocess.run([sys.executable, *command, f'{folder_flag}={folder}'], cwd=ROOT)
-    if status.returncode:
-        sys.exit(status.returncode)
+    process = subprocess.run([sys.executable, *command, f'{folder_flag}={folder}'], cwd=ROOT)
+    if process.returncode:
+        sys.exit(process.returncode)
     (folder / 'measures.json').unlink(missing_ok=True)
-    _write_json(done, command)
+    write_json(record, command, indent=1)
 
 
 def read_results(folder: pathlib.Path) -> dict:
-    """The results that a run wrote at its end."""
+    """Read the results of a finished run."""
     return json.loads((folder / 'results.json').read_text())
 
 
@@ -155,19 +156,20 @@ def write(
         columns: measure → title of its column.
         plotted: the measures in the plot; all by default.
     """
-    folder, found = pathlib.Path(options.output), summaries(results)
+    folder, summary = pathlib.Path(options.output), summaries(results)
     folder.mkdir(parents=True, exist_ok=True)
-    _write_json(folder / 'results.json', {'settings': _settings(options), 'variants': found})
-    (folder / 'table.md').write_text(table(found, columns), encoding='utf-8')
+    settings = {'settings': _settings(options), 'variants': summary}
+    write_json(folder / 'results.json', settings, indent=1)
+    (folder / 'table.md').write_text(table(summary, columns), encoding='utf-8')
     titles = {name: columns[name] for name in plotted or columns}
-    comparison.plot_runs(folder / 'plot', found, titles)
-    print(table(found, columns))
+    comparison.plot_runs(folder / 'plot', summary, titles)
+    print(table(summary, columns))
 
 
-def table(found: dict[str, dict[str, dict]], columns: dict[str, str]) -> str:
+def table(summary: dict[str, dict[str, dict]], columns: dict[str, str]) -> str:
     """A Markdown table with a dash where a variant lacks a measure."""
     lines = ['| | ' + ' | '.join(columns.values()) + ' |', '|---|' + '---:|' * len(columns)]
-    for name, measures in found.items():
+    for name, measures in summary.items():
         cells = [_cell(measures[column]) if column in measures else '–' for column in columns]
         lines.append(f'| {name} | ' + ' | '.join(cells) + ' |')
     return '\n'.join(lines) + '\n'
@@ -176,12 +178,8 @@ def table(found: dict[str, dict[str, dict]], columns: dict[str, str]) -> str:
 def _cached_measures(folder: pathlib.Path, measure: Callable[[pathlib.Path], Measures]) -> Measures:
     path = folder / 'measures.json'
     if not path.exists():
-        _write_json(path, measure(folder))
+        write_json(path, measure(folder), indent=1)
     return json.loads(path.read_text())
-
-
-def _write_json(path: pathlib.Path, value):
-    path.write_text(json.dumps(value, indent=1, ensure_ascii=False) + '\n', encoding='utf-8')
 
 
 def _cell(summary: dict) -> str:

@@ -62,16 +62,16 @@ def measure(folder: pathlib.Path) -> dict[str, float]:
     """'aim/LANGUAGE', 'seen/LANGUAGE' (shares of the examples in %), 'loss/LANGUAGE' (held-out)."""
     source = measures.task_of(folder).stages[0].source
     seen, held_out = source.observed(NUM_EXAMPLES), runner.read_results(folder)['held_out']
-    found = {}
+    values = {}
     for language, share in source.shares.items():
-        found[f'aim/{language}'] = 100 * share
-        found[f'seen/{language}'] = 100 * seen[language] / NUM_EXAMPLES
-        found[f'loss/{language}'] = held_out[f'mlm_loss/{language}']
-    return found
+        values[f'aim/{language}'] = 100 * share
+        values[f'seen/{language}'] = 100 * seen[language] / NUM_EXAMPLES
+        values[f'loss/{language}'] = held_out[f'mlm_loss/{language}']
+    return values
 
 
 def by_language(results: dict[str, list[dict]]) -> dict[str, list[dict]]:
-    """The results with languages as rows, the smallest first."""
+    """The results with languages as variants, the smallest language first."""
     first = results[PROPORTIONAL][0]
     languages = [name.partition('/')[2] for name in first if name.startswith('aim/')]
     languages.sort(key=lambda language: first[f'aim/{language}'])

@@ -1,7 +1,8 @@
-"""Learning curves by phenomenon of masked and of left-to-right language modeling.
+"""Learning curves by linguistic phenomenon of masked and of left-to-right language models.
 
-python -m experiments.studies.linguistic_curves.run --texts='novels/*.txt' --treebank=ud_english_ewt --pairs='blimp/data/*.jsonl'
-"""  # noqa: E501
+python -m experiments.studies.linguistic_curves.run --texts='novels/*.txt' \
+    --treebank=ud_english_ewt --pairs='blimp/data/*.jsonl'
+"""
 
 import json
 import pathlib
@@ -15,8 +16,9 @@ VARIANTS = {
     'MLM': {},
     'left to right': {'objectives.mlm': 0.0, 'objectives.clm': 1.0},
 }
-SHARES = (0, 1 / 24, 1 / 12, 1 / 6, 1 / 4, 3 / 8, 1 / 2, 3 / 4)  # of the steps, before the last one
-PAIRS = 30  # of each paradigm
+# Shares of the steps after which models are evaluated, in addition to the last step.
+SHARES = (0, 1 / 24, 1 / 12, 1 / 6, 1 / 4, 3 / 8, 1 / 2, 3 / 4)
+PAIRS = 30  # minimal pairs of each paradigm
 
 
 def main():
@@ -35,39 +37,39 @@ def main():
     }
     variants = {name: keys | changes for name, changes in VARIANTS.items()}
     results = runner.run_all(options, variants, final_metrics)
-    found = {name: read_runs(options, name) for name in variants}
-    unigram = found['MLM'][0]['unigram']
-    curves = {name: mean_curve(runs) for name, runs in found.items()}
+    runs = {name: read_runs(options, name) for name in variants}
+    unigram = runs['MLM'][0]['unigram']
+    curves = {name: mean_curve(seeds) for name, seeds in runs.items()}
     folder = pathlib.Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     linguistic_curves.plot(curves, unigram, folder / 'curves')
-    before = {f'{name}, untrained': [dict(own[0])] for name, own in curves.items()}
-    write(options, results | before | {'token frequencies': [unigram]})
+    untrained = {f'{name}, untrained': [dict(curve[0])] for name, curve in curves.items()}
+    write(options, results | untrained | {'token frequencies': [unigram]})
 
 
 def write(options, results: dict[str, list[runner.Measures]]):
-    """Write results.json, and table.md with a row for each metric and a column for each variant."""
-    folder, found = pathlib.Path(options.output), runner.summaries(results)
-    metrics = [name for name in found['MLM'] if linguistic_curves.is_linguistic(name)]
+    """Write results.json, and table.md: a row for each metric, a column for each variant."""
+    folder, summary = pathlib.Path(options.output), runner.summaries(results)
+    metrics = [name for name in summary['MLM'] if linguistic_curves.is_linguistic(name)]
     rows = {
         name.removeprefix('pairs/').replace('_', ' '): {
-            variant: measures[name] for variant, measures in found.items() if name in measures
+            variant: measures[name] for variant, measures in summary.items() if name in measures
         }
         for name in [*metrics, 'time_share']
     }
-    table = runner.table(rows, {variant: variant for variant in found})
-    (folder / 'results.json').write_text(json.dumps(found, indent=1) + '\n', encoding='utf-8')
+    table = runner.table(rows, {variant: variant for variant in summary})
+    (folder / 'results.json').write_text(json.dumps(summary, indent=1) + '\n', encoding='utf-8')
     (folder / 'table.md').write_text(table, encoding='utf-8')
     print(table)
 
 
 def final_metrics(folder: pathlib.Path) -> runner.Measures:
-    """The held-out metrics at the end, and the seconds of the linguistic evaluations together."""
+    """The final held-out metrics, and the total seconds and share of linguistic evaluations."""
     evaluations = linguistic_curves.read_records(folder)
     seconds = sum(record['linguistic_seconds'] for record in evaluations)
-    found = runner.read_results(folder)
-    shares = {'time_share': seconds / (seconds + found['train_seconds'])}
-    return found['held_out'] | {'linguistic_seconds': seconds} | shares
+    results = runner.read_results(folder)
+    share = seconds / (seconds + results['train_seconds'])
+    return results['held_out'] | {'linguistic_seconds': seconds, 'time_share': share}
 
 
 def read_runs(options, name: str) -> list[dict]:
@@ -81,7 +83,7 @@ def mean_curve(runs: list[dict]) -> linguistic_curves.Records:
     records = zip(*(run['evaluations'] for run in runs), strict=True)
     return [
         {
-            name: float(np.mean([one[name] for one in same_step]))
+            name: float(np.mean([record[name] for record in same_step]))
             for name, value in same_step[0].items()
             if name != 'kind'
         }

