@@ -1,12 +1,12 @@
-"""Measures what a corpus in a bucket costs in training: tokens per second after the first epoch.
+"""Measures tokens per second of training from a bucket, after the first epoch.
 
     python experiments/benchmarks/bucket_reading.py --corpus=corpora/tiny
 
 configs/tiny.py is trained from a corpus on a disk, which is prepared if it does not exist, and from
-copies of it in gs:// and s3://, whose servers are those of tests/storage (extra test_buckets). All
-sides share one process, one compiled step and one state. Each reads an epoch before; then they take
-turns. The ratio is that of each turn to the turn on the disk in the same round, so that the load of
-the machine, which changes, counts little.
+copies in gs:// and s3://, on the servers of tests/storage (extra test_buckets). All sides share one
+process, one compiled step and one state. Each side first reads an epoch; then the sides take turns.
+Each turn is compared with the turn on the disk in the same round, because the load of the machine
+changes.
 """
 
 import argparse
@@ -57,12 +57,12 @@ def measure(corpus: str, folder: pathlib.Path, proxies: dict, steps: int, turns:
         )
         epoch = corpus_tokens // stage.tokens_per_step + 1
         readers = {}
-        for name, own in stages.items():
+        for name, side in stages.items():
             start = time.perf_counter()
-            for _ in batches.read(own.source, 0, epoch, threads=2):
+            for _ in batches.read(side.source, 0, epoch, threads=2):
                 pass
             print(f'{name}: an epoch is read in {time.perf_counter() - start:.1f} s', flush=True)
-            readers[name] = batches.read(own.source, epoch, epoch + (turns + 1) * steps, threads=2)
+            readers[name] = batches.read(side.source, epoch, epoch + (turns + 1) * steps, threads=2)
         before = {scheme: len(proxy.requests) for scheme, proxy in proxies.items()}
         rates: dict[str, list[float]] = {name: [] for name in stages}
         for turn in range(turns + 1):
@@ -73,23 +73,22 @@ def measure(corpus: str, folder: pathlib.Path, proxies: dict, steps: int, turns:
                     state, metrics = step(state, next(readers[name]), key)
                 jax.block_until_ready(metrics)
                 seconds = time.perf_counter() - start
-                if turn:  # the first one warms up
+                if turn:  # the first turn is a warm-up
                     rates[name].append(steps * stage.tokens_per_step / seconds)
     print(f'\n{corpus_tokens:,} tokens, {turns} turns of {steps} steps\n')
-    print('| corpus | tokens/s | of those on disk | quartiles | requests |')
+    print('| corpus | tokens/s | ratio to disk | quartiles | requests |')
     print('|---|---|---|---|---|')
-    for name, own in rates.items():
-        ratios = [mine / disk for mine, disk in zip(own, rates['disk'], strict=True)]
+    for name, side_rates in rates.items():
+        ratios = [rate / disk for rate, disk in zip(side_rates, rates['disk'], strict=True)]
         first, middle, last = statistics.quantiles(ratios, n=4)
         requests = len(proxies[name].requests) - before[name] if name in proxies else 0
         print(
-            f'| {name} | {statistics.median(own):,.0f} | {middle:.3f} | {first:.3f}–{last:.3f} '
-            f'| {requests} |'
+            f'| {name} | {statistics.median(side_rates):,.0f} | {middle:.3f} '
+            f'| {first:.3f}–{last:.3f} | {requests} |'
         )
 
 
 def main():
-    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--corpus', default='corpora/tiny', help='folder of a prepared corpus')
     parser.add_argument('--steps', type=int, default=40, help='steps of a turn')

@@ -8,10 +8,10 @@ tokenization. The sides are
     bert_jax        bert_jax.inference, like `predict --task=embed`
     torch           AutoModel and AutoTokenizer, batches of 32 sentences sorted by length
 
-each in fp32 and in bf16 (for torch the weights are converted). Every side has its own process and
-encodes all sentences once before it is timed, so that bert_jax compiles; then the sides take turns.
-Prints the median and the range over the rounds, and the largest difference between the vectors of a
-side and those of torch in fp32.
+each in fp32 and in bf16 (torch's weights are converted). Every side has its own process and encodes
+all sentences once before it is timed, so that bert_jax compiles; then the sides take turns. Prints
+the median and the range over the rounds, and the largest difference between the vectors of a side
+and the vectors of torch in fp32.
 """
 
 import argparse
@@ -32,7 +32,7 @@ TORCH_BATCH = 32
 
 
 def make_bert_jax(model: str, dtype: str):
-    """A function from texts to vectors [N, D]."""
+    """Return a function from texts to vectors [N, D]."""
     from bert_jax.training import runtime
 
     runtime.keep_freed_memory()
@@ -44,7 +44,7 @@ def make_bert_jax(model: str, dtype: str):
 
 
 def make_torch(model: str, dtype: str):
-    """A function from texts to vectors [N, D]."""
+    """Return a function from texts to vectors [N, D]."""
     import torch
     import transformers
 
@@ -87,7 +87,7 @@ def run_side(side: str, model: str, texts: list[str], folder: pathlib.Path):
 
 
 def measure(flags) -> list[dict]:
-    """One record for each side."""
+    """Return a record for each side."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, __file__, *sys.argv[1:], f'--folder={folder}']
         pipes = {'stdin': subprocess.PIPE, 'stdout': subprocess.PIPE, 'text': True}

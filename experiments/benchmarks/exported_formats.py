@@ -28,7 +28,7 @@ def measure(folder: str, texts: list[str], expected: str) -> dict[str, float]:
 
     values = np.load(expected)
     (name,) = values.files
-    found = np.concatenate([load.run(texts[i : i + 8])[name] for i in range(0, len(texts), 8)])
+    outputs = np.concatenate([load.run(texts[i : i + 8])[name] for i in range(0, len(texts), 8)])
     encoded = [load.encode([text]) for text in texts[:50]]
     for inputs in encoded:  # compile every shape
         load.compute(inputs)
@@ -37,7 +37,7 @@ def measure(folder: str, texts: list[str], expected: str) -> dict[str, float]:
         load.compute(inputs)
     seconds = time.perf_counter() - start
     return {
-        'difference': float(np.abs(found - values[name]).max()),
+        'difference': float(np.abs(outputs - values[name]).max()),
         'milliseconds': 1000 * seconds / len(encoded),
         'has_bert_jax': 'bert_jax' in sys.modules,
     }
@@ -60,13 +60,13 @@ def correlation(folder: str, files: str) -> float:
 
 
 def _ranks(values) -> np.ndarray:
-    """Ranks, the mean of those of equal values."""
+    """Return the ranks of values; equal values get their mean rank."""
     _, place, count = np.unique(values, return_inverse=True, return_counts=True)
     return (np.cumsum(count) - (count + 1) / 2)[place]
 
 
 def expected_outputs(model, texts: list[str]) -> dict[str, np.ndarray]:
-    """What predict answers: vectors, or the probabilities of classes."""
+    """Return the outputs of `predict`: vectors, or the probabilities of classes."""
     if 'classify' not in model.tasks:
         return {'embedding': np.stack(model.embed(texts))}
     records = model.classify(texts, probabilities=True)
@@ -74,7 +74,7 @@ def expected_outputs(model, texts: list[str]) -> dict[str, np.ndarray]:
 
 
 def run_all(flags: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Export and measure every format that has the task of the model."""
+    """Export and measure every format that supports the task of the model."""
     import bert_jax
     from bert_jax import export, export_formats
     from bert_jax.errors import UserError
@@ -103,8 +103,8 @@ def run_all(flags: argparse.Namespace) -> dict[str, dict[str, float]]:
         if flags.pairs and task == 'embed':
             arguments += ['--pairs', flags.pairs]
         command = [python, __file__, *arguments]
-        done = subprocess.run(command, capture_output=True, encoding='utf-8', check=True)
-        results[name] = json.loads(done.stdout.splitlines()[-1])
+        process = subprocess.run(command, capture_output=True, encoding='utf-8', check=True)
+        results[name] = json.loads(process.stdout.splitlines()[-1])
         size = sum(file.stat().st_size for file in folder.rglob('*') if file.is_file())
         results[name]['megabytes'] = size / 1e6
         print(name, results[name])
@@ -146,10 +146,10 @@ def main() -> None:
     flags = parser.parse_args()
     if flags.measure:
         texts = pathlib.Path(flags.texts).read_text(encoding='utf-8').splitlines()
-        found = measure(flags.measure, texts, flags.output)
+        measures = measure(flags.measure, texts, flags.output)
         if flags.pairs:
-            found['spearman'] = correlation(flags.measure, flags.pairs)
-        print(json.dumps(found))
+            measures['spearman'] = correlation(flags.measure, flags.pairs)
+        print(json.dumps(measures))
     else:
         plot(run_all(flags), pathlib.Path(flags.output) / 'formats')
 

@@ -1,4 +1,4 @@
-"""Training steps with the batch size that is fastest on a GPU, compared with torch.
+"""Measures training steps with the fastest batch size on a GPU, compared with torch.
 
     python experiments/benchmarks/fill.py --output=results/h200
 
@@ -58,10 +58,10 @@ def main():
         peak = training_step.device_peak(dtype)
         for shape in options.shapes:
             for side in options.sides:
-                found = measure(shape, side, dtype, peak, options)
+                sizes = measure(shape, side, dtype, peak, options)
                 if not options.all:
-                    found = sorted(found, key=lambda record: -record['tokens_per_second'])[:1]
-                records += found
+                    sizes = sorted(sizes, key=lambda record: -record['tokens_per_second'])[:1]
+                records += sizes
     if not records:
         sys.exit('error: no batch size worked; see the messages above')
     report.show(records, options.output, 'tokens_per_second')

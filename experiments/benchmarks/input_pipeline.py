@@ -3,12 +3,12 @@
     python experiments/benchmarks/input_pipeline.py --tokens=100000000 --shards=4
     python experiments/benchmarks/input_pipeline.py --corpus=corpora/books
 
-Without --corpus, it writes a synthetic text to a temporary folder (sentences of 22 and documents of
+Without --corpus, writes a synthetic text to a temporary folder (sentences of 22 and documents of
 550 tokens on average). 'NumPy' is source.batch of four steps at a time in one thread, 'tf.data' is
 data.pipeline with its worker threads. The last column divides by the CPU time of all threads
-instead of the wall time; it does not depend on the load of the machine. Tokens include padding:
+instead of the wall time, and so does not depend on the load of the machine. Tokens include padding:
 rows × length. All numbers are medians of the repeats, with the best in parentheses; the kinds of
-examples are measured in turns.
+examples take turns.
 """
 
 import argparse
@@ -40,7 +40,7 @@ def write_shard(folder: pathlib.Path, number: int, num_tokens: int):
 
 
 def synthetic(folder: pathlib.Path, num_tokens: int, num_shards: int):
-    """A split of random text and its tokenizer."""
+    """Return a split of random text and its tokenizer."""
     shards = []
     for number in range(num_shards):
         write_shard(folder, number, num_tokens // num_shards)
@@ -53,7 +53,7 @@ def synthetic(folder: pathlib.Path, num_tokens: int, num_shards: int):
 
 
 def numpy_rate(source, length: int, steps: int) -> float:
-    """Million tokens per second of source.batch."""
+    """Return the million tokens per second of source.batch."""
     start = time.perf_counter()
     for step in range(0, steps, 4):
         source.batch(np.arange(step, step + 4))
@@ -61,7 +61,7 @@ def numpy_rate(source, length: int, steps: int) -> float:
 
 
 def pipeline_rates(source, length: int, steps: int, workers: int) -> tuple[float, float]:
-    """Million tokens per second, and per second of processor time, of data.pipeline."""
+    """Return the million tokens of data.pipeline per second and per second of CPU time."""
     warmup = 20
     iterator = pipeline.batches(source, 0, steps + warmup, workers=workers)
     for _ in range(warmup):
@@ -92,7 +92,6 @@ def measure(split, tokenizer, workers: int, repeats: int):
 
 
 def main():
-    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument('--corpus', help='folder of a prepared corpus; synthetic text by default')
     parser.add_argument(

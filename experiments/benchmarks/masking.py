@@ -3,19 +3,19 @@
     python experiments/benchmarks/masking.py --shape=base --dtype=bfloat16
 
 A step is masking, forward pass with dropout 0.1, losses, backward pass and AdamW update, run by the
-training code on random tokens. Four of five tokens start a word. The sides are
+training code on random tokens, four of five of which start a word. The sides are
 
     tokens       masked language model with single tokens: the reference
     whole_words, ngrams, spans    the same model with other masking schemes
     spans_sbo    spans with masked language model and span boundary objective
 
-All are in one process and take turns step by step, so that the load of the machine affects all of
-them. Prints the median of the steps and the median of their ratios to the step of `tokens` in the
+All sides are in one process and take turns, so that the load of the machine affects all of them
+alike. Prints the median of the steps and the median of their ratios to the step of `tokens` in the
 same turn.
 
     python experiments/benchmarks/masking.py --masks=8192
 
-measures only the masks of rows of this length, with 30 % of the tokens to predict.
+measures only masking, of rows of this length with 30 % of the tokens to predict.
 """
 
 import argparse
@@ -23,11 +23,11 @@ import dataclasses
 import functools
 import json
 import statistics
-import time
 
 import jax
 import numpy as np
-import sides  # adds the repository to the path
+import report
+import sides
 from flax import linen as nn
 
 from bert_jax import objectives
@@ -105,7 +105,7 @@ def make_batch(shape: sides.Shape) -> dict[str, np.ndarray]:
 
 
 def make_step(side: str, shape: sides.Shape, dtype: str):
-    """A function that runs one training step and waits for its result."""
+    """Return a function that runs one training step and waits for its result."""
     task, optimizer = Task(side, shape, dtype), optimizers.build(sides.ADAMW, lambda step: 1e-4)
     batch = jax.device_put(make_batch(shape))
 
@@ -130,16 +130,11 @@ def make_step(side: str, shape: sides.Shape, dtype: str):
 def measure(options) -> list[dict]:
     shape = sides.SHAPES[options.shape]
     steps = {side: make_step(side, shape, options.dtype) for side in options.sides}
-    seconds = {side: [] for side in options.sides}
-    for _ in range(options.warmup + options.steps):
-        for side, step in steps.items():
-            start = time.perf_counter()
-            step()
-            seconds[side].append(time.perf_counter() - start)
+    seconds = report.take_turns(steps, options.warmup + options.steps)
     results = []
-    for side, taken in seconds.items():
-        timed, reference = taken[options.warmup :], seconds['tokens'][options.warmup :]
-        ratios = [own / tokens for own, tokens in zip(timed, reference, strict=True)]
+    for side, times in seconds.items():
+        timed, reference = times[options.warmup :], seconds['tokens'][options.warmup :]
+        ratios = [step / tokens for step, tokens in zip(timed, reference, strict=True)]
         results.append(
             {
                 'side': side,
@@ -153,26 +148,26 @@ def measure(options) -> list[dict]:
 
 
 def measure_masks(length: int, turns: int) -> list[dict]:
-    """Milliseconds per row of every masking scheme; the schemes take turns."""
+    """Return the milliseconds per row of every masking scheme; the schemes take turns."""
     rows, vocabulary = 4, sides.SHAPES['base'].vocabulary
     shape = dataclasses.replace(sides.SHAPES['base'], batch=rows, length=length)
     batch = make_batch(shape)
     keys = jax.random.split(jax.random.key(0), rows)
     inputs = jax.device_put((keys, batch['input_ids'], batch['attention_mask']))
     mask = jax.jit(mask_tokens, static_argnums=(0, 4))
-    runs, taken = {}, {scheme: [] for scheme in SCHEMES}
-    for scheme in SCHEMES:
-        masking = make_masking(scheme, vocabulary, rate=0.3)
-        runs[scheme] = functools.partial(mask, masking, *inputs, round(0.3 * length))
-        jax.block_until_ready(runs[scheme]())
-    for _ in range(turns):
-        for scheme, run in runs.items():
-            start = time.perf_counter()
-            jax.block_until_ready(run())
-            taken[scheme].append(1e3 * (time.perf_counter() - start) / rows)
+
+    def run(masking: Masking):
+        jax.block_until_ready(mask(masking, *inputs, round(0.3 * length)))
+
+    runs = {
+        scheme: functools.partial(run, make_masking(scheme, vocabulary, rate=0.3))
+        for scheme in SCHEMES
+    }
+    seconds = report.take_turns(runs, 1 + turns)
+    medians = {scheme: statistics.median(times[1:]) for scheme, times in seconds.items()}
     return [
-        {'scheme': scheme, 'length': length, 'median_ms_per_row': round(statistics.median(own), 2)}
-        for scheme, own in taken.items()
+        {'scheme': scheme, 'length': length, 'median_ms_per_row': round(1e3 * median / rows, 2)}
+        for scheme, median in medians.items()
     ]
 
 
@@ -182,7 +177,7 @@ def main():
     parser.add_argument('--dtype', default='float32')
     parser.add_argument(
         '--sides',
-        type=lambda given: given.split(','),
+        type=lambda text: text.split(','),
         default=['tokens', 'spans', 'spans_sbo'],
         help=f'some of {",".join(SIDES)}, including tokens',
     )

@@ -1,9 +1,29 @@
-"""Show the records of a benchmark as a table; write them as JSON, Markdown and a bar chart."""
+"""Timing in turns, and the records of a benchmark as JSON, a Markdown table and a bar chart."""
 
 import json
 import pathlib
+import sys
+import time
+from collections.abc import Callable, Mapping
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))  # run as scripts
 
 from bert_jax import figures
+
+
+def take_turns(functions: Mapping[str, Callable[[], object]], turns: int) -> dict[str, list[float]]:
+    """Call all functions in turn, so that the load of the machine affects all of them alike.
+
+    Returns:
+      Name of the function → the seconds of each of its calls.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for _ in range(turns):
+        for name, function in functions.items():
+            start = time.perf_counter()
+            function()
+            seconds[name].append(time.perf_counter() - start)
+    return seconds
 
 
 def show(records: list[dict], output: str | None, bars: str, labels: tuple[str, ...] = ()):

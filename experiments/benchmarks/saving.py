@@ -1,4 +1,4 @@
-"""Delay of training by a checkpoint that is written in the background.
+"""Measures how much a checkpoint that is written in the background delays training.
 
     python experiments/benchmarks/saving.py --shape=base --dtype=float32 --every=20 --rounds=15
 

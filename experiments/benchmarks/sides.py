@@ -1,29 +1,25 @@
 """The sides of the benchmarks: a training step with bert_jax and with transformers.
 
     bert_jax        this project; masked positions are gathered before the vocabulary projection
-    bert_jax_dense  the same, with windows as masks of whole rows instead of blocks (ModernBERT)
+    bert_jax_dense  the same, with local attention as a mask over whole rows (ModernBERT)
     torch           transformers' BertForPreTraining or ModernBertForMaskedLM as shipped (SDPA,
                     logits for all positions)
     torch_gathered  the same model, with masked positions gathered as in bert_jax
     torch_compiled  torch_gathered with torch.compile
 
 A step is the forward pass, masked-language-model loss, backward pass and AdamW update, on random
-tokens; BERT has dropout 0.1 and the next-sentence loss, too. The step of bert_jax is that of its
-training loop, which also computes the gradient norm and skips steps that are not finite. In
+tokens; BERT also has dropout 0.1 and the next-sentence loss. The step of bert_jax is the step of
+its training loop, which also computes the gradient norm and skips steps that are not finite. In
 bfloat16 the torch sides use torch.autocast. All sides use the GPU if there is one. Needs jax,
 flax and optax, and torch and transformers for their sides, but neither TensorFlow nor
 ml_collections.
 """
 
 import dataclasses
-import pathlib
 import resource
-import sys
 import types
 
 import numpy as np
-
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2]))
 
 from bert_jax.models import local_attention
 from bert_jax.training import runtime
@@ -57,7 +53,7 @@ SHAPES = {
     # Windows of 64 tokens to each side, except in every third layer.
     'modernbert_2048': Shape(6, 768, 1, 2048, 614, 50368, 'modernbert'),
 }
-TORCH_SIDES = {  # (masked positions are gathered, torch.compile is used)
+TORCH_SIDES = {  # side → (masked positions are gathered, torch.compile is used)
     'torch': (False, False),
     'torch_gathered': (True, False),
     'torch_compiled': (True, True),
@@ -96,7 +92,7 @@ def architecture_of(shape: Shape):
 
 
 def flops_per_step(shape: Shape) -> float:
-    """Return the FLOPs of forward and backward pass as bert_jax/models/flops.py counts them.
+    """Return the FLOPs of the forward and backward pass, counted by bert_jax/models/flops.py.
 
     Recomputation and the logits of tokens that are not masked do not count.
     """

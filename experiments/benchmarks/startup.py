@@ -1,4 +1,4 @@
-"""Time from the command to the compiled step of a real run, with a cold and a warm cache.
+"""Measures the time from the command to the compiled step, with a cold and a warm cache.
 
     python experiments/benchmarks/startup.py --rounds=3 --output=results/startup
 
@@ -34,7 +34,7 @@ ARGUMENTS = [
 LOG_LINES = {'state': ' peak ', 'step_ready': 'memory of each device'}  # parts of lines
 
 
-def seconds_of_a_run(arguments: list[str], folder: pathlib.Path) -> dict[str, float]:
+def time_run(arguments: list[str], folder: pathlib.Path) -> dict[str, float]:
     """Start a run and end it once its step is compiled; return the seconds of each log line.
 
     `folder` holds the corpus and the compilation cache.
@@ -43,7 +43,7 @@ def seconds_of_a_run(arguments: list[str], folder: pathlib.Path) -> dict[str, fl
     command = [sys.executable, '-m', 'bert_jax.main', *arguments]
     command += [f'--config.data.corpus={folder}/corpus', f'--config.workdir={folder}/run']
     environment = os.environ | {'JAX_COMPILATION_CACHE_DIR': f'{folder}/cache'}
-    environment.pop('PYTHONDONTWRITEBYTECODE', None)  # as users run it: bytecode is cached
+    environment.pop('PYTHONDONTWRITEBYTECODE', None)  # cache bytecode, as for users
     seconds, log, start = {}, [], time.perf_counter()
     with subprocess.Popen(command, env=environment, stderr=subprocess.PIPE, text=True) as run:
         for line in run.stderr:
@@ -59,18 +59,18 @@ def seconds_of_a_run(arguments: list[str], folder: pathlib.Path) -> dict[str, fl
 
 def measure(arguments: list[str], rounds: int) -> list[dict]:
     """Return one record for a cold cache and one for a warm cache."""
-    parts = {'cold': [], 'warm': []}
+    results = {'cold': [], 'warm': []}
     with tempfile.TemporaryDirectory() as name:
         folder = pathlib.Path(name)
-        seconds_of_a_run(arguments, folder)  # prepares the corpus
+        time_run(arguments, folder)  # prepares the corpus
         for _ in range(rounds):
             shutil.rmtree(folder / 'cache')
-            for runs in parts.values():
-                runs.append(seconds_of_a_run(arguments, folder))
+            for runs in results.values():
+                runs.append(time_run(arguments, folder))
     return [
         {'cache': cache}
         | {name: round(statistics.median(run[name] for run in runs), 1) for name in LOG_LINES}
-        for cache, runs in parts.items()
+        for cache, runs in results.items()
     ]
 
 

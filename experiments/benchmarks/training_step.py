@@ -2,11 +2,11 @@
 
     python experiments/benchmarks/training_step.py --shape=mini --dtypes=float32,bfloat16
 
-See sides.py for the sides and for what a step is. Every side has its own process, with the same
-allocator settings; the processes take turns, one step each, so that changes in the load of the
-machine affect all of them. Reports the median and range of the steps after warm-up, tokens per
-second, model FLOP/s and their share of the peak (MFU, training/peak_flops.py), and the peak memory
-of each process.
+sides.py describes the sides and a step. Every side has its own process, with the same allocator
+settings; the processes take turns, one step each, so that changes in the load of the machine affect
+all of them alike. Reports the median and range of the steps after warm-up, tokens per second, model
+FLOP/s and their share of the peak (MFU, training/peak_flops.py), and the peak memory of each
+process.
 """
 
 import argparse
@@ -24,7 +24,7 @@ import sides
 
 
 def work(side: str, shape: sides.Shape, dtype: str, compute_options: dict):
-    """Run a step for every line on stdin; print its seconds, loss and peak MiB (child process)."""
+    """In a child process: run a step for every line on stdin; print seconds, loss, peak MiB."""
     answers = os.fdopen(os.dup(1), 'w')
     os.dup2(2, 1)
     if side == 'peak':
@@ -127,7 +127,7 @@ def summarize(shape_name: str, batch: int, key, answers, warmup: int, peak: floa
 
 
 def shape_of(name: str, batch: int) -> sides.Shape:
-    """Return the shape of this name, with `batch` sequences unless 0."""
+    """Return the shape of this name, with `batch` sequences unless `batch` is 0."""
     shape = sides.SHAPES[name]
     return dataclasses.replace(shape, batch=batch) if batch else shape
 

@@ -1,4 +1,4 @@
-"""Measures training steps of full and parameter-efficient tuning, and of several runs at once.
+"""Measures training steps of full and parameter-efficient tuning, and of concurrent runs.
 
     python experiments/benchmarks/tuning.py --size=256 --layers=4 --runs=8
 
@@ -8,16 +8,17 @@ The sides are the task of configs/finetune.py:sample_sentiment with a newly init
     METHOD          transfer.method, for each of --methods
     lora at once    --runs runs of LoRA in one program (sweep.vmap); its time is that of one run
 
-All are in one process and take turns step by step, so that the load of the machine affects all of
-them. Prints the median of the steps, the median of their ratios to the step of `full` in the same
-turn, the share of parameters trained, and the memory of the optimizer's state of a run.
+All sides are in one process and take turns, so that the load of the machine affects all of them
+alike. Prints the median of the steps, the median of their ratios to the step of `full` in the same
+turn, the share of parameters trained, and the memory of the optimizer state of a run.
 
-With --commands, the sides are two command lines that train --runs seeds of LoRA, one after the
-other and at once (sweep.vmap): their seconds from start to end, and tokens per second of these.
+With --commands, the sides are two commands that train --runs seeds of LoRA, one after the other and
+at once (sweep.vmap). Prints their seconds from start to end, and the tokens per second.
 """
 
 import argparse
 import contextlib
+import itertools
 import pathlib
 import statistics
 import subprocess
@@ -27,7 +28,6 @@ import time
 
 import jax
 import report
-import sides  # noqa: F401  (adds the repository to the path)
 
 from bert_jax import files, main
 from bert_jax.tasks import vmapped_sweep
@@ -40,7 +40,7 @@ from experiments.studies import runner
 
 
 def config_of(options, folder, **changes):
-    """The config of a run; '__' in the names of keys stands for '.'."""
+    """Return the config of a run; '__' in the names of keys stands for '.'."""
     config = finetune.get_config('sample_sentiment').unlock()
     keys = {
         'workdir': str(folder),
@@ -53,7 +53,7 @@ def config_of(options, folder, **changes):
 
 
 def make_base(options, folder):
-    """A run with one training step."""
+    """Train a base model for one step, so that other runs can start from its folder."""
     sizes = dict(model__hidden_size=options.size, model__num_layers=options.layers)
     config = config_of(
         options,
@@ -69,7 +69,7 @@ def make_base(options, folder):
 
 
 def make_side(config):
-    """A function that runs one step, the state, and the share of parameters trained."""
+    """Return a function that runs a step, the share of parameters trained, the optimizer bytes."""
     task = FineTuning(config)
     with Plan.of(task, config) as plan:
         state = plan.initial_state()
@@ -79,21 +79,22 @@ def make_side(config):
             donate_argnums=0,
             compiler_options=runtime.compiler_options(),
         )
-        own = {'state': state}
         trained = memory.local_bytes(plan.transfer.select(state.params))
         share = trained / memory.local_bytes(state.params)
         size = memory.local_bytes(state.opt_state)
+        numbers = itertools.count()
 
-    def run(number):
-        batch = task.stages[0].source.batch(number)
-        own['state'], metrics = step(own['state'], batch, jax.random.key(0))
+    def run():
+        nonlocal state
+        batch = task.stages[0].source.batch(next(numbers))
+        state, metrics = step(state, batch, jax.random.key(0))
         jax.block_until_ready(metrics)
 
     return run, share, size
 
 
 def make_at_once(configs):
-    """As `make_side`, for several runs in one program."""
+    """Return the same as `make_side`, for several runs in one program."""
     tasks = [FineTuning(config) for config in configs]
     vmapped_sweep.use_common_shape(tasks)
     with contextlib.ExitStack() as stack:
@@ -102,17 +103,18 @@ def make_at_once(configs):
         steps, keys = vmapped_sweep.make_steps([group]), group.keys()
         share = memory.local_bytes(state.params) / len(tasks) / memory.local_bytes(frozen)
         size = memory.local_bytes(state.opt_state) / len(tasks)
-    own = {'states': [state]}
+    states, numbers = [state], itertools.count()
 
-    def run(number):
-        own['states'], metrics = steps(own['states'], frozen, [group.batch(number)], [keys])
+    def run():
+        nonlocal states
+        states, metrics = steps(states, frozen, [group.batch(next(numbers))], [keys])
         jax.block_until_ready(metrics)
 
     return run, share, size
 
 
 def measure_commands(options):
-    """Seconds and throughput of whole commands: the runs one after the other, and at once."""
+    """Return the records of two commands: the runs one after the other, and at once."""
     records = []
     with tempfile.TemporaryDirectory() as folder:
         base = make_base(options, pathlib.Path(folder) / 'base')
@@ -153,28 +155,22 @@ def measure(options):
     """Return one record for each side."""
     with tempfile.TemporaryDirectory() as folder:
         base = make_base(options, pathlib.Path(folder) / 'base')
-        tuned = dict(init_from=str(base), schedule__learning_rate=1e-3)
-        made, runs = {}, {}
-        for method in ('full', *options.methods):
-            made[method] = make_side(config_of(options, folder, transfer__method=method, **tuned))
-        at_once = [
-            config_of(options, folder, transfer__method='lora', seed=seed, **tuned)
+        keys = dict(init_from=str(base), schedule__learning_rate=1e-3)
+        sides = {
+            method: make_side(config_of(options, folder, transfer__method=method, **keys))
+            for method in ('full', *options.methods)
+        }
+        configs = [
+            config_of(options, folder, transfer__method='lora', seed=seed, **keys)
             for seed in range(options.runs)
         ]
-        made['lora at once'] = make_at_once(at_once)
-        runs['lora at once'] = options.runs
-        seconds = {side: [] for side in made}
-        for number in range(options.steps):
-            for side, (run, _, _) in made.items():
-                start = time.perf_counter()
-                run(number)
-                seconds[side].append((time.perf_counter() - start) / runs.get(side, 1))
+        sides['lora at once'] = make_at_once(configs)
+        seconds = report.take_turns({side: run for side, (run, *_) in sides.items()}, options.steps)
+        seconds['lora at once'] = [total / options.runs for total in seconds['lora at once']]
     records = []
-    for side, (_, share, size) in made.items():
-        times = seconds[side][options.warm_up :]
-        ratios = [
-            own / full for own, full in zip(times, seconds['full'][options.warm_up :], strict=True)
-        ]
+    for side, (_, share, size) in sides.items():
+        times, full_times = (seconds[name][options.warm_up :] for name in (side, 'full'))
+        ratios = [step / full for step, full in zip(times, full_times, strict=True)]
         records.append(
             {
                 'side': side,

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
-_BYTES = {'pred': 1, 'bf16': 2, 'f16': 2}  # other dtypes end in their number of bits
+_BYTES = {'pred': 1, 'bf16': 2, 'f16': 2}  # names of other dtypes end in their number of bits
 _ARRAY = re.compile(r'\b(pred|bf16|f16|f32|f64|s8|s16|s32|s64|u8|u16|u32|u64)\[([\d,]*)\]')
 _KINDS = 'all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute'
 _COLLECTIVE = re.compile(rf'= (.*?) ({_KINDS})(-start)?\(')
@@ -46,13 +46,13 @@ class Collective(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """Instructions of a program with one name and source line.
+    """The instructions of a program with the same name and source line.
 
     Attributes:
       path: JAX's name of the operation; numbers of layers are replaced by *.
       source: 'FILE:LINE', '' if unknown.
-      cycles: the compiler's estimate for all of them, on TPU.
-      number: how many there are.
+      cycles: the compiler's estimate for all instructions together, on TPU.
+      number: number of instructions.
     """
 
     path: str
@@ -62,8 +62,8 @@ class Operation(NamedTuple):
 
 
 def collectives(text: str) -> list[Collective]:
-    """Return every collective that a program runs; one in a loop occurs once for each iteration."""
-    found = []
+    """Return every collective that a program runs, in a loop once for each iteration."""
+    executed = []
     for line, times in _instructions(text):
         if match := _COLLECTIVE.search(line):
             result, kind, is_start = match.groups()
@@ -72,8 +72,8 @@ def collectives(text: str) -> list[Collective]:
                 arrays = arrays[len(arrays) // 2 :]
             elif is_start and kind == 'collective-permute':
                 arrays = arrays[1:2]
-            found += [Collective(kind, arrays)] * times
-    return found
+            executed += [Collective(kind, arrays)] * times
+    return executed
 
 
 def kernels(text: str) -> dict[str, int]:
@@ -91,7 +91,7 @@ def operations(text: str) -> list[Operation]:
     sources = _frame_sources(text)
     for line, times in _instructions(text):
         if match := _CYCLES.search(line):
-            path, source, frame = (one.search(line) for one in (_PATH, _SOURCE, _FRAME))
+            path, source, frame = (regex.search(line) for regex in (_PATH, _SOURCE, _FRAME))
             name = re.sub(r'(?<=_)\d+', '*', path[1] if path else line.split()[0])
             if source:
                 place = f'{source[1]}:{source[2]}'
@@ -128,13 +128,13 @@ def _instructions(text: str) -> Iterator[tuple[str, int]]:
             return 1
         return sum(count(caller) * times for caller, times in callers[computation])
 
-    for computation, own in lines.items():
+    for computation, instructions in lines.items():
         if times := count(computation):
-            yield from ((line, times) for line in own)
+            yield from ((line, times) for line in instructions)
 
 
 def _frame_sources(text: str) -> dict[str, str]:
-    """Return number of a stack frame → 'FILE:LINE', from the tables above the program."""
+    """Map numbers of stack frames to 'FILE:LINE', from the tables above the program."""
     files = dict(re.findall(r'^(\d+) "(/[^"]*)"$', text, re.MULTILINE))
     places = {
         number: f'{files.get(file, "")}:{line}'

@@ -1,4 +1,4 @@
-"""Readable forms of the records of compiled steps, and their differences."""
+"""Formats the records of compiled steps as text and tables, and compares records."""
 
 import re
 from collections.abc import Mapping
@@ -24,8 +24,8 @@ def describe(record: Mapping[str, Any]) -> str:
     for key in ('parameters', 'optimizer', 'temporaries'):
         lines.append(f'  {key:12} {record[key] / _GIB:7.2f} GiB')
     lines.append(f'{"fits into" if record["fits"] else "does not fit into"} {limit}')
-    for kind, found in record['collectives'].items():
-        lines.append(f'  {found["number"]:4} {kind}, {found["bytes"] / _GIB:.3f} GiB')
+    for kind, sums in record['collectives'].items():
+        lines.append(f'  {sums["number"]:4} {kind}, {sums["bytes"] / _GIB:.3f} GiB')
     lines += [f'  {number:4} {name}' for name, number in record['kernels'].items()]
     if 'seconds' in record:
         lines.append(f'estimated {record["seconds"] * 1e3:.1f} ms, MFU {record["mfu"]:.1%}')
@@ -47,7 +47,7 @@ def table(records: Mapping[str, Mapping[str, Any]]) -> str:
             cells = ['', f'{record["needed"] / _GIB:.1f}', 'no', '', '', '', '']
         else:
             sizes = [record[key] for key in ('parameters', 'optimizer', 'batch', 'temporaries')]
-            moved = sum(found['bytes'] for found in record['collectives'].values())
+            moved = sum(sums['bytes'] for sums in record['collectives'].values())
             cells = [
                 f'{record["temporaries"] / _GIB:.2f}',
                 f'{sum(sizes) / _GIB:.1f}',
@@ -61,14 +61,14 @@ def table(records: Mapping[str, Mapping[str, Any]]) -> str:
     return '\n'.join(lines) + '\n'
 
 
-def differences(golden: Mapping[str, Any], found: Mapping[str, Any]) -> list[str]:
-    """Return a line for each value of a record that is not as recorded.
+def differences(golden: Mapping[str, Any], record: Mapping[str, Any]) -> list[str]:
+    """Return a line for each value of a record that differs from the golden record.
 
-    The most expensive operations are not compared: their order changes with little.
+    The most expensive operations are not compared: small changes affect their order.
     """
     lines = []
-    for key in sorted((golden.keys() | found.keys()) - {'operations'}):
-        before, after = golden.get(key), found.get(key)
+    for key in sorted((golden.keys() | record.keys()) - {'operations'}):
+        before, after = golden.get(key), record.get(key)
         is_number = None not in (before, after) and key in TOLERANCE
         if is_number and abs(after - before) <= TOLERANCE[key] * before:
             continue

@@ -1,11 +1,11 @@
-"""Compile a training step for TPUs or GPUs with their real compilers, without the hardware.
+"""Compiles a training step for TPUs or GPUs with their real compilers, without the hardware.
 
     python -m experiments.compiled.run --recipe=base --topology=v5p:2x2x2 [--stage=2]
         [--batch=32] [--mesh=data=4,fsdp=2] [--kernel=flash] [--config.KEY=VALUE …]
     python -m experiments.compiled.run --check
 
-The compilers are those of `pip install -e ".[tpu]"` and `pip install -e ".[cuda12]"`. A step of a
-base model takes one to three minutes on two cores.
+`pip install -e ".[tpu]"` and `pip install -e ".[cuda12]"` install the compilers. Compiling a step
+of a base model takes one to three minutes on two cores.
 """
 
 import argparse
@@ -65,7 +65,7 @@ def overrides(options: argparse.Namespace) -> list[str]:
 
 
 def compile_command(argv: list[str]) -> dict:
-    """Compile what a command line asks for, in this process, and return the record."""
+    """Compile the step of a command line in this process and return the record."""
     options = parse(argv)
     target = topology.parse(options.topology)
     topology.configure(target, options.cublas)
@@ -80,24 +80,22 @@ def compile_command(argv: list[str]) -> dict:
 def compile_in_process(command: str) -> dict:
     """Compile a command line of golden.json in a new process and return the record."""
     argv = [sys.executable, '-m', 'experiments.compiled.run', '--json', *shlex.split(command)]
-    done = subprocess.run(
-        argv, stdout=subprocess.PIPE, text=True, check=True, cwd=FOLDER.parents[1]
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    output = subprocess.check_output(argv, text=True, cwd=FOLDER.parents[1])
+    return json.loads(output.splitlines()[-1])
 
 
 def check() -> None:
-    """Compile all recorded commands again. Raises UserError if one differs."""
+    """Compile all recorded commands again. Raises UserError if a record differs."""
     lines = []
-    for command, before in json.loads(GOLDEN.read_text()).items():
-        found = report.differences(before, compile_in_process(command))
-        lines += [f'{command}: {line}' for line in found]
+    for command, golden in json.loads(GOLDEN.read_text()).items():
+        differences = report.differences(golden, compile_in_process(command))
+        lines += [f'{command}: {line}' for line in differences]
     if lines:
         raise UserError('\n'.join(lines))
 
 
 def write(records: dict[str, dict]) -> None:
-    """Add records to golden.json, and renew the table at the end of docs/results.md."""
+    """Add records to golden.json, and update the table at the end of docs/results.md."""
     golden = dict(sorted((json.loads(GOLDEN.read_text()) | records).items()))
     GOLDEN.write_text(json.dumps(golden, indent=1) + '\n')
     text, title, _ = RESULTS.read_text().partition(report.TITLE)
@@ -115,8 +113,8 @@ def main(argv: list[str] | None = None) -> None:
     record = compile_command(argv)
     print(json.dumps(record) if options.json else report.describe(record))
     if options.record:
-        flags = ('--record', '--json')
-        write({shlex.join(one for one in argv if one not in flags): record})
+        command = shlex.join(flag for flag in argv if flag not in ('--record', '--json'))
+        write({command: record})
 
 
 if __name__ == '__main__':

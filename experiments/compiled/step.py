@@ -30,10 +30,10 @@ def compile_step(
     """Compile the step of a stage and return its record, a JSON-compatible dictionary.
 
     Args:
-      config: of a recipe; its text is replaced by a small one, with a vocabulary of full size.
+      config: config of a recipe; its text is replaced by a small text, with a full-size vocabulary.
       topology: the devices.
       number: number of the stage, from 1.
-      rows: sequences of a micro-batch on each device; None: as many as the recipe says.
+      rows: sequences of a micro-batch on each device; None: as in the recipe.
 
     Raises:
       UserError: the config cannot be run, or its compiler is not installed.
@@ -42,7 +42,7 @@ def compile_step(
     with (
         tempfile.TemporaryDirectory() as folder,
         mock.patch.object(sharding, 'make_mesh', make_mesh),
-        # As if an example filled a row.
+        # As if every example filled a row.
         mock.patch.object(finetuning, 'row_length', return_value=config.training.sequence_length),
     ):
         _replace_data(config, pathlib.Path(folder))
@@ -79,16 +79,16 @@ def _compile(plan: Plan, number: int, rows: int | None, topology: Topology) -> d
     try:
         compiled = compile_train_step(step, plan.abstract, batch)
     except jax.errors.JaxRuntimeError as error:
-        if not (found := _OUT_OF_MEMORY.search(str(error))):
+        if not (match := _OUT_OF_MEMORY.search(str(error))):
             raise
-        used = float(found[1]) * {'M': 2**20, 'G': 2**30}[found[2]]
+        used = float(match[1]) * {'M': 2**20, 'G': 2**30}[match[2]]
         return record | dict(fits=False, needed=round(used))
     estimate = MemoryEstimate.of(compiled, plan.abstract, batch)
-    found = record | _describe(compiled, estimate, model_flops, topology)
+    record |= _describe(compiled, estimate, model_flops, topology)
     if plan.config.compute.scan_layers or stage.accumulation > 1:
-        # The compiler's estimate counts the body of such a loop once.
-        found = {name: value for name, value in found.items() if name not in ('seconds', 'mfu')}
-    return found
+        for name in ('seconds', 'mfu'):  # the compiler counts the body of a loop once
+            record.pop(name, None)
+    return record
 
 
 def _describe(
@@ -114,23 +114,23 @@ def _describe(
             cycles=sum(operation.cycles for operation in operations),
             operations=[operation._asdict() for operation in operations[:_NUM_OPERATIONS]],
         )
-        if seconds > 0:  # libtpu 0.0.42 has negative ones for v5e
+        if seconds > 0:  # libtpu 0.0.42 returns negative seconds for v5e
             peak = peak_flops.published_flops(topology.chip.kind)
             record |= dict(seconds=seconds, mfu=model_flops / seconds / peak)
     return record
 
 
 def _sum_by_kind(collectives: list[hlo.Collective]) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    sums: dict[str, dict[str, int]] = {}
     for collective in collectives:
-        total = found.setdefault(collective.kind, dict(number=0, bytes=0))
+        total = sums.setdefault(collective.kind, dict(number=0, bytes=0))
         total['number'] += 1
         total['bytes'] += collective.bytes
-    return dict(sorted(found.items()))
+    return dict(sorted(sums.items()))
 
 
 def _replace_data(config: ConfigDict, folder: pathlib.Path) -> None:
-    """Let a recipe read small files instead of its own data and initial weights."""
+    """Make a recipe read small files instead of its own data and initial weights."""
     with config.unlocked():
         config.init_from = ''
         if config.task == 'pretraining':

@@ -1,4 +1,4 @@
-"""Named accelerators: their devices as the real compilers see them, without the hardware.
+"""Accelerators by name, as the real compilers see them without the hardware.
 
 A topology is written GENERATION:SHAPE for a slice of TPU chips (`v5p:2x2x2`, `v5e:16x16`) and
 MODEL:NUMBER for GPUs of one host (`h200:8`).
@@ -18,9 +18,9 @@ class Chip(NamedTuple):
 
     Attributes:
       platform: 'tpu' or 'cuda'.
-      kind: as in the table of published peaks, bert_jax/training/peak_flops.py.
-      memory: bytes of a device.
-      target: further fields of the description that XLA's GPU compiler reads.
+      kind: JAX's name, as in the table of bert_jax/training/peak_flops.py.
+      memory: bytes of memory of a device.
+      target: for GPUs, further fields of the description that XLA's compiler reads.
     """
 
     platform: str
@@ -70,9 +70,9 @@ class Topology(NamedTuple):
     """Devices of one kind.
 
     Attributes:
-      name: as on the command line.
-      chip: the kind.
-      shape: extent of the slice in each direction.
+      name: the name on the command line.
+      chip: the kind of device.
+      shape: size of the slice in each direction.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Topology(NamedTuple):
         """Return devices that programs can be compiled for.
 
         Raises:
-          UserError: the compiler is not installed, or does not know such a slice.
+          UserError: the compiler is not installed or does not support this slice.
         """
         if not is_installed(self.chip.platform):
             raise UserError(
@@ -101,11 +101,10 @@ class Topology(NamedTuple):
             target = _TARGET.format(memory=self.chip.memory, target=self.chip.target)
             options = dict(target_config=target, topology=f'1x1x{self.num_devices}')
         try:
-            found = topologies.get_topology_desc(self.name, self.chip.platform, **options)
+            return topologies.get_topology_desc(self.name, self.chip.platform, **options).devices
         except (RuntimeError, ValueError) as error:
             message = ' '.join(str(error).split())
             raise UserError(f'cannot compile for {self.name}: {message}') from error
-        return found.devices
 
 
 def is_installed(platform: str) -> bool:
@@ -139,13 +138,13 @@ def configure(topology: Topology, cublas: bool = False) -> None:
     """
     os.environ['JAX_PLATFORMS'] = 'cpu'  # nothing runs on the devices
     os.environ['TPU_SKIP_MDS_QUERY'] = '1'  # this machine is not a TPU VM
-    os.environ.setdefault('TPU_ACCELERATOR_TYPE', 'v5p-16')  # else libtpu prints that it guesses
+    os.environ.setdefault('TPU_ACCELERATOR_TYPE', 'v5p-16')  # otherwise libtpu prints its guess
     os.environ.setdefault('TPU_WORKER_HOSTNAMES', 'localhost')
     os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')
     if topology.chip.platform == 'cuda':
         os.environ['JAX_SKIP_CUDA_CONSTRAINTS_CHECK'] = '1'  # there is no driver
         flags = os.environ.get('XLA_FLAGS', '')
-        flags += ' --xla_gpu_autotune_level=0'  # tuning runs kernels
+        flags += ' --xla_gpu_autotune_level=0'  # autotuning would run kernels
         if cublas:
             flags += ' --xla_gpu_enable_triton_gemm=false'
         os.environ['XLA_FLAGS'] = flags

@@ -2,8 +2,8 @@
 
     python -m experiments.finetuning.run --data=FOLDER --weights=FOLDER
 
-Both sides use the same weights, examples, batch size, learning rate, steps and seeds. Finished runs
-are kept, so the command can be repeated. Needs torch and transformers.
+Both libraries use the same weights, examples, batch size, learning rate, steps and seeds. Finished
+runs are kept, so the command can be repeated. Needs torch and transformers.
 """
 
 import argparse
@@ -20,8 +20,8 @@ from experiments.finetuning import tasks
 from experiments.studies import runner
 
 OURS, TORCH, PADDED = SIDES = 'bert_jax', 'torch', 'torch_padded'
-PADDED_STEPS = 40  # these runs only measure the time
-Results = dict[str, list[float]]  # 'metric' and 'seconds', a value for each seed
+PADDED_STEPS = 40  # steps of the runs with padding, which only measure the time
+Results = dict[str, list[float]]  # measure, such as 'metric' and 'seconds' → a value for each seed
 
 
 def run_side(side: str, name: str, options: argparse.Namespace) -> Results:
@@ -51,7 +51,7 @@ def run_side(side: str, name: str, options: argparse.Namespace) -> Results:
 
 
 def read_sweep(folder: pathlib.Path, metric: str, seeds: int) -> Results:
-    """The results of a sweep of bert_jax over seeds."""
+    """Read the results of a sweep of bert_jax over seeds."""
     results: Results = {'metric': [], 'seconds': []}
     for seed in range(seeds):
         run = folder / f'seed_{seed}'
@@ -64,7 +64,7 @@ def read_sweep(folder: pathlib.Path, metric: str, seeds: int) -> Results:
 
 
 def per_epoch(results: Results, name: str, data: str) -> Results:
-    """Results with the seconds per epoch instead of per step."""
+    """Convert the seconds of results from seconds per step to seconds per epoch."""
     task = tasks.TASKS[name]
     config = tasks.make_config(task, tasks.config_keys(task, data, ''))
     steps = len(problems.read(config.data, task.kind).train) / task.batch_size
@@ -72,7 +72,7 @@ def per_epoch(results: Results, name: str, data: str) -> Results:
 
 
 def seconds_per_step(records: list[dict], tokens_per_step: float) -> float:
-    """The mean over the training records, without the first, which includes the compilation."""
+    """The mean over the training records except the first, which includes the compilation."""
     first, *rest = records
     seconds, before = 0.0, first['step']
     for record in rest:
@@ -83,7 +83,7 @@ def seconds_per_step(records: list[dict], tokens_per_step: float) -> float:
 
 
 def summaries(results: dict[str, dict[str, Results]]) -> dict[str, dict[str, dict]]:
-    """'task, side' → 'metric', 'seconds' → summary over the seeds."""
+    """Return 'task, side' → measure → summary over the seeds."""
     return {
         f'{name}, {side}': {
             measure: comparison.summarize(values)._asdict()
@@ -96,7 +96,7 @@ def summaries(results: dict[str, dict[str, Results]]) -> dict[str, dict[str, dic
 
 
 def table(summary: dict[str, dict[str, dict]], names: list[str]) -> str:
-    """A Markdown table with a row for each task and a dash for a side that was not run."""
+    """Format a Markdown table with a row for each task; a dash stands for a missing run."""
     columns = ['task', 'metric']
     columns += [f'{side}, {what}' for side in (OURS, TORCH) for what in ('metric', 'interval')]
     columns += [f'{side}, s / epoch' for side in SIDES]
@@ -111,14 +111,14 @@ def table(summary: dict[str, dict[str, dict]], names: list[str]) -> str:
     return markdown_table(Table(tuple(columns), rows)) + '\n'
 
 
-def _metric_cells(found: dict | None) -> list[str]:
-    if found is None:
+def _metric_cells(summary: dict | None) -> list[str]:
+    if summary is None:
         return ['–', '–']
-    return [comparison.mean_cell(found), comparison.interval_cell(found)]
+    return [comparison.mean_cell(summary), comparison.interval_cell(summary)]
 
 
-def _seconds_cell(found: dict | None) -> str:
-    return '–' if found is None else comparison.mean_cell(found, digits=1)
+def _seconds_cell(summary: dict | None) -> str:
+    return '–' if summary is None else comparison.mean_cell(summary, digits=1)
 
 
 def write(folder: pathlib.Path, settings: dict, results: dict[str, dict[str, Results]]):
@@ -132,8 +132,8 @@ def write(folder: pathlib.Path, settings: dict, results: dict[str, dict[str, Res
     print(table(summary, list(results)))
 
 
-def _parse_names(given: str, kind: str, known) -> list[str]:
-    names = given.split(',') if given else list(known)
+def _parse_names(text: str, kind: str, known) -> list[str]:
+    names = text.split(',') if text else list(known)
     for name in names:
         if name not in known:
             raise unknown(kind, name, known)
@@ -162,9 +162,8 @@ def main():
         settings['steps'] = options.steps
     results = {}
     for name in names:
-        per_step = {side: run_side(side, name, options) for side in sides}
         results[name] = {
-            side: per_epoch(found, name, options.data) for side, found in per_step.items()
+            side: per_epoch(run_side(side, name, options), name, options.data) for side in sides
         }
         write(pathlib.Path(options.output), settings, results)
 

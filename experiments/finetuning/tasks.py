@@ -1,4 +1,4 @@
-"""The eight tasks: where their data is, and the settings that both sides get."""
+"""The eight tasks: the files of their data, and the settings that both libraries use."""
 
 from typing import NamedTuple
 
@@ -10,11 +10,11 @@ MAX_LENGTH = 128  # tokens of a sequence; 'torch_padded' pads to this length
 
 
 class TaskSettings(NamedTuple):
-    """The settings of a task; neither side was tuned.
+    """The settings of a task, tuned for neither library.
 
     Attributes:
         kind: the kind of problem.
-        metric: the metric that is reported.
+        metric: the metric to report.
         learning_rate: peak learning rate.
         steps: training steps.
         data: the keys of the config's `data` that differ from the defaults; '{data}' stands for the
@@ -136,7 +136,7 @@ TASKS = {
 
 
 def config_keys(task: TaskSettings, data: str, weights: str, steps: int = 0) -> dict:
-    """The keys of configs/finetune.py that a task sets; `steps` overrides its number of steps."""
+    """Return the keys of configs/finetune.py for a task; `steps` overrides its number of steps."""
     steps = steps or task.steps
     keys = {
         'init_from': str(weights),
@@ -154,12 +154,12 @@ def config_keys(task: TaskSettings, data: str, weights: str, steps: int = 0) -> 
 
 
 def untimed_steps(steps: int) -> int:
-    """How many first steps are not timed, since bert_jax compiles in them."""
+    """Number of first steps that are not timed, because bert_jax compiles in them."""
     return max(1, min(10, steps // 2))
 
 
 def make_config(task: TaskSettings, keys: dict) -> ConfigDict:
-    """The config of `python -m bert_jax.main` with these keys."""
+    """Return the config of `python -m bert_jax.main` with these keys."""
     config = finetune.get_config(task.kind)
     config.update_from_flattened_dict(keys)
     return config
@@ -169,4 +169,4 @@ def _fill_in(value, data: str):
     """Replace '{data}' in a string or a tuple of strings."""
     if isinstance(value, str):
         return value.replace('{data}', data)
-    return tuple(_fill_in(one, data) for one in value) if isinstance(value, tuple) else value
+    return tuple(_fill_in(part, data) for part in value) if isinstance(value, tuple) else value

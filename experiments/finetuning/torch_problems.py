@@ -1,14 +1,6 @@
-"""The kinds of problems in transformers and torch.
+"""The fine-tuning problems in transformers and torch."""
 
-A problem has these methods:
-    model(weights): the torch model; its output has a loss.
-    features(example): the tokenized example and its labels.
-    targets(features, length): the inputs of the model other than the ids, padded to `length`.
-    logits(outputs): an array with a row for each example.
-    decode(example, feature, row): the prediction.
-    score(examples, decoded): the metrics, computed by the functions of bert_jax.
-"""
-
+import abc
 import itertools
 
 import numpy as np
@@ -27,13 +19,44 @@ from experiments.finetuning.torch_spans import SpanModel
 IGNORED = -100  # label of positions without a loss
 
 
-class Texts:
-    """Classification and regression of texts and pairs."""
+class Problem(abc.ABC):
+    """A fine-tuning problem."""
 
     def __init__(self, tokenizer, config, train):
         self.tokenizer, self.max_length = tokenizer, config.training.sequence_length
+
+    @abc.abstractmethod
+    def model(self, weights):
+        """Return the torch model; its output has a loss."""
+
+    @abc.abstractmethod
+    def features(self, example):
+        """Return the tokenized example and its labels."""
+
+    @abc.abstractmethod
+    def targets(self, features, length):
+        """Return the inputs of the model other than the ids, padded to `length`."""
+
+    def logits(self, outputs):
+        """Return an array with a row for each example."""
+        return outputs.logits
+
+    @abc.abstractmethod
+    def decode(self, example, feature, row):
+        """Return the prediction."""
+
+    @abc.abstractmethod
+    def score(self, examples, decoded):
+        """Return the metrics, computed by the functions of bert_jax."""
+
+
+class Texts(Problem):
+    """Classification and regression of texts and pairs."""
+
+    def __init__(self, tokenizer, config, train):
+        super().__init__(tokenizer, config, train)
         self.is_regression = config.task == 'regression'
-        self.labels = [] if self.is_regression else sorted({one.label for one in train})
+        self.labels = [] if self.is_regression else sorted({example.label for example in train})
 
     def model(self, weights):
         return AutoModelForSequenceClassification.from_pretrained(
@@ -43,16 +66,13 @@ class Texts:
         )
 
     def features(self, example):
-        found = self.tokenizer(*example.texts, truncation=True, max_length=self.max_length)
+        encoding = self.tokenizer(*example.texts, truncation=True, max_length=self.max_length)
         label = example.label if self.is_regression else self.labels.index(example.label)
-        return dict(found) | {'label': label}
+        return dict(encoding) | {'label': label}
 
     def targets(self, features, length):
         dtype = torch.float32 if self.is_regression else torch.int64
         return {'labels': torch.tensor([feature['label'] for feature in features], dtype=dtype)}
-
-    def logits(self, outputs):
-        return outputs.logits
 
     def decode(self, example, feature, row):
         return float(row[0]) if self.is_regression else self.labels[int(row.argmax())]
@@ -64,45 +84,42 @@ class Texts:
         return scores.classification(gold, decoded, self.labels).metrics
 
 
-class _Words:
+class _WordProblem(Problem):
     """Base of the problems on words."""
 
-    def __init__(self, tokenizer, config):
-        self.tokenizer, self.max_length = tokenizer, config.training.sequence_length
-
     def encode(self, example):
-        """The output of the tokenizer, and word → its first and last subword.
+        """Return the output of the tokenizer, and word → its first and last subword.
 
         Words beyond the maximum length are missing.
         """
         words = [example.text[start:end] for start, end in example.words]
-        found = self.tokenizer(
+        encoding = self.tokenizer(
             words, is_split_into_words=True, truncation=True, max_length=self.max_length
         )
         pieces = {}
-        for position, word in enumerate(found.word_ids()):
+        for position, word in enumerate(encoding.word_ids()):
             if word is not None:
                 pieces[word] = (pieces.get(word, (position,))[0], position)
-        return dict(found), pieces
+        return dict(encoding), pieces
 
 
-class Tags(_Words):
+class Tags(_WordProblem):
     """Tagging; the tag of a word is predicted at its first subword."""
 
     def __init__(self, tokenizer, config, train):
-        super().__init__(tokenizer, config)
-        self.labels = sorted({tag for one in train for tag in one.tags})
+        super().__init__(tokenizer, config, train)
+        self.labels = sorted({tag for example in train for tag in example.tags})
         self.has_entities = config.data.scheme != 'none'
 
     def model(self, weights):
         return AutoModelForTokenClassification.from_pretrained(weights, num_labels=len(self.labels))
 
     def features(self, example):
-        found, pieces = self.encode(example)
-        labels = [IGNORED] * len(found['input_ids'])
+        encoding, pieces = self.encode(example)
+        labels = [IGNORED] * len(encoding['input_ids'])
         for word, (first, _) in pieces.items():
             labels[first] = self.labels.index(example.tags[word])
-        return found | {'labels': labels, 'pieces': pieces}
+        return encoding | {'labels': labels, 'pieces': pieces}
 
     def targets(self, features, length):
         rows = [
@@ -110,9 +127,6 @@ class Tags(_Words):
             for feature in features
         ]
         return {'labels': torch.tensor(rows)}
-
-    def logits(self, outputs):
-        return outputs.logits
 
     def decode(self, example, feature, row):
         """Truncated words get the tag O, which is wrong for parts of speech."""
@@ -125,29 +139,29 @@ class Tags(_Words):
     def score(self, examples, decoded):
         gold = [example.tags for example in examples]
         if self.has_entities:
-            found = [list(map(entities.entities_from_tags, tags)) for tags in (gold, decoded)]
-            return scores.spans(*found).metrics
+            spans = [list(map(entities.entities_from_tags, tags)) for tags in (gold, decoded)]
+            return scores.spans(*spans).metrics
         flat = [list(itertools.chain.from_iterable(tags)) for tags in (gold, decoded)]
         return scores.classification(*flat, [*self.labels, entities.OUTSIDE]).metrics
 
 
-class Spans(_Words):
+class Spans(_WordProblem):
     """Nested spans: every span of up to max_span_words words is classified.
 
-    The probability threshold is the best one on dev, as in bert_jax.
+    The probability threshold is the best threshold on dev, as in bert_jax.
     """
 
     def __init__(self, tokenizer, config, train):
-        super().__init__(tokenizer, config)
+        super().__init__(tokenizer, config, train)
         self.settings = config.problem
-        self.labels = sorted({span.label for one in train for span in one.spans})
+        self.labels = sorted({span.label for example in train for span in example.spans})
 
     def model(self, weights):
         return SpanModel(weights, 1 + len(self.labels), self.settings.width)
 
     def features(self, example):
         """'spans': (first subword, last subword, class or 0 for none); 'characters': offsets."""
-        found, pieces = self.encode(example)
+        encoding, pieces = self.encode(example)
         gold = {(start, end): self.labels.index(label) + 1 for start, end, label in example.spans}
         spans, characters = [], []
         for first in pieces:
@@ -156,7 +170,7 @@ class Spans(_Words):
                     offsets = example.words[first][0], example.words[last][1]
                     spans.append((pieces[first][0], pieces[last][1], gold.get(offsets, 0)))
                     characters.append(offsets)
-        return found | {'spans': spans, 'characters': characters}
+        return encoding | {'spans': spans, 'characters': characters}
 
     def targets(self, features, length):
         most = max(len(feature['spans']) for feature in features)
@@ -167,11 +181,8 @@ class Spans(_Words):
         first, last, labels = torch.tensor(rows).unbind(-1)
         return {'first': first, 'last': last, 'labels': labels}
 
-    def logits(self, outputs):
-        return outputs.logits
-
     def decode(self, example, feature, row):
-        """(start, end, most probable label, its probability) of every span."""
+        """Return (start, end, most probable label, its probability) of every span."""
         probabilities = torch.tensor(row).softmax(-1)[: len(feature['spans']), 1:]
         best, numbers = probabilities.max(-1)
         return [
@@ -183,19 +194,19 @@ class Spans(_Words):
 
     def score(self, examples, decoded):
         gold = [set(map(tuple, example.spans)) for example in examples]
-        pairs = [(span, own) for spans, own in zip(decoded, gold, strict=True) for span in spans]
-        is_correct = np.array([span[:3] in own for span, own in pairs])
-        probabilities = np.array([span[3] for span, _ in pairs])
+        pairs = zip(decoded, gold, strict=True)
+        is_correct = np.array([span[:3] in correct for spans, correct in pairs for span in spans])
+        probabilities = np.array([span[3] for spans in decoded for span in spans])
         threshold = best_threshold(is_correct, probabilities, sum(map(len, gold)))
         guesses = [[span[:3] for span in spans if span[3] > threshold] for spans in decoded]
         return scores.spans(gold, guesses).metrics
 
 
-class Questions:
+class Questions(Problem):
     """Question answering; contexts that are too long are truncated."""
 
     def __init__(self, tokenizer, config, train):
-        self.tokenizer, self.max_length = tokenizer, config.training.sequence_length
+        super().__init__(tokenizer, config, train)
         self.settings = config.problem
 
     def model(self, weights):
@@ -206,31 +217,27 @@ class Questions:
 
         'offsets': the characters of each subword of the context, None for others.
         """
-        found = self.tokenizer(
+        encoding = self.tokenizer(
             example.question,
             example.context,
             truncation='only_second',
             max_length=self.max_length,
             return_offsets_mapping=True,
         )
-        offsets = [
-            place if sequence == 1 else None
-            for place, sequence in zip(
-                found.pop('offset_mapping'), found.sequence_ids(), strict=True
-            )
-        ]
+        pairs = zip(encoding.pop('offset_mapping'), encoding.sequence_ids(), strict=True)
+        offsets = [place if sequence == 1 else None for place, sequence in pairs]
         answer = (0, 0)
         if example.answers:
             start = example.answers[0].start
             end = start + len(example.answers[0].text)
             inside = [
-                place
-                for place, own in enumerate(offsets)
-                if own is not None and own[0] < end and own[1] > start
+                position
+                for position, place in enumerate(offsets)
+                if place is not None and place[0] < end and place[1] > start
             ]
             if inside and offsets[inside[-1]][1] >= end:
                 answer = inside[0], inside[-1]
-        return dict(found) | {'answer': answer, 'offsets': offsets}
+        return dict(encoding) | {'answer': answer, 'offsets': offsets}
 
     def targets(self, features, length):
         starts, ends = torch.tensor([feature['answer'] for feature in features]).unbind(-1)
@@ -240,9 +247,9 @@ class Questions:
         return torch.stack([outputs.start_logits, outputs.end_logits], dim=-1)
 
     def decode(self, example, feature, row):
-        """The text between the best pair of the n_best starts and the n_best ends."""
+        """Return the text between the best pair of the n_best starts and the n_best ends."""
         offsets, best = feature['offsets'], (-np.inf, '')
-        inside = np.array([place for place, own in enumerate(offsets) if own is not None], int)
+        inside = np.array([i for i, place in enumerate(offsets) if place is not None], int)
         starts, ends = (
             inside[np.argsort(-row[inside, side], kind='stable')[: self.settings.n_best]]
             for side in (0, 1)
@@ -258,7 +265,7 @@ class Questions:
         return squad.score(golds, decoded)
 
 
-PROBLEMS: dict[str, type] = {
+PROBLEMS: dict[str, type[Problem]] = {
     'classification': Texts,
     'regression': Texts,
     'tagging': Tags,

@@ -57,7 +57,7 @@ def _trained_percent(model) -> float:
 
 
 def with_peft(model, method: str):
-    """The model with what peft adds for a task of classification, by the settings of bert_jax."""
+    """Return the model with peft's parameters for classification, with bert_jax's settings."""
     import peft
 
     if method == 'lora':
@@ -75,7 +75,7 @@ def with_peft(model, method: str):
 
 
 def train(model, problem, features: list[dict], config, padded: bool) -> float:
-    """Trains, and returns the mean seconds per step without the untimed first steps."""
+    """Train; return the mean seconds per step without the untimed first steps."""
     steps, settings = config.training.steps, config.optimizer
     optimizer = torch.optim.AdamW(
         parameter_groups(model, settings.weight_decay),
@@ -104,7 +104,7 @@ def train(model, problem, features: list[dict], config, padded: bool) -> float:
 
 
 def shuffled_batches(features: list[dict], size: int, steps: int, seed: int):
-    """Yield batches of epochs that are shuffled one by one."""
+    """Yield batches; every epoch is shuffled anew."""
     rng, order = random.Random(seed), []
     for _ in range(steps):
         while len(order) < size:
@@ -127,7 +127,7 @@ def collate(problem, features: list[dict], length: int = 0) -> dict[str, torch.T
 
 @torch.no_grad()
 def evaluate(model, problem, examples: list) -> dict[str, float]:
-    """The metrics on examples."""
+    """Return the metrics on examples."""
     model.eval()
     decoded = []
     for begin in range(0, len(examples), EVALUATION_BATCH):

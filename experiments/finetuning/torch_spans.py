@@ -25,7 +25,7 @@ class SpanModel(nn.Module):
         _initialize(self.hidden[0], [width, width, size])
 
     def forward(self, first, last, labels, **inputs):
-        """first, last, labels: int64 [B, S], subwords and class of each span; −100 for padding."""
+        """Return loss and logits of spans; first, last, labels (−100: padding) are int64 [B, S]."""
         states = self.dropout(self.encoder(**inputs).last_hidden_state)
         sums = nn.functional.pad(states.cumsum(1), (0, 0, 1, 0))
         size = (last - first + 1).unsqueeze(-1)
@@ -37,7 +37,7 @@ class SpanModel(nn.Module):
 
 
 def _initialize(layer: nn.Linear, parts: list[int]):
-    """Draw the weights of each part of the input with deviation 1/√width; zeroes the bias."""
+    """Draw the weights of each part of the input with deviation 1/√width; zero the bias."""
     for weight in layer.weight.data.split(parts, dim=1):
         nn.init.normal_(weight, std=weight.shape[1] ** -0.5)
     nn.init.zeros_(layer.bias)

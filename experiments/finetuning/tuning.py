@@ -2,10 +2,10 @@
 
     python -m experiments.finetuning.tuning --data=FOLDER --weights=FOLDER --tasks=banking77
 
-The tasks, splits and settings are those of experiments/finetuning/run.py, but for the learning rate
-of each method. The seeds of a method are trained at once (sweep.vmap); its time is that of a short
-run alone. Finished runs are kept, so the command can be repeated. Needs torch, transformers and
-peft for the sides named `peft`.
+The tasks, splits and settings are the same as in experiments/finetuning/run.py, except that each
+method has its own learning rate. The seeds of a method are trained at once (sweep.vmap); its time
+is measured in a separate short run of one seed. Finished runs are kept, so the command can be
+repeated. The sides named `peft` need torch, transformers and peft.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from bert_jax.files import write_json
 from experiments.finetuning import run, tasks
 from experiments.studies import runner
 
-# Method → the learning rate relative to that of full tuning, and the config keys.
+# Method → the learning rate relative to full tuning, and the config keys.
 METHODS = {
     'full': (1, {}),
     'heads': (5, {'transfer.trainable': 'heads'}),
@@ -34,8 +34,8 @@ METHODS = {
     'mam': (5, {'transfer.method': 'mam'}),
 }
 PEFT = {'peft lora': 'lora', 'peft ia3': 'ia3'}  # side → method
-TIMED_STEPS = 40  # of the run alone
-Record = dict[str, list[float]]  # measure → a value for each seed
+TIMED_STEPS = 40  # steps of the run of one seed
+Record = run.Results  # measure → a value for each seed
 
 
 def run_ours(method: str, name: str, options: argparse.Namespace) -> Record:
@@ -56,28 +56,30 @@ def run_ours(method: str, name: str, options: argparse.Namespace) -> Record:
 
     record = train(options.steps, options.seeds)
     if is_added and options.seeds > 1:
-        alone = train(TIMED_STEPS, 1)
-        record |= {measure: alone[measure] for measure in ('seconds', 'memory_GB')}
+        single = train(TIMED_STEPS, 1)
+        record |= {measure: single[measure] for measure in ('seconds', 'memory_GB')}
     return record
 
 
 def read_runs(folder: pathlib.Path, metric: str, seeds: int) -> Record:
-    """The measures of a sweep over seeds."""
+    """Read the measures of a sweep over seeds."""
     runs = [folder / f'seed_{seed}' for seed in range(seeds)]
     results = [runner.read_results(path) for path in runs]
     record = {
-        'metric': [own['held_out'][metric] for own in results],
-        'trained': [100 * own['trained_parameters'] / own['parameters'] for own in results],
+        'metric': [result['held_out'][metric] for result in results],
+        'trained': [
+            100 * result['trained_parameters'] / result['parameters'] for result in results
+        ],
         'checkpoint_MB': [_checkpoint_size(path) for path in runs],
-        'memory_GB': [own['peak_memory_bytes'] / 1e9 for own in results[:1]],  # of the process
+        'memory_GB': [results[0]['peak_memory_bytes'] / 1e9],  # of the process of all seeds
     }
-    if (runs[0] / 'metrics.jsonl').exists():  # not of runs at once
+    if (runs[0] / 'metrics.jsonl').exists():  # runs at once have none
         record['seconds'] = run.read_sweep(folder, metric, seeds)['seconds']
     return record
 
 
 def run_peft(side: str, name: str, options: argparse.Namespace) -> Record:
-    """As `run_ours`, with transformers and peft."""
+    """Train with every seed in transformers and peft, unless the runs exist."""
     method = PEFT[side]
     task = tasks.TASKS[name]
     steps = options.steps or task.steps
@@ -90,10 +92,10 @@ def run_peft(side: str, name: str, options: argparse.Namespace) -> Record:
         runner.run_once(folder, command, '--folder')
         results.append(runner.read_results(folder))
     return {
-        'metric': [own['held_out'][task.metric] for own in results],
-        'seconds': [own['seconds_per_step'] for own in results],
-        'trained': [own['trained_percent'] for own in results],
-        'memory_GB': [own['peak_memory_bytes'] / 1e9 for own in results],
+        'metric': [result['held_out'][task.metric] for result in results],
+        'seconds': [result['seconds_per_step'] for result in results],
+        'trained': [result['trained_percent'] for result in results],
+        'memory_GB': [result['peak_memory_bytes'] / 1e9 for result in results],
     }
 
 
@@ -103,20 +105,22 @@ def _checkpoint_size(folder: pathlib.Path) -> float:
 
 
 def table(figures: dict[str, dict[str, dict]]) -> str:
-    """A Markdown table with a row for each task and side."""
-    measures = {'seconds': 's / epoch', 'trained': '% trained', 'memory_GB': 'GB'}
-    measures |= {'checkpoint_MB': 'MB'}
-    digits = {'trained': 2}
-    columns = ('task', 'side', 'metric', 'interval', *measures.values())
+    """Format a Markdown table with a row for each task and side."""
+    measures = {  # measure → title and decimals of its column
+        'seconds': ('s / epoch', 1),
+        'trained': ('% trained', 2),
+        'memory_GB': ('GB', 1),
+        'checkpoint_MB': ('MB', 1),
+    }
+    columns = ('task', 'side', 'metric', 'interval', *(title for title, _ in measures.values()))
     rows = []
-    for key, found in figures.items():
-        metric = found['metric']
-        shown = [
-            f'{found[measure]["mean"]:.{digits.get(measure, 1)}f}' if measure in found else '–'
-            for measure in measures
-        ]
-        cells = (comparison.mean_cell(metric), comparison.interval_cell(metric))
-        rows.append((*key.split(', '), *cells, *shown))
+    for key, summary in figures.items():
+        metric = summary['metric']
+        cells = [comparison.mean_cell(metric), comparison.interval_cell(metric)]
+        for measure, (_, decimals) in measures.items():
+            has_measure = measure in summary
+            cells.append(f'{summary[measure]["mean"]:.{decimals}f}' if has_measure else '–')
+        rows.append((*key.split(', '), *cells))
     return markdown_table(Table(columns, rows)) + '\n'
 
 
@@ -135,15 +139,13 @@ def main():
     options = parser.parse_args()
     for key in ('data', 'weights', 'runs', 'output'):
         setattr(options, key, str(pathlib.Path(getattr(options, key)).resolve()))
-    figures: dict[str, dict[str, dict]] = {}
+    records: dict[str, dict[str, Record]] = {}
     for name in options.tasks.split(','):
+        records[name] = {}
         for side in options.sides.split(','):
             record = (run_peft if side in PEFT else run_ours)(side, name, options)
-            record = run.per_epoch(record, name, options.data)
-            figures[f'{name}, {side}'] = {
-                measure: comparison.summarize(values)._asdict()
-                for measure, values in record.items()
-            }
+            records[name][side] = run.per_epoch(record, name, options.data)
+    figures = run.summaries(records)
     folder = pathlib.Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / 'results.json', {'seeds': options.seeds, 'figures': figures})

@@ -3,7 +3,7 @@
     python -m bert_jax.main --config=experiments/studies/novels/config.py:'novels/*.txt'
 
 The text after the colon is a glob of files. A line that starts with "Chapter" starts a document.
-Whole novels are held out, so the model is not evaluated on novels that it has read in part.
+Whole novels are held out, so that the model is evaluated on novels it was not trained on.
 """
 
 from configs import tiny
