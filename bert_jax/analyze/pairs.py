@@ -14,7 +14,7 @@ from bert_jax.data.corpus import Corpus
 from bert_jax.data.minimal_pairs import MinimalPair
 from bert_jax.errors import UserError
 from bert_jax.evaluation import intervals, preferences
-from bert_jax.evaluation.scored_rows import VARIANTS
+from bert_jax.evaluation.scored_rows import VARIANTS, encode_rows
 from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
 from bert_jax.storage import paths
@@ -124,7 +124,9 @@ def find_corpus(model: Model, path: str | None) -> Corpus | None:
 
 def _unigram(model: Model, pairs: Sequence[MinimalPair], counts_V: np.ndarray) -> np.ndarray:
     columns = [[pair.good for pair in pairs], [pair.bad for pair in pairs]]
-    ids = [[row[1:-1] for row in scoring.encode(model.predictor, own)] for own in columns]
+    ids = [
+        [row[1:-1] for row in encode_rows(model.predictor.tokenizer, texts)] for texts in columns
+    ]
     return np.stack([preferences.unigram_scores(own, counts_V) for own in ids], axis=1)
 
 

@@ -100,6 +100,18 @@ class RowMaker:
         return starts[np.searchsorted(starts, positions_P, side='right')]
 
 
+def add_special(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
+    """Return the row of a text, int32: its ids between [CLS] and [SEP]."""
+    return np.concatenate([[tokenizer.cls_id], ids, [tokenizer.sep_id]]).astype(np.int32)
+
+
+def encode_rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
+    """Tokenize texts; return the row of each, int32."""
+    flat_ids, lengths = tokenizer.encode_ids(texts)
+    encoded = np.split(flat_ids, np.cumsum(lengths))[:-1]
+    return [add_special(tokenizer, ids) for ids in encoded]
+
+
 def shared_positions(a_T: np.ndarray, b_U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return the tokens that two sentences share, without the first and the last one.
 

@@ -11,9 +11,15 @@ from typing import TypeVar
 import numpy as np
 
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow, shared_positions, slot_rows
+from bert_jax.evaluation.scored_rows import (
+    RowMaker,
+    ScoredRow,
+    add_special,
+    encode_rows,
+    shared_positions,
+    slot_rows,
+)
 from bert_jax.inference.predictor import Predictor
-from bert_jax.inference.text_rows import add_special
 
 _TEXTS_AT_ONCE = 512  # texts of similar lengths share a batch
 Span = tuple[int, int]  # characters of a text, end exclusive
@@ -42,7 +48,7 @@ def shared_sums(
     maker = RowMaker.of(predictor.tokenizer, variant, predictor.is_causal)
 
     def rows_of(pair: Sequence[str]) -> list[list[ScoredRow]]:
-        a_T, b_T = encode(predictor, pair)
+        a_T, b_T = encode_rows(predictor.tokenizer, pair)
         a_positions, b_positions = shared_positions(a_T, b_T)
         return [maker.rows(a_T, a_positions), maker.rows(b_T, b_positions)]
 
@@ -74,13 +80,6 @@ def of_rows(predictor: Predictor, rows: Iterable[ScoredRow]) -> Iterator[np.ndar
     """Yield the log probabilities of the targets of each row, float32 [P]."""
     for ((log_p_P,),) in _grouped_rows(predictor, rows, lambda row: [[row]]):
         yield log_p_P
-
-
-def encode(predictor: Predictor, texts: Sequence[str]) -> list[np.ndarray]:
-    """The row of each text: its ids between [CLS] and [SEP], int32."""
-    flat_ids, lengths = predictor.tokenizer.encode_ids(texts)
-    encoded = np.split(flat_ids, np.cumsum(lengths))[:-1]
-    return [add_special(predictor.tokenizer, ids) for ids in encoded]
 
 
 def locate(predictor: Predictor, text: str, span: Span) -> tuple[np.ndarray, slice]:

@@ -10,7 +10,7 @@ import numpy as np
 from bert_jax.data.sliding_windows import Window, make_windows
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
-from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow
+from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow, add_special
 from bert_jax.inference import batching
 from bert_jax.inference.batching import TokenizedText
 from bert_jax.types import Batch
@@ -117,11 +117,6 @@ class TextRows:
         vocab = self._tokenizer.vocab
         # An embedding may have more rows than the vocabulary has tokens.
         return vocab[index] if index < len(vocab) else f'[{index}]'
-
-
-def add_special(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
-    """Return the row of a text, int32: its token ids between [CLS] and [SEP]."""
-    return np.concatenate([[tokenizer.cls_id], ids, [tokenizer.sep_id]]).astype(np.int32)
 
 
 def check_list(texts: Sequence[Text]) -> Sequence[Text]:

@@ -179,8 +179,8 @@ def stream_words(
 def stream_tokens(
     predictor: 'Predictor',
     texts: Iterable[str],
-    layer: Layers = -1,
-    long_texts: str | None = None,
+    layer: Layers,
+    long_texts: str | None,
 ) -> Iterator[np.ndarray]:
     """Yield the states of the tokens of each text, without special tokens: float32 [T, …].
 

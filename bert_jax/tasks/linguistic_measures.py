@@ -20,10 +20,9 @@ from bert_jax.data import minimal_pairs
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.labeled.examples import TaggedExample
 from bert_jax.data.labeled.loader import DEFAULTS
-from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.evaluation import isotropy, preferences, ridge_probe
-from bert_jax.evaluation.scored_rows import RowMaker
+from bert_jax.evaluation.scored_rows import RowMaker, add_special, encode_rows
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.tasks import problems
@@ -109,7 +108,7 @@ class Pairs:
         every = minimal_pairs.read(config.pairs)
         for number in range(config.pairs_per_paradigm, 0, -1):
             self._pairs = minimal_pairs.sample(every, number)
-            texts = _encode(tokenizer, (text for pair in self._pairs for text in pair[:2]))
+            texts = encode_rows(tokenizer, [text for pair in self._pairs for text in pair[:2]])
             length = _padded_length(map(len, texts), setting)
             rows_of_texts = [maker.rows(ids, np.arange(1, len(ids) - 1)) for ids in texts]
             rows = list(itertools.chain.from_iterable(rows_of_texts))
@@ -170,7 +169,7 @@ class Probe:
                 first = np.searchsorted(offsets[:, 1], starts, side='right')
                 tags += sentence.tags or ()
                 self._words.append(first.clip(max=len(ids) - 1) + 1)  # after [CLS]
-                rows.append(np.concatenate([[tokenizer.cls_id], ids, [tokenizer.sep_id]]))
+                rows.append(add_special(tokenizer, ids))
         if len(rows) < 2 * _TEST_EVERY:
             raise UserError(
                 f'evaluation.linguistic.treebank has {len(rows)} sentences of up to {longest} '
@@ -270,15 +269,6 @@ def _sample(sentences: list[TaggedExample], number: int) -> list[TaggedExample]:
     """Choose evenly spaced sentences, so that every genre is represented."""
     chosen = np.linspace(0, len(sentences) - 1, min(number, len(sentences))).round().astype(int)
     return [sentences[index] for index in chosen]
-
-
-def _encode(tokenizer: Tokenizer, texts: Iterable[str]) -> list[np.ndarray]:
-    """Return the token ids of each text, with [CLS] and [SEP]."""
-    ids, lengths = tokenizer.encode_ids(list(texts))
-    return [
-        np.concatenate([[tokenizer.cls_id], text_ids, [tokenizer.sep_id]]).astype(np.int32)
-        for text_ids in np.split(ids, np.cumsum(lengths))[:-1]
-    ]
 
 
 def _padded_length(lengths: Iterable[int], setting: Setting) -> int:

@@ -39,10 +39,10 @@ class EarlyStopping:
       best: the best evaluation so far.
     """
 
-    def __init__(self, evaluation: Config, best: BestEvaluation | None = None):
+    def __init__(self, evaluation: Config):
         """Raise UserError if the patience is negative, or set without a metric."""
         self.metric, self.patience = evaluation.best, evaluation.patience
-        self.best = best or BestEvaluation()
+        self.best = BestEvaluation()
         if self.patience < 0 or (self.patience and not self.metric):
             raise UserError(
                 f'evaluation.patience is {self.patience} with evaluation.best={self.metric!r}; '

@@ -21,7 +21,9 @@ class Killed(Exception):
 
 
 def make(metric='accuracy', patience=0, best=None):
-    return EarlyStopping(ConfigDict(dict(best=metric, patience=patience)), best)
+    early_stopping = EarlyStopping(ConfigDict(dict(best=metric, patience=patience)))
+    early_stopping.best = best or BestEvaluation()
+    return early_stopping
 
 
 def best_of(metric, values):

@@ -70,7 +70,7 @@ class Boundaries(NamedTuple):
     speed: float
 
 
-def find_boundaries(documents: list[list[list[str]]], language: str = 'en') -> Boundaries:
+def find_boundaries(documents: list[list[list[str]]], language: str) -> Boundaries:
     """Split documents, given as paragraphs of gold sentences."""
     true, predicted, paragraphs, no_stop = set(), set(), set(), set()
     size, seconds = 0, 0.0
