@@ -8,7 +8,7 @@ from types import MappingProxyType
 from bert_jax.files import sha256, sync
 
 NAME = 'manifest.sha256'
-ADDED = 'added'  # folder that may be added later, with a manifest of its own
+ADDED = 'added'  # folder that may be added later, with its own manifest
 
 
 def write(folder: pathlib.Path, elsewhere: Mapping[str, str] = MappingProxyType({})) -> None:

@@ -76,5 +76,5 @@ class EarlyStopping:
 
     @property
     def is_over(self) -> bool:
-        """Whether the run has waited for as many evaluations as the patience allows."""
+        """Whether `patience` evaluations have passed without improvement."""
         return 0 < self.patience <= self.best.waited

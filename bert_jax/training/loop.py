@@ -29,12 +29,12 @@ def train(
     Args:
       task: see training/task.py.
       config: see configs/base.py.
-      after_step: called after every step with the number of completed steps, when everything that
-        is due there is done, except that a checkpoint may still be in progress.
+      after_step: called with the number of completed steps after every step and its evaluation; a
+        checkpoint may still be written in the background.
 
     Returns:
       The final parameters, and the results: held-out metrics, numbers of steps and tokens, time and
-      memory. With `evaluation.best`, parameters and metrics are those of the best evaluation.
+      memory. With `evaluation.best`, parameters and metrics are from the best evaluation.
 
     Raises:
       UserError: the config cannot be run, the working directory can no longer be written, or too
@@ -210,7 +210,7 @@ def _evaluate(run: Run, stage: Stage) -> None:
 
 
 def _metadata(run: Run) -> dict[str, Any]:
-    """Return what a checkpoint stores beside the arrays."""
+    """Return the metadata that a checkpoint stores beside the arrays."""
     metadata = {
         **run.task.metadata,
         'config': run.config.to_dict(),
@@ -274,5 +274,5 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
 
 
 def devices() -> str:
-    """Return the number and kind of the devices, for people."""
+    """Return the number and kind of the devices, such as '8 × TPU v4'."""
     return f'{jax.device_count()} × {jax.devices()[0].device_kind}'

@@ -70,15 +70,16 @@ class MemoryEstimate(NamedTuple):
     def table(self) -> list[str]:
         """Return log lines with the sizes in MiB."""
         limit = device_bytes()
-        rows = [
-            ('parameters', self.parameters, ''),
-            ('optimizer state', self.optimizer, ''),
-            ('batch', self.batch, ''),
-            ('gradients, activations', self.temporaries, ''),
-            ('or evaluation', self.evaluation, ''),
-            ('total', self.total, f'  of {_mib(limit)}' if limit else ''),
-        ]
-        lines = [f'  {name:22} {_mib(size):>9}{note}' for name, size, note in rows]
+        sizes = {
+            'parameters': self.parameters,
+            'optimizer state': self.optimizer,
+            'batch': self.batch,
+            'gradients, activations': self.temporaries,
+            'or evaluation': self.evaluation,
+            'total': self.total,
+        }
+        lines = [f'  {name:22} {_mib(size):>9}' for name, size in sizes.items()]
+        lines[-1] += f'  of {_mib(limit)}' if limit else ''
         return ['memory of each device, MiB', *lines]
 
     def warning(self, stage: Stage, remat: bool) -> list[str]:

@@ -17,8 +17,8 @@ from bert_jax.training.task import Stage
 class MetricsWindow:
     """The metrics of the steps since the last record, read from the device one step late.
 
-    Reading the metrics of a step waits until it is computed. `add` reads those of the step before,
-    so the host is at most one step ahead and the device always has work.
+    Reading the metrics of a step waits until it is computed. `add` reads the metrics of the
+    previous step, so the host is at most one step ahead and the device always has work.
 
     Attributes:
       stop_signal: metrics['signal'] of the last step that was read: the largest number of a signal

@@ -62,14 +62,14 @@ def joined(
       UserError: the processes cannot find each other.
     """
     _initialize(coordinator, num_processes, process_id)
-    done = threading.Event()
-    watcher = threading.Thread(target=_watch_for_error, args=(done,), daemon=True)
+    run_ended = threading.Event()
+    watcher = threading.Thread(target=_watch_for_error, args=(run_ended,), daemon=True)
     watcher.start()
     try:
         yield
-        _leave(done, watcher)
-    except SystemExit:  # on all processes, after they agreed on it
-        _leave(done, watcher)
+        _leave(run_ended, watcher)
+    except SystemExit:  # on all processes, after they agreed to exit
+        _leave(run_ended, watcher)
         raise
     except UserError as error:
         _end(2, str(error))
@@ -222,9 +222,9 @@ def _wait_for(key: str) -> str:
                 raise
 
 
-def _watch_for_error(done: threading.Event) -> None:
-    """End this process once another one has published an error, in a thread until `done`."""
-    while not done.wait(_POLL_INTERVAL):
+def _watch_for_error(run_ended: threading.Event) -> None:
+    """Until the run has ended, exit if another process publishes an error; runs in a thread."""
+    while not run_ended.wait(_POLL_INTERVAL):
         with contextlib.suppress(jax.errors.JaxRuntimeError):  # the key does not exist
             status, message = json.loads(_client().key_value_try_get(_ERROR_KEY))
             _end(status, message, is_own=False)
@@ -250,9 +250,9 @@ def _print_error(message: str) -> None:
     print(f'\nerror: {message}', file=sys.stderr, flush=True)
 
 
-def _leave(done: threading.Event, watcher: threading.Thread) -> None:
+def _leave(run_ended: threading.Event, watcher: threading.Thread) -> None:
     """Leave the run once all processes have finished: host 0 may still be writing."""
     barrier()
-    done.set()
+    run_ended.set()
     watcher.join()
     jax.distributed.shutdown()

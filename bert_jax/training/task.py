@@ -1,4 +1,4 @@
-"""What the training loop asks of a task: its stages, parameters, loss terms and evaluation."""
+"""The interface between the training loop and a task: stages, loss terms, evaluation, …"""
 
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
@@ -96,7 +96,7 @@ class Task(Protocol):
 
         Args:
           params: shapes, dtypes and shardings of the parameters.
-          stage: the stage; evaluation divides a batch into as many micro-batches as training.
+          stage: the stage; evaluation divides a batch into the same micro-batches as training.
         """
 
     def describe(self) -> Sequence[str]:
@@ -118,7 +118,7 @@ class Task(Protocol):
         """Return horizontal lines for the loss plot: label → value in nats."""
 
     def report(self, params: Params, results: dict[str, Any]) -> None:
-        """Write what a finished run leaves in its working directory, such as the model card.
+        """Write further files of a finished run, such as the model card.
 
         Args:
           params: the final or best parameters.

@@ -87,7 +87,7 @@ class Transfer:
         return jax.tree.map(choose, _distances(params), tree)
 
     def merge(self, trained: Tree, params: Tree) -> Tree:
-        """Return `params` with the trained leaves replaced by those of `trained`.
+        """Return `params` with the trained parameters replaced by `trained`.
 
         In stacked layers the layers that are not trained keep their values and get no gradients.
 
@@ -240,7 +240,7 @@ def num_parameters(params: Tree) -> int:
 def _distances(tree: Tree) -> Tree:
     """The distance of every parameter from the heads, int64 arrays that broadcast with it.
 
-    The arrays are scalars; those of stacked layers have one value per layer.
+    The arrays are scalars or, for stacked layers, have one value per layer.
     """
     num_layers = _num_layers(tree)
 

@@ -60,7 +60,7 @@ def claim(path: str, config: dict) -> list[str]:
     copy its files, except checkpoints, to this machine.
 
     Returns:
-      What `check_config` returns.
+      The changes to log, from `check_config`.
 
     Raises:
       UserError: the folder cannot be written, is in use, or belongs to a run with another config.

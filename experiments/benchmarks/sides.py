@@ -106,12 +106,11 @@ def make_batch(shape: Shape) -> dict[str, np.ndarray]:
     """Return random tokens without padding and distinct masked positions, int32."""
     rng = np.random.default_rng(0)
     rows = (shape.batch, shape.length)
+    is_second = np.arange(shape.length) > shape.length // 2
     return {
         'input_ids': rng.integers(0, shape.vocabulary, rows, np.int32),
         'attention_mask': np.ones(rows, np.int32),
-        'token_type_ids': np.repeat(np.arange(shape.length) > shape.length // 2, shape.batch)
-        .reshape(shape.length, shape.batch)
-        .T.astype(np.int32),
+        'token_type_ids': np.tile(is_second, (shape.batch, 1)).astype(np.int32),
         'positions': np.stack(
             [rng.permutation(shape.length)[: shape.predictions] for _ in range(shape.batch)]
         ).astype(np.int32),

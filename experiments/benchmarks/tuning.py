@@ -188,7 +188,7 @@ if __name__ == '__main__':
     parser.add_argument('--size', type=int, default=256)
     parser.add_argument('--layers', type=int, default=4)
     parser.add_argument('--batch', type=int, default=16)
-    parser.add_argument('--runs', type=int, default=8, help='runs at once')
+    parser.add_argument('--runs', type=int, default=8, help='number of runs at once')
     parser.add_argument('--methods', nargs='*', default=['lora', 'pfeiffer', 'prefix', 'bitfit'])
     parser.add_argument('--steps', type=int, default=12)
     parser.add_argument('--warm_up', type=int, default=2)

@@ -132,7 +132,8 @@ def write(folder: pathlib.Path, settings: dict, results: dict[str, dict[str, Res
     print(table(summary, list(results)))
 
 
-def _parse_names(text: str, kind: str, known) -> list[str]:
+def parse_names(text: str, kind: str, known) -> list[str]:
+    """Split a list of names, '' for all known names. Raises UserError for an unknown name."""
     names = text.split(',') if text else list(known)
     for name in names:
         if name not in known:
@@ -152,12 +153,14 @@ def main():
     parser.add_argument('--runs', default='runs/finetuning', help='folder of the runs')
     parser.add_argument('--output', default='experiments/finetuning', help='folder of the results')
     options = parser.parse_args()
-    names = _parse_names(options.tasks, 'task', tasks.TASKS)
-    sides = _parse_names(options.sides, 'side', SIDES)
+    names = parse_names(options.tasks, 'task', tasks.TASKS)
+    sides = parse_names(options.sides, 'side', SIDES)
     for key in ('data', 'weights', 'runs', 'output'):
         setattr(options, key, str(pathlib.Path(getattr(options, key)).resolve()))
-    settings = {'seeds': options.seeds}
-    settings['tasks'] = {name: tasks.TASKS[name]._asdict() for name in names}
+    settings = {
+        'seeds': options.seeds,
+        'tasks': {name: tasks.TASKS[name]._asdict() for name in names},
+    }
     if options.steps:
         settings['steps'] = options.steps
     results = {}

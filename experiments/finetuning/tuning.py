@@ -130,8 +130,8 @@ def main():
     parser.add_argument('--data', required=True, help='folder of the data sets')
     parser.add_argument('--weights', required=True, help='folder of the pretrained model')
     parser.add_argument('--tasks', default='banking77', help=f'some of {",".join(tasks.TASKS)}')
-    sides = (*METHODS, *PEFT)
-    parser.add_argument('--sides', default=','.join(sides), help='some of %(default)s')
+    known = (*METHODS, *PEFT)
+    parser.add_argument('--sides', default='', help=f'some of {",".join(known)}; default all')
     parser.add_argument('--seeds', type=int, default=3, help='number of seeds')
     parser.add_argument('--steps', type=int, default=0, help='overrides the steps of the tasks')
     parser.add_argument('--runs', default='runs/tuning', help='folder of the runs')
@@ -139,10 +139,11 @@ def main():
     options = parser.parse_args()
     for key in ('data', 'weights', 'runs', 'output'):
         setattr(options, key, str(pathlib.Path(getattr(options, key)).resolve()))
+    sides = run.parse_names(options.sides, 'side', known)
     records: dict[str, dict[str, Record]] = {}
-    for name in options.tasks.split(','):
+    for name in run.parse_names(options.tasks, 'task', tasks.TASKS):
         records[name] = {}
-        for side in options.sides.split(','):
+        for side in sides:
             record = (run_peft if side in PEFT else run_ours)(side, name, options)
             records[name][side] = run.per_epoch(record, name, options.data)
     figures = run.summaries(records)
