@@ -91,10 +91,11 @@ class Predictor:
             max_length = min(longest, (modules and modules.max_length) or longest)
         if not 3 <= max_length <= longest:
             raise UserError(
-                f'max_length is {max_length}, must be from 3 to {longest}, the length of {name}'
+                f'max_length is {max_length}; it must be from 3 to {longest}, the longest input of '
+                f'{name}'
             )
         if not 0 <= overlap < 1:
-            raise UserError(f'overlap is {overlap}, must be in [0, 1)')
+            raise UserError(f'overlap is {overlap}; it must be at least 0 and below 1')
         if model.tokenizer is None:
             raise UserError(f'{name} has no tokenizer; add its tokenizer.json or vocab.txt')
         self.tokenizer, self._name = model.tokenizer, name
@@ -148,11 +149,11 @@ class Predictor:
         encoded = self.tokenizer.encode_batch(check_texts(texts), special=True).ids
         self._rows.count_long(encoded, 'windows')
         top_k = min(top_k, self.architecture.vocab_size)
-        function = functools.partial(computation.guesses, self._encoder, top_k, self._params)
+        results = self._run(computation.guesses, top_k, rows=map(self._rows.of_masks, encoded))
         guesses: list[list[list[Guess]]] = []
-        for results in self._rows.run(function, map(self._rows.of_masks, encoded)):
+        for windows in results:
             guesses.append([])
-            for row, (probabilities_PK, ids_PK) in results:
+            for row, (probabilities_PK, ids_PK) in windows:
                 for slot in range(len(row.extras['positions'])):
                     pairs = zip(ids_PK[slot], probabilities_PK[slot], strict=True)
                     guesses[-1].append([Guess(self._rows.token(i), float(p)) for i, p in pairs])
@@ -244,8 +245,7 @@ class Predictor:
         self, rows: Sequence[Sequence[TokenizedText]], layer: Layers
     ) -> list[np.ndarray]:
         """The states of the tokens of each text, [CLS] and [SEP] included, from its rows."""
-        settings = (self._encoder, layer, self.is_causal, self._params)
-        results = self._rows.run(functools.partial(computation.states, *settings), rows)
+        results = self._run(computation.states, layer, self.is_causal, rows=rows)
         return [
             np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in windows])
             for windows in results
@@ -254,8 +254,7 @@ class Predictor:
     def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> list[np.ndarray]:
         """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
         rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
-        settings = (self._encoder, layer, self.is_causal, mode, self._params)
-        results = self._rows.run(functools.partial(computation.pooled, *settings), rows)
+        results = self._run(computation.pooled, layer, self.is_causal, mode, rows=rows)
         if mode == 'max':
             return [np.max([max_D for _, max_D in windows], axis=0) for windows in results]
         power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
@@ -278,11 +277,10 @@ class Predictor:
         (_, row), *others = self._rows.windows(ids)
         if others:
             raise UserError(
-                f'the text has {len(ids)} tokens; attention takes up to {self._rows.size}'
+                f'the text has {len(ids)} tokens; attention supports up to {self._rows.size}'
             )
-        settings = (self._encoder, self.is_causal, self._params)
-        function = functools.partial(computation.attention, *settings)
-        (((_, weights_LHTT),),) = self._rows.run(function, [[TokenizedText(row, {})]])
+        rows = [[TokenizedText(row, {})]]
+        (((_, weights_LHTT),),) = self._run(computation.attention, self.is_causal, rows=rows)
         return [self._rows.token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
 
     def attention_of_words(
@@ -306,8 +304,7 @@ class Predictor:
             else []
             for text in aligned
         ]
-        settings = (self._encoder, self.is_causal, self._params)
-        results = self._rows.run(functools.partial(computation.attention, *settings), rows)
+        results = self._run(computation.attention, self.is_causal, rows=rows)
         return [
             word_states.pool_attention(windows[0][1], text) if windows else None
             for text, windows in zip(aligned, results, strict=True)
@@ -343,17 +340,23 @@ class Predictor:
         """
         self.require('pseudo_likelihood')
         texts = [list(map(self._check_row, text_rows)) for text_rows in rows]
-        settings = (self._encoder, self.is_causal, self._params)
-        results = self._rows.run(functools.partial(computation.log_probabilities, *settings), texts)
+        results = self._run(computation.log_probabilities, self.is_causal, rows=texts)
         return [
             [log_p[: len(row.extras['targets'])] for row, log_p in text_rows]
             for text_rows in results
         ]
 
+    def _run(
+        self, function: Callable[..., Any], *options: Any, rows: Iterable[Iterable[TokenizedText]]
+    ) -> list[list[tuple[TokenizedText, Any]]]:
+        """Run a function of `computation` on the rows of each text; see `TextRows.run`."""
+        function = functools.partial(function, self._encoder, *options, self._params)
+        return self._rows.run(function, rows)
+
     def _check_row(self, row: ScoredRow) -> TokenizedText:
         if len(row.ids) > self._max_length:
             raise UserError(
-                f'a text has {len(row.ids)} tokens; {self._name} takes {self._max_length}'
+                f'a text has {len(row.ids)} tokens; {self._name} supports up to {self._max_length}'
             )
         return TokenizedText(row.ids, {'positions': row.positions, 'targets': row.targets})
 
@@ -427,7 +430,8 @@ class Predictor:
         """
         if len(check_texts(questions)) != len(check_texts(contexts)):
             raise UserError(
-                f'{len(questions)} questions need as many contexts, not {len(contexts)}'
+                f'questions has {len(questions)} entries, but contexts has {len(contexts)}; give a '
+                'context for each question'
             )
         pairs = zip(questions, contexts, strict=True)
         return self.predict('answer', [{'question': q, 'context': c} for q, c in pairs])
@@ -541,4 +545,4 @@ class Predictor:
             if num_layers < 4 and layer != 'all':
                 raise UserError(f'{layer} needs 4 layers, but {self._name} has {num_layers}')
         elif not -num_layers - 1 <= layer <= num_layers:
-            raise UserError(f'layer is {layer}, must be from 0 (embeddings) to {num_layers}')
+            raise UserError(f'layer is {layer}; it must be from 0 (embeddings) to {num_layers}')

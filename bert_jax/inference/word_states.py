@@ -43,7 +43,10 @@ def locate(
     if split not in word_spans.SPLITTERS:
         raise unknown('way to split words', split, word_spans.SPLITTERS)
     if spans is not None and len(spans) != len(texts):
-        raise UserError(f'{len(texts)} texts need as many lists of spans, not {len(spans)}')
+        raise UserError(
+            f'texts has {len(texts)} entries, but spans has {len(spans)}; give a list of spans for '
+            'each text'
+        )
     located: list[Located] = []
     for number, text in enumerate(texts):
         if isinstance(text, str):

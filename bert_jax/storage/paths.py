@@ -204,7 +204,7 @@ def mark(marker: Any, content: bytes) -> None:
     try:
         marker.create(content)
     except FileExistsError:
-        raise UserError(f'{marker.parent} was completed by another process meanwhile') from None
+        raise UserError(f'another process has completed {marker.parent} in the meantime') from None
 
 
 def finished(folder: pathlib.Path, marker: str) -> list[pathlib.Path]:

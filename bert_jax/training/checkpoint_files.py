@@ -102,7 +102,7 @@ def find(path: pathlib.Path) -> pathlib.Path:
     if (path / checksums.NAME).exists():
         damage = checksums.find_damage(copy := fetch(path))
         if damage:
-            raise UserError(f'checkpoint {path} is damaged: {damage}')
+            raise UserError(f'checkpoint {path} is damaged: {damage}; restore a copy')
         return copy
     for directory in (path, path / 'checkpoints'):
         if steps(directory):
@@ -141,7 +141,7 @@ def unusable(directory: pathlib.Path, step: int) -> UserError:
     others = ', '.join(str(other) for other in steps(directory) if other != step)
     return UserError(
         f'the best checkpoint, {directory / str(step)}, is damaged or missing; restore a copy, or '
-        f'name one of the others in {directory}: {others or "none"}'
+        f'use another checkpoint in {directory}: {others or "none"}'
     )
 
 

@@ -59,7 +59,7 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
             re.compile(pattern)
         except re.error as error:
             raise errors.UserError(
-                f'optimizer.decay_exclude has {pattern!r}, not a regular expression: {error}'
+                f'optimizer.decay_exclude has {pattern!r}, an invalid regular expression: {error}'
             ) from None
     is_decayed = functools.partial(decay_mask, exclude=patterns)
     decay = optax.add_decayed_weights(config.weight_decay, is_decayed)

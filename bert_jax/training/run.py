@@ -152,7 +152,7 @@ def start(task: Task, config: Config) -> Iterator[Run]:
                 if step > plan.total_steps:
                     raise UserError(
                         f'the run in {folder} has done {step:,} steps, but the config asks for '
-                        f'{plan.total_steps:,}; set training.steps or epochs to at least as many'
+                        f'{plan.total_steps:,}; set training.steps or training.epochs to more'
                     )
                 previous = metadata.get('config', {}).get('evaluation', {})
                 if all(previous.get(key) == config.evaluation.get(key) for key in _COMPARED):

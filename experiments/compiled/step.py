@@ -48,7 +48,7 @@ def compile_step(
         _replace_data(config, pathlib.Path(folder))
         task = make_task(config)
         if not 1 <= number <= len(task.stages):
-            raise UserError(f'stage {number} does not exist; this recipe has {len(task.stages)}')
+            raise UserError(f'--stage={number}: the recipe has {len(task.stages)} stage(s)')
         with Plan.of(task, config) as plan:
             return _compile(plan, number, rows, topology)
 

@@ -84,7 +84,7 @@ def test_attention_costs_nothing_unless_it_is_asked_for():
 
 def test_attention_says_why_it_cannot_answer(tmp_path):
     model = bert_jax.load(published.folder(tmp_path / 'published'))
-    with pytest.raises(UserError, match=r'the text has 18 tokens; attention takes up to 17'):
+    with pytest.raises(UserError, match=r'the text has 18 tokens; attention supports up to 17'):
         model.attention('the ' * 18)
     with pytest.raises(UserError, match='this encoder does not compute attention probabilities'):
         attention_probabilities(model.architecture, {})

@@ -152,7 +152,7 @@ def test_a_method_without_a_head_names_what_the_model_can_do(load):
             r"a pair of texts, not \('a', 'b', 'c'\)",
         ),
         (lambda model: model.classify([{'txt': 'a'}]), "input 0: .*'text'"),
-        (lambda model: model.answer(['a'], []), '1 questions need as many contexts, not 0'),
+        (lambda model: model.answer(['a'], []), 'questions has 1 entries, but contexts has 0'),
     ],
 )
 def test_a_malformed_input_is_one_line(load, call, message):

@@ -130,7 +130,7 @@ def test_a_stream_holds_a_part_of_the_texts_at_a_time(models, monkeypatch):
     [
         (['the cat'], {'spans': [[(0, 3), (4, 9)]]}, 'span 4:9 is empty or outside the text of 7'),
         (['the cat'], {'spans': [[(3, 4)]]}, 'span 3:4 is empty or outside'),
-        (['the cat'], {'spans': []}, '1 texts need as many lists of spans, not 0'),
+        (['the cat'], {'spans': []}, 'texts has 1 entries, but spans has 0'),
         (['the cat'], {'pooling': 'cls'}, "unknown pooling of words 'cls'"),
         (['the cat'], {'split': 'moses'}, "unknown way to split words 'moses'"),
         (['the cat'], {'layer': 9}, 'layer is 9'),

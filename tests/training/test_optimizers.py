@@ -80,7 +80,7 @@ def test_a_pattern_that_matches_no_parameter_is_an_error():
 
 
 def test_a_pattern_that_is_not_a_regular_expression_is_an_error():
-    with pytest.raises(errors.UserError, match=r"decay_exclude has '\(', not a regular expression"):
+    with pytest.raises(errors.UserError, match=r"has '\(', an invalid regular expression"):
         build('adamw', decay_exclude=('(',))
 
 
