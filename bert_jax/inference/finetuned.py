@@ -109,10 +109,7 @@ class FineTuned:
         """Prepare inference with the settings, labels and thresholds of the training.
 
         Args:
-            model: parameters, architecture and metadata.
             kind: key of PROBLEMS.
-            tokenizer: the tokenizer of the model.
-            compute: dtype and kernels.
             batch_tokens: tokens of a batch, padding included.
             overlap: share of a window that the next window repeats, to classify long texts.
         """
@@ -150,7 +147,6 @@ class FineTuned:
             params: 'encoder' and the problem's heads.
             inputs: see `Problem.parse_input`; 'id' is the name of an input in errors and records.
             advance: called with the number of windows of each finished batch.
-            options: how to answer.
 
         Returns:
             Records as in predictions.jsonl of a run, without 'gold'.

@@ -504,7 +504,6 @@ class Predictor:
         Args:
             task: 'classify', 'tag', 'spans', 'answer' or 'prompt'.
             inputs: as for these methods; 'id' names an input in errors and results.
-            options: how to answer.
         """
         self.require(task)
         if not self._finetuned or task != self._finetuned.task:

@@ -24,23 +24,15 @@ COMPILER_OPTIONS = {
 # For parameters sharded over the fsdp axis: gather whole weights while matrix products run, instead
 # of splitting each product into steps that pass parts of the weights from chip to chip.
 FSDP_COMPILER_OPTIONS = {
-    'tpu': dict.fromkeys(
-        (
-            'xla_tpu_enable_windowed_einsum_for_all_gather',
-            'xla_tpu_enable_windowed_einsum_for_reduce_scatter',
-        ),
-        'false',
-    )
-    | dict.fromkeys(
-        (
-            'xla_enable_async_all_gather',
-            'xla_tpu_enable_async_collective_fusion',
-            'xla_tpu_enable_async_collective_fusion_fuse_all_gather',
-            'xla_tpu_enable_async_collective_fusion_multiple_steps',
-            'xla_tpu_overlap_compute_collective_tc',
-        ),
-        'true',
-    ),
+    'tpu': {
+        'xla_tpu_enable_windowed_einsum_for_all_gather': 'false',
+        'xla_tpu_enable_windowed_einsum_for_reduce_scatter': 'false',
+        'xla_enable_async_all_gather': 'true',
+        'xla_tpu_enable_async_collective_fusion': 'true',
+        'xla_tpu_enable_async_collective_fusion_fuse_all_gather': 'true',
+        'xla_tpu_enable_async_collective_fusion_multiple_steps': 'true',
+        'xla_tpu_overlap_compute_collective_tc': 'true',
+    },
 }
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # malloc.h
 

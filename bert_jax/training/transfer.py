@@ -70,43 +70,24 @@ class Transfer:
         Raises:
           UserError: `trainable` asks for more layers than there are.
         """
-        tree = params if tree is None else tree
-        if self.frozen:
-            return jax.tree_util.tree_map_with_path(
-                lambda path, _, leaf: None if tree_paths.path_name(path) in self.frozen else leaf,
-                params,
-                tree,
-            )
-        if self.trainable == 'all':
-            return tree
-        last = self._last_distance(params)
-
-        def choose(distance: np.ndarray, leaf: Any) -> Any:
-            return leaf if np.min(distance) <= last else None
-
-        return jax.tree.map(choose, _distances(params), tree)
+        return jax.tree.map(
+            lambda is_trained, leaf: leaf if np.any(is_trained) else None,
+            self._is_trained(params),
+            params if tree is None else tree,
+        )
 
     def merge(self, trained: Tree, params: Tree) -> Tree:
-        """Return `params` with the trained parameters replaced by `trained`.
+        """Return `params` with the trained parameters replaced by `trained`, a tree of `select`.
 
         In stacked layers the layers that are not trained keep their values and get no gradients.
-
-        Args:
-          trained: a tree from `select`.
-          params: all parameters.
         """
-        if self.frozen:
-            return jax.tree.map(lambda param, new: param if new is None else new, params, trained)
-        if self.trainable == 'all':
-            return trained
-        last = self._last_distance(params)
 
-        def choose(distance: np.ndarray, param: Any, new: Any) -> Any:
+        def choose(is_trained: np.ndarray, param: Any, new: Any) -> Any:
             if new is None:
                 return param
-            return jnp.where(distance <= last, new, param) if np.max(distance) > last else new
+            return new if np.all(is_trained) else jnp.where(is_trained, new, param)
 
-        return jax.tree.map(choose, _distances(params), params, trained)
+        return jax.tree.map(choose, self._is_trained(params), params, trained)
 
     def unfrozen(self, trained: Tree, step: jax.typing.ArrayLike) -> Tree:
         """Return whether each trained parameter is updated at `step`, as bools that broadcast."""
@@ -133,11 +114,11 @@ class Transfer:
 
     def num_trained(self, params: Tree) -> int:
         """Number of parameters that are trained, sooner or later."""
-        if self.frozen or self.trainable == 'all':
-            return num_parameters(self.select(params))
-        last = self._last_distance(params)
-        shares = jax.tree.map(lambda distance: np.mean(distance <= last), _distances(params))
-        counts = jax.tree.map(lambda share, leaf: round(leaf.size * share), shares, params)
+        counts = jax.tree.map(
+            lambda is_trained, leaf: round(leaf.size * np.mean(is_trained)),
+            self._is_trained(params),
+            params,
+        )
         return sum(jax.tree.leaves(counts))
 
     def describe(self, params: Tree) -> list[str]:
@@ -169,6 +150,15 @@ class Transfer:
         """
         return state._replace(params=self.select(state.params)) if self.frozen else state
 
+    def _is_trained(self, params: Tree) -> Tree:
+        """Whether each parameter is trained, bool arrays that broadcast with it."""
+        if self.trainable == 'all':
+            return jax.tree_util.tree_map_with_path(
+                lambda path, _: np.array(tree_paths.path_name(path) not in self.frozen), params
+            )
+        last = self._last_distance(params)
+        return jax.tree.map(lambda distance: distance <= last, _distances(params))
+
     def _last_distance(self, params: Tree) -> int:
         """The largest distance at which parameters are trained."""
         num_layers = _num_layers(params)
@@ -192,12 +182,7 @@ TRAIN_ALL = Transfer()
 
 
 def build(config: Config, total_steps: int, frozen: frozenset[str] = frozenset()) -> Transfer:
-    """Build the Transfer of a run.
-
-    Args:
-      config: `config.transfer`.
-      total_steps: number of steps of the run.
-      frozen: see Transfer.
+    """Build the Transfer of a run with `total_steps` steps from its `config.transfer`.
 
     Raises:
       UserError: a value is not valid.
@@ -238,10 +223,7 @@ def num_parameters(params: Tree) -> int:
 
 
 def _distances(tree: Tree) -> Tree:
-    """The distance of every parameter from the heads, int64 arrays that broadcast with it.
-
-    The arrays are scalars or, for stacked layers, have one value per layer.
-    """
+    """The distance of every parameter from the heads, int64 arrays that broadcast with it."""
     num_layers = _num_layers(tree)
 
     def distance(path: tuple, leaf: Any) -> np.ndarray:
