@@ -12,8 +12,8 @@ from bert_jax.errors import UserError
 SPACE_FACTOR, SPACE_CONSTANT = 1.1, 2**18
 
 
-def check_free_space(folder: pathlib.Path, num_bytes: int) -> None:
-    """Raise OSError if the disk of a folder cannot hold arrays of `num_bytes` bytes.
+def check_free_space(folder: pathlib.Path, num_bytes: int = 0) -> None:
+    """Raise OSError if a folder's disk lacks space for arrays of `num_bytes` and small files.
 
     Orbax would fail halfway, and its event loop prints a traceback for every unfinished write.
     """

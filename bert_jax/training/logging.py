@@ -1,11 +1,8 @@
 """The log of a run: progress bar, metrics.jsonl, trackers and a plot of the loss."""
 
-import errno
 import functools
 import json
-import os
 import pathlib
-import shutil
 import sys
 import time
 from collections.abc import Mapping
@@ -17,11 +14,10 @@ from bert_jax import figures, progress
 from bert_jax.errors import writing_to
 from bert_jax.storage import paths
 from bert_jax.training import trackers
+from bert_jax.training.disk_checks import check_free_space
 from bert_jax.training.workdir import push
 from bert_jax.types import Config
 
-# Required free bytes: TensorBoard's writer thread dies on a full disk, and then its queue blocks.
-_REQUIRED_SPACE = 2**18
 _FLUSH_SECONDS = 60.0  # between uploads to a bucket
 
 
@@ -57,7 +53,7 @@ class Log:
         self.records = _read_records(workdir / 'metrics.jsonl', last) if self._is_host0 else []
         if self._is_host0:
             with writing_to(workdir):
-                self._check_space()
+                check_free_space(workdir)
                 text = ''.join(f'{json.dumps(record)}\n' for record in self.records)
                 (workdir / 'metrics.jsonl').write_text(text, encoding='utf-8')
         self._step = step
@@ -81,7 +77,8 @@ class Log:
         if not self._is_host0:
             return
         with writing_to(self.workdir):
-            self._check_space()
+            # TensorBoard's writer thread dies on a full disk, and then its queue blocks.
+            check_free_space(self.workdir)
             self.records.append({'kind': kind, 'step': step, **values})
             with open(self.workdir / 'metrics.jsonl', 'a', encoding='utf-8') as file:
                 print(json.dumps(self.records[-1]), file=file)
@@ -139,10 +136,6 @@ class Log:
     @functools.cached_property
     def _trackers(self) -> list[trackers.Tracker]:  # opened for the first record
         return trackers.open_trackers(self.workdir, self._step, self._config)
-
-    def _check_space(self) -> None:
-        if shutil.disk_usage(self.workdir).free < _REQUIRED_SPACE:
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
 
 def _read_records(path: pathlib.Path, last: Mapping[str, int]) -> list[dict[str, Any]]:
