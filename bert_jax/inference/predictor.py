@@ -394,7 +394,7 @@ class Predictor:
             texts: strings, lists of words, or dictionaries {'text': …} or {'words': […]}.
             probabilities: whether to list the 'probabilities' of all tags of a word.
             words: how strings are split into words: at 'whitespace'; at 'punctuation' too; or None:
-                as the training data.
+                as in training.
 
         Returns:
             A dictionary for each text: 'words', a list of {'start', 'end', 'text', 'predicted',

@@ -45,7 +45,7 @@ def outputs(
         return computation.pick(logits_BPV, p_BPV, problem.answers.pieces_AK)
 
     def run(examples: Sequence[Any], items: Sequence[list[Item]]) -> list[ExampleOutputs]:
-        sequences = [sequence for row in items for item in row for sequence in item]
+        sequences = [sequence for group in items for item in group for sequence in item]
         results = batching.run(
             compute,
             list(map(_row, sequences)),
@@ -55,7 +55,7 @@ def outputs(
             advance=advance,
         )
         pairs = zip(sequences, results, strict=True)
-        return [[[_at_masks(*next(pairs)) for _ in item] for item in row] for row in items]
+        return [[[_at_masks(*next(pairs)) for _ in item] for item in group] for group in items]
 
     answer_references(problem, run)
     return complete(problem, examples, run(examples, list(map(problem.encode, examples))), run)

@@ -202,7 +202,7 @@ def _host() -> str:
 
 
 def _started(pid: int) -> str:
-    """The start time of a process, which identifies it among those with its id; '' if it ended."""
+    """The start time of a process, to tell it from later ones with its id; '' if it ended."""
     with contextlib.suppress(OSError):
         state, *fields = pathlib.Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()
         return '' if state in 'XZ' else fields[18]

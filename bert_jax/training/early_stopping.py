@@ -11,7 +11,7 @@ _LOWER_IS_BETTER = ('loss', 'perplexity', 'rmse')  # endings of metric names
 
 
 def lower_is_better(metric: str) -> bool:
-    """Return whether lower is better, by the name of a metric, such as 'mlm_loss/cy' (Welsh)."""
+    """Return whether a lower value is better; 'mlm_loss/cy' is the loss in one language."""
     return metric.partition('/')[0].endswith(_LOWER_IS_BETTER)
 
 

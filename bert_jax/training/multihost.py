@@ -104,8 +104,7 @@ def barrier() -> None:
 def gather_on_host0(name: str, value: Any) -> list[Any]:
     """Return on host 0 the JSON-serializable values of all hosts, in their order; [] on others.
 
-    Host 0 waits until all hosts have called this. Unlike the functions above, any thread may call
-    it.
+    Host 0 waits until all hosts have called this. Unlike the functions above, any thread may.
 
     Args:
       name: identifies the call, the same on all hosts.
@@ -251,7 +250,7 @@ def _print_error(message: str) -> None:
 
 
 def _leave(run_ended: threading.Event, watcher: threading.Thread) -> None:
-    """Leave the run once all processes have finished: host 0 may still be writing."""
+    """Leave the run once all processes have finished: another one may still be writing."""
     barrier()
     run_ended.set()
     watcher.join()

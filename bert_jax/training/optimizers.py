@@ -2,8 +2,7 @@
 
 Their `update` takes two optional arguments in addition to optax's: `accept`, a bool scalar, False
 to leave the moments unchanged (a skipped step), and `norm`, the global norm of the gradients if it
-is already known. A skipped step counts as a step of the schedule, so that the schedule still ends
-with the run.
+is known already. Skipped steps count in the schedule, so that the schedule still reaches its end.
 """
 
 import functools
