@@ -56,7 +56,7 @@ class Predictor:
     windows.
 
     Attributes:
-        tasks: names of the methods that this model can answer; others raise UserError.
+        tasks: names of the methods that this model supports; others raise UserError.
         tokenizer: the tokenizer of the model.
         architecture: the architecture of the model.
         is_causal: whether positions do not attend to later positions.

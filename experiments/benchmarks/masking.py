@@ -3,7 +3,7 @@
     python experiments/benchmarks/masking.py --shape=base --dtype=bfloat16
 
 A step is masking, forward pass with dropout 0.1, losses, backward pass and AdamW update, run by the
-training code on random tokens, four of five of which start a word. The sides are
+training code on random tokens. Four of five tokens start a word. The sides are
 
     tokens       masked language model with single tokens: the reference
     whole_words, ngrams, spans    the same model with other masking schemes
