@@ -169,7 +169,6 @@ def stream_words(
     """Yield the vectors of the words of each sentence, float32 [W, …].
 
     Args:
-        predictor: the model.
         sentences: any number of texts with the characters of their words.
         pooling, layer: as for `Predictor.embed_words`.
     """
@@ -188,7 +187,6 @@ def stream_tokens(
     """Yield the states of the tokens of each text, without special tokens: float32 [T, …].
 
     Args:
-        predictor: the model.
         texts: any number of texts.
         layer, long_texts: as for `Predictor.embed`.
     """

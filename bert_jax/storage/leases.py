@@ -101,10 +101,10 @@ class Lease:
         for older in range(max(1, number - 3), number):
             self._file(older).unlink(missing_ok=True)
         _held.add(self)
-        threading.Thread(target=self._keep, daemon=True, name='lease').start()
+        threading.Thread(target=self._renew_until_released, daemon=True, name='lease').start()
         return True
 
-    def _keep(self) -> None:
+    def _renew_until_released(self) -> None:
         while not self._done.wait(RENEW_SECONDS):
             with contextlib.suppress(OSError):  # `check` raises if this lasts
                 self._renew()

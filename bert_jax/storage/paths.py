@@ -125,9 +125,9 @@ def push(name: str | os.PathLike[str], without: Sequence[str] = ()) -> None:
         _upload(file, target / file.relative_to(copy).as_posix())
 
 
-def upload(folder: pathlib.Path, target: pathlib.Path, besides: pathlib.Path | None = None) -> None:
-    """Upload all files of a folder on this machine except `besides`, several at a time."""
-    files = [file for file in sorted(folder.rglob('*')) if file.is_file() and file != besides]
+def upload(folder: pathlib.Path, target: pathlib.Path, skip: pathlib.Path | None = None) -> None:
+    """Upload all files of a folder on this machine except `skip`, several at a time."""
+    files = [file for file in sorted(folder.rglob('*')) if file.is_file() and file != skip]
     leases.check(target)
     _transfer(lambda file: _upload(file, target / file.relative_to(folder).as_posix()), files)
 
@@ -193,7 +193,7 @@ def publish(partial: pathlib.Path, name: str | os.PathLike[str], marker: str = '
         if not last.is_file():
             files = [file for file in partial.rglob('*') if file.is_file()]
             last = max(files, key=lambda file: file.stat().st_mtime_ns)
-        upload(partial, target, besides=last)
+        upload(partial, target, skip=last)
         leases.check(target)
         mark(target / last.relative_to(partial).as_posix(), last.read_bytes())
         shutil.rmtree(partial)
