@@ -1,4 +1,4 @@
-"""Published model families by model_type; a new one is a file here and a line in FAMILIES."""
+"""Published model families by model_type; a new family is a file here and a line in FAMILIES."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -72,8 +72,5 @@ def published_class(config: Mapping[str, Any]) -> str | None:
 
 
 def of_architecture(name: str) -> str | None:
-    """The model_type of the family of one of our architectures; None if it has no family.
-
-    Of families that differ in names only it is the first.
-    """
-    return next((kind for kind, family in FAMILIES.items() if name in family.architectures), None)
+    """The model_type of the first family that has one of our architectures; None if none has it."""
+    return next((model_type for model_type, f in FAMILIES.items() if name in f.architectures), None)

@@ -21,7 +21,7 @@ _KEYS = {name: key for name, key in BERT_KEYS.items() if name != 'classifier_dro
 
 
 def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
-    """Count the layers inside of a group."""
+    """Count all layers: num_hidden_layers counts a group of inner_group_num layers as one."""
     inner = config.get('inner_group_num', 1)
     layers = architecture.num_layers * inner
     return dataclasses.replace(architecture, num_layers=layers, group_layers=inner)

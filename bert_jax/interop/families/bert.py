@@ -1,4 +1,4 @@
-"""BERT, and SpanBERT under its name, as transformers writes it (modeling_bert.py)."""
+"""BERT, also for SpanBERT, and ERNIE, as transformers writes them (modeling_bert.py)."""
 
 from bert_jax.interop.families.family import (
     BERT_FIXED,
@@ -33,7 +33,7 @@ FAMILY = Family(
     decoder='cls.predictions.decoder',
 )
 
-# ERNIE with use_task_id has embeddings of its own.
+# With use_task_id, ERNIE adds task embeddings, which are not supported.
 ERNIE = renamed(
     FAMILY,
     'ernie',

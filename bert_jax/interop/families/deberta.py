@@ -28,7 +28,7 @@ _READ = {
     'position_biased_input': bool,
     'relative_attention': bool,
 }
-_READ_OF_V2 = _READ | {
+_READ_V2 = _READ | {
     'conv_act': str,
     'conv_kernel_size': int,
     'norm_rel_ebd': str,
@@ -38,7 +38,7 @@ _READ_OF_V2 = _READ | {
 
 
 def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
-    """Add the description of positions."""
+    """Add the fields of absolute and relative positions."""
     widths = {
         'attention_head_size': architecture.head_size,
         'embedding_size': architecture.hidden_size,
@@ -68,7 +68,7 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
 
 
 def _complete_v2(architecture: Architecture, config: Mapping[str, Any]) -> Architecture:
-    """Add the buckets and projections of distances, and the convolution."""
+    """Add the buckets and projections of relative positions, and the convolution."""
     norm = config.get('norm_rel_ebd', 'none')
     if norm not in ('none', 'layer_norm'):
         raise UserError(f'norm_rel_ebd is {norm!r}; known: none, layer_norm')
@@ -93,8 +93,6 @@ def _complete_v2(architecture: Architecture, config: Mapping[str, Any]) -> Archi
 def _positive(config: Mapping[str, Any], name: str) -> int | None:
     """A positive value; None if the key is absent, 0 or negative, which all mean "none"."""
     value = config.get(name, -1)
-    if type(value) is not int:
-        raise UserError(f'{name} is {value!r}, expected int')
     return value if value > 0 else None
 
 
@@ -109,7 +107,7 @@ def _more_keys(architecture: Architecture) -> dict[str, Any]:
     }
 
 
-def _more_keys_of_v2(architecture: Architecture) -> dict[str, Any]:
+def _more_keys_v2(architecture: Architecture) -> dict[str, Any]:
     activations = {ours: theirs for theirs, ours in reversed(ACTIVATIONS.items())}
     return _more_keys(architecture) | {
         'position_buckets': architecture.position_buckets or -1,
@@ -121,8 +119,8 @@ def _more_keys_of_v2(architecture: Architecture) -> dict[str, Any]:
 
 
 def _table(attention: Mapping[str, str]) -> dict[str, str]:
-    own = {f'attention/{ours}': f'attention.self.{name}' for ours, name in attention.items()}
-    return bert_like('deberta', 'deberta.encoder.layer.#', own) | {
+    names = {f'attention/{ours}': f'attention.self.{name}' for ours, name in attention.items()}
+    return bert_like('deberta', 'deberta.encoder.layer.#', names) | {
         'encoder/relative_positions/embedding': 'deberta.encoder.rel_embeddings.weight',
         'encoder/relative_positions/norm': 'deberta.encoder.LayerNorm',
         'encoder/convolution/dense': 'deberta.encoder.conv.conv',
@@ -155,7 +153,7 @@ V1 = Family(
     more_keys=_more_keys,
     fixed={'pooler_dropout': 0, 'talking_head': False},
     read_by_complete=_READ,
-    # One kernel holds query, key and value of each head.
+    # One kernel holds the query, key and value of every head, head by head.
     table=_table(
         {
             'query/kernel': 'in_proj.weight|0/3 by head',
@@ -190,9 +188,9 @@ V2 = dataclasses.replace(
         intermediate_size=6144,
     ),
     complete=_complete_v2,
-    more_keys=_more_keys_of_v2,
+    more_keys=_more_keys_v2,
     fixed={'pooler_dropout': 0, 'conv_groups': 1},
-    read_by_complete=_READ_OF_V2,
+    read_by_complete=_READ_V2,
     table=_table(
         {
             'query': 'query_proj',

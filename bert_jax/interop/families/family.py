@@ -24,7 +24,7 @@ ACTIVATIONS = {
     'swish': 'silu',
     'tanh': 'tanh',
 }
-# Keys of most config.json files that say nothing about what the encoder computes.
+# Keys of most config.json files that do not affect what the encoder computes.
 _METADATA = """
 _name_or_path architectures bos_token_id cls_token_id dtype eos_token_id finetuning_task
 gradient_checkpointing id2label label2id mask_token_id model_type num_labels output_attentions
@@ -38,14 +38,15 @@ _FIXED: dict[str, object] = {
     'is_encoder_decoder': False,
     'pruned_heads': {},
     'tie_encoder_decoder': False,
-    # Would run code of the folder, or need weights to be unpacked first.
+    # Would run code in the folder, or require dequantizing the weights.
     'auto_map': None,
     'quantization_config': None,
 }
-_MAX_LAYERS = 1000  # malformed configs must not fill the memory
-# Of the families that had other values in transformers 4.
+_MAX_LAYERS = 1000  # keeps malformed configs from filling the memory
+# For families that supported other values in transformers 4.
 BERT_FIXED: dict[str, object] = {'position_embedding_type': 'absolute'}
-_IMPLIED_BY_WEIGHTS = ('pooler', 'mask_decoder')  # fields of Architecture
+# Fields of Architecture that the published class and the weights determine, not the config.
+_IMPLIED_BY_WEIGHTS = ('pooler', 'mask_decoder')
 # Types of the keys that every family reads; None is allowed.
 _TYPES: dict[str, Any] = {'architectures': list, 'id2label': dict, 'label2id': dict}
 _TYPES |= {'model_type': str, 'num_labels': int}
@@ -58,8 +59,8 @@ class Key:
     Attributes:
         field: field of Architecture.
         default: value of an absent key.
-        values: translation of values, theirs → ours; empty if they are the same. If several
-            of theirs give one of ours, the first is written.
+        values: value in the config → our value; empty if values need no translation. If several
+            values have the same translation, the first is written.
     """
 
     field: str
@@ -68,7 +69,7 @@ class Key:
 
 
 def with_defaults(keys: Mapping[str, Key], **defaults: object) -> dict[str, Key]:
-    """The keys of a config, some of them with other defaults."""
+    """Copy the keys of a config with other defaults for some."""
     changed = {n: dataclasses.replace(keys[n], default=value) for n, value in defaults.items()}
     return {**keys, **changed}
 
@@ -101,17 +102,17 @@ class Family:
         table: our parameter names → theirs (see `state_dict_map.places`).
         prefix: prefix of the encoder's weights in a model with heads; absent in a bare encoder.
         classes: published class → its heads.
-        decoder: the module that predicts tokens, whose weights are tied to others.
+        decoder: the output projection over the vocabulary, usually tied to the token embeddings.
         optional_heads: published class → heads that its files may contain but the class ignores.
         without_pooler: the classes that have no pooler.
-        causal_class: the class that predicts the next token; '' if transformers has none that
+        causal_class: the class that predicts the next token; '' if transformers has no class that
             obeys `is_decoder`.
-        fixed: keys with only one supported value → that value; in addition to _FIXED.
+        fixed: key → its only supported value; in addition to _FIXED.
         complete: (architecture from `keys`, config) → the complete architecture.
-        read_by_complete: keys that `complete` reads → their type; None is allowed as well.
-        more_keys: architecture → config values that `keys` does not give.
-        token_keys: config keys with token ids → attribute of the tokenizer.
-        old_names: ends of weight names in early versions → current ends.
+        read_by_complete: key that `complete` reads → its type; None is allowed as well.
+        more_keys: architecture → config values of keys that are not in `keys`.
+        token_keys: config key with a token id → attribute of the tokenizer.
+        old_names: suffix of a weight name in early versions → its current form.
         training_only: weights that only training needs; skipped with a log line.
     """
 
@@ -126,7 +127,7 @@ class Family:
     without_pooler: tuple[str, ...] = ()
     causal_class: str = ''
     fixed: Mapping[str, object] = FrozenDict()
-    complete: Callable[[Architecture, Mapping[str, Any]], Architecture] = lambda read, config: read
+    complete: Callable[[Architecture, Mapping[str, Any]], Architecture] = lambda partial, _: partial
     read_by_complete: Mapping[str, Any] = FrozenDict()
     more_keys: Callable[[Architecture], dict[str, Any]] = lambda architecture: {}
     token_keys: Mapping[str, str] = FrozenDict(pad_token_id='pad_id')
@@ -134,7 +135,7 @@ class Family:
     training_only: tuple[str, ...] = ()
 
     def duplicates(self, architecture: Architecture) -> dict[str, str]:
-        """Weights that some files contain twice → the weight that they must equal."""
+        """Tied copy of a weight, which some files contain → the weight that it must equal."""
         if not architecture.tied_decoder:
             return {}
         embedding, bias = self.table['encoder/embeddings/token'], self.table['mlm/head/bias']
@@ -160,7 +161,7 @@ class Family:
         return name
 
     def as_decoder(self) -> 'Family':
-        """The models of the family with `is_decoder`, whose attention is causal.
+        """The family with `is_decoder`: models with causal attention.
 
         Raises:
             UserError: transformers has no such models.
@@ -168,7 +169,7 @@ class Family:
         if not self.causal_class:
             raise UserError(
                 f'the model was trained with causal attention (clm), but {self.model_type} models '
-                'of transformers attend in both directions; use it with bert_jax'
+                'of transformers attend in both directions; use the model with bert_jax'
             )
         heads = {ours: ours.replace('mlm/', 'clm/') for ours in self.table if 'mlm/' in ours}
         return dataclasses.replace(
@@ -190,19 +191,21 @@ class Family:
         return 'encoder/pooler' in self.table and published not in self.without_pooler
 
     def publishable_heads(self, heads: Sequence[str]) -> tuple[str, ...]:
-        """The largest subset of these heads that are exactly those of a class."""
-        classes = [
-            own + optional
-            for name, own in self.classes.items()
+        """The largest subset of `heads` that a class of the family has, without other heads."""
+        head_sets = [
+            class_heads + optional
+            for name, class_heads in self.classes.items()
             for optional in ((), self.optional_heads.get(name, ()))
         ]
-        return max((own for own in classes if {*own} <= {*heads}), key=len)
+        return max((subset for subset in head_sets if {*subset} <= {*heads}), key=len)
 
     def class_of(self, heads: Sequence[str]) -> str:
-        """The class that consists of an encoder with exactly these heads."""
-        for name, own in self.classes.items():
+        """The class with exactly these heads. Raises UserError if there is none."""
+        for name, class_heads in self.classes.items():
             optional = self.optional_heads.get(name, ())
-            if own == tuple(heads) or (own and set(heads) == {*own, *optional}):
+            if class_heads == tuple(heads) or (
+                class_heads and set(heads) == {*class_heads, *optional}
+            ):
                 return name
         raise UserError(
             f'transformers has no {self.model_type} class with exactly the heads '
@@ -213,15 +216,15 @@ class Family:
         """The architecture of a config.
 
         Raises:
-            UserError: a value of another type, or one that is not supported.
+            UserError: a value has another type or is not supported.
         """
         self._check(config)
         fields: dict[str, Any] = {
             key.field: _read(config, name, key) for name, key in {**_KEYS, **self.keys}.items()
         }
         architecture = architectures.build(self.architectures[0], **fields)
-        given = {name: value for name, value in config.items() if value is not None}
-        return self.complete(architecture, given)
+        set_keys = {name: value for name, value in config.items() if value is not None}
+        return self.complete(architecture, set_keys)
 
     def ignored_keys(self, config: Mapping[str, Any]) -> list[str]:
         """Keys that neither change what the model computes nor belong to every config."""
@@ -229,36 +232,36 @@ class Family:
         return sorted(config.keys() - read - {*self.read_by_complete, *self.token_keys})
 
     def write_config(self, architecture: Architecture) -> dict[str, Any]:
-        """The inverse of `read_config`. Raises UserError if there is none."""
+        """The config that `read_config` reads as this architecture. Raises UserError."""
         config = self.more_keys(architecture)
         for name, key in {**_KEYS, **self.keys}.items():
             if name not in config:
                 config[name] = _write(getattr(architecture, key.field), key)
-        read = self.read_config(config)
-        # The class and the weights express these.
+        read_back = self.read_config(config)
         implied = {name: getattr(architecture, name) for name in _IMPLIED_BY_WEIGHTS}
-        if dataclasses.replace(read, **implied) != architecture:
+        if dataclasses.replace(read_back, **implied) != architecture:
             raise UserError(f'a {self.model_type} config cannot express {architecture}')
         return config
 
     def _check(self, config: Mapping[str, Any]) -> None:
-        for name, kind in {**_TYPES, **self.read_by_complete}.items():
-            _check_type(name, config.get(name), kind)
+        for name, expected in {**_TYPES, **self.read_by_complete}.items():
+            _check_type(name, config.get(name), expected)
         for name, value in {**_FIXED, **self.fixed}.items():
             if name in config and config[name] != value:
-                given = reprlib.repr(config[name])
-                raise UserError(f'{name} is {given}; only {value!r} is supported')
+                raise UserError(
+                    f'{name} is {reprlib.repr(config[name])}; only {value!r} is supported'
+                )
 
 
 def renamed(
     family: Family, model_type: str, class_prefix: str, prefix: str | None = None, **changes: Any
 ) -> Family:
-    """A family whose models are those of another one under other names.
+    """Copy a family whose models differ only in names.
 
     Args:
-        class_prefix: what precedes 'Model' in the name of the bare class.
-        prefix: prefix of the encoder's weights; None: the same.
-        changes: other fields of the family.
+        class_prefix: prefix of the names of its classes, such as 'Bert'.
+        prefix: prefix of the encoder's weights; None: unchanged.
+        changes: other fields of the copy.
     """
     old_prefix = family.bare_class.removesuffix('Model')
     rename = functools.partial(re.sub, f'^{old_prefix}', class_prefix)
@@ -277,33 +280,33 @@ def renamed(
     return dataclasses.replace(family, **fields | changes)
 
 
-def _check_type(name: str, value: Any, kind: Any) -> None:
+def _check_type(name: str, value: Any, expected: Any) -> None:
     if value is not None and (
-        not isinstance(value, kind) or (isinstance(value, bool) and kind is not bool)
+        not isinstance(value, expected) or (isinstance(value, bool) and expected is not bool)
     ):
-        raise UserError(f'{name} is {value!r}, expected {getattr(kind, "__name__", kind)}')
+        raise UserError(f'{name} is {value!r}, expected {getattr(expected, "__name__", expected)}')
 
 
 def _read(config: Mapping[str, Any], name: str, key: Key) -> Any:
-    """The value of one of our fields."""
+    """Our value of a key."""
     value = config.get(name, key.default)
     if key.values:
         if not isinstance(value, str) or value not in key.values:
             known = ', '.join(map(str, key.values))
             raise UserError(f'{name} is {value!r}; known: {known}')
         return key.values[value]
-    kind = type(key.default) if isinstance(key.default, int) else float
-    if kind is float and type(value) is int:
+    expected = type(key.default) if isinstance(key.default, int) else float
+    if expected is float and type(value) is int:
         value = float(value)
-    if key.field == 'num_layers' and kind is type(value) and value > _MAX_LAYERS:
+    if key.field == 'num_layers' and expected is type(value) and value > _MAX_LAYERS:
         raise UserError(f'{name} is {value}, must be at most {_MAX_LAYERS}')
-    if type(value) is not kind and not (value is None and key.default is None):
-        raise UserError(f'{name} is {value!r}, expected {kind.__name__}')
+    if type(value) is not expected and not (value is None and key.default is None):
+        raise UserError(f'{name} is {value!r}, expected {expected.__name__}')
     return value
 
 
 def _write(value: Any, key: Key) -> Any:
-    """The inverse of `_read`; a value without translation is kept, and rejected when read back."""
+    """The inverse of `_read`; reading back rejects a value that has no translation."""
     return next((theirs for theirs, ours in key.values.items() if ours == value), value)
 
 
@@ -313,7 +316,7 @@ def bert_like(prefix: str, layer: str, names: Mapping[str, str] | None = None) -
     Args:
         prefix: prefix of the embeddings.
         layer: name of a layer, with '#' for its number.
-        names: parts of a layer with other names than BERT's.
+        names: parts of a layer whose names differ from BERT's.
     """
     embeddings = {
         'token': 'word_embeddings.weight',

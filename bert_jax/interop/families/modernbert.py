@@ -27,36 +27,39 @@ def _complete(architecture: Architecture, config: Mapping[str, Any]) -> Architec
     every = config.get('global_attn_every_n_layers', _GLOBAL_EVERY)
     if every < 1:
         raise UserError(f'global_attn_every_n_layers is {every}, must be at least 1')
-    layers = config.get('layer_types') or [
+    layer_types = config.get('layer_types') or [
         _LOCAL if number % every else _GLOBAL for number in range(architecture.num_layers)
     ]
-    unknown = [kind for kind in layers if kind not in (_GLOBAL, _LOCAL)]
-    if unknown or len(layers) != architecture.num_layers:
-        raise UserError(f'layer_types is {layers!r}; expected {_GLOBAL} or {_LOCAL} for each layer')
+    is_known = all(layer_type in (_GLOBAL, _LOCAL) for layer_type in layer_types)
+    if not is_known or len(layer_types) != architecture.num_layers:
+        raise UserError(
+            f'layer_types is {layer_types!r}; expected {_GLOBAL} or {_LOCAL} for each layer'
+        )
     window = config.get('local_attention', _WINDOW) // 2
-    thetas = {kind: _theta(config, kind) for kind in _THETAS}
+    thetas = {layer_type: _theta(config, layer_type) for layer_type in _THETAS}
     if config.get('mlp_dropout', 0.0) != architecture.hidden_dropout:
         raise UserError('mlp_dropout and embedding_dropout differ; only equal rates are supported')
-    biases: dict[str, Any] = {o: config.get(theirs) or None for theirs, o in _BIASES.items()}
+    biases: dict[str, Any] = {ours: config.get(key) or None for key, ours in _BIASES.items()}
     return dataclasses.replace(
         architecture,
-        attention_windows=tuple(None if kind == _GLOBAL else window for kind in layers),
-        rope_thetas=tuple(thetas[kind] for kind in layers),
+        attention_windows=tuple(None if name == _GLOBAL else window for name in layer_types),
+        rope_thetas=tuple(thetas[name] for name in layer_types),
         prediction_act=architecture.classifier_act,
         **biases,
     )
 
 
-def _theta(config: Mapping[str, Any], kind: str) -> float:
-    old_key, default = _THETAS[kind]
-    rope = config.get('rope_parameters', {}).get(kind) or {}
+def _theta(config: Mapping[str, Any], layer_type: str) -> float:
+    """The RoPE base of a type of layers, under its current or its old key."""
+    old_key, default = _THETAS[layer_type]
+    rope = config.get('rope_parameters', {}).get(layer_type) or {}
     if not isinstance(rope, dict):
-        raise UserError(f'rope_parameters.{kind} is {rope!r}, expected an object')
+        raise UserError(f'rope_parameters.{layer_type} is {rope!r}, expected an object')
     rope = dict(rope)
     theta = rope.pop('rope_theta', config.get(old_key, default))
     if rope.pop('rope_type', 'default') != 'default' or rope or not isinstance(theta, int | float):
         raise UserError(
-            f'rope_parameters.{kind}: only rope_type default with a rope_theta is supported'
+            f'rope_parameters.{layer_type}: only rope_type default with a rope_theta is supported'
         )
     return float(theta)
 
@@ -65,17 +68,17 @@ def _more_keys(architecture: Architecture) -> dict[str, Any]:
     windows, thetas = architecture.attention_windows, architecture.rope_thetas
     if windows is None or thetas is None:
         return {}
-    layers = [_GLOBAL if window is None else _LOCAL for window in windows]
-    theta_of = {kind: default for kind, (_, default) in _THETAS.items()}
-    theta_of |= dict(zip(layers, thetas, strict=True))
+    layer_types = [_GLOBAL if window is None else _LOCAL for window in windows]
+    theta_of = {name: default for name, (_, default) in _THETAS.items()}
+    theta_of |= dict(zip(layer_types, thetas, strict=True))
     return {
-        'layer_types': layers,
+        'layer_types': layer_types,
         'local_attention': next((2 * window for window in windows if window), _WINDOW),
         'rope_parameters': {
-            kind: {'rope_type': 'default', 'rope_theta': theta} for kind, theta in theta_of.items()
+            name: {'rope_type': 'default', 'rope_theta': theta} for name, theta in theta_of.items()
         },
         'mlp_dropout': architecture.hidden_dropout,
-        **{theirs: bool(getattr(architecture, ours)) for theirs, ours in _BIASES.items()},
+        **{key: bool(getattr(architecture, ours)) for key, ours in _BIASES.items()},
     }
 
 
@@ -117,7 +120,7 @@ FAMILY = Family(
     fixed={
         'classifier_bias': False,
         'rope_scaling': None,
-        'sparse_prediction': False,  # would drop logits
+        'sparse_prediction': False,  # True drops logits
     },
     table={
         'encoder/embeddings/token': 'model.embeddings.tok_embeddings.weight',

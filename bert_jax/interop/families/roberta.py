@@ -1,4 +1,4 @@
-"""RoBERTa as transformers writes it (modeling_roberta.py), and models that differ in names only."""
+"""RoBERTa as transformers writes it (modeling_roberta.py), and models that differ only in names."""
 
 from bert_jax.interop.families.family import (
     BERT_FIXED,
@@ -12,7 +12,6 @@ from bert_jax.interop.families.family import (
 )
 
 _CLASSES = common_classes('Roberta')
-
 
 ROBERTA = Family(
     model_type='roberta',
