@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from flax import traverse_util
 
-from bert_jax import objectives, tree_paths
+from bert_jax import files, objectives, tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop import (
@@ -41,7 +41,7 @@ def load_any(
     """Load the model at a path.
 
     Args:
-        path: a run's folder, one of its checkpoints, a Hugging Face folder, a folder of peft, or a
+        path: folder of a run, one of its checkpoints, a Hugging Face folder, a folder of peft, or a
             folder with the bert_model.ckpt of google-research/bert.
         heads, allow_missing: see `huggingface.load`.
 
@@ -51,7 +51,7 @@ def load_any(
     folder = paths.path(path)
     if not folder.is_dir():
         raise UserError(f'{folder} is not a folder of a model')
-    # The folder of a run has a config.json too, next to its checkpoints.
+    # A run has both config.json and checkpoints; a Hugging Face folder has no checkpoints.
     has_checkpoints = (folder / 'checkpoints').is_dir()
     runs = sorted(checkpoint.parent.name for checkpoint in folder.glob('*/checkpoints'))
     if not has_checkpoints and not runs and not checkpoint_files.steps(folder):
@@ -70,13 +70,11 @@ def load_any(
 
 
 def _describe_runs(folder: pathlib.Path, runs: list[str]) -> str:
-    """The runs of a sweep for an error message, and the best of them once all are finished."""
-    results = folder / 'results.json'
-    if results.is_file():
-        found = json.loads(results.read_text(encoding='utf-8'))
-        if found.get('best_run') in runs:
-            best = folder / found['best_run']
-            return f'{len(runs)} runs; the best by {found["metric"]} is {best}: choose that folder'
+    """List the runs of a sweep for an error message, or name the best run once all are finished."""
+    results = files.read_json(folder / 'results.json', default={})
+    if results.get('best_run') in runs:
+        best = folder / results['best_run']
+        return f'{len(runs)} runs; the best by {results["metric"]} is {best}: choose that folder'
     return f'several runs; choose one of them: {", ".join(runs)}'
 
 
@@ -86,7 +84,7 @@ def load_checkpoint(
     allow_missing: Iterable[str] = (),
     generator: bool = False,
 ) -> Pretrained:
-    """Load a checkpoint of bert_jax, or the best one of a run (the newest if none is best).
+    """Load a checkpoint of bert_jax; of a run, the best checkpoint or else the newest.
 
     Args:
         heads, allow_missing: see `huggingface.load`.
@@ -97,7 +95,9 @@ def load_checkpoint(
     fields = dict(metadata['architecture'])
     method = fields.pop('tuning', None)
     architecture = Architecture.from_json(fields)
-    params = _unstacked(restored.state['params'])
+    params: Params = dict(restored.state['params'])
+    if 'layers' in params.get('encoder', {}):
+        params = {**params, 'encoder': unstack_layers(params['encoder'])}
     if method is not None:
         architecture = dataclasses.replace(architecture, tuning=tuning.from_json(method))
     if metadata.get('base'):
@@ -108,17 +108,16 @@ def load_checkpoint(
     other_parts = {part: params[part] for part in sorted(params.keys() - {'encoder', *HEADS})}
     params = _discriminator(params)
     params = {part: leaves for part, leaves in params.items() if part not in other_parts}
-    found = tree_paths.flatten(params)
+    arrays = tree_paths.flatten(params)
     heads = tuple(name for name in HEADS if name in {*heads, *params})
     num_labels = pretrained.num_labels(params)
-    boxed = pretrained.abstract(architecture, heads, num_labels)
-    expected = tree_paths.flatten(boxed, pretrained.is_boxed)
-    left_over = sorted(found.keys() - expected.keys())
+    expected = pretrained.abstract_leaves(architecture, heads, num_labels)
+    left_over = sorted(arrays.keys() - expected.keys())
     if left_over:
         raise UserError(f'{path}: no place for {pretrained.enumerate_names(left_over)}')
-    missing = {name: name for name in expected if name not in found}
+    missing = {name: name for name in expected if name not in arrays}
     pretrained.check_missing(missing, allow_missing, path)
-    params, new = pretrained.fill(found, architecture, heads, num_labels)
+    params, new = pretrained.fill(arrays, architecture, heads, num_labels)
     return Pretrained(
         metadata['family'],
         architecture,
@@ -133,43 +132,40 @@ def load_checkpoint(
     )
 
 
-@functools.lru_cache(maxsize=1)  # several tuned models in a process share the arrays of their base
+@functools.lru_cache(maxsize=1)  # tuned models in one process share the arrays of their base model
 def _load_base(path: str, sha256: str) -> dict[str, Any]:
-    """The arrays of the encoder that was tuned, on the device, by name from 'encoder' on.
+    """Encoder arrays of a base model, on the device, by name ('encoder/…').
 
     Raises:
-        UserError: the model at `path` is another one.
+        UserError: the model at `path` has another digest.
     """
     encoder = load_any(path, allow_missing=('^encoder/pooler/',)).params['encoder']
-    found = tuned.digest(encoder)
-    if found != sha256:
+    digest = tuned.digest(encoder)
+    if digest != sha256:
         raise UserError(
-            f'{path} is not the model that was tuned: its sha256 is {found[:12]}…, not '
-            f'{sha256[:12]}…; restore that model there'
+            f'{path} is not the model that was tuned: its sha256 is {digest[:12]}…, not '
+            f'{sha256[:12]}…; restore the tuned model there'
         )
     return jax.tree.map(jnp.asarray, tree_paths.flatten({'encoder': encoder}))
 
 
 def find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> dict[str, Any]:
-    """`_load_base` of what `tuned.describe_base` returned, for `checkpoint`."""
+    """Load the encoder arrays of the base model that `tuned.describe_base` described.
+
+    Raises:
+        UserError: no folder at either path, or a folder with another model.
+    """
     for path in (base['path'], base['absolute_path']):
         if paths.path(path).is_dir():
             return _load_base(path, base['sha256'])
     raise UserError(
-        f'{checkpoint} holds only what tuning added to {base["path"]}, which is not there; restore '
-        f'that folder (or a link to it) as {base["absolute_path"]}'
+        f'{checkpoint} holds only the parameters that tuning added to {base["path"]}, which does '
+        f'not exist; restore that folder (or a link to it) as {base["absolute_path"]}'
     )
 
 
-def _unstacked(params: Params) -> dict[str, Any]:
-    """Parameters whose encoder has separate layers."""
-    if 'layers' not in params.get('encoder', {}):
-        return dict(params)
-    return {**params, 'encoder': unstack_layers(params['encoder'])}
-
-
 def _card(run: pathlib.Path) -> str:
-    """The card of a finished run; '' for one of its checkpoints, which it may not describe."""
+    """Model card of a finished run; '' for a single checkpoint, which the card may not describe."""
     path = run / 'README.md'
     return path.read_text(encoding='utf-8') if path.is_file() else ''
 
@@ -179,7 +175,7 @@ def _load_tf1(
 ) -> Pretrained:
     """Load a folder of google-research/bert: bert_config.json, bert_model.ckpt.*, vocab.txt.
 
-    'gelu' is read as the exact GELU, as transformers runs these weights.
+    'gelu' means the exact GELU, as in transformers, not the tanh approximation.
     """
     family = families.by_model_type('bert')
     try:
@@ -196,31 +192,33 @@ def _load_tf1(
 
 
 def _discriminator(params: Params) -> dict[str, Any]:
-    """Parameters without the generator, with the token embeddings that the discriminator reads.
+    """Drop the generator, and make the embeddings those that the discriminator reads.
 
-    Separated embeddings are the generator's plus a learned difference.
+    With separated embeddings, they are the generator's plus a learned difference.
     """
-    kept = {part: leaves for part, leaves in params.items() if part != 'generator'}
     embeddings = dict(params['encoder']['embeddings'])
     for part, delta in DELTAS.items():
         if delta in params.get('generator', {}):
             embeddings[part] = embeddings[part] + params['generator'][delta]
-    return kept | {'encoder': params['encoder'] | {'embeddings': embeddings}}
+    encoder = params['encoder'] | {'embeddings': embeddings}
+    parts = {part: leaves for part, leaves in params.items() if part != 'generator'}
+    return parts | {'encoder': encoder}
 
 
 def _generator(
-    architecture: Architecture, generation: Mapping[str, Any], params: Params
+    architecture: Architecture, rtd_config: Mapping[str, Any], params: Params
 ) -> tuple[Architecture, dict[str, Any]]:
-    """Architecture and parameters of the generator, an encoder with the head `mlm`.
-
-    Args:
-        generation: `rtd` of the run's config.
-    """
+    """Architecture and parameters of the generator: an encoder with the head `mlm`."""
     if 'generator' not in params:
         raise UserError('the checkpoint has no generator: the model was not trained with rtd')
-    own, options = params['generator'], GeneratorOptions(**generation)
-    names = SHARING[options.sharing].shared
-    shared = {name: p for name, p in params['encoder']['embeddings'].items() if name in names}
-    encoder = own['encoder'] | {'embeddings': own['encoder'].get('embeddings', {}) | shared}
-    smaller = generator_architecture(architecture, options)
-    return smaller, {'encoder': encoder, 'mlm': {'head': own['head']}}
+    generator, options = params['generator'], GeneratorOptions(**rtd_config)
+    embeddings = generator['encoder'].get('embeddings', {}) | {
+        name: array
+        for name, array in params['encoder']['embeddings'].items()
+        if name in SHARING[options.sharing].shared
+    }
+    encoder = generator['encoder'] | {'embeddings': embeddings}
+    return generator_architecture(architecture, options), {
+        'encoder': encoder,
+        'mlm': {'head': generator['head']},
+    }

@@ -1,7 +1,7 @@
 """Folders of peft: adapter_config.json and adapter_model.safetensors, for LoRA and IA3.
 
-Prefixes and prompts of peft are not read: there they shift the positions of the text, and the
-pooler reads a prompt.
+Prefix and prompt tuning of peft are not supported: peft shifts the positions of the text, and its
+pooler reads the first prompt vector.
 """
 
 import dataclasses
@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import safetensors.numpy
 from flax import traverse_util
 
 from bert_jax import files, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import families, huggingface, pretrained, state_dict_map, usage
+from bert_jax.interop import families, huggingface, pretrained, state_dict_map, usage, weights
 from bert_jax.interop.families.family import Family
 from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.state_dict_map import Place
@@ -46,15 +45,15 @@ _TASK_TYPES = {
 
 
 def is_folder(folder: pathlib.Path) -> bool:
-    """Whether a folder is one of peft."""
+    """Whether a folder was written by peft: it has adapter_config.json."""
     return (folder / CONFIG).is_file()
 
 
 def base_path(folder: pathlib.Path) -> str:
-    """Where the model that was tuned is, according to the folder.
+    """Path of the base model that was tuned, from the folder's config.
 
     Raises:
-        UserError: the config names none, or one that is not a folder.
+        UserError: the config has no path, or the path is not a folder.
     """
     name = files.read_json(folder / CONFIG).get('base_model_name_or_path')
     origin = paths.path(paths.name_of(folder))  # in a bucket, `folder` is a copy
@@ -71,55 +70,55 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
     """Read a folder of peft.
 
     Args:
-        folder: with adapter_config.json.
+        folder: folder with adapter_config.json.
         base: the model that was tuned.
 
     Raises:
         UserError: a method or setting that is not supported, or weights without a place.
     """
     config = files.read_json(folder / CONFIG)
-    weights = {
+    state = {
         name.removeprefix(_PREFIX): array
-        for name, array in safetensors.numpy.load_file(folder / WEIGHTS).items()
+        for name, array in weights.read_safetensors(folder / WEIGHTS).items()
     }
-    kind = config.get('peft_type')
-    if kind not in ('LORA', 'IA3'):
-        raise UserError(f'{folder / CONFIG}: peft_type is {kind!r}; supported: LORA, IA3')
+    peft_type = config.get('peft_type')
+    if peft_type not in ('LORA', 'IA3'):
+        raise UserError(f'{folder / CONFIG}: peft_type is {peft_type!r}; supported: LORA, IA3')
     for key, value in _FIXED.items():
         if config.get(key, value) not in (value, None):
             raise UserError(f'{folder / CONFIG}: {key} is {config[key]!r}, which is not supported')
     family = families.by_model_type(base.family)
     metadata = usage.read(folder)
-    head_weights = {name: array for name, array in weights.items() if not _is_added(name)}
-    heads, number = _heads(family, config.get('task_type'), head_weights, base)
-    places = state_dict_map.places(family.table, base.architecture, heads, number)
-    modules = _modules(places, family.prefix)
+    head_state = {name: array for name, array in state.items() if not _is_added(name)}
+    heads, num_labels = _find_head(family, config.get('task_type'), head_state, base)
+    places = state_dict_map.places(family.table, base.architecture, heads, num_labels)
+    projections = _projections(places, family.prefix)
     arrays = tree_paths.flatten(base.params)
     added: dict[str, np.ndarray] = {}
-    for name in weights.keys() - head_weights.keys():
+    for name in state.keys() - head_state.keys():
         module, _, part = re.sub(r'\.weight$', '', name).rpartition('.')
-        if module not in modules:
-            raise UserError(f'{folder / WEIGHTS}: {name} belongs to no projection of the encoder')
-        ours = modules[module]
+        if module not in projections:
+            raise UserError(f'{folder / WEIGHTS}: {name} is not of a projection of the encoder')
+        ours = projections[module]
         place, shape = places[f'{ours}/kernel'], arrays[f'{ours}/kernel'].shape
         if place.parts > 1:
-            raise UserError(f'{folder / WEIGHTS}: {module} is several projections here')
-        added |= _to_ours(f'{ours}/{ADDED}/', part, weights[name], place, shape)
-    method = _method(kind, config, added)
+            raise UserError(
+                f'{folder / WEIGHTS}: {module} combines several projections, which is not supported'
+            )
+        added |= _to_ours(f'{ours}/{ADDED}/', part, state[name], place, shape)
+    method = _method(peft_type, config, added)
     architecture = dataclasses.replace(base.architecture, tuning=method)
-    arrays |= added | state_dict_map.to_ours(places, head_weights)
+    arrays |= added | state_dict_map.to_ours(places, head_state)
     labels = tuple(metadata.get('labels', ())) or base.labels
-    if len(labels) != number:
-        labels = tuple(f'LABEL_{i}' for i in range(number))
-    kept = {name: leaf for name, leaf in arrays.items() if _part(name) in ('encoder', *heads)}
-    expected = tree_paths.flatten(
-        pretrained.abstract(architecture, heads, number), pretrained.is_boxed
-    )
-    pretrained.check_missing({name: name for name in expected if name not in kept}, (), folder)
+    if len(labels) != num_labels:
+        labels = tuple(f'LABEL_{i}' for i in range(num_labels))
+    params = {name: leaf for name, leaf in arrays.items() if _part(name) in ('encoder', *heads)}
+    expected = pretrained.abstract_leaves(architecture, heads, num_labels)
+    pretrained.check_missing({name: name for name in expected if name not in params}, (), folder)
     return dataclasses.replace(
         base,
         architecture=architecture,
-        params=traverse_util.unflatten_dict(kept, sep='/'),
+        params=traverse_util.unflatten_dict(params, sep='/'),
         labels=labels if heads else (),
         metadata=metadata,
     )
@@ -129,8 +128,8 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
     """Write a folder that peft opens with PeftModel.from_pretrained.
 
     Args:
-        model: tuned by LoRA or IA3.
-        base: the arrays of the encoder that was tuned, by name.
+        model: model tuned by LoRA or IA3.
+        base: arrays of the base encoder, by name.
         path: folder to create.
 
     Raises:
@@ -141,19 +140,19 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
         name = 'full' if method is None else method.method
         raise UserError(f'peft folders hold lora and ia3, not transfer.method={name}')
     if 'base' not in model.metadata:
-        raise UserError('only runs of this project are written as peft folders')
+        raise UserError('only runs of bert_jax can be written as peft folders')
     arrays = tree_paths.flatten(model.params)
     for name, leaf in arrays.items():
         is_base = name.startswith('encoder/') and ADDED not in name.split('/')
         if is_base and not np.array_equal(leaf, base.get(name, 0)):
-            raise UserError(f'{name} was trained too, which peft folders of {method.method} lack')
+            raise UserError(f'{name} was trained, but a {method.method} folder of peft omits it')
     family = families.by_model_type(model.family)
-    number = pretrained.num_labels(model.params)
+    num_labels = pretrained.num_labels(model.params)
     frozen = dataclasses.replace(model.architecture, tuning=None)
-    places = state_dict_map.places(family.table, frozen, model.heads, number)
-    own = {ours: place for ours, place in places.items() if _part(ours) != 'encoder'}
-    weights = state_dict_map.to_theirs(own, arrays)
-    saved = sorted({name.partition('.')[0] for name in weights})
+    places = state_dict_map.places(family.table, frozen, model.heads, num_labels)
+    head_places = {ours: place for ours, place in places.items() if _part(ours) != 'encoder'}
+    state = state_dict_map.to_theirs(head_places, arrays)
+    saved_modules = sorted({name.partition('.')[0] for name in state})
     projections: dict[str, str] = {}
     for name, leaf in arrays.items():
         ours, is_added, part = name.partition(f'/{ADDED}/')
@@ -161,13 +160,13 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
             continue
         place = places[f'{ours}/kernel']
         if place.parts > 1 or (frozen.shared_layers and method.per_layer):
-            raise UserError(f'{ours} has no projection of its own in a peft folder')
+            raise UserError(f'{ours} shares its projection in a peft folder; it cannot be written')
         projections[ours] = module = place.name.removesuffix('.weight')
-        weights |= _to_theirs(module, part, leaf, place, ours.endswith(_SCALED_INPUT))
+        state |= _to_theirs(module, part, leaf, place, ours.endswith(_SCALED_INPUT))
     config = {
         'base_model_name_or_path': model.metadata['base']['path'],
         'inference_mode': True,
-        'modules_to_save': saved or None,
+        'modules_to_save': saved_modules or None,
         'target_modules': sorted(projections.values()),
         'task_type': next((_TASK_TYPES[h] for h in model.heads if h in _TASK_TYPES), None),
     }
@@ -175,13 +174,15 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
         config |= {'peft_type': 'LORA', 'r': method.rank, 'lora_alpha': method.alpha}
         config |= {'lora_dropout': 0.0, 'bias': 'none', 'fan_in_fan_out': False}
     else:
-        inner = [name for ours, name in projections.items() if ours.endswith(_SCALED_INPUT)]
-        config |= {'peft_type': 'IA3', 'feedforward_modules': sorted(inner)}
+        scaled = [name for ours, name in projections.items() if ours.endswith(_SCALED_INPUT)]
+        config |= {'peft_type': 'IA3', 'feedforward_modules': sorted(scaled)}
         config |= {'fan_in_fan_out': False, 'init_ia3_weights': True}
     with files.new_folder(folder) as partial:
         (partial / CONFIG).write_text(json.dumps(config, indent=2) + '\n', encoding='utf-8')
-        named = {_PREFIX + name: np.ascontiguousarray(array) for name, array in weights.items()}
-        safetensors.numpy.save_file(named, partial / WEIGHTS, metadata={'format': 'pt'})
+        weights.write(
+            partial / WEIGHTS,
+            {_PREFIX + name: np.ascontiguousarray(array) for name, array in state.items()},
+        )
         if model.tokenizer is not None:
             huggingface.write_tokenizer(model.tokenizer, model.architecture, partial)
         usage.write(model, partial)
@@ -195,40 +196,41 @@ def _part(name: str) -> str:
     return name.partition('/')[0]
 
 
-def _heads(
-    family: Family, task_type: str | None, weights: Mapping[str, np.ndarray], base: Pretrained
+def _find_head(
+    family: Family, task_type: str | None, state: Mapping[str, np.ndarray], base: Pretrained
 ) -> tuple[tuple[str, ...], int]:
     """The head that has these weights, and its number of classes.
 
-    A part of the head that peft does not save, such as DeBERTa's pooler, is that of the base.
+    Parts of the head that peft does not save, such as DeBERTa's pooler, come from the base model.
     """
+    if not state:
+        return (), 2
     candidates = [head for head, name in _TASK_TYPES.items() if task_type in (name, None)]
-    for head in candidates if weights else ():
-        for number in {len(array) for array in weights.values()}:
-            places = state_dict_map.places(family.table, base.architecture, (head,), number)
+    for head in candidates:
+        for num_labels in {len(array) for array in state.values()}:
+            places = state_dict_map.places(family.table, base.architecture, (head,), num_labels)
             shapes = {place.name: place.shape for place in places.values()}
-            if all(shapes.get(name) == array.shape for name, array in weights.items()):
-                return (head,), number
-    if weights:
-        raise UserError(
-            f'no head of {family.model_type} with task_type {task_type} has the weights '
-            + pretrained.enumerate_names(weights)
-        )
-    return (), 2
+            if all(shapes.get(name) == array.shape for name, array in state.items()):
+                return (head,), num_labels
+    raise UserError(
+        f'no head of {family.model_type} with task_type {task_type} has the weights '
+        + pretrained.enumerate_names(state)
+    )
 
 
-def _modules(places: Mapping[str, Place], prefix: str) -> dict[str, str]:
-    """Module of a state dict → our projection, with and without the prefix of the encoder."""
-    found = {}
+def _projections(places: Mapping[str, Place], prefix: str) -> dict[str, str]:
+    """Module of a state dict, with and without the prefix of the encoder → our projection."""
+    projections = {}
     for ours, place in places.items():
         if ours.startswith('encoder/') and ours.endswith('/kernel'):
             name = place.name.removesuffix('.weight')
-            found[name] = found[name.removeprefix(prefix)] = ours.removesuffix('/kernel')
-    return found
+            projections[name] = ours.removesuffix('/kernel')
+            projections[name.removeprefix(prefix)] = projections[name]
+    return projections
 
 
 def _num_inputs(place: Place) -> int:
-    """How many dimensions of our kernel are inputs."""
+    """Number of input dimensions of our kernel."""
     sizes = [math.prod(place.published[:n]) for n in range(len(place.published) + 1)]
     return sizes.index(place.shape[1])
 
@@ -236,7 +238,7 @@ def _num_inputs(place: Place) -> int:
 def _to_ours(
     prefix: str, part: str, array: np.ndarray, place: Place, shape: tuple[int, ...]
 ) -> dict[str, np.ndarray]:
-    """Our added parameters of a projection, from one array of peft."""
+    """Convert an array of peft to our added parameter of a projection."""
     n = _num_inputs(place)
     array = np.asarray(array, np.float32)
     if part == 'lora_A':
@@ -250,7 +252,7 @@ def _to_ours(
 def _to_theirs(
     module: str, part: str, array: np.ndarray, place: Place, is_input: bool
 ) -> dict[str, np.ndarray]:
-    """One array of peft, from our added parameter of a projection."""
+    """Convert our added parameter of a projection to an array of peft."""
     outputs, inputs = place.shape
     if part == 'down':
         return {f'{module}.lora_A.weight': array.reshape(inputs, -1).T}
@@ -259,9 +261,9 @@ def _to_theirs(
     return {f'{module}.ia3_l': array.reshape((1, -1) if is_input else (-1, 1))}
 
 
-def _method(kind: str, config: Mapping[str, Any], added: Mapping[str, np.ndarray]) -> Tuning:
-    """The method with the settings of the folder."""
-    if kind == 'IA3':
+def _method(peft_type: str, config: Mapping[str, Any], added: Mapping[str, np.ndarray]) -> Tuning:
+    """The tuning method with the settings of the folder."""
+    if peft_type == 'IA3':
         return tuning.build('ia3', {'per_layer': False})
     roles = {'/'.join(name.partition(f'/{ADDED}/')[0].split('/')[-2:]) for name in added}
     targets = tuple(target for target, role in TARGETS.items() if role in roles)

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import linen as nn
+from flax import traverse_util
 
 from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
@@ -30,14 +31,14 @@ from bert_jax.types import Array, Key, Params
 
 
 class HeadType(NamedTuple):
-    """A kind of head.
+    """A type of head.
 
     Attributes:
-        module: makes the module from (architecture, compute) and, with `has_labels`, num_labels.
-        inputs: the module's arguments, from the encoder's output, the padding mask [B, T] and the
-            token embeddings [V, D].
-        has_labels: whether its number of classes is chosen by the user.
-        needs_pooler: whether it reads the pooled state.
+        module: the module's class; takes architecture, compute and, with `has_labels`, num_labels.
+        inputs: selects the module's arguments from the encoder's output, the padding mask [B, T]
+            and the token embeddings [V, D].
+        has_labels: whether the user chooses the number of classes.
+        needs_pooler: whether the head reads the pooled state.
     """
 
     module: Callable[..., nn.Module]
@@ -50,7 +51,7 @@ def _pooled(encoded: EncoderOutput, mask_BT: Array, table_VD: Array) -> tuple:
     return (encoded.pooled_BD,)
 
 
-def _whole(encoded: EncoderOutput, mask_BT: Array, table_VD: Array) -> tuple:
+def _all_states(encoded: EncoderOutput, mask_BT: Array, table_VD: Array) -> tuple:
     return encoded, mask_BT
 
 
@@ -64,10 +65,10 @@ HEADS = {
         MaskedLanguageModelHead, lambda encoded, _, table_VD: (encoded.hidden_BTD, table_VD)
     ),
     'rtd': HeadType(ReplacedTokenHead, lambda encoded, *_: (encoded.hidden_BTD,)),
-    'sequence_classification': HeadType(SequenceClassificationHead, _whole, has_labels=True),
-    'token_classification': HeadType(TokenClassificationHead, _whole, has_labels=True),
-    'question_answering': HeadType(QuestionAnsweringHead, _whole),
-    'multiple_choice': HeadType(MultipleChoiceHead, _whole),
+    'sequence_classification': HeadType(SequenceClassificationHead, _all_states, has_labels=True),
+    'token_classification': HeadType(TokenClassificationHead, _all_states, has_labels=True),
+    'question_answering': HeadType(QuestionAnsweringHead, _all_states),
+    'multiple_choice': HeadType(MultipleChoiceHead, _all_states),
 }
 LABEL_HEADS = tuple(name for name, head in HEADS.items() if head.has_labels)
 PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'rtd')
@@ -76,7 +77,7 @@ POOLER_HEADS = tuple(name for name, head in HEADS.items() if head.needs_pooler)
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
-    """A model as it was loaded or is about to be saved.
+    """A model that was loaded or is about to be saved.
 
     Attributes:
         family: key of `interop.families.FAMILIES`; None for an architecture without a published
@@ -88,11 +89,11 @@ class Pretrained:
         newly_initialized: names of the parameters that no file contains.
         other_parts: parameters of a checkpoint that belong neither to the encoder nor to HEADS, by
             part.
-        metadata: `step` and the metadata of a checkpoint of bert_jax; else empty.
-        is_multi_label: whether the classes of a published classifier do not exclude each other.
-        is_causal: whether positions do not attend to later ones.
-        card: the card of the run that was loaded, in Markdown; '' if there is none.
-        sentence_modules: what follows the encoder in a folder of sentence-transformers.
+        metadata: `step` and the metadata of a bert_jax checkpoint; empty for other folders.
+        is_multi_label: whether a published classifier may assign several classes to a text.
+        is_causal: whether tokens attend only to themselves and earlier tokens.
+        card: model card of the run in Markdown; '' if there is none.
+        sentence_modules: modules after the encoder in a sentence-transformers folder.
     """
 
     family: str | None
@@ -145,8 +146,16 @@ def abstract(architecture: Architecture, heads: tuple[str, ...], num_labels: int
     return jax.eval_shape(lambda: init(architecture, heads, jax.random.key(0), num_labels))
 
 
+def abstract_leaves(
+    architecture: Architecture, heads: tuple[str, ...], num_labels: int = 2
+) -> dict[str, nn.Partitioned]:
+    """The leaves of `abstract`, boxed with their axis names, by '/'-joined name."""
+    boxed = abstract(architecture, heads, num_labels)
+    return tree_paths.flatten(boxed, lambda leaf: isinstance(leaf, nn.meta.AxisMetadata))
+
+
 def fill(
-    found: Mapping[str, np.ndarray],
+    known: Mapping[str, np.ndarray],
     architecture: Architecture,
     heads: tuple[str, ...],
     num_labels: int = 2,
@@ -154,31 +163,24 @@ def fill(
     """Complete parameters with newly initialized ones.
 
     Args:
-        found: known parameters, by '/'-joined name.
+        known: the existing parameters, by '/'-joined name.
 
     Returns:
         The tree of all parameters, and the names of the newly initialized ones.
     """
-    boxed = abstract(architecture, heads, num_labels)
-    names = tree_paths.flatten(boxed, is_boxed)
-    missing = tuple(name for name in names if name not in found)
-    arrays = dict(found)
+    names = abstract_leaves(architecture, heads, num_labels)
+    missing = tuple(name for name in names if name not in known)
+    arrays = dict(known)
     if missing:
 
         @jax.jit
         def initialize() -> dict[str, jax.Array]:
-            every = nn.unbox(init(architecture, heads, jax.random.key(0), num_labels))
-            initial = tree_paths.flatten(every)
-            return {name: initial[name] for name in missing}  # the others are never computed
+            params = nn.unbox(init(architecture, heads, jax.random.key(0), num_labels))
+            initial = tree_paths.flatten(params)
+            return {name: initial[name] for name in missing}  # XLA computes only these
 
         arrays |= jax.device_get(initialize())
-    structure = jax.tree.structure(boxed, is_leaf=is_boxed)
-    return jax.tree.unflatten(structure, [arrays[name] for name in names]), missing
-
-
-def is_boxed(leaf: Any) -> bool:
-    """Whether a leaf of `abstract` carries its logical axis names."""
-    return isinstance(leaf, nn.meta.AxisMetadata)
+    return traverse_util.unflatten_dict({name: arrays[name] for name in names}, sep='/'), missing
 
 
 def check_missing(missing: Mapping[str, str], allowed: Iterable[str], source: Any) -> None:
@@ -187,7 +189,7 @@ def check_missing(missing: Mapping[str, str], allowed: Iterable[str], source: An
     Args:
         missing: parameter name → its description for the error message.
         allowed: regular expressions (re.search) for the names of parameters that may be missing.
-        source: where the parameters were looked for.
+        source: path that lacks the parameters.
     """
     patterns = tuple(allowed)
     refused = [missing[n] for n in missing if not any(re.search(p, n) for p in patterns)]
@@ -196,7 +198,7 @@ def check_missing(missing: Mapping[str, str], allowed: Iterable[str], source: An
 
 
 def enumerate_names(names: Iterable[str], limit: int = 3) -> str:
-    """The first names, and how many more there are."""
+    """Join the first names, and say how many more there are."""
     names = list(names)
     more = f' and {len(names) - limit} more' if len(names) > limit else ''
     return ', '.join(names[:limit]) + more
@@ -212,7 +214,7 @@ def outputs(
     token_type_ids_BT: Array | None = None,
     is_causal: bool = False,
 ) -> dict[str, jax.Array]:
-    """Everything a model computes.
+    """Hidden states of every layer, and the logits of every head.
 
     Returns:
         `all_hidden` [L + 1, B, T, D] and, for each head NAME, `NAME_logits`, float32:

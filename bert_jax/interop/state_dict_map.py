@@ -1,4 +1,4 @@
-"""Our parameters' names and layouts ↔ those of PyTorch state dicts."""
+"""Converts names and layouts of our parameters to PyTorch state dicts and back."""
 
 import collections
 import dataclasses
@@ -9,7 +9,6 @@ from collections.abc import Mapping
 import numpy as np
 from flax.core.meta import Partitioned
 
-from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import pretrained
 from bert_jax.models.architecture import Architecture
@@ -22,15 +21,15 @@ class Place:
     """Name and layout of one of our parameters in a state dict.
 
     Attributes:
-        name: its name in the state dict.
+        name: name of the array in the state dict.
         shape: shape of the array in the state dict.
         published: shape of our parameter without the padding rows of the vocabulary.
-        padding: rows to add at the end of each of our dimensions.
-        is_kernel: whether ours is [inputs, outputs] (each possibly several dimensions) and theirs
-            is [outputs, inputs].
-        part, parts: ours is the part-th of `parts` equal slices of theirs along its first
-            dimension.
-        groups: number of groups of that dimension; each group has its own slices.
+        padding: rows to add at the end of each dimension of our parameter.
+        is_kernel: whether our parameter is [inputs, outputs] (each possibly several dimensions) and
+            the array is [outputs, inputs].
+        part, parts: our parameter is slice `part` of `parts` equal slices of the array along its
+            first dimension.
+        groups: number of groups of the first dimension; each group is sliced separately.
     """
 
     name: str
@@ -64,36 +63,39 @@ def places(
     """The place of every parameter of an architecture with heads, by our name.
 
     Args:
-        table: our module or parameter → theirs. '#' stands for the number of a layer, '#group' and
-            '#member' for those of its group and of the layer in it; 'name|i/n'
-            for slice i of n equal ones, 'name|i/n by head' for slice i of n in each head.
+        table: our module or parameter → theirs. '#' stands for the number of the layer, '#group'
+            for the number of its group, '#member' for its number in the group. 'name|i/n' is slice
+            i of n equal slices, 'name|i/n by head' is slice i of n in each head.
 
     Raises:
         UserError: a parameter is not in the table.
     """
-    abstract = pretrained.abstract(architecture, heads, num_labels)
-    boxed = tree_paths.flatten(abstract, pretrained.is_boxed)
-    return {ours: _place(table, ours, box, architecture) for ours, box in boxed.items()}
+    boxes = pretrained.abstract_leaves(architecture, heads, num_labels)
+    return {ours: _place(table, ours, box, architecture) for ours, box in boxes.items()}
 
 
 def to_ours(places: Mapping[str, Place], state: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     """Our parameters by name, for all places that the state dict has."""
-    found = {ours: place for ours, place in places.items() if place.name in state}
-    return {ours: place.to_ours(state[place.name]) for ours, place in found.items()}
+    return {
+        ours: place.to_ours(state[place.name])
+        for ours, place in places.items()
+        if place.name in state
+    }
 
 
 def to_theirs(
     places: Mapping[str, Place], params: Mapping[str, np.ndarray]
 ) -> dict[str, np.ndarray]:
     """The state dict of our parameters at `places`."""
-    parts: dict[str, dict[int, np.ndarray]] = collections.defaultdict(dict)
+    slices: dict[str, dict[int, np.ndarray]] = collections.defaultdict(dict)
     for ours, place in places.items():
         array = place.to_theirs(params[ours])
-        parts[place.name][place.part] = array.reshape(place.groups, -1, *array.shape[1:])
-    joined = {
-        name: np.concatenate([own[i] for i in sorted(own)], axis=1) for name, own in parts.items()
-    }
-    return {name: array.reshape(-1, *array.shape[2:]) for name, array in joined.items()}
+        slices[place.name][place.part] = array.reshape(place.groups, -1, *array.shape[1:])
+    state = {}
+    for name, parts in slices.items():
+        joined = np.concatenate([parts[i] for i in sorted(parts)], axis=1)
+        state[name] = joined.reshape(-1, *joined.shape[2:])
+    return state
 
 
 def _place(
@@ -105,7 +107,7 @@ def _place(
         for name, size in zip(names, full, strict=True)
     )
     is_kernel = ours.endswith('/kernel')
-    if is_kernel and names[0] is None:  # of a convolution: positions are first here, last there
+    if is_kernel and names[0] is None:  # a convolution: our first axis, positions, is their last
         shape = published[::-1]
     elif is_kernel:
         num_inputs = 2 if names[:2] == ('heads', 'head_dim') else 1
@@ -114,9 +116,9 @@ def _place(
         shape = (math.prod(published),)
     else:
         shape = published
-    name, _, share = _their_name(table, ours, architecture.group_layers).partition('|')
-    share, _, by_head = share.partition(' by ')
-    part, parts = map(int, share.split('/')) if share else (0, 1)
+    name, _, fraction = _their_name(table, ours, architecture.group_layers).partition('|')
+    fraction, _, by_head = fraction.partition(' by ')
+    part, parts = map(int, fraction.split('/')) if fraction else (0, 1)
     groups = architecture.num_heads if by_head else 1
     shape = (shape[0] * parts, *shape[1:])
     padding = tuple(a - b for a, b in zip(full, published, strict=True))
@@ -124,15 +126,15 @@ def _place(
 
 
 def _their_name(table: Mapping[str, str], ours: str, group_layers: int) -> str:
-    found = re.search(r'layers_(\d+)', ours)
-    number = int(found[1]) if found else 0
+    match = re.search(r'layers_(\d+)', ours)
+    number = int(match[1]) if match else 0
     pattern = re.sub(r'layers_\d+', 'layers_#', ours)
     module, _, leaf = pattern.rpartition('/')
     if pattern in table:
         name = table[pattern]
     elif module in table:
-        name, bar, share = table[module].partition('|')
-        name = f'{name}.{_LEAVES[leaf]}{bar}{share}'
+        name, bar, fraction = table[module].partition('|')
+        name = f'{name}.{_LEAVES[leaf]}{bar}{fraction}'
     else:
         raise UserError(f'the parameter {ours} has no published name in this family')
     group, member = divmod(number, group_layers)

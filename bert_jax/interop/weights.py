@@ -24,21 +24,21 @@ Weights = dict[str, np.ndarray]
 
 
 def read(folder: pathlib.Path) -> Weights:
-    """Read every weight of a folder, from one file or from the shards named by an index.
+    """Read every weight of a folder, from one file or from the shards that an index lists.
 
     Raises:
         UserError: no weights, a missing or damaged shard, or an index that differs from its shards.
     """
-    for name, read_file in ((SAFETENSORS, _read_safetensors), (TORCH, torch_file.read)):
+    for name, read_file in ((SAFETENSORS, read_safetensors), (TORCH, torch_file.read)):
         if (folder / name).is_file():
             return read_file(folder / name)
         if (folder / f'{name}.index.json').is_file():
             return _read_shards(folder / f'{name}.index.json', read_file)
     others = [name for name in _OTHER_FORMATS if (folder / name).is_file()]
-    found = f'; {", ".join(others)} must be converted first' if others else ''
+    hint = f'; {", ".join(others)} must be converted first' if others else ''
     raise UserError(
-        f'{folder} has no weights: expected {SAFETENSORS}, {TORCH}, or one of them in shards with '
-        f'an .index.json{found}'
+        f'{folder} has no weights: expected {SAFETENSORS}, {TORCH}, or shards of either with an '
+        f'.index.json{hint}'
     )
 
 
@@ -48,7 +48,7 @@ def write(path: pathlib.Path, weights: Weights) -> None:
 
 
 def check_values(weights: Weights, source: str | pathlib.Path) -> None:
-    """Raise UserError for a weight that is not floating-point, or has NaN or infinite values."""
+    """Raise UserError if a weight is not floating-point, or has NaN or infinite values."""
     for name, array in weights.items():
         if array.dtype.name not in _FLOATS:
             raise UserError(f'{source}: {name} is {array.dtype.name}, not a floating-point weight')
@@ -57,7 +57,7 @@ def check_values(weights: Weights, source: str | pathlib.Path) -> None:
 
 
 def read_tf1(path: pathlib.Path) -> Weights:
-    """Read a checkpoint of google-research/bert, with PyTorch's names and layouts.
+    """Read a checkpoint of google-research/bert, with names and layouts of PyTorch.
 
     Optimizer moments and the step counter are skipped.
     """
@@ -82,7 +82,8 @@ def _translate_tf1(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
     return '.'.join((*modules, _TF1_LEAVES.get(leaf, leaf))), array
 
 
-def _read_safetensors(path: pathlib.Path) -> Weights:
+def read_safetensors(path: pathlib.Path) -> Weights:
+    """Read all arrays of a safetensors file. Raises UserError."""
     try:
         with safetensors.safe_open(path, framework='numpy') as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
@@ -104,6 +105,6 @@ def _read_shards(index: pathlib.Path, read_file: Callable[[pathlib.Path], Weight
             raise UserError(f'{index} names the shard {name}, which does not exist')
         weights |= read_file(path)
     for name in sorted(weights.keys() ^ shards.keys()):
-        place = 'the index but not in its shard' if name in shards else 'a shard but not the index'
-        raise UserError(f'{index}: {name} is in {place}')
+        where = 'the index but not in its shard' if name in shards else 'a shard but not the index'
+        raise UserError(f'{index}: {name} is in {where}')
     return weights
