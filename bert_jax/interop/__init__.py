@@ -1,6 +1,6 @@
 """Import and export of published models: weights, configs and tokenizers, checked strictly."""
 
-MODEL_HELP = (  # of the option --model, which `loading.load_any` reads
+MODEL_HELP = (  # help text of --model, the path that `loading.load_any` reads
     'folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with '
     'bert_config.json and bert_model.ckpt'
 )

@@ -32,34 +32,35 @@ def from_state_dict(
         heads: heads that the model must have, besides those that `state` has weights for.
         allow_missing: regular expressions (re.search) for the names of our parameters, such as
             '^mlm/', that may be newly initialized.
-        declared: heads that the model has if `state` has any weight of theirs.
+        declared: heads that config.json declares; one without any weight in `state` is left out,
+            with a warning.
 
     Returns:
         The parameters, and the names of the newly initialized ones.
 
     Raises:
-        UserError: a weight without a place, or missing, or of another shape, or not finite.
+        UserError: a weight has no place, is missing, has another shape, or is not finite.
     """
     possible = _possible_heads(family, architecture)
-    every = state_dict_map.places(family.table, architecture, possible, num_labels)
-    found = {family.current_name(name): array for name, array in state.items()}
-    if not any(name.startswith(family.prefix) for name in found):  # a bare encoder
-        names = (place.name for place in every.values())
+    all_places = state_dict_map.places(family.table, architecture, possible, num_labels)
+    state = {family.current_name(name): array for name, array in state.items()}
+    if not any(name.startswith(family.prefix) for name in state):  # a bare encoder
+        names = (place.name for place in all_places.values())
         known = {*names, family.position_ids, *family.duplicates(architecture)}
-        found = {
+        state = {
             full if (full := family.prefix + name) in known else name: array
-            for name, array in found.items()
+            for name, array in state.items()
         }
-    found = _without_extras(family, architecture, found, source)
-    present = {_head(ours) for ours, place in every.items() if place.name in found}
+    state = _without_extras(family, architecture, state, source)
+    present = {_head(ours) for ours, place in all_places.items() if place.name in state}
     absent = [head for head in declared if head not in {*present, *heads}]
     if absent:
         logging.warning('%s: no weights of %s, which config.json names', source, ', '.join(absent))
-    heads = _heads(every, found, {*heads, *declared} - {*absent})
-    places = {ours: place for ours, place in every.items() if _head(ours) in (*heads, None)}
+    heads = _select_heads(all_places, state, {*heads, *declared} - {*absent})
+    places = {ours: place for ours, place in all_places.items() if _head(ours) in (*heads, None)}
 
-    missing = [ours for ours, place in places.items() if place.name not in found]
-    left_over = sorted(found.keys() - {place.name for place in places.values()})
+    missing = [ours for ours, place in places.items() if place.name not in state]
+    left_over = sorted(state.keys() - {place.name for place in places.values()})
     if left_over:
         lacking = pretrained.enumerate_names(places[ours].name for ours in missing)
         raise UserError(
@@ -69,14 +70,14 @@ def from_state_dict(
         )
     described = {ours: f'{places[ours].name} ({ours})' for ours in missing}
     pretrained.check_missing(described, allow_missing, source)
-    weights.check_values(found, source)
+    weights.check_values(state, source)
     for place in places.values():
-        if place.name in found and found[place.name].shape != place.shape:
+        if place.name in state and state[place.name].shape != place.shape:
             raise UserError(
-                f'{source}: {place.name} has the shape {list(found[place.name].shape)}, but the '
+                f'{source}: {place.name} has the shape {list(state[place.name].shape)}, but the '
                 f'config implies {list(place.shape)}'
             )
-    params = state_dict_map.to_ours(places, found)
+    params = state_dict_map.to_ours(places, state)
     return pretrained.fill(params, architecture, heads, num_labels)
 
 
@@ -92,7 +93,7 @@ def _without_extras(
     state: Mapping[str, np.ndarray],
     source: str | pathlib.Path,
 ) -> dict[str, np.ndarray]:
-    """`state` without training-only weights, position buffers and tied copies, which must agree."""
+    """Drop training-only weights, position buffers and tied copies, which must agree."""
     state = dict(state)
     skipped = [name for name in family.training_only if state.pop(name, None) is not None]
     if skipped:
@@ -101,7 +102,7 @@ def _without_extras(
     if not (positions == np.arange(positions.shape[-1])).all():
         raise UserError(f'{source}: {family.position_ids} is not 0, 1, 2, …')
     if not architecture.tied_decoder and f'{family.decoder}.bias' in state:
-        # transformers then reads this bias and not the one that is otherwise tied to it.
+        # With an untied decoder, transformers reads the decoder's own bias.
         state[family.table['mlm/head/bias']] = state.pop(f'{family.decoder}.bias')
     for copy, original in family.duplicates(architecture).items():
         if copy in state:
@@ -123,12 +124,12 @@ def _possible_heads(family: Family, architecture: Architecture) -> tuple[str, ..
     return tuple(name for name in family.heads if name not in excluded)
 
 
-def _heads(
+def _select_heads(
     places: Mapping[str, Place], state: Mapping[str, np.ndarray], requested: Iterable[str]
 ) -> tuple[str, ...]:
-    """The requested heads and those with a weight in `state` that no other head can have."""
+    """The requested heads, and heads with a weight in `state` that no other head can have."""
     owners = collections.defaultdict(set)
     for ours, place in places.items():
         owners[place.name].add(_head(ours))
-    own = {next(iter(owners[name])) for name in state if len(owners[name]) == 1}
-    return tuple(name for name in HEADS if name in {*requested, *own})
+    identified = {next(iter(owners[name])) for name in state if len(owners[name]) == 1}
+    return tuple(name for name in HEADS if name in {*requested, *identified})

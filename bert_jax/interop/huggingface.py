@@ -1,7 +1,6 @@
 """Hugging Face folders: config.json, weights, tokenizer; as transformers reads and writes them."""
 
 import dataclasses
-import json
 import pathlib
 import reprlib
 from collections.abc import Iterable, Mapping
@@ -31,9 +30,9 @@ from bert_jax.models import parameters
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.storage import paths
 
-_LOGITS_TOLERANCE = 1e-6  # relative to the largest logit, between two runs of the same program
+_LOGITS_TOLERANCE = 1e-6  # relative to the largest logit
 _MAX_LABELS = 1_000_000
-_SPARE_ROWS = 1023  # of an embedding padded to a multiple of 1024
+_SPARE_ROWS = 1023  # at most, of an embedding padded to a multiple of 1024
 _SPECIAL_TOKENS = ('pad', 'unk', 'cls', 'sep', 'mask')
 
 
@@ -43,15 +42,15 @@ def load(
     """Read a local folder.
 
     Args:
-        heads: heads the model must have besides those in the folder. A head that config.json
-            declares but the files lack is only reported.
+        heads: heads that the model must have besides the heads in the folder. A head that
+            config.json declares but the files lack is only reported.
         allow_missing: regular expressions (re.search) for the names of our parameters, such as
             '^mlm/', that may be newly initialized if the folder lacks them.
 
     Raises:
-        UserError: an unknown model_type, a config value whose computation is not supported, a
-            weight that is left over, missing, of another shape or not finite, a damaged file, or a
-            tokenizer of another model.
+        UserError: an unknown model_type, a config value that is not supported, a weight that is
+            left over, missing, of another shape or not finite, a damaged file, or a tokenizer of
+            another model.
     """
     modules, lowercase = sentence_modules.read(pathlib.Path(path))
     folder = sentence_modules.transformer_folder(pathlib.Path(path))
@@ -102,8 +101,8 @@ def load_tokenizer(folder: pathlib.Path, architecture: Architecture) -> Tokenize
     """Read the tokenizer of a folder; None if it has none.
 
     Raises:
-        UserError: the tokenizer cannot belong to the model: its vocabulary is larger, or smaller by
-            more than embeddings are padded for speed, or its padding token differs.
+        UserError: the tokenizer cannot belong to the model: its vocabulary is larger than the
+            embedding, or much smaller, or its padding token differs.
     """
     if not tokenizers.has_tokenizer(folder):
         return None
@@ -128,15 +127,15 @@ def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[
         The model as written, and a line for each difference (see `publishable`).
 
     Raises:
-        UserError: `path` exists, the model has no published family or class, holds values that are
-            not finite, or its logits differ.
+        UserError: `path` exists, the model has no published family or class or computes values that
+            are not finite, or the logits differ.
     """
     with files.new_folder(paths.path(path)) as folder:
         return write(model, folder)
 
 
 def write(model: Pretrained, folder: pathlib.Path) -> tuple[Pretrained, list[str]]:
-    """As `save`, into an empty folder that is the caller's."""
+    """Write a model into an empty folder; Returns and Raises as for `save`."""
     model, lines = publishable(model)
     _write(model, folder)
     _compare(model, load(folder))
@@ -151,23 +150,23 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
         the class has one; and a line for everything that was dropped or newly initialized.
 
     Raises:
-        UserError: the architecture has no published family, or no class of it has the model's
-            fine-tuned heads or its causal attention, or the model has parameters that tuning added.
+        UserError: the architecture has no published family, no class of the family has the model's
+            fine-tuned heads or causal attention, or the model has parameters that tuning added.
     """
     family, architecture = _family(model), model.architecture
     if architecture.tuning is not None:
         raise UserError(
-            f'the model was tuned by transfer.method={architecture.tuning.method}, which '
-            'transformers does not know; export it with --merge'
+            f'the model was tuned with transfer.method={architecture.tuning.method}, which '
+            'transformers does not support; export it with --merge'
         )
     heads = family.publishable_heads(model.heads)
     dropped = [name for name in model.heads if name not in heads]
     if not set(dropped) <= set(PRETRAINING_HEADS):
         heads = model.heads
     published = family.class_of(heads)
-    together = ', '.join(model.heads)
     lines = [
-        f'{name} is dropped: transformers has no {family.model_type} class with {together}'
+        f'{name} is dropped: transformers has no {family.model_type} class with '
+        + ', '.join(model.heads)
         for name in dropped
     ]
     has_pooler = family.has_pooler(published)
@@ -180,13 +179,13 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
         lines.append(f'modules.json is dropped: it has {model.sentence_modules.unsupported}')
     if architecture.mask_decoder and 'mlm' in heads:
         lines.append('transformers has no enhanced mask decoder: its predictions of [MASK] differ')
-    found, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
-    params, _ = pretrained.fill(found, architecture, heads, num_labels)
+    known, num_labels = tree_paths.flatten(model.params), pretrained.num_labels(model.params)
+    params, _ = pretrained.fill(known, architecture, heads, num_labels)
     return dataclasses.replace(model, architecture=architecture, params=params), lines
 
 
 def num_parameters(model: Pretrained) -> int:
-    """Number of parameters as published: without the padding rows of the vocabulary."""
+    """Number of parameters, without the padding rows of the vocabulary."""
     num_labels = pretrained.num_labels(model.params)
     boxed = pretrained.abstract(model.architecture, model.heads, num_labels)
     return parameters.num_parameters(boxed, model.architecture)
@@ -206,9 +205,9 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
         'model_max_length': architecture.max_length,
         'model_input_names': inputs,
     }
-    if tokenizer.kind == 'bytebpe':  # transformers 4 otherwise sets it to false
+    if tokenizer.kind == 'bytebpe':  # the default of transformers 4 is false
         settings['add_prefix_space'] = not tokenizer.sentence_prefix
-    (folder / 'tokenizer_config.json').write_text(_json(settings), encoding='utf-8')
+    files.write_json(folder / 'tokenizer_config.json', settings)
     if tokenizer.kind == 'wordpiece' and all(t and '\n' not in t for t in tokenizer.vocab):
         text = ''.join(f'{token}\n' for token in tokenizer.vocab)
         (folder / 'vocab.txt').write_text(text, encoding='utf-8')
@@ -220,40 +219,36 @@ def _family(model: Pretrained) -> Family:
 
 
 def _check_padding(architecture: Architecture, tokenizer: Tokenizer, folder: pathlib.Path) -> None:
-    # Published code with such positions counts the tokens whose id is not that of padding.
+    # In RoBERTa's published code, position ids start after the id of the padding token.
     first = architecture.first_position
     if architecture.positions == 'offset_by_padding' and tokenizer.pad_id != first - 1:
         raise UserError(
             f'{folder}: the padding token has the id {tokenizer.pad_id} in the tokenizer, but the '
-            f"model's positions are counted for the id {first - 1} (pad_token_id)"
+            f'positions of the model are for the id {first - 1} (pad_token_id)'
         )
 
 
 def _read_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
-    """Label names; LABEL_i without id2label (two by default), or if num_labels is another number.
+    """Label names of id2label; LABEL_i without id2label or with another num_labels.
 
-    As in transformers, which does not read label2id either.
+    As in transformers, there are two labels by default, and label2id is not read.
 
     Raises:
         UserError: the keys of id2label are not 0, 1, 2, …, or num_labels is not valid.
     """
-    given = config.get('id2label') or {}
+    id2label = config.get('id2label') or {}
     try:
-        by_id = {int(number): str(label) for number, label in given.items()}
+        by_id = {int(index): str(label) for index, label in id2label.items()}
     except ValueError:
         by_id = {-1: ''}
     if sorted(by_id) != list(range(len(by_id))):
-        raise UserError(f'id2label has the keys {reprlib.repr(list(given))}, expected 0, 1, 2, …')
+        keys = reprlib.repr(list(id2label))
+        raise UserError(f'id2label has the keys {keys}, expected 0, 1, 2, …')
     number = config.get('num_labels') or len(by_id) or 2
     if not 0 < number <= _MAX_LABELS:
         raise UserError(f'num_labels is {number}, must be between 1 and {_MAX_LABELS}')
-    ids = config.get('label2id') or {}
-    if (
-        by_id
-        and ids
-        and {label: str(i) for label, i in ids.items()}
-        != {label: str(i) for i, label in by_id.items()}
-    ):
+    label2id = {label: str(index) for label, index in (config.get('label2id') or {}).items()}
+    if by_id and label2id and label2id != {label: str(index) for index, label in by_id.items()}:
         logging.warning('id2label and label2id disagree; using id2label')
     if number == len(by_id):
         return tuple(by_id[index] for index in range(number))
@@ -263,18 +258,18 @@ def _read_labels(config: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _label_config(model: Pretrained) -> dict[str, Any]:
-    """The keys of a config that name the classes."""
+    """The config keys id2label and label2id; {} for a model without classes."""
     labels, number = model.labels, pretrained.num_labels(model.params)
     has_labels = bool(set(LABEL_HEADS) & model.params.keys())
     if not labels and not has_labels:
         return {}
-    labels = labels or tuple(f'LABEL_{number}' for number in range(number))
+    labels = labels or tuple(f'LABEL_{index}' for index in range(number))
     has_two_classes = bool({'question_answering', 'sop'} & model.params.keys())
     if len(labels) != number and (has_labels or has_two_classes):
         raise UserError(f'the model has {number} classes, but {len(labels)} labels')
     return {
         'id2label': dict(enumerate(labels)),
-        'label2id': {label: number for number, label in enumerate(labels)},
+        'label2id': {label: index for index, label in enumerate(labels)},
     }
 
 
@@ -291,7 +286,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
         write_tokenizer(model.tokenizer, architecture, folder)
     elif 'pad_token_id' not in config:
         config['pad_token_id'] = None
-    (folder / 'config.json').write_text(_json(config), encoding='utf-8')
+    files.write_json(folder / 'config.json', config)
 
     num_labels = pretrained.num_labels(model.params)
     places = state_dict_map.places(family.table, architecture, model.heads, num_labels)
@@ -319,7 +314,7 @@ def _write(model: Pretrained, folder: pathlib.Path) -> None:
 
 
 def _compare(live: Pretrained, written: Pretrained) -> None:
-    """Raise UserError unless both compute the same logits for a batch of arbitrary tokens."""
+    """Raise UserError unless both models compute the same states and logits for random tokens."""
     architecture = live.architecture
     rng = np.random.default_rng(0)
     length = min(16, architecture.max_length)
@@ -342,9 +337,6 @@ def _compare(live: Pretrained, written: Pretrained) -> None:
         difference = np.abs(values - theirs[name]).max()
         if difference > _LOGITS_TOLERANCE * max(1, np.abs(values).max()):
             raise UserError(
-                f'not saved: {name} of the written model differ from the live one by {difference:g}'
+                f'not saved: {name} of the written model differ from the live model by '
+                f'{difference:g}'
             )
-
-
-def _json(value: dict[str, Any]) -> str:
-    return json.dumps(value, indent=2, ensure_ascii=False) + '\n'

@@ -14,7 +14,7 @@ from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.interop import weights
 
-# Key of an older 1_Pooling/config.json → mode, in the order in which vectors are concatenated.
+# Key of 1_Pooling/config.json before version 6 → mode, in the order of concatenation.
 _MODES = {
     'pooling_mode_cls_token': 'cls',
     'pooling_mode_max_tokens': 'max',
@@ -24,7 +24,7 @@ _MODES = {
     'pooling_mode_lasttoken': 'lasttoken',
 }
 _SUPPORTED_MODES = ('cls', 'max', 'mean', 'mean_sqrt_len_tokens')
-_ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # functions of NumPy or jax.numpy, and x
+_ACTIVATIONS: dict[str, Callable[[Any, Any], Any]] = {  # of the array module (NumPy or JAX) and x
     'torch.nn.modules.activation.Tanh': lambda xp, x: xp.tanh(x),
     'torch.nn.modules.linear.Identity': lambda xp, x: x,
     'torch.nn.modules.activation.ReLU': lambda xp, x: xp.maximum(x, 0),
@@ -47,14 +47,14 @@ class Normalize(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class SentenceModules:
-    """How a folder turns token states into the vector of a text.
+    """Modules that turn token states into the vector of a text.
 
     Attributes:
         pooling: Modes whose vectors are concatenated.
-        layers: What follows, in order.
-        max_length: Tokens to which texts are truncated; None: the length of the model.
-        prompt: What precedes each text.
-        unsupported: The reason if the folder needs more than this; None if it does not.
+        layers: Layers after the pooling, in order.
+        max_length: Texts are truncated to this many tokens; None: the length of the model.
+        prompt: Text put before each text.
+        unsupported: A module or setting of the folder that is not supported; None if all are.
     """
 
     pooling: tuple[str, ...] = ('mean',)
@@ -64,9 +64,10 @@ class SentenceModules:
     unsupported: str | None = None
 
     def apply(self, vectors_ND: Any, xp: Any = np) -> Any:
-        """Apply the layers to pooled states, float32; UserError if a layer has another width.
+        """Apply the layers to pooled states, float32; `xp` is their library, numpy or jax.numpy.
 
-        xp: numpy or jax.numpy, the library of the arrays.
+        Raises:
+            UserError: a dense layer has another number of inputs.
         """
         for layer in self.layers:
             if isinstance(layer, Dense):
@@ -82,7 +83,7 @@ class SentenceModules:
 
 
 def transformer_folder(folder: pathlib.Path) -> pathlib.Path:
-    """The folder of the encoder, which is a subfolder in folders of early versions."""
+    """The folder of the encoder; early versions of sentence-transformers wrote a subfolder."""
     modules = _modules(folder)
     return folder / modules[0]['path'] if modules else folder
 
@@ -97,8 +98,8 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
         UserError: A file is malformed.
     """
     modules = _modules(folder)
-    general = files.read_json(folder / 'config_sentence_transformers.json', default={})
-    if not modules or general.get('model_type', 'SentenceTransformer') == 'CrossEncoder':
+    config = files.read_json(folder / 'config_sentence_transformers.json', default={})
+    if not modules or config.get('model_type', 'SentenceTransformer') == 'CrossEncoder':
         return None, False
     settings: dict[str, Any] = {}
     for path in sorted((folder / modules[0]['path']).glob('sentence_*_config.json')):
@@ -108,7 +109,7 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
     length = settings.get('max_seq_length') or tokenizer.get('model_max_length')
     if length is not None and not (isinstance(length, int | float) and length >= 3):
         raise UserError(f'{folder}: max_seq_length is {length!r}, must be a number of at least 3')
-    prompts, name = general.get('prompts') or {}, general.get('default_prompt_name')
+    prompts, name = config.get('prompts') or {}, config.get('default_prompt_name')
     prompt = prompts.get(name, '') if isinstance(prompts, dict) and isinstance(name, str) else ''
     if not isinstance(prompt, str):
         raise UserError(f'{folder}: the prompt {name} is {prompt!r:.40}, not a string')
@@ -122,22 +123,16 @@ def read(folder: pathlib.Path) -> tuple[SentenceModules | None, bool]:
 
 
 def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
-    """Write the modules into the folder of a model.
-
-    Args:
-        modules: Supported modules.
-        folder: The folder.
-        size: D, the width of token states.
-    """
+    """Write supported modules into the folder of a model with token states of width `size`."""
     pooling: dict[str, Any] = {key: mode in modules.pooling for key, mode in _MODES.items()}
-    if _read_pooling(pooling, '') != modules.pooling:  # in another order, as of version 6
+    if _read_pooling(pooling, '') != modules.pooling:  # another order needs the key of version 6
         pooling = {'pooling_mode': modules.pooling}
-    listed = [_entry(0, 'Transformer', ''), _entry(1, 'Pooling')]
-    _write_module(folder / listed[1]['path'], {'word_embedding_dimension': size} | pooling)
+    entries = [_entry(0, 'Transformer', ''), _entry(1, 'Pooling')]
+    _write_module(folder / entries[1]['path'], {'word_embedding_dimension': size} | pooling)
     for number, layer in enumerate(modules.layers, 2):
-        listed.append(_entry(number, type(layer).__name__))
+        entries.append(_entry(number, type(layer).__name__))
         if isinstance(layer, Dense):
-            path = folder / listed[-1]['path']
+            path = folder / entries[-1]['path']
             outputs, inputs = layer.weight.shape
             config = {'in_features': inputs, 'out_features': outputs}
             config |= {'bias': layer.bias is not None, 'activation_function': layer.activation}
@@ -146,7 +141,7 @@ def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
             if layer.bias is not None:
                 arrays['linear.bias'] = layer.bias
             weights.write(path / weights.SAFETENSORS, arrays)
-    files.write_json(folder / 'modules.json', listed)
+    files.write_json(folder / 'modules.json', entries)
     settings = {'max_seq_length': modules.max_length, 'do_lower_case': False}
     files.write_json(folder / 'sentence_bert_config.json', settings)
     if modules.prompt:
@@ -189,7 +184,7 @@ def _read_pooling(config: Mapping[str, Any], prompt: str) -> tuple[str, ...]:
     if unknown:
         raise _Unsupported(f'the pooling mode {unknown[0]}')
     if prompt and not config.get('include_prompt', True):
-        raise _Unsupported('a prompt that is not pooled')
+        raise _Unsupported('a prompt that pooling leaves out')
     return modes
 
 
@@ -198,7 +193,7 @@ def _read_dense(path: pathlib.Path, config: Mapping[str, Any]) -> Dense:
     if activation not in list(_ACTIVATIONS) or config.get('use_residual'):
         raise _Unsupported(f'a Dense with activation_function {activation} or use_residual')
     if config.get('module_input_name', _DENSE_INPUT) != _DENSE_INPUT:
-        raise _Unsupported(f'a Dense of {config["module_input_name"]}')
+        raise _Unsupported(f'a Dense whose input is {config["module_input_name"]}')
     arrays = weights.read(path)
     weights.check_values(arrays, path)
     floats = {name: array.astype(np.float32) for name, array in arrays.items()}

@@ -12,12 +12,12 @@ from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models.architecture import Architecture
 
-# Fields that may differ from those of the weights.
+# Architecture fields that may differ between the weights and the new model.
 _INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range', 'rope_thetas')
-_RESOLVED = ('max_relative_positions',)  # compared by the value that None stands for
+_RESOLVED = ('max_relative_positions',)  # compared as max_distance, which resolves None
 _FITTED = ('vocab_size', 'max_position_embeddings')
 # Parameters with a row for each token.
-_ROWS = (
+_BY_TOKEN = (
     'encoder/embeddings/token',
     *(f'{head}/head/{name}' for head in ('mlm', 'clm') for name in ('bias', 'decoder')),
 )
@@ -33,12 +33,12 @@ def fit(
 ) -> tuple[Pretrained, list[str]]:
     """Fit a model to another vocabulary, number of positions and exactly the given heads.
 
-    A token that the old vocabulary has keeps its embedding; another gets the mean of its subwords
-    in the old vocabulary. New heads are newly initialized.
+    Tokens of the old vocabulary keep their embeddings; a new token gets the mean embedding of its
+    subwords in the old vocabulary. New heads are newly initialized.
 
     Args:
-        positions: how to make more positions: 'tile' repeats the old ones, 'interpolate' stretches
-            them.
+        positions: how to make more positions: 'tile' repeats the old embeddings, 'interpolate'
+            stretches them.
 
     Returns:
         The model, and a line for everything that was changed or dropped.
@@ -57,11 +57,11 @@ def fit(
         )
     params = {name: leaf for name, leaf in params.items() if name not in unused}
     vocab_size = model.architecture.vocab_size
-    params |= {name: params[name][:vocab_size] for name in _ROWS if name in params}
+    params |= {name: params[name][:vocab_size] for name in _BY_TOKEN if name in params}
     if tokenizer.fingerprint != (model.tokenizer and model.tokenizer.fingerprint):
         lines += _fit_vocabulary(params, model.tokenizer, tokenizer)
     lines += _fit_positions(params, architecture, positions)
-    for name in _ROWS:
+    for name in _BY_TOKEN:
         if name in params:
             rows = params[name][: architecture.vocab_size]
             padding = architecture.padded_vocab_size - len(rows)
@@ -100,18 +100,18 @@ def _fit_vocabulary(
         )
     subwords = [old.subword_ids(token) for token in new.vocab]
     for old_id, new_id in zip(old.special_ids, new.special_ids, strict=True):
-        subwords[new_id] = [old_id]  # the same role, whatever its name
-    for name in _ROWS:
+        subwords[new_id] = [old_id]  # special tokens match by role, not by name
+    for name in _BY_TOKEN:
         if name in params:
             average = params[name][: old.vocab_size].mean(0)
             params[name] = np.stack(
-                [params[name][own].mean(0) if own else average for own in subwords]
+                [params[name][ids].mean(0) if ids else average for ids in subwords]
             ).astype(np.float32)
-    kept = sum(len(own) == 1 for own in subwords)
-    without = sum(not own for own in subwords)
+    kept = sum(len(ids) == 1 for ids in subwords)
+    unmatched = sum(not ids for ids in subwords)
     return [
-        f'vocabulary: {kept:,} tokens keep their embedding, {new.vocab_size - kept - without:,} '
-        f'get the mean of their old subwords, {without:,} the mean of all'
+        f'vocabulary: {kept:,} tokens keep their embedding, {new.vocab_size - kept - unmatched:,} '
+        f'get the mean of their old subwords, {unmatched:,} the mean of all'
     ]
 
 
@@ -120,26 +120,26 @@ def _fit_positions(
 ) -> list[str]:
     if _POSITIONS not in params:
         return []
-    first, number = architecture.first_position, architecture.max_length
-    unused, old = np.split(params[_POSITIONS], [first])
-    if number == len(old):
+    length = architecture.max_length
+    unused, old = np.split(params[_POSITIONS], [architecture.first_position])
+    if length == len(old):
         return []
-    new, line = old[:number], f'positions: the first {number} of {len(old)}'
-    if number > len(old):
-        new = MORE_POSITIONS[method](old, number)
-        line = f'positions: {len(old)} → {number} ({method})'
+    new, line = old[:length], f'positions: the first {length} of {len(old)}'
+    if length > len(old):
+        new = MORE_POSITIONS[method](old, length)
+        line = f'positions: {len(old)} → {length} ({method})'
     params[_POSITIONS] = np.concatenate([unused, new])
     return [line]
 
 
-def _tile(old_TD: np.ndarray, number: int) -> np.ndarray:
-    return old_TD[np.arange(number) % len(old_TD)]
+def _tile(old_TD: np.ndarray, length: int) -> np.ndarray:
+    return old_TD[np.arange(length) % len(old_TD)]
 
 
-def _interpolate(old_TD: np.ndarray, number: int) -> np.ndarray:
-    where = np.linspace(0, len(old_TD) - 1, number)
-    below = np.minimum(where.astype(int), len(old_TD) - 2)
-    share = (where - below)[:, None]
+def _interpolate(old_TD: np.ndarray, length: int) -> np.ndarray:
+    positions = np.linspace(0, len(old_TD) - 1, length)
+    below = np.minimum(positions.astype(int), len(old_TD) - 2)
+    share = (positions - below)[:, None]
     return ((1 - share) * old_TD[below] + share * old_TD[below + 1]).astype(np.float32)
 
 

@@ -1,10 +1,10 @@
 """Weights from a PyTorch file (torch.save), without executing its pickle.
 
 Since torch 1.6 the file is a zip archive: a pickle that builds a dictionary of tensors, and the raw
-bytes of each storage. Before, it was a sequence of pickles (a magic number, the protocol, facts of
-the machine, the dictionary, the keys of the storages) followed by the storages, each after its
-number of elements (torch/serialization.py, _legacy_save). The unpickler here knows only the few
-functions such a dictionary needs and rejects every other function before calling it.
+bytes of each storage. Older files are a sequence of pickles (magic number, protocol version,
+machine information, dictionary, storage keys) followed by the storages, each preceded by its number
+of elements (torch/serialization.py, _legacy_save). The unpickler allows only the few functions that
+such a dictionary needs and rejects any other before calling it.
 """
 
 import collections
@@ -55,8 +55,8 @@ def read(path: pathlib.Path) -> dict[str, np.ndarray]:
 
 def _read_zip(path: pathlib.Path) -> Any:
     with zipfile.ZipFile(path) as archive:
-        (document,) = [name for name in archive.namelist() if name.endswith('/data.pkl')]
-        folder = document.removesuffix('data.pkl')
+        (pickle_name,) = [name for name in archive.namelist() if name.endswith('/data.pkl')]
+        folder = pickle_name.removesuffix('data.pkl')
 
         def load(dtype: np.dtype, key: str, size: int) -> np.ndarray:
             data = archive.read(f'{folder}data/{key}')
@@ -64,22 +64,22 @@ def _read_zip(path: pathlib.Path) -> Any:
                 raise ValueError(f'storage {key} has {len(data)} bytes, expected {size} elements')
             return np.frombuffer(data, dtype)
 
-        with archive.open(document) as file:
+        with archive.open(pickle_name) as file:
             return _Unpickler(file, load).load()
 
 
 def _read_legacy(path: pathlib.Path) -> Any:
     storages: dict[str, np.ndarray] = {}
 
-    def make(dtype: np.dtype, key: str, size: int) -> np.ndarray:
+    def allocate(dtype: np.dtype, key: str, size: int) -> np.ndarray:
         if not 0 <= size * dtype.itemsize <= path.stat().st_size:
             raise ValueError(f'storage {key} has {size} elements')
         return storages.setdefault(key, np.empty(size, dtype))
 
     with open(path, 'rb') as file:
-        if _Unpickler(file, make).load() != _MAGIC_NUMBER:
+        if _Unpickler(file, allocate).load() != _MAGIC_NUMBER:
             raise ValueError('not a file of torch.save')
-        _protocol, _machine, weights, keys = (_Unpickler(file, make).load() for _ in range(4))
+        _protocol, _machine, weights, keys = (_Unpickler(file, allocate).load() for _ in range(4))
         for key in keys:
             (size,) = struct.unpack('<q', file.read(8))
             storage = storages[key]
@@ -90,7 +90,7 @@ def _read_legacy(path: pathlib.Path) -> Any:
     return weights
 
 
-# The implementation in C would allocate gigabytes for a damaged index of its memo.
+# A subclass of the Python implementation: the C one allocates gigabytes for a damaged memo index.
 class _Unpickler(pickle._Unpickler):
     def __init__(self, file: IO[bytes], load: Callable[[np.dtype, str, int], np.ndarray]) -> None:
         """Read a pickle from `file`; `load` returns the storage of a dtype, key and size."""
@@ -114,16 +114,16 @@ class _Unpickler(pickle._Unpickler):
         return allowed[module, name]
 
     def persistent_load(self, pid: Any) -> np.ndarray:
-        kind, dtype, key, _device, size = pid[:5]
-        if kind != 'storage' or not isinstance(dtype, np.dtype) or any(pid[5:]):
-            raise pickle.UnpicklingError(f'unknown storage {kind!r}')
+        tag, dtype, key, _device, size = pid[:5]
+        if tag != 'storage' or not isinstance(dtype, np.dtype) or any(pid[5:]):
+            raise pickle.UnpicklingError(f'unknown storage {tag!r}')
         return self._load(dtype, key, size)
 
 
 def _rebuild_tensor(
     storage: np.ndarray, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], *_: Any
 ) -> np.ndarray:
-    """A view of a storage, whose elements may be read later."""
+    """Return a view of a storage, whose elements may be filled in later."""
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     if min((offset, *shape, *strides)) < 0 or (0 not in shape and last >= len(storage)):
         raise ValueError('a tensor exceeds its storage')

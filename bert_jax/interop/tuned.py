@@ -1,4 +1,4 @@
-"""Models of parameter-efficient tuning: the frozen model they belong to, and merging with it."""
+"""Parameter-efficient tuning: identifies the base model, and merges added parameters into it."""
 
 import dataclasses
 import hashlib
@@ -19,16 +19,16 @@ from bert_jax.types import Params
 
 
 def digest(encoder: Params) -> str:
-    """SHA-256 of the arrays of an encoder with unstacked layers, and of their names."""
-    result = hashlib.sha256()
+    """SHA-256 of the names, shapes and arrays of an encoder with unstacked layers."""
+    hasher = hashlib.sha256()
     for name, array in sorted(tree_paths.flatten(encoder).items()):
-        result.update(f'{name} {array.shape} '.encode())
-        result.update(np.ascontiguousarray(array, np.float32).tobytes())
-    return result.hexdigest()
+        hasher.update(f'{name} {array.shape} '.encode())
+        hasher.update(np.ascontiguousarray(array, np.float32).tobytes())
+    return hasher.hexdigest()
 
 
 def describe_base(path: str, model: Pretrained) -> dict[str, str]:
-    """What a checkpoint says of the model at `path` whose parameters it leaves out."""
+    """Checkpoint metadata that identifies the base model at `path`, whose parameters it omits."""
     return {
         'path': path,
         'absolute_path': str(paths.path(path).absolute()),
@@ -37,10 +37,10 @@ def describe_base(path: str, model: Pretrained) -> dict[str, str]:
 
 
 def merge(model: Pretrained) -> Pretrained:
-    """The model without added parameters that computes the same, by fp32 arithmetic.
+    """Merge added parameters into the encoder's own, in fp32; the outputs stay the same.
 
     Raises:
-        UserError: the tuning method adds what cannot be part of the encoder's own parameters.
+        UserError: the encoder's own parameters cannot express the added parameters.
     """
     method = model.architecture.tuning
     if method is None:
@@ -49,13 +49,13 @@ def merge(model: Pretrained) -> Pretrained:
     added = {name for name in flat if ADDED in name.split('/')}
     if added and not method.can_merge:
         raise UserError(
-            f'transfer.method={method.method} cannot be merged: it adds parameters that the '
-            'architecture has no place for; use the folder of the run'
+            f'transfer.method={method.method} cannot be merged: the architecture has no place for '
+            'the parameters that it adds; use the folder of the run'
         )
     if added and model.architecture.shared_layers and method.per_layer:
         raise UserError(
-            'layers that share their parameters cannot be merged with added ones of their own; '
-            'tune with transfer.per_layer=False'
+            'parameters added to each layer cannot be merged into layers that share their '
+            'parameters; tune with transfer.per_layer=False'
         )
     merged = {name: array for name, array in flat.items() if name not in added}
     for module in sorted({re.sub(f'/{ADDED}/.*', '', name) for name in added}):

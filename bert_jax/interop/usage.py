@@ -1,10 +1,9 @@
-"""How a trained model is to be used, kept in a file of exported folders that transformers ignores.
+"""bert_jax.json in exported folders: prediction settings that config.json cannot hold.
 
-config.json has no place for how text was split into words, the length of training sequences or
-tuned thresholds, without which an exported model would predict otherwise than the run.
+They include word splitting, the length of training sequences and tuned thresholds, without which an
+exported model would predict differently from the run. transformers ignores the file.
 """
 
-import json
 import pathlib
 from typing import Any
 
@@ -12,10 +11,9 @@ from bert_jax import files
 from bert_jax.interop.pretrained import Pretrained
 
 FILE = 'bert_jax.json'
-# Of the metadata of checkpoints. 'task' is not among them: an exported model answers what its
-# heads can answer.
+# Checkpoint metadata to write. 'task' is left out: the heads of an exported model determine it.
 _KEYS = ('words', 'texts', 'calibrated', 'kept')
-_PATHS = ('train', 'dev', 'test', 'data_dir')
+_PATH_KEYS = ('train', 'dev', 'test', 'data_dir')  # of config.data; not written
 
 
 def write(model: Pretrained, folder: pathlib.Path) -> None:
@@ -23,22 +21,21 @@ def write(model: Pretrained, folder: pathlib.Path) -> None:
     if not model.metadata:
         return
     config = model.metadata.get('config', {})
-    kept = {'objectives': config.get('objectives', {})}
+    settings = {'objectives': config.get('objectives', {})}
     if 'problem' in config:
-        # A part of the model that is dropped must not be used: the setting 'crf' without a CRF.
+        # Parts such as a CRF are not exported, so the settings that ask for them are dropped.
         problem = {k: value for k, value in config['problem'].items() if k not in model.other_parts}
-        problem['labels'] = list(model.labels)  # config.json names those of classifiers only
-        data = {k: value for k, value in config.get('data', {}).items() if k not in _PATHS}
-        kept |= {'problem': problem, 'data': data, 'training': config.get('training', {})}
+        problem['labels'] = list(model.labels)  # config.json has the labels of classifiers only
+        data = {k: value for k, value in config.get('data', {}).items() if k not in _PATH_KEYS}
+        settings |= {'problem': problem, 'data': data, 'training': config.get('training', {})}
     usage = {key: model.metadata[key] for key in _KEYS if key in model.metadata}
-    if model.architecture.tuning is not None:  # elsewhere config.json names the classes
+    if model.architecture.tuning is not None:  # a peft folder has no config.json with the labels
         usage['labels'] = model.labels
-    text = json.dumps(usage | {'config': kept}, indent=2, ensure_ascii=False)
-    (folder / FILE).write_text(text + '\n', encoding='utf-8')
+    files.write_json(folder / FILE, usage | {'config': settings})
 
 
 def read(folder: pathlib.Path) -> dict[str, Any]:
-    """Return the metadata in the file of a folder; {} without a file.
+    """Return the metadata in the bert_jax.json of a folder; {} if there is no such file.
 
     Raises:
         UserError: the file is not a JSON object.
