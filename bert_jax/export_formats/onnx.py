@@ -1,14 +1,13 @@
-"""ONNX: one file for ONNX Runtime and the many others that read it."""
+"""ONNX: one file for ONNX Runtime and many other libraries."""
 
 import pathlib
 
-import jax.export
+import jax
 import numpy as np
 
-from bert_jax import tree_paths
 from bert_jax.export_formats.base import Export, Format, Result
 
-_MAX_BYTES = 2**31 - 2**26  # of a file of protobuf; larger weights are in a file beside it
+_MAX_BYTES = 2**31 - 2**26  # of a protobuf file; larger weights go to a second file
 
 
 class Onnx(Format):
@@ -22,13 +21,12 @@ class Onnx(Format):
 
         from bert_jax.export_formats import onnx_conversion
 
-        computation, longest = export.computation, export.model.architecture.max_length
-        batch, length = jax.export.symbolic_shape('b, t', constraints=[f't <= {longest}'])
-        inputs = computation.abstract_inputs(batch, length)
+        computation = export.computation
+        inputs = computation.symbolic_inputs(export.model.architecture.max_length)
         model = onnx_conversion.to_model(computation.function, computation.params, inputs)
-        arrays = tree_paths.flatten(computation.params).values()
+        arrays = jax.tree.leaves(computation.params)
         is_large = sum(np.asarray(array).nbytes for array in arrays) > _MAX_BYTES
-        path, beside = str(folder / 'model.onnx'), 'model.onnx.data'
-        onnx.save_model(model, path, save_as_external_data=is_large, location=beside)
+        path = str(folder / 'model.onnx')
+        onnx.save_model(model, path, save_as_external_data=is_large, location='model.onnx.data')
         onnx.checker.check_model(path)
         return Result()

@@ -28,7 +28,7 @@ def to_model(
 
     Args:
         params: nested dictionaries of arrays, which become constants.
-        inputs: their shapes; a symbolic dimension must be a whole axis of the first input.
+        inputs: shapes of the inputs; each symbolic dimension must be an axis of the first input.
 
     Raises:
         UserError: a primitive has no converter.
@@ -41,9 +41,9 @@ def to_model(
         axis_name = graph.add('Gather', [shape, graph.integers([axis])])
         graph.sizes[str(size)] = Size(graph, axis_name)
     leaves = [graph.constant(leaf) for leaf in jax.tree.leaves(params)]
-    found = _run(graph, closed.jaxpr, closed.consts, [*leaves, *sorted(inputs)])
-    for name, own in zip(sorted(outputs), found, strict=True):
-        graph.nodes.append(helper.make_node('Identity', [own], [name]))
+    results = _run(graph, closed.jaxpr, closed.consts, [*leaves, *sorted(inputs)])
+    for name, result in zip(sorted(outputs), results, strict=True):
+        graph.nodes.append(helper.make_node('Identity', [result], [name]))
     used = {name for node in _all_nodes(graph.nodes) for name in node.input}
     proto = helper.make_graph(
         graph.nodes,
@@ -59,12 +59,12 @@ def to_model(
 
 
 def _all_nodes(nodes: Sequence[Any]) -> list[Any]:
-    """Nodes, and those of the bodies of loops."""
-    found = list(nodes)
+    """The nodes, and the nodes of loop bodies inside them."""
+    all_nodes = list(nodes)
     for node in nodes:
         for attribute in node.attribute:
-            found += _all_nodes(attribute.g.node)
-    return found
+            all_nodes += _all_nodes(attribute.g.node)
+    return all_nodes
 
 
 def _run(graph: Graph, jaxpr: Jaxpr, constants: Sequence[Any], inputs: Sequence[str]) -> list[str]:
@@ -88,12 +88,12 @@ def _run(graph: Graph, jaxpr: Jaxpr, constants: Sequence[Any], inputs: Sequence[
 def _live_equations(jaxpr: Jaxpr) -> list[Any]:
     """The equations on which an output depends."""
     live = {atom for atom in jaxpr.outvars if not isinstance(atom, Literal)}
-    found = []
+    equations = []
     for equation in reversed(jaxpr.eqns):
         if live.intersection(equation.outvars):
             live.update(atom for atom in equation.invars if not isinstance(atom, Literal))
-            found.append(equation)
-    return found[::-1]
+            equations.append(equation)
+    return equations[::-1]
 
 
 def _convert(graph: Graph, equation: Any, inputs: list[str]) -> list[str]:
@@ -109,8 +109,8 @@ def _convert(graph: Graph, equation: Any, inputs: list[str]) -> list[str]:
         raise UserError(f'--format=onnx has no operators for {primitive}')
     if primitive not in ELEMENTWISE:
         inputs = [graph.expanded(name) for name in inputs]
-    found = CONVERTERS[primitive](graph, equation, *inputs)
-    return [found] if isinstance(found, str) else found
+    outputs = CONVERTERS[primitive](graph, equation, *inputs)
+    return [outputs] if isinstance(outputs, str) else outputs
 
 
 def _scan(graph: Graph, equation: Any, *inputs: str) -> list[str]:
@@ -118,14 +118,14 @@ def _scan(graph: Graph, equation: Any, *inputs: str) -> list[str]:
     parameters, closed = equation.params, equation.params['jaxpr']
     num_consts, num_carry = parameters['num_consts'], parameters['num_carry']
     body = Graph(graph)
-    places = [body.new_name() for _ in inputs[num_consts:]]
-    outputs = _run(body, closed.jaxpr, closed.consts, [*inputs[:num_consts], *places])
-    outputs = [body.add('Identity', [own]) for own in outputs]  # tensors of the body, each once
-    carried = closed.jaxpr.invars[num_consts:]
+    names = [body.new_name() for _ in inputs[num_consts:]]
+    outputs = _run(body, closed.jaxpr, closed.consts, [*inputs[:num_consts], *names])
+    outputs = [body.add('Identity', [name]) for name in outputs]  # distinct tensors of the body
+    variables = closed.jaxpr.invars[num_consts:]
     proto = helper.make_graph(
         body.nodes,
         graph.new_name(),
-        [value_info(name, v.aval) for name, v in zip(places, carried, strict=True)],
+        [value_info(name, v.aval) for name, v in zip(names, variables, strict=True)],
         [value_info(name, v.aval) for name, v in zip(outputs, closed.jaxpr.outvars, strict=True)],
     )
     num_inputs = len(inputs) - num_consts - num_carry

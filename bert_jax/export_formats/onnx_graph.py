@@ -1,6 +1,7 @@
-"""ONNX graphs under construction, with sizes that depend on the inputs."""
+"""Builds ONNX graphs with sizes that depend on the inputs."""
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import jax
@@ -15,7 +16,7 @@ class Size:
         self.graph, self.name = graph, name
 
     def _combine(self, operator: str, first: Any, second: Any) -> 'Size':
-        names = [self.graph.size(own) for own in (first, second)]
+        names = [self.graph.size(first), self.graph.size(second)]
         return Size(self.graph, self.graph.add(operator, names))
 
     def __add__(self, other: Any) -> 'Size':
@@ -37,26 +38,26 @@ class Size:
 
 
 class Graph:
-    """An ONNX graph under construction; values are names of tensors.
+    """An ONNX graph under construction; methods take and return names of tensors.
 
     Attributes:
-        nodes: in order.
+        nodes: the nodes, in order.
         constants: name → array.
-        broadcasts: name → a tensor that broadcasts to it, for operators that do so themselves.
+        broadcasts: name of a deferred broadcast → the small tensor and the shape; operators that
+            broadcast take the small tensor.
         sizes: name of a dimension → its size.
     """
 
     def __init__(self, outer: 'Graph | None' = None) -> None:
-        """Begin a graph; that of a loop's body sees the tensors of the `outer` one."""
+        """Begin a graph; the body of a loop sees the tensors of the `outer` graph."""
         self.nodes: list[Any] = []
         self.constants: dict[str, np.ndarray] = {} if outer is None else outer.constants
         self.broadcasts: dict[str, tuple[str, Any]] = {}
         self.sizes: dict[str, Size] = {} if outer is None else outer.sizes
-        self._counter: list[int] = [0] if outer is None else outer._counter
+        self._counter: Iterator[int] = itertools.count(1) if outer is None else outer._counter
 
     def new_name(self) -> str:
-        self._counter[0] += 1
-        return f'v{self._counter[0]}'
+        return f'v{next(self._counter)}'
 
     def add(self, operator: str, inputs: Sequence[str], **attributes: Any) -> str:
         """Add a node with one output, and return its name."""
@@ -79,14 +80,14 @@ class Graph:
         return self.constant(list(values), np.int64)
 
     def size(self, size: Any) -> str:
-        """A size as a 1-D tensor: an int, a Size or a symbolic dimension of JAX."""
+        """A 1-D tensor with a size: an int, a Size or a symbolic dimension of JAX."""
         if isinstance(size, Size):
             return size.name
         if not jax.export.is_symbolic_dim(size):
             return self.integers([int(size)])
         # The text of a dimension is an expression over the names of the inputs' dimensions.
-        found: Any = eval(str(size), {'__builtins__': {}}, dict(self.sizes))
-        return self.size(found)
+        value: Any = eval(str(size), {'__builtins__': {}}, dict(self.sizes))
+        return self.size(value)
 
     def shape(self, sizes: Sequence[Any]) -> str:
         """A shape as a tensor."""
@@ -95,8 +96,7 @@ class Graph:
         return self.add('Concat', [self.size(size) for size in sizes], axis=0)
 
     def cast(self, name: str, dtype: Any) -> str:
-        kind = helper.np_dtype_to_tensor_dtype(np.dtype(dtype))
-        return self.add('Cast', [name], to=kind)
+        return self.add('Cast', [name], to=helper.np_dtype_to_tensor_dtype(np.dtype(dtype)))
 
     def transpose(self, name: str, order: Sequence[int]) -> str:
         if list(order) == sorted(order):
@@ -118,7 +118,7 @@ class Graph:
         return self.add('Slice', inputs)
 
     def expanded(self, name: str) -> str:
-        """The tensor of a name, which may stand for a broadcast that was put off."""
+        """The tensor of a name; adds the broadcast if the name stands for a deferred one."""
         if name not in self.broadcasts:
             return name
         small, sizes = self.broadcasts[name]
@@ -128,5 +128,5 @@ class Graph:
 def value_info(name: str, aval: Any) -> Any:
     """Type and shape of an input or output; symbolic sizes by name."""
     sizes = [str(size) if jax.export.is_symbolic_dim(size) else int(size) for size in aval.shape]
-    kind = helper.np_dtype_to_tensor_dtype(np.dtype(aval.dtype))
-    return helper.make_tensor_value_info(name, kind, sizes)
+    dtype = helper.np_dtype_to_tensor_dtype(np.dtype(aval.dtype))
+    return helper.make_tensor_value_info(name, dtype, sizes)

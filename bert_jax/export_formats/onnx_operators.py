@@ -1,4 +1,4 @@
-"""The operators of ONNX for each primitive of JAX."""
+"""Converts each primitive of JAX to operators of ONNX."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -8,8 +8,8 @@ import numpy as np
 from bert_jax.errors import UserError
 from bert_jax.export_formats.onnx_graph import Graph
 
-# Primitive → function of the graph, the equation and the names of its inputs, which returns the
-# name of its output, or a list of names.
+# Primitive → function that takes the graph, the equation and the names of the inputs, and returns
+# the name of the output, or a list of names.
 CONVERTERS: dict[str, Callable[..., Any]] = {}
 
 
@@ -21,7 +21,7 @@ def _converter(*primitives: str) -> Callable[[Callable], Callable]:
     return register
 
 
-# Primitives that are one operator, whose inputs broadcast.
+# Primitives that correspond to one operator, whose inputs broadcast.
 _OPERATORS = {
     'add': 'Add', 'add_any': 'Add', 'sub': 'Sub', 'mul': 'Mul', 'div': 'Div', 'max': 'Max',
     'min': 'Min', 'pow': 'Pow', 'eq': 'Equal', 'lt': 'Less', 'gt': 'Greater',
@@ -38,11 +38,11 @@ def _apply(graph: Graph, equation: Any, operator: str, *inputs: str, **attribute
     """Add an operator whose inputs broadcast to the shape of the equation's output."""
     shape = equation.outvars[0].aval.shape
     is_full = all(atom.aval.shape == shape for atom in equation.invars)
-    if is_full and any(own not in graph.broadcasts for own in inputs):
-        names = [graph.broadcasts.get(own, (own,))[0] for own in inputs]
+    if is_full and any(name not in graph.broadcasts for name in inputs):
+        inputs = tuple(graph.broadcasts.get(name, (name,))[0] for name in inputs)
     else:
-        names = [graph.expanded(own) for own in inputs]
-    return graph.add(operator, names, **attributes)
+        inputs = tuple(map(graph.expanded, inputs))
+    return graph.add(operator, inputs, **attributes)
 
 
 @_converter(*_OPERATORS)
@@ -91,8 +91,8 @@ def _integer_pow(graph: Graph, equation: Any, x: str) -> str:
 
 @_converter('is_finite')
 def _is_finite(graph: Graph, equation: Any, x: str) -> str:
-    odd = graph.add('Or', [graph.add('IsNaN', [x]), graph.add('IsInf', [x])])
-    return graph.add('Not', [odd])
+    is_infinite = graph.add('Or', [graph.add('IsNaN', [x]), graph.add('IsInf', [x])])
+    return graph.add('Not', [is_infinite])
 
 
 @_converter('clamp')
@@ -115,10 +115,10 @@ def _convert_type(graph: Graph, equation: Any, x: str) -> str:
 
 @_converter('broadcast_in_dim')
 def _broadcast(graph: Graph, equation: Any, x: str, *sizes: str) -> str:
-    shape, kept = equation.params['shape'], equation.params['broadcast_dimensions']
-    small = graph.unsqueeze(x, [axis for axis in range(len(shape)) if axis not in kept])
+    shape, axes_of_x = equation.params['shape'], equation.params['broadcast_dimensions']
     if tuple(equation.invars[0].aval.shape) == tuple(shape):
         return x
+    small = graph.unsqueeze(x, [axis for axis in range(len(shape)) if axis not in axes_of_x])
     name = graph.new_name()
     graph.broadcasts[name] = (small, shape)
     return name
@@ -152,7 +152,7 @@ def _concatenate(graph: Graph, equation: Any, *inputs: str) -> str:
 @_converter('stack')
 def _stack(graph: Graph, equation: Any, *inputs: str) -> str:
     axis = equation.params['axis']
-    return graph.add('Concat', [graph.unsqueeze(own, [axis]) for own in inputs], axis=axis)
+    return graph.add('Concat', [graph.unsqueeze(name, [axis]) for name in inputs], axis=axis)
 
 
 @_converter('split')
@@ -165,15 +165,16 @@ def _split(graph: Graph, equation: Any, x: str) -> list[str]:
 @_converter('slice')
 def _slice(graph: Graph, equation: Any, x: str) -> str:
     parameters = equation.params
-    starts, ends = (graph.shape(parameters[f'{own}_indices']) for own in ('start', 'limit'))
+    starts = graph.shape(parameters['start_indices'])
+    ends = graph.shape(parameters['limit_indices'])
     steps = parameters['strides'] or [1] * len(parameters['start_indices'])
     return graph.slice(x, starts, ends, range(len(steps)), steps)
 
 
 @_converter('dynamic_slice')
 def _dynamic_slice(graph: Graph, equation: Any, x: str, *starts: str) -> str:
-    starts_ = [graph.reshape(graph.cast(own, np.int64), [1]) for own in starts]
-    first, sizes = graph.add('Concat', starts_, axis=0), equation.params['slice_sizes']
+    vectors = [graph.reshape(graph.cast(start, np.int64), [1]) for start in starts]
+    first, sizes = graph.add('Concat', vectors, axis=0), equation.params['slice_sizes']
     last = graph.add('Add', [first, graph.shape(sizes)])
     return graph.slice(x, first, last, range(len(sizes)), [1] * len(sizes))
 
@@ -181,8 +182,9 @@ def _dynamic_slice(graph: Graph, equation: Any, x: str, *starts: str) -> str:
 @_converter('rev')
 def _reverse(graph: Graph, equation: Any, x: str) -> str:
     axes = equation.params['dimensions']
-    starts, ends = ([value] * len(axes) for value in (-1, np.iinfo(np.int64).min))
-    return graph.slice(x, graph.integers(starts), graph.integers(ends), axes, [-1] * len(axes))
+    starts = graph.integers([-1] * len(axes))
+    ends = graph.integers([np.iinfo(np.int64).min] * len(axes))
+    return graph.slice(x, starts, ends, axes, [-1] * len(axes))
 
 
 @_converter('pad')
@@ -196,11 +198,15 @@ def _pad(graph: Graph, equation: Any, x: str, value: str) -> str:
 @_converter('iota')
 def _iota(graph: Graph, equation: Any, *sizes: str) -> str:
     shape, axis = equation.params['shape'], equation.params['dimension']
-    ends = graph.add('Squeeze', [graph.size(shape[axis])])
-    numbers = [graph.constant(0, np.int64), ends, graph.constant(1, np.int64)]
-    counted = graph.cast(graph.add('Range', numbers), equation.params['dtype'])
-    small = graph.unsqueeze(counted, [other for other in range(len(shape)) if other != axis])
+    numbers = graph.cast(_range(graph, shape[axis]), equation.params['dtype'])
+    small = graph.unsqueeze(numbers, [other for other in range(len(shape)) if other != axis])
     return small if len(shape) == 1 else graph.add('Expand', [small, graph.shape(shape)])
+
+
+def _range(graph: Graph, size: Any) -> str:
+    """The numbers 0, 1, …, size − 1, int64."""
+    zero, one = (graph.constant(value, np.int64) for value in (0, 1))
+    return graph.add('Range', [zero, graph.add('Squeeze', [graph.size(size)]), one])
 
 
 @_converter('dim_as_value')
@@ -213,8 +219,8 @@ def _dimension(graph: Graph, equation: Any) -> str:
 def _arg(graph: Graph, equation: Any, x: str) -> str:
     operator = {'argmax': 'ArgMax', 'argmin': 'ArgMin'}[equation.primitive.name]
     (axis,) = equation.params['axes']
-    found = graph.add(operator, [x], axis=axis, keepdims=0)
-    return graph.cast(found, equation.params['index_dtype'])
+    index = graph.add(operator, [x], axis=axis, keepdims=0)
+    return graph.cast(index, equation.params['index_dtype'])
 
 
 @_converter('reduce_sum', 'reduce_max', 'reduce_min', 'reduce_prod', 'reduce_or', 'reduce_and')
@@ -224,8 +230,8 @@ def _reduce(graph: Graph, equation: Any, x: str) -> str:
     is_bool = equation.invars[0].aval.dtype == bool
     x = graph.cast(x, np.int32) if is_bool else x
     axes = graph.integers(equation.params['axes'])
-    found = graph.add(f'Reduce{operator}', [x, axes], keepdims=0)
-    return graph.cast(found, bool) if is_bool else found
+    reduced = graph.add(f'Reduce{operator}', [x, axes], keepdims=0)
+    return graph.cast(reduced, bool) if is_bool else reduced
 
 
 @_converter('sort')
@@ -235,7 +241,7 @@ def _sort(graph: Graph, equation: Any, keys: str, *others: str) -> list[str]:
         raise UserError('--format=onnx has no operators for this sort')
     inputs = [keys, graph.size(length)]
     keys, order = graph.add_many('TopK', inputs, 2, axis=axis, largest=0)
-    return [keys, *(graph.add('GatherElements', [own, order], axis=axis) for own in others)]
+    return [keys, *(graph.add('GatherElements', [name, order], axis=axis) for name in others)]
 
 
 @_converter('cumsum')
@@ -246,15 +252,12 @@ def _cumsum(graph: Graph, equation: Any, x: str) -> str:
 
 @_converter('cummax')
 def _cummax(graph: Graph, equation: Any, x: str) -> str:
-    """The maximum over a matrix of all earlier elements of the last axis."""
+    """Running maximum of the last axis: reduces a matrix with x[j] at [i, j] if j ≤ i."""
     (aval,) = (atom.aval for atom in equation.invars)
-    axis, length = equation.params['axis'], aval.shape[-1]
-    if axis != aval.ndim - 1 or equation.params['reverse']:
+    if equation.params['axis'] != aval.ndim - 1 or equation.params['reverse']:
         raise UserError('--format=onnx has no operators for this cummax')
-    ends = graph.add('Squeeze', [graph.size(length)])
-    zero, one = (graph.constant(value, np.int64) for value in (0, 1))
-    number = graph.add('Range', [zero, ends, one])
-    is_earlier = graph.add('LessOrEqual', [number, graph.unsqueeze(number, [1])])
+    numbers = _range(graph, aval.shape[-1])
+    is_earlier = graph.add('LessOrEqual', [numbers, graph.unsqueeze(numbers, [1])])
     least = graph.constant(np.iinfo(aval.dtype).min, aval.dtype)
     matrix = graph.add('Where', [is_earlier, graph.unsqueeze(x, [aval.ndim - 1]), least])
     return graph.add('ReduceMax', [matrix, graph.integers([-1])], keepdims=0)
@@ -262,9 +265,9 @@ def _cummax(graph: Graph, equation: Any, x: str) -> str:
 
 @_converter('dot_general')
 def _dot_general(graph: Graph, equation: Any, a: str, b: str) -> str:
-    """MatMul of operands whose axes are batch axes, free axes and summed axes, one of each kind.
+    """MatMul of operands that have one free axis and one summed axis after the batch axes.
 
-    Without batch axes MatMul takes any number of free axes of `a`.
+    Other axes are merged first; without batch axes, `a` may have any number of free axes.
     """
     (sum_a, sum_b), (batch_a, batch_b) = equation.params['dimension_numbers']
     shape_a, shape_b = (atom.aval.shape for atom in equation.invars)
@@ -279,10 +282,10 @@ def _dot_general(graph: Graph, equation: Any, a: str, b: str) -> str:
         a = graph.reshape(a, [*batch, _product(shape_a, free_a), summed])
     if merges_b:
         b = graph.reshape(b, [*batch, summed, _product(shape_b, free_b)])
-    found = graph.add('MatMul', [a, b])
+    product = graph.add('MatMul', [a, b])
     if not (merges_a or merges_b):
-        return found
-    return graph.reshape(found, equation.outvars[0].aval.shape)
+        return product
+    return graph.reshape(product, equation.outvars[0].aval.shape)
 
 
 def _product(shape: Sequence[Any], axes: Sequence[int]) -> Any:
@@ -294,29 +297,29 @@ def _product(shape: Sequence[Any], axes: Sequence[int]) -> Any:
 
 @_converter('gather')
 def _gather(graph: Graph, equation: Any, x: str, indices: str, *sizes: str) -> str:
-    numbers, taken = equation.params['dimension_numbers'], equation.params['slice_sizes']
+    numbers, slice_sizes = equation.params['dimension_numbers'], equation.params['slice_sizes']
     x_aval, index_aval = (atom.aval for atom in equation.invars[:2])
     indices = graph.cast(indices, np.int64)
     mapped, batched = list(numbers.start_index_map), list(numbers.operand_batching_dims)
     dropped = [*numbers.collapsed_slice_dims, *batched]
     if index_aval.ndim == 1:  # one slice
-        ends = graph.add('Add', [indices, graph.shape([taken[axis] for axis in mapped])])
-        found = graph.slice(x, indices, ends, mapped, [1] * len(mapped))
-        return graph.add('Squeeze', [found, graph.integers(dropped)]) if dropped else found
+        ends = graph.add('Add', [indices, graph.shape([slice_sizes[axis] for axis in mapped])])
+        part = graph.slice(x, indices, ends, mapped, [1] * len(mapped))
+        return graph.add('Squeeze', [part, graph.integers(dropped)]) if dropped else part
     rest = [axis for axis in range(x_aval.ndim) if axis not in dropped]
-    whole = all(str(taken[axis]) == str(x_aval.shape[axis]) for axis in rest)
-    if not whole or not {*mapped} <= {*dropped}:
+    is_whole = all(str(slice_sizes[axis]) == str(x_aval.shape[axis]) for axis in rest)
+    if not is_whole or not {*mapped} <= {*dropped}:
         raise UserError('--format=onnx has no operators for this gather')
     index_batched = list(numbers.start_indices_batching_dims)
     others = [axis for axis in range(index_aval.ndim - 1) if axis not in index_batched]
     x = graph.transpose(x, [*batched, *mapped, *rest])
     if not batched and len(mapped) == 1:
-        found = graph.add('Gather', [x, graph.add('Squeeze', [indices, graph.integers([-1])])])
+        gathered = graph.add('Gather', [x, graph.add('Squeeze', [indices, graph.integers([-1])])])
     else:
         indices = graph.transpose(indices, [*index_batched, *others, index_aval.ndim - 1])
-        found = graph.add('GatherND', [x, indices], batch_dims=len(batched))
-    # Its axes now are the batched ones, the other ones of the indices, and the rest of x.
+        gathered = graph.add('GatherND', [x, indices], batch_dims=len(batched))
+    # The axes are now the batch axes, the other axes of the indices, and the rest of x.
     offsets = list(numbers.offset_dims)
     of_indices = [axis for axis in range(equation.outvars[0].aval.ndim) if axis not in offsets]
     order = [of_indices[axis] for axis in (*index_batched, *others)] + offsets
-    return graph.transpose(found, np.argsort(order).tolist())
+    return graph.transpose(gathered, np.argsort(order).tolist())
