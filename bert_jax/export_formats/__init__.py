@@ -1,8 +1,8 @@
-"""Exports of models to formats of other libraries, which run them without bert_jax.
+"""Exports models to formats of other libraries, which run them without bert_jax.
 
-computation.py is the exported function, samples.py three inputs with their outputs by bert_jax,
-folder.py the folder around a format. A format is one file, with a subclass of `Format`, one line in
-FORMATS, and its part of the loader in loaders.
+computation.py has the exported function, samples.py three inputs with the outputs of bert_jax,
+folder.py the folder around a format. A format is a file with a subclass of `Format`, a line in
+FORMATS, and a file in loaders.
 """
 
 import importlib
@@ -22,5 +22,5 @@ FORMATS = {
 
 def load(name: str) -> 'Format':
     """Import the format of this name."""
-    module, _, kind = FORMATS[name].partition(':')
-    return getattr(importlib.import_module(module), kind)()
+    module, _, class_name = FORMATS[name].partition(':')
+    return getattr(importlib.import_module(module), class_name)()

@@ -12,18 +12,19 @@ from bert_jax.interop.pretrained import Pretrained
 
 
 class Export(NamedTuple):
-    """What is exported.
+    """A model with everything that a format needs to write it.
 
     Attributes:
-        model: the model, merged with what tuning added if that is possible.
-        task: what it computes, a task of `Predictor`.
-        computation: the function of the task.
+        model: the model, with the parameters that tuning added merged if possible.
+        task: a task of `Predictor`.
+        computation: the function that computes the task.
         inputs: inputs of three samples by name, int32 [3, …].
         expected: outputs of the samples by name, NaN at padding.
-        texts: what was tokenized, each a text or a list of two; empty for other inputs than texts.
-        max_length: tokens to which texts are truncated.
-        prompt: what precedes each text.
-        options: those of the format that were given.
+        texts: texts of the samples, each a text or a list of two; empty if the inputs are not plain
+            texts.
+        max_length: texts are truncated to this many tokens.
+        prompt: text put before each text.
+        options: options of the format that the user set.
     """
 
     model: Pretrained
@@ -38,11 +39,11 @@ class Export(NamedTuple):
 
 
 class Result(NamedTuple):
-    """What a format has written.
+    """Details of a written model.
 
     Attributes:
         signature: further keys of signature.json, such as 'tolerance'.
-        lines: what users should know.
+        lines: notes for users.
     """
 
     signature: Mapping[str, Any] = {}
@@ -54,10 +55,10 @@ class Format(abc.ABC):
 
     Attributes:
         requires: import name → pip requirement of the packages that writing and checking need.
-        runtime: pip requirements of those who run the folder, besides NumPy and tokenizers.
-        options: the options of the command line that the format has.
+        runtime: pip requirements of the loader, besides NumPy and tokenizers.
+        options: names of the options that the format accepts.
         has_erf: whether its operations include erf.
-        only_task: the task it is limited to; None: it has all tasks.
+        only_task: the only task that it supports; None: all tasks.
     """
 
     requires: ClassVar[Mapping[str, str]] = {}
@@ -68,4 +69,4 @@ class Format(abc.ABC):
 
     @abc.abstractmethod
     def write(self, export: Export, folder: pathlib.Path) -> Result:
-        """Write the model into an empty folder, to be run by loaders/NAME.py there."""
+        """Write the model into an empty folder; loaders/NAME.py will run it there."""

@@ -1,4 +1,4 @@
-"""The function that is exported: token ids in, the outputs of a task out."""
+"""The exported function: from token ids to the outputs of a task."""
 
 import dataclasses
 import functools
@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
+import jax.export
 import jax.numpy as jnp
 
 from bert_jax.interop import pretrained
@@ -18,28 +19,31 @@ from bert_jax.tasks.problems.base import HostOutputs, Problem
 from bert_jax.types import Params
 
 Arrays: TypeAlias = Mapping[str, Any]
-_OF_ROWS = {'segment_ids', 'first_positions'}
-_COMPUTE = Compute(attention_kernel='xla')  # without calls to kernels of one platform
+# Fields of packed rows, which are not inputs: an exported row has one sequence.
+_PACKING_FIELDS = {'segment_ids', 'first_positions'}
+_COMPUTE = Compute(attention_kernel='xla')  # the other kernels run on one platform only
 # Fields of an architecture that name activations.
 _ACTIVATIONS = ('hidden_act', 'prediction_act', 'classifier_act', 'convolution_act')
 
-# Outputs of classes of transformers: those of several heads, those with an axis of tokens.
+# Head → output of the classes of transformers that have several heads.
 _PRETRAINING_LOGITS = {
     'mlm': 'prediction_logits',
     'nsp': 'seq_relationship_logits',
     'sop': 'sop_logits',
 }
+# Outputs of transformers with an axis of tokens, and heads whose 'logits' have one.
 _TOKEN_OUTPUTS = {'last_hidden_state', 'prediction_logits', 'start_logits', 'end_logits'}
-_TOKEN_HEADS = {'mlm', 'clm', 'rtd', 'token_classification'}  # whose 'logits' have one too
+_TOKEN_HEADS = {'mlm', 'clm', 'rtd', 'token_classification'}
 
-# Input → what it is.
+# Input → its description in signature.json.
 _INPUTS = {
     'input_ids': 'token ids',
     'attention_mask': '1 for tokens, 0 for padding, which follows the tokens',
     'token_type_ids': '0 for the first text, 1 for the second',
     'marks': 'the sum of 1 at tokens of the first mark and 2 at tokens of the second',
     'word': '3 at the first token of each word, 1 at its other tokens, 0 elsewhere',
-    'edge': 'the sum of 1 at the first token of the first word and 2 at that of the last word',
+    'edge': 'the sum of 1 at the first token of the first word and 2 at the first token of the '
+    'last word',
     'span_sizes': 'for each token, the number of tokens in the spans of 1, 2, … words from it; 0 '
     'if it does not start a word, and beyond the text',
 }
@@ -50,10 +54,10 @@ class Computation(NamedTuple):
 
     Attributes:
         function: maps (params, inputs by name) to outputs by name; traceable for any batch size and
-            any length up to that of the model.
+            any length that the model supports.
         params: nested float32 NumPy arrays.
         inputs: name → shape without the axis of texts, with 't' for tokens; all are int32.
-        per_token: outputs with an axis of tokens, [B, T, …]; the others are [B, …].
+        per_token: outputs with an axis of tokens, [B, T, …]; other outputs are [B, …].
     """
 
     function: Callable[[Params, Arrays], dict[str, jax.Array]]
@@ -70,8 +74,9 @@ class Computation(NamedTuple):
             for name, shape in self.inputs.items()
         }
 
-    def abstract_inputs(self, batch: Any, length: Any) -> dict[str, jax.ShapeDtypeStruct]:
-        """The inputs for a batch size and a length, which may be symbolic."""
+    def symbolic_inputs(self, longest: int) -> dict[str, jax.ShapeDtypeStruct]:
+        """The inputs for any batch size b and any length t up to `longest`."""
+        batch, length = jax.export.symbolic_shape('b, t', constraints=[f't <= {longest}'])
         return {
             name: jax.ShapeDtypeStruct(
                 (batch, *(length if size == 't' else size for size in shape)), jnp.int32
@@ -96,7 +101,7 @@ def of_embedding(model: Pretrained, modules: SentenceModules, has_erf: bool) -> 
 
 
 def of_masked_tokens(model: Pretrained, has_erf: bool) -> Computation:
-    """'logits' [B, T, V] of the tokens at each position."""
+    """'logits' [B, T, V] of all tokens of the vocabulary at each position."""
     encode, inputs = _encoder(model, has_erf)
     architecture = _architecture(model.architecture, has_erf)
 
@@ -111,25 +116,25 @@ def of_masked_tokens(model: Pretrained, has_erf: bool) -> Computation:
 
 
 def of_published_class(model: Pretrained) -> Computation:
-    """The outputs of the class of transformers with a model's heads, under their names there."""
+    """The outputs of the class of transformers with the model's heads, under its output names."""
     # transformers has no enhanced mask decoder.
     architecture = dataclasses.replace(model.architecture, mask_decoder=False)
     heads = model.heads
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
         inputs = (batch['input_ids'], batch['attention_mask'], batch.get('token_type_ids'))
-        found = pretrained.outputs(
+        outputs = pretrained.outputs(
             architecture, _COMPUTE, params, *inputs, is_causal=model.is_causal
         )
         if not heads:
-            return {'last_hidden_state': found['all_hidden'][-1]}
+            return {'last_hidden_state': outputs['all_hidden'][-1]}
         if heads == ('question_answering',):
-            start_BT, end_BT = jnp.moveaxis(found['question_answering_logits'], -1, 0)
+            start_BT, end_BT = jnp.moveaxis(outputs['question_answering_logits'], -1, 0)
             return {'start_logits': start_BT, 'end_logits': end_BT}
         if heads == ('multiple_choice',):
-            return {'logits': found['multiple_choice_logits'][:, None]}
+            return {'logits': outputs['multiple_choice_logits'][:, None]}
         names = _PRETRAINING_LOGITS if len(heads) > 1 else dict.fromkeys(heads, 'logits')
-        return {names[head]: found[f'{head}_logits'] for head in heads}
+        return {names[head]: outputs[f'{head}_logits'] for head in heads}
 
     inputs: dict[str, tuple[int | str, ...]] = dict.fromkeys(_input_names(architecture), ('t',))
     per_token = _TOKEN_OUTPUTS | ({'logits'} if {*heads} & _TOKEN_HEADS else set())
@@ -137,14 +142,14 @@ def of_published_class(model: Pretrained) -> Computation:
 
 
 def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool) -> Computation:
-    """What `Problem.exported_outputs` names.
+    """The outputs of `Problem.exported_outputs`.
 
     Args:
-        rows: a batch of one sequence a row, whose fields may be inputs.
+        rows: a batch with one sequence a row; fields that the heads read become inputs.
     """
     encode, inputs = _encoder(model, has_erf)
     makers = problem.make_heads(_architecture(model.architecture, has_erf), _COMPUTE)
-    used: set[str] = set()
+    read_fields: set[str] = set()
 
     def apply(params: Params, batch: Arrays) -> HostOutputs:
         heads = {
@@ -152,38 +157,38 @@ def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool)
             for name, make in makers.items()
         }
         first_B1 = jnp.zeros_like(batch['attention_mask'][:, :1])
-        recorded = _Recorder(batch, used)
+        recorded = _Recorder(batch, read_fields)
         recorded |= {'segment_ids': batch['attention_mask'], 'first_positions': first_B1}
         outputs = problem.apply_heads(heads, encode(params, batch, first_B1), recorded, None)
         return problem.exported_outputs(outputs, recorded)
 
     def function(params: Params, batch: Arrays) -> dict[str, jax.Array]:
-        found = apply(params, batch)
+        outputs = apply(params, batch)
         return {
-            **{name: jnp.asarray(array)[:, 0] for name, array in found.per_sequence.items()},
-            **{name: jnp.asarray(array) for name, array in found.per_token.items()},
+            **{name: jnp.asarray(array)[:, 0] for name, array in outputs.per_sequence.items()},
+            **{name: jnp.asarray(array) for name, array in outputs.per_token.items()},
         }
 
     parts = {**model.params, **model.other_parts}
     params = {'encoder': model.params['encoder']} | {name: parts[name] for name in makers}
-    found = jax.eval_shape(apply, params, rows)
-    further = {
+    outputs = jax.eval_shape(apply, params, rows)
+    head_inputs = {
         name: ('t', *array.shape[2:])
         for name, array in rows.items()
-        if name in used - {*inputs} - _OF_ROWS
+        if name in read_fields - {*inputs} - _PACKING_FIELDS
     }
-    return Computation(function, params, inputs | further, frozenset(found.per_token))
+    return Computation(function, params, inputs | head_inputs, frozenset(outputs.per_token))
 
 
 class _Recorder(dict):
-    """A batch that records which of its fields are read."""
+    """A batch that adds the name of each field that is read to a set."""
 
-    def __init__(self, batch: Arrays, used: set[str]) -> None:
+    def __init__(self, batch: Arrays, read_fields: set[str]) -> None:
         super().__init__(batch)
-        self._used = used
+        self._read_fields = read_fields
 
     def __getitem__(self, name: str) -> Any:
-        self._used.add(name)
+        self._read_fields.add(name)
         return super().__getitem__(name)
 
 
@@ -194,12 +199,12 @@ def _encoder(
     architecture = _architecture(model.architecture, has_erf)
 
     def encode(params: Params, batch: Arrays, first_B1: jax.Array | None = None) -> EncoderOutput:
-        own = params['encoder']
-        is_pooled = architecture.pooler and 'pooler' in own
+        variables = {'params': params['encoder']}
+        is_pooled = architecture.pooler and 'pooler' in params['encoder']
         encoder = build_encoder(dataclasses.replace(architecture, pooler=is_pooled), _COMPUTE)
-        ids = [batch[name] for name in ('input_ids', 'attention_mask')]
+        ids = (batch['input_ids'], batch['attention_mask'], batch.get('token_type_ids'))
         options: dict[str, Any] = {'causal': model.is_causal, 'first_positions_BS': first_B1}
-        output: Any = encoder.apply({'params': own}, *ids, batch.get('token_type_ids'), **options)
+        output: Any = encoder.apply(variables, *ids, **options)
         return output
 
     return encode, dict.fromkeys(_input_names(architecture), ('t',))

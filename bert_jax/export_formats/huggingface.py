@@ -15,16 +15,16 @@ from bert_jax.interop import huggingface
 from bert_jax.interop.pretrained import Pretrained
 
 _RUNTIME = ('torch', 'transformers>=5')
-_TOLERANCE = 1e-4  # of two implementations, relative to the largest output if that is above 1
+_TOLERANCE = 1e-4  # relative to the largest output, if above 1; two implementations differ
 
 
 class Written(NamedTuple):
-    """What was written.
+    """A written Hugging Face folder.
 
     Attributes:
         model: the model as transformers reads it.
-        report: how it was checked.
-        lines: what was dropped or newly initialized.
+        report: how the model was checked.
+        lines: a line for everything that was dropped or newly initialized.
     """
 
     model: Pretrained
@@ -38,17 +38,16 @@ def write(model: Pretrained, path: pathlib.Path) -> Written:
     The loader is run if transformers and torch are installed.
 
     Raises:
-        UserError: as `interop.huggingface.save`, or transformers computes other values.
+        UserError: as in `interop.huggingface.save`, or transformers computes other values.
     """
-    with files.new_folder(path) as new:
-        published, lines = huggingface.write(model, new)
+    with files.new_folder(path) as new_folder:
+        published, lines = huggingface.write(model, new_folder)
         report = 'logits compared'
         if published.tokenizer is not None:
-            export = _export(published)
-            further = {'tolerance': _TOLERANCE}
-            folder.write_loader(export, 'huggingface', _RUNTIME, new, further)
+            signature = {'tolerance': _TOLERANCE}
+            folder.write_loader(_export(published), 'huggingface', _RUNTIME, new_folder, signature)
             if can_run_loader():
-                report = folder.run_loader(new)
+                report = folder.run_loader(new_folder)
     return Written(published, report, lines)
 
 
@@ -64,12 +63,12 @@ def _export(model: Pretrained) -> Export:
         model.tokenizer, architecture.max_length, architecture.type_vocab_size
     )
     rows = samples.rows_of_texts(layout)
-    function = computation.of_published_class(model)
-    inputs = {name: np.asarray(rows.batch[name], np.int32) for name in function.inputs}
-    computed = jax.device_get(jax.jit(function.function)(function.params, inputs))
+    computed = computation.of_published_class(model)
+    inputs = {name: np.asarray(rows.batch[name], np.int32) for name in computed.inputs}
+    outputs = jax.device_get(jax.jit(computed.function)(computed.params, inputs))
     expected = {
-        name: samples.at_tokens(array, inputs) if name in function.per_token else array
-        for name, array in computed.items()
+        name: samples.at_tokens(array, inputs) if name in computed.per_token else array
+        for name, array in outputs.items()
     }
     task, length = ', '.join(model.heads) or 'states', architecture.max_length
-    return Export(model, task, function, inputs, expected, rows.texts, length, '', {})
+    return Export(model, task, computed, inputs, expected, rows.texts, length, '', {})

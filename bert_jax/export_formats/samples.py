@@ -28,8 +28,8 @@ class Rows(NamedTuple):
     """Three texts, or pairs of texts, as padded rows.
 
     Attributes:
-        texts: Each a text or a list of two; empty if the rows are not those of plain texts.
-        batch: as made by `Items.batch`, one sequence a row.
+        texts: Each a text or a list of two; empty if rows have more than the tokens of texts.
+        batch: As made by `Items.batch`, one sequence a row.
     """
 
     texts: list[Any]
@@ -38,14 +38,13 @@ class Rows(NamedTuple):
 
 def rows_of_texts(layout: SpecialTokenLayout, suffix: str = '', prompt: str = '') -> Rows:
     """The rows of single texts, each between a prompt and a suffix."""
-    tokenizer = layout.tokenizer
-    ends = tokenizer.encode_batch([prompt + suffix], special=True).ids[0]
-    room = layout.max_text_tokens(1) - len(ends)
-    texts = [text + suffix for text in _short_texts(tokenizer, room)]
+    tokenizer, max_tokens = layout.tokenizer, layout.max_text_tokens(1)
+    affix_ids = tokenizer.encode_batch([prompt + suffix], special=True).ids[0]
+    texts = [text + suffix for text in _short_texts(tokenizer, max_tokens - len(affix_ids))]
     ids = tokenizer.encode_batch([prompt + text for text in texts], special=True).ids
-    laid_out = [layout.lay_out(own[: layout.max_text_tokens(1)]) for own in ids]
-    sequences = [TokenSequence(own.ids, own.token_type_ids, {}, {}) for own in laid_out]
-    return Rows(list(texts), _batch(sequences, tokenizer.pad_id))
+    rows = [layout.lay_out(text_ids[:max_tokens]) for text_ids in ids]
+    sequences = [TokenSequence(row.ids, row.token_type_ids, {}, {}) for row in rows]
+    return Rows(texts, _batch(sequences, tokenizer.pad_id))
 
 
 def rows_of_problem(problem: Problem, num_texts: int | None) -> Rows:
@@ -55,28 +54,28 @@ def rows_of_problem(problem: Problem, num_texts: int | None) -> Rows:
         num_texts: 2 for a problem that was trained on pairs.
     """
     texts = _short_texts(problem.tokenizer, (problem.layout.max_length - 5) // 2)
-    sequences, plain = [], []
+    sequences, plain_texts = [], []
     for number, text in enumerate(texts):
         first, last = text.split()[0], text.split()[-1]
         marks = [[0, len(first)], [len(text) - len(last), len(text)]]
-        given = {'text': text, 'premise': text, 'context': text, 'marks': marks}
-        given |= {'question': _SECOND, 'choices': [_SECOND]}
+        example = {'text': text, 'premise': text, 'context': text, 'marks': marks}
+        example |= {'question': _SECOND, 'choices': [_SECOND]}
         if num_texts == 2:
-            given |= {'text2': _SECOND, 'marks': [marks[0], [0, 3]]}
-        (sequence, *_), *_ = problem.encode(problem.parse_input(f'sample {number}', given))
+            example |= {'text2': _SECOND, 'marks': [marks[0], [0, 3]]}
+        (sequence, *_), *_ = problem.encode(problem.parse_input(f'sample {number}', example))
         sequences.append(sequence)
-        plain += _plain_texts(problem, sequence, (text, [text, _SECOND], [_SECOND, text]))
-    return Rows(
-        plain if len(plain) == len(texts) else [], _batch(sequences, problem.tokenizer.pad_id)
-    )
+        plain_texts += _plain_texts(problem, sequence, (text, [text, _SECOND], [_SECOND, text]))
+    if len(plain_texts) < len(texts):
+        plain_texts = []
+    return Rows(plain_texts, _batch(sequences, problem.tokenizer.pad_id))
 
 
 def _plain_texts(problem: Problem, sequence: TokenSequence, candidates: Sequence[Any]) -> list[Any]:
-    """The candidate with the ids of a sequence, if there is one."""
+    """The candidate that has the token ids of the sequence, in a list; [] if none has them."""
     for candidate in candidates:
         texts = [candidate] if isinstance(candidate, str) else candidate
-        laid_out = problem.layout.lay_out(*problem.tokenizer.encode_batch(texts).ids)
-        if np.array_equal(laid_out.ids, sequence.ids):
+        row = problem.layout.lay_out(*problem.tokenizer.encode_batch(texts).ids)
+        if np.array_equal(row.ids, sequence.ids):
             return [candidate]
     return []
 
@@ -84,24 +83,23 @@ def _plain_texts(problem: Problem, sequence: TokenSequence, candidates: Sequence
 def expected_of_task(
     model: Pretrained, predictor: Predictor, task: str, rows: Rows
 ) -> dict[str, np.ndarray]:
-    """What `predict` computes for texts: the outputs of 'embed' or 'fill_mask'."""
+    """The outputs of `predict` for the task 'embed' or 'fill_mask'."""
     batch = rows.batch
     if task == 'fill_mask':
         inputs = (batch['input_ids'], batch['attention_mask'], batch['token_type_ids'])
-        found = pretrained.outputs(model.architecture, Compute(), model.params, *inputs)
-        return {'logits': at_tokens(np.asarray(found['mlm_logits']), batch)}
+        outputs = pretrained.outputs(model.architecture, Compute(), model.params, *inputs)
+        return {'logits': at_tokens(np.asarray(outputs['mlm_logits']), batch)}
     prompt = model.sentence_modules.prompt if model.sentence_modules else ''
+    token_vectors = predictor.embed([prompt + text for text in rows.texts], 'tokens')
     states_BTD = np.zeros((*batch['input_ids'].shape, model.architecture.hidden_size), np.float32)
-    for row_TD, own_TD in zip(
-        states_BTD, predictor.embed([prompt + text for text in rows.texts], 'tokens'), strict=True
-    ):
-        row_TD[: len(own_TD)] = own_TD
+    for row_TD, text_TD in zip(states_BTD, token_vectors, strict=True):
+        row_TD[: len(text_TD)] = text_TD
     embedding = np.stack(predictor.embed(rows.texts))
     return {'embedding': embedding, 'states': at_tokens(states_BTD, batch)}
 
 
 def expected_of_problem(model: Pretrained, problem: Problem, rows: Rows) -> dict[str, np.ndarray]:
-    """What `predict` computes from packed rows, before it is decoded."""
+    """The outputs of `predict` for a fine-tuning problem, before decoding."""
     module = FineTuningModel(model.architecture, Compute(), problem)
 
     @jax.jit
@@ -109,30 +107,30 @@ def expected_of_problem(model: Pretrained, problem: Problem, rows: Rows) -> dict
         return problem.exported_outputs(apply_model(module, params, batch), batch)
 
     params = {**model.params, **model.other_parts}
-    found = jax.device_get(compute(params, dict(rows.batch)))
-    per_token = {name: at_tokens(array, rows.batch) for name, array in found.per_token.items()}
-    return {name: array[:, 0] for name, array in found.per_sequence.items()} | per_token
+    outputs = jax.device_get(compute(params, dict(rows.batch)))
+    per_token = {name: at_tokens(array, rows.batch) for name, array in outputs.per_token.items()}
+    return {name: array[:, 0] for name, array in outputs.per_sequence.items()} | per_token
 
 
 def at_tokens(array_BTX: np.ndarray, batch: Mapping[str, np.ndarray]) -> np.ndarray:
-    """float32, NaN at padding."""
+    """The array in float32, with NaN at padding."""
     is_token_BT = batch['attention_mask'] > 0
     is_token_BTX = is_token_BT.reshape(*is_token_BT.shape, *[1] * (array_BTX.ndim - 2))
     return np.where(is_token_BTX, array_BTX, np.nan).astype(np.float32)
 
 
 def _batch(sequences: Sequence[TokenSequence], pad_id: int) -> dict[str, np.ndarray]:
-    number, longest = len(sequences), max(len(own.ids) for own in sequences)
-    items = Items([(own,) for own in sequences], pad_id)
+    number, longest = len(sequences), max(len(sequence.ids) for sequence in sequences)
+    items = Items([(sequence,) for sequence in sequences], pad_id)
     return items.batch(np.arange(number), np.arange(number), BatchShape(number, longest, 1))
 
 
-def _short_texts(tokenizer: Tokenizer, room: int) -> list[str]:
-    """_TEXTS, with as many of their words as fit into `room` tokens, but at least one."""
-    found = []
+def _short_texts(tokenizer: Tokenizer, max_tokens: int) -> list[str]:
+    """_TEXTS, each halved until it fits into `max_tokens` tokens or is a single word."""
+    texts = []
     for text in _TEXTS:
         words = text.split()
-        while len(words) > 1 and len(tokenizer.encode_batch([' '.join(words)]).ids[0]) > room:
+        while len(words) > 1 and len(tokenizer.encode_batch([' '.join(words)]).ids[0]) > max_tokens:
             words = words[: len(words) // 2]
-        found.append(' '.join(words))
-    return found
+        texts.append(' '.join(words))
+    return texts

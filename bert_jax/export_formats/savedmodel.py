@@ -10,12 +10,12 @@ from bert_jax.export_formats.tensorflow_functions import TensorFlowFunctions
 class SavedModel(Format):
     """The folder `model`, with one signature for any number of texts and any length.
 
-    The program of XLA is an operation of TensorFlow itself, so no other package is needed.
+    TensorFlow has an operation for programs of XLA, so no other package is needed.
     """
 
     requires = {'tensorflow': 'tensorflow==2.21.0'}
     runtime = ('tensorflow>=2.21',)
-    has_erf = False  # the StableHLO of TensorFlow 2.21 has no such operation
+    has_erf = False  # the StableHLO of TensorFlow 2.21 lacks it
 
     def write(self, export: Export, folder: pathlib.Path) -> Result:
         functions = TensorFlowFunctions(export.computation)

@@ -9,9 +9,9 @@ from bert_jax.interop.sentence_modules import SentenceModules
 
 
 class SentenceTransformers(Format):
-    """A folder for SentenceTransformer(FOLDER): the encoder, modules.json, and what they need.
+    """A folder for SentenceTransformer(FOLDER): the encoder, modules.json and the modules.
 
-    Without modules.json the library would take the mean of 512 tokens, never normalized.
+    Without modules.json the library takes the mean of at most 512 tokens, without normalization.
     """
 
     requires = {'sentence_transformers': 'sentence-transformers==6.2.0'}
@@ -28,5 +28,5 @@ class SentenceTransformers(Format):
             sentence_modules=dataclasses.replace(modules, max_length=length),
         )
         _, lines = huggingface.write(encoder, folder)
-        cut = f'sentence-transformers truncates texts to {length} tokens, without a warning'
-        return Result(lines=(*lines, cut))
+        note = f'sentence-transformers truncates texts to {length} tokens without a warning'
+        return Result(lines=(*lines, note))

@@ -1,4 +1,4 @@
-"""Exported computations as functions of TensorFlow."""
+"""Converts exported computations to TensorFlow functions."""
 
 from typing import Any
 
@@ -11,14 +11,14 @@ _PLATFORMS = ('cpu', 'cuda', 'tpu')
 
 
 class TensorFlowFunctions:
-    """A computation whose parameters are variables, for functions of several shapes.
+    """A computation as TensorFlow functions of several shapes, which share their variables.
 
     Attributes:
         module: a tf.Module that holds the variables.
     """
 
     def __init__(self, computation: Computation) -> None:
-        """Make the variables."""
+        """Make a variable of each parameter."""
         self._tensorflow = tensorflow_import.tensorflow()
         self._computation = computation
         self._variables = jax.tree.map(
@@ -28,7 +28,7 @@ class TensorFlowFunctions:
         self.module.weights = jax.tree.leaves(self._variables)
 
     def concrete(self, batch: int | None, length: int | None, longest: int | None = None) -> Any:
-        """The function of inputs of a shape.
+        """The concrete function for an input shape.
 
         Args:
             batch, length: both None for any number of texts and any length up to `longest`.

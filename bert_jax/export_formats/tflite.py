@@ -11,14 +11,14 @@ from bert_jax.export_formats.tensorflow_functions import TensorFlowFunctions
 
 _LENGTHS = (32, 128)  # and the longest
 _DTYPES = ('float32', 'int8')
-_INT8_TOLERANCE = 0.5  # of the samples; finds a broken file, not a loss of quality
+_INT8_TOLERANCE = 0.5  # on the samples; detects a broken file, not a loss of quality
 
 
 class TensorFlowLite(Format):
-    """model.tflite, with a signature `tokens_T` for one text of each of some lengths T.
+    """model.tflite, with a signature `tokens_T` for one text of length T, for several T.
 
-    Its operators have no symbolic shapes; signatures share the weights. With dtype 'int8' matrices
-    of products are int8, with a scale for each row, and activations are quantized as they come.
+    TensorFlow Lite has no symbolic shapes; the signatures share the weights. With dtype 'int8',
+    weight matrices are int8 with a scale for each row, and activations are quantized at run time.
     """
 
     requires = {
@@ -27,13 +27,13 @@ class TensorFlowLite(Format):
     }
     runtime = ('ai-edge-litert>=2.3',)
     options = ('lengths', 'dtype')
-    has_erf = False  # nor does LiteRT
+    has_erf = False
 
     def write(self, export: Export, folder: pathlib.Path) -> Result:
         tensorflow = tensorflow_import.tensorflow()
         lengths, dtype = _lengths(export), export.options.get('dtype', 'float32')
         if dtype not in _DTYPES:
-            raise UserError(f'--dtype is {dtype!r}; --format=tflite has {", ".join(_DTYPES)}')
+            raise UserError(f'--dtype is {dtype!r}; --format=tflite supports {", ".join(_DTYPES)}')
         functions = TensorFlowFunctions(export.computation)
         signatures = {f'tokens_{length}': functions.concrete(1, length) for length in lengths}
         with tempfile.TemporaryDirectory() as saved:
@@ -45,7 +45,7 @@ class TensorFlowLite(Format):
                 converter.optimizations = [tensorflow.lite.Optimize.DEFAULT]
             try:
                 (folder / 'model.tflite').write_bytes(converter.convert())
-            except Exception as error:  # the converter has an exception of its own
+            except Exception as error:  # TensorFlow does not export the converter's exception
                 missing = re.search(r"error: '(\S+)' op", str(error))
                 reason = f'{missing[1]} is not built in' if missing else str(error).splitlines()[0]
                 raise UserError(f'--format=tflite cannot express the model: {reason}') from error
@@ -60,9 +60,8 @@ class TensorFlowLite(Format):
 
 def _lengths(export: Export) -> list[int]:
     """The lengths of the signatures, ascending. Raises UserError if one is not valid."""
-    longest = export.max_length
-    given = export.options.get('lengths')
-    for length in given or ():
+    longest, lengths = export.max_length, export.options.get('lengths') or ()
+    for length in lengths:
         if not 3 <= length <= longest:
             raise UserError(f'--lengths has {length}, must be from 3 to {longest}')
-    return sorted({*(n for n in given or _LENGTHS if n < longest), longest})
+    return sorted({*(n for n in lengths or _LENGTHS if n < longest), longest})

@@ -45,7 +45,7 @@ def test_int8_is_smaller_and_close(tmp_path):
 
 
 def test_options_that_are_not_valid_are_one_line(model, tmp_path):
-    with pytest.raises(UserError, match="--dtype is 'int4'; --format=tflite has float32, int8"):
+    with pytest.raises(UserError, match="'int4'; --format=tflite supports float32, int8"):
         exported.write(tmp_path / 'out', 'tflite', model, dtype='int4')
     with pytest.raises(UserError, match='--lengths has 65, must be from 3 to 64'):
         exported.write(tmp_path / 'out', 'tflite', model, lengths=(65,))

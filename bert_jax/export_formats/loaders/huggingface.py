@@ -7,7 +7,7 @@ import transformers
 
 
 def load(folder, signature):
-    """The function from inputs to outputs, by name."""
+    """Return a function from inputs to outputs, by name."""
     (name,) = json.loads((folder / 'config.json').read_text(encoding='utf-8'))['architectures']
     model = getattr(transformers, name).from_pretrained(folder).eval()
 
@@ -16,7 +16,7 @@ def load(folder, signature):
         if name.endswith('ForMultipleChoice'):  # [texts, choices, tokens]
             tensors = {key: tensor[:, None] for key, tensor in tensors.items()}
         with torch.inference_mode():
-            found = model(**tensors)
-        return {name: found[name].numpy() for name in signature['outputs']}
+            outputs = model(**tensors)
+        return {name: outputs[name].numpy() for name in signature['outputs']}
 
     return compute

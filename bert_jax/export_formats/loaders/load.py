@@ -1,8 +1,8 @@
 """Runs the model in this folder without bert_jax: `pip install -r requirements.txt`.
 
-On the command line, `python load.py` compares the outputs of three samples with those of bert_jax.
-In Python, `load.run(['A text.', …])` returns the outputs; `load.encode` and `load.compute` are its
-two halves. signature.json names inputs and outputs.
+On the command line, `python load.py` compares the outputs of three samples with bert_jax.
+In Python, `load.run(['A text.', …])` returns the outputs; it calls `load.encode`, then
+`load.compute`. signature.json describes inputs and outputs.
 """
 
 import json
@@ -27,28 +27,28 @@ def encode(texts):
     rows = tokenizer.encode_batch([prompt + t if isinstance(t, str) else tuple(t) for t in texts])
     if any(row.overflowing for row in rows):
         warnings.warn(f'texts are truncated to {SIGNATURE["max_length"]} tokens', stacklevel=2)
-    found = {
+    inputs = {
         'input_ids': [row.ids for row in rows],
         'attention_mask': [row.attention_mask for row in rows],
         'token_type_ids': [row.type_ids for row in rows],
     }
-    return {name: np.array(found[name], np.int32) for name in SIGNATURE['inputs'] if name in found}
+    return {k: np.array(inputs[k], np.int32) for k in SIGNATURE['inputs'] if k in inputs}
 
 
 def run(texts):
-    """Outputs by name for texts, or (text, text) pairs; of a token, they follow its position."""
+    """Outputs by name, for texts or (text, text) pairs; token outputs are [texts, tokens, …]."""
     return compute(encode(texts))
 
 
 def check():
-    """The largest difference from the outputs of bert_jax, relative to the largest output."""
+    """Return the largest difference from bert_jax, relative to the largest output."""
     samples = np.load(FOLDER / 'samples.npz')
     inputs = {name: samples[name] for name in SIGNATURE['inputs']}
     for name, array in (encode(SIGNATURE['texts']) if SIGNATURE['texts'] else {}).items():
         assert np.array_equal(array, inputs[name]), f'the tokenizer gives other {name}'
     outputs, differences = compute(inputs), []
     for name in SIGNATURE['outputs']:
-        expected = samples[f'expected_{name}']  # NaN at padding, which has no meaning
+        expected = samples[f'expected_{name}']  # NaN at padding
         known = np.isfinite(expected)
         difference = np.abs(np.asarray(outputs[name], np.float32) - expected)[known].max()
         differences.append(float(difference / max(1, np.abs(expected[known]).max())))

@@ -1,10 +1,10 @@
-"""Runs model.onnx with ONNX Runtime, on a CPU or on what else is installed."""
+"""Runs model.onnx with ONNX Runtime, on any device that the installed package supports."""
 
 import onnxruntime
 
 
 def load(folder, signature):
-    """The function from inputs to outputs, by name."""
+    """Return a function from inputs to outputs, by name."""
     providers = onnxruntime.get_available_providers()
     session = onnxruntime.InferenceSession(str(folder / 'model.onnx'), providers=providers)
     names = list(signature['outputs'])

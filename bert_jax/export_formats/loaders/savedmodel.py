@@ -4,13 +4,13 @@ import tensorflow
 
 
 def load(folder, signature):
-    """The function from inputs to outputs, by name; compiled once for each shape."""
+    """Return a function from inputs to outputs, by name; compiled once for each shape."""
     model = tensorflow.saved_model.load(str(folder / 'model'))
     function = model.signatures['serving_default']
 
     def compute(inputs):
-        found = function(**{name: tensorflow.constant(array) for name, array in inputs.items()})
-        return {name: tensor.numpy() for name, tensor in found.items()}
+        outputs = function(**{name: tensorflow.constant(array) for name, array in inputs.items()})
+        return {name: tensor.numpy() for name, tensor in outputs.items()}
 
-    compute.model = model  # holds the variables
+    compute.model = model  # keeps the variables alive
     return compute

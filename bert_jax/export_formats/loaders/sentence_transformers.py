@@ -5,13 +5,13 @@ import torch
 
 
 def load(folder, signature):
-    """The function from inputs to outputs, by name."""
+    """Return a function from inputs to outputs, by name."""
     model = sentence_transformers.SentenceTransformer(str(folder), device='cpu')
 
     def compute(inputs):
         with torch.inference_mode():
-            found = model({k: torch.tensor(array).long() for k, array in inputs.items()})
+            outputs = model({k: torch.tensor(array).long() for k, array in inputs.items()})
         names = {'embedding': 'sentence_embedding', 'states': 'token_embeddings'}
-        return {name: found[theirs].numpy() for name, theirs in names.items()}
+        return {name: outputs[theirs].numpy() for name, theirs in names.items()}
 
     return compute

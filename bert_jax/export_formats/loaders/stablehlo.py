@@ -5,7 +5,7 @@ from safetensors.numpy import load_file
 
 
 def load(folder, signature):
-    """The function from inputs to outputs, by name; compiled once for each shape."""
+    """Return a function from inputs to outputs, by name; JAX compiles it once for each shape."""
     program = jax.export.deserialize((folder / 'model.stablehlo').read_bytes())
     weights = jax.device_put(load_file(folder / 'weights.safetensors'))
     function = jax.jit(program.call)
