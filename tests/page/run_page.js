@@ -57,7 +57,7 @@ const functions = {
   milliseconds: async (text, repeats) => {
     const times = [];
     for (let i = 0; i < repeats; i++) {
-      model.remembered.clear();
+      model.cache.clear();
       const start = performance.now();
       const { row, output } = await encode(text);
       if (model.has('mlm')) model.maskedLogits(output, 1);

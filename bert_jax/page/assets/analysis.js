@@ -4,15 +4,15 @@
 const MEAN_OF_LAST = 4;
 
 /**
- * Attention between words: the sum over the subwords of the attended word and the mean over those
- * of the attending word (Clark et al. 2019, arXiv 1906.04341, section 4.1). Rows sum to 1.
+ * Attention between words: the sum over the subwords of the attended word, averaged over the
+ * subwords of the attending word (Clark et al. 2019, arXiv 1906.04341, section 4.1). Rows sum to 1.
  * @param {Float32Array} attention [H, T, T] of a layer.
  * @return {Float32Array} [words, words].
  */
 function wordAttention(attention, head, words) {
   const length = words.at(-1).end;
   const weights = attention.subarray(head * length * length, (head + 1) * length * length);
-  const found = new Float32Array(words.length * words.length);
+  const matrix = new Float32Array(words.length * words.length);
   words.forEach((from, row) => {
     const size = from.end - from.first;
     words.forEach((to, column) => {
@@ -20,10 +20,10 @@ function wordAttention(attention, head, words) {
       for (let t = from.first; t < from.end; t++) {
         for (let u = to.first; u < to.end; u++) sum += weights[t * length + u];
       }
-      found[row * words.length + column] = sum / size;
+      matrix[row * words.length + column] = sum / size;
     });
   });
-  return found;
+  return matrix;
 }
 
 /**
@@ -57,9 +57,10 @@ function cosine(x, y) {
  *     variance that each component explains.
  */
 function principalComponents(vectors, number = 2) {
-  const mean = meanRow(Float32Array.from(vectors.flatMap((own) => [...own])), vectors[0].length);
-  const centered = vectors.map((own) => own.map((value, i) => value - mean[i]));
-  // Eigenvectors of the products of all pairs, which are fewer than the features.
+  const rows = Float32Array.from(vectors.flatMap((vector) => [...vector]));
+  const mean = meanRow(rows, vectors[0].length);
+  const centered = vectors.map((vector) => vector.map((value, i) => value - mean[i]));
+  // Eigenvectors of the Gram matrix, which is smaller than the covariance matrix.
   const products = centered.map((x) => centered.map((y) => dot(x, y)));
   const total = products.reduce((sum, row, i) => sum + row[i], 0);
   const points = vectors.map(() => []);
@@ -75,13 +76,13 @@ function principalComponents(vectors, number = 2) {
 
 /** Largest eigenvalue of a symmetric matrix and its unit eigenvector, by power iteration. */
 function largestEigenvector(matrix, steps = 300) {
-  let vector = matrix.map((_, i) => Math.cos(i + 1)); // not orthogonal to it, and deterministic
+  let vector = matrix.map((_, i) => Math.cos(i + 1)); // an arbitrary but deterministic start
   let value = 0;
   for (let step = 0; step < steps; step++) {
     const next = matrix.map((row) => dot(row, vector));
     value = Math.sqrt(dot(next, next));
     if (value < 1e-12) return { vector: matrix.map(() => 0), value: 0 };
-    vector = next.map((own) => own / value);
+    vector = next.map((coordinate) => coordinate / value);
   }
   return { vector, value };
 }

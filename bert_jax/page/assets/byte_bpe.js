@@ -42,7 +42,7 @@ class ByteBPE {
     }
   }
 
-  /** Subwords of a word: [id, start, end] in its units; a character's bytes share its place. */
+  /** Subwords of a word: [id, start, end] in its units; bytes of a character share its range. */
   subwords(word) {
     const symbols = [];
     let offset = 0;

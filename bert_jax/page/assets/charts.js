@@ -27,7 +27,7 @@ function barList(label, rows, choose = null) {
   return element('ol', { class: 'bars', 'aria-label': label }, ...items);
 }
 
-/** Draw a square of weights, one pixel each; CSS enlarges it. */
+/** Draw a square matrix of weights, one pixel each; CSS enlarges it. */
 function drawThumbnail(canvas, weights, size) {
   canvas.width = canvas.height = size;
   const heat = getComputedStyle(document.documentElement).getPropertyValue('--heat').trim();
@@ -58,9 +58,9 @@ function attentionMatrix(label, words, weights, chosen) {
   });
   names.forEach((name, index) => {
     const middle = margin + CELL * (index + 0.5);
-    const isChosen = index === chosen ? 'chosen' : '';
+    const state = index === chosen ? 'chosen' : '';
     svg.append(
-      svgElement('text', { x: margin - 5, y: middle + 4, class: `row ${isChosen}` }, name),
+      svgElement('text', { x: margin - 5, y: middle + 4, class: `row ${state}` }, name),
       svgElement('text', { transform: `translate(${middle + 4} ${margin - 5}) rotate(-90)` }, name),
     );
   });
@@ -89,7 +89,7 @@ function attentionMatrix(label, words, weights, chosen) {
 /**
  * Numbered points in a plane.
  * @param {{x: number, y: number, group: number, title: string}[]} points
- * @param {number} available pixels of width.
+ * @param {number} available width in pixels.
  */
 function scatterPlot(label, points, available) {
   const width = Math.max(280, Math.min(available, 900));
@@ -116,11 +116,11 @@ function scatterPlot(label, points, available) {
     'aria-label': label,
   });
   points.forEach((point, index) => {
-    const place = `translate(${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)})`;
+    const transform = `translate(${x(point.x).toFixed(1)} ${y(point.y).toFixed(1)})`;
     svg.append(
       svgElement(
         'g',
-        { transform: place, class: `point group-${point.group % 6}` },
+        { transform, class: `point group-${point.group % 6}` },
         svgElement('title', {}, point.title),
         svgElement('circle', { r: 12 }),
         svgElement('text', { y: 4.5 }, String(index + 1)),

@@ -13,8 +13,8 @@ function decodeChain(emissions, tensors) {
   );
   const size = start.length;
   const last = emissions.length - 1;
-  const unary = emissions.map((own, word) =>
-    Array.from(own, (score, tag) => {
+  const unary = emissions.map((scores, word) =>
+    Array.from(scores, (score, tag) => {
       return score + (word === 0 ? start[tag] : 0) + (word === last ? end[tag] : 0);
     }),
   );
@@ -29,7 +29,7 @@ function viterbi(unary, pair) {
     const from = scores.map(
       (_, tag) =>
         topK(
-          best.map((own, left) => own + pair(left, tag)),
+          best.map((score, left) => score + pair(left, tag)),
           1,
         )[0],
     );
@@ -50,14 +50,14 @@ function marginals(unary, pair) {
   );
 }
 
-/** For each word and tag the log of the sum over all tags before it, its own score included. */
+/** For each word and tag, the log of the sum over all earlier tags, including the tag's score. */
 function chainSums(unary, pair) {
   const sums = [unary[0]];
   for (const scores of unary.slice(1)) {
     const before = sums.at(-1);
     sums.push(
       scores.map(
-        (score, tag) => score + logSumExp(before.map((own, left) => own + pair(left, tag))),
+        (score, tag) => score + logSumExp(before.map((sum, left) => sum + pair(left, tag))),
       ),
     );
   }

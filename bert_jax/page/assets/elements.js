@@ -11,7 +11,7 @@ function element(tag, attributes = {}, ...children) {
   return fill(document.createElement(tag), attributes, children);
 }
 
-/** The same for SVG. */
+/** Like `element`, for SVG. */
 function svgElement(tag, attributes = {}, ...children) {
   return fill(document.createElementNS('http://www.w3.org/2000/svg', tag), attributes, children);
 }
@@ -50,7 +50,7 @@ function wordButtons(label, words, chosen, choose) {
   return element('div', { class: 'words', role: 'group', 'aria-label': label }, ...buttons);
 }
 
-/** Replace the contents of an element; the focus stays at the button of the same number. */
+/** Replace the contents of an element; the focus stays on the button with the same index. */
 function replaceContents(container, ...contents) {
   const buttons = () => [...container.querySelectorAll('button')];
   const focused = buttons().indexOf(document.activeElement);
@@ -60,7 +60,7 @@ function replaceContents(container, ...contents) {
 
 /**
  * Makes the arrow keys move between the items of a grid and choose one; Tab reaches only one item.
- * @param {number} columns items of a row; up and down move by as many.
+ * @param {number} columns items per row: up and down move by this many items.
  */
 function withArrowKeys(items, columns, choose) {
   const steps = { ArrowRight: 1, ArrowLeft: -1, ArrowDown: columns, ArrowUp: -columns };
@@ -99,7 +99,7 @@ function shorten(text, length) {
   return text.length > length ? `${text.slice(0, length - 1)}…` : text;
 }
 
-/** A text with the characters from start to end marked, and as much around them as fits. */
+/** A text with the characters from start to end marked, and `around` characters on each side. */
 function markedText(text, start, end, around = 60) {
   const from = Math.max(0, start - around);
   const to = Math.min(text.length, end + around);

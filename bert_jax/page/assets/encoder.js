@@ -13,7 +13,7 @@ class Encoder {
   }
 
   /**
-   * Run the encoder; a generator that pauses after each layer, so that a page stays responsive.
+   * Run the encoder; a generator that yields before each layer, so that the page stays responsive.
    * @return {{states: Float32Array[], attention: Float32Array[], pooled: ?Float32Array}} states of
    *     the embeddings and of each layer [T, D], attention of each layer [H, T, T].
    */
@@ -95,19 +95,19 @@ class Encoder {
     let query = this.linear(x, `${name}/query`);
     let key = this.linear(x, `${name}/key`);
     const value = this.linear(x, `${name}/value`);
-    if (thetas) [query, key] = [query, key].map((own) => this.rotate(own, thetas[layer]));
+    if (thetas) [query, key] = [query, key].map((states) => this.rotate(states, thetas[layer]));
     const bias = this.attentionBias(layer, length);
     const attention = new Float32Array(heads * length * length);
     const mixed = new Float32Array(length * size);
     for (let head = 0; head < heads; head++) {
-      const own = attention.subarray(head * length * length, (head + 1) * length * length);
-      attendHead(query, key, value, own, mixed, head, size, size / heads, bias(head));
+      const matrix = attention.subarray(head * length * length, (head + 1) * length * length);
+      attendHead(query, key, value, matrix, mixed, head, size, size / heads, bias(head));
     }
     weights.push(attention);
     return this.linear(mixed, `${name}/output`);
   }
 
-  /** Head → (query, key) → what is added to a score; −∞ for keys that are not visible. */
+  /** Head → (query, key) → bias of a score; −∞ for keys that are not visible. */
   attentionBias(layer, length) {
     const { attention, attention_windows: windows, num_heads: heads } = this.architecture;
     const window = windows?.[layer] ?? length;
@@ -145,8 +145,8 @@ class Encoder {
     // The activated half and the gate are side by side in each row.
     const gated = new Float32Array(inner.length / 2);
     for (let i = 0; i < gated.length; i++) {
-      const place = Math.floor(i / size) * 2 * size + (i % size);
-      gated[i] = activate(inner[place]) * inner[place + size];
+      const index = Math.floor(i / size) * 2 * size + (i % size);
+      gated[i] = activate(inner[index]) * inner[index + size];
     }
     return this.linear(gated, `${name}/output`);
   }

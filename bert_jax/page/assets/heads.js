@@ -47,13 +47,13 @@ class Heads {
     return this.classify(this.pool(output), 'sequence_classification', layers);
   }
 
-  /** Score of a choice; the pooler is read if there is one. */
+  /** Score of a choice, from the pooled state if the model has a pooler. */
   choice(output) {
     const layers = output.pooled ? [] : CLASSIFIER_LAYERS[this.architecture.classifier];
     return this.classify(output.pooled ?? this.pool(output), 'multiple_choice', layers)[0];
   }
 
-  /** Logits of each position's classes, [T, C], of head token_classification or answers. */
+  /** Logits of each position's classes, [T, C], of token_classification or question_answering. */
   tokens(output, head) {
     const { classifier } = this.architecture;
     const layers = classifier === 'dense_norm' ? CLASSIFIER_LAYERS.dense_norm : [];

@@ -20,11 +20,6 @@ class App {
       : 'She sat on the bank of the river and watched the water.';
   }
 
-  /** Two fillings that are shown first. */
-  get exampleFillings() {
-    return ['result', 'name'];
-  }
-
   get texts() {
     return Occurrences.parse(this.lines);
   }
@@ -37,7 +32,7 @@ class App {
     return [...views, new AttentionView(this), new NeighborsView(this), new SensesView(this)];
   }
 
-  /** A sentence about texts that are too long; '' for others. */
+  /** A note for a text that was too long; '' for other texts. */
   cutNote(isCut) {
     const { max_length: length } = this.model.architecture;
     return isCut ? `The text is longer than ${length} tokens; its end was cut. ` : '';
@@ -79,8 +74,8 @@ class App {
     );
     this.panel = element('section', { role: 'tabpanel', id: 'panel', 'aria-labelledby': 'tab-0' });
     root.replaceChildren(this.tabs(), this.textSection, this.panel, this.textsSection);
-    const shown = this.views.findIndex((view) => `#${view.id}` === location.hash);
-    this.show(Math.max(0, shown));
+    const linked = this.views.findIndex((view) => `#${view.id}` === location.hash);
+    this.show(Math.max(0, linked));
     matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => this.refresh());
   }
 
@@ -138,7 +133,7 @@ class App {
     this.changeText(this.textArea.value);
   }
 
-  /** Compute the shown view; computations for earlier texts stop. */
+  /** Update the shown view; computations for earlier texts stop. */
   async refresh() {
     const turn = ++this.turn;
     this.showTokens();
@@ -171,7 +166,7 @@ function start() {
   const source = (id) => document.getElementById(id);
   const description = JSON.parse(source('description').textContent);
   source('facts').textContent = factsOf(description);
-  // After the page is painted, because reading many weights takes a second.
+  // Wait until the page is painted, because decoding many weights takes a second.
   setTimeout(() => {
     const bytes = decodeBase64(source('weights').textContent.trim());
     source('weights').remove();

@@ -1,12 +1,12 @@
-/* A model: tokenizer, encoder and heads, and what they compute together. */
+/* A model: tokenizer, encoder and heads together. */
 'use strict';
 
 const PAUSE_AFTER = 40; // milliseconds of computation without letting the page react
-const REMEMBERED = 3; // results of the encoder, which for long texts are large
+const CACHE_SIZE = 3; // results of the encoder, which are large for long texts
 
 class Model {
   /**
-   * @param description what page/contents.py wrote.
+   * @param description the JSON that page/contents.py wrote.
    * @param {Uint8Array} bytes the weights.
    */
   constructor(description, bytes) {
@@ -16,7 +16,7 @@ class Model {
     const tensors = readTensors(bytes, description.tensors);
     this.encoder = new Encoder(this.architecture, tensors, description.is_causal);
     this.heads = new Heads(this.encoder);
-    this.remembered = new Map();
+    this.cache = new Map();
   }
 
   has(head) {
@@ -24,9 +24,10 @@ class Model {
   }
 
   /**
-   * One text or two with special tokens (data/special_token_layout.py).
+   * The row of one or two texts with special tokens (data/special_token_layout.py).
    * @param {object[][]} texts tokens of each text.
-   * @return {{ids: number[], types: number[], starts: number[]}} starts of the texts' tokens.
+   * @return {{ids: number[], types: number[], starts: number[]}} starts: position of the first
+   *     token of each text.
    */
   layOut(texts) {
     const { cls_id: cls, sep_id: sep } = this.tokenizer.description;
@@ -49,7 +50,7 @@ class Model {
     );
   }
 
-  /** The most tokens of texts beside the special tokens. */
+  /** The maximum number of tokens of texts, without special tokens. */
   room(numTexts = 1, maxLength = this.architecture.max_length) {
     return maxLength - 2 - (numTexts - 1) * (this.doublesSeparator ? 2 : 1);
   }
@@ -62,22 +63,20 @@ class Model {
 
   /**
    * Run the encoder on a row of `layOut`.
-   * @param {() => boolean} isWanted asked between layers; the result is null once it is false.
+   * @param {() => boolean} isWanted polled between layers; once it is false, the result is null.
    */
   async run(row, isWanted = () => true) {
     const key = `${row.ids} ${row.types}`;
-    if (!this.remembered.has(key)) {
+    if (!this.cache.has(key)) {
       const output = await complete(this.encoder.run(row.ids, row.types), isWanted);
       if (output === null) return null;
-      if (this.remembered.size >= REMEMBERED) {
-        this.remembered.delete(this.remembered.keys().next().value);
-      }
-      this.remembered.set(key, output);
+      if (this.cache.size >= CACHE_SIZE) this.cache.delete(this.cache.keys().next().value);
+      this.cache.set(key, output);
     }
-    return this.remembered.get(key);
+    return this.cache.get(key);
   }
 
-  /** Log probabilities of all tokens at a position of a result of `run`. */
+  /** Logits of all tokens of the vocabulary at a position of a result of `run`. */
   maskedLogits(output, position) {
     const size = this.architecture.hidden_size;
     const state = output.states.at(-1).subarray(position * size, (position + 1) * size);
@@ -85,8 +84,8 @@ class Model {
   }
 
   /**
-   * Log probability of a filling of the masks at these positions of a row, in nats. Its subwords
-   * are predicted from left to right, each from those before it.
+   * Log probability of a filling of the mask at a position of a row, in nats. The subwords of the
+   * filling are predicted from left to right, each given the subwords before it.
    */
   async logProbability(row, position, filling, isWanted) {
     const mask = this.tokenizer.description.mask_id;

@@ -11,8 +11,8 @@ const CHARACTER = /[^]/gu;
 const COMPOSING = /[\u1100-\u11ff]+|[^\p{M}]\p{M}*|\p{M}+/gu;
 
 /**
- * A text and the places of its UTF-16 units in the original: unit i stands for the original units
- * from starts[i] to ends[i].
+ * A text and the positions of its UTF-16 units in the original: unit i stands for the original
+ * units from starts[i] to ends[i].
  */
 class TracedText {
   constructor(text, starts, ends) {
@@ -47,7 +47,7 @@ class TracedText {
     return new TracedText(parts.join(''), starts, ends);
   }
 
-  /** This text after a space that stands for nothing. */
+  /** This text after a space that stands for no character of the original. */
   withPrefixSpace() {
     const first = this.starts[0] ?? 0;
     return new TracedText(` ${this.text}`, [first, ...this.starts], [first, ...this.ends]);
@@ -66,15 +66,15 @@ function bertCharacter(step, character) {
   return step.lowercase ? lowercase(text) : text;
 }
 
-/** Lowercase without regard to context: a final sigma is no exception. */
+/** Lowercase each character by itself: a final Σ becomes σ, not ς. */
 function lowercase(text) {
   return Array.from(text, (character) => character.toLowerCase()).join('');
 }
 
 const NORMALIZERS = {
-  BertNormalizer: (traced, step) => traced.replace(CHARACTER, (own) => bertCharacter(step, own)),
+  BertNormalizer: (traced, step) => traced.replace(CHARACTER, (match) => bertCharacter(step, match)),
   Lowercase: (traced) => traced.replace(CHARACTER, lowercase),
-  NFC: (traced) => traced.replace(COMPOSING, (own) => own.normalize('NFC')),
+  NFC: (traced) => traced.replace(COMPOSING, (match) => match.normalize('NFC')),
 };
 
 /** Apply the steps of a tokenizer to a part of a text that starts at `offset`. */

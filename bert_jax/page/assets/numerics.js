@@ -1,4 +1,4 @@
-/* Functions on float32 arrays that hold rows of features, one after the other. */
+/* Functions on float32 arrays of consecutive rows of features. */
 'use strict';
 
 /**
@@ -27,8 +27,8 @@ function linear(x, weight, bias) {
   return y;
 }
 
-/** The products of rows row … row + 3 of x with rows output, output + 1 of w; beyond the last
- * rows, those of the last. */
+/** Dot products of rows row … row + 3 of x with rows output, output + 1 of w. Row numbers beyond
+ * the end stand for the last row. */
 function multiplyBlock(x, row, lastRow, w, output, lastOutput, size, sums) {
   const a = row * size;
   const b = Math.min(row + 1, lastRow) * size;
@@ -137,7 +137,7 @@ function softmax(values) {
   return logSoftmax(values).map(Math.exp);
 }
 
-/** Indices of the k largest values, largest first; of equal ones the first. */
+/** Indices of the k largest values, largest first; of equal values, the first. */
 function topK(values, k) {
   const best = [];
   for (let i = 0; i < values.length; i++) {

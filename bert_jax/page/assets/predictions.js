@@ -1,7 +1,7 @@
 /* Predictions of fine-tuned models, as bert_jax/tasks/problems decodes them. */
 'use strict';
 
-/** Tokens of texts, always the longest cut by one until they fit together. */
+/** Drop the last token of the longest text until the texts fit together. */
 function truncateLongestFirst(texts, room) {
   const lengths = texts.map((tokens) => tokens.length);
   const total = () => lengths.reduce((sum, length) => sum + length, 0);
@@ -12,12 +12,12 @@ function truncateLongestFirst(texts, room) {
   return texts.map((tokens, number) => tokens.slice(0, lengths[number]));
 }
 
-/** A row of one text or two, cut to the length of the training. */
+/** The row of one or two texts, truncated to the length of the training. */
 function textRow(model, texts) {
   const tokens = texts.map((text) => model.tokenizer.encode(text));
   const room = model.room(texts.length, model.description.problem.max_length);
   const cut = truncateLongestFirst(tokens, room);
-  return { row: model.layOut(cut), isCut: cut.some((own, i) => own.length < tokens[i].length) };
+  return { row: model.layOut(cut), isCut: cut.some((kept, i) => kept.length < tokens[i].length) };
 }
 
 /** Probability of each class of a text or a pair of texts. */
@@ -29,7 +29,7 @@ async function classify(model, texts) {
   return { labels, probabilities, best: topK(probabilities, 1)[0], isCut };
 }
 
-/** The number that a regression model gives. */
+/** The score of a regression model. */
 async function regress(model, texts) {
   const { row, isCut } = textRow(model, texts);
   return { score: model.heads.sequence(await model.run(row))[0], isCut };
@@ -40,9 +40,9 @@ async function choose(model, premise, choices) {
   const scores = [];
   let isCut = false;
   for (const choice of choices) {
-    const own = textRow(model, [premise, choice]);
-    isCut ||= own.isCut;
-    scores.push(model.heads.choice(await model.run(own.row)));
+    const pair = textRow(model, [premise, choice]);
+    isCut ||= pair.isCut;
+    scores.push(model.heads.choice(await model.run(pair.row)));
   }
   const probabilities = softmax(scores);
   return { labels: choices, probabilities, best: topK(probabilities, 1)[0], isCut };
@@ -74,7 +74,7 @@ async function tag(model, text) {
   return { words, entities: entities(words, text), isCut: cut.length < tokens.length };
 }
 
-/** Logits of each word: those of its first token, or the mean log probabilities of its tokens. */
+/** Scores of each word: logits of its first token, or mean log probabilities of its tokens. */
 function wordLogits(model, logits, tokens, numWords) {
   const { settings, labels } = model.description.problem;
   const size = labels.length;
@@ -85,37 +85,37 @@ function wordLogits(model, logits, tokens, numWords) {
     );
     if (!usesMean) return rows[0];
     const logs = rows.map((row) => logSoftmax(row));
-    return logs[0].map((_, label) => logs.reduce((sum, own) => sum + own[label], 0) / logs.length);
+    return logs[0].map((_, label) => logs.reduce((sum, row) => sum + row[label], 0) / logs.length);
   });
 }
 
 function decodeWords(emissions) {
   return {
-    tags: emissions.map((own) => topK(own, 1)[0]),
-    probabilities: emissions.map((own) => softmax(own)),
+    tags: emissions.map((scores) => topK(scores, 1)[0]),
+    probabilities: emissions.map((scores) => softmax(scores)),
   };
 }
 
 /** Entities that BIO or BIOES tags describe, as in conlleval; [] for other tags. */
 function entities(words, text) {
-  const found = [];
+  const spans = [];
   let previous = ['', ''];
   for (const { predicted, probability, start, end } of words) {
     const [prefix, ...rest] = predicted.split('-');
     const label = rest.join('-');
     if (prefix !== 'O' && !['B', 'I', 'E', 'S'].includes(prefix)) return [];
     const isOpen = ['B', 'I'].includes(previous[0]) && previous[1] === label;
-    const last = found.at(-1);
+    const last = spans.at(-1);
     if (['I', 'E'].includes(prefix) && isOpen) {
       last.end = end;
       last.text = text.slice(last.start, end);
       last.probability = Math.min(last.probability, probability);
     } else if (prefix !== 'O') {
-      found.push({ start, end, text: text.slice(start, end), label, probability });
+      spans.push({ start, end, text: text.slice(start, end), label, probability });
     }
     previous = [prefix, label];
   }
-  return found;
+  return spans;
 }
 
 /** The best answers to a question in a context, as run_squad.py finds them. */
@@ -163,7 +163,7 @@ function rankSpans(logits, first, tokens, settings) {
 
 /** A span without white space at its ends. */
 function trimmed(text, start, end) {
-  const own = text.slice(start, end);
-  const from = start + own.length - own.trimStart().length;
-  return { text: own.trim(), start: from, end: from + own.trim().length };
+  const span = text.slice(start, end);
+  const from = start + span.length - span.trimStart().length;
+  return { text: span.trim(), start: from, end: from + span.trim().length };
 }

@@ -1,7 +1,7 @@
 /* Labeled spans, nested or not: the head of models/heads/spans.py, and the choice of spans. */
 'use strict';
 
-const SPAN_THRESHOLD = 0.5; // unless one was found on the dev split
+const SPAN_THRESHOLD = 0.5; // unless a threshold was tuned on the dev split
 const MAX_LOGIT = 4; // of attention inside a span
 
 /** The labeled spans of a text: {start, end, text, label, probability}, in text order. */
@@ -16,8 +16,8 @@ async function labelSpans(model, text) {
   const threshold = problem.thresholds.threshold ?? SPAN_THRESHOLD;
   const candidates = candidateSpans(tokens, words, problem.settings.max_span_words);
   const scored = candidates.map((span) => ({ ...span, ...head.best(span.from + 1, span.to + 1) }));
-  const found = problem.settings.nested ? scored : withoutOverlaps(scored);
-  const spans = found
+  const chosen = problem.settings.nested ? scored : withoutOverlaps(scored);
+  const spans = chosen
     .filter(({ probability }) => probability > threshold)
     .sort((a, b) => a.first - b.first || a.last - b.last)
     .map(({ first, last, label, probability }) => {
@@ -27,24 +27,24 @@ async function labelSpans(model, text) {
   return { spans, isCut: tokens.length < all.length };
 }
 
-/** All spans of up to so many words: words first … last, tokens from … to. */
+/** All spans of at most `longest` words: words first … last, tokens from … to. */
 function candidateSpans(tokens, words, longest) {
-  const own = words.map((_, word) =>
+  const tokensOfWords = words.map((_, word) =>
     tokens.flatMap((token, index) => (token.owner === word ? [index] : [])),
   );
-  return own.flatMap((starts, first) =>
-    own.slice(first, first + longest).flatMap((ends, size) => {
+  return tokensOfWords.flatMap((starts, first) =>
+    tokensOfWords.slice(first, first + longest).flatMap((ends, size) => {
       if (!starts.length || !ends.length) return [];
       return [{ first, last: first + size, from: starts[0], to: ends.at(-1) }];
     }),
   );
 }
 
-/** Without those that overlap a more probable one. */
+/** Drop spans that overlap a more probable span. */
 function withoutOverlaps(spans) {
   const chosen = [];
   for (const span of [...spans].sort((a, b) => b.probability - a.probability)) {
-    const isFree = chosen.every((own) => own.last < span.first || span.last < own.first);
+    const isFree = chosen.every((other) => other.last < span.first || span.last < other.first);
     if (isFree) chosen.push(span);
   }
   return chosen;
@@ -74,8 +74,8 @@ class SpanHead {
 
   boundary(states, side, settings) {
     const isDeep = settings.boundary === 'ffn';
-    const own = isDeep ? this.project(states, `${side}_ffn`).map(this.activate) : states;
-    return this.project(own, side);
+    const inputs = isDeep ? this.project(states, `${side}_ffn`).map(this.activate) : states;
+    return this.project(inputs, side);
   }
 
   /** The most probable label of the span of positions from … to, and its probability. */

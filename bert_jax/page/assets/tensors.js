@@ -3,7 +3,7 @@
 
 const BASE64_AT_ONCE = 1 << 20; // characters, a multiple of 4
 
-/** Bytes of a base64 text, decoded in pieces because the text may have tens of megabytes. */
+/** Bytes of a base64 text, decoded in pieces because texts may have tens of megabytes. */
 function decodeBase64(text) {
   const padding = text.endsWith('==') ? 2 : text.endsWith('=') ? 1 : 0;
   const bytes = new Uint8Array((text.length / 4) * 3 - padding);

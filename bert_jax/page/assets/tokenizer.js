@@ -2,7 +2,7 @@
 'use strict';
 
 class Tokenizer {
-  /** @param description what page/tokenizers.py wrote. */
+  /** @param description the JSON that page/tokenizers.py wrote. */
   constructor(description) {
     this.description = description;
     this.vocab = description.vocab;
@@ -29,8 +29,8 @@ class Tokenizer {
   /**
    * Tokens of a text, without [CLS] and [SEP].
    * @param {boolean} special whether a literal [MASK] in the text is the special token.
-   * @return {{id: number, start: number, end: number, word: number}[]} places in the text and the
-   *     number of the word that a token is part of.
+   * @return {{id: number, start: number, end: number, word: number}[]} range in the text, and
+   *     number of the word that the token is part of.
    */
   encode(text, special = false) {
     const mode = special ? 'special' : 'plain';
@@ -57,7 +57,7 @@ class Tokenizer {
     }
     for (const [first, last] of model.words(traced)) {
       for (const [id, start, end] of model.subwords(traced.text.slice(first, last))) {
-        tokens.push({ id, ...placeOf(traced, first + start, first + end), word });
+        tokens.push({ id, ...originalRange(traced, first + start, first + end), word });
       }
       word++;
     }
@@ -71,8 +71,7 @@ class Tokenizer {
 
   /**
    * A token as text.
-   * @return {{text: string, joins: boolean}} and whether it continues the text before it, without
-   *     a space.
+   * @return {{text: string, joins: boolean}} joins: it follows the previous text without a space.
    */
   surface(id) {
     const token = this.token(id);
@@ -85,8 +84,8 @@ class Tokenizer {
   }
 }
 
-/** The place of units of a traced text in the original, without spaces at the beginning. */
-function placeOf(traced, first, stop) {
+/** The range in the original text of units of a traced text, without leading spaces. */
+function originalRange(traced, first, stop) {
   let solid = first;
   while (solid < stop && traced.text[solid] === ' ') solid++;
   const end = traced.ends[stop - 1];

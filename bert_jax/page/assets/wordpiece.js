@@ -27,7 +27,7 @@ class WordPiece {
     if (end > start) yield [start, end];
   }
 
-  /** A token as text; one with the mark of continuations joins the text before it. */
+  /** A token as text; a token with the continuation prefix joins the text before it. */
   surface(token) {
     const joins = token.startsWith(this.prefix);
     return { text: joins ? token.slice(this.prefix.length) : token, joins };
@@ -40,7 +40,7 @@ class WordPiece {
     for (const character of word) bounds.push(bounds[bounds.length - 1] + character.length);
     const last = bounds.length - 1;
     if (last > this.maxCharacters) return unknown;
-    const found = [];
+    const subwords = [];
     for (let first = 0; first < last;) {
       let end = last;
       let id;
@@ -50,9 +50,9 @@ class WordPiece {
         if (id !== undefined) break;
       }
       if (id === undefined) return unknown;
-      found.push([id, bounds[first], bounds[end]]);
+      subwords.push([id, bounds[first], bounds[end]]);
       first = end;
     }
-    return found;
+    return subwords;
   }
 }

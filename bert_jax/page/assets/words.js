@@ -1,4 +1,4 @@
-/* Words: of a tokenizer, for display, and of labeled text, for tagging. */
+/* Words of a text: as the tokenizer splits it, for display, and as labeled text is split. */
 'use strict';
 
 /**
@@ -25,7 +25,7 @@ function rowWords(model, tokens, text) {
   return words;
 }
 
-/** The index of the longest word, which is shown first; a mask only if there is nothing else. */
+/** The index of the longest word, which is shown first; a mask only if there is no other word. */
 function longestWord(words, maskToken) {
   return (
     topK(
@@ -73,13 +73,13 @@ function splitAtWhiteSpace(text) {
   ]);
 }
 
-/** A pattern of a character of scripts without spaces, with its vowel signs and accents. */
+/** A pattern for a character of scripts without spaces, with its vowel signs and accents. */
 function singleCharacter(unspaced) {
   const inner = `[^${LETTER}\\p{White_Space}\\u200b]|(?<=[\\u1039\\u17d2])[${LETTER}]`;
   return `[${unspaced}](?:${inner})*`;
 }
 
-/** Like splitAtPunctuation, and text without spaces into single characters. */
+/** Like splitAtPunctuation, but text in scripts without spaces becomes single characters. */
 function splitIntoCharacters(text, unspaced) {
   const pattern = new RegExp(`${singleCharacter(unspaced)}|[^${unspaced}\\u200b]+`, 'gu');
   return splitAtPunctuation(text).flatMap(([start, end]) =>
@@ -90,7 +90,7 @@ function splitIntoCharacters(text, unspaced) {
   );
 }
 
-/** Words of a text by the way of splitting that a model was trained with. */
+/** Split a text into words as in the training of the model. */
 function splitWords(text, problem) {
   if (problem.splitter === 'whitespace') return splitAtWhiteSpace(text);
   if (problem.splitter === 'characters') return splitIntoCharacters(text, problem.unspaced);
@@ -102,11 +102,11 @@ function joinCharacters(tokenizer, text, words, unspaced) {
   const pattern = new RegExp(`^${singleCharacter(unspaced)}$`, 'u');
   const isCharacter = words.map(([start, end]) => pattern.test(text.slice(start, end)));
   if (!isCharacter.includes(true)) return words;
-  const isShared = words.map(() => false); // with the word before
+  const isShared = words.map(() => false); // whether a token also overlaps the previous word
   for (const token of tokenizer.encode(text)) {
     const overlaps = ([start, end]) => start < token.end && token.start < end;
-    const own = words.flatMap((word, index) => (overlaps(word) ? [index] : []));
-    own.slice(1).forEach((index) => (isShared[index] = true));
+    const covered = words.flatMap((word, index) => (overlaps(word) ? [index] : []));
+    covered.slice(1).forEach((index) => (isShared[index] = true));
   }
   const joined = [];
   words.forEach(([start, end], index) => {
@@ -120,7 +120,7 @@ function joinCharacters(tokenizer, text, words, unspaced) {
 
 /**
  * Tokens of a text, each with its `owner`, the first of the words that it overlaps, or −1. The
- * text is tokenized in parts if a word would have no token of its own (data/alignment.py).
+ * text is tokenized in parts if a word would have no separate token (data/alignment.py).
  */
 function alignWords(tokenizer, text, words) {
   const splits = new Set();
@@ -154,7 +154,7 @@ function encodeInParts(tokenizer, text, splits) {
   );
 }
 
-/** Words that the tokenizer drops become unknown tokens, each after the words before it. */
+/** Insert an unknown token, in word order, for each word that the tokenizer drops. */
 function withDropped(tokenizer, tokens, words, missing) {
   const all = [...tokens];
   for (const word of missing) {

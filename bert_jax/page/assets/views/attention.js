@@ -76,8 +76,7 @@ class AttentionView {
     if (output === null) return;
     this.note = this.app.cutNote(isCut);
     this.rowWords = rowWords(model, tokens, text);
-    const own = this.rowWords.slice(1, -1);
-    this.word ??= 1 + longestWord(own, model.tokenizer.maskToken);
+    this.word ??= 1 + longestWord(this.rowWords.slice(1, -1), model.tokenizer.maskToken);
     this.word = Math.min(this.word, this.rowWords.length - 1);
     const heads = [...Array(model.architecture.num_heads).keys()];
     this.weights = output.attention.map((attention) =>

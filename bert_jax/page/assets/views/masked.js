@@ -2,8 +2,9 @@
 'use strict';
 
 const GUESSES = 10;
+const FIRST_FILLINGS = ['result', 'name'];
 
-/** What the model expects at every mask of the text. */
+/** The most probable tokens at every mask of the text. */
 class FillMaskView {
   constructor(app) {
     this.app = app;
@@ -20,13 +21,13 @@ class FillMaskView {
     const { model, text } = this.app;
     const { tokens, isCut } = model.tokens(text);
     const mask = model.tokenizer.description.mask_id;
-    const places = tokens.flatMap((token, index) => (token.id === mask ? [index] : []));
-    if (!places.length) return this.offerWords(tokens, text, isCut);
+    const masks = tokens.flatMap((token, index) => (token.id === mask ? [index] : []));
+    if (!masks.length) return this.offerWords(tokens, text, isCut);
     const output = await model.run(model.layOut([tokens]), isWanted);
     if (output === null) return;
-    const lists = places.map((place, number) => {
-      const shares = softmax(model.maskedLogits(output, place + 1));
-      return this.guesses(tokens[place], number, shares);
+    const lists = masks.map((index, number) => {
+      const shares = softmax(model.maskedLogits(output, index + 1));
+      return this.guesses(tokens[index], number, shares);
     });
     this.status.textContent = this.app.cutNote(isCut) + this.summary(lists);
     replaceContents(this.results, ...lists.map(({ list }) => list));
@@ -62,7 +63,7 @@ class FillMaskView {
     return { list, best: rows[0].name };
   }
 
-  /** Without a mask: every word can be hidden. */
+  /** Offer every word to hide, for a text without a mask. */
   offerWords(tokens, text, isCut) {
     const { model } = this.app;
     const words = rowWords(model, tokens, text).slice(1, -1);
@@ -85,8 +86,9 @@ class LogOddsView {
     this.usesText = true;
     this.usesMask = true;
     const refresh = debounce(() => app.refresh(), 150);
-    this.inputs = ['A', 'B'].map(() => element('input', { type: 'text', oninput: refresh }));
-    [this.inputs[0].value, this.inputs[1].value] = app.exampleFillings;
+    this.inputs = FIRST_FILLINGS.map((value) =>
+      element('input', { type: 'text', value, oninput: refresh }),
+    );
     this.status = statusLine();
     this.results = element('div');
     this.panel = [
@@ -102,7 +104,7 @@ class LogOddsView {
         'p',
         { class: 'note' },
         'log p(A) − log p(B) at the first mask, in nats. A filling of several subwords has the ' +
-          'sum of their log probabilities, each given those before it.',
+          'sum of their log probabilities, each given the subwords before it.',
       ),
     ];
   }
@@ -111,25 +113,25 @@ class LogOddsView {
     const { model, text } = this.app;
     const { tokens, isCut } = model.tokens(text);
     const mask = model.tokenizer.description.mask_id;
-    const place = tokens.findIndex((token) => token.id === mask);
-    const before = text.slice(0, tokens[place]?.start);
+    const masked = tokens.findIndex((token) => token.id === mask);
+    const before = text.slice(0, tokens[masked]?.start);
     const fillings = this.inputs.map((input) => this.subwords(input.value.trim(), before));
     this.results.replaceChildren();
-    if (place < 0 || fillings.some((own) => !own.length)) {
+    if (masked < 0 || fillings.some((ids) => !ids.length)) {
       this.status.textContent = 'Type a text with a mask, and two fillings.';
       return;
     }
     const row = model.layOut([tokens]);
     const logs = [];
     for (const filling of fillings) {
-      const log = await model.logProbability(row, place + 1, filling, isWanted);
+      const log = await model.logProbability(row, masked + 1, filling, isWanted);
       if (log === null) return;
       logs.push(log);
     }
     this.show(logs, fillings, isCut);
   }
 
-  /** Ids of a filling; a space before the mask belongs to it. */
+  /** Token ids of a filling, encoded with a space before it if the mask has one. */
   subwords(filling, before) {
     if (!filling) return [];
     const space = /\p{White_Space}$/u.test(before) ? ' ' : '';

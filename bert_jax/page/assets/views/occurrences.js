@@ -1,4 +1,4 @@
-/* Words in the contexts of texts of one's own: nearest neighbors, and a picture of senses. */
+/* Words in the contexts of the user's texts: nearest neighbors, and a plot of senses. */
 'use strict';
 
 const MOST_TEXTS = 200;
@@ -8,7 +8,7 @@ const NEIGHBORS = 12;
 class Occurrences {
   constructor(model) {
     this.model = model;
-    this.known = new Map();
+    this.encoded = new Map();
   }
 
   /** Lines 'TEXT' or 'LABEL<tab>TEXT' as {label, text}. */
@@ -22,27 +22,30 @@ class Occurrences {
       });
   }
 
-  /** All words of the texts: {label, text, word, output}; null if no longer wanted. */
-  async of(texts, isWanted, progress) {
-    const found = [];
+  /**
+   * All words of the texts: {label, text, word, output}; null if no longer wanted.
+   * @param {Element} status shows the progress.
+   */
+  async of(texts, isWanted, status) {
+    const occurrences = [];
     for (const [number, { label, text }] of texts.entries()) {
-      if (!this.known.has(text)) {
-        progress(number, texts.length);
+      if (!this.encoded.has(text)) {
+        status.textContent = `Reading text ${number + 1} of ${texts.length} …`;
         const { tokens } = this.model.tokens(text);
         const row = this.model.layOut([tokens]);
         const output = await complete(this.model.encoder.run(row.ids, row.types), isWanted);
         if (output === null) return null;
         const words = rowWords(this.model, tokens, text).slice(1, -1);
-        this.known.set(text, { words, output: { states: output.states } });
+        this.encoded.set(text, { words, output: { states: output.states } });
       }
-      const { words, output } = this.known.get(text);
-      found.push(...words.map((word) => ({ label, text, word, output })));
+      const { words, output } = this.encoded.get(text);
+      occurrences.push(...words.map((word) => ({ label, text, word, output })));
     }
-    return found;
+    return occurrences;
   }
 }
 
-/** A choice of layer: each, and the mean of the last four. */
+/** A choice of every layer and the mean of the last four. */
 function layerChoice(model, refresh) {
   const { num_layers: layers } = model.architecture;
   const options = [...Array(layers + 1).keys()].map((layer) =>
@@ -60,7 +63,7 @@ function chosenLayer(select) {
   return select.value === 'mean' ? 'mean' : Number(select.value);
 }
 
-/** The words of the texts whose vectors are nearest to that of a word in the typed text. */
+/** The words of the texts whose vectors are nearest to the vector of a word in the typed text. */
 class NeighborsView {
   constructor(app) {
     this.app = app;
@@ -81,8 +84,8 @@ class NeighborsView {
       element(
         'p',
         { class: 'note' },
-        'Cosine between the vector of the chosen word in its context and those of all words of ' +
-          'the texts below in theirs; a word is the mean of its subwords.',
+        'Cosine between the contextual vectors of the chosen word and of all words in the texts ' +
+          'below. The vector of a word is the mean over its subwords.',
       ),
     ];
   }
@@ -104,43 +107,40 @@ class NeighborsView {
       this.app.refresh();
     };
     replaceContents(this.words, wordButtons('Choose a word', words, this.word, choose));
-    const progress = (number, total) => {
-      this.status.textContent = `Reading text ${number + 1} of ${total} …`;
-    };
-    const all = await this.app.occurrences.of(this.app.texts, isWanted, progress);
+    const all = await this.app.occurrences.of(this.app.texts, isWanted, this.status);
     if (all !== null) this.show(words[this.word], output, all, this.app.cutNote(isCut));
   }
 
-  show(word, output, all, note) {
+  show(query, output, all, note) {
     const size = this.app.model.architecture.hidden_size;
     const layer = chosenLayer(this.layer);
-    const query = wordVector(output, word, layer, size);
-    const others = all.filter((own) => own.text !== this.app.text);
-    const cosines = others.map((own) =>
-      cosine(query, wordVector(own.output, own.word, layer, size)),
+    const vector = wordVector(output, query, layer, size);
+    const others = all.filter(({ text }) => text !== this.app.text);
+    const cosines = others.map(({ output, word }) =>
+      cosine(vector, wordVector(output, word, layer, size)),
     );
     const best = topK(cosines, NEIGHBORS);
-    const [own, nearest] = [word, others[best[0]]?.word].map((one) => {
-      return shorten(one?.label ?? '', LONGEST_NAME);
-    });
+    const [name, nearest] = [query, others[best[0]]?.word].map((word) =>
+      shorten(word?.label ?? '', LONGEST_NAME),
+    );
     this.status.textContent = best.length
-      ? `${note}Nearest to “${own}”: “${nearest}”.`
+      ? `${note}Nearest to “${name}”: “${nearest}”.`
       : 'There are no texts; type some below.';
     const rows = best.map((index) => {
-      const { text, word: own } = others[index];
+      const { text, word } = others[index];
       return element(
         'li',
         {},
         element('span', { class: 'number' }, cosines[index].toFixed(3)),
-        markedText(text, own.start, own.stop),
+        markedText(text, word.start, word.stop),
       );
     });
-    const label = `Neighbors of ${word.label}`;
+    const label = `Neighbors of ${query.label}`;
     this.results.replaceChildren(element('ol', { class: 'texts', 'aria-label': label }, ...rows));
   }
 }
 
-/** The occurrences of a word in the texts, in the plane of their two principal components. */
+/** The occurrences of a word in the texts, in the plane of their first two principal components. */
 class SensesView {
   constructor(app) {
     this.app = app;
@@ -168,58 +168,52 @@ class SensesView {
   }
 
   async update(isWanted) {
-    const progress = (number, total) => {
-      this.status.textContent = `Reading text ${number + 1} of ${total} …`;
-    };
-    const all = await this.app.occurrences.of(this.app.texts, isWanted, progress);
+    const all = await this.app.occurrences.of(this.app.texts, isWanted, this.status);
     if (all === null) return;
     const frequent = frequentWords(all);
     this.suggestions.replaceChildren(...frequent.map((value) => element('option', { value })));
     this.word.value ||= frequent[0] ?? '';
-    const wanted = this.word.value.trim().toLowerCase();
-    const found = all.filter(({ word }) => word.label.toLowerCase() === wanted);
-    if (found.length < 3) {
-      this.status.textContent = `“${wanted}” is ${found.length} times in the texts; at least 3 are needed.`;
+    const name = this.word.value.trim().toLowerCase();
+    const occurrences = all.filter(({ word }) => word.label.toLowerCase() === name);
+    if (occurrences.length < 3) {
+      this.status.textContent = `“${name}” occurs ${occurrences.length} times in the texts; at least 3 are needed.`;
       this.results.replaceChildren();
       return;
     }
-    this.show(found, wanted);
+    this.show(occurrences, name);
   }
 
-  show(found, wanted) {
+  show(occurrences, name) {
     const size = this.app.model.architecture.hidden_size;
     const layer = chosenLayer(this.layer);
-    const vectors = found.map(({ output, word }) => wordVector(output, word, layer, size));
+    const vectors = occurrences.map(({ output, word }) => wordVector(output, word, layer, size));
     const { points, shares } = principalComponents(vectors);
-    const groups = [...new Set(found.map(({ label }) => label))];
-    const marks = found.map(({ label, text }, i) => ({
+    const groups = [...new Set(occurrences.map(({ label }) => label))];
+    const marks = occurrences.map(({ label, text }, i) => ({
       x: points[i][0],
       y: points[i][1],
       group: groups.indexOf(label),
       title: text,
     }));
     this.status.textContent =
-      `${found.length} occurrences of “${wanted}”; the two components hold ` +
+      `${occurrences.length} occurrences of “${name}”; the two components hold ` +
       `${percent(shares[0] + shares[1])} of the variance of its vectors.`;
-    const label = `Principal components of “${wanted}”; the list has the texts`;
+    const label = `Principal components of “${name}”; the list has the texts`;
     const plot = scatterPlot(label, marks, this.results.clientWidth);
+    const save = () => download('vectors.tsv', vectorsTable(occurrences, vectors));
     this.results.replaceChildren(
       plot,
       legend(groups),
-      this.texts(found, plot, groups),
-      element(
-        'button',
-        { type: 'button', onclick: () => download('vectors.tsv', vectorsTable(found, vectors)) },
-        'Save the vectors (TSV)',
-      ),
+      this.texts(occurrences, plot, groups),
+      element('button', { type: 'button', onclick: save }, 'Save the vectors (TSV)'),
     );
   }
 
   /** The texts of the points; the point of the text under the pointer is enlarged. */
-  texts(found, plot, groups) {
-    const circles = plot.querySelectorAll('.point');
-    const rows = found.map(({ label, text, word }, i) => {
-      const highlight = (isOn) => circles[i].classList.toggle('highlighted', isOn);
+  texts(occurrences, plot, groups) {
+    const points = plot.querySelectorAll('.point');
+    const rows = occurrences.map(({ label, text, word }, i) => {
+      const highlight = (isOn) => points[i].classList.toggle('highlighted', isOn);
       return element(
         'li',
         {
@@ -261,8 +255,8 @@ function frequentWords(all) {
 }
 
 /** The vectors as a table: label, word, text, then the features. */
-function vectorsTable(found, vectors) {
-  return found
+function vectorsTable(occurrences, vectors) {
+  return occurrences
     .map(({ label, word, text }, i) => [label, word.label, text, ...vectors[i]].join('\t'))
     .join('\n');
 }

@@ -3,7 +3,7 @@
 
 const CHOICES = 'She liked the view.\nShe opened an account.';
 
-/** A view with inputs of its own; `predict` returns what is shown for their values. */
+/** A view with its own inputs; `predict` returns the summary and elements to show for them. */
 class PredictionView {
   constructor(app, labels, examples, predict) {
     this.app = app;
@@ -65,7 +65,7 @@ async function shownChoice(model, [premise, lines]) {
 }
 
 async function shownTags(model, [text]) {
-  const { words, entities: found, isCut } = await tag(model, text);
+  const { words, entities, isCut } = await tag(model, text);
   const { labels } = model.description.problem;
   const groups = [...new Set(labels.map((label) => label.replace(/^[BIES]-/, '')))];
   const color = (label) => `group-${groups.indexOf(label.replace(/^[BIES]-/, '')) % 6}`;
@@ -77,7 +77,9 @@ async function shownTags(model, [text]) {
       element('small', { title: percent(word.probability) }, word.predicted),
     ),
   );
-  const names = found.map((own) => `${own.text} (${own.label}, ${percent(own.probability)})`);
+  const names = entities.map(
+    ({ text, label, probability }) => `${text} (${label}, ${percent(probability)})`,
+  );
   return {
     summary: names.length ? `Entities: ${names.join('; ')}.` : `${words.length} words.`,
     content: [element('ol', { class: 'tags', 'aria-label': 'Tags of the words' }, ...items)],
@@ -87,7 +89,10 @@ async function shownTags(model, [text]) {
 
 async function shownSpans(model, [text]) {
   const { spans, isCut } = await labelSpans(model, text);
-  const rows = spans.map((own) => ({ name: `${own.label}: ${own.text}`, share: own.probability }));
+  const rows = spans.map(({ label, text, probability }) => ({
+    name: `${label}: ${text}`,
+    share: probability,
+  }));
   const summary = `${spans.length} labeled spans.`;
   return { summary, content: [barList('Labeled spans', rows)], isCut };
 }

@@ -1,4 +1,4 @@
-/* Replaced-token detection (ELECTRA): which tokens do not belong into the text. */
+/* Replaced-token detection (ELECTRA): which tokens do not belong in the text. */
 'use strict';
 
 class ReplacedView {
