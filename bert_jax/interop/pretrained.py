@@ -73,6 +73,11 @@ HEADS = {
 LABEL_HEADS = tuple(name for name, head in HEADS.items() if head.has_labels)
 PRETRAINING_HEADS = ('mlm', 'nsp', 'sop', 'clm', 'rtd')
 POOLER_HEADS = tuple(name for name, head in HEADS.items() if head.needs_pooler)
+# Parameters with a row for each token of the vocabulary.
+TOKEN_ROWS = (
+    'encoder/embeddings/token',
+    *(f'{head}/head/{name}' for head in ('mlm', 'clm') for name in ('bias', 'decoder')),
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -9,18 +9,13 @@ from bert_jax import tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop import pretrained
-from bert_jax.interop.pretrained import HEADS, Pretrained
+from bert_jax.interop.pretrained import HEADS, TOKEN_ROWS, Pretrained
 from bert_jax.models.architecture import Architecture
 
 # Architecture fields that may differ between the weights and the new model.
 _INDEPENDENT = ('hidden_dropout', 'attention_dropout', 'initializer_range', 'rope_thetas')
 _RESOLVED = ('max_relative_positions',)  # compared as max_distance, which resolves None
 _FITTED = ('vocab_size', 'max_position_embeddings')
-# Parameters with a row for each token.
-_BY_TOKEN = (
-    'encoder/embeddings/token',
-    *(f'{head}/head/{name}' for head in ('mlm', 'clm') for name in ('bias', 'decoder')),
-)
 _POSITIONS = 'encoder/embeddings/position'
 
 
@@ -57,11 +52,11 @@ def fit(
         )
     params = {name: leaf for name, leaf in params.items() if name not in unused}
     vocab_size = model.architecture.vocab_size
-    params |= {name: params[name][:vocab_size] for name in _BY_TOKEN if name in params}
+    params |= {name: params[name][:vocab_size] for name in TOKEN_ROWS if name in params}
     if tokenizer.fingerprint != (model.tokenizer and model.tokenizer.fingerprint):
         lines += _fit_vocabulary(params, model.tokenizer, tokenizer)
     lines += _fit_positions(params, architecture, positions)
-    for name in _BY_TOKEN:
+    for name in TOKEN_ROWS:
         if name in params:
             rows = params[name][: architecture.vocab_size]
             padding = architecture.padded_vocab_size - len(rows)
@@ -101,7 +96,7 @@ def _fit_vocabulary(
     subwords = [old.subword_ids(token) for token in new.vocab]
     for old_id, new_id in zip(old.special_ids, new.special_ids, strict=True):
         subwords[new_id] = [old_id]  # special tokens match by role, not by name
-    for name in _BY_TOKEN:
+    for name in TOKEN_ROWS:
         if name in params:
             average = params[name][: old.vocab_size].mean(0)
             params[name] = np.stack(

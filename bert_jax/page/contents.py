@@ -1,4 +1,4 @@
-"""What a page computes with: a model as JSON and packed weights."""
+"""Collects the contents of a page: a description of the model as JSON, and its packed weights."""
 
 import dataclasses
 import os
@@ -13,14 +13,14 @@ from bert_jax.data import scripts
 from bert_jax.errors import UserError
 from bert_jax.inference import finetuned
 from bert_jax.interop import huggingface, tuned
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop.pretrained import TOKEN_ROWS, Pretrained
 from bert_jax.models import crf
 from bert_jax.models.architecture import Architecture, Compute
 from bert_jax.page import tokenizers, weights
 
-# Heads that the page reads besides those of fine-tuned models.
+# Pretraining heads that the page reads.
 _PRETRAINING_HEADS = ('mlm', 'rtd')
-# Fine-tuned problem that assets/predictions.js answers for → its head.
+# Fine-tuning problem that assets/predictions.js supports → its head.
 _HEADS = {
     'classification': 'sequence_classification',
     'regression': 'sequence_classification',
@@ -29,8 +29,6 @@ _HEADS = {
     'spans': 'spans',
     'question_answering': 'question_answering',
 }
-# Parameters with a row for each token.
-_BY_TOKEN = ('encoder/embeddings/token', 'mlm/head/bias', 'mlm/head/decoder')
 _EXAMPLES = pathlib.Path(__file__).parent / 'assets/texts.tsv'
 _CRF = ('transition', 'start', 'end')
 _ATTENTIONS = ('standard', 'rotary', 'alibi')
@@ -42,7 +40,7 @@ class Contents(NamedTuple):
     Attributes:
         description: JSON: architecture, tokenizer, tensors, heads, problem, texts.
         data: bytes of the weights.
-        notes: what the model has and the page has not, one line each.
+        notes: features of the model that the page lacks, one line each.
     """
 
     description: dict[str, Any]
@@ -59,22 +57,22 @@ def describe(
     text: str | None = None,
     word: str | None = None,
 ) -> Contents:
-    """Collect what a page needs.
+    """Collect the contents of a page.
 
     Args:
         model: as loaded by interop/loading.py.
         name: title of the page.
         dtype: one of weights.DTYPES.
         texts: lines for the views of neighbors and senses; 'LABEL<tab>TEXT' colors a text. None:
-            those of assets/texts.tsv.
+            the lines of assets/texts.tsv.
         text: the text shown first.
         word: the word whose senses are shown first.
 
     Raises:
         UserError: the page cannot compute this model.
     """
-    for problem in _problems(model):
-        raise UserError(f'a page cannot compute {name}: {problem}')
+    for reason in _unsupported(model):
+        raise UserError(f'a page cannot compute {name}: {reason}')
     model = tuned.merge(model)
     assert model.tokenizer is not None
     kind = finetuned.problem_kind(model)
@@ -83,9 +81,8 @@ def describe(
         notes.append(f'the page has no predictions of a {kind} model, only of its encoder')
         kind = None
     elif model.is_multi_label:
-        notes.append('the page has no predictions of classes that do not exclude each other')
+        notes.append('the page has no predictions of multi-label classifiers')
     packed = weights.pack(_arrays(model, kind), dtype)
-    heads = [head for head in _PRETRAINING_HEADS if head in model.params]
     description = {
         'name': name,
         'dtype': dtype,
@@ -94,7 +91,7 @@ def describe(
         'num_parameters': huggingface.num_parameters(model),
         'tokenizer': tokenizers.describe(model.tokenizer),
         'tensors': packed.tensors,
-        'heads': heads,
+        'heads': [head for head in _PRETRAINING_HEADS if head in model.params],
         'problem': kind and _problem(model, kind),
         'texts': read_texts(_EXAMPLES) if texts is None else list(texts),
         'text': text,
@@ -104,7 +101,7 @@ def describe(
 
 
 def read_texts(path: str | os.PathLike[str]) -> list[str]:
-    """Read texts of one's own, one a line, without empty lines. Raises UserError."""
+    """Read the texts of a file, one per line, without empty lines. Raises UserError."""
     try:
         lines = pathlib.Path(path).read_text(encoding='utf-8').splitlines()
     except OSError as error:
@@ -114,7 +111,8 @@ def read_texts(path: str | os.PathLike[str]) -> list[str]:
     return [line for line in lines if line.strip()]
 
 
-def _problems(model: Pretrained) -> Iterator[str]:
+def _unsupported(model: Pretrained) -> Iterator[str]:
+    """Reasons why the page cannot compute a model."""
     architecture = model.architecture
     if architecture.encoder != 'transformer':
         yield f'its encoder is {architecture.encoder}; known: transformer'
@@ -152,8 +150,8 @@ def _arrays(model: Pretrained, kind: str | None) -> dict[str, np.ndarray]:
 
 
 def _as_page_array(name: str, array: np.ndarray, architecture: Architecture) -> np.ndarray:
-    if name in _BY_TOKEN:
-        array = array[: architecture.vocab_size]  # without the rows that pad the vocabulary
+    if name in TOKEN_ROWS:
+        array = array[: architecture.vocab_size]  # drops the padding rows of the vocabulary
     elif name.endswith('/attention/output/kernel'):
         array = array.reshape(-1, array.shape[-1]).T
     elif name.endswith('/kernel'):
@@ -164,16 +162,17 @@ def _as_page_array(name: str, array: np.ndarray, architecture: Architecture) -> 
 
 
 def _chain_scores(model: Pretrained) -> dict[str, np.ndarray]:
-    """The scores of a CRF, in which sequences that the tagging scheme forbids have −10⁹."""
+    """The scores of a CRF; transitions that the tagging scheme forbids have −10⁹."""
     rate = model.metadata['config']['problem']['crf_rate']
     scores = crf.LinearChain(model.labels, rate).apply({'params': model.other_parts['crf']['head']})
     return {
-        f'crf/{name}': np.asarray(own, np.float32) for name, own in zip(_CRF, scores, strict=True)
+        f'crf/{name}': np.asarray(array, np.float32)
+        for name, array in zip(_CRF, scores, strict=True)
     }
 
 
 def _problem(model: Pretrained, kind: str) -> dict[str, Any]:
-    """How a fine-tuned model reads its input and decodes its logits, as in training."""
+    """Settings by which a fine-tuned model reads its input and decodes its logits."""
     assert model.tokenizer is not None
     problem = finetuned.FineTuned(model, kind, model.tokenizer, Compute(), 1, 0.0).problem
     return {
