@@ -15,9 +15,9 @@ from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import paths
 
 _DESCRIPTION = """\
-Write a model as one HTML file that computes in a browser, without a network: masked tokens, the
-log-odds of two fillings, attention of every head, neighbors of a word in context, the senses of a
-word, and the predictions of a fine-tuned model."""
+Write a model as one HTML file that runs in a browser, without a network. It shows masked tokens,
+log-odds of two fillings, attention of every head, neighbors of a word in context, senses of a word,
+and predictions of a fine-tuned model."""
 
 
 def make(flags: argparse.Namespace) -> None:
@@ -33,12 +33,12 @@ def make(flags: argparse.Namespace) -> None:
     else:
         model = loading.load_any(flags.model, allow_missing=('^encoder/pooler/',))
     name = flags.name or pathlib.Path(flags.model).resolve().name
-    found = contents.describe(
+    page = contents.describe(
         model, name, dtype=flags.dtype, texts=texts, text=flags.text, word=flags.word
     )
-    size = bundle.write(found, output, flags.overwrite)
+    size = bundle.write(page, output, flags.overwrite)
     print(f'{output}: {size / 1e6:.1f} MB, {flags.dtype}')
-    for note in found.notes:
+    for note in page.notes:
         print(f'  {note}')
     if bundle.link_from_card(output, pathlib.Path(flags.model)):
         print(f'  linked from {pathlib.Path(flags.model) / "README.md"}')
@@ -49,18 +49,14 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; `argv` is sys.argv[1:] by default."""
     parser = argparse.ArgumentParser(prog='python -m bert_jax.page', description=_DESCRIPTION)
     add = parser.add_argument
-    add(
-        '--model',
-        required=True,
-        help=MODEL_HELP,
-    )
+    add('--model', required=True, help=MODEL_HELP)
     add('--output', required=True, help='HTML file to write; must not exist yet')
     add('--overwrite', action='store_true', help='replace an existing file')
     add(
         '--dtype',
         default='float16',
-        help='of the weights in the file: float16 (default), float32, or int8 with a scale for '
-        'each row; the page computes in float32',
+        help='dtype of the weights in the file: float16 (default), float32, or int8 with a scale '
+        'for each row; the page computes in float32',
     )
     add(
         '--texts',

@@ -11,7 +11,7 @@ from bert_jax.errors import UserError
 from bert_jax.page.contents import Contents
 
 ASSETS = pathlib.Path(__file__).parent / 'assets'
-# In this order in one script: each file may use the names of those before it.
+# Concatenated in this order: a file may use names of the files before it.
 SCRIPTS = (
     'tensors.js',
     'numerics.js',
@@ -43,11 +43,11 @@ def write(contents: Contents, output: str | os.PathLike[str], overwrite: bool = 
 
     Args:
         contents: as collected by contents.py.
-        output: the file, whose folder must exist.
+        output: HTML file in an existing folder.
         overwrite: replace an existing file.
 
     Returns:
-        Its size in bytes.
+        Size of the file in bytes.
 
     Raises:
         UserError: the file exists, or cannot be written.
@@ -66,11 +66,11 @@ def write(contents: Contents, output: str | os.PathLike[str], overwrite: bool = 
 
 
 def check_output(path: pathlib.Path, overwrite: bool) -> None:
-    """Raise UserError if a page cannot be written there."""
+    """Raise UserError if a page cannot be written to a path."""
     if not path.parent.is_dir():
         raise UserError(f'--output={path}: the folder {path.parent} does not exist')
     if path.is_dir():
-        raise UserError(f'--output={path} is a folder; name a file such as {path / "page.html"}')
+        raise UserError(f'--output={path} is a folder; set a file such as {path / "page.html"}')
     if path.exists() and not overwrite:
         raise UserError(f'--output={path} exists; add --overwrite to replace it')
 
@@ -86,8 +86,7 @@ def render(contents: Contents) -> str:
         'code': code(),
     }
     for name, text in parts.items():
-        before, *rest = page.split(f'<!-- {name} -->')
-        page = before + ''.join(text + part for part in rest)
+        page = page.replace(f'<!-- {name} -->', text)
     return page
 
 
@@ -97,7 +96,7 @@ def code() -> str:
 
 
 def _embedded_json(value: Any) -> str:
-    """JSON in which no HTML tag can begin or end."""
+    """JSON that is safe inside of an HTML script element."""
     text = json.dumps(value, ensure_ascii=False, separators=(',', ':'))
     return text.replace('<', '\\u003c')
 

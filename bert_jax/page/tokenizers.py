@@ -1,4 +1,4 @@
-"""What the page needs of a tokenizer, for assets/tokenizer.js."""
+"""Describes a tokenizer for assets/tokenizer.js."""
 
 import json
 from collections.abc import Iterator
@@ -9,7 +9,7 @@ from bert_jax.errors import UserError
 
 _NORMALIZERS = ('BertNormalizer', 'Lowercase', 'NFC')
 _PRE_TOKENIZERS = {'wordpiece': 'BertPreTokenizer', 'bytebpe': 'ByteLevel'}
-# Options of a byte-level BPE that the page does not know → their usual values.
+# Option of byte-level BPE that the page does not support → values that leave it off.
 _BPE_DEFAULTS: dict[str, Any] = {
     'dropout': (None, 0),
     'byte_fallback': (None, False),
@@ -22,11 +22,11 @@ def describe(tokenizer: Tokenizer) -> dict[str, Any]:
     """Describe a WordPiece or byte-level BPE tokenizer as JSON.
 
     Raises:
-        UserError: the page does not know this kind of tokenizer, or one of its options.
+        UserError: the page does not support this kind of tokenizer, or one of its options.
     """
     settings = json.loads(tokenizer.to_json())
-    for problem in _problems(tokenizer.kind, settings):
-        raise UserError(f'a page cannot run this tokenizer: {problem}')
+    for reason in _unsupported(tokenizer.kind, settings):
+        raise UserError(f'a page cannot run this tokenizer: {reason}')
     model, splitter = settings['model'], settings['pre_tokenizer']
     described = {
         'kind': tokenizer.kind,
@@ -51,7 +51,8 @@ def describe(tokenizer: Tokenizer) -> dict[str, Any]:
     }
 
 
-def _problems(kind: str, settings: dict[str, Any]) -> Iterator[str]:
+def _unsupported(kind: str, settings: dict[str, Any]) -> Iterator[str]:
+    """Reasons why the page cannot run a tokenizer."""
     if kind not in _PRE_TOKENIZERS:
         yield f'it is of kind {kind}; known: {", ".join(_PRE_TOKENIZERS)}'
         return
@@ -62,8 +63,8 @@ def _problems(kind: str, settings: dict[str, Any]) -> Iterator[str]:
     if splitter['type'] != _PRE_TOKENIZERS[kind] or not splitter.get('use_regex', True):
         yield f'its pre-tokenizer is {splitter["type"]}, not {_PRE_TOKENIZERS[kind]}'
     if kind == 'bytebpe':
-        for option, usual in _BPE_DEFAULTS.items():
-            if settings['model'].get(option) not in usual:
+        for option, values in _BPE_DEFAULTS.items():
+            if settings['model'].get(option) not in values:
                 yield f'its BPE has {option} {settings["model"][option]!r}'
     for token in settings['added_tokens']:
         if token['single_word'] or (token['normalized'] and settings['normalizer']):
@@ -75,4 +76,4 @@ def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:
         return []
     if normalizer['type'] != 'Sequence':
         return [normalizer]
-    return [step for own in normalizer['normalizers'] for step in _steps(own)]
+    return [step for inner in normalizer['normalizers'] for step in _steps(inner)]

@@ -1,4 +1,4 @@
-"""Parameters as one block of bytes that assets/tensors.js reads."""
+"""Packs parameters into one block of bytes that assets/tensors.js reads."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -12,12 +12,12 @@ _ALIGNMENT = 4  # bytes; typed arrays of JavaScript must start at a multiple of 
 
 
 class Packed(NamedTuple):
-    """Tensors side by side.
+    """Tensors in one block of bytes.
 
     Attributes:
         tensors: name → 'shape', 'dtype', 'offset' in bytes and, with int8, 'scales', the offset of
             a float32 scale for each row.
-        data: their bytes, little-endian.
+        data: the bytes of all tensors, little-endian.
     """
 
     tensors: dict[str, dict[str, Any]]
@@ -34,19 +34,20 @@ def pack(arrays: Mapping[str, np.ndarray], dtype: str) -> Packed:
     """
     if dtype not in DTYPES:
         raise unknown('dtype', dtype, DTYPES)
-    tensors, blocks, end = {}, [], 0
+    tensors: dict[str, dict[str, Any]] = {}
+    blocks, end = [], 0
     for name, array in arrays.items():
-        own = dtype if array.ndim == 2 else 'float32'
-        if own == 'float16' and np.abs(array).max() > np.finfo(np.float16).max:
+        stored_dtype = dtype if array.ndim == 2 else 'float32'
+        if stored_dtype == 'float16' and np.abs(array).max() > np.finfo(np.float16).max:
             raise UserError(f'a weight of {name} is too large for float16; set --dtype=float32')
-        tensors[name] = {'shape': list(array.shape), 'dtype': own, 'offset': end}
-        parts = [('offset', array)]
-        if own == 'int8':
+        tensors[name] = {'shape': list(array.shape), 'dtype': stored_dtype}
+        parts = [('offset', array, stored_dtype)]
+        if stored_dtype == 'int8':
             scale_R = np.maximum(np.abs(array).max(axis=1), np.finfo(np.float32).tiny) / 127
-            parts = [('offset', np.rint(array / scale_R[:, None])), ('scales', scale_R)]
-        for key, values in parts:
-            kind = np.dtype('float32' if key == 'scales' else own).newbyteorder('<')
-            block = values.astype(kind).tobytes()
+            rounded = np.rint(array / scale_R[:, None])
+            parts = [('offset', rounded, 'int8'), ('scales', scale_R, 'float32')]
+        for key, values, part_dtype in parts:
+            block = values.astype(np.dtype(part_dtype).newbyteorder('<')).tobytes()
             blocks.append(block + bytes(-len(block) % _ALIGNMENT))
             tensors[name][key] = end
             end += len(blocks[-1])

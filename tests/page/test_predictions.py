@@ -115,4 +115,4 @@ def test_other_fine_tuned_models_have_a_page_of_their_encoder(tmp_path):
     model = pages.random_model('bert', tokenizer(), ['sequence_classification'])
     several = dataclasses.replace(model, is_multi_label=True)
     (note,) = contents.describe(several, 'test').notes
-    assert note == 'the page has no predictions of classes that do not exclude each other'
+    assert note == 'the page has no predictions of multi-label classifiers'
