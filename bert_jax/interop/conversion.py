@@ -1,4 +1,4 @@
-"""State dicts of published models → our parameters, with every weight accounted for."""
+"""Converts state dicts of published models to our parameters; accounts for every weight."""
 
 import collections
 import pathlib
@@ -83,7 +83,7 @@ def from_state_dict(
 
 def has_weight(family: Family, state: Mapping[str, np.ndarray], ours: str) -> bool:
     """Whether a state dict has the weight of one of our modules or parameters."""
-    weight = f'{family.table.get(ours, "")}.weight'.replace('.weight.weight', '.weight')
+    weight = family.table.get(ours, '').removesuffix('.weight') + '.weight'
     return weight in state or weight.removeprefix(family.prefix) in state
 
 

@@ -82,7 +82,6 @@ def load(
     )
     if not (config.get('id2label') or set(LABEL_HEADS) & params.keys()):
         labels = ()
-    is_multi_label = config.get('problem_type') == 'multi_label_classification'
     return Pretrained(
         family.model_type,
         architecture,
@@ -91,7 +90,7 @@ def load(
         labels,
         new,
         metadata=usage.read(folder),
-        is_multi_label=is_multi_label,
+        is_multi_label=config.get('problem_type') == 'multi_label_classification',
         is_causal=bool(config.get('is_decoder')),
         sentence_modules=modules,
     )
@@ -135,7 +134,7 @@ def save(model: Pretrained, path: str | pathlib.Path) -> tuple[Pretrained, list[
 
 
 def write(model: Pretrained, folder: pathlib.Path) -> tuple[Pretrained, list[str]]:
-    """Write a model into an empty folder; Returns and Raises as for `save`."""
+    """Write a model into an existing, empty folder; otherwise like `save`."""
     model, lines = publishable(model)
     _write(model, folder)
     _compare(model, load(folder))
@@ -162,7 +161,7 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
     heads = family.publishable_heads(model.heads)
     dropped = [name for name in model.heads if name not in heads]
     if not set(dropped) <= set(PRETRAINING_HEADS):
-        heads = model.heads
+        heads = model.heads  # class_of raises: fine-tuned heads are never dropped
     published = family.class_of(heads)
     lines = [
         f'{name} is dropped: transformers has no {family.model_type} class with '

@@ -144,7 +144,7 @@ def _load_base(path: str, sha256: str) -> dict[str, Any]:
     if digest != sha256:
         raise UserError(
             f'{path} is not the model that was tuned: its sha256 is {digest[:12]}…, not '
-            f'{sha256[:12]}…; restore the tuned model there'
+            f'{sha256[:12]}…; restore the base model there'
         )
     return jax.tree.map(jnp.asarray, tree_paths.flatten({'encoder': encoder}))
 
@@ -192,9 +192,9 @@ def _load_tf1(
 
 
 def _discriminator(params: Params) -> dict[str, Any]:
-    """Drop the generator, and make the embeddings those that the discriminator reads.
+    """Drop the generator, and compute the token embeddings that the discriminator reads.
 
-    With separated embeddings, they are the generator's plus a learned difference.
+    Separated embeddings are the generator's embeddings plus a learned difference.
     """
     embeddings = dict(params['encoder']['embeddings'])
     for part, delta in DELTAS.items():

@@ -195,6 +195,14 @@ def test_what_is_not_supported_is_one_clear_line(mistake, theirs):
     assert '\n' not in str(refused.value)
 
 
+@pytest.mark.parametrize('theirs', [('bert', 'lora')], indirect=True, ids=['bert'])
+def test_a_damaged_weight_file_is_one_clear_line(theirs):
+    _, folder, _ = theirs
+    (folder / 'tuned/adapter_model.safetensors').write_bytes(b'\xff' * 100)
+    with pytest.raises(UserError, match='adapter_model.safetensors is damaged'):
+        loading.load_any(folder / 'tuned')
+
+
 def test_only_lora_and_ia3_are_written(tmp_path):
     from bert_jax.models import architectures
 

@@ -72,5 +72,5 @@ def published_class(config: Mapping[str, Any]) -> str | None:
 
 
 def of_architecture(name: str) -> str | None:
-    """The model_type of the first family that has one of our architectures; None if none has it."""
+    """The model_type of the first family with an architecture; None if no family has it."""
     return next((model_type for model_type, f in FAMILIES.items() if name in f.architectures), None)
