@@ -1,4 +1,4 @@
-"""The interface of a format."""
+"""The interface of an export format."""
 
 import abc
 import pathlib

@@ -181,7 +181,7 @@ def of_problem(model: Pretrained, problem: Problem, rows: Arrays, has_erf: bool)
 
 
 class _Recorder(dict):
-    """A batch that adds the name of each field that is read to a set."""
+    """A batch that records the names of the fields that are read."""
 
     def __init__(self, batch: Arrays, read_fields: set[str]) -> None:
         super().__init__(batch)

@@ -28,7 +28,7 @@ class Rows(NamedTuple):
     """Three texts, or pairs of texts, as padded rows.
 
     Attributes:
-        texts: Each a text or a list of two; empty if rows have more than the tokens of texts.
+        texts: Plain texts that encode to the rows, each a text or a list of two; empty if none do.
         batch: As made by `Items.batch`, one sequence a row.
     """
 

@@ -1,7 +1,7 @@
 """Folders of peft: adapter_config.json and adapter_model.safetensors, for LoRA and IA3.
 
-Prefix and prompt tuning of peft are not supported: peft shifts the positions of the text, and its
-pooler reads the first prompt vector.
+Prefix and prompt tuning of peft are not supported: peft shifts the positions of the text, and the
+pooler reads a prompt vector.
 """
 
 import dataclasses

@@ -83,7 +83,7 @@ def _translate_tf1(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
 
 
 def read_safetensors(path: pathlib.Path) -> Weights:
-    """Read all arrays of a safetensors file. Raises UserError."""
+    """Read all arrays of a safetensors file. Raises UserError if it is damaged."""
     try:
         with safetensors.safe_open(path, framework='numpy') as file:
             return {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
