@@ -152,7 +152,7 @@ def test_another_base_is_refused(base, lora, tmp_path):
     shutil.copytree(base, moved)
     tune(tmp_path / 'run', 'lora', moved, training__steps=1)
     shutil.rmtree(moved)
-    with pytest.raises(UserError, match='which is not there; restore that folder'):
+    with pytest.raises(UserError, match='which does not exist; restore that folder'):
         loading.load_any(tmp_path / 'run')
     tune(other, 'full', base, training__steps=2)
     shutil.copytree(other, moved)
