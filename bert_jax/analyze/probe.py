@@ -143,7 +143,7 @@ def _probe_tags(
     found: dict[str, Any] = {}
     for kind, settings in kinds.items():
         params = probes.train(train_NLD, labels_NK, settings)
-        right_KSLN, _ = probes.losses(params, dev_NLD, dev_labels_NK, settings)
+        right_KSLN, _ = probes.losses(params, dev_NLD, dev_labels_NK)
         accuracy_KSL = right_KSLN.mean(-1)
         found[kind] = {
             'accuracy': accuracy_KSL[_TASK].mean(0),

@@ -64,25 +64,29 @@ def _score(
     predicted: Sequence[tuple[np.ndarray, np.ndarray]],
     documents: np.ndarray,
 ) -> dict[str, Any]:
-    """UUAS with its interval, DSpr, accuracy of roots, NSpr."""
+    """UUAS with its interval, DSpr, accuracy of roots, NSpr.
+
+    Args:
+        sentences: N sentences with their gold trees.
+        predicted: distances [W, W] and depths [W] for each sentence.
+        documents: document number of each sentence.
+    """
     pairs = list(zip(sentences, predicted, strict=True))
-    edges = [dependency_trees.score_distances(one.gold, d_WW) for one, (d_WW, _) in pairs]
-    roots = [dependency_trees.score_depths(one.gold, h_W) for one, (_, h_W) in pairs]
-    lengths = [len(one.gold.depths_W) for one in sentences]
+    correct_N, edges_N, distance_ranks = zip(
+        *(dependency_trees.score_distances(s.gold, d_WW) for s, (d_WW, _) in pairs), strict=True
+    )
+    is_correct_N, has_root_N, depth_ranks = zip(
+        *(dependency_trees.score_depths(s.gold, h_W) for s, (_, h_W) in pairs), strict=True
+    )
+    lengths = [len(sentence.gold.depths_W) for sentence in sentences]
     _, group_N = np.unique(documents, return_inverse=True)
-    counts = [
-        np.bincount(group_N, column)[:, None] for column in list(zip(*edges, strict=True))[:2]
-    ]
-    found = intervals.of_shares(*counts)
-    by_length = dependency_trees.group_by_length
-    distance_ranks: list[Any] = [own[2] for own in edges]
-    depth_ranks: list[Any] = [own[2] for own in roots]
+    hits_G, totals_G = np.bincount(group_N, correct_N), np.bincount(group_N, edges_N)
     return {
-        'uuas': float(counts[0].sum() / max(counts[1].sum(), 1)),
-        'uuas_interval': None if found is None else (float(found[0][0]), float(found[1][0])),
-        'dspr': dependency_trees.mean_over_lengths(by_length(lengths, distance_ranks)),
-        'root': sum(own[0] for own in roots) / max(sum(own[1] for own in roots), 1),
-        'nspr': dependency_trees.mean_over_lengths(by_length(lengths, depth_ranks)),
+        'uuas': float(hits_G.sum() / max(totals_G.sum(), 1)),
+        'uuas_interval': intervals.of_share(hits_G, totals_G),
+        'dspr': dependency_trees.mean_over_lengths(lengths, distance_ranks),
+        'root': sum(is_correct_N) / max(sum(has_root_N), 1),
+        'nspr': dependency_trees.mean_over_lengths(lengths, depth_ranks),
     }
 
 

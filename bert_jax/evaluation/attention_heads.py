@@ -1,4 +1,4 @@
-"""How often the most attended word of a head is the syntactic head or dependent of a word.
+"""How often an attention head attends most to the syntactic head or dependent of a word.
 
 Source: Clark et al. 2019, "What Does BERT Look At?", section 4.
 """
@@ -16,9 +16,9 @@ class HeadCounts(NamedTuple):
     """Counts by group of documents G and relation R.
 
     Attributes:
-        hits_GRKLH: int32, right guesses of each head in both DIRECTIONS.
-        offset_hits_GRKO: int32, right guesses of each of OFFSETS.
-        totals_GR: int32, dependencies.
+        hits_GRKLH: int32, correct guesses of each attention head, in both DIRECTIONS (K).
+        offset_hits_GRKO: int32, correct guesses of each fixed offset in OFFSETS.
+        totals_GR: int32, number of dependencies.
     """
 
     hits_GRKLH: np.ndarray
@@ -28,13 +28,13 @@ class HeadCounts(NamedTuple):
     def add(
         self, group: int, attention_LHWW: np.ndarray, heads: Sequence[int], relations: Sequence[int]
     ) -> None:
-        """Count a sentence, in place.
+        """Add the counts of a sentence, in place.
 
         Args:
-            group: of its document.
-            attention_LHWW: from each word (third axis) to each word.
-            heads: number of the head of each word; −1 for none.
-            relations: number of the relation of each word to its head; −1 for none.
+            group: the group of its document.
+            attention_LHWW: attention from each word (third axis) to each word.
+            heads: index of the syntactic head of each word; −1 for none.
+            relations: number of the relation of each word to its head; −1: not counted.
         """
         guesses_LHW = most_attended(attention_LHWW)
         for word, (head, relation) in enumerate(zip(heads, relations, strict=True)):
@@ -49,7 +49,7 @@ class HeadCounts(NamedTuple):
 
 
 def no_counts(groups: int, relations: int, layers: int, heads: int) -> HeadCounts:
-    """Counts of no sentences yet."""
+    """Zero counts."""
     return HeadCounts(
         np.zeros((groups, relations, 2, layers, heads), np.int32),
         np.zeros((groups, relations, 2, len(OFFSETS)), np.int32),
@@ -58,6 +58,6 @@ def no_counts(groups: int, relations: int, layers: int, heads: int) -> HeadCount
 
 
 def most_attended(attention_LHWW: np.ndarray) -> np.ndarray:
-    """The other word to which each word attends most: int64 [L, H, W]."""
+    """The index of the other word that each word attends to most: int64 [L, H, W]."""
     size = attention_LHWW.shape[-1]
     return np.where(np.eye(size, dtype=bool), -np.inf, attention_LHWW).argmax(-1)

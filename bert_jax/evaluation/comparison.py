@@ -9,7 +9,7 @@ import numpy as np
 from bert_jax import figures
 from bert_jax.evaluation import intervals
 
-MIN_RUNS = 5  # for an interval: that of fewer runs is about their range
+MIN_RUNS = 5  # for an interval; with fewer runs the bootstrap interval is about their range
 
 
 class Summary(NamedTuple):
@@ -20,7 +20,7 @@ class Summary(NamedTuple):
         sd: the sample standard deviation (n − 1); None for one run.
         low: lower end of the bootstrap interval of the mean; None for fewer than MIN_RUNS runs.
         high: upper end.
-        values: those of the runs.
+        values: the value of each run.
     """
 
     mean: float
@@ -39,9 +39,9 @@ def summarize(values: Sequence[float]) -> Summary:
 
 
 def mean_cell(summary: Mapping[str, Any], digits: int = 4) -> str:
-    """Format 'mean ± sd' for a table, or the mean alone of one run."""
-    shown = f'{summary["mean"]:.{digits}f}'
-    return shown if summary['sd'] is None else f'{shown} ± {summary["sd"]:.{digits}f}'
+    """Format 'mean ± sd' for a table; only the mean for a single run."""
+    mean = f'{summary["mean"]:.{digits}f}'
+    return mean if summary['sd'] is None else f'{mean} ± {summary["sd"]:.{digits}f}'
 
 
 def interval_cell(summary: Mapping[str, Any]) -> str:
@@ -62,9 +62,9 @@ def plot_runs(
 
     Args:
         path: the path of the figure, without a suffix.
-        results: variant → metric → 'mean' and 'values' (of the runs).
+        results: variant → metric → 'mean' and 'values' (a value for each run).
         titles: metric → title of its panel.
-        variants: what the variants differ in, such as 'learning rate'.
+        variants: label of the vertical axis: what the variants differ in, such as 'learning rate'.
     """
     names = list(results)
     figure = figures.new(1.5 + 3.2 * len(titles), 1.2 + 0.32 * len(names))

@@ -1,25 +1,25 @@
-"""Distances and depths of words in dependency trees, and how predicted ones agree with them.
+"""Distances and depths of words in dependency trees, and scores of predicted trees.
 
 Source: Hewitt and Manning 2019, "A Structural Probe for Finding Syntax in Word Representations",
 section 4.1.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
-_LENGTHS = range(5, 51)  # of the sentences that count for rank correlations
+_LENGTHS = range(5, 51)  # sentence lengths, in words, that count for rank correlations
 
 
 class TreeDistances(NamedTuple):
     """The gold values of a sentence of W words.
 
     Attributes:
-        distances_WW: int32, edges between two words.
-        depths_W: int32, edges to the root.
-        is_scored_W: whether a word counts for trees and roots: all but punctuation.
+        distances_WW: int32, number of edges between two words.
+        depths_W: int32, number of edges to the root.
+        is_scored_W: False for punctuation, which the scores of edges and roots ignore.
     """
 
     distances_WW: np.ndarray
@@ -28,9 +28,9 @@ class TreeDistances(NamedTuple):
 
 
 def from_heads(heads: Sequence[int], is_punctuation: Sequence[bool]) -> TreeDistances:
-    """The distances of a tree whose root has the head −1.
+    """Compute the distances of a tree from the head of each word; the root has the head −1.
 
-    Words that do not lead to a root (a cycle) are as far as the sentence is long.
+    Words without a path to each other (a cycle) have the length of the sentence as distance.
     """
     size = len(heads)
     adjacent_WW = np.zeros((size, size), bool)
@@ -69,52 +69,63 @@ def spanning_tree(distances_WW: np.ndarray) -> set[tuple[int, int]]:
 def score_distances(
     gold: TreeDistances, predicted_WW: np.ndarray
 ) -> tuple[int, int, np.ndarray | None]:
-    """Right edges, edges, and the rank correlation of each word's distances (None: not scored)."""
+    """Score predicted distances.
+
+    Returns:
+        Number of correct edges, number of edges, and the rank correlation [W] of the distances of
+        each word (None: the sentence is too short or too long).
+    """
     scored = np.flatnonzero(gold.is_scored_W)
-    right = edges = 0
+    correct = edges = 0
     if len(scored) > 1:
         grid = np.ix_(scored, scored)
         gold_edges = spanning_tree(gold.distances_WW[grid])
-        right = len(gold_edges & spanning_tree(predicted_WW[grid]))
+        correct = len(gold_edges & spanning_tree(predicted_WW[grid]))
         edges = len(gold_edges)
-    is_long = len(predicted_WW) in _LENGTHS
-    return right, edges, rank_correlations(gold.distances_WW, predicted_WW) if is_long else None
+    is_ranked = len(predicted_WW) in _LENGTHS
+    return correct, edges, rank_correlations(gold.distances_WW, predicted_WW) if is_ranked else None
 
 
 def score_depths(gold: TreeDistances, predicted_W: np.ndarray) -> tuple[int, int, float | None]:
-    """Whether the root is right, whether it counts, and the rank correlation of depths."""
+    """Score predicted depths.
+
+    Returns:
+        1 if the root is correct, 1 if the tree has a root, and the rank correlation of the depths
+        (None: the sentence is too short or too long).
+    """
     scored = np.flatnonzero(gold.is_scored_W)
     has_root = bool(len(scored)) and gold.depths_W[scored].min() == 0
-    right = has_root and gold.depths_W[scored[predicted_W[scored].argmin()]] == 0
-    is_long = len(predicted_W) in _LENGTHS
-    correlation = rank_correlations(gold.depths_W[None], predicted_W[None]) if is_long else None
-    return int(right), int(has_root), None if correlation is None else float(correlation[0])
+    is_correct = has_root and gold.depths_W[scored[predicted_W[scored].argmin()]] == 0
+    correlation = None
+    if len(predicted_W) in _LENGTHS:
+        correlation = float(rank_correlations(gold.depths_W[None], predicted_W[None])[0])
+    return int(is_correct), int(has_root), correlation
 
 
 def rank_correlations(a_NM: np.ndarray, b_NM: np.ndarray) -> np.ndarray:
     """Spearman's correlation of each row; ties share their mean rank; 0 for constant rows."""
-    ranks = []
+    normalized = []
     for values_NM in (a_NM, b_NM):
         less_NMM = values_NM[:, None, :] < values_NM[:, :, None]
         equal_NMM = values_NM[:, None, :] == values_NM[:, :, None]
-        own_NM = less_NMM.sum(2) + (equal_NMM.sum(2) + 1) / 2
-        centered_NM = own_NM - own_NM.mean(1, keepdims=True)
+        ranks_NM = less_NMM.sum(2) + (equal_NMM.sum(2) + 1) / 2
+        centered_NM = ranks_NM - ranks_NM.mean(1, keepdims=True)
         norms_N = np.linalg.norm(centered_NM, axis=1, keepdims=True)
-        ranks.append(centered_NM / np.where(norms_N > 0, norms_N, np.inf))
-    return (ranks[0] * ranks[1]).sum(1)
+        normalized.append(centered_NM / np.where(norms_N > 0, norms_N, np.inf))
+    return (normalized[0] * normalized[1]).sum(1)
 
 
-def mean_over_lengths(by_length: Mapping[int, Sequence[float]]) -> float:
-    """The mean of the means of each length; 0 without any."""
-    return float(np.mean([np.mean(own) for own in by_length.values()])) if by_length else 0.0
+def mean_over_lengths(
+    lengths: Iterable[int], correlations: Iterable[np.ndarray | float | None]
+) -> float:
+    """The mean over sentence lengths of the mean correlation at each length; 0 without any.
 
-
-def group_by_length(
-    lengths: Iterable[int], values: Iterable[Sequence[float] | np.ndarray | None]
-) -> dict[int, list[float]]:
-    """Length → all values of sentences of this length."""
-    found: dict[int, list[float]] = defaultdict(list)
-    for length, own in zip(lengths, values, strict=True):
-        if own is not None:
-            found[length].extend(np.atleast_1d(own).tolist())
-    return dict(found)
+    Args:
+        lengths: number of words of each sentence.
+        correlations: one or several of each sentence; None if it is not ranked.
+    """
+    by_length: dict[int, list[float]] = defaultdict(list)
+    for length, values in zip(lengths, correlations, strict=True):
+        if values is not None:
+            by_length[length].extend(np.atleast_1d(values).tolist())
+    return float(np.mean([np.mean(values) for values in by_length.values()])) if by_length else 0.0

@@ -1,9 +1,10 @@
-"""Combines the predictions of several models, to score them or to train one model on them.
+"""Combines the predictions of several models, for scoring or as soft labels for training.
 
     python -m bert_jax.evaluation.ensemble a.jsonl b.jsonl --weights 0.8 0.6 --output=soft.jsonl
 
-The files are outputs of `predict --probabilities` for the same input. The logits of a class are the
-weighted mean of those of the models (PET: weighted by each one's accuracy before training).
+The files are outputs of `predict --probabilities` for the same input. The result is the softmax of
+the weighted mean of the models' log probabilities (in PET, the weight of a model is its accuracy
+before training).
 """
 
 import argparse
@@ -18,8 +19,8 @@ from bert_jax.data import text_files
 from bert_jax.errors import UserError, exit_cleanly, writing_to
 from bert_jax.storage import paths
 
-_LEAST = 1e-30  # smallest probability, so that one model cannot rule out a class alone
-_KEYS = ('text', 'text2')
+_MIN_PROBABILITY = 1e-30  # so that no single model can rule out a class
+_TEXT_KEYS = ('text', 'text2')
 
 
 def combine(
@@ -27,9 +28,8 @@ def combine(
 ) -> dict[str, float]:
     """Return the softmax of the weighted mean of log p, by class."""
     labels = list(probabilities[0])
-    log_p_MC = np.log(
-        np.maximum([[own[label] for label in labels] for own in probabilities], _LEAST)
-    )
+    p_MC = [[p_of_label[label] for label in labels] for p_of_label in probabilities]
+    log_p_MC = np.log(np.maximum(p_MC, _MIN_PROBABILITY))
     score_C = np.average(log_p_MC, axis=0, weights=weights)
     p_C = np.exp(score_C - score_C.max())
     return dict(zip(labels, (p_C / p_C.sum()).tolist(), strict=True))
@@ -39,24 +39,24 @@ def records(paths: Sequence[str], weights: Sequence[float]) -> Iterator[dict[str
     """Yield {'id', 'text', 'text2', 'label', 'probabilities'} for each line of the files.
 
     Raises:
-        UserError: the files have other lines, texts or classes, or no probabilities.
+        UserError: the files differ in their lines, texts or classes, or have no probabilities.
     """
     for lines in itertools.zip_longest(*map(_read, paths)):
-        given = [line for line in lines if line]
-        known = given[0].get('probabilities', {})
+        first = next(line for line in lines if line)
+        classes = first.get('probabilities', {}).keys()
         for path, line in zip(paths, lines, strict=True):
-            if not line or line.get('texts') != given[0].get('texts'):
+            if not line or line.get('texts') != first.get('texts'):
                 raise UserError(
-                    f'the predictions are not of the same texts: {path} differs from the others at '
-                    f'{given[0].get("id")}'
+                    f'the predictions are not for the same texts: {path} differs from the others '
+                    f'at {first.get("id")}'
                 )
-            if not known or line.get('probabilities', {}).keys() != known.keys():
+            if not classes or line.get('probabilities', {}).keys() != classes:
                 raise UserError(
                     f'{path}, {line.get("id")}: no probabilities of the classes of {paths[0]}; use '
                     'predict --probabilities'
                 )
         combined = combine([line['probabilities'] for line in lines], weights)
-        texts = dict(zip(_KEYS, lines[0]['texts'], strict=False))
+        texts = dict(zip(_TEXT_KEYS, lines[0]['texts'], strict=False))
         label = max(combined, key=lambda label: combined[label])
         yield {'id': lines[0]['id'], **texts, 'label': label, 'probabilities': combined}
 
@@ -79,16 +79,19 @@ def main(argv: Sequence[str] | None = None) -> None:
     )
     parser.add_argument('predictions', nargs='+', help='outputs of predict --probabilities')
     parser.add_argument(
-        '--weights', nargs='+', type=float, help='one for each file (default: the same for all)'
+        '--weights', nargs='+', type=float, help='a weight for each file (default: equal weights)'
     )
     parser.add_argument('--output', required=True, help='file to write, JSON lines')
     flags = parser.parse_args(argv)
     weights = flags.weights or [1.0] * len(flags.predictions)
     if len(weights) != len(flags.predictions) or min(weights) < 0 or not sum(weights):
         raise UserError(
-            f'--weights is {flags.weights}; give {len(flags.predictions)}, at least 0 and not all 0'
+            f'--weights is {flags.weights}; give {len(flags.predictions)} weights, each at least 0 '
+            'and not all 0'
         )
-    lines = [json.dumps(own, ensure_ascii=False) for own in records(flags.predictions, weights)]
+    lines = [
+        json.dumps(record, ensure_ascii=False) for record in records(flags.predictions, weights)
+    ]
     path = paths.path(flags.output)
     with writing_to(path.parent):
         path.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')

@@ -1,6 +1,6 @@
-"""Entities in tag sequences, and precision, recall and F1 of labeled spans."""
+"""Entities of tag sequences, and precision, recall and F1 of labeled spans."""
 
-import collections
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
@@ -28,18 +28,18 @@ class SpanScore(NamedTuple):
 
 
 def entities_from_tags(tags: Sequence[str]) -> list[Entity]:
-    """The entities that tags in BIO, IOB1 or BIOES describe.
+    """Convert tags in BIO, IOB1 or BIOES to entities.
 
-    Follows conlleval (CoNLL-2000): I or E continues an entity after B or I of the same label, every
-    other tag except O starts one. So every tag sequence is valid.
+    Follows conlleval (CoNLL-2000): I or E after B or I of the same label continues an entity; any
+    other tag except O starts a new entity. So every tag sequence is valid.
     """
     entities: list[Entity] = []
     previous = ('', '')
     for number, tag in enumerate(tags):
         prefix, _, label = tag.partition('-')
         if prefix != OUTSIDE:
-            continues = prefix in ('I', 'E') and previous in (('B', label), ('I', label))
-            start = entities.pop().start if continues else number
+            is_continued = prefix in ('I', 'E') and previous in (('B', label), ('I', label))
+            start = entities.pop().start if is_continued else number
             entities.append(Entity(start, number + 1, label))
         previous = prefix, label
     return entities
@@ -48,7 +48,7 @@ def entities_from_tags(tags: Sequence[str]) -> list[Entity]:
 def score_spans(
     gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]
 ) -> tuple[dict[str, float], dict[str, SpanScore]]:
-    """Score predicted spans (start, end, label), which are correct if all three are.
+    """Score predicted spans (start, end, label); a span is correct if all three match.
 
     Duplicate spans count once. Ratios with denominator 0 are 0.
 
@@ -60,9 +60,7 @@ def score_spans(
         'f1', 'precision' and 'recall' over all spans and 'f1_macro', the mean F1 over labels; and
         the scores of each label, sorted by label.
     """
-    correct: collections.Counter[str] = collections.Counter()
-    expected: collections.Counter[str] = collections.Counter()
-    predicted: collections.Counter[str] = collections.Counter()
+    correct, expected, predicted = Counter[str](), Counter[str](), Counter[str]()
     for gold_spans, guessed_spans in zip(gold, guesses, strict=True):
         gold_set, guessed_set = set(map(tuple, gold_spans)), set(map(tuple, guessed_spans))
         expected.update(label for _, _, label in gold_set)
@@ -83,10 +81,10 @@ ERRORS = ('wrong type', 'wrong boundary', 'wrong both', 'missed', 'spurious')
 
 def count_errors(
     gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]
-) -> dict[str, collections.Counter[str]]:
+) -> dict[str, Counter[str]]:
     """Count the kinds of errors in predicted spans (start, end, label).
 
-    Each wrong span is paired with one missed gold span, if any: first with the same boundaries,
+    Each missed gold span is paired with at most one wrong span: first with the same boundaries,
     then overlapping with the same label, then overlapping.
 
     Returns:
@@ -97,24 +95,24 @@ def count_errors(
         'wrong boundary': lambda a, b: a[2] == b[2] and a[0] < b[1] and b[0] < a[1],
         'wrong both': lambda a, b: a[0] < b[1] and b[0] < a[1],
     }
-    found: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     for gold_spans, guessed_spans in zip(gold, guesses, strict=True):
         gold_set, guessed_set = set(map(tuple, gold_spans)), set(map(tuple, guessed_spans))
         for _, _, label in gold_set & guessed_set:
-            found[label]['correct'] += 1
+            counts[label]['correct'] += 1
         missed, wrong = sorted(gold_set - guessed_set), sorted(guessed_set - gold_set)
-        for name, fits in pairings.items():
+        for error, fits in pairings.items():
             for span in tuple(missed):
                 partner = next((guess for guess in wrong if fits(span, guess)), None)
                 if partner:
                     missed.remove(span)
                     wrong.remove(partner)
-                    found[span[2]][name] += 1
+                    counts[span[2]][error] += 1
         for _, _, label in missed:
-            found[label]['missed'] += 1
+            counts[label]['missed'] += 1
         for _, _, label in wrong:
-            found[label]['spurious'] += 1
-    return dict(sorted(found.items()))
+            counts[label]['spurious'] += 1
+    return dict(sorted(counts.items()))
 
 
 def _score(correct: int, gold: int, predicted: int) -> SpanScore:

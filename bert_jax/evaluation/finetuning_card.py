@@ -1,7 +1,7 @@
-"""Model card of a fine-tuning run: what was trained on what, and how far its scores can be trusted.
+"""Model card of a fine-tuning run: data, training, and scores with intervals and a baseline.
 
-Each metric has a bootstrap interval over the examples, and the value of always giving the answer
-that is best without reading the input.
+Intervals are bootstrap intervals over the examples; the baseline always gives the best answer that
+does not depend on the input.
 """
 
 import shlex
@@ -19,10 +19,10 @@ class SplitScores(NamedTuple):
     """The scores of a split.
 
     Attributes:
-        num_examples: its number of examples.
+        num_examples: number of examples.
         metrics: name → value.
         intervals: name → (low, high).
-        baseline: name → value without reading the input; empty if the problem has no such answer.
+        baseline: name → value of the baseline; empty if the problem has none.
     """
 
     num_examples: int
@@ -34,13 +34,13 @@ class SplitScores(NamedTuple):
 def score_split(
     score: intervals.Score, examples: Sequence[Any], predictions: Sequence[Any], guess: Any
 ) -> SplitScores:
-    """Score predictions, with intervals, and a guess.
+    """Score the predictions for a split, with intervals, and the baseline.
 
     Args:
         score: examples and predictions → metrics.
         examples: the examples of the split.
         predictions: one for each example.
-        guess: the prediction for every example without reading it; None if there is none.
+        guess: the prediction of the baseline for every example; None without a baseline.
     """
     number = len(examples)
     return SplitScores(
@@ -58,7 +58,7 @@ def finetuned(
     splits: Mapping[str, SplitScores],
     command: Sequence[str],
 ) -> str:
-    """The card, in Markdown.
+    """The card of a fine-tuning run, in Markdown.
 
     Args:
         results: what the training loop returns.
@@ -90,13 +90,14 @@ An encoder fine-tuned with bert_jax.
 {table(facts)}
 ## Scores
 
-{intervals.LEVEL:.0%} intervals: bootstrap over the examples of one run; other seeds differ as well
+{intervals.LEVEL:.0%} intervals: bootstrap over the examples of this run; results also vary by seed
 (`config.sweep.seeds`). Baseline: always the most frequent class, or the mean, of the training data.
 
 {scores}
 ## Limits
 
-It reproduces biases of its training data, and was not evaluated for any use beyond these scores.
+The model reproduces biases of its training data and was not evaluated for any use beyond these
+scores.
 
 ## Config
 

@@ -1,9 +1,9 @@
-"""Scores of GLUE and SuperGLUE, the averages of their leaderboards, and submission files.
+"""GLUE and SuperGLUE: task scores, leaderboard averages, and submission files.
 
     python -m bert_jax.evaluation.glue --suite=glue --without=wnli runs/cola runs/sst2 …
 
-The score of a task is the mean of its metrics, and of both test sets for MNLI; the average is the
-mean over tasks (Wang et al. 2019, GLUE and SuperGLUE: section 3 and table 1 of both).
+The score of a task is the mean of its metrics (MNLI: over both test sets), and the average is the
+mean over tasks (Wang et al. 2019, GLUE and SuperGLUE, section 3 and table 1 of both papers).
 """
 
 import argparse
@@ -24,8 +24,8 @@ class Task(NamedTuple):
 
     Attributes:
         metrics: the main metrics.
-        positive: the class whose F1 is 'f1', as TFDS names it.
-        sets: names of the test sets, if there are several.
+        positive: the class that the metric 'f1' is about, by its TFDS name.
+        sets: names of the test sets; empty if the only test set is named like the task.
     """
 
     metrics: tuple[str, ...] = ('accuracy',)
@@ -62,12 +62,12 @@ def task_score(task: Task, results: Results, name: str) -> float:
     scores = []
     for test_set in task.sets or (name,):
         if test_set not in results:
-            raise UserError(f'no result for {test_set}; add its run, or leave it out by --without')
+            raise UserError(f'no result for {test_set}; add its run, or use --without={name}')
         missing = [metric for metric in task.metrics if metric not in results[test_set]]
         if missing:
             raise UserError(
-                f'the result for {test_set} lacks {", ".join(missing)}; set problem.metrics of the '
-                'run'
+                f'the result for {test_set} lacks {", ".join(missing)}; evaluate the run with '
+                'these in problem.metrics'
             )
         scores.append(sum(results[test_set][metric] for metric in task.metrics) / len(task.metrics))
     return sum(scores) / len(scores)
@@ -82,7 +82,7 @@ def average(tasks: Mapping[str, Task], results: Results, without: Collection[str
         without: tasks to leave out, such as 'wnli' in Devlin et al. 2019.
 
     Raises:
-        UserError: a missing result, or one that belongs to no task.
+        UserError: a result is missing or belongs to no task of the suite.
     """
     for name in without:
         if name not in tasks:
@@ -103,35 +103,36 @@ def score_record(golds: Sequence[Sequence[str]], guesses: Sequence[str]) -> dict
 def read_results(runs: Sequence[str | pathlib.Path]) -> dict[str, dict[str, float]]:
     """The dev metrics of runs and sweeps whose folders are named after their tasks.
 
-    Those of a sweep are the means over the seeds of its best learning rate and rank.
+    The metrics of a sweep are means over the seeds of the best learning rate and rank.
     """
     results: dict[str, dict[str, float]] = {}
     for run in map(pathlib.Path, runs):
         for split in ('dev', 'dev_mismatched'):
-            files = [seed / split / 'metrics.json' for seed in _seeds(run)]
+            files = [folder / split / 'metrics.json' for folder in _seed_folders(run)]
             if split != 'dev' and not all(path.is_file() for path in files):
                 continue
-            found = [_read(path)['metrics'] for path in files]
+            of_seeds = [_read(path)['metrics'] for path in files]
             results[run.name + split.removeprefix('dev')] = {
-                metric: sum(own[metric] for own in found) / len(found) for metric in found[0]
+                metric: sum(metrics[metric] for metrics in of_seeds) / len(of_seeds)
+                for metric in of_seeds[0]
             }
     return results
 
 
-def _seeds(run: pathlib.Path) -> list[pathlib.Path]:
-    """The folder of a run; of a sweep, those of the runs with the best setting."""
+def _seed_folders(run: pathlib.Path) -> list[pathlib.Path]:
+    """The folder of a run; for a sweep, the folders of the runs with the best setting."""
     path = run / 'results.json'
-    found = _read(path) if path.is_file() else {}
-    if 'best_learning_rate' not in found:
+    sweep = _read(path) if path.is_file() else {}
+    if 'best_learning_rate' not in sweep:
         return [run]
     folders = [path.parent for path in sorted(run.glob('*/config.json'))]
-    return [folder for folder in folders if _is_best(_read(folder / 'config.json'), found)]
+    return [folder for folder in folders if _is_best(_read(folder / 'config.json'), sweep)]
 
 
-def _is_best(config: Mapping[str, Any], found: Mapping[str, Any]) -> bool:
+def _is_best(config: Mapping[str, Any], sweep: Mapping[str, Any]) -> bool:
     """Whether a run has the best learning rate and, if ranks are swept, the best rank."""
-    has_best_rank = 'best_rank' not in found or config['transfer']['rank'] == found['best_rank']
-    return has_best_rank and config['schedule']['learning_rate'] == found['best_learning_rate']
+    has_best_rank = 'best_rank' not in sweep or config['transfer']['rank'] == sweep['best_rank']
+    return has_best_rank and config['schedule']['learning_rate'] == sweep['best_learning_rate']
 
 
 def _read(path: pathlib.Path) -> dict[str, Any]:
@@ -154,8 +155,8 @@ def average_table(tasks: Mapping[str, Task], results: Results, without: Collecti
 _NLI = {label: label for label in ('entailment', 'neutral', 'contradiction')}
 _RTE = {label: label for label in ('entailment', 'not_entailment')}
 
-# Task, named as in data/labeled/benchmarks.py → the file that gluebenchmark.com accepts, and its
-# text for each class ({} for scores). 'ax' is the diagnostic set, for the model of mnli.
+# Task (named as in data/labeled/benchmarks.py) → the file name that gluebenchmark.com requires, and
+# the text of each class ({} for scores). 'ax' is the diagnostic set, predicted by the MNLI model.
 SUBMISSIONS: dict[str, tuple[str, dict[str, str]]] = {
     'cola': ('CoLA.tsv', {'unacceptable': '0', 'acceptable': '1'}),
     'sst2': ('SST-2.tsv', {'negative': '0', 'positive': '1'}),
@@ -172,7 +173,7 @@ SUBMISSIONS: dict[str, tuple[str, dict[str, str]]] = {
 
 
 def test_set(dataset: str, split: str) -> str | None:
-    """The key of SUBMISSIONS for a split of a benchmark; None if it has no labels to submit."""
+    """The key of SUBMISSIONS for a split of a benchmark; None if the split is not submitted."""
     name = split if split == 'ax' else dataset + split.removeprefix('test')
     return name if split.startswith(('test', 'ax')) and name in SUBMISSIONS else None
 
@@ -184,8 +185,8 @@ def write_submission(
 
     Args:
         task: a key of SUBMISSIONS.
-        predictions: id → class, for the test examples, whose ids are 0, 1, …; for stsb the score,
-            which is clipped to [0, 5].
+        predictions: id → class (for stsb: the score, which is clipped to [0, 5]) of the test
+            examples, whose ids are 0, 1, …
         folder: created if it does not exist.
 
     Returns:
@@ -202,7 +203,7 @@ def write_submission(
         if str(index) not in predictions:
             raise UserError(
                 f'{file}: none of the {len(predictions)} predictions has id {index}; the ids must '
-                'be the indices of the test split'
+                'be the indices of the test examples'
             )
         lines.append(f'{index}\t{_format_prediction(predictions[str(index)], labels)}')
     folder = pathlib.Path(folder)
@@ -227,7 +228,9 @@ def main() -> None:
         description='Average the dev scores of runs over the tasks of a suite.',
     )
     parser.add_argument('--suite', choices=SUITES, default='glue')
-    parser.add_argument('--without', action='append', default=[], help='task to leave out')
+    parser.add_argument(
+        '--without', action='append', default=[], help='task to leave out; may be repeated'
+    )
     parser.add_argument(
         'runs', nargs='+', help='folders of runs or sweeps, named after their tasks'
     )

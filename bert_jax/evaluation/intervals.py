@@ -1,4 +1,4 @@
-"""Bootstrap intervals: of a metric over the examples of one run, of the mean over several runs.
+"""Bootstrap intervals of metrics over examples or documents, and of means over runs.
 
 Source: Efron and Tibshirani 1993, An Introduction to the Bootstrap.
 """
@@ -14,13 +14,13 @@ LEVEL = 0.95  # of the intervals
 Score: TypeAlias = Callable[[Sequence[Any], Sequence[Any]], Mapping[str, float]]
 Interval: TypeAlias = tuple[float, float]
 
-_Z = 1.96  # standard errors from the middle to an end, at LEVEL
-_MEAN_RESAMPLES = 1000
-# Resamples of examples: as many as score this number of examples, within these bounds. For a
-# standard error 50 to 200 are enough (section 6.4); percentiles would need 1,000.
+_Z = 1.96  # half width of the interval at LEVEL, in standard errors
+_PERCENTILE_RESAMPLES = 1000
+# `of_metrics` draws about _RESAMPLED_EXAMPLES examples in total, within these bounds on the number
+# of resamples. 50 to 200 resamples suffice for a standard error (section 6.4).
 _RESAMPLED_EXAMPLES, _LEAST_RESAMPLES, _MOST_RESAMPLES = 200_000, 50, 200
 _SEED = 0  # fixed, so that the same values give the same interval
-_PURPOSE = 300  # of the random draws
+_PURPOSE = 300  # separates these draws from others with the same seed
 
 
 def of_metrics(
@@ -28,9 +28,9 @@ def of_metrics(
 ) -> dict[str, Interval]:
     """Estimate how metrics vary over other examples of the same kind.
 
-    The interval is the metric ± 1.96 bootstrap standard errors (section 12.2), but does not exceed
-    the smallest and the largest metric of a resample, which are in its range. Resamples without the
-    examples that a metric is about do not count for this metric.
+    The interval is the metric ± 1.96 bootstrap standard errors (section 12.2), clipped to the
+    smallest and largest value of the resamples, so it stays in the range of the metric. A resample
+    that lacks a metric (no examples of its class) does not count for that metric.
 
     Args:
         score: examples and predictions → metrics.
@@ -41,31 +41,36 @@ def of_metrics(
         Name of the metric → (low, high).
     """
     number = len(examples)
-    resamples = max(_LEAST_RESAMPLES, min(_MOST_RESAMPLES, _RESAMPLED_EXAMPLES // number))
-    drawn = []
-    for chosen in np.random.default_rng(_SEED).integers(number, size=(resamples, number)):
-        own = [(examples[index], predictions[index]) for index in chosen]
-        drawn.append(score(*zip(*own, strict=True)))
-    found = {}
+    num_resamples = max(_LEAST_RESAMPLES, min(_MOST_RESAMPLES, _RESAMPLED_EXAMPLES // number))
+    resampled = []
+    for rows in np.random.default_rng(_SEED).integers(number, size=(num_resamples, number)):
+        pairs = [(examples[row], predictions[row]) for row in rows]
+        resampled.append(score(*zip(*pairs, strict=True)))
+    intervals = {}
     for name, value in score(examples, predictions).items():
-        values_R = np.array([one[name] for one in drawn if name in one])
+        values_R = np.array([metrics[name] for metrics in resampled if name in metrics])
         half = _Z * values_R.std(ddof=1)
         low, high = max(value - half, values_R.min()), min(value + half, values_R.max())
-        found[name] = float(min(low, value)), float(max(high, value))
-    return found
+        intervals[name] = float(min(low, value)), float(max(high, value))
+    return intervals
 
 
 def of_mean(values_S: np.ndarray) -> Interval:
     """The percentile interval of the mean of values (section 13.3)."""
     means = []
-    for resample in range(_MEAN_RESAMPLES):
+    for resample in range(_PERCENTILE_RESAMPLES):
         key = sampling.key(_SEED, resample, _PURPOSE)
         (bits_S,) = sampling.random_bits(key, np.arange(len(values_S)), 1)
-        chosen, counts = np.unique(sampling.integers(bits_S, len(values_S)), return_counts=True)
-        means.append(np.average(values_S[chosen], weights=counts))
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(means, [tail, 1 - tail])
+        rows, counts = np.unique(sampling.integers(bits_S, len(values_S)), return_counts=True)
+        means.append(np.average(values_S[rows], weights=counts))
+    low, high = percentiles(means)
     return float(low), float(high)
+
+
+def percentiles(resampled: Sequence[Any]) -> np.ndarray:
+    """The ends of the percentile interval of resampled values of any shape […]: [2, …]."""
+    tail = (1 - LEVEL) / 2
+    return np.quantile(resampled, [tail, 1 - tail], axis=0)
 
 
 def of_documents(
@@ -86,28 +91,31 @@ def of_documents(
         return None
     generator = np.random.default_rng(_SEED)
     values = []
-    for _ in range(_MEAN_RESAMPLES):
+    for _ in range(_PERCENTILE_RESAMPLES):
         drawn = generator.integers(num_documents, size=num_documents)
         values.append(statistic(np.bincount(drawn, minlength=num_documents).astype(np.float64)))
-    tail = (1 - LEVEL) / 2
-    low, high = np.quantile(values, [tail, 1 - tail], axis=0)
+    low, high = percentiles(values)
     return low, high
 
 
 def of_shares(hits_GK: np.ndarray, totals_GK: np.ndarray) -> tuple[np.ndarray, np.ndarray] | None:
-    """The intervals of Σ hits / Σ totals over documents, for K shares: float64 [K] each.
+    """The intervals of K shares Σ hits / Σ totals over documents: see `of_documents`.
 
     Args:
         hits_GK: hits in each document, such as its number of correct words.
-        totals_GK: what they are a share of, such as its number of words.
-
-    Returns:
-        See `of_documents`.
+        totals_GK: the denominators, such as the number of words of each document.
     """
     return of_documents(
         lambda weights_G: weights_G @ hits_GK / np.maximum(weights_G @ totals_GK, 1e-12),
         len(hits_GK),
     )
+
+
+def of_share(hits_G: np.ndarray, totals_G: np.ndarray | None = None) -> Interval | None:
+    """`of_shares` of a single share; without totals, of the mean of `hits_G`."""
+    totals_G = np.ones(len(hits_G)) if totals_G is None else totals_G
+    ends = of_shares(hits_G[:, None], totals_G[:, None])
+    return None if ends is None else (float(ends[0][0]), float(ends[1][0]))
 
 
 def cell(interval: Interval | None) -> str:

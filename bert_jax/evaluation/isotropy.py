@@ -1,27 +1,27 @@
-"""How evenly vectors point in all directions: the mean cosine of two vectors, by dimension.
+"""Isotropy of vectors: the mean cosine of two vectors, and the contribution of each dimension.
 
 Sources: Ethayarajh 2019, "How Contextual are Contextualized Word Representations?" (anisotropy);
-Timkey and van Schijndel 2021, "All Bark and No Bite" (the share of each dimension). Both sample
-pairs; the sums here give the mean over all pairs in one pass.
+Timkey and van Schijndel 2021, "All Bark and No Bite" (contribution of each dimension). Both papers
+sample pairs; here, running sums give the mean over all pairs in one pass.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-# A dimension whose standard deviation is below this share of the largest value is dead: dividing by
-# its standard deviation would turn rounding errors into features.
+# A dimension is dead if its standard deviation is below this share of the largest absolute value of
+# any dimension: z-scores would turn its rounding errors into features.
 DEAD = 1e-5
-ROGUE_SHARE = 0.05  # of the mean cosine, from which a dimension counts as rogue
+ROGUE_SHARE = 0.05  # share of the mean cosine above which a dimension counts as rogue
 
 
 class UnitSums(NamedTuple):
     """Sums over unit vectors, by group (such as a document).
 
     Attributes:
-        sums_GD: float64, sum of the unit vectors of each group.
-        squares_GD: float64, sum of their squares.
-        counts_G: number of vectors.
+        sums_GD: float64, sum of the unit vectors.
+        squares_GD: float64, sum of the squared unit vectors.
+        counts_G: float64, number of vectors.
     """
 
     sums_GD: np.ndarray
@@ -29,7 +29,7 @@ class UnitSums(NamedTuple):
     counts_G: np.ndarray
 
     def add(self, group: int, vectors_ND: np.ndarray) -> None:
-        """Add vectors to a group, in place; zero vectors are left out."""
+        """Normalize vectors and add them to a group, in place; zero vectors are ignored."""
         norms_N = np.linalg.norm(vectors_ND, axis=1)
         unit_ND = vectors_ND[norms_N > 0] / norms_N[norms_N > 0, None]
         self.sums_GD[group] += unit_ND.sum(0, dtype=np.float64)
@@ -37,36 +37,36 @@ class UnitSums(NamedTuple):
         self.counts_G[group] += len(unit_ND)
 
     def contributions(self, weights_G: np.ndarray | None = None) -> np.ndarray:
-        """The part of each dimension in the mean cosine of two different vectors, float64 [D].
+        """Contribution of each dimension to the mean cosine of two different vectors, float64 [D].
 
-        With n unit vectors x, dimension d has ((Σ x_d)² − Σ x_d²) / (n (n − 1)); these parts sum to
-        the mean cosine.
+        For n unit vectors x, the contribution of dimension d is ((Σ x_d)² − Σ x_d²) / (n (n − 1));
+        the contributions sum to the mean cosine.
 
         Args:
-            weights_G: how often a resample drew each group. Pairs of a vector with its own copies
-                do not count.
+            weights_G: how often a resample drew each group. Pairs of a vector and its copies are
+                excluded.
         """
         weights_G = np.ones(len(self.counts_G)) if weights_G is None else weights_G
-        n, own = weights_G @ self.counts_G, np.square(weights_G) @ self.counts_G
-        squares_D = np.square(weights_G @ self.sums_GD) - np.square(weights_G) @ self.squares_GD
-        return squares_D / (n * n - own)
+        n, num_self_pairs = weights_G @ self.counts_G, np.square(weights_G) @ self.counts_G
+        products_D = np.square(weights_G @ self.sums_GD) - np.square(weights_G) @ self.squares_GD
+        return products_D / (n * n - num_self_pairs)
 
 
 def unit_sums(num_groups: int, size: int) -> UnitSums:
-    """Sums of no vectors yet, of `size` dimensions."""
+    """Zero sums for vectors of `size` dimensions."""
     return UnitSums(
         np.zeros((num_groups, size)), np.zeros((num_groups, size)), np.zeros(num_groups)
     )
 
 
 class Moments(NamedTuple):
-    """Sums over vectors for their mean and standard deviation.
+    """Running sums for the mean and the standard deviation of vectors.
 
     Attributes:
-        sums_2D: float64, sum of the vectors and of their squares, both around `origin_D`.
+        sums_2D: float64, sum of (vector − origin_D), and sum of its square.
         largest_D: float32, the largest absolute value.
         number: int64 [1], number of vectors.
-        origin_D: float64, the first vector, which keeps the squares small.
+        origin_D: float64, the first vector; subtracting it keeps the squares small.
     """
 
     sums_2D: np.ndarray
@@ -94,18 +94,18 @@ class Moments(NamedTuple):
 
 
 def moments(size: int) -> Moments:
-    """Moments of no vectors yet, of `size` dimensions."""
+    """Zero sums for vectors of `size` dimensions."""
     return Moments(
         np.zeros((2, size)), np.zeros(size, np.float32), np.zeros(1, np.int64), np.zeros(size)
     )
 
 
 class Scale(NamedTuple):
-    """The distribution of each dimension over a corpus.
+    """Mean and standard deviation of each dimension over a corpus, for z-scores.
 
     Attributes:
-        mean_D, deviation_D: float64, mean and standard deviation.
-        is_dead_D: bool, whether the deviation is too small to divide by.
+        mean_D, deviation_D: float64.
+        is_dead_D: bool, whether the standard deviation is too small to divide by; see DEAD.
     """
 
     mean_D: np.ndarray
@@ -113,7 +113,7 @@ class Scale(NamedTuple):
     is_dead_D: np.ndarray
 
     def standardize(self, vectors_ND: np.ndarray) -> np.ndarray:
-        """(x − mean) / deviation; 0 in dead dimensions."""
+        """Return z-scores: (x − mean) / deviation; 0 in dead dimensions."""
         deviation_D = np.where(self.is_dead_D, np.inf, self.deviation_D)
         dtype = vectors_ND.dtype
         return (vectors_ND - self.mean_D.astype(dtype)) / deviation_D.astype(dtype)

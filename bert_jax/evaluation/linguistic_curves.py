@@ -1,4 +1,4 @@
-"""The linguistic evaluations of a pretraining run: their section of the model card, and curves."""
+"""Linguistic evaluations of a pretraining run: the section of the model card, and curves."""
 
 import json
 import pathlib
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _PAIRS, _COSINE, _PROBE = 'pairs/', 'mean_cosine/', 'pos_accuracy'
-FIGURE = 'linguistic'  # also of the JSON file with the same numbers
+FIGURE = 'linguistic'  # name of the figure, and of the JSON file with the same numbers
 Records: TypeAlias = Sequence[Mapping[str, Any]]
 _SECTION = """\
 ## Linguistic evaluation
@@ -22,17 +22,16 @@ _SECTION = """\
 
 ![curves](linguistic.png)
 
-Accuracy is the share of pairs whose acceptable sentence is the likelier one; 0.5 is chance.
-Sentences of minimal pairs are generated from templates, and a phenomenon that token frequencies
-decide shows no grammar. The probe is linear, on the last layer; a high mean cosine is not by itself
-good or bad.
+Accuracy is the share of pairs in which the acceptable sentence is likelier; 0.5 is chance.
+Sentences of minimal pairs are generated from templates, and accuracy that token frequencies also
+reach is no evidence of grammar. The probe is linear, on the last layer; a high mean cosine is
+neither good nor bad by itself.
 """
 
 
 def is_linguistic(name: str) -> bool:
-    """Whether a held-out metric is one of the linguistic evaluation."""
-    known = ('pairs', _PROBE, 'linguistic_seconds')
-    return name in known or name.startswith((_PAIRS, _COSINE))
+    """Whether a held-out metric comes from the linguistic evaluation."""
+    return name in ('pairs', _PROBE, 'linguistic_seconds') or name.startswith((_PAIRS, _COSINE))
 
 
 def markdown(held_out: Mapping[str, float], unigram: Mapping[str, float]) -> str:
@@ -40,7 +39,7 @@ def markdown(held_out: Mapping[str, float], unigram: Mapping[str, float]) -> str
 
     Args:
         held_out: metrics of the last evaluation.
-        unigram: the metrics on minimal pairs of token frequencies.
+        unigram: the metrics of the unigram baseline on minimal pairs.
     """
     tables = []
     pairs = {name: value for name, value in held_out.items() if name.startswith(_PAIRS)}
@@ -48,33 +47,37 @@ def markdown(held_out: Mapping[str, float], unigram: Mapping[str, float]) -> str
         rows = [('mean of the paradigms', held_out['pairs'], unigram['pairs'])]
         rows += [(_title(name), value, unigram[name]) for name, value in pairs.items()]
         tables.append(Table(('minimal pairs', 'accuracy', 'token frequencies'), rows))
-    others = [(_title(n), held_out[n]) for n in held_out if n == _PROBE or n.startswith(_COSINE)]
-    if others:
-        tables.append(Table(('states', 'value'), others))
-    shown = '\n\n'.join(map(markdown_table, tables))
-    return _SECTION.format(tables=shown) if tables else ''
+    state_rows = [
+        (_title(name), value)
+        for name, value in held_out.items()
+        if name == _PROBE or name.startswith(_COSINE)
+    ]
+    if state_rows:
+        tables.append(Table(('states', 'value'), state_rows))
+    return _SECTION.format(tables='\n\n'.join(map(markdown_table, tables))) if tables else ''
 
 
 def read_records(workdir: pathlib.Path) -> Records:
-    """The records of a run's held-out evaluations that have linguistic metrics."""
+    """The held-out records of metrics.jsonl that have linguistic metrics."""
     lines = (workdir / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()
     records = [json.loads(line) for line in lines]
     return [r for r in records if r['kind'] == 'held_out' and any(map(is_linguistic, r))]
 
 
 def plot(runs: Mapping[str, Records], unigram: Mapping[str, float], path: pathlib.Path) -> None:
-    """Draw a panel for each phenomenon, one for the probe and one for the mean cosines.
+    """Draw a panel for each phenomenon, a panel for the probe and a panel for mean cosines.
 
     Args:
-        runs: label → its records; see `read_records`. A single run needs no label.
-        unigram: the metrics on minimal pairs of token frequencies, as dashed lines.
+        runs: label → records of a run; see `read_records`. The label of a single run is not shown.
+        unigram: the metrics of the unigram baseline on minimal pairs, as dashed lines.
         path: the path of the figure, without a suffix.
     """
     first = next(iter(runs.values()))[-1]
     names = [n for n in ('pairs', _PROBE) if n in first]
     names += sorted(name for name in first if name.startswith(_PAIRS))
-    cosines = [[name for name in first if name.startswith(_COSINE)]]
-    panels = [[name] for name in names] + [own for own in cosines if own]
+    panels = [[name] for name in names]
+    if cosines := [name for name in first if name.startswith(_COSINE)]:
+        panels.append(cosines)
     columns = min(4, len(panels))
     rows = -(-len(panels) // columns)
     figure = figures.new(2.6 * columns + 0.6, 1.9 * rows + 0.7)
@@ -92,7 +95,7 @@ def plot(runs: Mapping[str, Records], unigram: Mapping[str, float], path: pathli
 def _plot_panel(
     axes: 'Axes', names: Sequence[str], runs: Mapping[str, Records], unigram: Mapping[str, float]
 ) -> None:
-    """Draw the curves of a metric, or of the mean cosine in each layer, darker for later ones."""
+    """Draw the curves of a metric, or of the mean cosine by layer, darker for later layers."""
     for number, (label, records) in enumerate(runs.items()):
         for layer, name in enumerate(names):
             points = [(record['step'], record[name]) for record in records if name in record]
@@ -112,5 +115,5 @@ def _title(name: str) -> str:
     """The name of a metric for readers."""
     if name.startswith(_COSINE):
         return f'mean cosine, layer {name.removeprefix(_COSINE)}'
-    known = {'pairs': 'minimal pairs, all', _PROBE: 'part-of-speech probe'}
-    return known.get(name, name.removeprefix(_PAIRS).replace('_', ' '))
+    titles = {'pairs': 'minimal pairs, all', _PROBE: 'part-of-speech probe'}
+    return titles.get(name, name.removeprefix(_PAIRS).replace('_', ' '))

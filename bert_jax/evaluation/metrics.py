@@ -38,8 +38,7 @@ def confusion(gold: Sequence[str], guesses: Sequence[str], labels: Sequence[str]
         UserError: a class that is not in `labels`.
     """
     index = {label: number for number, label in enumerate(labels)}
-    unknown = sorted({str(label) for label in (*gold, *guesses) if label not in index})
-    if unknown:
+    if unknown := sorted({str(label) for label in (*gold, *guesses) if label not in index}):
         raise UserError(
             f'unknown class {", ".join(unknown[:5])}; the classes are {", ".join(labels)}'
         )
@@ -66,27 +65,26 @@ def per_class(counts_CC: np.ndarray) -> PerClass:
 
 
 def f1_macro(counts_CC: np.ndarray) -> float:
-    """The mean F1 of the classes that are gold or predicted at least once."""
+    """The mean F1 over the classes that are gold or predicted at least once."""
     occurs_C = (counts_CC.sum(0) + counts_CC.sum(1)) > 0
     return float(per_class(counts_CC).f1[occurs_C].mean()) if occurs_C.any() else 0.0
 
 
 def f1_micro(counts_CC: np.ndarray, without: Sequence[int] = ()) -> float:
-    """F1 over all classes except the indices in `without`.
+    """F1 over all classes except the indices in `without`, such as "no relation".
 
-    In relation extraction the excluded class means "no relation". Without exclusions it is the
-    accuracy.
+    Without exclusions, micro F1 equals accuracy.
     """
-    counted_C = ~np.isin(np.arange(len(counts_CC)), without)
-    right = np.diagonal(counts_CC)[counted_C].sum()
-    total = counts_CC.sum(1)[counted_C].sum() + counts_CC.sum(0)[counted_C].sum()
+    is_counted_C = ~np.isin(np.arange(len(counts_CC)), without)
+    right = np.diagonal(counts_CC)[is_counted_C].sum()
+    total = counts_CC.sum(1)[is_counted_C].sum() + counts_CC.sum(0)[is_counted_C].sum()
     return float(_divide(2 * right, total))
 
 
 def matthews(counts_CC: np.ndarray) -> float:
-    """The correlation coefficient of Matthews (1975), for any number of classes.
+    """Matthews correlation coefficient, for any number of classes.
 
-    Source: Gorodkin 2004, R_K.
+    Sources: Matthews 1975; Gorodkin 2004 (R_K).
     """
     counts_CC = counts_CC.astype(np.float64)
     gold_C, guessed_C, total = counts_CC.sum(1), counts_CC.sum(0), counts_CC.sum()
@@ -104,14 +102,15 @@ def pearson(gold: Sequence[float], guesses: Sequence[float]) -> float:
 
 
 def spearman(gold: Sequence[float], guesses: Sequence[float]) -> float:
-    """Spearman's rank correlation coefficient; ties share their mean rank."""
+    """Spearman's rank correlation coefficient; tied values get their mean rank."""
     return pearson(_ranks(gold), _ranks(guesses))
 
 
 def auc(scores: Sequence[float], gold: Sequence[float]) -> float:
-    """The probability that an example of the larger of two gold values has the larger score.
+    """Area under the ROC curve; the larger of the two gold values is the positive class.
 
-    Ties count half (Hanley and McNeil 1982).
+    The probability that a positive example has a larger score than a negative example; ties count
+    half (Hanley and McNeil 1982).
     """
     is_positive = np.asarray(gold) == np.max(gold)
     positives, negatives = is_positive.sum(), (~is_positive).sum()
@@ -120,7 +119,7 @@ def auc(scores: Sequence[float], gold: Sequence[float]) -> float:
 
 
 def _standardize(values: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Subtract the mean and scales to norm 1; zeros for a constant series."""
+    """Subtract the mean and scale to norm 1; zeros for constant values."""
     x_N = np.asarray(values, np.float64)
     if not len(x_N) or x_N.min() == x_N.max():
         return np.zeros(len(x_N))

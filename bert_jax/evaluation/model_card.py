@@ -1,4 +1,4 @@
-"""Model cards: the README of a pretraining run and of an exported model."""
+"""Model cards: the README of a pretraining run and the README of an exported model."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -58,8 +58,8 @@ A bidirectional encoder pretrained with bert_jax.
 {table(facts)}
 ## Held-out metrics
 
-Measured on documents that were not used for training. `unigram_entropy` is the loss of guessing by
-frequency alone; `…_majority` is the accuracy of always giving the most frequent answer.
+Measured on documents that were not used for training. `unigram_entropy` is the loss of predicting
+token frequencies; `…_majority` is the accuracy of always giving the most frequent answer.
 
 {table(held_out)}
 ![loss](loss.png)
@@ -94,8 +94,8 @@ def exported(
 
     Args:
         published_class: the class of transformers with the encoder and all heads.
-        metadata: of the checkpoint that was exported; empty if there was none.
-        run_card: the card of its run, which has the data, the scores and the config; may be empty.
+        metadata: metadata of the exported checkpoint; empty if there is none.
+        run_card: the card of the run, with its data, scores and config; may be empty.
     """
     case = 'lowercased' if tokenizer is not None and tokenizer.lowercase else 'cased'
     facts = {
@@ -106,8 +106,8 @@ def exported(
         else 'none',
         'labels': ', '.join(labels) or 'none',
     } | {name: value for name, value in vars(architecture).items() if value is not None}
-    left_out = ('tokenizer', 'config') if run_card else ('tokenizer',)
-    details = {name: value for name, value in metadata.items() if name not in left_out}
+    omitted = ('tokenizer', 'config') if run_card else ('tokenizer',)
+    details = {name: value for name, value in metadata.items() if name not in omitted}
     training = f'\n## Training\n\nMetadata of the checkpoint:\n\n{json_block(details)}'
     if run_card:
         training += f'\n## The run\n\n{_lower_headings(_without_pictures(run_card))}'
@@ -126,7 +126,7 @@ tokenizer = transformers.AutoTokenizer.from_pretrained("PATH")
 ```
 
 {table(facts)}
-After export the folder was read back; it computes the same logits as the original model.
+After the export, the folder was loaded again and computed the same logits as the original model.
 
 ## Limits
 
@@ -139,13 +139,13 @@ def _title(name: str | None, architecture: Architecture) -> str:
 
 
 def table(rows: Mapping[str, Any]) -> str:
-    """A Markdown table of names and values."""
+    """A Markdown table of names and values, without a header."""
     lines = [f'| {name} | {value} |\n' for name, value in rows.items()]
     return '| | |\n|---|---|\n' + ''.join(lines)
 
 
 def json_block(value: Mapping[str, Any]) -> str:
-    """A Markdown block of JSON."""
+    """A value as JSON in a Markdown code block."""
     return f'```json\n{json.dumps(value, indent=2, ensure_ascii=False)}\n```\n'
 
 

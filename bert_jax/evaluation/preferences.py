@@ -11,13 +11,13 @@ Summary = dict[str, float | int | tuple[float, float] | None]
 
 
 def unigram_scores(ids: Sequence[np.ndarray], counts_V: np.ndarray) -> np.ndarray:
-    """Σ log p of the tokens of each text, by their frequencies with one added: float64 [N].
+    """Log probability of each text under add-one unigram frequencies, in nats: float64 [N].
 
     The sum is exact, so that the same tokens in another order are a tie.
     """
     smoothed_V = counts_V + 1.0
     log_V = np.log(smoothed_V / smoothed_V.sum())
-    return np.array([math.fsum(log_V[own]) for own in ids])
+    return np.array([math.fsum(log_V[ids_T]) for ids_T in ids])
 
 
 def prefers_first(scores_N2: np.ndarray) -> np.ndarray:
@@ -29,34 +29,29 @@ def summarize(scores_N2: np.ndarray, lengths_N2: np.ndarray, chosen: np.ndarray)
     """Summarize some pairs.
 
     Args:
-        scores_N2: float64, log probabilities of both sentences in nats; the first one should win.
-        lengths_N2: their numbers of tokens.
+        scores_N2: float64, log probabilities in nats; the first sentence should be likelier.
+        lengths_N2: numbers of tokens of both sentences.
         chosen: bool [N] or indices, the pairs.
 
     Returns:
-        'pairs', 'accuracy' with its 'interval' over pairs, 'per_token' (the accuracy of mean log
-        probabilities), the shares of pairs of 'equal_length' and of 'ties', which count half.
+        'pairs' (their number), 'accuracy' (ties count half) and its 'interval' over pairs,
+        'per_token' (the accuracy by mean log probability of a token), and the shares of pairs of
+        'equal_length' and of 'ties'.
     """
     scores_N2, lengths_N2 = scores_N2[chosen], lengths_N2[chosen]
     hits_N = prefers_first(scores_N2)
     return {
         'pairs': len(hits_N),
         'accuracy': float(hits_N.mean()),
-        'interval': interval(hits_N),
+        'interval': intervals.of_share(hits_N),
         'per_token': float(prefers_first(scores_N2 / np.maximum(lengths_N2, 1)).mean()),
         'equal_length': float(np.mean(lengths_N2[:, 0] == lengths_N2[:, 1])),
         'ties': float(np.mean(scores_N2[:, 0] == scores_N2[:, 1])),
     }
 
 
-def interval(values_N: np.ndarray) -> tuple[float, float] | None:
-    """The bootstrap interval of a mean; None for a single value."""
-    found = intervals.of_shares(values_N[:, None], np.ones((len(values_N), 1)))
-    return None if found is None else (float(found[0][0]), float(found[1][0]))
-
-
 def groups(names: Sequence[str]) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield each name, in order of appearance, and the indices that have it."""
+    """Yield each name, in order of appearance, with the indices where it occurs."""
     array = np.array(names)
     for name in dict.fromkeys(names):
         yield name, np.flatnonzero(array == name)

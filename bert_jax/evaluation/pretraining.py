@@ -1,4 +1,4 @@
-"""Baselines for the held-out metrics of pretraining, and cloze examples."""
+"""Baselines of the held-out metrics of pretraining, and cloze examples."""
 
 import math
 from typing import TYPE_CHECKING
@@ -19,15 +19,15 @@ def unigram_entropy(counts_V: np.ndarray) -> float:
 
 
 def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, float]:
-    """Add perplexities, and the baselines that a model without context reaches.
+    """Add perplexities, and the scores of a model that ignores the context.
 
     Args:
         means: held-out means by name, such as 'mlm_loss'.
         counts_V: how often each token occurs in the held-out text.
 
     Returns:
-        `means` with '…_perplexity', 'unigram_entropy' (the loss of predicting the frequencies) and
-        '…_majority' (the accuracy of predicting the most frequent token or class).
+        `means` with '…_perplexity', 'unigram_entropy' (the loss of predicting token frequencies)
+        and '…_majority' (the accuracy of always predicting the most frequent token or class).
     """
     metrics = dict(means)
     for name in ('mlm', 'clm'):
@@ -38,8 +38,8 @@ def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, fl
                 f'{name}_majority': float(counts_V.max() / counts_V.sum()),
             }
     for name, share in means.items():
-        objective, _, kind = name.rpartition('_')
-        if kind in ('negatives', 'share'):  # the share of one of two classes
+        objective, _, suffix = name.rpartition('_')
+        if suffix in ('negatives', 'share'):  # the share of one of two classes
             metrics[f'{objective}_majority'] = max(share, 1 - share)
     return metrics
 
@@ -47,17 +47,16 @@ def add_baselines(means: dict[str, float], counts_V: np.ndarray) -> dict[str, fl
 def cloze_markdown(
     tokenizer: 'Tokenizer', masked: 'Masked', batch: Batch, probabilities_BPV: Array, top: int = 5
 ) -> str:
-    """Render masked examples in Markdown with the most probable tokens, correct ones in bold.
+    """Render masked examples in Markdown: each text with [MASK], then a line for each mask.
+
+    A line has the original token and the most probable tokens, with the correct token in bold.
 
     Args:
         tokenizer: decodes the ids.
         masked: the masked input ids, and the positions and labels of the masks.
-        batch: the examples, for their 'attention_mask'.
+        batch: the examples; only 'attention_mask' is used.
         probabilities_BPV: predicted distribution at each masked position.
         top: number of tokens for each mask.
-
-    Returns:
-        Markdown: for each example the text with [MASK], then a line for each mask.
     """
     vocab, lines = tokenizer.vocab, []
     for row in range(len(masked.input_ids)):

@@ -1,13 +1,13 @@
-"""Probes: small classifiers of the states of words, of all layers and seeds trained at once.
+"""Probes: small classifiers of word states, trained for all layers and seeds at once.
 
-A probe reads the state of one layer; probes of L layers, S seeds and K labelings share the batches
-and are trained as one program. Sources: Hewitt and Liang 2019 (control tasks, selectivity); Voita
+A probe reads the state of one layer; the probes of L layers, S seeds and K labelings share batches
+and are trained by one program. Sources: Hewitt and Liang 2019 (control tasks, selectivity); Voita
 and Titov 2020 (online code length); Peters et al. 2018 (scalar mix).
 """
 
 import functools
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -15,10 +15,10 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-# Shares of the training words at which the online code trains a new probe (Voita and Titov 2020).
+# Ends of the blocks of the online code, as shares of the training words (Voita and Titov 2020).
 FRACTIONS = (0.001, 0.002, 0.004, 0.008, 0.016, 0.032, 0.0625, 0.125, 0.25, 0.5, 1.0)
-_LEAST_STEPS = 300  # of a probe, also on few words
-_EVALUATED = 2048  # words at a time
+_MIN_STEPS = 300  # training steps, even for few words
+_EVALUATION_BATCH = 2048  # words
 
 
 class ProbeSettings(NamedTuple):
@@ -27,12 +27,12 @@ class ProbeSettings(NamedTuple):
     Attributes:
         num_classes: C.
         hidden_size: width of the hidden layer of an MLP with ReLU; 0 for a linear probe.
-        has_mix: whether there is one probe of a learned mixture of all layers instead of one probe
-            of each layer.
+        has_mix: whether to train one probe of a learned mix of all layers instead of a probe of
+            each layer.
         seeds: S, number of initializations.
         epochs: passes over the words.
-        batch_size: words of a batch.
-        learning_rate: of Adam.
+        batch_size: in words.
+        learning_rate: learning rate of Adam.
     """
 
     num_classes: int
@@ -53,7 +53,7 @@ def train(states_NLD: np.ndarray, labels_NK: np.ndarray, settings: ProbeSettings
     Args:
         states_NLD: the states of N words in L layers, of any float type.
         labels_NK: int32, classes of the words in K labelings, such as the task and a control task.
-        settings: how.
+        settings: the settings.
 
     Returns:
         The parameters of the K × S × L probes (K × S × 1 with a mix), stacked.
@@ -63,36 +63,37 @@ def train(states_NLD: np.ndarray, labels_NK: np.ndarray, settings: ProbeSettings
     optimizer = optax.adam(settings.learning_rate)
     state = optimizer.init(params)
     batch = min(settings.batch_size, number)
-    steps = max(settings.epochs * (number // batch), _LEAST_STEPS)
+    steps = max(settings.epochs * (number // batch), _MIN_STEPS)
     generator = np.random.default_rng(0)
     order = np.concatenate(
         [generator.permutation(number) for _ in range(-(-steps * batch // number))]
     )
     for rows in order[: steps * batch].reshape(steps, batch):
-        rows = np.sort(rows)  # neighbors in memory are read together; the batch has no order
+        rows = np.sort(rows)  # reads memory in order; the order within a batch does not matter
         params, state = _step(settings, params, state, states_NLD[rows], labels_NK[rows])
     return params
 
 
 def losses(
-    params: Params, states_NLD: np.ndarray, labels_NK: np.ndarray, settings: ProbeSettings
+    params: Params, states_NLD: np.ndarray, labels_NK: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Whether each word is right, bool [K, S, L, N], and its loss in bits, float32 [K, S, L, N]."""
+    """Whether each word is classified correctly, and its loss in bits: [K, S, L, N] each."""
     parts = []
-    for start in range(0, len(states_NLD), _EVALUATED):
-        rows = np.arange(start, start + _EVALUATED) % len(states_NLD)  # full, for one shape
-        found = jax.device_get(_evaluate(settings, params, states_NLD[rows], labels_NK[rows]))
-        parts.append([one[..., : len(states_NLD) - start] for one in found])
-    right, bits = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
-    return right, bits
+    for start in range(0, len(states_NLD), _EVALUATION_BATCH):
+        rows = np.arange(start, start + _EVALUATION_BATCH) % len(states_NLD)  # always one shape
+        outputs = jax.device_get(_evaluate(params, states_NLD[rows], labels_NK[rows]))
+        parts.append([output[..., : len(states_NLD) - start] for output in outputs])
+    is_correct, nats = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+    return is_correct, nats / np.float32(np.log(2))
 
 
 def online_code_length(
     states_NLD: np.ndarray, labels_N: np.ndarray, settings: ProbeSettings
 ) -> np.ndarray:
-    """Bits to transmit the labels, each block coded by probes of all blocks before: float64 [L].
+    """Bits to transmit the labels of all words, by layer: float64 [L].
 
-    The first block is coded uniformly. Sentences' words are in random order.
+    Words are sent in random order, in blocks that grow exponentially. Each block is coded by probes
+    that are trained on all earlier blocks, the first block by a uniform code.
     """
     order = np.random.default_rng(0).permutation(len(labels_N))
     ends = sorted({max(1, round(share * len(labels_N))) for share in FRACTIONS})
@@ -100,23 +101,21 @@ def online_code_length(
     for end, next_end in zip(ends[:-1], ends[1:], strict=True):
         known, coded = np.sort(order[:end]), np.sort(order[end:next_end])
         params = train(states_NLD[known], labels_N[known, None], settings)
-        _, lost = losses(params, states_NLD[coded], labels_N[coded, None], settings)
-        bits_L += lost[0].mean(0).sum(-1)  # of the seeds
+        _, bits_KSLN = losses(params, states_NLD[coded], labels_N[coded, None])
+        bits_L += bits_KSLN[0].mean(0).sum(-1)  # mean over seeds
     return bits_L
 
 
 def control_labels(
     words: Sequence[str], tags: np.ndarray, num_classes: int, seed: int
 ) -> np.ndarray:
-    """A class for each word type, drawn with the frequencies of `tags` [N]: int32 [words].
-
-    The same type has the same class everywhere, because its spelling seeds the draw.
+    """Control task: a random class for each word type, the same at every occurrence: int32 [N].
 
     Args:
-        words: all words, of training and test.
-        tags: the classes of the training words, whose distribution is drawn from.
+        words: all N words, training and test.
+        tags: classes of the training words; the random classes follow their distribution.
         num_classes: C.
-        seed: another one gives another control task.
+        seed: seed of the random classes.
     """
     types = sorted(set(words))
     shares = np.bincount(tags, minlength=num_classes) / len(tags)
@@ -128,24 +127,25 @@ def control_labels(
 def majority_per_type(
     train_words: Sequence[str], train_tags: np.ndarray, words: Sequence[str]
 ) -> np.ndarray:
-    """The most frequent class of each word type in training; of all words for unseen types."""
+    """The most frequent training class of each word's type; of all types for unseen words."""
     counts: dict[str, Counter[int]] = defaultdict(Counter)
     for word, tag in zip(train_words, train_tags.tolist(), strict=True):
         counts[word][tag] += 1
-    best = {word: own.most_common(1)[0][0] for word, own in counts.items()}
+    best = {word: tags.most_common(1)[0][0] for word, tags in counts.items()}
     overall = int(np.bincount(train_tags).argmax())
     return np.array([best.get(word, overall) for word in words], np.int32)
 
 
 def mix_weights(params: Params) -> np.ndarray:
-    """The weights of the layers in a mix, float32 [S, L]; of the first labeling."""
+    """The weights of the layers in the mix of the first labeling, float32 [S, L]."""
     return np.asarray(jax.nn.softmax(params['mix'][0, :, 0]))
 
 
 def _init(settings: ProbeSettings, labelings: int, layers: int, size: int) -> Params:
-    """Uniform weights within 1/√inputs, the same for each labeling and layer of a seed."""
-    sizes = (size, *([settings.hidden_size] * bool(settings.hidden_size)), settings.num_classes)
-    own: Params = {}
+    """Draw uniform weights within ±1/√inputs, the same for all labelings and layers of a seed."""
+    hidden_sizes = [settings.hidden_size] if settings.hidden_size else []
+    sizes = [size, *hidden_sizes, settings.num_classes]
+    of_seeds: Params = {}
     for number, (inputs, outputs) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
         draws = [
             jax.random.uniform(
@@ -156,16 +156,16 @@ def _init(settings: ProbeSettings, labelings: int, layers: int, size: int) -> Pa
             )
             for seed in range(settings.seeds)
         ]
-        own[f'kernel_{number}'] = jnp.stack([draw[:-1] for draw in draws])
-        own[f'bias_{number}'] = jnp.stack([draw[-1] for draw in draws])
+        of_seeds[f'kernel_{number}'] = jnp.stack([draw[:-1] for draw in draws])
+        of_seeds[f'bias_{number}'] = jnp.stack([draw[-1] for draw in draws])
     if settings.has_mix:
-        own |= {'mix': jnp.zeros((settings.seeds, layers)), 'scale': jnp.ones(settings.seeds)}
+        of_seeds |= {'mix': jnp.zeros((settings.seeds, layers)), 'scale': jnp.ones(settings.seeds)}
     probes = 1 if settings.has_mix else layers
     return {
         name: jnp.broadcast_to(
             value[None, :, None], (labelings, settings.seeds, probes, *value.shape[1:])
         )
-        for name, value in own.items()
+        for name, value in of_seeds.items()
     }
 
 
@@ -173,46 +173,38 @@ def _logits(params: Params, x: jax.Array) -> jax.Array:
     """Logits [B, C] of one probe for states [B, D], or for all layers [B, L, D] with a mix."""
     if 'mix' in params:
         x = params['scale'] * jnp.einsum('BLD,L->BD', x, jax.nn.softmax(params['mix']))
-    for number in range(len([name for name in params if name.startswith('kernel')])):
+    for number in range(sum(name.startswith('kernel') for name in params)):
         x = jax.nn.relu(x) if number else x
         x = x @ params[f'kernel_{number}'] + params[f'bias_{number}']
     return x
 
 
-def _all(function: Callable[..., Any], params: Params, states_BLD: Any, labels_BK: Any) -> Any:
-    """Apply a function of (one probe, its states, its labels) to all probes: [K, S, L, …]."""
+def _score_probe(params: Params, x: jax.Array, labels_B: jax.Array) -> tuple[jax.Array, jax.Array]:
+    """Whether each prediction of one probe is correct, and the losses in nats: [B] each."""
+    logits_BC = _logits(params, x)
+    losses_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, labels_B)
+    return logits_BC.argmax(-1) == labels_B, losses_B
+
+
+@jax.jit
+def _evaluate(params: Params, states_BLD: Any, labels_BK: Any) -> tuple[jax.Array, jax.Array]:
+    """`_score_probe` of all probes: [K, S, L, B] each."""
     states_BLD = jnp.asarray(states_BLD, jnp.float32)
     if 'mix' in params:
         states_BLD = states_BLD[:, None]  # [B, 1, L, D]: one probe reads all layers
-    over_layers = jax.vmap(function, (0, 1, None))
+    over_layers = jax.vmap(_score_probe, (0, 1, None))
     over_seeds = jax.vmap(over_layers, (0, None, None))
     return jax.vmap(over_seeds, (0, None, 1))(params, states_BLD, labels_BK)
-
-
-def _cross_entropy(params: Params, x: jax.Array, labels_B: jax.Array) -> jax.Array:
-    return optax.softmax_cross_entropy_with_integer_labels(_logits(params, x), labels_B)
 
 
 @functools.partial(jax.jit, static_argnums=0, donate_argnums=(1, 2))
 def _step(
     settings: ProbeSettings, params: Params, state: Any, states_BLD: Any, labels_BK: Any
 ) -> tuple[Params, Any]:
-    def total(params: Params) -> jax.Array:
-        # The probes share no parameters, so each gets the gradient of its own mean.
-        lost = _all(_cross_entropy, params, states_BLD, labels_BK)
-        return lost.mean(-1).sum()
+    def loss(params: Params) -> jax.Array:
+        # The probes share no parameters, so the sum gives each probe the gradient of its own mean.
+        _, losses_KSLB = _evaluate(params, states_BLD, labels_BK)
+        return losses_KSLB.mean(-1).sum()
 
-    updates, state = optax.adam(settings.learning_rate).update(jax.grad(total)(params), state)
+    updates, state = optax.adam(settings.learning_rate).update(jax.grad(loss)(params), state)
     return optax.apply_updates(params, updates), state
-
-
-@functools.partial(jax.jit, static_argnums=0)
-def _evaluate(
-    settings: ProbeSettings, params: Params, states_BLD: Any, labels_BK: Any
-) -> tuple[jax.Array, jax.Array]:
-    def one(params: Params, x: jax.Array, labels_B: jax.Array) -> tuple[jax.Array, jax.Array]:
-        logits_BC = _logits(params, x)
-        lost_B = optax.softmax_cross_entropy_with_integer_labels(logits_BC, labels_B)
-        return logits_BC.argmax(-1) == labels_B, lost_B / np.log(2)
-
-    return _all(one, params, states_BLD, labels_BK)

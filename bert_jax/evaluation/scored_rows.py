@@ -1,10 +1,10 @@
-"""Rows of a model's input for scoring: which tokens are hidden, and which probabilities are read.
+"""Input rows that score a text: which tokens are masked, and which probabilities are read.
 
-A masked language model gives a text no probability. Its pseudo-log-likelihood is the sum of the log
-probabilities of its tokens, each hidden in a row of its own (Salazar et al. 2020, "Masked Language
-Model Scoring", section 2). In the variant `word_l2r` the later subwords of the same word are hidden
-too (Kauf and Ivanova 2023, "A Better Way to Do Masked Language Model Scoring"): otherwise a rare
-word is easily guessed from its own other subwords. A causal model needs one row for a text.
+A masked language model assigns no probability to a text. Instead, the pseudo-log-likelihood sums
+the log probabilities of all tokens, each masked in its own row (Salazar et al. 2020, "Masked
+Language Model Scoring", section 2). The variant `word_l2r` also masks the later subwords of the
+same word (Kauf and Ivanova 2023, "A Better Way to Do Masked Language Model Scoring"): otherwise a
+rare word is easily guessed from its own subwords. A causal model needs one row for a text.
 """
 
 import dataclasses
@@ -24,7 +24,7 @@ class ScoredRow(NamedTuple):
     """A row of input and the log probabilities to read from it.
 
     Attributes:
-        ids: int32 [T], special tokens included, with the hidden tokens as [MASK].
+        ids: int32 [T], with special tokens, and [MASK] in place of masked tokens.
         positions: int32 [P], the positions whose predictions are read.
         targets: int32 [P], the tokens whose log probabilities are read there.
     """
@@ -41,7 +41,7 @@ class RowMaker:
     Attributes:
         mask_id: id of [MASK].
         is_word_start: bool [V], for the variant `word_l2r`; else None.
-        is_causal: whether the model predicts each token from those to its left.
+        is_causal: whether the model predicts each token from the tokens to its left.
     """
 
     mask_id: int
@@ -52,39 +52,40 @@ class RowMaker:
     def of(
         cls, tokenizer: Tokenizer, variant: str = 'tokens', is_causal: bool = False
     ) -> 'RowMaker':
-        """Create one for a tokenizer.
+        """Create a maker for a tokenizer.
 
-        A token starts a word if the vocabulary marks it so, or if it is punctuation.
+        A token starts a word if the vocabulary marks it as a word start, or if it is punctuation.
 
         Raises:
-            UserError: unknown variant, or one that the model or its vocabulary does not have.
+            UserError: the variant is unknown, or the model or vocabulary does not support it.
         """
         if variant not in VARIANTS:
             raise unknown('variant', variant, VARIANTS)
         if variant == 'tokens':
             return cls(tokenizer.mask_id, None, is_causal)
         if is_causal:
-            raise UserError('the variant word_l2r is one of masked language models; this is causal')
+            raise UserError('the variant word_l2r needs a masked language model; this is causal')
         starts = word_starts.find(tokenizer, 'punctuation', 'subwords')
         if starts is None:
             raise UserError('the variant word_l2r needs a vocabulary that marks word starts')
         return cls(tokenizer.mask_id, starts)
 
     def rows(self, ids_T: np.ndarray, positions: Sequence[int] | np.ndarray) -> list[ScoredRow]:
-        """Return the rows that give the log probabilities of some tokens of a text, in order.
+        """Return the rows that score some tokens of a text, in order.
 
         Args:
-            ids_T: int32 [T], the row of the text, special tokens included.
-            positions: the tokens to score.
+            ids_T: int32 [T], the row of the text, with special tokens.
+            positions: the positions of the tokens to score.
         """
         ids_T, positions_P = ids_T.astype(np.int32), np.asarray(positions, np.int32)
+        if not len(positions_P):
+            return []
         if self.is_causal:
-            return (
-                [ScoredRow(ids_T, positions_P - 1, ids_T[positions_P])] if len(positions_P) else []
-            )
-        stops_P = (
-            positions_P + 1 if self.is_word_start is None else self._word_ends(ids_T, positions_P)
-        )
+            return [ScoredRow(ids_T, positions_P - 1, ids_T[positions_P])]
+        stops_P: np.ndarray = positions_P + 1
+        if self.is_word_start is not None:  # mask up to the next word; [SEP] ends the last one
+            starts = np.flatnonzero(np.append(self.is_word_start[ids_T[:-1]], [True]))
+            stops_P = starts[np.searchsorted(starts, positions_P, side='right')]
         rows = []
         for position, stop in zip(positions_P.tolist(), stops_P.tolist(), strict=True):
             masked_T = ids_T.copy()
@@ -92,12 +93,6 @@ class RowMaker:
             slot = slice(position, position + 1)
             rows.append(ScoredRow(masked_T, np.array([position], np.int32), ids_T[slot]))
         return rows
-
-    def _word_ends(self, ids_T: np.ndarray, positions_P: np.ndarray) -> np.ndarray:
-        """The position after the word of each token; [SEP] ends the last word."""
-        assert self.is_word_start is not None
-        starts = np.flatnonzero(np.append(self.is_word_start[ids_T[:-1]], [True]))
-        return starts[np.searchsorted(starts, positions_P, side='right')]
 
 
 def add_special(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
@@ -113,16 +108,16 @@ def encode_rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
 
 
 def shared_positions(a_T: np.ndarray, b_U: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the tokens that two sentences share, without the first and the last one.
+    """Return the positions of the tokens that two sentences share, except the first and last.
 
-    Source: nyu-mll/crows-pairs, metric.py, get_span and mask_unigram: the blocks that difflib finds
-    equal in the ids, special tokens included.
+    Shared tokens are the equal blocks that difflib finds in the ids, special tokens included.
+    Source: nyu-mll/crows-pairs, metric.py, get_span and mask_unigram.
 
     Args:
         a_T, b_U: rows with special tokens.
 
     Returns:
-        Positions in a_T and positions in b_U, as many of them.
+        Positions in a_T and the corresponding positions in b_U.
     """
     matcher = difflib.SequenceMatcher(None, a_T.tolist(), b_U.tolist())
     pairs = [
@@ -136,13 +131,13 @@ def shared_positions(a_T: np.ndarray, b_U: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def slot_rows(ids_T: np.ndarray, slot: slice, mask_id: int) -> Iterator[ScoredRow]:
-    """Yield rows that score the tokens of a slot left to right, each as the slot's last token.
+    """Yield a row for each token of a slot, left to right, with the token as the last of the slot.
 
-    The tokens before it in the slot are visible, those after it are left out. Source:
+    Earlier tokens of the slot are visible; later tokens are removed from the row. Source:
     moinnadeem/StereoSet, code/dataloader.py, IntrasentenceLoader.
 
     Args:
-        ids_T: int32 [T], the row of the text with the slot filled, special tokens included.
+        ids_T: int32 [T], the row of the text with the slot filled and special tokens.
         slot: the positions of the slot.
         mask_id: id of [MASK].
     """

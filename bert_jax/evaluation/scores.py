@@ -8,7 +8,7 @@ import numpy as np
 from bert_jax.errors import UserError, unknown
 from bert_jax.evaluation import entities, metrics
 
-MEAN = 'score'  # name of the mean of several main metrics
+MEAN = 'score'  # the mean of the main metrics, if there are several
 
 
 class Table(NamedTuple):
@@ -57,10 +57,10 @@ def classification(
         gold: the gold classes.
         guesses: the predicted classes.
         labels: all classes.
-        main: names of the main metrics. Several are preceded by their mean, 'score'.
+        main: names of the main metrics; see `main_first`.
         positive: adds 'f1', the F1 of this class.
-        negative: adds 'f1_micro', the F1 over all classes but this one.
-        groups: adds 'exact_match', the share of groups without an error; a group for each example.
+        negative: adds 'f1_micro', the F1 over all other classes.
+        groups: the group of each example; adds 'exact_match', the share of groups without an error.
             In MultiRC the answers to a question are a group (Khashabi et al. 2018, section 4).
 
     Returns:
@@ -71,25 +71,25 @@ def classification(
     """
     counts_CC = metrics.confusion(gold, guesses, labels)
     classes = metrics.per_class(counts_CC)
-    found = {
+    values = {
         'accuracy': metrics.accuracy(counts_CC),
         'f1_macro': metrics.f1_macro(counts_CC),
         'matthews': metrics.matthews(counts_CC),
     }
     if positive is not None:
-        found['f1'] = float(classes.f1[_index('positive', positive, labels)])
+        values['f1'] = float(classes.f1[_index('positive', positive, labels)])
     if negative is not None:
-        found['f1_micro'] = metrics.f1_micro(counts_CC, [_index('negative', negative, labels)])
+        values['f1_micro'] = metrics.f1_micro(counts_CC, [_index('negative', negative, labels)])
     if groups is not None:
-        judged = zip(groups, gold, guesses, strict=True)
-        wrong = {group for group, right, guess in judged if right != guess}
-        found['exact_match'] = 1 - len(wrong) / max(len(set(groups)), 1)
+        examples = zip(groups, gold, guesses, strict=True)
+        wrong_groups = {group for group, label, guess in examples if label != guess}
+        values['exact_match'] = 1 - len(wrong_groups) / max(len(set(groups)), 1)
     rows = list(zip(labels, *(array.tolist() for array in classes), strict=True))
     tables: Tables = {
         'Classes': Table(('class', 'precision', 'recall', 'f1', 'examples'), rows),
         'Confusion': Confusion(tuple(labels), counts_CC.tolist()),
     }
-    return Scores(main_first(found, main), tables)
+    return Scores(main_first(values, main), tables)
 
 
 def regression(
@@ -97,12 +97,12 @@ def regression(
 ) -> Scores:
     """Score one number for each example: 'pearson', 'spearman' and 'rmse'."""
     errors_N = np.asarray(guesses, np.float64) - np.asarray(gold, np.float64)
-    found = {
+    values = {
         'pearson': metrics.pearson(gold, guesses),
         'spearman': metrics.spearman(gold, guesses),
         'rmse': float(np.sqrt(np.mean(errors_N**2))) if len(errors_N) else 0.0,
     }
-    return Scores(main_first(found, main), {'Predictions': Scatter(list(gold), list(guesses))})
+    return Scores(main_first(values, main), {'Predictions': Scatter(list(gold), list(guesses))})
 
 
 def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]]) -> Scores:
@@ -110,29 +110,31 @@ def spans(gold: Sequence[Collection[tuple]], guesses: Sequence[Collection[tuple]
 
     See `entities.score_spans`.
     """
-    found, by_label = entities.score_spans(gold, guesses)
+    overall, by_label = entities.score_spans(gold, guesses)
     rows = [(label, *score) for label, score in by_label.items()]
-    kinds = ('correct', *entities.ERRORS)
-    errors = entities.count_errors(gold, guesses)
-    error_rows = [(label, *(own[kind] for kind in kinds)) for label, own in errors.items()]
+    outcomes = ('correct', *entities.ERRORS)
+    error_rows = [
+        (label, *(counts[outcome] for outcome in outcomes))
+        for label, counts in entities.count_errors(gold, guesses).items()
+    ]
     tables: Tables = {
         'Labels': Table(('label', *entities.SpanScore._fields), rows),
-        'Errors': Table(('label', *kinds), error_rows),
+        'Errors': Table(('label', *outcomes), error_rows),
     }
-    return Scores(found, tables)
+    return Scores(overall, tables)
 
 
-def main_first(found: dict[str, float], main: Sequence[str]) -> dict[str, float]:
-    """Move the main metrics to the front, preceded by their mean if there are several.
+def main_first(values: dict[str, float], main: Sequence[str]) -> dict[str, float]:
+    """Move the main metrics to the front, preceded by their mean 'score' if there are several.
 
     Raises:
-        UserError: a main metric that is not in `found`.
+        UserError: a main metric is not in `values`.
     """
     for name in main:
-        if name not in found:
-            raise unknown('metric', name, found)
-    mean = {MEAN: sum(found[name] for name in main) / len(main)} if len(main) > 1 else {}
-    return mean | {name: found[name] for name in main} | found
+        if name not in values:
+            raise unknown('metric', name, values)
+    mean = {MEAN: sum(values[name] for name in main) / len(main)} if len(main) > 1 else {}
+    return mean | {name: values[name] for name in main} | values
 
 
 def _index(key: str, label: str, labels: Sequence[str]) -> int:

@@ -1,6 +1,6 @@
 """Exact match and F1 of answers, as in the evaluation scripts of SQuAD.
 
-With `unanswerable` the rules are those of evaluate-v2.0.py, otherwise of evaluate-v1.1.py.
+`unanswerable` selects the rules of evaluate-v2.0.py instead of evaluate-v1.1.py.
 """
 
 import collections
@@ -21,8 +21,8 @@ class Threshold(NamedTuple):
     """A threshold on no-answer scores, above which questions are left unanswered.
 
     Attributes:
-        best: the highest mean of the metric, in [0, 1].
-        threshold: the threshold that reaches it.
+        best: the highest mean of the metric over thresholds, in [0, 1].
+        threshold: the threshold with this mean.
     """
 
     best: float
@@ -42,7 +42,7 @@ def exact_match(gold: str, guess: str) -> float:
 def f1(gold: str, guess: str, unanswerable: bool = False) -> float:
     """F1 of the normalized words as multisets.
 
-    If either answer has no words, it is 0; with `unanswerable` it is 1 if both have none.
+    0 if either answer has no words, but 1 with `unanswerable` if neither has words.
     """
     gold_words, words = normalize(gold).split(), normalize(guess).split()
     if unanswerable and not (gold_words and words):
@@ -57,8 +57,8 @@ def best_over_golds(
     """The highest exact match and the highest F1 over the gold answers.
 
     Args:
-        golds: the gold answers; none for a question without an answer. With `unanswerable`, answers
-            that are empty after normalization are ignored.
+        golds: the gold answers; empty for a question without an answer. With `unanswerable`,
+            answers that are empty after normalization are ignored.
         guess: the predicted answer; '' for no answer.
         unanswerable: whether questions may have no answer.
     """
@@ -75,16 +75,16 @@ def score(
 ) -> dict[str, float]:
     """Mean 'f1' and 'exact_match' over questions, in [0, 1].
 
-    With `unanswerable` also those of questions with an answer ('has_answer_f1', …) and without
-    ('no_answer_f1', …).
+    `unanswerable` adds the means over questions with an answer ('has_answer_f1', …) and without
+    an answer ('no_answer_f1', …).
     """
     pairs = [best_over_golds(*pair, unanswerable) for pair in zip(golds, guesses, strict=True)]
     values_N2 = np.array(pairs).reshape(-1, 2)  # exact match, F1
     metrics = _means('', values_N2)
     if unanswerable:
-        answerable_N = np.array([bool(own) for own in golds], bool)
-        metrics |= _means('has_answer_', values_N2[answerable_N])
-        metrics |= _means('no_answer_', values_N2[~answerable_N])
+        has_answer_N = np.array([bool(answers) for answers in golds], bool)
+        metrics |= _means('has_answer_', values_N2[has_answer_N])
+        metrics |= _means('no_answer_', values_N2[~has_answer_N])
     return metrics
 
 
@@ -94,22 +94,22 @@ def best_threshold(
     no_answer_scores: Sequence[float],
     metric: str = 'f1',
 ) -> Threshold:
-    """The threshold of no-answer scores that is best for a metric.
+    """Find the threshold on no-answer scores with the highest mean of a metric.
 
-    Starts with no question answered, threshold −∞, then answers the questions in the order of their
-    no-answer scores, lowest first and equal ones together, and keeps the first best point.
+    Starts with no question answered (threshold −∞), then answers the questions in ascending order
+    of their no-answer scores, equal scores together, and keeps the first best point.
 
     Args:
-        golds: the gold answers of each question; none for a question without an answer.
-        guesses: the best answer to each question, as if all had one.
-        no_answer_scores: one for each question.
+        golds: the gold answers of each question; empty for a question without an answer.
+        guesses: the best answer to each question, as if every question had an answer.
+        no_answer_scores: a score for each question.
         metric: 'f1' or 'exact_match'.
 
-    Source: find_best_thresh of evaluate-v2.0.py, which has 0 instead of −∞: this threshold may
-    answer questions that its score counts as unanswered.
+    Source: find_best_thresh of evaluate-v2.0.py, which starts at 0 instead of −∞: a threshold of 0
+    may answer questions that the best mean counts as unanswered.
     """
     column = ('exact_match', 'f1').index(metric)
-    current: float = sum(not own for own in golds)
+    current: float = sum(not answers for answers in golds)
     best, threshold = current, -math.inf
     order = np.argsort(np.asarray(no_answer_scores), kind='stable').tolist()
     for number, following in itertools.zip_longest(order, order[1:]):

@@ -1,7 +1,8 @@
-"""Structural probes: linear maps after which squared distances are those in the parse tree.
+"""Structural probes: linear maps whose squared distances approximate distances in the parse tree.
 
-The distance of words i and j is |B(h_i − h_j)|², the depth of word i is |B h_i|²; the probes of
-all layers are trained at once. Source: Hewitt and Manning 2019, sections 2 and 3.
+The predicted distance of words i and j is |B(h_i − h_j)|², the predicted depth of word i is
+|B h_i|². The probes of all layers are trained at once. Source: Hewitt and Manning 2019, sections 2
+and 3.
 """
 
 import functools
@@ -15,10 +16,10 @@ import optax
 
 from bert_jax.evaluation.dependency_trees import TreeDistances
 
-_RANGE = 0.05  # of the initial values
-_DECAY = 0.1  # of the learning rate when the loss of the dev sentences does not improve
-_IMPROVEMENT, _PATIENCE = 1e-4, 5  # epochs without this improvement end the training of a layer
-_PADDING = 8  # lengths are rounded up to a multiple, for few shapes
+_RANGE = 0.05  # initial values are uniform in ±_RANGE
+_DECAY = 0.1  # factor on the learning rate after an epoch without improvement of the dev loss
+_IMPROVEMENT, _PATIENCE = 1e-4, 5  # stop once no probe improves by this in this many epochs
+_PADDING = 8  # sentence lengths are rounded up to a multiple, so that few shapes are compiled
 
 
 class Sentence(NamedTuple):
@@ -32,11 +33,11 @@ class StructuralSettings(NamedTuple):
     """How the probes are trained.
 
     Attributes:
-        rank: R, rows of B.
-        epochs: passes over the sentences, at most.
-        batch_size: sentences of a batch.
-        learning_rate: of Adam, at first.
-        seed: of the initial values and the order.
+        rank: R, number of rows of B.
+        epochs: maximal number of passes over the sentences.
+        batch_size: in sentences.
+        learning_rate: initial learning rate of Adam.
+        seed: seed of the initial values and of the order of sentences.
     """
 
     rank: int = 128
@@ -49,9 +50,9 @@ class StructuralSettings(NamedTuple):
 def train(
     sentences: Sequence[Sentence], dev: Sequence[Sentence], settings: StructuralSettings
 ) -> dict[str, np.ndarray]:
-    """Train probes of distance and depth of all layers.
+    """Train the distance probes and the depth probes of all layers.
 
-    Each layer and kind has its own learning rate and its own best epoch.
+    Each of these 2 × L probes has its own learning rate and its own best epoch.
 
     Returns:
         'distance' and 'depth' → B of each layer, float32 [L, D, R].
@@ -62,25 +63,25 @@ def train(
     params = jnp.broadcast_to(initial, (2, layers, size, settings.rank))
     state = optax.scale_by_adam().init(params)
     rates_KL = np.full((2, layers), settings.learning_rate, np.float32)
-    best_KL, stale_KL = np.full((2, layers), np.inf), np.zeros((2, layers), int)
-    best = np.array(params)
+    best_loss_KL, stale_KL = np.full((2, layers), np.inf), np.zeros((2, layers), int)
+    best_params = np.array(params)
     for epoch in range(settings.epochs):
         generator = np.random.default_rng([settings.seed, epoch])
         for batch in _batches(sentences, settings.batch_size, generator):
             params, state = _step(params, state, rates_KL, batch)
-        lost_KL = _dev_loss(params, dev, settings.batch_size)
-        is_better_KL = lost_KL < best_KL - _IMPROVEMENT
-        best[is_better_KL] = np.asarray(params)[is_better_KL]
+        loss_KL = _dev_loss(params, dev, settings.batch_size)
+        is_better_KL = loss_KL < best_loss_KL - _IMPROVEMENT
+        best_params[is_better_KL] = np.asarray(params)[is_better_KL]
         rates_KL = np.where(is_better_KL, rates_KL, rates_KL * _DECAY).astype(np.float32)
-        best_KL = np.where(is_better_KL, lost_KL, best_KL)
+        best_loss_KL = np.where(is_better_KL, loss_KL, best_loss_KL)
         stale_KL = np.where(is_better_KL, 0, stale_KL + 1)
         if (stale_KL >= _PATIENCE).all():
             break
-    return {'distance': best[0], 'depth': best[1]}
+    return {'distance': best_params[0], 'depth': best_params[1]}
 
 
 def predict(params: dict[str, np.ndarray], states_WLD: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Predicted distances, float32 [L, W, W], and depths, float32 [L, W], of a sentence."""
+    """Predict the distances [L, W, W] and the depths [L, W] of a sentence, in float32."""
     states_LWD = np.asarray(states_WLD, np.float32).swapaxes(0, 1)
     mapped_LWR = states_LWD @ params['distance']
     squares_LW = np.square(mapped_LWR).sum(-1)
@@ -101,19 +102,19 @@ class _Batch(NamedTuple):
 def _batches(
     sentences: Sequence[Sentence], size: int, generator: np.random.Generator | None
 ) -> Iterator[_Batch]:
-    """Batches of sentences of similar length, in random order with a generator."""
+    """Yield batches of sentences of similar length, shuffled if there is a generator."""
+    order: Any = np.arange if generator is None else generator.permutation
     by_length: dict[int, list[int]] = {}
-    order: Any = range(len(sentences))
-    for index in order if generator is None else generator.permutation(len(sentences)):
-        length = len(sentences[index].states_WLD)
-        by_length.setdefault(-(-length // _PADDING) * _PADDING, []).append(index)
-    chosen = [
+    for row in order(len(sentences)):
+        length = len(sentences[row].states_WLD)
+        by_length.setdefault(-(-length // _PADDING) * _PADDING, []).append(row)
+    batches = [
         (length, rows[start : start + size])
         for length, rows in by_length.items()
         for start in range(0, len(rows), size)
     ]
-    for place in range(len(chosen)) if generator is None else generator.permutation(len(chosen)):
-        length, rows = chosen[place]
+    for number in order(len(batches)):
+        length, rows = batches[number]
         yield _pad([sentences[row] for row in rows], length, size)
 
 
@@ -136,7 +137,7 @@ def _pad(sentences: Sequence[Sentence], length: int, size: int) -> _Batch:
 
 
 def _losses(params_KLDR: jax.Array, batch: _Batch) -> jax.Array:
-    """Sums over the sentences of the mean absolute errors of distances and of depths: [2, L]."""
+    """Mean absolute errors of the distances and the depths, summed over sentences: [2, L]."""
     states_BTLD = jnp.asarray(batch.states_BTLD, jnp.float32)
     lengths_B = jnp.maximum(batch.lengths_B, 1)
     is_word_BT = jnp.arange(states_BTLD.shape[1]) < batch.lengths_B[:, None]
@@ -145,8 +146,8 @@ def _losses(params_KLDR: jax.Array, batch: _Batch) -> jax.Array:
     squares_KLBT = jnp.square(mapped_KLBTR).sum(-1)
     mapped_LBTR, squares_LBT = mapped_KLBTR[0], squares_KLBT[0]
     products_LBTT = jnp.einsum('LBTR,LBUR->LBTU', mapped_LBTR, mapped_LBTR)
-    found_LBTT = squares_LBT[..., None] + squares_LBT[..., None, :] - 2 * products_LBTT
-    errors_LBTT = jnp.abs(found_LBTT - batch.distances_BTT) * is_pair_BTT
+    distances_LBTT = squares_LBT[..., None] + squares_LBT[..., None, :] - 2 * products_LBTT
+    errors_LBTT = jnp.abs(distances_LBTT - batch.distances_BTT) * is_pair_BTT
     distance_L = (errors_LBTT.sum((2, 3)) / lengths_B**2).sum(1)
     depth_L = ((jnp.abs(squares_KLBT[1] - batch.depths_BT) * is_word_BT).sum(2) / lengths_B).sum(1)
     return jnp.stack([distance_L, depth_L])
@@ -164,7 +165,7 @@ _jitted_losses = jax.jit(_losses)
 
 
 def _dev_loss(params: jax.Array, dev: Sequence[Sentence], batch_size: int) -> np.ndarray:
-    """The mean loss of the sentences, float64 [2, L]."""
+    """The mean loss over sentences, float64 [2, L]."""
     sums = [
         jax.device_get(_jitted_losses(params, batch)) for batch in _batches(dev, batch_size, None)
     ]

@@ -7,21 +7,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from bert_jax import figures
+from bert_jax import figures, files
 from bert_jax.evaluation.intervals import LEVEL, Interval, cell
 from bert_jax.evaluation.scores import Confusion, Scatter, Scores, Table
 
 Intervals: TypeAlias = Mapping[str, Interval]  # by metric
 
-MAX_CLASSES_IN_TABLE = 12  # of a confusion matrix; more are listed by their frequent confusions
+MAX_CLASSES_IN_TABLE = 12  # larger confusion matrices are reported as a list of confused classes
 MAX_CLASSES_IN_PLOT = 100
-MAX_CONFUSIONS = 20  # listed pairs of classes
+MAX_CONFUSIONS = 20  # in the list of confused classes
 
 
 def save_scores(
     scores: Scores, directory: str | pathlib.Path, title: str, intervals: Intervals | None = None
 ) -> None:
-    """Write metrics.json, report.md and the figures confusion and scatter into a folder.
+    """Write metrics.json, report.md and the figures 'confusion' and 'scatter' into a folder.
 
     The folder is created if it does not exist. metrics.json contains 'metrics', 'intervals' and
     'tables'.
@@ -37,8 +37,7 @@ def save_scores(
             if not isinstance(table, Scatter)
         },
     }
-    text = json.dumps(content, indent=2, ensure_ascii=False) + '\n'
-    (directory / 'metrics.json').write_text(text, encoding='utf-8')
+    files.write_json(directory / 'metrics.json', content)
     report = report_markdown(scores, title, intervals)
     (directory / 'report.md').write_text(report, encoding='utf-8')
     for table in scores.tables.values():
@@ -49,7 +48,7 @@ def save_scores(
 
 
 def save_predictions(records: Iterable[dict], directory: str | pathlib.Path) -> None:
-    """Write predictions.jsonl, one record a line, into a folder, which is created."""
+    """Write predictions.jsonl into a folder, which is created: a record per line."""
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     lines = [json.dumps(record, ensure_ascii=False) + '\n' for record in records]
@@ -59,11 +58,11 @@ def save_predictions(records: Iterable[dict], directory: str | pathlib.Path) -> 
 def save_candidates(
     records: Sequence[dict], columns: Sequence[str], directory: str | pathlib.Path
 ) -> None:
-    """Write candidates.tsv, which the scorer of GAP reads: an id and a class for each candidate.
+    """Write candidates.tsv for the scorer of GAP: a text id and the class of each candidate.
 
     Args:
-        records: predictions for pairs, whose ids are that of the text, '-' and a column. The scorer
-            knows texts by the ids of GAP (`data.columns.id='ID'`) and the classes TRUE and FALSE.
+        records: predictions for pairs, with ids 'TEXT_ID-COLUMN'. The scorer expects the text ids
+            of GAP (`data.columns.id='ID'`) and the classes TRUE and FALSE.
         columns: `data.columns.candidate_labels`, in the order of the file ('A-coref', 'B-coref').
         directory: the folder.
     """
@@ -74,12 +73,11 @@ def save_candidates(
         text_id = record['id'].removesuffix(f'-{column}')
         predicted.setdefault(text_id, {})[column] = str(record['predicted'])
     lines = [
-        '\t'.join([text_id, *(found[column] for column in columns)]) + '\n'
-        for text_id, found in predicted.items()
-        if len(found) == len(columns)
+        '\t'.join([text_id, *(classes[column] for column in columns)]) + '\n'
+        for text_id, classes in predicted.items()
+        if len(classes) == len(columns)
     ]
-    path = pathlib.Path(directory) / 'candidates.tsv'
-    path.write_text(''.join(lines), encoding='utf-8')
+    (pathlib.Path(directory) / 'candidates.tsv').write_text(''.join(lines), encoding='utf-8')
 
 
 def metrics_markdown(metrics: Mapping[str, float], intervals: Intervals | None = None) -> str:
@@ -117,44 +115,44 @@ def markdown_table(table: Table) -> str:
 
 
 def plot_confusion(confusion: Confusion, path: pathlib.Path) -> None:
-    """Plot the share of each gold class; only the classes with the most errors if too many.
+    """Plot a confusion matrix as shares of each gold class.
 
     Args:
-        confusion: the counts.
+        confusion: the counts; of many classes, only those with the most errors are plotted.
         path: the path of the figure, without a suffix.
     """
     counts_CC = np.array(confusion.counts)
-    chosen = _most_errors(counts_CC, MAX_CLASSES_IN_PLOT)
-    shares_CC = counts_CC[chosen] / np.maximum(counts_CC[chosen].sum(1, keepdims=True), 1)
-    shares_CC = shares_CC[:, chosen]
-    labels = [_shorten(confusion.labels[number]) for number in chosen]
-    is_large = len(chosen) > MAX_CLASSES_IN_TABLE
-    size = max(3.5, (0.18 if is_large else 0.28) * len(chosen) + 2.5)
+    plotted = _most_errors(counts_CC, MAX_CLASSES_IN_PLOT)
+    shares_CC = counts_CC[plotted] / np.maximum(counts_CC[plotted].sum(1, keepdims=True), 1)
+    shares_CC = shares_CC[:, plotted]
+    labels = [_shorten(confusion.labels[number]) for number in plotted]
+    is_large = len(plotted) > MAX_CLASSES_IN_TABLE
+    size = max(3.5, (0.18 if is_large else 0.28) * len(plotted) + 2.5)
     figure = figures.new(size + 1, size)
     axes = figure.subplots()
     image = axes.imshow(shares_CC, cmap='Blues', vmin=0, vmax=1)
     figure.colorbar(image, label='share of the gold class', shrink=0.5)
     ticks: dict[str, Any] = {'fontsize': 7 if is_large else 10, 'parse_math': False}
-    axes.set_xticks(range(len(chosen)), labels, rotation=90, **ticks)
-    axes.set_yticks(range(len(chosen)), labels, **ticks)
-    axes.set_xticks(np.arange(len(chosen)) + 0.5, minor=True)
-    axes.set_yticks(np.arange(len(chosen)) + 0.5, minor=True)
+    axes.set_xticks(range(len(plotted)), labels, rotation=90, **ticks)
+    axes.set_yticks(range(len(plotted)), labels, **ticks)
+    axes.set_xticks(np.arange(len(plotted)) + 0.5, minor=True)
+    axes.set_yticks(np.arange(len(plotted)) + 0.5, minor=True)
     axes.grid(which='minor', color='lightgray', linewidth=0.3)
     axes.tick_params(which='minor', length=0)
     axes.set_xlabel('predicted')
     axes.set_ylabel('gold')
-    if len(chosen) < len(counts_CC):
-        axes.set_title(f'the {len(chosen)} of {len(counts_CC)} classes with the most errors')
+    if len(plotted) < len(counts_CC):
+        axes.set_title(f'the {len(plotted)} of {len(counts_CC)} classes with the most errors')
     if not is_large:
         for (row, column), share in np.ndenumerate(shares_CC):
             color = 'white' if share > 0.5 else 'black'
-            count = counts_CC[chosen[row], chosen[column]]
+            count = counts_CC[plotted[row], plotted[column]]
             axes.text(column, row, count, ha='center', va='center', color=color, fontsize=8)
     figures.save(figure, path)
 
 
 def plot_scatter(scatter: Scatter, path: pathlib.Path) -> None:
-    """Plot predicted against gold numbers, with the line on which they are equal."""
+    """Plot predicted against gold numbers, with the diagonal."""
     figure = figures.new(5, 5)
     axes = figure.subplots()
     axes.plot(scatter.gold, scatter.predicted, 'o', alpha=0.4, markersize=4)
@@ -172,9 +170,9 @@ def _confusion_markdown(confusion: Confusion) -> str:
         return markdown_table(Table(('', *labels), rows))
     wrong_CC = counts_CC - np.diag(np.diagonal(counts_CC))
     order = np.argsort(-wrong_CC, axis=None, kind='stable')[:MAX_CONFUSIONS]
-    pairs = [np.unravel_index(place, wrong_CC.shape) for place in order]
-    listed = [(labels[a], labels[b], int(wrong_CC[a, b])) for a, b in pairs if wrong_CC[a, b]]
-    table = markdown_table(Table(('gold', 'predicted', 'examples'), listed))
+    pairs = np.transpose(np.unravel_index(order, wrong_CC.shape))
+    rows = [(labels[a], labels[b], int(wrong_CC[a, b])) for a, b in pairs if wrong_CC[a, b]]
+    table = markdown_table(Table(('gold', 'predicted', 'examples'), rows))
     return f'The most frequent confusions among {len(labels)} classes.\n\n{table}'
 
 

@@ -1,13 +1,13 @@
-"""Word senses by nearest neighbors: most frequent sense, nearest centroid, nearest instance.
+"""Word sense disambiguation: most frequent sense, nearest centroid, nearest instance.
 
-Candidates are the senses that the lemma and part of speech of a word have in the training data.
+The candidates for a word are the senses of its lemma and part of speech in the training data.
 Sources: Peters et al. 2018, section 5.3 (centroids); Loureiro and Jorge 2019, section 3 (back-off
 along WordNet); Wiedemann et al. 2019 (nearest instance).
 """
 
 import dataclasses
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,18 +19,17 @@ from bert_jax.evaluation.scores import Table
 BASELINE = 'most frequent sense'
 Lemma = tuple[str, str]  # lemma and part of speech
 Senses = tuple[str, ...]
-Guesses = dict[str, Sequence[str | None]]  # method → sense of each test word
-_COLUMNS = ('method', 'all', 'interval', 'seen', 'ambiguous', 'interval of ambiguous')
+Guesses = dict[str, Sequence[str | None]]  # method → predicted sense of each test word
 
 
 @dataclasses.dataclass(frozen=True)
 class WordVectors:
-    """The vectors of words, kept in half the memory and computed as they are read.
+    """Vectors of words, stored as float16 and converted to float32 when they are read.
 
     Attributes:
         states_ND: float16.
-        scale: z-scores the vectors; None: they stay as they are.
-        rows: the rows of `states_ND` that are the words; None: all.
+        scale: for z-scores; None: vectors are not scaled.
+        rows: the row of `states_ND` of each word; None: all rows.
     """
 
     states_ND: np.ndarray
@@ -38,7 +37,7 @@ class WordVectors:
     rows: np.ndarray | None = None
 
     def __getitem__(self, words: list[int]) -> np.ndarray:
-        """The vectors of some words, float32 [W, D]."""
+        """The vectors of the words with these numbers, float32 [W, D]."""
         rows = words if self.rows is None else self.rows[words]
         vectors_WD = self.states_ND[rows].astype(np.float32)
         return vectors_WD if self.scale is None else self.scale.standardize(vectors_WD)
@@ -48,9 +47,9 @@ class Words(NamedTuple):
     """Labeled words.
 
     Attributes:
-        lemmas: of each word.
-        senses: of each word, at least one.
-        vectors: of each word, float32 [N, D].
+        lemmas: the lemma of each word.
+        senses: the senses of each word, at least one.
+        vectors: the vector of each word, float32 [N, D].
     """
 
     lemmas: Sequence[Lemma]
@@ -59,20 +58,15 @@ class Words(NamedTuple):
 
 
 class Labeled(NamedTuple):
-    """The labeled words of some documents, with the number of the document of each."""
+    """The lemma, the senses and the document number of each labeled word of a data set."""
 
     lemmas: list[Lemma]
     senses: list[Senses]
     documents: np.ndarray
 
-    def take(self, rows: Sequence[int]) -> 'Labeled':
-        """The words in these rows."""
-        lemmas, senses = [self.lemmas[row] for row in rows], [self.senses[row] for row in rows]
-        return Labeled(lemmas, senses, self.documents[rows])
-
 
 def count_senses(words: Words | Labeled) -> dict[Lemma, Counter[str]]:
-    """How often each lemma has each of its senses."""
+    """Lemma → number of words with each sense."""
     counts: dict[Lemma, Counter[str]] = defaultdict(Counter)
     for lemma, senses in zip(words.lemmas, words.senses, strict=True):
         counts[lemma].update(senses)
@@ -83,17 +77,17 @@ def most_frequent(
     lemmas: Sequence[Lemma], counts: Mapping[Lemma, Counter[str]]
 ) -> list[str | None]:
     """The most frequent sense of each lemma; None for lemmas without training words."""
-    best = {lemma: own.most_common(1)[0][0] for lemma, own in counts.items()}
+    best = {lemma: senses.most_common(1)[0][0] for lemma, senses in counts.items()}
     return [best.get(lemma) for lemma in lemmas]
 
 
 def centroids(words: Words) -> dict[str, np.ndarray]:
-    """Sense → the mean of the vectors of its words, float32 [D]."""
-    rows: dict[str, list[int]] = defaultdict(list)
+    """Sense → the mean vector of the words with this sense, float32 [D]."""
+    rows_of: dict[str, list[int]] = defaultdict(list)
     for row, senses in enumerate(words.senses):
         for sense in senses:
-            rows[sense].append(row)
-    return {sense: words.vectors[own].mean(0) for sense, own in rows.items()}
+            rows_of[sense].append(row)
+    return {sense: words.vectors[rows].mean(0) for sense, rows in rows_of.items()}
 
 
 def nearest_centroid(
@@ -101,127 +95,124 @@ def nearest_centroid(
     candidates: Callable[[Lemma], Sequence[str]],
     centroid: Callable[[str], np.ndarray | None],
 ) -> list[str | None]:
-    """The candidate whose centroid has the largest cosine with each word.
+    """For each word, the candidate sense whose centroid has the largest cosine with the word.
 
     Args:
-        words: their senses are not read.
-        candidates: lemma → its senses.
-        centroid: sense → vector [D], or None, which is never the nearest.
+        words: the words; their senses are ignored.
+        candidates: lemma → candidate senses.
+        centroid: sense → vector [D]; None excludes the sense.
 
     Returns:
         A sense for each word; None if no candidate has a centroid.
     """
-    found: list[str | None] = [None] * len(words.lemmas)
-    for lemma, rows in _by_lemma(words.lemmas):
-        vectors = {sense: centroid(sense) for sense in candidates(lemma)}
-        known = {sense: own for sense, own in vectors.items() if own is not None}
-        if known:
-            names, means_SD = list(known), unit(np.array(list(known.values())))
+    guesses: list[str | None] = [None] * len(words.lemmas)
+    for lemma, rows in _rows_by_lemma(words.lemmas).items():
+        vectors = {
+            sense: vector for sense in candidates(lemma) if (vector := centroid(sense)) is not None
+        }
+        if vectors:
+            senses, means_SD = list(vectors), unit(np.array(list(vectors.values())))
             cosines = unit(words.vectors[rows]) @ means_SD.T
             for row, best in zip(rows, cosines.argmax(1), strict=True):
-                found[row] = names[best]
-    return found
+                guesses[row] = senses[best]
+    return guesses
 
 
 def nearest_instance(words: Words, train: Words) -> list[str | None]:
-    """The sense of the training word of the same lemma with the largest cosine; None if none."""
-    found: list[str | None] = [None] * len(words.lemmas)
-    rows_of_train = dict(_by_lemma(train.lemmas))
-    for lemma, rows in _by_lemma(words.lemmas):
-        if lemma in rows_of_train:
-            others = rows_of_train[lemma]
-            cosines = unit(words.vectors[rows]) @ unit(train.vectors[others]).T
+    """The sense of the nearest training word of the same lemma, by cosine; None if none."""
+    guesses: list[str | None] = [None] * len(words.lemmas)
+    all_train_rows = _rows_by_lemma(train.lemmas)
+    for lemma, rows in _rows_by_lemma(words.lemmas).items():
+        if train_rows := all_train_rows.get(lemma):
+            cosines = unit(words.vectors[rows]) @ unit(train.vectors[train_rows]).T
             for row, best in zip(rows, cosines.argmax(1), strict=True):
-                found[row] = train.senses[others[best]][0]
-    return found
+                guesses[row] = train.senses[train_rows[best]][0]
+    return guesses
 
 
-def _by_lemma(lemmas: Sequence[Lemma]) -> Iterator[tuple[Lemma, list[int]]]:
+def _rows_by_lemma(lemmas: Sequence[Lemma]) -> dict[Lemma, list[int]]:
     rows: dict[Lemma, list[int]] = defaultdict(list)
     for row, lemma in enumerate(lemmas):
         rows[lemma].append(row)
-    yield from rows.items()
+    return dict(rows)
 
 
 def unit(vectors_ND: np.ndarray) -> np.ndarray:
-    """Vectors divided by their length; zero vectors stay zero."""
+    """Divide vectors by their norms; zero vectors stay zero."""
     norms_N = np.linalg.norm(vectors_ND, axis=-1, keepdims=True)
     return vectors_ND / np.maximum(norms_N, np.finfo(np.float32).tiny)
 
 
 def score(guesses: Guesses, test: Labeled, num_senses: np.ndarray) -> dict[str, dict[str, Any]]:
-    """Method → accuracies, with intervals, on all, seen and ambiguous words."""
+    """Method → accuracy, interval and number of words, for all, seen and ambiguous words."""
     subsets = {'all': num_senses >= 0, 'seen': num_senses > 0, 'ambiguous': num_senses > 1}
     scored: dict[str, dict[str, Any]] = {}
     num_documents = int(test.documents.max()) + 1
-    for method, own in guesses.items():
-        is_right = np.array([a in b for a, b in zip(own, test.senses, strict=True)])
-        columns = [
-            (
-                np.bincount(test.documents, is_right & chosen, num_documents),
-                np.bincount(test.documents, chosen, num_documents),
-            )
-            for chosen in subsets.values()
-        ]
-        hits_GK, totals_GK = (np.stack(one, axis=1) for one in zip(*columns, strict=True))
-        found = intervals.of_shares(hits_GK, totals_GK)
+    for method, senses in guesses.items():
+        is_correct = np.array([a in b for a, b in zip(senses, test.senses, strict=True)])
         scored[method] = {}
-        for column, name in enumerate(subsets):
-            total = totals_GK[:, column].sum()
-            ends = None if found is None else [float(end[column]) for end in found]
-            accuracy = float(hits_GK[:, column].sum() / total) if total else None
-            scored[method][name] = {'accuracy': accuracy, 'interval': ends, 'words': int(total)}
+        for name, is_counted in subsets.items():
+            hits_G = np.bincount(test.documents, is_correct & is_counted, num_documents)
+            totals_G = np.bincount(test.documents, is_counted, num_documents)
+            total = int(totals_G.sum())
+            scored[method][name] = {
+                'accuracy': float(hits_G.sum() / total) if total else None,
+                'interval': intervals.of_share(hits_G, totals_G),
+                'words': total,
+            }
     return scored
 
 
 def table(scored: dict[str, dict[str, Any]]) -> Table:
-    rows = []
-    for method, own in scored.items():
-        cells = [own[name]['accuracy'] for name in ('all', 'seen', 'ambiguous')]
-        every, seen, ambiguous = ('–' if cell is None else cell for cell in cells)
-        ends = [intervals.cell(own[name]['interval']) for name in ('all', 'ambiguous')]
-        rows.append((method, every, ends[0], seen, ambiguous, ends[1]))
-    return Table(_COLUMNS, rows)
+    """A row for each method; see `score`."""
+    rows: list[tuple] = []
+    for method, subsets in scored.items():
+        overall, seen, ambiguous = (
+            '–' if subset['accuracy'] is None else subset['accuracy'] for subset in subsets.values()
+        )
+        ends = [intervals.cell(subsets[name]['interval']) for name in ('all', 'ambiguous')]
+        rows.append((method, overall, ends[0], seen, ambiguous, ends[1]))
+    columns = ('method', 'all', 'interval', 'seen', 'ambiguous', 'interval of ambiguous')
+    return Table(columns, rows)
 
 
 class BackOff:
-    """Vectors for all senses of WordNet, also for those without training words.
+    """Vectors for all senses of WordNet, including senses without training words.
 
-    A sense without words has the mean of the senses of its synset, else the mean of the synsets
-    directly above, else the mean of all synsets of its lexicographer file that have a vector by
-    then.
+    A sense without training words gets the mean over the senses of its synset, else the mean of
+    the synset's direct hypernyms, else the mean of the synsets in its lexicographer file that got a
+    vector in one of these ways.
     """
 
     LEVELS = ('own', 'synset', 'hypernyms', 'file', 'none')
 
     def __init__(self, wordnet: WordNet, centroids: Mapping[str, np.ndarray]) -> None:
-        """Prepare the means; `centroids` has the vector of each sense with words."""
-        self._wordnet, self._own = wordnet, centroids
+        """Compute the means from the centroid of each sense with training words."""
+        self._wordnet, self._centroids = wordnet, centroids
         self._synsets: dict[Synset, np.ndarray] = {}
         for synset, keys in wordnet.keys_in.items():
-            own = [centroids[key] for key in keys if key in centroids]
-            if own:
-                self._synsets[synset] = np.mean(own, axis=0)
+            if vectors := [centroids[key] for key in keys if key in centroids]:
+                self._synsets[synset] = np.mean(vectors, axis=0)
         sums: dict[str, np.ndarray] = {}
-        numbers: Counter[str] = Counter()
+        counts: Counter[str] = Counter()
         for synset, file in wordnet.file_of.items():
             vector = self._of_synset(synset)
             if vector is not None:
                 sums[file] = sums.get(file, 0) + vector
-                numbers[file] += 1
-        self._files = {file: total / numbers[file] for file, total in sums.items()}
+                counts[file] += 1
+        self._files = {file: total / counts[file] for file, total in sums.items()}
 
     def _of_synset(self, synset: Synset) -> np.ndarray | None:
         if synset in self._synsets:
             return self._synsets[synset]
-        above = [self._synsets.get(other) for other in self._wordnet.hypernyms.get(synset, ())]
-        known = [vector for vector in above if vector is not None]
-        return np.mean(known, axis=0) if known else None
+        hypernyms = self._wordnet.hypernyms.get(synset, ())
+        vectors = [self._synsets[other] for other in hypernyms if other in self._synsets]
+        return np.mean(vectors, axis=0) if vectors else None
 
     def vector(self, sense: str) -> np.ndarray | None:
-        """The vector of a sense, float32 [D]; None if its whole file has none."""
-        if sense in self._own:
-            return self._own[sense]
+        """The vector of a sense, float32 [D]; None if no synset of its file has a vector."""
+        if sense in self._centroids:
+            return self._centroids[sense]
         synset = self._wordnet.synset_of[sense]
         vector = self._of_synset(synset)
         return self._files.get(self._wordnet.file_of[synset]) if vector is None else vector
@@ -229,7 +220,7 @@ class BackOff:
     def level(self, sense: str) -> str:
         """Where the vector of a sense comes from: one of LEVELS."""
         synset = self._wordnet.synset_of[sense]
-        if sense in self._own:
+        if sense in self._centroids:
             return 'own'
         if synset in self._synsets:
             return 'synset'

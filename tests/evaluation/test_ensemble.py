@@ -43,7 +43,7 @@ def test_the_logits_of_models_are_averaged_with_their_weights(tmp_path):
     [
         (
             [(['b'], {'x': 1.0})],
-            'not of the same texts: .*b.jsonl differs from the others at line 0',
+            'not for the same texts: .*b.jsonl differs from the others at line 0',
         ),
         ([(['a'], {'x': 1.0}), (['b'], {'x': 1.0})], 'a.jsonl differs from the others at line 1'),
         ([(['a'], {'y': 1.0})], 'no probabilities of the classes of .*; use predict --prob'),

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from bert_jax.evaluation import preferences
+from bert_jax.evaluation import intervals, preferences
 
 
 def test_a_tie_is_half_right_and_mean_scores_can_reverse_the_sum():
@@ -18,7 +18,7 @@ def test_a_tie_is_half_right_and_mean_scores_can_reverse_the_sum():
 
 def test_the_interval_covers_the_share_and_narrows_with_the_number_of_pairs():
     values = np.random.default_rng(0).integers(2, size=900).astype(float)
-    (low, high), (few_low, few_high) = map(preferences.interval, (values, values[:100]))
+    (low, high), (few_low, few_high) = map(intervals.of_share, (values, values[:100]))
     assert low < values.mean() < high
     assert high - low == pytest.approx(2 * 1.96 * 0.5 / 30, rel=0.1)
     assert few_high - few_low == pytest.approx(3 * (high - low), rel=0.15)

@@ -40,7 +40,7 @@ def test_a_probe_equals_one_trained_alone_by_torch(hidden_size):
     for name in names:
         found = np.asarray(params[name])[labeling, seed, layer]
         np.testing.assert_allclose(found, alone[name].detach(), atol=1e-4)
-    right, bits = probes.losses(params, STATES, BOTH, settings)
+    right, bits = probes.losses(params, STATES, BOTH)
     assert right.shape == (2, 2, LAYERS, N)
     assert bits[labeling, seed, layer].mean() == pytest.approx(loss.item() / np.log(2), abs=1e-3)
 
@@ -52,7 +52,7 @@ def linear():
 
 def test_labels_are_found_in_the_layer_that_has_them(linear):
     params = probes.train(STATES[:300], BOTH[:300], linear)
-    right, _ = probes.losses(params, STATES[300:], BOTH[300:], linear)
+    right, _ = probes.losses(params, STATES[300:], BOTH[300:])
     accuracy = right.mean((1, 3))
     assert accuracy[0, 0] > 0.95
     assert accuracy[0, 1] < 0.5
@@ -69,7 +69,7 @@ def test_the_code_is_shorter_where_the_labels_are_easier(linear):
 def test_a_mix_takes_the_layer_that_has_the_labels(linear):
     settings = linear._replace(has_mix=True)
     params = probes.train(STATES[:300], LABELS[:300, None], settings)
-    right, _ = probes.losses(params, STATES[300:], LABELS[300:, None], settings)
+    right, _ = probes.losses(params, STATES[300:], LABELS[300:, None])
     (weights,) = probes.mix_weights(params)
     assert right.mean() > 0.95
     assert weights.sum() == pytest.approx(1)

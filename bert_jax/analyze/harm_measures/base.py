@@ -46,7 +46,7 @@ class Share(NamedTuple):
     @classmethod
     def of(cls, values_N: np.ndarray) -> 'Share':
         """Summarize a value of each example."""
-        return cls(float(np.mean(values_N)), preferences.interval(values_N), len(values_N))
+        return cls(float(np.mean(values_N)), intervals.of_share(values_N), len(values_N))
 
 
 def grouped(groups: Sequence[str], values_N: np.ndarray, total: str) -> dict[str, Share]:
