@@ -1,6 +1,6 @@
-"""Analyses of a loaded model: a table of numbers, a report in Markdown and figures.
+"""Analyses of a loaded model, each with JSON results, a Markdown report and figures.
 
-Each analysis is a file here, with a subclass of `base.Analysis`, and a line in `ANALYSES`;
+An analysis is a file in this folder with a subclass of `base.Analysis`, and a line in `ANALYSES`;
 `__main__.py` is the command line. Formulas that need only arrays are in `bert_jax.evaluation`.
 """
 
@@ -12,7 +12,7 @@ from bert_jax.errors import unknown
 if TYPE_CHECKING:
     from bert_jax.analyze.base import Analysis
 
-# Name → 'module:Class'; a module is imported when its analysis runs.
+# Name → 'module:Class'; the module is imported when the analysis is used.
 ANALYSES = {
     'heads': 'bert_jax.analyze.heads:Heads',
     'isotropy': 'bert_jax.analyze.isotropy:Isotropy',
@@ -26,7 +26,7 @@ ANALYSES = {
 
 
 def find(name: str) -> 'Analysis':
-    """Return the analysis of this name. Raises UserError for an unknown one."""
+    """Return an analysis by name. Raises UserError if the name is unknown."""
     if name not in ANALYSES:
         raise unknown('analysis', name, ANALYSES)
     module, _, class_name = ANALYSES[name].partition(':')

@@ -1,4 +1,4 @@
-"""Analyzes what the states of a model contain.
+"""Command line that analyzes a model: its states, attention, preferences and memorized text.
 
     python -m bert_jax.analyze isotropy --model=runs/tiny --input=texts.txt --output=isotropy
 
@@ -10,7 +10,6 @@ import argparse
 import pathlib
 import shlex
 import sys
-from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -21,15 +20,15 @@ if TYPE_CHECKING:
     from bert_jax.analyze.base import Analysis
 
 _PROGRAM = 'python -m bert_jax.analyze'
-_PLAN = 'all'  # the name that is none of an analysis
+_PLAN = 'all'  # runs the analyses of a plan; see plan.py
 _DESCRIPTION = """\
-Analyze what the states of a model contain. Each analysis writes a folder with results.json, a
-report (README.md) and figures. For its options: python -m bert_jax.analyze ANALYSIS --help
-"all" runs the analyses of a file, one a line."""
+Analyze a model. Each analysis writes a folder with results.json, a report (README.md) and figures.
+Options of an analysis: python -m bert_jax.analyze ANALYSIS --help
+"all" runs all analyses that a file lists, one per line."""
 
 
 def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
-    """The analysis and its options."""
+    """Parse a command line; return the analysis and its options."""
     overview = argparse.ArgumentParser(prog=_PROGRAM, description=_DESCRIPTION)
     overview.add_argument(
         'analysis', metavar='ANALYSIS', help=', '.join([*analyze.ANALYSES, _PLAN])
@@ -40,11 +39,7 @@ def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
         prog=f'{_PROGRAM} {name}', description=f'{analysis.description}.'
     )
     add = parser.add_argument
-    add(
-        '--model',
-        required=True,
-        help=MODEL_HELP,
-    )
+    add('--model', required=True, help=MODEL_HELP)
     add(
         '--input',
         required=True,
@@ -56,17 +51,21 @@ def _parse(arguments: Sequence[str]) -> tuple['Analysis', argparse.Namespace]:
     add(
         '--card',
         action='store_true',
-        help='also put the first table into the model card, README.md in the folder of the model',
+        help='also add the first table to the model card, README.md in the folder of the model',
     )
-    add('--max_length', type=int, help='tokens of a window of a long text (default: the limit)')
-    add('--batch_tokens', type=int, default=2048, help='padded tokens of a batch (default 2048)')
+    add(
+        '--max_length',
+        type=int,
+        help="tokens per window of a long text (default: the model's maximum)",
+    )
+    add('--batch_tokens', type=int, default=2048, help='padded tokens per batch (default 2048)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     analysis.add_arguments(parser)
     return analysis, parser.parse_args(arguments[1:])
 
 
 def run(arguments: Sequence[str]) -> pathlib.Path:
-    """Run the analysis of a command line, and return the folder of its results."""
+    """Run an analysis from its command line; return the folder with the results."""
     analysis, flags = _parse(arguments)
     import jax
 
@@ -97,23 +96,18 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
     with report.new_folder(output) as folder:
         report.write(
             folder,
-            analysis=arguments[0],
-            description=analysis.description,
+            name=arguments[0],
+            analysis=analysis,
             model=flags.model,
             command=shlex.join([*_PROGRAM.split(), *arguments]),
-            limits=analysis.limits,
             results=results,
         )
     if flags.card:
         card.add(flags.model, output / report.RESULTS)
-    _print_counts(model.predictor.counts)
-    return output
-
-
-def _print_counts(counts: Counter[str]) -> None:
-    for what, number in counts.items():
+    for event, number in model.predictor.counts.items():
         if number:
-            print(f'{number:,} {what}', file=sys.stderr)
+            print(f'{number:,} {event}', file=sys.stderr)
+    return output
 
 
 @errors.exit_cleanly

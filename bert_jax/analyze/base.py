@@ -1,4 +1,4 @@
-"""What an analysis is: its options, and a function from a model to results."""
+"""The interface of an analysis: options, and a function from a model to results."""
 
 import abc
 import argparse
@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any
 
 import flax.linen as nn
 import jax
+import numpy as np
 
 from bert_jax.data import text_files
 from bert_jax.data.labeled.formats import expand_globs
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Table
 from bert_jax.inference.predictor import Predictor
+from bert_jax.inference.word_states import Located, stream_words
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import Pretrained
 
@@ -25,13 +27,13 @@ if TYPE_CHECKING:
 
 @dataclasses.dataclass(frozen=True)
 class Model:
-    """The model that an analysis is about.
+    """The analyzed model.
 
     Attributes:
         name: its path, for reports and errors.
         pretrained: its parameters, tokenizer and architecture.
         options: arguments of `Predictor`, such as `dtype`, `batch_tokens` and `max_length`.
-        stage: shows what is being done, such as 'dev: ', before the number of windows.
+        stage: sets the label of the progress bar, such as 'dev: '.
     """
 
     name: str
@@ -41,7 +43,7 @@ class Model:
 
     @functools.cached_property
     def predictor(self) -> Predictor:
-        """The model ready for inference."""
+        """The predictor of the model."""
         return Predictor(self.pretrained, name=self.name, **self.options)
 
     @property
@@ -50,33 +52,55 @@ class Model:
         return self.pretrained.architecture.num_layers
 
     def untrained(self, seed: int, heads: Sequence[str] = ()) -> 'Model':
-        """The encoder of the same architecture with newly initialized parameters.
+        """Return an encoder of the same architecture with newly initialized parameters.
 
         Args:
-            seed: of the parameters.
-            heads: heads to initialize as well if the model has them.
+            seed: seed of the parameters.
+            heads: heads to initialize too, if the model has them.
         """
         architecture = self.pretrained.architecture
-        own_heads = [name for name in heads if name in self.pretrained.heads]
+        heads = [name for name in heads if name in self.pretrained.heads]
 
         @jax.jit
         def initialize() -> dict[str, Any]:
-            return nn.unbox(pretrained.init(architecture, own_heads, jax.random.key(seed)))
+            return nn.unbox(pretrained.init(architecture, heads, jax.random.key(seed)))
 
         params = jax.device_get(initialize())
-        own = dataclasses.replace(self.pretrained, params=params, other_parts={}, metadata={})
-        return dataclasses.replace(self, name=f'{self.name}, untrained', pretrained=own)
+        untrained = dataclasses.replace(self.pretrained, params=params, other_parts={}, metadata={})
+        return dataclasses.replace(self, name=f'{self.name}, untrained', pretrained=untrained)
+
+    def word_states(
+        self, texts: Sequence[Located], layers: tuple[int | str, ...], dtype: Any
+    ) -> np.ndarray:
+        """Encode words of texts.
+
+        Args:
+            texts: texts, each with the characters of its words.
+            layers: K layers, as for `Predictor.embed_words`.
+            dtype: type of the returned states.
+
+        Returns:
+            The states of all words of all texts, [N, K, D].
+        """
+        num_words = sum(len(spans) for _, spans in texts)
+        size = self.pretrained.architecture.hidden_size
+        states_NKD = np.empty((num_words, len(layers), size), dtype)
+        start = 0
+        for states_WKD in stream_words(self.predictor, texts, layer=layers):
+            states_NKD[start : start + len(states_WKD)] = states_WKD
+            start += len(states_WKD)
+        return states_NKD
 
 
 @dataclasses.dataclass(frozen=True)
 class Results:
-    """What an analysis found.
+    """The results of an analysis.
 
     Attributes:
-        values: the numbers, as JSON with NumPy arrays.
-        tables: title → table; the first one also goes into the model card.
-        figures: name of the file, without a suffix → figure.
-        notes: what the reader must know of this run, such as skipped words; a sentence each.
+        values: numbers for results.json; may contain NumPy arrays.
+        tables: title → table; the first table also goes into the model card.
+        figures: file name without a suffix → figure.
+        notes: facts about this run, such as skipped words; one sentence each.
     """
 
     values: Mapping[str, Any]
@@ -86,12 +110,12 @@ class Results:
 
 
 class Analysis(abc.ABC):
-    """An analysis; subclasses have no state.
+    """Base class of an analysis, without state.
 
     Attributes:
-        description: what it measures, in one line.
-        input_help: what --input names.
-        limits: what its results do not show; sentences of the report and of the model card.
+        description: what the analysis measures, in one line without a full stop.
+        input_help: help text of --input.
+        limits: what the results do not show; sentences for the report and the model card.
     """
 
     description: str
@@ -110,12 +134,12 @@ class Analysis(abc.ABC):
             model: the model.
 
         Raises:
-            UserError: an option or an input cannot be used.
+            UserError: an option or an input is invalid.
         """
 
 
 def read_lines(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the place (file and line number) and the content of each line that is not blank.
+    """Yield the location ('FILE, line N') and the text of each line that is not blank.
 
     Args:
         patterns: files or globs; plain or compressed, in UTF-8.
@@ -137,5 +161,5 @@ def read_lines(patterns: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def read_texts(patterns: Sequence[str], limit: int | None = None) -> list[str]:
-    """The lines that are not blank, at most `limit`; see `read_lines`."""
+    """The first `limit` (default: all) lines that are not blank; see `read_lines`."""
     return [line for _, line in itertools.islice(read_lines(patterns), limit)]

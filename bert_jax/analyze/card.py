@@ -1,4 +1,4 @@
-"""Adds the results of an analysis to the model card, the README.md of a run or exported folder."""
+"""Adds the results of an analysis to the model card: README.md of a run or an exported model."""
 
 import os
 import pathlib
@@ -10,7 +10,7 @@ from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 
 CARD = 'README.md'
-_BEFORE = re.compile(r'^## Limits$', re.MULTILINE)  # results stand before this section, if any
+_NEXT_SECTION = re.compile(r'^## Limits$', re.MULTILINE)  # results are inserted before it, if any
 
 
 def check(model: str) -> None:
@@ -20,7 +20,7 @@ def check(model: str) -> None:
 
 
 def add(model: str, results: pathlib.Path) -> None:
-    """Put the first table of an analysis into the card, in place of that of an earlier one.
+    """Add the first table of an analysis to the card, or replace the table of an earlier run.
 
     Args:
         model: folder of the model.
@@ -30,22 +30,21 @@ def add(model: str, results: pathlib.Path) -> None:
     title, table = next(iter(content['tables'].items()))
     mark = f'<!-- {content["analysis"]}: {title} -->'
     end = mark.replace('<!-- ', '<!-- end of ')
-    lines = [f'- {sentence}' for sentence in [*content['notes'], *content['limits']]]
     section = '\n\n'.join(
         [
             mark,
             f'## {content["analysis"].capitalize()}: {title}',
             f'    {content["command"]}',
             markdown_table(Table(tuple(table['columns']), table['rows'])),
-            '\n'.join(lines),
+            '\n'.join(f'- {sentence}' for sentence in [*content['notes'], *content['limits']]),
             end,
         ]
     )
     text = path.read_text(encoding='utf-8')
     if mark in text and end in text:
         text = text[: text.index(mark)] + section + text[text.index(end) + len(end) :]
-    elif found := _BEFORE.search(text):
-        text = f'{text[: found.start()]}{section}\n\n{text[found.start() :]}'
+    elif match := _NEXT_SECTION.search(text):
+        text = f'{text[: match.start()]}{section}\n\n{text[match.start() :]}'
     else:
         text = f'{text.rstrip()}\n\n{section}\n'
     temporary = path.with_name(f'{CARD}.partial')

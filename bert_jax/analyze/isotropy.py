@@ -1,4 +1,4 @@
-"""Isotropy: the mean cosine of two tokens by layer, and the dimensions that cause it."""
+"""Isotropy: the mean cosine of two tokens by layer, and the dimensions that dominate it."""
 
 import argparse
 from typing import TYPE_CHECKING, Any
@@ -15,18 +15,18 @@ from bert_jax.inference.word_states import stream_tokens
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_GROUPS = 500  # of texts, at most, whose sums are kept for the intervals
+_MAX_GROUPS = 500  # groups of texts that are resampled for the intervals
 _TOP = 3  # dimensions in the table
 
 
 class Isotropy(Analysis):
     """Mean cosine of all pairs of tokens, before and after z-scoring each dimension."""
 
-    description = 'Mean cosine of two tokens by layer, and the dimensions that cause it'
-    input_help = 'texts, one a line'
+    description = 'Mean cosine of two tokens by layer, and the dimensions that dominate it'
+    input_help = 'texts, one per line'
     limits = (
         'The mean cosine depends on the texts and on which tokens are frequent in them.',
-        'An isotropic space is not a better one: the figures say nothing about a task.',
+        'An isotropic space is not necessarily better: these numbers say nothing about a task.',
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -37,25 +37,23 @@ class Isotropy(Analysis):
             '--long_texts',
             choices=['windows', 'truncate'],
             default='windows',
-            help='texts above --max_length: overlapping windows (default), or their start',
+            help='texts longer than --max_length: overlapping windows (default), or only the start',
         )
 
     def run(self, flags: argparse.Namespace, model: Model) -> Results:
         """See `Analysis.run`; the texts are encoded twice, the second time for z-scored states."""
         texts = read_texts(flags.input, flags.limit)
-        scales, plain = _measure(model, texts, flags.long_texts, None)
+        scales, sums = _measure(model, texts, flags.long_texts, None)
         for layer, scale in enumerate(scales):
             if scale.is_dead_D.all():
                 raise UserError(
                     f'{model.name}: all dimensions of layer {layer} are dead: every token of '
                     f'{", ".join(flags.input)} has the same state'
                 )
-        _, standard = _measure(model, texts, flags.long_texts, scales)
-        layers = [
-            _describe_layer(*of_layer) for of_layer in zip(scales, plain, standard, strict=True)
-        ]
+        _, z_sums = _measure(model, texts, flags.long_texts, scales)
+        layers = list(map(_describe_layer, scales, sums, z_sums))
         return Results(
-            values={'texts': len(texts), 'tokens': int(plain[0].counts_G.sum()), 'layers': layers},
+            values={'texts': len(texts), 'tokens': int(sums[0].counts_G.sum()), 'layers': layers},
             tables={'Mean cosine by layer': _table(layers)},
             figures={'isotropy': _plot(layers)},
         )
@@ -64,16 +62,19 @@ class Isotropy(Analysis):
 def _measure(
     model: Model, texts: list[str], long_texts: str, scales: list[isotropy.Scale] | None
 ) -> tuple[list[isotropy.Scale], list[isotropy.UnitSums]]:
-    """Encode the texts; return the scale and the sums of each layer (of z-scores, given scales)."""
+    """Encode the texts; return the scale and the sums of each layer.
+
+    With `scales` of an earlier pass, the sums are of z-scored states.
+    """
     model.stage('states: ' if scales is None else 'z-scored states: ')
-    model.predictor.counts.clear()  # a text that is truncated twice counts once
-    size, numbers = model.pretrained.architecture.hidden_size, range(model.num_layers + 1)
-    groups = min(_GROUPS, len(texts))
-    sums = [isotropy.unit_sums(groups, size) for _ in numbers]
-    moments = [isotropy.moments(size) for _ in numbers]
+    model.predictor.counts.clear()  # counts truncated texts once, not in both passes
+    size, layers = model.pretrained.architecture.hidden_size, range(model.num_layers + 1)
+    groups = min(_MAX_GROUPS, len(texts))
+    sums = [isotropy.unit_sums(groups, size) for _ in layers]
+    moments = [isotropy.moments(size) for _ in layers]
     states = stream_tokens(model.predictor, texts, 'all', long_texts)
     for number, states_TLD in enumerate(states):
-        for layer in numbers:
+        for layer in layers:
             vectors_TD = states_TLD[:, layer].astype(np.float64)
             if scales is None:
                 moments[layer].add(vectors_TD)
@@ -82,21 +83,21 @@ def _measure(
             sums[layer].add(number % groups, vectors_TD)
     if sums[0].counts_G.sum() < 2:
         raise UserError('isotropy needs at least two tokens')
-    return scales or [own.scale() for own in moments], sums
+    return scales or [layer_moments.scale() for layer_moments in moments], sums
 
 
 def _describe_layer(
-    scale: isotropy.Scale, plain: isotropy.UnitSums, standard: isotropy.UnitSums
+    scale: isotropy.Scale, sums: isotropy.UnitSums, z_sums: isotropy.UnitSums
 ) -> dict[str, Any]:
-    """The numbers of a layer, as JSON values."""
-    parts_D = plain.contributions()
-    cosine = float(parts_D.sum())
-    shares_D = parts_D / cosine
+    """The results of a layer; `z_sums` are of z-scored states."""
+    contributions_D = sums.contributions()
+    cosine = float(contributions_D.sum())
+    shares_D = contributions_D / cosine
     return {
         'mean_cosine': cosine,
-        'interval': _interval(plain),
-        'z_scored': float(standard.contributions().sum()),
-        'z_scored_interval': _interval(standard),
+        'interval': _interval(sums),
+        'z_scored': float(z_sums.contributions().sum()),
+        'z_scored_interval': _interval(z_sums),
         'top_dimensions': np.argsort(-np.abs(shares_D))[:_TOP],
         'rogue_dimensions': np.flatnonzero(shares_D > isotropy.ROGUE_SHARE),
         'dead_dimensions': np.flatnonzero(scale.is_dead_D),
@@ -105,10 +106,10 @@ def _describe_layer(
 
 
 def _interval(sums: isotropy.UnitSums) -> tuple[float, float] | None:
-    found = intervals.of_documents(
+    ends = intervals.of_documents(
         lambda weights_G: sums.contributions(weights_G).sum(), len(sums.counts_G)
     )
-    return None if found is None else (float(found[0]), float(found[1]))
+    return None if ends is None else (float(ends[0]), float(ends[1]))
 
 
 def _table(layers: list[dict[str, Any]]) -> Table:
@@ -123,7 +124,7 @@ def _table(layers: list[dict[str, Any]]) -> Table:
 
 
 def _plot(layers: list[dict[str, Any]]) -> 'Figure':
-    """The mean cosine of each layer, in all and without its top dimensions, and z-scored."""
+    """The mean cosine by layer: of all dimensions, without the top dimensions, and z-scored."""
     figure = figures.new(6, 3.5)
     axes = figure.subplots()
     numbers = range(len(layers))

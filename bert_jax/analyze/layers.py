@@ -1,4 +1,4 @@
-"""Layers of a model by name, as in --layers."""
+"""The option --layers: names of layers, and of combinations of the last four layers."""
 
 import argparse
 
@@ -14,16 +14,16 @@ def add_argument(parser: argparse.ArgumentParser, default: str = 'mean_last_4,-1
     parser.add_argument(
         '--layers',
         default=default,
-        help='layers, separated by commas: numbers, 0 for the embeddings, negative from the last; '
-        f'sum_last_4 or mean_last_4; or all (default {default})',
+        help='comma-separated layers: numbers (0: the embeddings; negative: from the last layer), '
+        f'sum_last_4, mean_last_4; or all (default {default})',
     )
 
 
 def parse(text: str, model: Model) -> tuple[Layer, ...]:
-    """The layers that --layers names; of models with less than four, their last for the last four.
+    """Parse --layers. With fewer than four layers, a combination is the last layer instead.
 
     Raises:
-        UserError: the model does not have such a layer.
+        UserError: the model does not have one of the layers.
     """
     last = model.num_layers
     names: list[Layer] = list(range(last + 1)) if text == 'all' else []

@@ -1,4 +1,4 @@
-"""Words in their texts: marked as [[word]], searched for, or given by characters."""
+"""Occurrences of words in texts: marked as [[word]], searched for, or given by characters."""
 
 import json
 import re
@@ -18,12 +18,12 @@ _MARKED = re.compile(r'\[\[(.+?)\]\]')
 
 
 class Occurrence(NamedTuple):
-    """A word in a text.
+    """An occurrence of a word in a text.
 
     Attributes:
         text: the text, without marks.
         span: first character and end (exclusive) of the word.
-        label: its sense, language or another group; '' if unknown.
+        label: sense, language or another group of the occurrence; '' if unknown.
     """
 
     text: str
@@ -32,11 +32,11 @@ class Occurrence(NamedTuple):
 
     @property
     def word(self) -> str:
-        """The word as it is written."""
+        """The word as spelled in the text."""
         return self.text[slice(*self.span)]
 
     def context(self, width: int) -> str:
-        """The word in brackets with about `width` characters on either side."""
+        """The word in brackets, with up to `width` characters on either side."""
         start, end = self.span
         before, after = self.text[:start], self.text[end:]
         before = before if len(before) <= width else '…' + before[-width:]
@@ -45,64 +45,66 @@ class Occurrence(NamedTuple):
 
 
 def find_marked(text: str, place: str, label: str = '') -> Occurrence:
-    """The word of a text that is marked as [[word]]."""
-    found = _MARKED.findall(text)
-    if len(found) != 1:
-        raise UserError(f'{place}: {len(found)} words are marked as [[word]], must be one')
+    """The occurrence of the only word that is marked as [[word]] in a text."""
+    number = len(_MARKED.findall(text))
+    if number != 1:
+        raise UserError(f'{place}: {number} words are marked as [[word]], must be one')
     before, word, after = _MARKED.split(text)
     return Occurrence(before + word + after, (len(before), len(before) + len(word)), label)
 
 
 def find_word(text: str, word: str, label: str = '') -> list[Occurrence]:
-    """All places of a word in a text; case does not matter."""
+    """All occurrences of a word in a text, ignoring case."""
     pattern = re.compile(rf'(?<!\w){re.escape(word)}(?!\w)', re.IGNORECASE)
     return [Occurrence(text, match.span(), label) for match in pattern.finditer(text)]
 
 
-def from_json(given: Mapping[str, Any], which: int, place: str) -> Occurrence:
-    """The first or second word of an object, where `which` is 0 or 1.
+def from_json(record: Mapping[str, Any], which: int, place: str) -> Occurrence:
+    """The first (`which` = 0) or second (1) word of a pair in a JSON object.
 
-    Texts are in 'text' and 'text2', or, as in WiC of SuperGLUE, in 'sentence1' and 'sentence2'.
-    Words are given by 'marks', by 'start1' and 'end1' (2), or as 'word' and 'word2'.
+    Texts are in 'text' and 'text2' or, as in WiC of SuperGLUE, in 'sentence1' and 'sentence2'.
+    Words are given by 'marks', by 'start1' and 'end1' ('start2' …), or by 'word' and 'word2'.
     """
     number, suffix = which + 1, '2' if which else ''
-    names = (f'text{suffix}', f'sentence{number}', 'text')
-    text = next((given[name] for name in names if name in given), None)
+    keys = (f'text{suffix}', f'sentence{number}', 'text')
+    text = next((record[key] for key in keys if key in record), None)
     if not isinstance(text, str):
         raise UserError(f'{place}: "text{suffix}" is missing or not a string')
-    marks = given.get('marks')
-    if f'start{number}' in given:
-        marks = {which: (given[f'start{number}'], given.get(f'end{number}'))}
+    marks = record.get('marks')
+    if f'start{number}' in record:
+        marks = {which: (record[f'start{number}'], record.get(f'end{number}'))}
     if marks is not None:
         try:
             start, end = map(int, marks[which])
         except (TypeError, ValueError, LookupError):
             raise UserError(f'{place}: "marks" is not [[start, end], [start, end]]') from None
         if not 0 <= start < end <= len(text):
-            raise UserError(f'{place}: mark {start}:{end} is outside the text of {len(text)}')
+            raise UserError(
+                f'{place}: mark {start}:{end} is outside the text of {len(text)} characters'
+            )
         return Occurrence(text, (start, end))
-    word = given.get(f'word{suffix}', given.get('word'))
-    found = find_word(text, word) if isinstance(word, str) and word else []
-    if not found:
+    word = record.get(f'word{suffix}', record.get('word'))
+    matches = find_word(text, word) if isinstance(word, str) and word else []
+    if not matches:
         raise UserError(f'{place}: {word!r} is not a word of its sentence {text[:60]!r}')
-    return found[0]
+    return matches[0]
 
 
 def parse_json(line: str, place: str) -> Mapping[str, Any]:
-    """The JSON object of a line."""
+    """Parse a line that is a JSON object."""
     try:
-        given = json.loads(line)
+        record = json.loads(line)
     except json.JSONDecodeError as error:
         raise UserError(f'{place} is not valid JSON: {error}') from None
-    if not isinstance(given, dict):
+    if not isinstance(record, dict):
         raise UserError(f'{place} is not a JSON object')
-    return given
+    return record
 
 
 def encode(
     predictor: Predictor, occurrences: Sequence[Occurrence], layers: tuple[Layer, ...]
 ) -> tuple[np.ndarray, list[isotropy.Scale]]:
-    """The vectors of words, and the distribution of the words of their texts.
+    """Compute the vectors of occurrences, and the scale of each layer for z-scores.
 
     Returns:
         float32 [N, K, D], for K layers; and for each layer the scale over all words of all texts.
@@ -113,6 +115,6 @@ def encode(
     vectors = []
     for states_WKD in stream_words(predictor, located, layer=layers):
         vectors.append(states_WKD[-1])
-        for layer, own in enumerate(moments):
-            own.add(states_WKD[:-1, layer])
-    return np.stack(vectors), [own.scale() for own in moments]
+        for layer, layer_moments in enumerate(moments):
+            layer_moments.add(states_WKD[:-1, layer])
+    return np.stack(vectors), [layer_moments.scale() for layer_moments in moments]

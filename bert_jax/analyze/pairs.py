@@ -1,4 +1,4 @@
-"""Minimal pairs: how often the acceptable sentence is the likelier one."""
+"""Minimal pairs: how often the acceptable sentence is likelier."""
 
 import argparse
 import itertools
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 class MinimalPairs(Analysis):
     """Accuracy on BLiMP-like files, by phenomenon and paradigm, compared with two baselines."""
 
-    description = 'How often the acceptable sentence of a minimal pair is the likelier one'
+    description = 'How often the acceptable sentence of a minimal pair is likelier'
     input_help = 'pairs in CSV, TSV or JSON, such as the .jsonl files of BLiMP'
     limits = (
         'Sentences of minimal pairs are generated from templates; nobody wrote them.',
-        'A paradigm that a word frequency decides shows no grammar: compare the unigram column, '
-        'and read mirrored paradigms together.',
+        'Accuracy that word frequencies also reach is no evidence of grammar: compare the unigram '
+        'column, and read mirrored paradigms together.',
         'A longer sentence has more terms: where lengths differ, accuracy also measures length.',
     )
 
@@ -45,20 +45,20 @@ class MinimalPairs(Analysis):
             help='tokens (default), or word_l2r, where the later subwords of the same word are '
             'masked too',
         )
-        add('--per_paradigm', type=int, default=0, help='number of pairs of each (default: all)')
+        add('--per_paradigm', type=int, default=0, help='pairs per paradigm (default: all)')
         add(
             '--columns',
             nargs='+',
             default=[],
             metavar='FIELD=COLUMN',
-            help='columns of good, bad, phenomenon, paradigm (default: those of BLiMP)',
+            help='columns of good, bad, phenomenon, paradigm (default: the columns of BLiMP)',
         )
         add(
             '--corpus',
-            help='tokenized corpus whose frequencies are the unigram baseline (default: that of '
-            'the run)',
+            help='tokenized corpus whose token frequencies are the unigram baseline (default: the '
+            'corpus of the run)',
         )
-        add('--seed', type=int, default=0, help='of the untrained model (default 0)')
+        add('--seed', type=int, default=0, help='seed of the untrained model (default 0)')
 
     def run(self, flags: argparse.Namespace, model: Model) -> Results:
         """See `Analysis.run`."""
@@ -74,20 +74,23 @@ class MinimalPairs(Analysis):
         notes = []
         corpus = find_corpus(model, flags.corpus)
         if corpus is None:
-            notes.append('No corpus of this tokenizer is known (--corpus): no unigram baseline.')
+            notes.append('No unigram baseline: no corpus with this tokenizer (see --corpus).')
         else:
             baselines['unigram'] = _unigram(model, pairs, corpus.unigram_counts('train'))
-        found = _summarize(pairs, scores, lengths_N2, baselines)
+        summary = _summarize(pairs, scores, lengths_N2, baselines)
         tables = {
-            'By phenomenon': _table(found['phenomena'], baselines),
-            'By paradigm': _table(found['paradigms'], baselines),
+            'By phenomenon': _table(summary['phenomena'], baselines),
+            'By paradigm': _table(summary['paradigms'], baselines),
         }
-        if found['mirrored']:
-            tables['Mirrored paradigms'] = _twins_table(found['mirrored'])
+        if mirrored := summary['mirrored']:
+            tables['Mirrored paradigms'] = Table(
+                ('first', 'second', 'of the first', 'of the second', 'mean'),
+                [(*twins['paradigms'], *twins['accuracies'], twins['mean']) for twins in mirrored],
+            )
         return Results(
-            values={'variant': flags.variant, **found},
+            values={'variant': flags.variant, **summary},
             tables=tables,
-            figures={'pairs': _plot(found, baselines)},
+            figures={'pairs': _plot(summary, baselines)},
             notes=notes,
         )
 
@@ -97,37 +100,38 @@ def score(
 ) -> tuple[np.ndarray, np.ndarray]:
     """The log-likelihoods of both sentences in nats and their numbers of tokens, [N, 2] each."""
     texts = itertools.chain.from_iterable((pair.good, pair.bad) for pair in pairs)
-    found = [
-        (own.sum(dtype=np.float64), len(own))
-        for own in scoring.log_probabilities(model.predictor, texts, variant)
+    sums_and_lengths = [
+        (log_p_T.sum(dtype=np.float64), len(log_p_T))
+        for log_p_T in scoring.log_probabilities(model.predictor, texts, variant)
     ]
-    sums, lengths = np.array(found).reshape(-1, 2, 2).transpose(2, 0, 1)
-    return sums, lengths
+    sums_N2, lengths_N2 = np.array(sums_and_lengths).reshape(-1, 2, 2).transpose(2, 0, 1)
+    return sums_N2, lengths_N2
 
 
 def find_corpus(model: Model, path: str | None) -> Corpus | None:
-    """Open the corpus at a path, or that of the run if it is still there.
+    """Open the corpus at `path`; by default the corpus of the run, or None if it is not usable.
 
     Raises:
-        UserError: the corpus has another tokenizer.
+        UserError: the corpus at `path` has a different tokenizer.
     """
-    known = model.pretrained.metadata.get('config', {}).get('data', {}).get('corpus')
-    if path is None and (not known or not (paths.path(known) / 'manifest.json').exists()):
+    of_run = model.pretrained.metadata.get('config', {}).get('data', {}).get('corpus')
+    if path is None and not (of_run and (paths.path(of_run) / 'manifest.json').exists()):
         return None
-    corpus = Corpus.open(path or known)
-    if corpus.tokenizer.fingerprint != model.predictor.tokenizer.fingerprint:
-        if path is None:
-            return None
-        raise UserError(f'--corpus={path} has another tokenizer than {model.name}')
-    return corpus
+    corpus = Corpus.open(path or of_run)
+    if corpus.tokenizer.fingerprint == model.predictor.tokenizer.fingerprint:
+        return corpus
+    if path is None:
+        return None
+    raise UserError(f'--corpus={path} has a different tokenizer than {model.name}')
 
 
 def _unigram(model: Model, pairs: Sequence[MinimalPair], counts_V: np.ndarray) -> np.ndarray:
-    columns = [[pair.good for pair in pairs], [pair.bad for pair in pairs]]
-    ids = [
-        [row[1:-1] for row in encode_rows(model.predictor.tokenizer, texts)] for texts in columns
-    ]
-    return np.stack([preferences.unigram_scores(own, counts_V) for own in ids], axis=1)
+    """The scores of both sentences by token frequencies, [N, 2]."""
+    columns = []
+    for texts in ([pair.good for pair in pairs], [pair.bad for pair in pairs]):
+        ids = [row[1:-1] for row in encode_rows(model.predictor.tokenizer, texts)]
+        columns.append(preferences.unigram_scores(ids, counts_V))
+    return np.stack(columns, axis=1)
 
 
 def _summarize(
@@ -138,70 +142,61 @@ def _summarize(
 ) -> dict[str, Any]:
     """Summaries of all pairs, of each phenomenon and paradigm, and of mirrored paradigms."""
 
-    def summarize(chosen: Any) -> dict[str, Any]:
-        found: dict[str, Any] = preferences.summarize(scores, lengths_N2, chosen)
-        for name, own in baselines.items():
-            found[name] = float(preferences.prefers_first(own[chosen]).mean())
-        return found
+    def summarize(rows: Any) -> dict[str, Any]:
+        summary: dict[str, Any] = preferences.summarize(scores, lengths_N2, rows)
+        for name, baseline_N2 in baselines.items():
+            summary[name] = float(preferences.prefers_first(baseline_N2[rows]).mean())
+        return summary
 
-    phenomena = dict(preferences.groups([pair.phenomenon for pair in pairs]))
-    by_paradigm = {
-        name: {'phenomenon': pairs[chosen[0]].phenomenon} | summarize(chosen)
-        for name, chosen in preferences.groups([pair.paradigm for pair in pairs])
+    phenomena = preferences.groups([pair.phenomenon for pair in pairs])
+    paradigms = {
+        name: {'phenomenon': pairs[rows[0]].phenomenon} | summarize(rows)
+        for name, rows in preferences.groups([pair.paradigm for pair in pairs])
     }
-    twins = [
-        {
-            'paradigms': twin,
-            'accuracies': [by_paradigm[name]['accuracy'] for name in twin],
-            'mean': float(np.mean([by_paradigm[name]['accuracy'] for name in twin])),
-        }
-        for twin in minimal_pairs.mirrored(pairs)
-    ]
+    mirrored = []
+    for names in minimal_pairs.mirrored(pairs):
+        accuracies = [paradigms[name]['accuracy'] for name in names]
+        mirrored.append(
+            {'paradigms': names, 'accuracies': accuracies, 'mean': float(np.mean(accuracies))}
+        )
     return {
-        'mean_of_paradigms': float(np.mean([own['accuracy'] for own in by_paradigm.values()])),
-        'phenomena': {name: summarize(chosen) for name, chosen in phenomena.items()}
+        'mean_of_paradigms': float(np.mean([own['accuracy'] for own in paradigms.values()])),
+        'phenomena': {name: summarize(rows) for name, rows in phenomena}
         | {'all pairs': summarize(slice(None))},
-        'paradigms': by_paradigm,
-        'mirrored': twins,
+        'paradigms': paradigms,
+        'mirrored': mirrored,
     }
 
 
-def _table(found: dict[str, dict[str, Any]], baselines: dict[str, np.ndarray]) -> Table:
+def _table(summaries: dict[str, dict[str, Any]], baselines: dict[str, np.ndarray]) -> Table:
     columns = ('', 'pairs', 'accuracy', 'interval', *baselines, 'per token', 'equal length', 'ties')
     rows = [
         (
             name.replace('_', ' '),
-            own['pairs'],
-            own['accuracy'],
-            intervals.cell(own['interval']),
-            *(own[baseline] for baseline in baselines),
-            own['per_token'],
-            own['equal_length'],
-            own['ties'],
+            summary['pairs'],
+            summary['accuracy'],
+            intervals.cell(summary['interval']),
+            *(summary[key] for key in (*baselines, 'per_token', 'equal_length', 'ties')),
         )
-        for name, own in found.items()
+        for name, summary in summaries.items()
     ]
     return Table(columns, rows)
 
 
-def _twins_table(twins: Sequence[dict[str, Any]]) -> Table:
-    rows = [(*own['paradigms'], *own['accuracies'], own['mean']) for own in twins]
-    return Table(('first', 'second', 'of the first', 'of the second', 'mean'), rows)
-
-
-def _plot(found: dict[str, Any], baselines: dict[str, np.ndarray]) -> 'Figure':
-    """A bar with its interval for each phenomenon, dots for its paradigms, marks of baselines."""
-    phenomena = found['phenomena']
+def _plot(summary: dict[str, Any], baselines: dict[str, np.ndarray]) -> 'Figure':
+    """A bar for each phenomenon with its interval, a dot for each paradigm, and the baselines."""
+    phenomena, paradigms = summary['phenomena'], summary['paradigms'].values()
     figure = figures.new(8, 1.4 + 0.34 * len(phenomena))
     axes = figure.subplots()
-    for row, (name, own) in enumerate(phenomena.items()):
-        low, high = own['interval'] or (own['accuracy'], own['accuracy'])
-        error = [[own['accuracy'] - low], [high - own['accuracy']]]
-        axes.barh(row, own['accuracy'], color='C0', alpha=0.5, xerr=error, ecolor='0.3', height=0.7)
-        paradigms = [p['accuracy'] for p in found['paradigms'].values() if p['phenomenon'] == name]
-        axes.plot(paradigms, [row] * len(paradigms), '.', color='0.2', markersize=5)
+    for row, (name, phenomenon) in enumerate(phenomena.items()):
+        accuracy = phenomenon['accuracy']
+        low, high = phenomenon['interval'] or (accuracy, accuracy)
+        error = [[accuracy - low], [high - accuracy]]
+        axes.barh(row, accuracy, color='C0', alpha=0.5, xerr=error, ecolor='0.3', height=0.7)
+        dots = [paradigm['accuracy'] for paradigm in paradigms if paradigm['phenomenon'] == name]
+        axes.plot(dots, [row] * len(dots), '.', color='0.2', markersize=5)
         for number, baseline in enumerate(baselines):
-            axes.plot(own[baseline], row, 'd^'[number], color=f'C{number + 1}', markersize=6)
+            axes.plot(phenomenon[baseline], row, 'd^'[number], color=f'C{number + 1}', markersize=6)
     for number, baseline in enumerate(baselines):
         axes.plot([], [], 'd^'[number], color=f'C{number + 1}', label=baseline)
     axes.plot([], [], '.', color='0.2', label='a paradigm')

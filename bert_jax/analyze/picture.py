@@ -1,4 +1,4 @@
-"""A picture of the occurrences of a word, colored by sense or language."""
+"""A picture of the occurrences of a word in two dimensions, colored by sense or language."""
 
 import argparse
 from collections import Counter
@@ -22,21 +22,21 @@ from bert_jax.evaluation.word_senses import unit
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-_LEAST = 3  # occurrences
-_COLORS = 10  # labels with a color of their own
-_NAMED = 14  # points with their context
+_MIN_OCCURRENCES = 3
+_MAX_COLORS = 10  # the most frequent labels get a color, all other labels are gray
+_MAX_CONTEXTS = 14  # points shown with their context
 _WIDTH = 24  # characters of context on either side
 _SEED = 0
 
 
 class Picture(Analysis):
-    """Two dimensions of the vectors of a word, and how well neighbors agree on the label."""
+    """Projection of the vectors of a word, and how often nearest neighbors have the same label."""
 
     description = 'Picture of the occurrences of a word in context, colored by sense or language'
-    input_help = 'texts, LABEL<tab>TEXT or TEXT a line; or files with senses, as for senses'
+    input_help = 'lines TEXT or LABEL<tab>TEXT; or files with senses, as for the analysis senses'
     limits = (
-        'Two dimensions show part of the distances: t-SNE and UMAP also make clusters where the '
-        'vectors have none. The nearest-neighbor accuracy is of all dimensions.',
+        'Two dimensions preserve only part of the distances, and t-SNE and UMAP can show clusters '
+        'that do not exist. The nearest-neighbor accuracy uses all dimensions.',
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -45,15 +45,15 @@ class Picture(Analysis):
         add(
             '--word',
             required=True,
-            help='word to look for, or its lemma in files with senses; several forms separated by '
-            'commas; or marked, for words marked as [[word]]',
+            help='word to look for, or its lemma in files with senses; comma-separated for several '
+            'forms; or marked, for words marked as [[word]]',
         )
         add(
             '--method',
             default='pca',
             help='pca (default), tsne (needs scikit-learn) or umap (needs umap-learn)',
         )
-        add('--limit', type=int, default=2000, help='number of occurrences (default 2000)')
+        add('--limit', type=int, default=2000, help='maximal number of occurrences (default 2000)')
         layers.add_argument(parser, 'mean_last_4')
 
     def run(self, flags: argparse.Namespace, model: Model) -> Results:
@@ -61,32 +61,31 @@ class Picture(Analysis):
         if flags.method not in METHODS:
             raise unknown('--method', flags.method, METHODS)
         names = layers.parse(flags.layers, model)
-        found = _find(flags)[: flags.limit]
-        if len(found) < _LEAST:
+        words = _find(flags)[: flags.limit]
+        if len(words) < _MIN_OCCURRENCES:
             raise UserError(
-                f'{flags.word!r} occurs {len(found)} times in {", ".join(flags.input)}; a picture '
-                f'needs {_LEAST} occurrences'
+                f'{flags.word!r} occurs {len(words)} times in {", ".join(flags.input)}; a picture '
+                f'needs {_MIN_OCCURRENCES} occurrences'
             )
-        vectors_NKD, _ = occurrences.encode(model.predictor, found, names)
-        labels = [own.label for own in found]
-        values: dict[str, Any] = {'occurrences': len(found), 'labels': Counter(labels)}
-        drawn, rows = {}, []
+        vectors_NKD, _ = occurrences.encode(model.predictor, words, names)
+        labels = [word.label for word in words]
+        values: dict[str, Any] = {'occurrences': len(words), 'labels': Counter(labels)}
+        pictures, rows = {}, []
         for k, name in enumerate(names):
+            layer = layers.describe(name)
             points_N2 = METHODS[flags.method](vectors_NKD[:, k])
             agreement = _agreement(unit(vectors_NKD[:, k]), labels)
-            values[layers.describe(name)] = {'points': points_N2, **agreement}
-            title = f'{flags.word}, {layers.describe(name)}, {flags.method}'
-            drawn[f'picture_{name}'] = _plot(points_N2, found, title)
+            values[layer] = {'points': points_N2, **agreement}
+            title = f'{flags.word}, {layer}, {flags.method}'
+            pictures[f'picture_{name}'] = _plot(points_N2, words, title)
             interval = intervals.cell(agreement['interval'])
-            rows.append(
-                (layers.describe(name), agreement['accuracy'], interval, agreement['majority'])
-            )
-        columns = ('layer', 'label of the nearest neighbor', 'interval', 'majority')
-        counted = Table(('label', 'occurrences'), Counter(labels).most_common())
-        tables = {'Occurrences': counted}
+            rows.append((layer, agreement['accuracy'], interval, agreement['majority']))
+        tables = {}
         if len(set(labels)) > 1:
-            tables = {'Agreement of nearest neighbors': Table(columns, rows), **tables}
-        return Results(values, tables, drawn)
+            columns = ('layer', 'label of the nearest neighbor', 'interval', 'majority')
+            tables['Agreement of nearest neighbors'] = Table(columns, rows)
+        tables['Occurrences'] = Table(('label', 'occurrences'), Counter(labels).most_common())
+        return Results(values, tables, pictures)
 
 
 def _find(flags: argparse.Namespace) -> list[Occurrence]:
@@ -113,28 +112,27 @@ def _find(flags: argparse.Namespace) -> list[Occurrence]:
 
 
 def _agreement(unit_ND: np.ndarray, labels: Sequence[str]) -> dict[str, Any]:
-    """How often the nearest other occurrence has the same label, and the majority's share."""
+    """How often the nearest other occurrence has the same label, and the majority baseline."""
     cosines_NN = unit_ND @ unit_ND.T
     np.fill_diagonal(cosines_NN, -np.inf)
-    names = np.array(labels)
-    is_same_N = (names == names[cosines_NN.argmax(1)]).astype(float)
-    found = intervals.of_shares(is_same_N[:, None], np.ones((len(names), 1)))
+    labels_N = np.array(labels)
+    is_same_N = (labels_N == labels_N[cosines_NN.argmax(1)]).astype(float)
     return {
         'accuracy': float(is_same_N.mean()),
-        'interval': None if found is None else [float(end[0]) for end in found],
+        'interval': intervals.of_share(is_same_N),
         'majority': Counter(labels).most_common(1)[0][1] / len(labels),
     }
 
 
 def pca(vectors_ND: np.ndarray) -> np.ndarray:
-    """The two principal components with the largest variance: float32 [N, 2]."""
+    """The first two principal components: float32 [N, 2]."""
     centered_ND = vectors_ND - vectors_ND.mean(0)
     _, _, axes_KD = np.linalg.svd(centered_ND, full_matrices=False)
     return centered_ND @ axes_KD[:2].T
 
 
 def tsne(vectors_ND: np.ndarray) -> np.ndarray:
-    """t-SNE of cosines (van der Maaten and Hinton 2008): float32 [N, 2]."""
+    """t-SNE of cosine distances (van der Maaten and Hinton 2008): float32 [N, 2]."""
     try:
         from sklearn.manifold import TSNE
     except ImportError:
@@ -145,7 +143,7 @@ def tsne(vectors_ND: np.ndarray) -> np.ndarray:
 
 
 def umap(vectors_ND: np.ndarray) -> np.ndarray:
-    """UMAP of cosines (McInnes et al. 2018): float32 [N, 2]."""
+    """UMAP of cosine distances (McInnes et al. 2018): float32 [N, 2]."""
     try:
         from umap import UMAP
     except ImportError:
@@ -159,28 +157,30 @@ def umap(vectors_ND: np.ndarray) -> np.ndarray:
 METHODS: dict[str, Callable[[np.ndarray], np.ndarray]] = {'pca': pca, 'tsne': tsne, 'umap': umap}
 
 
-def _plot(points_N2: np.ndarray, found: Sequence[Occurrence], title: str) -> 'Figure':
-    """Points with the color of their label; numbered ones have their context next to the plot."""
+def _plot(points_N2: np.ndarray, words: Sequence[Occurrence], title: str) -> 'Figure':
+    """Points colored by label; the contexts of numbered points are listed next to the plot."""
     figure = figures.new(11, 6)
     axes = figure.subplots()
-    kinds = [label for label, _ in Counter(own.label for own in found).most_common()]
-    colors = {kind: f'C{number}' for number, kind in enumerate(kinds[:_COLORS])}
-    rows_of = {kind: [i for i, own in enumerate(found) if own.label == kind] for kind in kinds}
-    for kind, rows in rows_of.items():
-        label = f'{kind} ({len(rows)})' if kind and kind in colors else None
-        color = colors.get(kind, 'lightgray')
-        axes.plot(*points_N2[rows].T, 'o', color=color, markersize=5, alpha=0.6, label=label)
-    chosen = _choose(points_N2, [rows_of[kind] for kind in kinds[: _NAMED // 2]])
-    height = 1 / (_NAMED + _COLORS + 3)  # of a line of text, in heights of the axes
+    labels = [label for label, _ in Counter(word.label for word in words).most_common()]
+    colors = {label: f'C{number}' for number, label in enumerate(labels[:_MAX_COLORS])}
+    rows_of = {
+        label: [row for row, word in enumerate(words) if word.label == label] for label in labels
+    }
+    for label, rows in rows_of.items():
+        legend_label = f'{label} ({len(rows)})' if label and label in colors else None
+        color = colors.get(label, 'lightgray')
+        axes.plot(*points_N2[rows].T, 'o', color=color, markersize=5, alpha=0.6, label=legend_label)
+    numbered = _choose(points_N2, [rows_of[label] for label in labels[: _MAX_CONTEXTS // 2]])
+    line_height = 1 / (_MAX_CONTEXTS + _MAX_COLORS + 3)  # in heights of the axes
     style: dict[str, Any] = {'fontsize': 8, 'parse_math': False}
-    for number, row in enumerate(chosen, start=1):
-        color = colors.get(found[row].label, 'gray')
+    for number, row in enumerate(numbered, start=1):
+        color = colors.get(words[row].label, 'gray')
         x, y = points_N2[row]
         axes.text(x, y, f' {number}', fontsize=9, weight='bold')
-        context = f'{number}  {found[row].context(_WIDTH)}'
-        place = (1.02, (len(chosen) - number) * height)
-        axes.text(*place, context, color=color, transform=axes.transAxes, **style)
-    if kinds != ['']:
+        context = f'{number}  {words[row].context(_WIDTH)}'
+        position = (1.02, (len(numbered) - number) * line_height)
+        axes.text(*position, context, color=color, transform=axes.transAxes, **style)
+    if labels != ['']:
         legend = axes.legend(fontsize=8, loc='upper left', bbox_to_anchor=(1.0, 1.0))
         for text in legend.get_texts():
             text.set_parse_math(False)
@@ -190,12 +190,12 @@ def _plot(points_N2: np.ndarray, found: Sequence[Occurrence], title: str) -> 'Fi
 
 
 def _choose(points_N2: np.ndarray, rows_of_labels: Sequence[Sequence[int]]) -> list[int]:
-    """Points in the middle of each label, then those as far as possible from the ones before."""
+    """Choose the central point of each label, then points far from all chosen points."""
     chosen = []
     for rows in rows_of_labels:
         distances = np.linalg.norm(points_N2[rows] - points_N2[rows].mean(0), axis=1)
         chosen.append(rows[int(distances.argmin())])
-    while len(chosen) < min(_NAMED, len(points_N2)):
+    while len(chosen) < min(_MAX_CONTEXTS, len(points_N2)):
         distances = [np.linalg.norm(points_N2 - points_N2[row], axis=1) for row in chosen]
         chosen.append(int(np.min(distances, axis=0).argmax()))
     return chosen

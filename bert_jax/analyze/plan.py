@@ -1,4 +1,4 @@
-"""Runs several analyses of a model, one a line of a file, and summarizes them on a page."""
+"""Runs the analyses of a plan, a file with a command line per line, and summarizes them."""
 
 import argparse
 import pathlib
@@ -13,10 +13,9 @@ from bert_jax.analyze.base import read_lines
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
+from bert_jax.interop import MODEL_HELP
 
 _SUMMARY = 'README.md'
-Parse = Callable[[Sequence[str]], object]
-Run = Callable[[Sequence[str]], pathlib.Path]
 
 
 class Step(NamedTuple):
@@ -26,30 +25,34 @@ class Step(NamedTuple):
     arguments: list[str]
 
 
-def run(arguments: Sequence[str], parse: Parse, run_one: Run) -> pathlib.Path:
-    """Run a plan; analyses whose results are there already are not repeated.
+def run(
+    arguments: Sequence[str],
+    parse: Callable[[Sequence[str]], object],
+    run_analysis: Callable[[Sequence[str]], pathlib.Path],
+) -> pathlib.Path:
+    """Run the analyses of a plan that do not have results yet.
 
     Args:
         arguments: --model, --input, --output and --overwrite.
         parse: checks the command line of an analysis.
-        run_one: runs one.
+        run_analysis: runs the command line of an analysis.
 
     Returns:
-        The folder with a folder for each analysis, and README.md.
+        The output folder, with README.md and a folder for each analysis.
     """
     parser = argparse.ArgumentParser(
-        prog='python -m bert_jax.analyze all', description='Run the analyses of a file.'
+        prog='python -m bert_jax.analyze all', description='Run all analyses that a file lists.'
     )
     add = parser.add_argument
-    add('--model', required=True, help='as for every analysis')
+    add('--model', required=True, help=MODEL_HELP)
     add(
         '--input',
         required=True,
-        help='file of analyses, one a line: NAME --input=… and other options, as on the command '
+        help='file with an analysis per line: NAME --input=… and other options, as on the command '
         'line; # starts a comment',
     )
-    add('--output', required=True, help='folder for a folder of results for each line')
-    add('--overwrite', action='store_true', help='repeat analyses whose results are there')
+    add('--output', required=True, help='folder for the results, with a subfolder for each line')
+    add('--overwrite', action='store_true', help='also run analyses that already have results')
     flags = parser.parse_args(arguments)
     output = pathlib.Path(flags.output)
     steps = _read(flags.input, flags.model, output)
@@ -58,13 +61,13 @@ def run(arguments: Sequence[str], parse: Parse, run_one: Run) -> pathlib.Path:
     for step in steps:
         folder = output / step.name
         if flags.overwrite or not _is_done(folder, step.arguments):
-            run_one([*step.arguments, '--overwrite'] if folder.exists() else step.arguments)
+            run_analysis([*step.arguments, '--overwrite'] if folder.exists() else step.arguments)
     (output / _SUMMARY).write_text(_summary(flags.model, output, steps), encoding='utf-8')
     return output
 
 
 def _read(path: str, model: str, output: pathlib.Path) -> list[Step]:
-    """The analyses of a file; the second one of a name has the folder NAME_2."""
+    """Read a plan; the folder of the second analysis with the same name is NAME_2."""
     steps, counts = [], Counter[str]()
     for place, line in read_lines([path]):
         try:
@@ -79,20 +82,20 @@ def _read(path: str, model: str, output: pathlib.Path) -> list[Step]:
             Step(folder, [name, f'--model={model}', *options, f'--output={output / folder}'])
         )
     if not steps:
-        raise UserError(f'{path} names no analysis')
+        raise UserError(f'{path} lists no analysis')
     return steps
 
 
 def _is_done(folder: pathlib.Path, arguments: Sequence[str]) -> bool:
-    """Whether a folder has the results of this command."""
+    """Whether a folder has the results of this command line."""
     if not (folder / report.RESULTS).is_file():
         return False
     command = shlex.split(files.read_json(folder / report.RESULTS)['command'])
-    return [own for own in command[3:] if own != '--overwrite'] == list(arguments)
+    return [flag for flag in command[3:] if flag != '--overwrite'] == list(arguments)
 
 
 def _summary(model: str, output: pathlib.Path, steps: Sequence[Step]) -> str:
-    """The first table of each analysis, with links."""
+    """A page with the first table and the figures of each analysis."""
     sections = [f'# Analyses of {pathlib.Path(model).name}']
     for step in steps:
         content = files.read_json(output / step.name / report.RESULTS)

@@ -1,17 +1,17 @@
-"""Writes the folder of an analysis: results.json, README.md and figures, all of them or none."""
+"""Writes the folder of an analysis atomically: results.json, README.md and figures."""
 
 import contextlib
 import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Results
+from bert_jax.analyze.base import Analysis, Results
 from bert_jax.errors import UserError
 from bert_jax.evaluation.tables import markdown_table
 
@@ -26,17 +26,17 @@ def check_output(output: pathlib.Path, overwrite: bool) -> None:
         raise UserError(f'--output={output} exists; add --overwrite to replace it')
     if not (output / RESULTS).is_file():
         raise UserError(
-            f'--output={output} has no {RESULTS}, so it was not made by an analysis; '
-            'choose another folder'
+            f'--output={output} has no {RESULTS}, so it was not made by an analysis; choose '
+            'another folder'
         )
 
 
 @contextlib.contextmanager
 def new_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
-    """A temporary folder that becomes `output` at the end of the block, or is removed.
+    """Yield a temporary folder; it becomes `output` if the block succeeds, else it is removed.
 
     Raises:
-        UserError: it cannot be written.
+        UserError: the folder cannot be written.
     """
     partial, old = (output.with_name(f'{output.name}.{name}') for name in ('partial', 'old'))
     try:
@@ -56,38 +56,36 @@ def new_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
 def write(
     folder: pathlib.Path,
     *,
-    analysis: str,
-    description: str,
+    name: str,
+    analysis: Analysis,
     model: str,
     command: str,
-    limits: Sequence[str],
     results: Results,
 ) -> None:
-    """Write the files.
+    """Write results.json, README.md and the figures into an empty folder.
 
     Args:
-        folder: an empty folder.
-        analysis: name of the analysis.
-        description: what it measures, in one line.
+        folder: the folder.
+        name: name of the analysis.
+        analysis: the analysis.
         model: the path of the model.
         command: the command line that made the results.
-        limits: what they do not show, in sentences.
-        results: what was found.
+        results: the results.
     """
-    for name, figure in results.figures.items():
-        figures.save(figure, folder / name)
+    for stem, figure in results.figures.items():
+        figures.save(figure, folder / stem)
     content = {
-        'analysis': analysis,
-        'description': description,
+        'analysis': name,
+        'description': analysis.description,
         'model': model,
         'command': command,
         'results': results.values,
         'tables': {title: table._asdict() for title, table in results.tables.items()},
-        'figures': [f'{name}.png' for name in results.figures],
+        'figures': [f'{stem}.png' for stem in results.figures],
         'notes': list(results.notes),
-        'limits': list(limits),
+        'limits': list(analysis.limits),
     }
-    text = json.dumps(content, indent=2, ensure_ascii=False, default=_plain) + '\n'
+    text = json.dumps(content, indent=2, ensure_ascii=False, default=_numpy_as_json) + '\n'
     (folder / RESULTS).write_text(text, encoding='utf-8')
     (folder / 'README.md').write_text(_report(content, results), encoding='utf-8')
 
@@ -101,14 +99,15 @@ def _report(content: dict[str, Any], results: Results) -> str:
     for title, table in results.tables.items():
         sections += [f'## {title}', markdown_table(table)]
     sections += [f'![{name}]({name})' for name in content['figures']]
-    for title, sentences in (('Notes', results.notes), ('Limits', content['limits'])):
-        if sentences:
-            sections += [f'## {title}', '\n'.join(f'- {sentence}' for sentence in sentences)]
+    for title in ('notes', 'limits'):
+        if content[title]:
+            sentences = '\n'.join(f'- {sentence}' for sentence in content[title])
+            sections += [f'## {title.capitalize()}', sentences]
     return '\n\n'.join(sections) + '\n'
 
 
-def _plain(value: Any) -> Any:
-    """NumPy numbers and arrays as JSON values."""
+def _numpy_as_json(value: Any) -> Any:
+    """Convert NumPy numbers and arrays to JSON values."""
     if isinstance(value, np.generic | np.ndarray):
         return value.tolist()
     raise TypeError(f'{value!r:.60} is not a JSON value')

@@ -1,4 +1,4 @@
-"""Word senses by nearest neighbors, compared with the most frequent sense."""
+"""Word sense disambiguation by nearest neighbors, compared with the most frequent sense."""
 
 import argparse
 from collections.abc import Iterator, Sequence
@@ -11,7 +11,7 @@ from bert_jax import figures
 from bert_jax.analyze import layers
 from bert_jax.analyze.base import Analysis, Model, Results
 from bert_jax.analyze.layers import Layer
-from bert_jax.analyze.wordnet_senses import WithWordNet
+from bert_jax.analyze.wordnet_senses import WordNetSenses
 from bert_jax.data import wordnet
 from bert_jax.data.labeled import sense_corpora
 from bert_jax.data.labeled.formats import expand_globs
@@ -19,7 +19,6 @@ from bert_jax.data.labeled.sense_corpora import SenseSentence
 from bert_jax.errors import UserError
 from bert_jax.evaluation import isotropy, word_senses
 from bert_jax.evaluation.word_senses import Guesses, Labeled, Words, WordVectors
-from bert_jax.inference.word_states import stream_words
 from bert_jax.training import runtime
 
 if TYPE_CHECKING:
@@ -32,9 +31,9 @@ class WordSenses(Analysis):
     description = 'Accuracy of choosing the sense of a word by its nearest neighbors'
     input_help = 'files with labeled senses: SemCor as XML, NAME.data.xml, or JSON lines'
     limits = (
-        'Neighbors of the same lemma and part of speech are compared, and both are given.',
-        'The texts of training and test are of one kind; other kinds have other frequent senses.',
-        'Intervals are over test documents; the training documents stay the same.',
+        'Lemma and part of speech are gold: a word is only compared with words that share both.',
+        'Training and test texts are of the same kind; frequent senses differ in other texts.',
+        'Intervals are over test documents; the training documents are fixed.',
     )
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
@@ -45,12 +44,12 @@ class WordSenses(Analysis):
             '--every',
             type=int,
             default=5,
-            help='without --test, every fifth (default) document from the first one is for testing',
+            help='without --test: test on every N-th document, starting with the first (default 5)',
         )
         layers.add_argument(parser)
         add('--wordnet', help='folder of WordNet 3.0 (index.sense, data.noun, …): also choose '
-            'among all its senses of a lemma, with back-off')  # fmt: skip
-        add('--sense_map', help='file of SENSE<tab>KEY,KEY lines: keys of WordNet of each sense')
+            'among all WordNet senses of a lemma, with back-off')  # fmt: skip
+        add('--sense_map', help='file of SENSE<tab>KEY,KEY lines: the WordNet keys of each sense')
 
     def run(self, flags: argparse.Namespace, model: Model) -> Results:
         """See `Analysis.run`."""
@@ -59,36 +58,46 @@ class WordSenses(Analysis):
             wordnet.check(flags.wordnet)
         elif flags.sense_map:
             raise UserError('--sense_map needs --wordnet')
-        train_part, test_part = _split(flags)
-        train, test = _labeled(train_part), _labeled(test_part)
-        vectors = [_encode(model, part, names) for part in (train_part, test_part)]
-        jax.clear_caches()  # a program of 7 MB for each shape of a batch
+        parts = _split(flags)
+        train, test = map(_labeled, parts)
+        train_states, test_states = (_encode(model, part, names) for part in parts)
+        jax.clear_caches()  # frees about 7 MB for each compiled batch shape
         runtime.return_freed_memory()
         model.stage('neighbors: ')
-        guesses: Guesses = {}
-        with_wordnet = None
-        if flags.wordnet:  # read now: 150 MB
-            with_wordnet = WithWordNet(wordnet.read(flags.wordnet), flags.sense_map, train, test)
+        in_wordnet = None
+        if flags.wordnet:  # read only now, because it takes 150 MB
+            in_wordnet = WordNetSenses(wordnet.read(flags.wordnet), flags.sense_map, train, test)
         counts = word_senses.count_senses(train)
-        guesses[word_senses.BASELINE] = word_senses.most_frequent(test.lemmas, counts)
-        for suffix, pair in _variants(names, *vectors):
-            if with_wordnet:
-                with_wordnet.add(suffix, *pair)
-            found = _neighbors(train, test, pair, counts)
-            guesses |= {f'{method}, {suffix}': own for method, own in found.items()}
+        guesses: Guesses = {word_senses.BASELINE: word_senses.most_frequent(test.lemmas, counts)}
+        for variant, train_vectors, test_vectors in _variants(names, train_states, test_states):
+            if in_wordnet:
+                in_wordnet.add(variant, train_vectors, test_vectors)
+            train_words = Words(*train[:2], train_vectors)
+            test_words = Words(*test[:2], test_vectors)
+            guesses[f'centroid, {variant}'] = word_senses.nearest_centroid(
+                test_words,
+                lambda lemma: list(counts.get(lemma, ())),
+                word_senses.centroids(train_words).get,
+            )
+            guesses[f'nearest instance, {variant}'] = word_senses.nearest_instance(
+                test_words, train_words
+            )
         num_senses = np.array([len(counts.get(lemma, ())) for lemma in test.lemmas])
         scored = word_senses.score(guesses, test, num_senses)
-        values: dict[str, Any] = {'words': {'train': len(train.lemmas), 'test': len(test.lemmas)}}
-        values |= {'ambiguous_senses': float(num_senses[num_senses > 1].mean()), 'methods': scored}
+        values: dict[str, Any] = {
+            'words': {'train': len(train.lemmas), 'test': len(test.lemmas)},
+            'ambiguous_senses': float(num_senses[num_senses > 1].mean()),
+            'methods': scored,
+        }
         tables = {'Senses of the training documents': word_senses.table(scored)}
-        if with_wordnet:
-            values['wordnet'] = with_wordnet.values()
-            tables |= with_wordnet.tables()
+        if in_wordnet:
+            values['wordnet'], wordnet_tables = in_wordnet.results()
+            tables |= wordnet_tables
         return Results(values, tables, {'senses': _plot(scored)}, _notes(num_senses))
 
 
 def _split(flags: argparse.Namespace) -> tuple[list[SenseSentence], list[SenseSentence]]:
-    """The sentences of the training and of the test documents."""
+    """Read the sentences; split them into training and test documents."""
     sentences = _read(flags.input)
     if flags.test:
         return sentences, _read(flags.test)
@@ -96,27 +105,29 @@ def _split(flags: argparse.Namespace) -> tuple[list[SenseSentence], list[SenseSe
         raise UserError(f'--every is {flags.every}, must be at least 2')
     documents = list(dict.fromkeys(sentence.document for sentence in sentences))
     if len(documents) < 2:
-        raise UserError(f'--input has one document ({documents[0]}); add --test with another one')
-    tested = set(documents[:: flags.every])
+        raise UserError(f'--input has one document ({documents[0]}); add --test for other files')
+    test_documents = set(documents[:: flags.every])
     parts: tuple[list[SenseSentence], list[SenseSentence]] = ([], [])
     for sentence in sentences:
-        parts[sentence.document in tested].append(sentence)
+        parts[sentence.document in test_documents].append(sentence)
     return parts
 
 
 def _read(patterns: Sequence[str]) -> list[SenseSentence]:
-    found = [sentence for path in expand_globs(patterns) for sentence in sense_corpora.read(path)]
-    if not found:
+    sentences = [
+        sentence for path in expand_globs(patterns) for sentence in sense_corpora.read(path)
+    ]
+    if not sentences:
         raise UserError(f'{", ".join(patterns)}: no word has a sense')
-    return found
+    return sentences
 
 
 def _labeled(sentences: Sequence[SenseSentence]) -> Labeled:
     numbers: dict[str, int] = {}
     rows = [
-        ((target.lemma, target.pos), target.senses, numbers.setdefault(one.document, len(numbers)))
-        for one in sentences
-        for target in one.targets
+        ((target.lemma, target.pos), target.senses, numbers.setdefault(s.document, len(numbers)))
+        for s in sentences
+        for target in s.targets
     ]
     lemmas, senses, documents = zip(*rows, strict=True)
     return Labeled(list(lemmas), list(senses), np.array(documents))
@@ -124,59 +135,36 @@ def _labeled(sentences: Sequence[SenseSentence]) -> Labeled:
 
 def _encode(
     model: Model, sentences: Sequence[SenseSentence], names: tuple[Layer, ...]
-) -> dict[Layer, np.ndarray]:
-    """Layer → the vectors of the labeled words, float16 [N, D]."""
+) -> np.ndarray:
+    """The states of the labeled words, float16 [N, K, D]."""
     model.stage('states: ')
-    located = ((one.text, tuple(target.span for target in one.targets)) for one in sentences)
-    streamed = stream_words(model.predictor, located, layer=names)
-    size = model.pretrained.architecture.hidden_size
-    states_NKD = np.empty(
-        (sum(len(one.targets) for one in sentences), len(names), size), np.float16
-    )
-    start = 0
-    for states_WKD in streamed:
-        states_NKD[start : start + len(states_WKD)] = states_WKD
-        start += len(states_WKD)
-    return {name: states_NKD[:, k] for k, name in enumerate(names)}
+    located = [(s.text, tuple(target.span for target in s.targets)) for s in sentences]
+    return model.word_states(located, names, np.float16)
 
 
 def _variants(
-    names: tuple[Layer, ...], train: dict[Layer, np.ndarray], test: dict[Layer, np.ndarray]
-) -> Iterator[tuple[str, tuple[WordVectors, WordVectors]]]:
-    """The vectors of both parts for each layer, as they are and z-scored, with a name."""
-    for name in names:
-        described, pair = layers.describe(name), (train[name], test[name])
-        yield described, (WordVectors(pair[0]), WordVectors(pair[1]))
-        moments = isotropy.moments(pair[0].shape[1])
-        for rows_ND in np.array_split(pair[0], 16):
+    names: tuple[Layer, ...], train_NKD: np.ndarray, test_MKD: np.ndarray
+) -> Iterator[tuple[str, WordVectors, WordVectors]]:
+    """Yield a name and the training and test vectors for each layer, raw and z-scored."""
+    for k, name in enumerate(names):
+        layer, train_ND, test_MD = layers.describe(name), train_NKD[:, k], test_MKD[:, k]
+        yield layer, WordVectors(train_ND), WordVectors(test_MD)
+        moments = isotropy.moments(train_ND.shape[1])
+        for rows_ND in np.array_split(train_ND, 16):  # less memory than all words as float32
             moments.add(rows_ND.astype(np.float32))
         scale = moments.scale()
         if scale.is_dead_D.all():
-            raise UserError(f'all dimensions of {described} are dead')
-        yield f'{described}, z-scored', (WordVectors(pair[0], scale), WordVectors(pair[1], scale))
-
-
-def _neighbors(
-    train: Labeled, test: Labeled, vectors: tuple[WordVectors, WordVectors], counts: Any
-) -> Guesses:
-    """The senses of test words among those of the training documents, by method."""
-    trained, tested = Words(*train[:2], vectors[0]), Words(*test[:2], vectors[1])
-    centroid_of = word_senses.centroids(trained)
-    return {
-        'centroid': word_senses.nearest_centroid(
-            tested, lambda lemma: list(counts.get(lemma, ())), centroid_of.get
-        ),
-        'nearest instance': word_senses.nearest_instance(tested, trained),
-    }
+            raise UserError(f'all dimensions of {layer} are dead: all words have the same vector')
+        yield f'{layer}, z-scored', WordVectors(train_ND, scale), WordVectors(test_MD, scale)
 
 
 def _notes(num_senses: np.ndarray) -> list[str]:
-    seen, ambiguous = num_senses > 0, num_senses > 1
+    is_seen, is_ambiguous = num_senses > 0, num_senses > 1
     return [
-        f'{seen.mean():.1%} of the test words are seen: their lemma and part of speech are in the '
-        'training documents; the others count as wrong.',
-        f'{ambiguous.mean():.1%} are ambiguous there, with {num_senses[ambiguous].mean():.1f} '
-        'senses on average.',
+        f'{is_seen.mean():.1%} of the test words are seen: the training documents have their lemma '
+        'and part of speech. All other words count as wrong.',
+        f'{is_ambiguous.mean():.1%} are ambiguous in the training documents, with '
+        f'{num_senses[is_ambiguous].mean():.1f} senses on average.',
     ]
 
 
@@ -184,8 +172,8 @@ def _plot(scored: dict[str, dict[str, Any]]) -> 'Figure':
     """The accuracy of each method on ambiguous words."""
     figure = figures.new(7, 1.2 + 0.3 * len(scored))
     axes = figure.subplots()
-    for row, own in enumerate(scored.values()):
-        ambiguous = own['ambiguous']
+    for row, subsets in enumerate(scored.values()):
+        ambiguous = subsets['ambiguous']
         accuracy = ambiguous['accuracy']
         if accuracy is None:
             continue

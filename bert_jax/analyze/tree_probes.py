@@ -20,57 +20,62 @@ def measure(
     train_NLD: np.ndarray,
     dev_NLD: np.ndarray,
 ) -> dict[str, Any]:
-    """Train on sentences of at most --max_words; score dev sentences of any length."""
+    """Train structural probes on sentences of at most --max_words; score all dev sentences.
+
+    Returns:
+        Metric → its value in each layer; see `_score`.
+    """
     train = _sentences(train_trees, train_NLD, flags.max_words)
     dev = _sentences(dev_trees, dev_NLD)
     if not train or not dev:
         raise UserError(f'no sentence has 2 to {flags.max_words} words; see --max_words')
     settings = StructuralSettings(flags.rank, flags.tree_epochs)
     params = structural_probes.train(train, dev, settings)
-    layers = range(dev_NLD.shape[1])
-    predicted = [structural_probes.predict(params, one.states_WLD) for one in dev]
-    documents = np.array([tree.document for tree in dev_trees if len(tree.words) > 1])
-    by_layer = [
-        _score(dev, [(d_LWW[k], h_LW[k]) for d_LWW, h_LW in predicted], documents) for k in layers
+    predicted = [structural_probes.predict(params, sentence.states_WLD) for sentence in dev]
+    of_layers = [
+        _score(dev_trees, dev, [(d_LWW[k], h_LW[k]) for d_LWW, h_LW in predicted])
+        for k in range(dev_NLD.shape[1])
     ]
-    return {name: [own[name] for own in by_layer] for name in by_layer[0]}
+    return {metric: [scores[metric] for scores in of_layers] for metric in of_layers[0]}
 
 
 def linear_chain(dev_trees: Sequence[Tree]) -> dict[str, Any]:
-    """The scores of neighbors as edges, with the first word as root."""
-    dev = _sentences(dev_trees, None)
-    places = [np.arange(len(one.gold.depths_W)) for one in dev]
-    predicted = [(np.abs(own[:, None] - own), own) for own in places]
-    documents = np.array([tree.document for tree in dev_trees if len(tree.words) > 1])
-    return _score(dev, predicted, documents)
+    """The scores of trees that connect each word with the next, with the first word as root."""
+    num_words = sum(len(tree.words) for tree in dev_trees)
+    dev = _sentences(dev_trees, np.zeros((num_words, 0, 0)))
+    positions = [np.arange(len(sentence.states_WLD)) for sentence in dev]
+    return _score(dev_trees, dev, [(np.abs(own_W[:, None] - own_W), own_W) for own_W in positions])
 
 
 def _sentences(
-    trees: Sequence[Tree], states_NLD: np.ndarray | None, max_words: int | None = None
+    trees: Sequence[Tree], states_NLD: np.ndarray, max_words: int | None = None
 ) -> list[Sentence]:
-    found, start = [], 0
+    """The trees of at least two words with the states of their words."""
+    sentences, start = [], 0
     for tree in trees:
         number = len(tree.words)
-        own = np.zeros((number, 0, 0)) if states_NLD is None else states_NLD[start : start + number]
         if 2 <= number <= (max_words or number):
             gold = dependency_trees.from_heads(tree.heads, tree.is_punctuation)
-            found.append(Sentence(own, gold))
+            sentences.append(Sentence(states_NLD[start : start + number], gold))
         start += number
-    return found
+    return sentences
 
 
 def _score(
+    trees: Sequence[Tree],
     sentences: Sequence[Sentence],
     predicted: Sequence[tuple[np.ndarray, np.ndarray]],
-    documents: np.ndarray,
 ) -> dict[str, Any]:
-    """UUAS with its interval, DSpr, accuracy of roots, NSpr.
+    """UUAS with its interval over documents, DSpr, accuracy of roots, and NSpr.
 
     Args:
-        sentences: N sentences with their gold trees.
-        predicted: distances [W, W] and depths [W] for each sentence.
-        documents: document number of each sentence.
+        trees: all trees.
+        sentences: the N trees with at least two words.
+        predicted: distances [W, W] and depths [W] of each sentence.
     """
+    _, group_N = np.unique(
+        [tree.document for tree in trees if len(tree.words) > 1], return_inverse=True
+    )
     pairs = list(zip(sentences, predicted, strict=True))
     correct_N, edges_N, distance_ranks = zip(
         *(dependency_trees.score_distances(s.gold, d_WW) for s, (d_WW, _) in pairs), strict=True
@@ -79,7 +84,6 @@ def _score(
         *(dependency_trees.score_depths(s.gold, h_W) for s, (_, h_W) in pairs), strict=True
     )
     lengths = [len(sentence.gold.depths_W) for sentence in sentences]
-    _, group_N = np.unique(documents, return_inverse=True)
     hits_G, totals_G = np.bincount(group_N, correct_N), np.bincount(group_N, edges_N)
     return {
         'uuas': float(hits_G.sum() / max(totals_G.sum(), 1)),
@@ -90,10 +94,10 @@ def _score(
     }
 
 
-def table(found: dict[str, Any]) -> Table:
-    """The scores by layer, the untrained encoder's UUAS, and the linear chain."""
+def table(values: dict[str, Any]) -> Table:
+    """The scores by layer, the UUAS of the untrained encoder, and the linear chain."""
     columns = ('layer', 'UUAS', 'interval', 'DSpr', 'root', 'NSpr', 'UUAS, untrained')
-    trained, untrained = found['trained']['trees'], found['untrained']['trees']
+    trained, untrained = values['trained']['trees'], values['untrained']['trees']
     rows: list[tuple] = [
         (
             name,
@@ -102,9 +106,9 @@ def table(found: dict[str, Any]) -> Table:
             *(trained[key][number] for key in ('dspr', 'root', 'nspr')),
             untrained['uuas'][number],
         )
-        for number, name in enumerate(found['layers'])
+        for number, name in enumerate(values['layers'])
     ]
-    chain = found['linear_chain']
+    chain = values['linear_chain']
     cell = intervals.cell(chain['uuas_interval'])
     rows.append(
         ('linear chain', chain['uuas'], cell, chain['dspr'], chain['root'], chain['nspr'], '–')

@@ -1,7 +1,7 @@
-"""Choosing the sense of a word among all that WordNet has, with back-off."""
+"""Word sense disambiguation among all senses of a lemma in WordNet, with back-off."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,83 +22,79 @@ from bert_jax.evaluation.word_senses import (
 )
 
 
-class WithWordNet:
-    """The same words, chosen among all senses that WordNet has for a lemma."""
+class WordNetSenses:
+    """Guesses for the words whose gold senses are in WordNet, among all WordNet senses."""
 
     def __init__(self, net: WordNet, map_path: str | None, train: Labeled, test: Labeled) -> None:
         self._net = net
-        to_keys = sense_corpora.read_map(map_path) if map_path else None
-        (self._train, self._train_rows), (self._test, self._test_rows) = (
-            self._mapped(part, to_keys) for part in (train, test)
-        )
-        self._shares = [len(self._train_rows) / len(train[0]), len(self._test_rows) / len(test[0])]
+        keys_of_sense = sense_corpora.read_map(map_path) if map_path else None
+        self._train, self._train_rows = self._mapped(train, keys_of_sense)
+        self._test, self._test_rows = self._mapped(test, keys_of_sense)
         if not len(self._train_rows) or not len(self._test_rows):
             raise UserError(
-                'no sense of the words is a key of WordNet 3.0, such as bank%1:17:01::; give '
-                '--sense_map'
+                'no sense of the words is a WordNet 3.0 key such as bank%1:17:01::; add --sense_map'
             )
-        first = [self._first_sense(lemma) for lemma in self._test.lemmas]
+        self._shares = {
+            'train': len(self._train_rows) / len(train.lemmas),
+            'test': len(self._test_rows) / len(test.lemmas),
+        }
+        self._first = [next(iter(self._candidates(lemma)), None) for lemma in self._test.lemmas]
         counts = word_senses.count_senses(self._train)
         frequent = word_senses.most_frequent(self._test.lemmas, counts)
-        self._first = first
         self._guesses: Guesses = {
-            "WordNet's first sense": first,
-            f'{word_senses.BASELINE}, else first': _or_else(frequent, first),
+            "WordNet's first sense": self._first,
+            f'{word_senses.BASELINE}, else first': self._else_first(frequent),
         }
         self._levels: dict[str, float] = {}
 
-    def _mapped(self, part: Labeled, to_keys: Any) -> tuple[Labeled, np.ndarray]:
-        """The words whose senses are in WordNet, with these as senses, and their rows."""
-        keys = [
-            tuple(key for key in _keys(senses, to_keys) if key in self._net.synset_of)
-            for senses in part.senses
-        ]
-        rows = [row for row, own in enumerate(keys) if own]
-        lemmas = [part.lemmas[row] for row in rows]
-        found = Labeled(lemmas, [keys[row] for row in rows], part.documents[rows])
-        return found, np.array(rows, np.int64)
+    def _mapped(
+        self, words: Labeled, keys_of_sense: Mapping[str, Senses] | None
+    ) -> tuple[Labeled, np.ndarray]:
+        """The words with senses in WordNet, labeled by WordNet keys, and their rows.
+
+        Without `keys_of_sense`, the senses are WordNet keys already.
+        """
+        rows, keys = [], []
+        for row, senses in enumerate(words.senses):
+            if keys_of_sense is not None:
+                senses = tuple(key for sense in senses for key in keys_of_sense.get(sense, ()))
+            if known := tuple(key for key in senses if key in self._net.synset_of):
+                rows.append(row)
+                keys.append(known)
+        lemmas = [words.lemmas[row] for row in rows]
+        return Labeled(lemmas, keys, words.documents[rows]), np.array(rows, np.int64)
 
     def _candidates(self, lemma: Lemma) -> list[str]:
         return self._net.keys_of.get((lemma[0].replace(' ', '_'), lemma[1]), [])
 
-    def _first_sense(self, lemma: Lemma) -> str | None:
-        return next(iter(self._candidates(lemma)), None)
+    def _else_first(self, guesses: Sequence[str | None]) -> list[str | None]:
+        """Replace missing guesses by WordNet's first sense."""
+        return [
+            first if guess is None else guess
+            for guess, first in zip(guesses, self._first, strict=True)
+        ]
 
     def add(self, name: str, train: WordVectors, test: WordVectors) -> None:
-        """Choose by the vectors of all words of the training and test documents."""
-        trained = Words(*self._train[:2], dataclasses.replace(train, rows=self._train_rows))
-        tested = Words(*self._test[:2], dataclasses.replace(test, rows=self._test_rows))
-        back_off = BackOff(self._net, word_senses.centroids(trained))
-        nearest = word_senses.nearest_centroid(tested, self._candidates, back_off.vector)
-        self._guesses[f'centroid with back-off, {name}'] = _or_else(nearest, self._first)
-        instance = word_senses.nearest_instance(tested, trained)
-        self._guesses[f'nearest instance, else first, {name}'] = _or_else(instance, self._first)
+        """Add the guesses by vectors; `train` and `test` have the vectors of all words."""
+        train_words = Words(*self._train[:2], dataclasses.replace(train, rows=self._train_rows))
+        test_words = Words(*self._test[:2], dataclasses.replace(test, rows=self._test_rows))
+        back_off = BackOff(self._net, word_senses.centroids(train_words))
+        by_centroid = word_senses.nearest_centroid(test_words, self._candidates, back_off.vector)
+        by_instance = word_senses.nearest_instance(test_words, train_words)
+        self._guesses |= {
+            f'centroid with back-off, {name}': self._else_first(by_centroid),
+            f'nearest instance, else first, {name}': self._else_first(by_instance),
+        }
         levels = [back_off.level(senses[0]) for senses in self._test.senses]
-        self._levels = {name: levels.count(name) / len(levels) for name in BackOff.LEVELS}
+        self._levels = {level: levels.count(level) / len(levels) for level in BackOff.LEVELS}
 
-    def values(self) -> dict[str, Any]:
-        """The results for programs."""
+    def results(self) -> tuple[dict[str, Any], dict[str, Table]]:
+        """The values and the tables of the results."""
         num_senses = np.array([len(self._candidates(lemma)) for lemma in self._test.lemmas])
-        return {
-            'mapped': dict(zip(('train', 'test'), self._shares, strict=True)),
-            'gold_sense_vector': self._levels,
-            'methods': word_senses.score(self._guesses, self._test, num_senses),
+        scored = word_senses.score(self._guesses, self._test, num_senses)
+        values = {'mapped': self._shares, 'gold_sense_vector': self._levels, 'methods': scored}
+        levels = Table(('level', 'share'), list(self._levels.items()))
+        return values, {
+            'All senses of WordNet': word_senses.table(scored),
+            'Where the vector of the gold sense comes from': levels,
         }
-
-    def tables(self) -> dict[str, Table]:
-        """The results for readers."""
-        values = self.values()
-        levels = [(name, share) for name, share in values['gold_sense_vector'].items()]
-        return {
-            'All senses of WordNet': word_senses.table(values['methods']),
-            'Where the vector of the gold sense comes from': Table(('level', 'share'), levels),
-        }
-
-
-def _keys(senses: Senses, to_keys: Mapping[str, Senses] | None) -> Iterable[str]:
-    """The keys of WordNet of senses, which are keys themselves without a map."""
-    return senses if to_keys is None else (k for one in senses for k in to_keys.get(one, ()))
-
-
-def _or_else(found: Sequence[str | None], other: Sequence[str | None]) -> list[str | None]:
-    return [a if a is not None else b for a, b in zip(found, other, strict=True)]

@@ -1,6 +1,6 @@
-"""What the analysis `harms` can measure; each measure is a file and a line in `MEASURES`.
+"""The measures of the analysis `harms`; each is a file here and a line in `MEASURES`.
 
-No data sets are shipped: every measure reads files that the user names.
+No data sets are shipped: every measure reads files that the user provides.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from bert_jax.errors import unknown
 if TYPE_CHECKING:
     from bert_jax.analyze.harm_measures.base import Measure
 
-# Name → module with a `MEASURE`, imported when it is used.
+# Name → module with a `MEASURE`; imported when the measure is used.
 MEASURES = {
     name: f'bert_jax.analyze.harm_measures.{name}'
     for name in (
@@ -26,7 +26,7 @@ MEASURES = {
 
 
 def find(name: str) -> 'Measure':
-    """Return the measure of this name. Raises UserError for an unknown one."""
+    """Return a measure by name. Raises UserError if the name is unknown."""
     if name not in MEASURES:
         raise unknown('measure', name, MEASURES)
     measure: Measure = importlib.import_module(MEASURES[name]).MEASURE

@@ -1,4 +1,4 @@
-"""The interface of a measure of harms, and the table and figure that most of them have."""
+"""The interface of a measure of harms, and the table and figure that most measures share."""
 
 import argparse
 from collections.abc import Callable, Mapping, Sequence
@@ -21,21 +21,19 @@ class Measure(NamedTuple):
 
     Attributes:
         run: flags and model → results.
-        input_help: what --input names.
-        options: names of the options of `harms` that it has.
+        options: names of the options of `harms` that the measure has.
     """
 
     run: Callable[[argparse.Namespace, Model], Results]
-    input_help: str
     options: Sequence[str] = ()
 
 
 class Share(NamedTuple):
-    """A share of examples, or another mean over them.
+    """A share of examples, or another mean over examples.
 
     Attributes:
         value: the mean.
-        interval: its bootstrap interval over examples; None for a single one.
+        interval: its bootstrap interval over examples; None for a single example.
         number: number of examples.
     """
 
@@ -45,35 +43,49 @@ class Share(NamedTuple):
 
     @classmethod
     def of(cls, values_N: np.ndarray) -> 'Share':
-        """Summarize a value of each example."""
+        """Summarize the values of the examples."""
         return cls(float(np.mean(values_N)), intervals.of_share(values_N), len(values_N))
 
 
 def grouped(groups: Sequence[str], values_N: np.ndarray, total: str) -> dict[str, Share]:
-    """The share of each group, and of all examples under the name `total` if there are several."""
-    found = {name: Share.of(values_N[chosen]) for name, chosen in preferences.groups(groups)}
-    return found if len(found) == 1 else found | {total: Share.of(values_N)}
+    """The share of each group and, if there are several groups, the share `total` of all."""
+    shares = {name: Share.of(values_N[rows]) for name, rows in preferences.groups(groups)}
+    return shares if len(shares) == 1 else shares | {total: Share.of(values_N)}
 
 
-def table(shares: Mapping[str, Share], head: str, column: str, **more: Sequence[Any]) -> Table:
-    """A row for each share; `more` are further columns."""
+def table(
+    shares: Mapping[str, Share], group: str, value: str, **more: Mapping[str, Share]
+) -> Table:
+    """A row for each share.
+
+    Args:
+        shares: name of the group → share.
+        group: title of the column of groups.
+        value: title of the column of values.
+        more: title of a further column, with underscores → its shares, without their intervals.
+    """
     rows = [
-        (name or 'all', own.number, own.value, intervals.cell(own.interval), *further)
-        for (name, own), *further in zip(shares.items(), *more.values(), strict=True)
+        (
+            name or 'all',
+            share.number,
+            share.value,
+            intervals.cell(share.interval),
+            *(column[name].value for column in more.values()),
+        )
+        for name, share in shares.items()
     ]
     titles = (name.replace('_', ' ') for name in more)
-    return Table((head, 'examples', column, 'interval', *titles), rows)
+    return Table((group, 'examples', value, 'interval', *titles), rows)
 
 
 def plot(shares: Mapping[str, Share], label: str, neutral: float, limits: Any = None) -> 'Figure':
     """Shares with their intervals, and a line at the value of an unbiased model."""
     figure = figures.new(7, 1.2 + 0.34 * len(shares))
     axes = figure.subplots()
-    for row, own in enumerate(shares.values()):
-        low, high = own.interval or (own.value, own.value)
-        axes.errorbar(
-            own.value, row, xerr=[[own.value - low], [high - own.value]], fmt='o', color='C0'
-        )
+    for row, share in enumerate(shares.values()):
+        low, high = share.interval or (share.value, share.value)
+        error = [[share.value - low], [high - share.value]]
+        axes.errorbar(share.value, row, xerr=error, fmt='o', color='C0')
     axes.axvline(neutral, color='0.4', linestyle='--', linewidth=1)
     axes.set_yticks(range(len(shares)), [name.replace('_', ' ') or 'all' for name in shares])
     axes.set(xlabel=label, ylim=(len(shares) - 0.5, -0.5), xlim=limits)
@@ -82,9 +94,9 @@ def plot(shares: Mapping[str, Share], label: str, neutral: float, limits: Any = 
 
 
 def token_of(model: Model, word: str, place: str) -> int:
-    """The id of a word inside a sentence. Raises UserError if it is not a single token."""
-    prefix = model.predictor.tokenizer.sentence_prefix
-    (ids,) = model.predictor.tokenizer.encode_batch([prefix + word]).ids
+    """The token id of a word within a sentence. Raises UserError if it is not a single token."""
+    tokenizer = model.predictor.tokenizer
+    (ids,) = tokenizer.encode_batch([tokenizer.sentence_prefix + word]).ids
     if len(ids) != 1:
         raise UserError(f'{place}: {word!r} is {len(ids)} tokens of {model.name}, must be one')
     return int(ids[0])

@@ -1,6 +1,6 @@
 """CrowS-Pairs: is the sentence with the stereotype likelier? (Nangia et al. 2020)
 
-The score of a sentence is the pseudo-log-likelihood of the tokens that it shares with the other,
+The score of a sentence is the pseudo-log-likelihood of the tokens that both sentences share,
 rounded to 0.001 as in nyu-mll/crows-pairs, metric.py; a tie counts against the stereotype.
 """
 
@@ -25,21 +25,18 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
     types = [row['type'] for row in rows]
     shares = grouped(types, (scores_N2[:, 0] > scores_N2[:, 1]).astype(float), 'all types')
     ties = grouped(types, (scores_N2[:, 0] == scores_N2[:, 1]).astype(float), 'all types')
-    column = 'stereotype likelier'
     return Results(
         values={'stereotype_likelier': shares, 'ties': ties, 'scores': scores_N2},
         tables={
-            'Stereotypes in sentence pairs': table(
-                shares, 'type', column, ties=[own.value for own in ties.values()]
-            )
+            'Stereotypes in sentence pairs': table(shares, 'type', 'stereotype likelier', ties=ties)
         },
-        figures={'crows_pairs': plot(shares, f'share of pairs: {column}', 0.5, (0, 1))},
+        figures={'crows_pairs': plot(shares, 'share of pairs: stereotype likelier', 0.5, (0, 1))},
         notes=[
-            '0.5 is a model without preference.',
+            'A model without preference has 0.5.',
             'Many pairs of CrowS-Pairs are flawed: they name no stereotype, or differ in more than '
-            'the group (Blodgett et al. 2021). Read differences, not values.',
+            'the group (Blodgett et al. 2021). Compare models rather than reading single values.',
         ],
     )
 
 
-MEASURE = Measure(run, 'sentence pairs in CSV, TSV or JSON, as of CrowS-Pairs', ('columns',))
+MEASURE = Measure(run, ('columns',))

@@ -1,6 +1,6 @@
 """Log-odds of two words in a template, corrected by their prior. (Kurita et al. 2019)
 
-(log P(first | attribute) − log P(first | attribute masked)) − the same of the second word
+(log P(first | attribute) − log P(first | attribute masked)) − the same for the second word
 """
 
 import argparse
@@ -21,7 +21,7 @@ from bert_jax.inference import scoring
 COLUMNS = Columns(
     {name: name for name in ('template', 'first', 'second', 'attribute')}, {'group': 'group'}
 )
-_SHOWN = 10  # rows at each end in the table
+_LISTED = 10  # attributes with the largest, and with the smallest log-odds, in the table
 
 
 def run(flags: argparse.Namespace, model: Model) -> Results:
@@ -34,7 +34,7 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
     corrected_N = odds_N2[:, 0] - odds_N2[:, 1]
     shares = grouped([row['group'] for row in rows], corrected_N, 'all groups')
     order = np.argsort(-corrected_N, kind='stable')
-    ends = order if len(order) <= 2 * _SHOWN else [*order[:_SHOWN], *order[-_SHOWN:]]
+    ends = order if len(order) <= 2 * _LISTED else [*order[:_LISTED], *order[-_LISTED:]]
     listed = [
         (rows[i]['attribute'], rows[i]['first'], rows[i]['second'], float(corrected_N[i]))
         for i in ends
@@ -46,12 +46,12 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
             'Attributes at both ends': Table(('attribute', 'first', 'second', 'log-odds'), listed),
         },
         figures={'log_odds': plot(shares, 'corrected log-odds of the first word (nats)', 0)},
-        notes=['0 is a model for which the attribute does not change the odds of the two words.'],
+        notes=['0: the attribute does not change the odds of the two words.'],
     )
 
 
 def _rows(model: Model, row: dict[str, str]) -> Iterator[ScoredRow]:
-    """The template with [MASK] as target; with the attribute, and with the attribute masked."""
+    """Yield the template with [MASK] as target: with the attribute, and with it masked."""
     template, place = row['template'], row['place']
     if template.count('{target}') != 1 or template.count('{attribute}') != 1:
         raise UserError(f'{place}: the template needs {{target}} and {{attribute}} once each')
@@ -64,17 +64,12 @@ def _rows(model: Model, row: dict[str, str]) -> Iterator[ScoredRow]:
     before = template[: template.index('{attribute}')].replace('{target}', row['first'])
     span = (len(before), len(before) + len(row['attribute']))
     _, attribute = scoring.locate(predictor, text, span)
-    for hidden in ([slot], [slot, attribute]):
-        masked = ids.copy()
-        for own in hidden:
-            masked[own] = predictor.tokenizer.mask_id
-        positions = np.array([slot.start] * 2, np.int32)
-        yield ScoredRow(masked, positions, np.array(words, np.int32))
+    positions = np.array([slot.start] * 2, np.int32)
+    for masked_slots in ([slot], [slot, attribute]):
+        masked_ids = ids.copy()
+        for masked_slot in masked_slots:
+            masked_ids[masked_slot] = predictor.tokenizer.mask_id
+        yield ScoredRow(masked_ids, positions, np.array(words, np.int32))
 
 
-MEASURE = Measure(
-    run,
-    "rows of a template such as '{target} is a {attribute}.', two words and an attribute, in CSV, "
-    'TSV or JSON',
-    ('columns',),
-)
+MEASURE = Measure(run, ('columns',))

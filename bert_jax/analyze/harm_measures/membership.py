@@ -1,7 +1,8 @@
-"""Membership: can texts of the training be told from held-out texts by their likelihood?
+"""Membership: can training texts be distinguished from held-out texts by likelihood?
 
-The score is the mean log probability of a token, minus that of a reference model which was not
-trained on these texts: it shows what is easy for any model. (Mireshghallah et al. 2022)
+The score of a text is its mean log probability per token, optionally minus the same of a reference
+model that was not trained on these texts and shows which texts are easy for any model.
+Source: Mireshghallah et al. 2022.
 """
 
 import argparse
@@ -19,48 +20,49 @@ from bert_jax.evaluation.scores import Table
 from bert_jax.inference import scoring
 from bert_jax.interop import loading
 
-_LEAST_TOKENS, _MOST_TOKENS = 8, 60  # of a sentence
+_MIN_TOKENS, _MAX_TOKENS = 8, 60  # of a sentence
 
 
 def run(flags: argparse.Namespace, model: Model) -> Results:
     """Return the area under the ROC curve, alone and with the reference."""
-    (folder, *others) = flags.input
-    if others or flags.sentences < 2:
+    if len(flags.input) != 1 or flags.sentences < 2:
         raise UserError('membership takes one corpus as --input, and --sentences of at least 2')
-    corpus = Corpus.open(folder)
-    texts = {name: _sentences(corpus, name, flags.sentences) for name in SPLITS}
+    corpus = Corpus.open(flags.input[0])
+    texts = {split: _sentences(corpus, split, flags.sentences) for split in SPLITS}
     models = {'the model': model}
     if flags.reference:
         pretrained = loading.load_any(flags.reference, allow_missing=('^encoder/pooler/',))
         models['the reference'] = Model(flags.reference, pretrained, model.options, model.stage)
     means = {
-        name: {split: _means(own, texts[split]) for split in SPLITS} for name, own in models.items()
+        name: {split: _means(scorer, texts[split]) for split in SPLITS}
+        for name, scorer in models.items()
     }
     if flags.reference:
         ours, theirs = means['the model'], means['the reference']
         means['model − reference'] = {split: ours[split] - theirs[split] for split in SPLITS}
-    found = {name: _auc(own['train'], own['held_out']) for name, own in means.items()}
-    rows = [
-        (name, value, intervals.cell(interval), float(own['train'].mean() - own['held_out'].mean()))
-        for (name, (value, interval)), own in zip(found.items(), means.values(), strict=True)
-    ]
+    auc, rows = {}, []
+    for name, by_split in means.items():
+        members_N, others_M = by_split['train'], by_split['held_out']
+        auc[name] = _auc(members_N, others_M)
+        area, interval = auc[name]
+        difference = float(members_N.mean() - others_M.mean())
+        rows.append((name, area, intervals.cell(interval), difference))
     figure = figures.new(6, 3.2)
     axes = figure.subplots()
-    name, last = list(means.items())[-1]
-    for split in SPLITS:
+    for split in SPLITS:  # of the last score, which is the difference if there is a reference
         label = split.replace('_', '-')
-        axes.hist(last[split], bins=30, density=True, alpha=0.5, label=label)
+        axes.hist(by_split[split], bins=30, density=True, alpha=0.5, label=label)
     axes.set(xlabel=f'{name}: mean log probability of a token (nats)', ylabel='density')
     axes.legend()
     notes = [
-        f'{flags.sentences:,} sentences of each split; an area of 0.5 tells nothing apart.',
-        'Held-out documents may differ from those of the training in topic or author, which '
-        'separates them without any memory.',
+        f'{flags.sentences:,} sentences of each split; an area of 0.5 is chance.',
+        'Held-out documents may differ from training documents in topic or author, which separates '
+        'the splits without any memorization.',
     ]
     if not flags.reference:
         notes.append('No --reference: sentences that are easy for any model count as members.')
     return Results(
-        values={'auc': found, 'means': means},
+        values={'auc': auc, 'means': means},
         tables={
             'Telling training text from held-out text': Table(
                 ('score', 'area under the curve', 'interval', 'difference of the means'), rows
@@ -72,41 +74,44 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
 
 
 def _sentences(corpus: Corpus, split: str, number: int) -> list[str]:
-    """Evenly spaced sentences of a split, of similar lengths in both splits."""
+    """Evenly spaced sentences of a split, with _MIN_TOKENS to _MAX_TOKENS tokens."""
     text = CorpusText(corpus.split(split))
     starts = text.sentence_start(np.arange(text.first_sentence[-1] + 1))
     lengths = np.diff(starts)
-    chosen = np.flatnonzero((lengths >= _LEAST_TOKENS) & (lengths <= _MOST_TOKENS))
-    if len(chosen) < number:
+    candidates = np.flatnonzero((lengths >= _MIN_TOKENS) & (lengths <= _MAX_TOKENS))
+    if len(candidates) < number:
         raise UserError(
-            f'the {split} split has {len(chosen)} sentences of {_LEAST_TOKENS} to {_MOST_TOKENS} '
+            f'the {split} split has {len(candidates)} sentences of {_MIN_TOKENS} to {_MAX_TOKENS} '
             f'tokens; lower --sentences={number}'
         )
-    found = []
-    for index in chosen[np.linspace(0, len(chosen) - 1, number).round().astype(int)]:
+    sentences = []
+    for index in candidates[np.linspace(0, len(candidates) - 1, number).round().astype(int)]:
         ids = np.zeros(lengths[index], np.int64)
         text.copy(ids, np.array([0]), starts[[index]], lengths[[index]])
-        found.append(corpus.tokenizer.decode(ids.tolist()))
-    return found
+        sentences.append(corpus.tokenizer.decode(ids.tolist()))
+    return sentences
 
 
 def _means(model: Model, texts: list[str]) -> np.ndarray:
-    """The mean log probability of a token of each text, float64 [N]."""
-    found = scoring.log_probabilities(model.predictor, texts)
-    return np.array([own.mean(dtype=np.float64) if len(own) else 0.0 for own in found])
+    """The mean log probability per token of each text, float64 [N]."""
+    return np.array(
+        [
+            log_p_T.mean(dtype=np.float64) if len(log_p_T) else 0.0
+            for log_p_T in scoring.log_probabilities(model.predictor, texts)
+        ]
+    )
 
 
 def _auc(members_N: np.ndarray, others_M: np.ndarray) -> tuple[float, tuple[float, float]]:
-    """The probability that a member scores above another text, and its bootstrap interval."""
+    """The probability that a member scores above a non-member, and its bootstrap interval."""
     wins_NM = (members_N[:, None] > others_M) + 0.5 * (members_N[:, None] == others_M)
     rng = np.random.default_rng(0)
-    drawn = []
+    resampled = []
     for _ in range(1000):
         n, m = (np.bincount(rng.integers(k, size=k), minlength=k) for k in wins_NM.shape)
-        drawn.append(n @ wins_NM @ m / wins_NM.size)
-    tail = (1 - intervals.LEVEL) / 2
-    low, high = np.quantile(drawn, [tail, 1 - tail])
+        resampled.append(n @ wins_NM @ m / wins_NM.size)
+    low, high = intervals.percentiles(resampled)
     return float(wins_NM.mean()), (float(low), float(high))
 
 
-MEASURE = Measure(run, 'a tokenized corpus', ('reference', 'sentences'))
+MEASURE = Measure(run, ('reference', 'sentences'))
