@@ -72,16 +72,7 @@ class Model:
     def word_states(
         self, texts: Sequence[Located], layers: tuple[int | str, ...], dtype: Any
     ) -> np.ndarray:
-        """Encode words of texts.
-
-        Args:
-            texts: texts, each with the characters of its words.
-            layers: K layers, as for `Predictor.embed_words`.
-            dtype: type of the returned states.
-
-        Returns:
-            The states of all words of all texts, [N, K, D].
-        """
+        """The states of the words of texts in K layers, [N, K, D]; see `stream_words`."""
         num_words = sum(len(spans) for _, spans in texts)
         size = self.pretrained.architecture.hidden_size
         states_NKD = np.empty((num_words, len(layers), size), dtype)

@@ -5,9 +5,8 @@ import pathlib
 import re
 
 from bert_jax import files
+from bert_jax.analyze import report
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.tables import markdown_table
 
 CARD = 'README.md'
 _NEXT_SECTION = re.compile(r'^## Limits$', re.MULTILINE)  # results are inserted before it, if any
@@ -20,14 +19,9 @@ def check(model: str) -> None:
 
 
 def add(model: str, results: pathlib.Path) -> None:
-    """Add the first table of an analysis to the card, or replace the table of an earlier run.
-
-    Args:
-        model: folder of the model.
-        results: results.json of the analysis.
-    """
+    """Add the first table of a results.json to the card, or replace the table of an earlier run."""
     path, content = pathlib.Path(model) / CARD, files.read_json(results)
-    title, table = next(iter(content['tables'].items()))
+    title, table = report.first_table(content)
     mark = f'<!-- {content["analysis"]}: {title} -->'
     end = mark.replace('<!-- ', '<!-- end of ')
     section = '\n\n'.join(
@@ -35,7 +29,7 @@ def add(model: str, results: pathlib.Path) -> None:
             mark,
             f'## {content["analysis"].capitalize()}: {title}',
             f'    {content["command"]}',
-            markdown_table(Table(tuple(table['columns']), table['rows'])),
+            table,
             '\n'.join(f'- {sentence}' for sentence in [*content['notes'], *content['limits']]),
             end,
         ]

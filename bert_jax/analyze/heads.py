@@ -62,16 +62,14 @@ class Heads(Analysis):
         if head is None:
             directions = [best[f'{_ALL}, {direction}'] for direction in DIRECTIONS]
             head = tuple(max(directions, key=lambda of_all: of_all['accuracy'])['head'])
-        layer, number = head
-        plots = {
-            'heads': _plot_relations(best),
-            f'head_{layer}-{number}': _plot_head(
-                model, layer, number, *_example(flags.text, trees)
-            ),
-        }
-        values = {'relations': best, 'layers': shape[0], 'heads': shape[1]}
+        head_plot = _plot_head(model, *head, *_example(flags.text, trees))
         notes = [f'{skipped} sentences are longer than the model takes.'] if skipped else []
-        return Results(values, {'Best head of each relation': _table(best)}, plots, notes)
+        return Results(
+            values={'relations': best, 'layers': shape[0], 'heads': shape[1]},
+            tables={'Best head of each relation': _table(best)},
+            figures={'heads': _plot_relations(best), 'head_{}-{}'.format(*head): head_plot},
+            notes=notes,
+        )
 
 
 def _parse_head(text: str, shape: tuple[int, int]) -> tuple[int, int]:
@@ -120,10 +118,7 @@ def _count(
 
 
 def _best_head(counts: HeadCounts, relation: int, direction: int) -> dict[str, Any]:
-    """The best head and the best offset, chosen on even documents and scored on odd documents.
-
-    'all_heads' has the accuracies of all heads on all documents.
-    """
+    """The best head and offset, chosen on even documents and scored on odd documents."""
     hits_GLH = counts.hits_GRKLH[:, relation, direction]
     offset_hits_GO = counts.offset_hits_GRKO[:, relation, direction]
     totals_G = counts.totals_GR[:, relation]
@@ -144,7 +139,7 @@ def _best_head(counts: HeadCounts, relation: int, direction: int) -> dict[str, A
         'interval': intervals.of_share(hits_G, scored_totals_G),
         'offset': OFFSETS[offset],
         'offset_accuracy': float(offset_hits_GO[is_scored_G, offset].sum() / num_scored),
-        'all_heads': hits_GLH.sum(0) / totals_G.sum(),
+        'all_heads': hits_GLH.sum(0) / totals_G.sum(),  # on all documents
     }
 
 

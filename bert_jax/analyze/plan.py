@@ -11,8 +11,6 @@ from bert_jax import files
 from bert_jax.analyze import report
 from bert_jax.analyze.base import read_lines
 from bert_jax.errors import UserError
-from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.tables import markdown_table
 from bert_jax.interop import MODEL_HELP
 
 _SUMMARY = 'README.md'
@@ -30,15 +28,12 @@ def run(
     parse: Callable[[Sequence[str]], object],
     run_analysis: Callable[[Sequence[str]], pathlib.Path],
 ) -> pathlib.Path:
-    """Run the analyses of a plan that do not have results yet.
+    """Run the analyses of a plan that do not have results yet; return the output folder.
 
     Args:
         arguments: --model, --input, --output and --overwrite.
         parse: checks the command line of an analysis.
         run_analysis: runs the command line of an analysis.
-
-    Returns:
-        The output folder, with README.md and a folder for each analysis.
     """
     parser = argparse.ArgumentParser(
         prog='python -m bert_jax.analyze all', description='Run all analyses that a file lists.'
@@ -99,10 +94,10 @@ def _summary(model: str, output: pathlib.Path, steps: Sequence[Step]) -> str:
     sections = [f'# Analyses of {pathlib.Path(model).name}']
     for step in steps:
         content = files.read_json(output / step.name / report.RESULTS)
-        title, table = next(iter(content['tables'].items()))
+        title, table = report.first_table(content)
         sections += [
             f'## [{step.name}]({step.name}/{_SUMMARY}): {title}',
-            markdown_table(Table(tuple(table['columns']), table['rows'])),
+            table,
             *(f'![{name}]({step.name}/{name})' for name in content['figures']),
         ]
     return '\n\n'.join(sections) + '\n'

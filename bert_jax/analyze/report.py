@@ -5,7 +5,7 @@ import json
 import os
 import pathlib
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,7 @@ import numpy as np
 from bert_jax import figures
 from bert_jax.analyze.base import Analysis, Results
 from bert_jax.errors import UserError
+from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 
 RESULTS = 'results.json'
@@ -62,16 +63,7 @@ def write(
     command: str,
     results: Results,
 ) -> None:
-    """Write results.json, README.md and the figures into an empty folder.
-
-    Args:
-        folder: the folder.
-        name: name of the analysis.
-        analysis: the analysis.
-        model: the path of the model.
-        command: the command line that made the results.
-        results: the results.
-    """
+    """Write results.json, README.md and the figures of an analysis into an empty folder."""
     for stem, figure in results.figures.items():
         figures.save(figure, folder / stem)
     content = {
@@ -88,6 +80,12 @@ def write(
     text = json.dumps(content, indent=2, ensure_ascii=False, default=_numpy_as_json) + '\n'
     (folder / RESULTS).write_text(text, encoding='utf-8')
     (folder / 'README.md').write_text(_report(content, results), encoding='utf-8')
+
+
+def first_table(content: Mapping[str, Any]) -> tuple[str, str]:
+    """The title and the Markdown of the first table in the content of a results.json."""
+    title, table = next(iter(content['tables'].items()))
+    return title, markdown_table(Table(tuple(table['columns']), table['rows']))
 
 
 def _report(content: dict[str, Any], results: Results) -> str:

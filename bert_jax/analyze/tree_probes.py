@@ -1,6 +1,7 @@
 """Structural probes of all layers on a treebank, and their scores."""
 
 import argparse
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,11 +21,7 @@ def measure(
     train_NLD: np.ndarray,
     dev_NLD: np.ndarray,
 ) -> dict[str, Any]:
-    """Train structural probes on sentences of at most --max_words; score all dev sentences.
-
-    Returns:
-        Metric → its value in each layer; see `_score`.
-    """
+    """Train structural probes; return metric → value by layer, of dev sentences of any length."""
     train = _sentences(train_trees, train_NLD, flags.max_words)
     dev = _sentences(dev_trees, dev_NLD)
     if not train or not dev:
@@ -48,16 +45,16 @@ def linear_chain(dev_trees: Sequence[Tree]) -> dict[str, Any]:
 
 
 def _sentences(
-    trees: Sequence[Tree], states_NLD: np.ndarray, max_words: int | None = None
+    trees: Sequence[Tree], states_NLD: np.ndarray, max_words: float = math.inf
 ) -> list[Sentence]:
-    """The trees of at least two words with the states of their words."""
+    """The trees of 2 to `max_words` words, with the states of their words."""
     sentences, start = [], 0
     for tree in trees:
-        number = len(tree.words)
-        if 2 <= number <= (max_words or number):
+        end = start + len(tree.words)
+        if 2 <= len(tree.words) <= max_words:
             gold = dependency_trees.from_heads(tree.heads, tree.is_punctuation)
-            sentences.append(Sentence(states_NLD[start : start + number], gold))
-        start += number
+            sentences.append(Sentence(states_NLD[start:end], gold))
+        start = end
     return sentences
 
 
@@ -69,13 +66,12 @@ def _score(
     """UUAS with its interval over documents, DSpr, accuracy of roots, and NSpr.
 
     Args:
-        trees: all trees.
-        sentences: the N trees with at least two words.
+        trees: all trees; `sentences` lacks trees of a single word.
+        sentences: N sentences.
         predicted: distances [W, W] and depths [W] of each sentence.
     """
-    _, group_N = np.unique(
-        [tree.document for tree in trees if len(tree.words) > 1], return_inverse=True
-    )
+    documents = [tree.document for tree in trees if len(tree.words) > 1]
+    _, group_N = np.unique(documents, return_inverse=True)
     pairs = list(zip(sentences, predicted, strict=True))
     correct_N, edges_N, distance_ranks = zip(
         *(dependency_trees.score_distances(s.gold, d_WW) for s, (d_WW, _) in pairs), strict=True

@@ -69,11 +69,9 @@ def spanning_tree(distances_WW: np.ndarray) -> set[tuple[int, int]]:
 def score_distances(
     gold: TreeDistances, predicted_WW: np.ndarray
 ) -> tuple[int, int, np.ndarray | None]:
-    """Score predicted distances.
+    """Number of correct edges, number of edges, and rank correlations [W] of the distances.
 
-    Returns:
-        Number of correct edges, number of edges, and the rank correlation [W] of the distances of
-        each word (None: the sentence is too short or too long).
+    Correlations are None for sentences that are too short or too long.
     """
     scored = np.flatnonzero(gold.is_scored_W)
     correct = edges = 0
@@ -87,11 +85,9 @@ def score_distances(
 
 
 def score_depths(gold: TreeDistances, predicted_W: np.ndarray) -> tuple[int, int, float | None]:
-    """Score predicted depths.
+    """1 if the root is correct, 1 if it is scored, and the rank correlation of the depths.
 
-    Returns:
-        1 if the root is correct, 1 if the tree has a root, and the rank correlation of the depths
-        (None: the sentence is too short or too long).
+    The correlation is None for sentences that are too short or too long.
     """
     scored = np.flatnonzero(gold.is_scored_W)
     has_root = bool(len(scored)) and gold.depths_W[scored].min() == 0
@@ -118,12 +114,7 @@ def rank_correlations(a_NM: np.ndarray, b_NM: np.ndarray) -> np.ndarray:
 def mean_over_lengths(
     lengths: Iterable[int], correlations: Iterable[np.ndarray | float | None]
 ) -> float:
-    """The mean over sentence lengths of the mean correlation at each length; 0 without any.
-
-    Args:
-        lengths: number of words of each sentence.
-        correlations: one or several of each sentence; None if it is not ranked.
-    """
+    """The mean over sentence lengths of the mean correlation at each length; 0 without any."""
     by_length: dict[int, list[float]] = defaultdict(list)
     for length, values in zip(lengths, correlations, strict=True):
         if values is not None:

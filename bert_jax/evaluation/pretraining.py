@@ -49,14 +49,13 @@ def cloze_markdown(
 ) -> str:
     """Render masked examples in Markdown: each text with [MASK], then a line for each mask.
 
-    A line has the original token and the most probable tokens, with the correct token in bold.
+    A line has the original token and the `top` most probable tokens, the correct one in bold.
 
     Args:
         tokenizer: decodes the ids.
         masked: the masked input ids, and the positions and labels of the masks.
         batch: the examples; only 'attention_mask' is used.
         probabilities_BPV: predicted distribution at each masked position.
-        top: number of tokens for each mask.
     """
     vocab, lines = tokenizer.vocab, []
     for row in range(len(masked.input_ids)):

@@ -53,7 +53,6 @@ def train(states_NLD: np.ndarray, labels_NK: np.ndarray, settings: ProbeSettings
     Args:
         states_NLD: the states of N words in L layers, of any float type.
         labels_NK: int32, classes of the words in K labelings, such as the task and a control task.
-        settings: the settings.
 
     Returns:
         The parameters of the K × S × L probes (K × S × 1 with a mix), stacked.

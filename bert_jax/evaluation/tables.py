@@ -64,7 +64,6 @@ def save_candidates(
         records: predictions for pairs, with ids 'TEXT_ID-COLUMN'. The scorer expects the text ids
             of GAP (`data.columns.id='ID'`) and the classes TRUE and FALSE.
         columns: `data.columns.candidate_labels`, in the order of the file ('A-coref', 'B-coref').
-        directory: the folder.
     """
     predicted: dict[str, dict[str, str]] = {}
     longest_first = sorted(columns, key=len, reverse=True)  # 'A-coref' before 'coref'
@@ -111,7 +110,8 @@ def markdown_table(table: Table) -> str:
         for column in range(len(table.columns))
     ]
     rules = ['---:' if number else '---' for number in numeric]
-    return '\n'.join(map(_line, [table.columns, rules, *table.rows]))
+    lines = [table.columns, rules, *table.rows]
+    return '\n'.join(f'| {" | ".join(map(_cell, cells))} |' for cells in lines)
 
 
 def plot_confusion(confusion: Confusion, path: pathlib.Path) -> None:
@@ -180,10 +180,6 @@ def _most_errors(counts_CC: np.ndarray, limit: int) -> np.ndarray:
     """The indices of the classes with the most errors, in ascending order."""
     errors_C = counts_CC.sum(0) + counts_CC.sum(1) - 2 * np.diagonal(counts_CC)
     return np.sort(np.argsort(-errors_C, kind='stable')[:limit])
-
-
-def _line(cells: Iterable) -> str:
-    return f'| {" | ".join(map(_cell, cells))} |'
 
 
 def _cell(value: object) -> str:

@@ -56,25 +56,15 @@ def grouped(groups: Sequence[str], values_N: np.ndarray, total: str) -> dict[str
 def table(
     shares: Mapping[str, Share], group: str, value: str, **more: Mapping[str, Share]
 ) -> Table:
-    """A row for each share.
+    """A row for each group with its share, and columns with `more` shares of the same groups.
 
-    Args:
-        shares: name of the group → share.
-        group: title of the column of groups.
-        value: title of the column of values.
-        more: title of a further column, with underscores → its shares, without their intervals.
+    `group`, `value` and the names of `more` are the titles of columns.
     """
-    rows = [
-        (
-            name or 'all',
-            share.number,
-            share.value,
-            intervals.cell(share.interval),
-            *(column[name].value for column in more.values()),
-        )
-        for name, share in shares.items()
-    ]
-    titles = (name.replace('_', ' ') for name in more)
+    rows = []
+    for name, (mean, interval, number) in shares.items():
+        others = [column[name].value for column in more.values()]
+        rows.append((name or 'all', number, mean, intervals.cell(interval), *others))
+    titles = (title.replace('_', ' ') for title in more)
     return Table((group, 'examples', value, 'interval', *titles), rows)
 
 
@@ -82,10 +72,9 @@ def plot(shares: Mapping[str, Share], label: str, neutral: float, limits: Any = 
     """Shares with their intervals, and a line at the value of an unbiased model."""
     figure = figures.new(7, 1.2 + 0.34 * len(shares))
     axes = figure.subplots()
-    for row, share in enumerate(shares.values()):
-        low, high = share.interval or (share.value, share.value)
-        error = [[share.value - low], [high - share.value]]
-        axes.errorbar(share.value, row, xerr=error, fmt='o', color='C0')
+    for row, (value, interval, _) in enumerate(shares.values()):
+        low, high = interval or (value, value)
+        axes.errorbar(value, row, xerr=[[value - low], [high - value]], fmt='o', color='C0')
     axes.axvline(neutral, color='0.4', linestyle='--', linewidth=1)
     axes.set_yticks(range(len(shares)), [name.replace('_', ' ') or 'all' for name in shares])
     axes.set(xlabel=label, ylim=(len(shares) - 0.5, -0.5), xlim=limits)
