@@ -63,7 +63,7 @@ class Probes(Analysis):
         add('--max_words', type=int, default=40, help='longest sentence that structural probes are '
             'trained on (default 40)')  # fmt: skip
         add('--limit', type=int, help='number of training sentences (default: all)')
-        add('--untrained_seed', type=int, default=0, help='seed of the untrained encoder')
+        add('--untrained_seed', type=int, default=0, help='of the untrained encoder (default 0)')
 
     def run(self, flags: argparse.Namespace, model: Model) -> Results:
         """See `Analysis.run`."""

@@ -207,7 +207,7 @@ def _neighbors(flags: argparse.Namespace, model: Model, names: tuple[Layer, ...]
     query = occurrences.find_marked(flags.query, '--query')
     (query_KD,) = model.predictor.embed_words([query.text], [(query.span,)], layer=names)[0]
     located = [(text, word_spans.split_words(text)) for text in read_texts(flags.input)]
-    # The best words of each layer as a heap of (cosine, −count, word); the earlier of equals wins.
+    # The best words of each layer, a heap of (cosine, −count, word): ties keep the earlier word.
     heaps: list[list[tuple[float, int, Occurrence]]] = [[] for _ in names]
     count = 0
     for (text, spans), states_WKD in zip(
@@ -215,23 +215,25 @@ def _neighbors(flags: argparse.Namespace, model: Model, names: tuple[Layer, ...]
     ):
         for k, heap in enumerate(heaps):
             cosines_W = unit(states_WKD[:, k]) @ unit(query_KD[k])
-            for word in np.argsort(-cosines_W, kind='stable')[: flags.top]:
+            for index in np.argsort(-cosines_W, kind='stable')[: flags.top]:
                 count += 1
-                entry = (float(cosines_W[word]), -count, Occurrence(text, spans[word]))
+                entry = (float(cosines_W[index]), -count, Occurrence(text, spans[index]))
                 push = heapq.heappush if len(heap) < flags.top else heapq.heappushpop
                 push(heap, entry)
     neighbors, tables, cosines = {}, {}, {}
     for name, heap in zip(names, heaps, strict=True):
         layer = layers.describe(name)
-        best = [(cosine, word) for cosine, _, word in sorted(heap, reverse=True)]
+        best = [(cosine, neighbor) for cosine, _, neighbor in sorted(heap, reverse=True)]
         neighbors[layer] = [
-            {'cosine': cosine, 'word': word.word, 'text': word.text, 'span': word.span}
-            for cosine, word in best
+            {'cosine': cosine, 'word': neighbor.word, 'text': neighbor.text, 'span': neighbor.span}
+            for cosine, neighbor in best
         ]
         cosines[layer] = np.array([cosine for cosine, _ in best])
-        rows = [(word.word, cosine, word.context(_WIDTH)) for cosine, word in best]
         title = f'Neighbors of {query.context(_WIDTH)} in {layer}'
-        tables[title] = Table(('word', 'cosine', 'context'), rows)
+        tables[title] = Table(
+            ('word', 'cosine', 'context'),
+            [(neighbor.word, cosine, neighbor.context(_WIDTH)) for cosine, neighbor in best],
+        )
     return Results(
         {'query': flags.query, 'neighbors': neighbors}, tables, {'similarity': _plot(cosines)}
     )

@@ -40,8 +40,11 @@ def linear_chain(dev_trees: Sequence[Tree]) -> dict[str, Any]:
     """The scores of trees that connect each word with the next, with the first word as root."""
     num_words = sum(len(tree.words) for tree in dev_trees)
     dev = _sentences(dev_trees, np.zeros((num_words, 0, 0)))
-    positions = [np.arange(len(sentence.states_WLD)) for sentence in dev]
-    return _score(dev_trees, dev, [(np.abs(own_W[:, None] - own_W), own_W) for own_W in positions])
+    predicted = []
+    for sentence in dev:
+        positions_W = np.arange(len(sentence.states_WLD))
+        predicted.append((np.abs(positions_W[:, None] - positions_W), positions_W))
+    return _score(dev_trees, dev, predicted)
 
 
 def _sentences(

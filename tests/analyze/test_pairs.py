@@ -41,7 +41,7 @@ def test_a_model_is_compared_on_every_paradigm_with_its_untrained_copy(folder, p
         assert 0 <= paradigms[name]['untrained'] <= 1
     assert paradigms['plural']['ties'] == pytest.approx(1 / 3)
     assert found['results']['phenomena']['all pairs']['pairs'] == 5
-    assert 'no unigram baseline' in found['notes'][0]
+    assert 'No unigram baseline' in found['notes'][0]
     assert (tmp_path / 'out/pairs.png').exists()
 
 
