@@ -8,12 +8,7 @@ from bert_jax.analyze.base import Analysis, Model, Results
 from bert_jax.errors import UserError
 
 # Option of some measures → its default.
-_DEFAULTS: dict[str, Any] = {
-    'columns': [],
-    'candidates': 511,
-    'reference': None,
-    'sentences': 500,
-}
+_DEFAULTS: dict[str, Any] = {'columns': [], 'candidates': 511, 'reference': None, 'sentences': 500}
 
 
 class Harms(Analysis):

@@ -160,7 +160,7 @@ def _summarize(
             {'paradigms': names, 'accuracies': accuracies, 'mean': float(np.mean(accuracies))}
         )
     return {
-        'mean_of_paradigms': float(np.mean([own['accuracy'] for own in paradigms.values()])),
+        'mean_of_paradigms': float(np.mean([p['accuracy'] for p in paradigms.values()])),
         'phenomena': {name: summarize(rows) for name, rows in phenomena}
         | {'all pairs': summarize(slice(None))},
         'paradigms': paradigms,

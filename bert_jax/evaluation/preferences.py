@@ -25,20 +25,20 @@ def prefers_first(scores_N2: np.ndarray) -> np.ndarray:
     return 0.5 + 0.5 * np.sign(scores_N2[:, 0] - scores_N2[:, 1])
 
 
-def summarize(scores_N2: np.ndarray, lengths_N2: np.ndarray, chosen: np.ndarray) -> Summary:
-    """Summarize some pairs.
+def summarize(scores_N2: np.ndarray, lengths_N2: np.ndarray, rows: np.ndarray) -> Summary:
+    """Summarize the preferences for the pairs in some rows.
 
     Args:
         scores_N2: float64, log probabilities in nats; the first sentence should be likelier.
         lengths_N2: numbers of tokens of both sentences.
-        chosen: bool [N] or indices, the pairs.
+        rows: bool [N] or indices.
 
     Returns:
         'pairs' (their number), 'accuracy' (ties count half) and its 'interval' over pairs,
         'per_token' (the accuracy by mean log probability of a token), and the shares of pairs of
         'equal_length' and of 'ties'.
     """
-    scores_N2, lengths_N2 = scores_N2[chosen], lengths_N2[chosen]
+    scores_N2, lengths_N2 = scores_N2[rows], lengths_N2[rows]
     hits_N = prefers_first(scores_N2)
     return {
         'pairs': len(hits_N),

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 # Name → module with a `MEASURE`; imported when the measure is used.
 MEASURES = {
     name: f'bert_jax.analyze.harm_measures.{name}'
-    for name in (
-        'crows_pairs',
-        'stereoset',
-        'winobias',
-        'log_odds',
-        'exposure',
-        'membership',
-    )
+    for name in ('crows_pairs', 'stereoset', 'winobias', 'log_odds', 'exposure', 'membership')
 }
 
 

@@ -135,18 +135,10 @@ def _by_target(targets: list[str], prefers_N: np.ndarray, related_N: np.ndarray)
 
 def _table(scores: dict[str, Scores]) -> Table:
     columns = ('type', 'examples', 'ss', 'interval', 'lms', 'interval', 'icat')
-    rows = [
-        (
-            name or 'all',
-            ss.number,
-            ss.value,
-            intervals.cell(ss.interval),
-            lms.value,
-            intervals.cell(lms.interval),
-            icat,
-        )
-        for name, (ss, lms, icat) in scores.items()
-    ]
+    rows = []
+    for name, (ss, lms, icat) in scores.items():
+        cells = (ss.value, intervals.cell(ss.interval), lms.value, intervals.cell(lms.interval))
+        rows.append((name or 'all', ss.number, *cells, icat))
     return Table(columns, rows)
 
 
