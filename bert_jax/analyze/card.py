@@ -1,4 +1,4 @@
-"""Adds the results of an analysis to the model card: README.md of a run or an exported model."""
+"""Adds the results of an analysis to the model card, README.md in the folder of the model."""
 
 import os
 import pathlib

@@ -1,4 +1,4 @@
-"""Probes of tags and trees in every layer, compared with an untrained encoder and baselines."""
+"""Probes of tags and trees by layer, compared with an untrained encoder and baselines."""
 
 import argparse
 from collections.abc import Sequence
@@ -96,11 +96,8 @@ class Probes(Analysis):
         majority = probes.majority_per_type(train.forms, train.labels_N, dev.forms)
         values['majority_per_type'] = float((majority == dev.labels_N).mean())
         values['layers'] = [layers.describe(name) for name in names]
-        values['words'] = {
-            'train': len(train.forms),
-            'dev': len(dev.forms),
-            'classes': len(classes),
-        }
+        num_train, num_dev = len(train.forms), len(dev.forms)
+        values['words'] = {'train': num_train, 'dev': num_dev, 'classes': len(classes)}
         tables = {f'Probes of {flags.label}': _tag_table(values)}
         if flags.rank:
             values['linear_chain'] = tree_probes.linear_chain(trees[1])

@@ -1,4 +1,4 @@
-"""Isotropy of vectors: the mean cosine of two vectors, and the contribution of each dimension.
+"""Isotropy: the mean cosine of two vectors, and the contribution of each dimension.
 
 Sources: Ethayarajh 2019, "How Contextual are Contextualized Word Representations?" (anisotropy);
 Timkey and van Schijndel 2021, "All Bark and No Bite" (contribution of each dimension). Both papers

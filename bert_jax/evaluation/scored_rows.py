@@ -131,7 +131,7 @@ def shared_positions(a_T: np.ndarray, b_U: np.ndarray) -> tuple[np.ndarray, np.n
 
 
 def slot_rows(ids_T: np.ndarray, slot: slice, mask_id: int) -> Iterator[ScoredRow]:
-    """Yield a row for each token of a slot, left to right, with the token as the last of the slot.
+    """Yield rows that score the tokens of a slot from left to right.
 
     Earlier tokens of the slot are visible; later tokens are removed from the row. Source:
     moinnadeem/StereoSet, code/dataloader.py, IntrasentenceLoader.

@@ -1,4 +1,4 @@
-"""Structural probes: linear maps whose squared distances approximate distances in the parse tree.
+"""Structural probes: linear maps after which squared distances approximate tree distances.
 
 The predicted distance of words i and j is |B(h_i − h_j)|², the predicted depth of word i is
 |B h_i|². The probes of all layers are trained at once. Source: Hewitt and Manning 2019, sections 2
