@@ -82,8 +82,8 @@ def losses(
         rows = np.arange(start, start + _EVALUATION_BATCH) % len(states_NLD)  # always one shape
         outputs = jax.device_get(_evaluate(params, states_NLD[rows], labels_NK[rows]))
         parts.append([output[..., : len(states_NLD) - start] for output in outputs])
-    is_correct, nats = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
-    return is_correct, nats / np.float32(np.log(2))
+    is_correct, bits = (np.concatenate(part, axis=-1) for part in zip(*parts, strict=True))
+    return is_correct, bits
 
 
 def online_code_length(
@@ -185,8 +185,7 @@ def _score_probe(params: Params, x: jax.Array, labels_B: jax.Array) -> tuple[jax
     return logits_BC.argmax(-1) == labels_B, losses_B
 
 
-@jax.jit
-def _evaluate(params: Params, states_BLD: Any, labels_BK: Any) -> tuple[jax.Array, jax.Array]:
+def _score_all(params: Params, states_BLD: Any, labels_BK: Any) -> tuple[jax.Array, jax.Array]:
     """`_score_probe` of all probes: [K, S, L, B] each."""
     states_BLD = jnp.asarray(states_BLD, jnp.float32)
     if 'mix' in params:
@@ -202,8 +201,15 @@ def _step(
 ) -> tuple[Params, Any]:
     def loss(params: Params) -> jax.Array:
         # The probes share no parameters, so the sum gives each probe the gradient of its own mean.
-        _, losses_KSLB = _evaluate(params, states_BLD, labels_BK)
+        _, losses_KSLB = _score_all(params, states_BLD, labels_BK)
         return losses_KSLB.mean(-1).sum()
 
     updates, state = optax.adam(settings.learning_rate).update(jax.grad(loss)(params), state)
     return optax.apply_updates(params, updates), state
+
+
+@jax.jit
+def _evaluate(params: Params, states_BLD: Any, labels_BK: Any) -> tuple[jax.Array, jax.Array]:
+    """Whether each prediction is correct, and the losses in bits: [K, S, L, B] each."""
+    is_correct, nats = _score_all(params, states_BLD, labels_BK)
+    return is_correct, nats / np.log(2)

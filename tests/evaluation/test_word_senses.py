@@ -70,7 +70,7 @@ def test_unknown_lemmas_have_no_guess_and_count_as_wrong():
     test = Labeled([*unseen, LEMMAS[0]], [('x',), SENSES[0]], np.array([0, 1]))
     scored = word_senses.score({'m': [None, SENSES[0][0]]}, test, np.array([0, 3]))['m']
     assert [scored[name]['accuracy'] for name in ('all', 'seen', 'ambiguous')] == [0.5, 1, 1]
-    assert scored['all']['interval'] == [0, 1]
+    assert scored['all']['interval'] == (0, 1)
 
 
 def test_several_gold_senses_are_all_right():
