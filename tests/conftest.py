@@ -1,6 +1,8 @@
-"""Every test sees 8 fake CPU devices and shares one compilation cache. Machine code is made
-quickly and runs slowly: little of the time of a test is spent in it. XLA's older emitters take less
-than half the time of its fusion emitters."""
+"""Settings of all tests: they see one CPU device, and share one compilation cache.
+
+Machine code is made quickly and runs slowly: little of the time of a test is spent in it. XLA's
+older emitters take less than half the time of its fusion emitters.
+"""
 
 import gc
 import os
@@ -24,6 +26,34 @@ os.environ.setdefault('TF_CPP_MIN_LOG_LEVEL', '3')  # for tests that import Tens
 import jax
 import pytest
 
+from bert_jax.training import state
+from tests import op_by_op
+
+DEVICES = {
+    name: getattr(jax, name)
+    for name in ('devices', 'local_devices', 'device_count', 'local_device_count')
+}
+COMPUTE = state._compute
+
+
+# Folders and files that take longest; they start first, so that all workers end together.
+LONGEST = ('end_to_end', 'multidevice', 'test_configs.py', 'problems', 'experiments', 'parity')
+
+
+def pytest_xdist_auto_num_workers():
+    """Run one more worker than there are cores: tests also wait for disks and processes."""
+    return (os.cpu_count() or 1) + 1
+
+
+def pytest_collection_modifyitems(items):
+    """Order the tests by LONGEST."""
+
+    def rank(item):
+        parts = item.path.parts
+        return next((i for i, name in enumerate(LONGEST) if name in parts), len(LONGEST))
+
+    items.sort(key=rank)
+
 
 def pytest_collection_finish():
     """Do not search the objects of all imported libraries for garbage over and over."""
@@ -31,14 +61,41 @@ def pytest_collection_finish():
     gc.set_threshold(100_000, 20, 50)
 
 
+@pytest.fixture(scope='session', autouse=True)
+def one_device():
+    """Show one of the eight fake devices, and initialize parameters one operation at a time.
+
+    Compiling takes most of the time of the tests: a step divided over eight devices takes longer,
+    and an initialization as long as a step.
+    """
+    first = jax.devices()[:1]
+
+    def compute(init, shardings, *arguments):
+        return jax.device_put(op_by_op.evaluate(init, *arguments), shardings)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name in DEVICES:
+            found = 1 if name.endswith('count') else first
+            patch.setattr(jax, name, lambda *_, found=found: found)
+        patch.setattr(state, '_compute', compute)
+        yield
+
+
+@pytest.fixture
+def eight_devices(monkeypatch):
+    """Show all fake devices, and compile initializations."""
+    for name, function in DEVICES.items():
+        monkeypatch.setattr(jax, name, function)
+    monkeypatch.setattr(state, '_compute', COMPUTE)
+
+
 @pytest.fixture(scope='module')
-def quick_training():
-    """Training uses one device and draws no figures, which are most of the time of a small run."""
+def no_figures():
+    """Runs draw no figures, which are half of the time of the smallest ones."""
     from bert_jax.evaluation import tables
     from bert_jax.training.logging import Log
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax, 'device_count', lambda: 1)
         patch.setattr(Log, 'plot', lambda *_: None)
         patch.setattr(tables, 'plot_confusion', lambda *_: None)
         yield

@@ -1,7 +1,7 @@
 """The training state: parameters, optimizer state and counters, and their shardings."""
 
 import functools
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -105,8 +105,12 @@ def initial_state(
     shardings = jax.tree.map(lambda leaf: leaf.sharding, abstract)
     by_name = tree_paths.flatten(shardings.params)
     loaded = {name: jax.device_put(a, by_name[name]) for name, a in task.start.params.items()}
+    return _compute(init, shardings, jax.random.key(seed), loaded)
+
+
+def _compute(init: Callable[..., TrainState], shardings: TrainState, *arguments: Any) -> TrainState:
     make = jax.jit(init, out_shardings=shardings, compiler_options=runtime.compiler_options())
-    return make(jax.random.key(seed), loaded)
+    return make(*arguments)
 
 
 def _place(leaf: jax.ShapeDtypeStruct, where: NamedSharding) -> jax.ShapeDtypeStruct:

@@ -13,6 +13,8 @@ from bert_jax.errors import UserError
 from tests import disks
 from tests.end_to_end import commands, small
 
+pytestmark = pytest.mark.usefixtures('no_figures')
+
 
 @pytest.mark.parametrize('module', ['main', 'prepare', 'predict', 'export'])
 def test_help_prints_the_flags_and_exits_with_status_0(module, capsys, monkeypatch):
@@ -89,6 +91,7 @@ REFUSED = {
 }
 
 
+@pytest.mark.usefixtures('eight_devices')
 @pytest.mark.parametrize('name', REFUSED)
 def test_a_config_that_cannot_run_is_refused(name, tmp_path):
     change, word = REFUSED[name]

@@ -22,7 +22,7 @@ from bert_jax.training import checkpoints, workdir
 from configs import finetune
 from tests.end_to_end import commands
 
-pytestmark = pytest.mark.usefixtures('quick_training')
+pytestmark = pytest.mark.usefixtures('no_figures')
 
 SMALL = {
     'data.tokenizer': 'train:wordpiece:400',
@@ -219,8 +219,8 @@ def test_wrong_settings_of_metrics_are_refused_before_training(tmp_path, setting
 
 
 def test_at_most_three_large_programs_are_compiled(sentiment):
-    """The training step, the evaluation and the initialization."""
-    large = [name for name in sentiment.compiled if re.search(r'jit\((step|init)\)', name)]
+    """The training step, and predictions with and without loss."""
+    large = [name for name in sentiment.compiled if re.search(r'jit\(\w*step\)', name)]
     assert 2 <= len(large) <= 3, sentiment.compiled
 
 

@@ -13,7 +13,7 @@ from bert_jax.models.tuning_method import ADDED
 from bert_jax.tasks import initialization
 from tests.end_to_end import small
 
-pytestmark = pytest.mark.usefixtures('quick_training')
+pytestmark = pytest.mark.usefixtures('no_figures')
 
 
 @pytest.fixture(scope='module')

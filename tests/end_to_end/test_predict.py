@@ -11,7 +11,7 @@ from bert_jax import main, predict
 from tests.end_to_end import commands, small
 from tests.interop import published
 
-pytestmark = pytest.mark.usefixtures('quick_training')
+pytestmark = pytest.mark.usefixtures('no_figures')
 
 
 @pytest.fixture(scope='module')

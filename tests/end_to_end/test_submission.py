@@ -10,7 +10,7 @@ from bert_jax.data import tensorflow_import
 from configs import finetune
 from tests.tasks import small_problems
 
-pytestmark = pytest.mark.usefixtures('quick_training')
+pytestmark = pytest.mark.usefixtures('no_figures')
 
 
 @pytest.fixture(scope='module')

@@ -15,7 +15,7 @@ from bert_jax.training import checkpoints
 from configs import finetune, finetune_tasks
 from tests.end_to_end import commands
 
-pytestmark = pytest.mark.usefixtures('quick_training', 'no_loader_process')
+pytestmark = pytest.mark.usefixtures('no_figures', 'no_loader_process')
 
 SMALL = {
     'model.hidden_dropout': 0.1,

@@ -19,6 +19,8 @@ from configs import base
 from experiments.compiled import hlo
 from tests.training import synthetic
 
+pytestmark = pytest.mark.usefixtures('eight_devices')
+
 RULES = base.get_config().sharding_rules
 OPTIMIZER = optimizers.build(synthetic.OPTIMIZER, lambda step: 1e-3)
 

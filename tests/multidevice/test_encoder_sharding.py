@@ -17,6 +17,8 @@ from bert_jax.models.packed_rows import gather_positions
 from bert_jax.models.partitioning import constrain
 from bert_jax.training import sharding
 
+pytestmark = pytest.mark.usefixtures('eight_devices')
+
 RULES = (
     ('batch', ('data', 'fsdp')),
     ('vocab', 'tensor'),

@@ -21,6 +21,8 @@ from bert_jax.training.transfer import TRAIN_ALL, Transfer
 from configs import base, finetune
 from tests.training import synthetic
 
+pytestmark = pytest.mark.usefixtures('eight_devices')
+
 RULES = base.get_config().sharding_rules
 MESHES = {
     'one device': {'data': 1, 'fsdp': 1, 'tensor': 1},

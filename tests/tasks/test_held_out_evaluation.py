@@ -70,6 +70,7 @@ def test_every_recipe_can_evaluate_a_tiny_text_or_says_so_before_training(
             assert source.batch(0, np.arange(2))['attention_mask'].any(axis=1).all()
 
 
+@pytest.mark.usefixtures('eight_devices')
 def test_evaluation_in_micro_batches_gives_the_same_metrics_in_less_memory(tmp_path):
     mesh = sharding.make_mesh({'data': 2, 'fsdp': 1, 'tensor': 4})
     found, sizes = [], []

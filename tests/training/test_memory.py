@@ -12,6 +12,8 @@ from bert_jax.training import memory, sharding
 from bert_jax.training.state import TrainState
 from bert_jax.training.step import compile_train_step
 
+pytestmark = pytest.mark.usefixtures('eight_devices')
+
 ROWS, WIDTH, CLASSES = 64, 32, 4096
 
 
@@ -35,12 +37,12 @@ def compile_step(mesh):
     return compile_train_step(train_step, state, batch), state, batch
 
 
-@pytest.fixture(scope='module')
-def mesh():
+@pytest.fixture
+def mesh(eight_devices):
     return sharding.make_mesh({'data': 8, 'fsdp': 1, 'tensor': 1})
 
 
-@pytest.fixture(scope='module')
+@pytest.fixture
 def estimate(mesh):
     with jax.set_mesh(mesh):
         return memory.MemoryEstimate.of(*compile_step(mesh))

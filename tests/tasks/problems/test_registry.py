@@ -13,6 +13,8 @@ from bert_jax.tasks.problems import PROBLEMS, find
 from configs import finetune
 from tests import extending
 
+pytestmark = pytest.mark.usefixtures('no_figures')
+
 TEXTS = ['a gull', 'the old red tram', 'one', 'a cow in the barn', 'salt and wheat', 'no']
 
 
