@@ -40,7 +40,7 @@ def run(config, padded: bool = False, method: str = '') -> dict:
     problem = PROBLEMS[config.task](tokenizer, config, splits.train)
     model = problem.model(config.init_from)
     if method:
-        model = with_peft(model, method)
+        model = with_peft(model, method, config.task)
     features = [problem.features(example) for example in splits.train]
     seconds = train(model, problem, features, config, padded)
     results = {
@@ -56,18 +56,19 @@ def _trained_percent(model) -> float:
     return 100 * sum(n for n, trained in counts if trained) / sum(n for n, _ in counts)
 
 
-def with_peft(model, method: str):
-    """Return the model with peft's parameters for classification, with bert_jax's settings."""
+def with_peft(model, method: str, kind: str):
+    """Return the model with peft's parameters for a kind of problem, with bert_jax's settings."""
     import peft
 
+    task_type = 'TOKEN_CLS' if kind == 'tagging' else 'SEQ_CLS'
     if method == 'lora':
         settings = peft.LoraConfig(
-            task_type='SEQ_CLS', r=8, lora_alpha=16, target_modules=['query', 'value']
+            task_type=task_type, r=8, lora_alpha=16, target_modules=['query', 'value']
         )
     else:
         inner = r'.*\.\d+\.output\.dense'
         settings = peft.IA3Config(
-            task_type='SEQ_CLS',
+            task_type=task_type,
             target_modules=rf'.*\.(key|value)|{inner}',
             feedforward_modules=inner,
         )

@@ -3,12 +3,13 @@
     python -m experiments.finetuning.tuning --data=FOLDER --weights=FOLDER --tasks=banking77
 
 The tasks, splits and settings are the same as in experiments/finetuning/run.py, except that each
-method has its own learning rate. The seeds of a method are trained at once (sweep.vmap); its time
-is measured in a separate short run of one seed. Finished runs are kept, so the command can be
-repeated. The sides named `peft` need torch, transformers and peft.
+method has its own learning rate. Short runs of one seed come first and measure seconds and memory.
+Then the seeds of a method are trained at once (sweep.vmap). Finished runs are kept, so the command
+can be repeated. The sides named `peft` need torch, transformers and peft.
 """
 
 import argparse
+import itertools
 import pathlib
 
 from bert_jax.errors import exit_cleanly
@@ -34,69 +35,61 @@ METHODS = {
     'mam': (5, {'transfer.method': 'mam'}),
 }
 PEFT = {'peft lora': 'lora', 'peft ia3': 'ia3'}  # side → method
-TIMED_STEPS = 40  # steps of the run of one seed
+TIMED_STEPS = 40  # steps of the short runs
 Record = run.Results  # measure → a value for each seed
 
 
-def run_ours(method: str, name: str, options: argparse.Namespace) -> Record:
+def run_ours(method: str, name: str, options: argparse.Namespace, steps: int, seeds: int) -> Record:
     """Train with every seed, unless the runs exist; seconds are per step."""
     factor, keys = METHODS[method]
     task = tasks.TASKS[name]
-    is_added = 'transfer.method' in keys
-
-    def train(steps: int, seeds: int) -> Record:
-        settings = tasks.config_keys(task, options.data, options.weights, steps) | keys
-        settings['schedule.learning_rate'] = factor * task.learning_rate
-        settings['sweep.seeds'] = tuple(range(seeds))
-        settings['sweep.vmap'] = is_added and seeds > 1
-        folder = pathlib.Path(options.runs) / name / f'{method}_{settings["training.steps"]}'
-        command = runner.main_command(f'configs/finetune.py:{task.kind}', settings)
-        runner.run_once(folder, command, '--config.workdir')
-        return read_runs(folder, task.metric, seeds)
-
-    record = train(options.steps, options.seeds)
-    if is_added and options.seeds > 1:
-        single = train(TIMED_STEPS, 1)
-        record |= {measure: single[measure] for measure in ('seconds', 'memory_GB')}
-    return record
-
-
-def read_runs(folder: pathlib.Path, metric: str, seeds: int) -> Record:
-    """Read the measures of a sweep over seeds."""
+    settings = tasks.config_keys(task, options.data, options.weights, steps) | keys
+    settings['schedule.learning_rate'] = factor * task.learning_rate
+    settings['sweep.seeds'] = tuple(range(seeds))
+    settings['sweep.vmap'] = 'transfer.method' in keys and seeds > 1
+    folder = pathlib.Path(options.runs) / name / f'{method}_{steps}'
+    command = runner.main_command(f'configs/finetune.py:{task.kind}', settings)
+    runner.run_once(folder, command, '--config.workdir')
     runs = [folder / f'seed_{seed}' for seed in range(seeds)]
     results = [runner.read_results(path) for path in runs]
     record = {
-        'metric': [result['held_out'][metric] for result in results],
+        'metric': [result['held_out'][task.metric] for result in results],
         'trained': [
             100 * result['trained_parameters'] / result['parameters'] for result in results
         ],
         'checkpoint_MB': [_checkpoint_size(path) for path in runs],
-        'memory_GB': [results[0]['peak_memory_bytes'] / 1e9],  # of the process of all seeds
+        'memory_GB': [result['peak_memory_bytes'] / 1e9 for result in results],
     }
-    if (runs[0] / 'metrics.jsonl').exists():  # runs at once have none
-        record['seconds'] = run.read_sweep(folder, metric, seeds)['seconds']
+    if not settings['sweep.vmap']:  # runs at once have no log of their own
+        record['seconds'] = run.read_sweep(folder, task.metric, seeds)['seconds']
     return record
 
 
-def run_peft(side: str, name: str, options: argparse.Namespace) -> Record:
+def run_peft(side: str, name: str, options: argparse.Namespace, steps: int, seeds: int) -> Record:
     """Train with every seed in transformers and peft, unless the runs exist."""
-    method = PEFT[side]
-    task = tasks.TASKS[name]
-    steps = options.steps or task.steps
+    method, metric = PEFT[side], tasks.TASKS[name].metric
     flags = [f'--task={name}', f'--data={options.data}', f'--weights={options.weights}']
     flags += [f'--steps={steps}', f'--method={method}', f'--rate_factor={METHODS[method][0]}']
     results = []
-    for seed in range(options.seeds):
+    for seed in range(seeds):
         folder = pathlib.Path(options.runs) / name / f'peft_{method}_{steps}_{seed}'
         command = ['-m', 'experiments.finetuning.torch_side', *flags, f'--seed={seed}']
         runner.run_once(folder, command, '--folder')
         results.append(runner.read_results(folder))
     return {
-        'metric': [result['held_out'][task.metric] for result in results],
+        'metric': [result['held_out'][metric] for result in results],
         'seconds': [result['seconds_per_step'] for result in results],
         'trained': [result['trained_percent'] for result in results],
         'memory_GB': [result['peak_memory_bytes'] / 1e9 for result in results],
     }
+
+
+def run_side(name: str, side: str, options: argparse.Namespace, is_timed: bool) -> Record:
+    """Return the measures of a short run, or of whole runs with every seed."""
+    train = run_peft if side in PEFT else run_ours
+    if is_timed:
+        return train(side, name, options, TIMED_STEPS, 1)
+    return train(side, name, options, options.steps or tasks.TASKS[name].steps, options.seeds)
 
 
 def _checkpoint_size(folder: pathlib.Path) -> float:
@@ -139,13 +132,15 @@ def main():
     options = parser.parse_args()
     for key in ('data', 'weights', 'runs', 'output'):
         setattr(options, key, str(pathlib.Path(getattr(options, key)).resolve()))
+    names = run.parse_names(options.tasks, 'task', tasks.TASKS)
     sides = run.parse_names(options.sides, 'side', known)
-    records: dict[str, dict[str, Record]] = {}
-    for name in run.parse_names(options.tasks, 'task', tasks.TASKS):
-        records[name] = {}
-        for side in sides:
-            record = (run_peft if side in PEFT else run_ours)(side, name, options)
-            records[name][side] = run.per_epoch(record, name, options.data)
+    pairs = list(itertools.product(names, sides))
+    timed = {pair: run_side(*pair, options, is_timed=True) for pair in pairs}
+    records: dict[str, dict[str, Record]] = {name: {} for name in names}
+    for name, side in pairs:
+        record = run_side(name, side, options, is_timed=False)
+        record |= {measure: timed[name, side][measure] for measure in ('seconds', 'memory_GB')}
+        records[name][side] = run.per_epoch(record, name, options.data)
     figures = run.summaries(records)
     folder = pathlib.Path(options.output)
     folder.mkdir(parents=True, exist_ok=True)
