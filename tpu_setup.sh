@@ -46,7 +46,8 @@ install() {
     "$python" -m venv "$environment"
     "$environment/bin/pip" install --quiet --upgrade pip
     jax=$(grep '^jax==' "$here/requirements.txt")
-    "$environment/bin/pip" install --quiet "jax[tpu]${jax#jax}" -r "$here/requirements.txt"
+    gcsfs=$(grep --only-matching 'gcsfs==[0-9.]*' "$here/pyproject.toml") # reads gs://
+    "$environment/bin/pip" install --quiet "jax[tpu]${jax#jax}" "$gcsfs" -r "$here/requirements.txt"
     "$environment/bin/python" - <<'PYTHON'
 import sys
 import jax

@@ -22,14 +22,14 @@ def join_first(names: Collection[str]) -> str:
 
 
 @contextlib.contextmanager
-def writing_to(folder: str | os.PathLike) -> Iterator[None]:
-    """Turn an OSError of the block into a UserError that names the working directory."""
+def writing_to(folder: str | os.PathLike, name: str = 'workdir') -> Iterator[None]:
+    """Turn an OSError of the block into a UserError that names the folder and its option."""
     try:
         yield
     except OSError as error:
         raise UserError(
-            f'cannot write to workdir {folder}: {error.strerror or error}; '
-            'fix that and rerun the same command to resume'
+            f'cannot write to {name} {folder}: {error.strerror or error}; '
+            'fix that and rerun the same command'
         ) from error
 
 

@@ -64,7 +64,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         evaluation = model.evaluate(flags.gold, changes)
     records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals
     folder = paths.local(flags.output)
-    with errors.writing_to(folder):
+    with errors.writing_to(folder, '--output'):
         tables.save_predictions(records, folder)
         if evaluation.candidate_labels:
             tables.save_candidates(records, evaluation.candidate_labels, folder)

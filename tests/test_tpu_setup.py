@@ -57,7 +57,8 @@ class Pod:
         self.checkout = folder / 'checkout'
         self.checkout.mkdir()
         shutil.copy(ROOT / 'tpu_setup.sh', self.checkout)
-        shutil.copy(ROOT / 'requirements.txt', self.checkout)
+        for name in ('requirements.txt', 'pyproject.toml'):
+            shutil.copy(ROOT / name, self.checkout)
         for large in ('runs', 'corpora', '.git'):
             (self.checkout / large).mkdir()
             (self.checkout / large / 'large').touch()
@@ -125,7 +126,9 @@ def installed(pod):
 def test_all_workers_get_the_code_and_the_pinned_requirements(installed):
     for home in installed.of_workers(''):
         assert (home / 'bert_jax_source/tpu_setup.sh').exists()
-        assert 'jax[tpu]==' in (home / 'pip.log').read_text()
+        installed = (home / 'pip.log').read_text()
+        assert 'jax[tpu]==' in installed
+        assert 'gcsfs==' in installed
         for large in ('runs', 'corpora', '.git'):
             assert not (home / 'bert_jax_source' / large).exists()
 

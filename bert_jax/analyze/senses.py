@@ -83,6 +83,10 @@ class WordSenses(Analysis):
                 test_words, train_words
             )
         num_senses = np.array([len(counts.get(lemma, ())) for lemma in test.lemmas])
+        if num_senses.max() < 2:
+            raise UserError(
+                'no test word has several senses in the training documents; give more of them'
+            )
         scored = word_senses.score(guesses, test, num_senses)
         values: dict[str, Any] = {
             'words': {'train': len(train.lemmas), 'test': len(test.lemmas)},

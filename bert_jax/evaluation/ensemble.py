@@ -93,7 +93,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         json.dumps(record, ensure_ascii=False) for record in records(flags.predictions, weights)
     ]
     path = paths.path(flags.output)
-    with writing_to(path.parent):
+    with writing_to(path.parent, 'folder'):
         path.write_text(''.join(f'{line}\n' for line in lines), encoding='utf-8')
     print(f'{path}: {len(lines):,} examples, from {len(flags.predictions)} models')
 

@@ -98,11 +98,10 @@ def _plot_panel(
     """Draw the curves of a metric, or of the mean cosine by layer, darker for later layers."""
     for number, (label, records) in enumerate(runs.items()):
         for layer, name in enumerate(names):
-            points = [(record['step'], record[name]) for record in records if name in record]
+            points = [record for record in records if name in record]
+            steps, values = ([point[key] for point in points] for key in ('step', name))
             strength = (layer + 1) / len(names)
-            axes.plot(
-                *zip(*points, strict=True), '.-', label=label, color=f'C{number}', alpha=strength
-            )
+            axes.plot(steps, values, '.-', label=label, color=f'C{number}', alpha=strength)
     axes.set_title(_title(names[0]) if len(names) == 1 else 'mean cosine by layer', fontsize=9)
     axes.set_ylim(0, 1.02)
     axes.grid(alpha=0.3)

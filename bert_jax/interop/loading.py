@@ -2,7 +2,6 @@
 
 import dataclasses
 import functools
-import json
 import pathlib
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -178,10 +177,10 @@ def _load_tf1(
     'gelu' means the exact GELU, as in transformers, not the tanh approximation.
     """
     family = families.by_model_type('bert')
+    config = files.read_json(folder / _TF1_CONFIG)
     try:
-        config = json.loads((folder / _TF1_CONFIG).read_text(encoding='utf-8'))
         architecture = family.read_config(config)
-    except (ValueError, UserError) as error:
+    except UserError as error:
         raise UserError(f'{folder / _TF1_CONFIG}: {error}') from None
     tokenizer = huggingface.load_tokenizer(folder, architecture)
     state = weights.read_tf1(folder / _TF1_CHECKPOINT)

@@ -313,7 +313,9 @@ def test_without_a_dev_split_there_is_no_evaluation(tmp_path):
         message = f'evaluation.{key} is {value!r}, but there is no dev split'
         with pytest.raises(UserError, match=message):
             task_on(tmp_path, 'tsv', text, **none | {f'evaluation__{key}': value})
-    with pytest.raises(UserError, match='fraction=0.01 of 20 examples, .*a larger fraction, 0 for no'):
+    with pytest.raises(
+        UserError, match='fraction=0.01 of 20 examples, .*a larger fraction, 0 for no'
+    ):
         task_on(tmp_path, 'tsv', text, data__dev_fraction=0.01)
 
 

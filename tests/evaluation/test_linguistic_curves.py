@@ -30,5 +30,5 @@ def test_curves_are_drawn_from_the_evaluations_of_a_run(tmp_path):
     (tmp_path / 'metrics.jsonl').write_text('\n'.join(map(json.dumps, records)))
     read = linguistic_curves.read_records(tmp_path)
     assert [record['step'] for record in read] == [5, 10]
-    linguistic_curves.plot({'a': read, 'b': read}, UNIGRAM, tmp_path / 'curves')
+    linguistic_curves.plot({'a': read, 'b': read, 'c': []}, UNIGRAM, tmp_path / 'curves')
     assert {'curves.png', 'curves.pdf'} <= {path.name for path in tmp_path.iterdir()}

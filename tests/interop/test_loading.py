@@ -52,9 +52,10 @@ def test_a_damaged_original_checkpoint_is_reported_in_one_line(folders, tmp_path
     with pytest.raises(UserError, match='bert_model.ckpt cannot be read') as caught:
         loading.load_any(path)
     assert '\n' not in str(caught.value)
-    (path / 'bert_config.json').write_text('{')
-    with pytest.raises(UserError, match='bert_config.json'):
-        loading.load_any(path)
+    for text in ('{', '[]'):
+        (path / 'bert_config.json').write_text(text)
+        with pytest.raises(UserError, match='bert_config.json'):
+            loading.load_any(path)
 
 
 OLDER_HEADS = {

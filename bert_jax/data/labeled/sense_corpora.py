@@ -133,6 +133,8 @@ def _read_json_lines(path: str) -> Iterator[SenseSentence]:
                 (int(target['word']), target['lemma'], target['pos'], tuple(target['senses']))
                 for target in fields['targets']
             ]
+            if any(label[0] < 0 for label in labels):
+                raise IndexError
             words = [_word(word) for word in fields['words']]
             yield from _sentence(str(fields.get('document', path)), words, labels)
         except (ValueError, KeyError, TypeError, AttributeError) as error:

@@ -75,6 +75,7 @@ def test_a_map_has_several_keys_a_sense(tmp_path):
         ('a.xml', '<html/>', '<html> is not one of SimpleWsdDoc, corpus'),
         ('a.xml', INSTANCES, 'the name of a <corpus> must end in .data.xml'),
         ('a.jsonl', JSON.replace('"word": 1', '"word": 2'), 'a target is not in its sentence'),
+        ('a.jsonl', JSON.replace('"word": 1', '"word": -1'), 'a target is not in its sentence'),
         ('a.jsonl', '{"words": []}', 'line 1: expected {"words", "targets"'),
         ('a.jsonl', '[', 'line 1: expected {"words", "targets"'),
     ],
