@@ -160,7 +160,9 @@ def start(task: Task, config: Config) -> Iterator[Run]:
                 # Earlier versions evaluated before saving.
                 is_evaluated = metadata.get('is_evaluated', True)
             multihost.run_on_host0(lambda: workdir.write_config(config.workdir, settings))
-            log = Log(folder, config.logging, step, plan.total_steps, is_evaluated)
+            # At step 0 the initial weights are evaluated, again if a run died before it was saved.
+            is_recorded = is_evaluated and step > 0
+            log = Log(folder, config.logging, step, plan.total_steps, is_recorded)
             for change in changes:
                 log.info(f'changed since the run was started: {change}')
             with contextlib.closing(log), contextlib.closing(profile), StopSignal() as stop:

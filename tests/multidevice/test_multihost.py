@@ -264,11 +264,11 @@ def test_a_run_stopped_by_signals_resumes_on_other_devices_hosts_and_meshes(tmp_
         assert step <= saved.step == saved.state['step'] < 40
     # An error that only host 0 can find ends both with its message.
     statuses, stderrs = finish(
-        start(tmp_path, '--config.schedule.learning_rate=0.5', devices=1, by='mpi')
+        start(tmp_path, '--config.optimizer.beta1=0.5', devices=1, by='mpi')
     )
     assert statuses == [2, 2]
     for text in stderrs:
-        assert 'schedule.learning_rate was' in text.splitlines()[-1]
+        assert 'optimizer.beta1 was' in text.splitlines()[-1]
     statuses, stderrs = finish(start(tmp_path, devices=1, by='slurm'))
     assert statuses == [0, 0], stderrs
     np.testing.assert_allclose(losses(tmp_path), losses(alone), rtol=1e-4)

@@ -131,7 +131,8 @@ def test_a_run_that_stopped_early_does_not_continue(finished, tmp_path):
 def test_killed_runs_wait_as_long_and_end_the_same(finished, tmp_path):
     folder, _, results = finished
     run = tmp_path / 'run'
-    for number, last in enumerate((results['best_step'] - 3, results['best_step'] + 8)):
+    best = results['best_step']
+    for number, last in enumerate((2, best - 3, best + 8)):  # first before any checkpoint
 
         def die(step, last=last):
             if step == last:
