@@ -263,9 +263,7 @@ def test_a_run_stopped_by_signals_resumes_on_other_devices_hosts_and_meshes(tmp_
         assert f'{number.name}: saved and stopped at step {saved.step};' in stderrs[0]
         assert step <= saved.step == saved.state['step'] < 40
     # An error that only host 0 can find ends both with its message.
-    statuses, stderrs = finish(
-        start(tmp_path, '--config.optimizer.beta1=0.5', devices=1, by='mpi')
-    )
+    statuses, stderrs = finish(start(tmp_path, '--config.optimizer.beta1=0.5', devices=1, by='mpi'))
     assert statuses == [2, 2]
     for text in stderrs:
         assert 'optimizer.beta1 was' in text.splitlines()[-1]
