@@ -6,6 +6,7 @@ runs, and trained parameters have a leading axis of runs.
 
 import contextlib
 import dataclasses
+import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -196,16 +197,16 @@ def _run(groups: list[Group], frozen: Params) -> tuple[list[TrainState], float]:
     stage, num_runs = groups[0].tasks[0].stages[0], sum(len(group.tasks) for group in groups)
     steps = make_steps(groups)
     states, keys = [group.initial_state() for group in groups], [group.keys() for group in groups]
-    tokens = num_runs * stage.tokens_per_step
+    tokens, start = num_runs * stage.tokens_per_step, time.monotonic()
     with progress.bar(total=stage.steps, unit='step') as bar:
         for number in range(stage.steps):
             batches = [group.batch(number) for group in groups]
             states, metrics = steps(states, frozen, batches, keys)
             loss = np.mean(np.concatenate([group_metrics['loss'] for group_metrics in metrics]))
             bar.update()
-            rate = bar.n / max(bar.format_dict['elapsed'], 1e-9)
+            rate = (number + 1) / (time.monotonic() - start)
             bar.set_postfix_str(f'mean loss={loss:.3f}, tokens/s={rate * tokens:,.0f}', False)
-    return states, bar.format_dict['elapsed'] / num_runs
+    return states, (time.monotonic() - start) / num_runs
 
 
 def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -> Results:

@@ -1,5 +1,6 @@
 """Parameter-efficient tuning from the command line: training, checkpoints, prediction, export."""
 
+import functools
 import json
 import shutil
 
@@ -8,7 +9,7 @@ import numpy as np
 import pytest
 
 import bert_jax
-from bert_jax import export, main, predict, tree_paths
+from bert_jax import export, main, predict, progress, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.training import checkpoints
@@ -206,8 +207,10 @@ def test_a_merged_export_predicts_what_the_run_predicts(lora, tmp_path):
         assert merged['probability'] == pytest.approx(ours['probability'], abs=1e-5)
 
 
-def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path):
+def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path, monkeypatch):
     """Seeds, learning rates and ranks; dropout and the order of examples depend on the seed."""
+    without_bar = functools.partial(progress.bar, disable=True)  # as with TQDM_DISABLE=1
+    monkeypatch.setattr(progress, 'bar', without_bar)
     sweep = {
         'sweep__seeds': (1, 2),
         'sweep__learning_rates': (1e-3, 3e-3),
@@ -224,6 +227,8 @@ def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path):
         expected = tune(tmp_path / name, 'lora', base, **alone, **more)
         results = json.loads((tmp_path / 'sweep' / name / 'results.json').read_text())
         assert results['held_out'] == pytest.approx(expected['held_out'], abs=1e-5)
+        assert results.keys() == expected.keys()
+        assert results['tokens_per_second'] < 1e7
         ours, theirs = (
             checkpoints.load(path / name).state for path in (tmp_path / 'sweep', tmp_path)
         )
