@@ -187,6 +187,8 @@ class Architecture:
                 yield f'{name} is {getattr(self, name)}, must be in [0, 1)'
         if max(self.layer_groups, self.group_layers) > 1 and not self.shared_layers:
             yield 'layer_groups and group_layers need shared_layers'
+        if self.shared_layers and not self.first_norm:
+            yield 'shared_layers needs first_norm: a shared layer is not only the first'
         rounds, rest = divmod(self.num_layers, self.group_layers)
         if rest or rounds < self.layer_groups:
             yield (

@@ -271,6 +271,20 @@ def test_invalid_values_are_errors(name, sizes, message):
         architectures.build(name, **sizes)
 
 
+@pytest.mark.parametrize(
+    ('changes', 'message'),
+    [
+        ({'first_norm': False}, 'shared_layers needs first_norm'),
+        ({'shared_layers': False, 'layer_groups': 2}, 'layer_groups and .* need shared_layers'),
+        ({'group_layers': 5}, 'num_layers is 12, must be a multiple of group_layers 5'),
+    ],
+)
+def test_values_of_shared_layers_that_do_not_fit_together_are_errors(changes, message):
+    albert = architectures.build('albert', num_layers=12)
+    with pytest.raises(UserError, match=message):
+        dataclasses.replace(albert, **changes)
+
+
 def test_an_unknown_dtype_is_an_error():
     with pytest.raises(UserError, match="'float16'; known: bfloat16, float32"):
         Compute(dtype='float16')
