@@ -62,9 +62,7 @@ class DaskEngine:
         try:
             import distributed
         except ImportError as error:
-            raise errors.UserError(
-                "--runner=dask needs Dask: pip install 'bert-jax[dask]'"
-            ) from error
+            raise errors.UserError('--runner=dask needs Dask: pip install distributed') from error
         parser = argparse.ArgumentParser('--runner=dask --', add_help=False)
         parser.add_argument('--scheduler')
         self._address = parser.parse_args(options).scheduler

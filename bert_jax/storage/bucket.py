@@ -24,7 +24,7 @@ from etils.epath.gpath import PosixGPath
 
 from bert_jax.errors import UserError
 
-EXTRAS = {'gs': 'gcs', 's3': 's3'}  # scheme → extra of pyproject.toml with its package
+PACKAGES = {'gs': 'gcsfs', 's3': 's3fs'}  # scheme → package
 ATTEMPTS = 6  # for each request, in addition to the retries of gcsfs and s3fs
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0  # seconds between attempts
 _READ_BYTES = 2**22  # smallest range that a stream reads, unless the file ends
@@ -231,10 +231,8 @@ def _file_system(scheme: str) -> Any:
     try:
         return fsspec.filesystem(scheme, use_listings_cache=False)
     except ImportError as error:
-        raise UserError(
-            f'{scheme}:// needs a package that is not installed ({error}): run pip install '
-            f"'bert-jax[{EXTRAS[scheme]}]'"
-        ) from None
+        package = PACKAGES[scheme]
+        raise UserError(f'{scheme}:// needs {package} ({error}): pip install {package}') from None
 
 
 def _repeat(request: Callable[[], _Value], path: BucketPath) -> _Value:

@@ -23,7 +23,7 @@ from typing import IO, Any, TypeVar, cast
 
 from bert_jax.errors import UserError, unknown
 from bert_jax.storage import leases
-from bert_jax.storage.bucket import EXTRAS, BucketError, BucketPath, Status
+from bert_jax.storage.bucket import PACKAGES, BucketError, BucketPath, Status
 
 UNFINISHED = ('.partial', '.tmp', '.unfinished')  # suffixes of names that `push` leaves out
 _TRANSFERS = 8  # simultaneous uploads or downloads
@@ -47,8 +47,8 @@ def path(name: str | os.PathLike[str]) -> pathlib.Path:
     scheme, separator, rest = os.fspath(name).partition('://')
     if not separator or not re.fullmatch('[A-Za-z][A-Za-z0-9+.-]*', scheme):
         return pathlib.Path(name).expanduser()
-    if scheme not in EXTRAS:
-        raise unknown(f'kind of storage in {os.fspath(name)!r}:', scheme, EXTRAS)
+    if scheme not in PACKAGES:
+        raise unknown(f'kind of storage in {os.fspath(name)!r}:', scheme, PACKAGES)
     if not rest.strip('/'):
         raise UserError(f'{os.fspath(name)!r} names no bucket')
     return cast(pathlib.Path, BucketPath(os.fspath(name)))

@@ -98,6 +98,5 @@ def check(config: Config) -> None:
         import wandb  # noqa: F401
     except ImportError:
         raise UserError(
-            f'logging.wandb is {config.wandb!r}, but wandb is not installed; run '
-            "pip install 'bert-jax[wandb]'"
+            f'logging.wandb is {config.wandb!r}, but wandb is not installed: pip install wandb'
         ) from None
