@@ -33,11 +33,12 @@ class CommandLine(NamedTuple):
     """A parsed command line.
 
     Attributes:
-      config: the config file with the values of the command line.
-      user_keys: keys that the user set, on the command line or in a config file outside configs/.
-      processes: the arguments of `multihost.joined` if this is one of several processes, else None.
-      print_config: only print the config.
-      dry_run: stop before the first step.
+        config: the config file with the values of the command line.
+        user_keys: keys that the user set, on the command line or in a config file outside configs/.
+        processes: the arguments of `multihost.joined` if this is one of several processes, else
+            None.
+        print_config: only print the config.
+        dry_run: stop before the first step.
     """
 
     config: Config
@@ -51,13 +52,13 @@ def parse(argv: list[str], usage: str) -> CommandLine:
     """Parse a command line.
 
     Args:
-      argv: the name of the command and its arguments.
-      usage: printed above the flags if `--help` is among the arguments.
+        argv: the name of the command and its arguments.
+        usage: printed above the flags if `--help` is among the arguments.
 
     Raises:
-      UserError: unknown flag or config key, value of a wrong type, or a config file that cannot be
-        read.
-      SystemExit: with status 0, after printing the help.
+        UserError: unknown flag or config key, value of a wrong type, or a config file that cannot
+            be read.
+        SystemExit: with status 0, after printing the help.
     """
     if {'-h', '--help', '--helpshort', '--helpfull'} & set(argv[1:]):
         switches = _SWITCHES | {'coordinator': _COORDINATOR} | _NUMBERS

@@ -54,8 +54,8 @@ def check(config: ConfigDict) -> None:
     """Check the values of a config.
 
     Raises:
-      UserError: a number is out of range, a tuple has an element of a wrong type, or the name of a
-        folder is empty.
+        UserError: a number is out of range, a tuple has an element of a wrong type, or the name of
+            a folder is empty.
     """
     for key, value in flatten(config):
         if key in ('workdir', 'data.corpus') and not value:

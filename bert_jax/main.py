@@ -25,16 +25,16 @@ def run(
     """Train one run, or a sweep over seeds, learning rates or ranks.
 
     Args:
-      config: see configs/base.py.
-      processes: the arguments of `multihost.joined` if this is one of several processes.
-      dry_run: stop before the first step, without writing to the working directory.
-      user_keys: keys that the user set, which must have an effect.
+        config: see configs/base.py.
+        processes: the arguments of `multihost.joined` if this is one of several processes.
+        dry_run: stop before the first step, without writing to the working directory.
+        user_keys: keys that the user set, which must have an effect.
 
     Raises:
-      UserError: the config cannot be run.
+        UserError: the config cannot be run.
 
     Returns:
-      The results; None for debug.batch and for a dry run, which train nothing.
+        The results; None for debug.batch and for a dry run, which train nothing.
     """
     config_values.check(config)
     unused_keys.check(config, user_keys)

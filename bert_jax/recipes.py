@@ -38,7 +38,7 @@ def load(file: str) -> ConfigDict:
     """Return the config of a file, 'PATH' or 'PATH:PARAMETER', locked.
 
     Raises:
-      UserError: the file does not exist or does not make a config.
+        UserError: the file does not exist or does not make a config.
     """
     path, colon, parameter = file.partition(':')
     if not pathlib.Path(path).is_file():

@@ -15,11 +15,12 @@ def make_task(config: ConfigDict, user_keys: Collection[str] = ()) -> 'Task':
     """Create the task that `config.task` names, importing only the modules it needs.
 
     Args:
-      config: see configs/base.py.
-      user_keys: keys that the user set; for labeled data, the `data` keys among them must be used.
+        config: see configs/base.py.
+        user_keys: keys that the user set; for labeled data, the `data` keys among them must be
+            used.
 
     Raises:
-      UserError: the task is unknown, or the config belongs to another task or cannot be run.
+        UserError: the task is unknown, or the config belongs to another task or cannot be run.
     """
     if config.task == 'pretraining':
         if 'objectives' not in config:

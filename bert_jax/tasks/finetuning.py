@@ -49,13 +49,13 @@ class FineTuning:
     """A `Task` (training/task.py): one fine-tuning problem on labeled examples.
 
     Attributes:
-      config: the config of configs/finetune.py; `user_keys` are the keys that the user set.
-      splits: labeled examples.
-      problem: the `Problem` of config.task.
-      model: encoder and heads.
-      train: the encoded train split.
-      held_out: the other encoded splits by name.
-      scores: scores of the last evaluation of each held-out split.
+        config: the config of configs/finetune.py; `user_keys` are the keys that the user set.
+        splits: labeled examples.
+        problem: the `Problem` of config.task.
+        model: encoder and heads.
+        train: the encoded train split.
+        held_out: the other encoded splits by name.
+        scores: scores of the last evaluation of each held-out split.
     """
 
     def __init__(self, config: ConfigDict, user_keys: Collection[str] = ()) -> None:

@@ -35,8 +35,8 @@ def read_splits(config: ConfigDict, user_keys: Collection[str]) -> Splits:
     """Read the labeled data, first on host 0, which may download it, then on the other hosts.
 
     Raises:
-      UserError: see `problems.read`; the data does not use a key among `user_keys`, which the user
-        set; or the hosts have read different data.
+        UserError: see `problems.read`; the data does not use a key among `user_keys`, which the
+            user set; or the hosts have read different data.
     """
     data = ReadRecorder(config.data)
     splits = problems.read(data, config.task) if jax.process_index() == 0 else None
@@ -84,11 +84,11 @@ def choose_labels(
     set of labels, the order of the model, whose head is then trained further; else they are sorted.
 
     Args:
-      train: the train split before other splits and a subset were drawn from it.
+        train: the train split before other splits and a subset were drawn from it.
     Returns:
-      The labels, and the names of the heads.
+        The labels, and the names of the heads.
     Raises:
-      UserError: fewer labels than the problem needs, or weights without a head that it needs.
+        UserError: fewer labels than the problem needs, or weights without a head that it needs.
     """
     configured = tuple(settings.labels)
     labels = configured or tuple(sorted(problem_class.count_labels(train)))

@@ -41,8 +41,8 @@ class FineTuningModel(nn.Module):
         """Return the problem's outputs for a batch of packed rows.
 
         Args:
-          batch: a batch of data/finetune_batches.py.
-          dropout_seeds_R: uint32, one for each row; None for evaluation.
+            batch: a batch of data/finetune_batches.py.
+            dropout_seeds_R: uint32, one for each row; None for evaluation.
         """
         batch = self.problem.corrupt(batch, dropout_seeds_R)
         ids = (batch['input_ids'], batch['attention_mask'], batch['token_type_ids'])
@@ -124,11 +124,11 @@ def predict(
     """Run a prediction step over all items, then over the further items of the problem.
 
     Args:
-      step: compiled `prediction_step`.
-      shape: shape of a batch; its number of slots is raised to fit the items.
-      advance: called with the number of items of each finished batch.
+        step: compiled `prediction_step`.
+        shape: shape of a batch; its number of slots is raised to fit the items.
+        advance: called with the number of items of each finished batch.
     Returns:
-      The host outputs of every example, and the terms summed over all items of `encoded`.
+        The host outputs of every example, and the terms summed over all items of `encoded`.
     """
     problem = encoded.problem
 

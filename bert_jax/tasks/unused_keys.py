@@ -18,12 +18,12 @@ def check(config: Config, user_keys: Collection[str]) -> None:
     """Check that the keys that the user set have an effect.
 
     Args:
-      config: the config of a run.
-      user_keys: keys that the user set. Other keys, which have the values of a recipe, may be
-        without effect.
+        config: the config of a run.
+        user_keys: keys that the user set. Other keys, which have the values of a recipe, may be
+            without effect.
 
     Raises:
-      UserError: a key without effect, with the reason.
+        UserError: a key without effect, with the reason.
     """
     for pattern, reason in _unused(config):
         for key, value in flatten(config):
@@ -35,7 +35,7 @@ class ReadRecorder:
     """A config that records which of its keys are read.
 
     Attributes:
-      read: the keys that were read, joined by dots.
+        read: the keys that were read, joined by dots.
     """
 
     def __init__(self, config: Config, read: set[str] | None = None, prefix: str = ''):

@@ -46,8 +46,8 @@ def fetch(folder: pathlib.Path, names: Sequence[str] = ('*',)) -> pathlib.Path:
     """Return a checkpoint on this machine: the folder itself, or a copy of one in a bucket.
 
     Args:
-      folder: the checkpoint.
-      names: names of the files to fetch besides the manifests.
+        folder: the checkpoint.
+        names: names of the files to fetch besides the manifests.
     """
     copy = paths.fetch(folder, [*names, checksums.NAME])
     added = copy / checksums.ADDED
@@ -65,14 +65,14 @@ def first_undamaged(
     """Verify checkpoints in the given order until one is undamaged.
 
     Args:
-      directory: folder of the checkpoints.
-      candidates: their steps.
-      damaged: steps known to be damaged, which are skipped; newly found ones are reported on stderr
-        and added.
-      files: names of the files to verify; by default all of them.
+        directory: folder of the checkpoints.
+        candidates: their steps.
+        damaged: steps known to be damaged, which are skipped; newly found ones are reported on
+            stderr and added.
+        files: names of the files to verify; by default all of them.
 
     Returns:
-      The step of the first undamaged checkpoint, or None.
+        The step of the first undamaged checkpoint, or None.
     """
     for step in candidates:
         if step in damaged:
@@ -93,11 +93,11 @@ def find(path: pathlib.Path) -> pathlib.Path:
     """Return the folder on this machine of the verified checkpoint that a path stands for.
 
     Args:
-      path: a checkpoint, or a folder of checkpoints or of a run. A folder stands for its best
-        checkpoint or, without a best one, its newest undamaged checkpoint.
+        path: a checkpoint, or a folder of checkpoints or of a run. A folder stands for its best
+            checkpoint or, without a best one, its newest undamaged checkpoint.
 
     Raises:
-      UserError: there is no checkpoint, or all of them are damaged.
+        UserError: there is no checkpoint, or all of them are damaged.
     """
     if (path / checksums.NAME).exists():
         damage = checksums.find_damage(copy := fetch(path))
@@ -183,12 +183,12 @@ def read_arrays(
     """Read arrays of a checkpoint.
 
     Args:
-      folder: the checkpoint.
-      wanted: array name → argument of `restore_args`, such as an abstract array.
-      restore_args: makes the Orbax RestoreArgs of an array from its value in `wanted`.
+        folder: the checkpoint.
+        wanted: array name → argument of `restore_args`, such as an abstract array.
+        restore_args: makes the Orbax RestoreArgs of an array from its value in `wanted`.
 
     Returns:
-      array name → array, in the order of `wanted`.
+        array name → array, in the order of `wanted`.
     """
     stored = {
         older_versions.current_array(name): name for name in read_json(folder / 'arrays.json')

@@ -34,9 +34,9 @@ class Restored(NamedTuple):
     """A restored checkpoint.
 
     Attributes:
-      step: the training step it was saved at.
-      state: a pytree of arrays.
-      metadata: the metadata stored beside the arrays.
+        step: the training step it was saved at.
+        state: a pytree of arrays.
+        metadata: the metadata stored beside the arrays.
     """
 
     step: int
@@ -54,7 +54,7 @@ class Checkpoints:
         """Open the folder of checkpoints and remove the unfinished ones of a killed run.
 
         Raises:
-          UserError: the folder cannot be written.
+            UserError: the folder cannot be written.
         """
         self.directory = paths.path(directory).absolute()
         # Whether each host writes to its own temporary folder instead of a shared folder.
@@ -82,13 +82,13 @@ class Checkpoints:
         that are no longer kept are deleted once the new one is complete.
 
         Args:
-          step: the training step.
-          state: a pytree of arrays.
-          metadata: a JSON-serializable dict; the checkpoint of step metadata['best']['step'], if
-            present, is kept.
+            step: the training step.
+            state: a pytree of arrays.
+            metadata: a JSON-serializable dict; the checkpoint of step metadata['best']['step'], if
+                present, is kept.
 
         Raises:
-          UserError: the previous save failed, or there is not enough free space for this one.
+            UserError: the previous save failed, or there is not enough free space for this one.
         """
         self.wait()
         if self._is_split:  # before any host uploads to the folder of the step
@@ -125,7 +125,7 @@ class Checkpoints:
         Waits for the save in progress. Can be called once for each checkpoint.
 
         Args:
-          step, metadata: as for `save`.
+            step, metadata: as for `save`.
         """
         self.wait()
         if jax.process_index() == 0:
@@ -153,16 +153,16 @@ class Checkpoints:
         Every file is verified first. Damaged checkpoints are reported on stderr and skipped.
 
         Args:
-          abstract_state: a pytree of jax.ShapeDtypeStruct with the shardings of the arrays, on any
-            mesh.
-          step: the only step to restore; None: the newest that can be restored.
+            abstract_state: a pytree of jax.ShapeDtypeStruct with the shardings of the arrays, on
+                any mesh.
+            step: the only step to restore; None: the newest that can be restored.
 
         Returns:
-          The checkpoint, or None if there are no checkpoints yet.
+            The checkpoint, or None if there are no checkpoints yet.
 
         Raises:
-          UserError: all checkpoints are damaged, or the checkpoint of `step` is damaged or missing;
-            or names, shapes or dtypes do not match `abstract_state`.
+            UserError: all checkpoints are damaged, or the checkpoint of `step` is damaged or
+                missing; or names, shapes or dtypes do not match `abstract_state`.
         """
         self.wait()
         step = self._choose(only=step)
@@ -279,11 +279,11 @@ def load(path: str | os.PathLike, prefix: str = '') -> Restored:
     """Load one checkpoint as nested dicts of NumPy arrays, for use outside of training.
 
     Args:
-      path: see `checkpoint_files.find`.
-      prefix: name of the subtree to read, such as 'params/encoder'; by default everything.
+        path: see `checkpoint_files.find`.
+        prefix: name of the subtree to read, such as 'params/encoder'; by default everything.
 
     Raises:
-      UserError: there is no checkpoint, all of them are damaged, or nothing has this prefix.
+        UserError: there is no checkpoint, all of them are damaged, or nothing has this prefix.
     """
     folder = checkpoint_files.find(paths.path(path).absolute())
     stored = checkpoint_files.read_description(folder)

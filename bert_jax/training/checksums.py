@@ -15,8 +15,8 @@ def write(folder: pathlib.Path, elsewhere: Mapping[str, str] = MappingProxyType(
     """Write the manifest of a folder once all its other files are safely on disk.
 
     Args:
-      folder: the folder.
-      elsewhere: digests, by name, of files that belong to the folder but are stored elsewhere.
+        folder: the folder.
+        elsewhere: digests, by name, of files that belong to the folder but are stored elsewhere.
     """
     for path in [*(folder / name for name in _files(folder)), folder, *folder.rglob('*/')]:
         sync(path)
@@ -35,11 +35,11 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
     """Compare a folder with its manifest.
 
     Args:
-      folder: folder with a manifest.
-      files: names of the files to check; by default all of them.
+        folder: folder with a manifest.
+        files: names of the files to check; by default all of them.
 
     Returns:
-      What is wrong, with the name of the file, or None if all files are as they were written.
+        What is wrong, with the name of the file, or None if all files are as they were written.
     """
     try:
         expected, present = _read(folder), _files(folder)

@@ -19,9 +19,9 @@ class BestEvaluation(NamedTuple):
     """The best evaluation of a run; stored in the metadata of every checkpoint.
 
     Attributes:
-      step: number of completed steps at that evaluation; None before the first finite value.
-      metrics: its metrics by name.
-      waited: number of evaluations since then.
+        step: number of completed steps at that evaluation; None before the first finite value.
+        metrics: its metrics by name.
+        waited: number of evaluations since then.
     """
 
     step: int | None = None
@@ -33,10 +33,10 @@ class EarlyStopping:
     """Tracks the best evaluation by one metric and ends the run when it does not improve.
 
     Attributes:
-      metric: name of the metric, `evaluation.best` of the config; '' if there is none.
-      patience: evaluations without improvement after which the run is over, `evaluation.patience`;
-        0: never.
-      best: the best evaluation so far.
+        metric: name of the metric, `evaluation.best` of the config; '' if there is none.
+        patience: evaluations without improvement after which the run is over,
+            `evaluation.patience`; 0: never.
+        best: the best evaluation so far.
     """
 
     def __init__(self, evaluation: Config):

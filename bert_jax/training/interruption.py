@@ -23,7 +23,7 @@ class StopSignal:
     previous handlers.
 
     Attributes:
-      number: number of the signal that this process received; 0 if it received none.
+        number: number of the signal that this process received; 0 if it received none.
     """
 
     def __init__(self) -> None:

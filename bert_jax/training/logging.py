@@ -25,7 +25,7 @@ class Log:
     """The log of a run; only host 0 shows and writes anything.
 
     Attributes:
-      records: the records of metrics.jsonl, dictionaries with 'kind', 'step' and metrics.
+        records: the records of metrics.jsonl, dictionaries with 'kind', 'step' and metrics.
     """
 
     def __init__(
@@ -39,11 +39,11 @@ class Log:
         """Open the log of a run that resumes after `step`; later records are dropped.
 
         Args:
-          workdir: the folder of the run, which exists; in a bucket, its local copy is written.
-          config: the config's `logging`.
-          step: number of completed steps.
-          total_steps: number of steps of the whole run.
-          is_evaluated: whether the record of the evaluation at `step`, if any, is kept.
+            workdir: the folder of the run, which exists; in a bucket, its local copy is written.
+            config: the config's `logging`.
+            step: number of completed steps.
+            total_steps: number of steps of the whole run.
+            is_evaluated: whether the record of the evaluation at `step`, if any, is kept.
         """
         self._target, workdir = workdir, paths.local(workdir)
         self.workdir, self._config = workdir, config
@@ -70,9 +70,9 @@ class Log:
         """Append a line to metrics.jsonl and a point to each curve of the trackers.
 
         Args:
-          kind: 'train' or 'held_out'.
-          step: number of completed steps.
-          values: metrics by name.
+            kind: 'train' or 'held_out'.
+            step: number of completed steps.
+            values: metrics by name.
         """
         if not self._is_host0:
             return

@@ -27,19 +27,19 @@ def train(
     """Train a task as the config says, resuming from the last checkpoint in `config.workdir`.
 
     Args:
-      task: see training/task.py.
-      config: see configs/base.py.
-      after_step: called with the number of completed steps after every step and its evaluation; a
-        checkpoint may still be written in the background.
+        task: see training/task.py.
+        config: see configs/base.py.
+        after_step: called with the number of completed steps after every step and its evaluation; a
+            checkpoint may still be written in the background.
 
     Returns:
-      The final parameters, and the results: held-out metrics, numbers of steps and tokens, time and
-      memory. With `evaluation.best`, parameters and metrics are from the best evaluation.
+        The final parameters, and the results: held-out metrics, numbers of steps and tokens, time
+        and memory. With `evaluation.best`, parameters and metrics are from the best evaluation.
 
     Raises:
-      UserError: the config cannot be run, the working directory can no longer be written, or too
-        many steps in a row were skipped.
-      Interrupted: after SIGTERM or SIGINT on any host; everything is saved.
+        UserError: the config cannot be run, the working directory can no longer be written, or too
+            many steps in a row were skipped.
+        Interrupted: after SIGTERM or SIGINT on any host; everything is saved.
     """
     with start(task, config) as run:
         _describe(run)
@@ -119,10 +119,10 @@ def dry_run(task: Task, config: Config) -> Iterator[str]:
     """Do everything that precedes the first step, without writing or training anything.
 
     Yields:
-      Lines that describe the run and, after compiling its steps, the memory of each stage.
+        Lines that describe the run and, after compiling its steps, the memory of each stage.
 
     Raises:
-      UserError: the config cannot be run.
+        UserError: the config cannot be run.
     """
     EarlyStopping(config.evaluation)
     Profile(config)

@@ -23,11 +23,11 @@ class MemoryEstimate(NamedTuple):
     """Bytes that a compiled step, and evaluation between steps, need on each device.
 
     Attributes:
-      parameters: the parameters.
-      optimizer: the optimizer state.
-      batch: the batch.
-      temporaries: gradients, activations and other intermediate results; None if unknown.
-      evaluation: intermediate and final results of evaluating a batch; None if unknown.
+        parameters: the parameters.
+        optimizer: the optimizer state.
+        batch: the batch.
+        temporaries: gradients, activations and other intermediate results; None if unknown.
+        evaluation: intermediate and final results of evaluating a batch; None if unknown.
     """
 
     parameters: int
@@ -47,10 +47,10 @@ class MemoryEstimate(NamedTuple):
         """Estimate from the compiled steps of training and evaluation.
 
         Args:
-          compiled: the training step.
-          state: arrays or abstract arrays, like `batch`.
-          batch: a training batch; evaluation batches are about as large.
-          evaluation: the evaluation step, if it is known.
+            compiled: the training step.
+            state: arrays or abstract arrays, like `batch`.
+            batch: a training batch; evaluation batches are about as large.
+            evaluation: the evaluation step, if it is known.
         """
         train = compiled.memory_analysis()
         held_out = evaluation.memory_analysis() if evaluation else None

@@ -21,8 +21,8 @@ class MetricsWindow:
     previous step, so the host is at most one step ahead and the device always has work.
 
     Attributes:
-      stop_signal: metrics['signal'] of the last step that was read: the largest number of a signal
-        that any host had received; 0 if there is none.
+        stop_signal: metrics['signal'] of the last step that was read: the largest number of a
+            signal that any host had received; 0 if there is none.
     """
 
     def __init__(
@@ -36,11 +36,11 @@ class MetricsWindow:
         """Start a window of steps of one stage.
 
         Args:
-          log: shows the progress and receives the records.
-          stage: the stage that the steps belong to.
-          weights: weight of each loss term by name.
-          peak_flops: FLOP/s of all devices, the reference for MFU.
-          max_skipped_in_row: number of skipped steps in a row that ends the run.
+            log: shows the progress and receives the records.
+            stage: the stage that the steps belong to.
+            weights: weight of each loss term by name.
+            peak_flops: FLOP/s of all devices, the reference for MFU.
+            max_skipped_in_row: number of skipped steps in a row that ends the run.
         """
         self.stop_signal = 0
         self._log, self._stage, self._weights = log, stage, weights

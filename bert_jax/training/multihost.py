@@ -53,13 +53,13 @@ def joined(
     HEARTBEAT_TIMEOUT).
 
     Args:
-      coordinator: HOST:PORT of process 0. By default all arguments come from the environment (TPU
-        pod, Slurm, Open MPI).
-      num_processes: number of processes of the run.
-      process_id: index of this process.
+        coordinator: HOST:PORT of process 0. By default all arguments come from the environment (TPU
+            pod, Slurm, Open MPI).
+        num_processes: number of processes of the run.
+        process_id: index of this process.
 
     Raises:
-      UserError: the processes cannot find each other.
+        UserError: the processes cannot find each other.
     """
     _initialize(coordinator, num_processes, process_id)
     run_ended = threading.Event()
@@ -107,8 +107,8 @@ def gather_on_host0(name: str, value: Any) -> list[Any]:
     Host 0 waits until all hosts have called this. Unlike the functions above, any thread may.
 
     Args:
-      name: identifies the call, the same on all hosts.
-      value: the value of this host.
+        name: identifies the call, the same on all hosts.
+        value: the value of this host.
     """
     keys = [f'bert_jax/gathered/{name}/{host}' for host in range(jax.process_count())]
     _client().key_value_set(keys[jax.process_index()], json.dumps(value))
@@ -121,8 +121,8 @@ def check_same(what: str, make_value: Callable[[], str]) -> None:
     """Raise UserError on every host whose value differs from the value of host 0.
 
     Args:
-      what: name of the value in the message.
-      make_value: computes the value, such as a digest; called only if there are several hosts.
+        what: name of the value in the message.
+        make_value: computes the value, such as a digest; called only if there are several hosts.
     """
     if not jax.distributed.is_initialized():
         return

@@ -42,13 +42,13 @@ def build(config: Config, schedule: Schedule) -> optax.GradientTransformationExt
     Moments have the dtype of the parameters.
 
     Args:
-      config: has the attributes `name`, `beta1`, `beta2`, `eps`, `weight_decay`, `clip_norm` (0 for
-        no clipping) and `decay_exclude`, regular expressions; parameters whose path matches one
-        (`re.search`) are not decayed.
-      schedule: learning rate by number of previous steps.
+        config: has the attributes `name`, `beta1`, `beta2`, `eps`, `weight_decay`, `clip_norm` (0
+            for no clipping) and `decay_exclude`, regular expressions; parameters whose path matches
+            one (`re.search`) are not decayed.
+        schedule: learning rate by number of previous steps.
 
     Raises:
-      UserError: the name is unknown, or a pattern is not a regular expression.
+        UserError: the name is unknown, or a pattern is not a regular expression.
     """
     if config.name not in _DIRECTIONS:
         raise errors.unknown('optimizer', config.name, _DIRECTIONS)
@@ -82,11 +82,11 @@ def check_decay_exclude(exclude: Sequence[str], params: Tree) -> None:
     """Check that every pattern matches a parameter; a typo would silently decay LayerNorms.
 
     Args:
-      exclude: regular expressions.
-      params: all parameters, trained or not.
+        exclude: regular expressions.
+        params: all parameters, trained or not.
 
     Raises:
-      UserError: a pattern matches no path.
+        UserError: a pattern matches no path.
     """
     paths = list(tree_paths.flatten(params))
     for pattern in exclude:
@@ -129,9 +129,9 @@ class AdamState(NamedTuple):
     """The state of Adam. Checkpoints store it under these names.
 
     Attributes:
-      first: running means of the gradients, shaped like the parameters.
-      second: running means of the squared gradients, shaped like the parameters.
-      count: number of accumulated gradients, an int32 scalar; None without bias correction.
+        first: running means of the gradients, shaped like the parameters.
+        second: running means of the squared gradients, shaped like the parameters.
+        count: number of accumulated gradients, an int32 scalar; None without bias correction.
     """
 
     first: Tree

@@ -62,7 +62,7 @@ def published_flops(device_kind: str | None = None) -> float | None:
     """Return the published dense bf16 FLOP/s of a device; None if it is not in the table.
 
     Args:
-      device_kind: JAX's name of the device; None: the devices of this process.
+        device_kind: JAX's name of the device; None: the devices of this process.
     """
     device_kind = device_kind or jax.devices()[0].device_kind
     for part, tflops in PUBLISHED_TFLOPS.items():

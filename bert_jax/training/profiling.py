@@ -20,7 +20,7 @@ class Profile:
         """Read `logging.profile_steps`.
 
         Raises:
-          UserError: the key is neither empty nor a first and a last step.
+            UserError: the key is neither empty nor a first and a last step.
         """
         steps = config.logging.profile_steps
         if steps and (len(steps) != 2 or not 1 <= steps[0] <= steps[1]):

@@ -44,8 +44,8 @@ class Plan:
     """A run before its first step: everything that the config determines.
 
     Attributes:
-      total_steps: number of steps of all stages.
-      abstract: shapes, dtypes and shardings of the state.
+        total_steps: number of steps of all stages.
+        abstract: shapes, dtypes and shardings of the state.
     """
 
     task: Task
@@ -62,7 +62,7 @@ class Plan:
         """Check the config and make the plan; the mesh is set within the block.
 
         Raises:
-          UserError: a value of the config is not valid.
+            UserError: a value of the config is not valid.
         """
         mesh, rules = sharding.make_mesh(config.mesh), config.sharding_rules
         sharding.check_rules(rules)
@@ -96,13 +96,13 @@ class Run(Plan):
     """A run in progress: the objects it works with, and what changes from step to step.
 
     Attributes:
-      key: random key of the run; the key of each step is derived from it.
-      peak_flops: FLOP/s of all devices, the reference for MFU.
-      state: parameters, optimizer state and counters after `step` steps.
-      step: number of completed steps.
-      seconds: time spent in training steps, in all processes of the run so far.
-      is_evaluated: whether the evaluation that is due at `step`, if any, is done.
-      held_out: metrics of the last evaluation.
+        key: random key of the run; the key of each step is derived from it.
+        peak_flops: FLOP/s of all devices, the reference for MFU.
+        state: parameters, optimizer state and counters after `step` steps.
+        step: number of completed steps.
+        seconds: time spent in training steps, in all processes of the run so far.
+        is_evaluated: whether the evaluation that is due at `step`, if any, is done.
+        held_out: metrics of the last evaluation.
     """
 
     checkpoints: Checkpoints

@@ -41,11 +41,11 @@ def configure(keep_memory: bool = True) -> None:
     """Apply the settings. Commands call this once, before they compute anything.
 
     Args:
-      keep_memory: see `keep_freed_memory`; False for programs of many shapes, which would fragment
-        the memory they keep.
+        keep_memory: see `keep_freed_memory`; False for programs of many shapes, which would
+            fragment the memory they keep.
 
     Raises:
-      UserError: see `find_devices`.
+        UserError: see `find_devices`.
     """
     disable_async_dispatch()
     find_devices()
@@ -66,7 +66,7 @@ def find_devices() -> list[jax.Device]:
     one without a TPU, libtpu fails silently. This function logs one line in both cases.
 
     Raises:
-      UserError: JAX_PLATFORMS names devices that cannot be used.
+        UserError: JAX_PLATFORMS names devices that cannot be used.
     """
     log = logging.getLogger('jax._src.xla_bridge')
     log.addFilter(_without_traceback)

@@ -37,13 +37,13 @@ def build(config: Config, total_steps: int) -> Schedule:
     - 'constant': `learning_rate`; `end_learning_rate` must be 0.
 
     Args:
-      config: has the attributes `name`, `learning_rate`, `end_learning_rate`, `warmup_steps`,
-        `warmup_fraction` (of `total_steps`, instead of steps) and `decay_steps`.
-      total_steps: number of steps of the run; the learning rate is constant afterwards.
+        config: has the attributes `name`, `learning_rate`, `end_learning_rate`, `warmup_steps`,
+            `warmup_fraction` (of `total_steps`, instead of steps) and `decay_steps`.
+        total_steps: number of steps of the run; the learning rate is constant afterwards.
 
     Raises:
-      UserError: the name is unknown, `end_learning_rate` is above `learning_rate`, or warmup and
-        decay do not fit into the run.
+        UserError: the name is unknown, `end_learning_rate` is above `learning_rate`, or warmup and
+            decay do not fit into the run.
     """
     peak, end = config.learning_rate, config.end_learning_rate
     if config.name not in _DECAYS:
@@ -76,12 +76,12 @@ def duration(config: Config, key: str, total_steps: int) -> int:
     """Return a number of steps, set by the config's `KEY_steps` or `KEY_fraction` (of the run).
 
     Args:
-      config: the section of the config that has these keys.
-      key: the key with its section, such as 'schedule.warmup'.
-      total_steps: number of steps of the run.
+        config: the section of the config that has these keys.
+        key: the key with its section, such as 'schedule.warmup'.
+        total_steps: number of steps of the run.
 
     Raises:
-      UserError: both are set.
+        UserError: both are set.
     """
     name = key.rpartition('.')[2]
     steps, fraction = config[f'{name}_steps'], config[f'{name}_fraction']

@@ -29,11 +29,11 @@ def make_mesh(sizes: Mapping[str, int], devices: Sequence[jax.Device] | None = N
     """Make a mesh of devices.
 
     Args:
-      sizes: size of every axis in AXES; one size may be -1, which takes the remaining devices.
-      devices: by default all devices of all processes.
+        sizes: size of every axis in AXES; one size may be -1, which takes the remaining devices.
+        devices: by default all devices of all processes.
 
     Raises:
-      UserError: the sizes do not multiply to the number of devices.
+        UserError: the sizes do not multiply to the number of devices.
     """
     shape = [sizes[axis] for axis in AXES]
     devices = jax.devices() if devices is None else devices
@@ -86,12 +86,12 @@ def param_shardings(boxed_params: Tree, mesh: Mesh, rules: Rules) -> Tree:
     """Return the NamedSharding of every parameter, from its logical axis names.
 
     Args:
-      boxed_params: abstract parameters in the boxes that hold their logical names.
-      mesh: the devices.
-      rules: pairs of a logical axis name and the mesh axes that the axis is sharded over.
+        boxed_params: abstract parameters in the boxes that hold their logical names.
+        mesh: the devices.
+        rules: pairs of a logical axis name and the mesh axes that the axis is sharded over.
 
     Raises:
-      UserError: a logical axis does not exist, or a mesh axis does not divide a parameter.
+        UserError: a logical axis does not exist, or a mesh axis does not divide a parameter.
     """
     specs = nn.get_partition_spec(boxed_params)
     known = {name for spec in jax.tree.leaves(specs) for name in spec if name}

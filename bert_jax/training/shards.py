@@ -50,13 +50,13 @@ def upload(folder: pathlib.Path, target: pathlib.Path, name: str) -> dict[str, s
     Any thread may call this.
 
     Args:
-      folder: the local copy of `target`, which is removed. On host 0, the merged tree, which is not
-        uploaded here, is left in it.
-      target: the checkpoint in the bucket.
-      name: identifies the call, the same on all hosts.
+        folder: the local copy of `target`, which is removed. On host 0, the merged tree, which is
+            not uploaded here, is left in it.
+        target: the checkpoint in the bucket.
+        name: identifies the call, the same on all hosts.
 
     Returns:
-      File name → SHA-256 of all files uploaded by all hosts; empty on all hosts but host 0.
+        File name → SHA-256 of all files uploaded by all hosts; empty on all hosts but host 0.
     """
     host, arrays = jax.process_index(), folder / 'arrays'
     _merge(arrays, [{'base': arrays / f'{_STORE}{host}'}])

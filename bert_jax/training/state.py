@@ -21,12 +21,13 @@ class TrainState(NamedTuple):
     """The state of training, saved in every checkpoint.
 
     Attributes:
-      step: number of batches that were read, int32 scalar.
-      skipped: number of skipped steps, int32 scalar. A skipped step changes only counters.
-      skipped_in_row: number of skipped steps since the last accepted one, int32 scalar.
-      params: nested dictionaries of float32 arrays.
-      opt_state: the state of the optimizer, for the trained parameters only.
-      usual_norm: running mean of the gradient norm, float32 scalar; None if spikes are not skipped.
+        step: number of batches that were read, int32 scalar.
+        skipped: number of skipped steps, int32 scalar. A skipped step changes only counters.
+        skipped_in_row: number of skipped steps since the last accepted one, int32 scalar.
+        params: nested dictionaries of float32 arrays.
+        opt_state: the state of the optimizer, for the trained parameters only.
+        usual_norm: running mean of the gradient norm, float32 scalar; None if spikes are not
+            skipped.
     """
 
     step: jax.Array
@@ -48,12 +49,12 @@ def abstract_state(
     """Return the shapes, dtypes and shardings of the state without computing anything.
 
     Args:
-      task: provides the parameters with their logical axis names.
-      optimizer: provides the optimizer state.
-      mesh: the devices.
-      rules: see `sharding.param_shardings`.
-      transfer: which parameters are trained.
-      spike_factor: above 0, the state has a running mean of the gradient norm.
+        task: provides the parameters with their logical axis names.
+        optimizer: provides the optimizer state.
+        mesh: the devices.
+        rules: see `sharding.param_shardings`.
+        transfer: which parameters are trained.
+        spike_factor: above 0, the state has a running mean of the gradient norm.
     """
     boxed = jax.eval_shape(lambda: task.init(jax.random.key(0)))
     params = sharding.unbox(boxed)

@@ -48,15 +48,16 @@ def make_train_step(
     norm exceeds `spike_factor` times its running mean.
 
     Args:
-      task: provides `terms` and their `weights`.
-      optimizer: as `optimizers.build` returns it.
-      accumulation: number of micro-batches.
-      transfer: which parameters are trained. The others have no gradient and stay bitwise the same.
-      spike_factor: see above.
+        task: provides `terms` and their `weights`.
+        optimizer: as `optimizers.build` returns it.
+        accumulation: number of micro-batches.
+        transfer: which parameters are trained. The others have no gradient and stay bitwise the
+            same.
+        spike_factor: see above.
 
     Returns:
-      The step. Its metrics are scalars: 'loss', 'gradient_norm' (before clipping), 'skipped' and
-      'skipped_in_row' (numbers of steps), and 'terms', the sum and count of every term by name.
+        The step. Its metrics are scalars: 'loss', 'gradient_norm' (before clipping), 'skipped' and
+        'skipped_in_row' (numbers of steps), and 'terms', the sum and count of every term by name.
     """
 
     def train_step(state: TrainState, batch: Batch, run_key: Key) -> tuple[TrainState, Metrics]:
@@ -128,9 +129,9 @@ def compile_train_step(
     step in the compilation cache.
 
     Args:
-      train_step: as `make_train_step` returns it; traced in the current mesh.
-      state, batch: arrays, or their shapes, dtypes and shardings. The new state is sharded like
-        `state`.
+        train_step: as `make_train_step` returns it; traced in the current mesh.
+        state, batch: arrays, or their shapes, dtypes and shardings. The new state is sharded like
+            `state`.
     """
     shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
     jitted = jax.jit(

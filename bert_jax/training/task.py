@@ -17,13 +17,13 @@ class Stage:
     """A number of steps on one source of batches, all of one shape.
 
     Attributes:
-      source: the training batches; batch 0 is the batch of the first step of the stage.
-      steps: number of steps, one batch each.
-      accumulation: number of micro-batches that each batch is divided into.
-      tokens_per_step: tokens that a step counts for the reported tokens per second.
-      flops_per_step: floating-point operations of the model, forward and backward pass.
-      evaluate_every: steps between evaluations; 0: `evaluation.every_steps` of the config.
-      evaluate_at: further steps of the run after which to evaluate; 0 is before the first.
+        source: the training batches; batch 0 is the batch of the first step of the stage.
+        steps: number of steps, one batch each.
+        accumulation: number of micro-batches that each batch is divided into.
+        tokens_per_step: tokens that a step counts for the reported tokens per second.
+        flops_per_step: floating-point operations of the model, forward and backward pass.
+        evaluate_every: steps between evaluations; 0: `evaluation.every_steps` of the config.
+        evaluate_at: further steps of the run after which to evaluate; 0 is before the first.
     """
 
     source: BatchSource
@@ -81,11 +81,11 @@ class Task(Protocol):
         """Return the loss and metric terms of a batch or micro-batch; traced inside the step.
 
         Args:
-          params: as `init` returns them, without boxes.
-          batch: arrays of shape [rows, ...], some or all rows of a batch of a stage.
-          key: key of the step. The result may depend on it and on the index of an example, but not
-            on how the batch is divided into micro-batches or over devices.
-          train: whether dropout is active.
+            params: as `init` returns them, without boxes.
+            batch: arrays of shape [rows, ...], some or all rows of a batch of a stage.
+            key: key of the step. The result may depend on it and on the index of an example, but
+                not on how the batch is divided into micro-batches or over devices.
+            train: whether dropout is active.
         """
 
     def evaluate(self, params: Params, stage: Stage) -> dict[str, float]:
@@ -95,8 +95,8 @@ class Task(Protocol):
         """Compile the step that `evaluate` runs, if any, before training starts.
 
         Args:
-          params: shapes, dtypes and shardings of the parameters.
-          stage: the stage; evaluation divides a batch into the same micro-batches as training.
+            params: shapes, dtypes and shardings of the parameters.
+            stage: the stage; evaluation divides a batch into the same micro-batches as training.
         """
 
     def describe(self) -> Sequence[str]:
@@ -109,9 +109,9 @@ class Task(Protocol):
         """Yield the rows of a training batch as JSON-compatible, decoded text and labels.
 
         Args:
-          stage: the stage.
-          number: number of the batch in the stage, from 0.
-          step: number of completed steps before the batch; its random key is derived from them.
+            stage: the stage.
+            number: number of the batch in the stage, from 0.
+            step: number of completed steps before the batch; its random key is derived from them.
         """
 
     def references(self) -> Mapping[str, float]:
@@ -121,6 +121,6 @@ class Task(Protocol):
         """Write further files of a finished run, such as the model card.
 
         Args:
-          params: the final or best parameters.
-          results: as `loop.train` returns them.
+            params: the final or best parameters.
+            results: as `loop.train` returns them.
         """

@@ -38,20 +38,20 @@ class Transfer:
     """Which parameters are trained, from which step, and at which learning rate.
 
     Attributes:
-      trainable: 'all', 'heads', or 'last:K' for the heads and the last K layers. Other parameters
-        are never trained: they have no gradients, no moments and no weight decay.
-      layer_decay: factor of the learning rate per unit of distance: heads 1, last layer
-        layer_decay, embeddings layer_decay^(L + 1). The discriminative learning rates of ULMFiT
-        (Howard & Ruder 2018, arXiv 1801.06146, section 3.2) are 1 / 2.6, the layer-wise decay of
-        ELECTRA 0.8 or 0.9.
-      faithful_layer_decay: applies the factor twice between heads and last layer, as ELECTRA's
-        original code does (google-research/electra, model/optimization.py).
-      frozen: names of parameters that parameter-efficient tuning never trains; checkpoints leave
-        them out. If there are any, `trainable` is 'all' and means all other parameters.
-      unfreeze_every_steps: gradual unfreezing (ULMFiT, section 3.3): parameters at distance n are
-        frozen until step n · unfreeze_every_steps; 0 freezes none. Their gradients and moments are
-        computed from the start, so that nothing is recompiled and the first update has the usual
-        size.
+        trainable: 'all', 'heads', or 'last:K' for the heads and the last K layers. Other parameters
+            are never trained: they have no gradients, no moments and no weight decay.
+        layer_decay: factor of the learning rate per unit of distance: heads 1, last layer
+            layer_decay, embeddings layer_decay^(L + 1). The discriminative learning rates of ULMFiT
+            (Howard & Ruder 2018, arXiv 1801.06146, section 3.2) are 1 / 2.6, the layer-wise decay
+            of ELECTRA 0.8 or 0.9.
+        faithful_layer_decay: applies the factor twice between heads and last layer, as ELECTRA's
+            original code does (google-research/electra, model/optimization.py).
+        frozen: names of parameters that parameter-efficient tuning never trains; checkpoints leave
+            them out. If there are any, `trainable` is 'all' and means all other parameters.
+        unfreeze_every_steps: gradual unfreezing (ULMFiT, section 3.3): parameters at distance n are
+            frozen until step n · unfreeze_every_steps; 0 freezes none. Their gradients and moments
+            are computed from the start, so that nothing is recompiled and the first update has the
+            usual size.
     """
 
     trainable: str = 'all'
@@ -64,11 +64,11 @@ class Transfer:
         """Replace the leaves of parameters that are never trained by None.
 
         Args:
-          params: all parameters.
-          tree: a tree with the structure of `params`, to select from; by default `params`.
+            params: all parameters.
+            tree: a tree with the structure of `params`, to select from; by default `params`.
 
         Raises:
-          UserError: `trainable` asks for more layers than there are.
+            UserError: `trainable` asks for more layers than there are.
         """
         return jax.tree.map(
             lambda is_trained, leaf: leaf if np.any(is_trained) else None,
@@ -185,7 +185,7 @@ def build(config: Config, total_steps: int, frozen: frozenset[str] = frozenset()
     """Build the Transfer of a run with `total_steps` steps from its `config.transfer`.
 
     Raises:
-      UserError: a value is not valid.
+        UserError: a value is not valid.
     """
     if not re.fullmatch('all|heads|last:[1-9][0-9]*', config.trainable):
         raise UserError(

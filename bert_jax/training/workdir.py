@@ -60,10 +60,10 @@ def claim(path: str, config: dict) -> list[str]:
     copy its files, except checkpoints, to this machine.
 
     Returns:
-      The changes to log, from `check_config`.
+        The changes to log, from `check_config`.
 
     Raises:
-      UserError: the folder cannot be written, is in use, or belongs to a run with another config.
+        UserError: the folder cannot be written, is in use, or belongs to a run with another config.
     """
     workdir = paths.path(path)
     try:
@@ -111,10 +111,10 @@ def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
     """Compare a config with the config of the run in a folder, if there is one.
 
     Returns:
-      The changes that affect the rest of the run, for the log.
+        The changes that affect the rest of the run, for the log.
 
     Raises:
-      UserError: the folder belongs to a run of another config.
+        UserError: the folder belongs to a run of another config.
     """
     is_trained = any(workdir.glob('checkpoints/[0-9]*')) or (workdir / 'results.json').exists()
     path = workdir / 'config.json'

@@ -15,7 +15,7 @@ def take_turns(functions: Mapping[str, Callable[[], object]], turns: int) -> dic
     """Call all functions in turn, so that the load of the machine affects all of them alike.
 
     Returns:
-      Name of the function → the seconds of each of its calls.
+        Name of the function → the seconds of each of its calls.
     """
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for _ in range(turns):
@@ -30,10 +30,10 @@ def show(records: list[dict], output: str | None, bars: str, labels: tuple[str, 
     """Print a Markdown table; with `output` also write output.json, .md, .png and .pdf.
 
     Args:
-      records: dictionaries of names and values.
-      output: path without suffix, or None.
-      bars: name of the value that the chart shows.
-      labels: names of the values that label a bar; by default all strings.
+        records: dictionaries of names and values.
+        output: path without suffix, or None.
+        bars: name of the value that the chart shows.
+        labels: names of the values that label a bar; by default all strings.
     """
     table = as_table(records)
     print(table)

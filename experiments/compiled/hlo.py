@@ -49,10 +49,10 @@ class Operation(NamedTuple):
     """The instructions of a program with the same name and source line.
 
     Attributes:
-      path: JAX's name of the operation; numbers of layers are replaced by *.
-      source: 'FILE:LINE', '' if unknown.
-      cycles: the compiler's estimate for all instructions together, on TPU.
-      number: number of instructions.
+        path: JAX's name of the operation; numbers of layers are replaced by *.
+        source: 'FILE:LINE', '' if unknown.
+        cycles: the compiler's estimate for all instructions together, on TPU.
+        number: number of instructions.
     """
 
     path: str

@@ -30,13 +30,14 @@ def compile_step(
     """Compile the step of a stage and return its record, a JSON-compatible dictionary.
 
     Args:
-      config: config of a recipe; its text is replaced by a small text, with a full-size vocabulary.
-      topology: the devices.
-      number: number of the stage, from 1.
-      rows: sequences of a micro-batch on each device; None: as in the recipe.
+        config: config of a recipe; its text is replaced by a small text, with a full-size
+            vocabulary.
+        topology: the devices.
+        number: number of the stage, from 1.
+        rows: sequences of a micro-batch on each device; None: as in the recipe.
 
     Raises:
-      UserError: the config cannot be run, or its compiler is not installed.
+        UserError: the config cannot be run, or its compiler is not installed.
     """
     make_mesh = functools.partial(sharding.make_mesh, devices=topology.devices())
     with (

@@ -17,10 +17,10 @@ class Chip(NamedTuple):
     """An accelerator.
 
     Attributes:
-      platform: 'tpu' or 'cuda'.
-      kind: JAX's name, as in the table of bert_jax/training/peak_flops.py.
-      memory: bytes of memory of a device.
-      target: for GPUs, further fields of the description that XLA's compiler reads.
+        platform: 'tpu' or 'cuda'.
+        kind: JAX's name, as in the table of bert_jax/training/peak_flops.py.
+        memory: bytes of memory of a device.
+        target: for GPUs, further fields of the description that XLA's compiler reads.
     """
 
     platform: str
@@ -70,9 +70,9 @@ class Topology(NamedTuple):
     """Devices of one kind.
 
     Attributes:
-      name: the name on the command line.
-      chip: the kind of device.
-      shape: size of the slice in each direction.
+        name: the name on the command line.
+        chip: the kind of device.
+        shape: size of the slice in each direction.
     """
 
     name: str
@@ -87,7 +87,7 @@ class Topology(NamedTuple):
         """Return devices that programs can be compiled for.
 
         Raises:
-          UserError: the compiler is not installed or does not support this slice.
+            UserError: the compiler is not installed or does not support this slice.
         """
         if not is_installed(self.chip.platform):
             raise UserError(
@@ -133,8 +133,8 @@ def configure(topology: Topology, cublas: bool = False) -> None:
     """Set the environment of the compiler; call before JAX is imported.
 
     Args:
-      topology: the devices.
-      cublas: on GPU, leave all matrix products to cuBLAS.
+        topology: the devices.
+        cublas: on GPU, leave all matrix products to cuBLAS.
     """
     os.environ['JAX_PLATFORMS'] = 'cpu'  # nothing runs on the devices
     os.environ['TPU_SKIP_MDS_QUERY'] = '1'  # this machine is not a TPU VM

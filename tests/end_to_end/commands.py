@@ -22,9 +22,9 @@ class Command:
     """`python -m MODULE ARGUMENTS…`, with the part of subprocess.Popen that tests need.
 
     Args:
-      text: the content of stdin.
-      xla_flags: XLA flags beside those of the tests.
-      die_at: the step of a training run after which it ends by SIGKILL.
+        text: the content of stdin.
+        xla_flags: XLA flags beside those of the tests.
+        die_at: the step of a training run after which it ends by SIGKILL.
     """
 
     def __init__(self, module: str, arguments, *, text='', xla_flags='', die_at: int | None = None):

@@ -25,13 +25,13 @@ class ProblemKind:
     """A kind of fine-tuning problem, such as tagging.
 
     Attributes:
-      implementation: 'module:Class' of the `Problem` (tasks/problems/base.py): model head, loss,
-        decoding, scoring, parsing of raw input and writing of predictions.
-      predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
-      settings: the keys of `config.problem` with their defaults. `labels` is always one of them.
-      readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
-        into examples. Other formats cannot hold this kind of problem; the first format is assumed
-        for files whose names do not tell their format.
+        implementation: 'module:Class' of the `Problem` (tasks/problems/base.py): model head, loss,
+            decoding, scoring, parsing of raw input and writing of predictions.
+        predict_task: the --task of bert_jax.predict that queries fine-tuned models of this kind.
+        settings: the keys of `config.problem` with their defaults. `labels` is always one of them.
+        readers: `data.format` → the function that turns a record of such a file (a row, a sentence)
+            into examples. Other formats cannot hold this kind of problem; the first format is
+            assumed for files whose names do not tell their format.
     """
 
     implementation: str
@@ -56,7 +56,7 @@ def read(data: ConfigDict, kind: str) -> Splits:
     """Read the labeled examples that the config's `data` names, as examples of a kind of problem.
 
     Raises:
-      UserError: unknown kind, format or column; unreadable file; empty split; too many bad rows.
+        UserError: unknown kind, format or column; unreadable file; empty split; too many bad rows.
     """
     return loader.read(data, kind, find(kind).readers)
 

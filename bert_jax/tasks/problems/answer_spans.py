@@ -19,10 +19,10 @@ class WindowedContext(NamedTuple):
     """A question and the windows of its context.
 
     Attributes:
-      offsets: characters of each token of the context, int [N, 2]; see `token_characters`.
-      windows: ranges of tokens of the context.
-      sequences: question and window with special tokens, one for each window.
-      is_question_truncated: whether the end of the question is missing.
+        offsets: characters of each token of the context, int [N, 2]; see `token_characters`.
+        windows: ranges of tokens of the context.
+        sequences: question and window with special tokens, one for each window.
+        is_question_truncated: whether the end of the question is missing.
     """
 
     offsets: np.ndarray
@@ -35,9 +35,9 @@ class Candidates(NamedTuple):
     """Possible answers to a question, best first.
 
     Attributes:
-      spans: start and end characters, int64 [K, 2].
-      scores: sums of the logits of both ends, fp64 [K].
-      null_score: the score of no answer.
+        spans: start and end characters, int64 [K, 2].
+        scores: sums of the logits of both ends, fp64 [K].
+        null_score: the score of no answer.
     """
 
     spans: np.ndarray
@@ -56,9 +56,9 @@ def rank_candidates(
     """Combine the best starts and ends of every window into the n_best answers.
 
     Args:
-      parts: for each window, 'logits' and 'positions' [2, K] of the best starts and ends, and
-        'null_score'.
-      max_tokens: maximum length of an answer in tokens.
+        parts: for each window, 'logits' and 'positions' [2, K] of the best starts and ends, and
+            'null_score'.
+        max_tokens: maximum length of an answer in tokens.
     """
     score_by_span: dict[tuple[int, int], float] = {}
     for number, (window, sequence, (part,)) in enumerate(

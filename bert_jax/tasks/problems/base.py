@@ -50,8 +50,8 @@ class HostOutputs(NamedTuple):
     """The arrays that are copied from the device for `decode`.
 
     Attributes:
-      per_sequence: name → array [R, S, …], a value for each sequence of a packed row.
-      per_token: name → array [R, T, …].
+        per_sequence: name → array [R, S, …], a value for each sequence of a packed row.
+        per_token: name → array [R, T, …].
     """
 
     per_sequence: Mapping[str, Array]
@@ -67,27 +67,27 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     """A kind of fine-tuning problem on labeled examples.
 
     Attributes:
-      weights: loss term → weight.
-      pretrained_heads: names of its heads that published checkpoints may hold (HEADS of
-        interop/pretrained.py): loaded with `init_from`, and exported.
-      required_heads: the pretrained heads that a run cannot train from scratch.
-      reads_embeddings: whether heads are called with `embedding_VE`, the token embeddings.
-      min_labels: minimum number of classes.
-      head_field: field of a batch that the default `apply_heads` passes to the head.
-      settings: the config's `problem`.
-      layout: where special tokens go around one or two texts.
-      labels: class names in the order of their numbers.
-      counts: how many texts or labels were truncated or unusable, by reason, for the log.
-      thresholds: decision thresholds of `tune_thresholds`, stored in checkpoints.
-      kept: JSON values from the training examples that predictions need, stored in checkpoints.
-      splitter: how plain text is split into words (SPLITTERS in data/labeled/word_spans.py), stored
-        in checkpoints.
-      has_probabilities: whether predictions can list the probability of every class.
-      all_probabilities: whether predictions list the probability of every class.
-      long_texts: supported treatments of texts longer than a sequence, the default first:
-        'truncate', or 'windows' whose predictions are combined.
-      window_overlap: for problems that truncate by default, the share of a window that the next
-        window repeats; None to truncate.
+        weights: loss term → weight.
+        pretrained_heads: names of its heads that published checkpoints may hold (HEADS of
+            interop/pretrained.py): loaded with `init_from`, and exported.
+        required_heads: the pretrained heads that a run cannot train from scratch.
+        reads_embeddings: whether heads are called with `embedding_VE`, the token embeddings.
+        min_labels: minimum number of classes.
+        head_field: field of a batch that the default `apply_heads` passes to the head.
+        settings: the config's `problem`.
+        layout: where special tokens go around one or two texts.
+        labels: class names in the order of their numbers.
+        counts: how many texts or labels were truncated or unusable, by reason, for the log.
+        thresholds: decision thresholds of `tune_thresholds`, stored in checkpoints.
+        kept: JSON values from the training examples that predictions need, stored in checkpoints.
+        splitter: how plain text is split into words (SPLITTERS in data/labeled/word_spans.py),
+            stored in checkpoints.
+        has_probabilities: whether predictions can list the probability of every class.
+        all_probabilities: whether predictions list the probability of every class.
+        long_texts: supported treatments of texts longer than a sequence, the default first:
+            'truncate', or 'windows' whose predictions are combined.
+        window_overlap: for problems that truncate by default, the share of a window that the next
+            window repeats; None to truncate.
     """
 
     weights: ClassVar[Mapping[str, float]]
@@ -152,9 +152,9 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         """Return the term `name`, smoothed and weighted cross-entropy, and 'accuracy'.
 
         Args:
-          name: name of the loss.
-          logits_XC: fp32, for sequences or tokens.
-          label_X: number of the class + 1; 0 for an unknown class, which is not counted.
+            name: name of the loss.
+            logits_XC: fp32, for sequences or tokens.
+            label_X: number of the class + 1; 0 for an unknown class, which is not counted.
         """
         class_X, is_known_X = jnp.maximum(label_X - 1, 0), label_X > 0
         smoothing, number = self.settings.label_smoothing, len(self.labels)
@@ -171,11 +171,11 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         """Make an unlabeled example from raw input.
 
         Args:
-          name: id of the example, used in messages.
-          record: a JSON object; a line of plain text arrives as {'text': …}, two tab-separated
-            texts as {'text': …, 'text2': …}.
+            name: id of the example, used in messages.
+            record: a JSON object; a line of plain text arrives as {'text': …}, two tab-separated
+                texts as {'text': …, 'text2': …}.
         Raises:
-          UserError: a key is missing or malformed.
+            UserError: a key is missing or malformed.
         """
 
     @abc.abstractmethod
@@ -221,8 +221,8 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         """Return the targets of a sequence, as JSON values for `debug.batch`.
 
         Args:
-          tokens: tokens of the sequence, [n].
-          fields: the fields that `encode` gave the sequence, [n, …] or […], and PACKED_FIELDS.
+            tokens: tokens of the sequence, [n].
+            fields: the fields that `encode` gave the sequence, [n, …] or […], and PACKED_FIELDS.
         """
         return {name: fields[name].tolist() for name in sorted(fields.keys() - PACKED_FIELDS)}
 
@@ -319,7 +319,7 @@ def require_words(
     `splitter` (SPLITTERS in data/labeled/word_spans.py).
 
     Raises:
-      UserError: no such key, or a value that is not a list of words or a text.
+        UserError: no such key, or a value that is not a list of words or a text.
     """
     key = next((key for key in ('words', 'tokens') if key in record), 'text')
     try:

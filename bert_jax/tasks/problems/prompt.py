@@ -38,8 +38,8 @@ class PromptPrediction(NamedTuple):
     """The prediction for a prompt.
 
     Attributes:
-      classes: class → probability among the classes.
-      answers: probability of each answer among everything that the model could put at the masks.
+        classes: class → probability among the classes.
+        answers: probability of each answer among everything that the model could put at the masks.
     """
 
     classes: Probabilities

@@ -54,7 +54,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         'is_context', int32 [n], is 1 at the tokens of the context.
 
         Raises:
-          UserError: the question has no answer, but the setting `no_answer` is False.
+            UserError: the question has no answer, but the setting `no_answer` is False.
         """
         if example.answers == () and not self.settings.no_answer:
             raise UserError(
@@ -228,8 +228,8 @@ def _sequence(
     """Add the labels of a window.
 
     Args:
-      answer: first and last token of the answer in the context; None for no answer.
-      is_known: whether to learn the answer or its absence.
+        answer: first and last token of the answer in the context; None for no answer.
+        is_known: whether to learn the answer or its absence.
     """
     ends = np.zeros((len(laid_out.ids), 2), np.int32)
     is_context = np.zeros(len(laid_out.ids), np.int32)

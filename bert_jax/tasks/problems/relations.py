@@ -143,10 +143,10 @@ def nearest(is_marked: Sequence[np.ndarray], room: int) -> list[np.ndarray]:
     last.
 
     Args:
-      is_marked: for each text, bool [n].
-      room: number of tokens to keep.
+        is_marked: for each text, bool [n].
+        room: number of tokens to keep.
     Returns:
-      For each text the kept indices, int64, ascending.
+        For each text the kept indices, int64, ascending.
     """
     distances = []
     for marked_N in is_marked:

@@ -38,9 +38,9 @@ class CandidateSpans(NamedTuple):
     """N spans and their most probable labels.
 
     Attributes:
-      first, last: first and last word, inclusive, int64 [N].
-      label: number of the most probable label, int [N].
-      probability: probability of this label, float64 [N].
+        first, last: first and last word, inclusive, int64 [N].
+        label: number of the most probable label, int [N].
+        probability: probability of this label, float64 [N].
     """
 
     first: np.ndarray
@@ -288,8 +288,8 @@ def best_threshold(is_correct: np.ndarray, probability: np.ndarray, num_gold: in
     The threshold is the mean of two neighboring probabilities, or THRESHOLD if no span is correct.
 
     Args:
-      is_correct, probability: arrays over candidates, [N].
-      num_gold: number of gold spans.
+        is_correct, probability: arrays over candidates, [N].
+        num_gold: number of gold spans.
     """
     if not is_correct.any():
         return THRESHOLD

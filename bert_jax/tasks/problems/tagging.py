@@ -272,10 +272,10 @@ def mean_over_words(values_RTC: jax.Array, word_RT: Array) -> jax.Array:
     """Average values over the tokens of each word.
 
     Args:
-      values_RTC: fp32.
-      word_RT: the field 'word'; a word extends to the first token of the next word.
+        values_RTC: fp32.
+        word_RT: the field 'word'; a word extends to the first token of the next word.
     Returns:
-      fp32 [R, T, C]: the mean of a word at its first token.
+        fp32 [R, T, C]: the mean of a word at its first token.
     """
     number_RT = jnp.cumsum(word_RT >= _CONTEXT, axis=1)
     is_same_RTU = (number_RT[:, :, None] == number_RT[:, None, :]) & (word_RT > 0)[:, None, :]
