@@ -9,35 +9,23 @@
 
 import argparse
 import contextlib
-import itertools
 import json
 import sys
 from argparse import Namespace
-from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, TypeAlias
-
-import numpy as np
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 from bert_jax import errors, progress
 from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.evaluation.scored_rows import VARIANTS
 from bert_jax.inference import vector_file
-from bert_jax.inference.vector_file import Vectors
+from bert_jax.inference.line_tasks import PRETRAINED, Record, Task, predict_finetuned
 from bert_jax.interop import MODEL_HELP
 from bert_jax.storage import paths
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.prompting import arguments as prompt_arguments
-
-if TYPE_CHECKING:
-    from bert_jax.inference.predictor import Predictor
-
-Record: TypeAlias = dict[str, Any]
-# Yields the results of a task for the lines of the input.
-Task: TypeAlias = Callable[['Predictor', Iterator[str], Namespace], Iterator[Any]]
-
-_CHUNK = 4096  # lines that are batched together, sorted by length
 
 _EPILOG = """\
 tasks of pretrained models (input: one text a line):
@@ -77,105 +65,14 @@ To score a model on labeled data: python -m bert_jax.evaluate --help.
 """
 
 
-def _fill_mask(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
-    num_without_mask = 0
-    for texts in _chunks(lines):
-        for text, masks in zip(texts, predictor.fill_mask(texts, flags.top), strict=True):
-            num_without_mask += not masks
-            yield {'text': text, 'masks': [[guess._asdict() for guess in mask] for mask in masks]}
-    if num_without_mask:
-        print(f'{num_without_mask:,} line(s) have no [MASK]', file=sys.stderr)
-
-
-def _embed(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Vectors]:
-    if flags.unit != 'text':
-        yield from _embed_words(predictor, lines, flags)
-        return
-    for texts in _chunks(lines):
-        for vectors in predictor.embed(texts, flags.pooling, flags.layer, flags.long_texts):
-            yield Vectors(vectors)
-
-
-def _embed_words(
-    predictor: 'Predictor', lines: Iterator[str], flags: Namespace
-) -> Iterator[Vectors]:
-    """Yield the vectors of the words or spans of each line, with their character offsets."""
-    from bert_jax.inference import word_states
-
-    located: deque[word_states.Located] = deque()
-
-    def locate() -> Iterator[word_states.Located]:
-        for number, line in enumerate(lines, 1):
-            record = _parse_line(number, line, flags)
-            located.append(word_states.locate_record(record, flags.unit, flags.words))
-            yield located[-1]
-
-    pooling = flags.pooling or 'mean'
-    for vectors in word_states.stream_words(predictor, locate(), pooling, flags.layer):
-        yield Vectors(vectors, np.array(located.popleft()[1], np.int64).reshape(-1, 2))
-
-
-def _score(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
-    for texts in _chunks(lines):
-        scores = predictor.pseudo_likelihood(texts, flags.long_texts, flags.variant)
-        for text, scored in zip(texts, scores, strict=True):
-            yield {
-                'text': text,
-                'pseudo_log_likelihood': scored.total,
-                'tokens': scored.tokens,
-                'log_probabilities': scored.log_probabilities.tolist(),
-            }
-
-
-def _score_pairs(
-    predictor: 'Predictor', lines: Iterator[str], flags: Namespace
-) -> Iterator[Record]:
-    from bert_jax.inference import scoring  # imports JAX
-
-    for numbered in _chunks(enumerate(lines, 1)):
-        pairs = [_parse_pair(number, line) for number, line in numbered]
-        sums = scoring.sums(predictor, itertools.chain.from_iterable(pairs), flags.variant)
-        shared = scoring.shared_sums(predictor, pairs, flags.variant)
-        for pair, first, second, of_shared in zip(pairs, sums, sums, shared, strict=True):
-            yield {
-                'texts': pair,
-                'pseudo_log_likelihoods': [first, second],
-                'of_shared_tokens': of_shared,
-                'preferred': None if first == second else int(second > first),
-            }
-
-
-def _parse_pair(number: int, line: str) -> list[str]:
-    texts = line.split('\t')
-    if len(texts) != 2:
-        raise errors.UserError(f'line {number} is not TEXT<tab>TEXT; it has {len(texts)} column(s)')
-    return texts
-
-
-def _predict(predictor: 'Predictor', lines: Iterator[str], flags: Namespace) -> Iterator[Record]:
-    from bert_jax.inference.finetuned import PredictionOptions  # imports JAX
-
-    options = PredictionOptions(flags.probabilities, flags.long_texts, flags.words)
-    for chunk in _chunks(enumerate(lines, 1)):
-        inputs = [_parse_line(number, line, flags) for number, line in chunk]
-        yield from predictor.predict(flags.task, inputs, options)
-
-
-_PRETRAINED: dict[str, Task] = {
-    'fill_mask': _fill_mask,
-    'embed': _embed,
-    'pseudo_likelihood': _score,
-    'pairs': _score_pairs,
-}
-
 # Option that only some tasks have → its default, and these tasks.
 _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'top': (5, ['fill_mask']),
     'unit': ('text', ['embed']),
     'pooling': (None, ['embed']),
     'layer': (-1, ['embed']),
-    'max_length': (None, _PRETRAINED),
-    'overlap': (0.25, [*_PRETRAINED, 'classify']),
+    'max_length': (None, PRETRAINED),
+    'overlap': (0.25, [*PRETRAINED, 'classify']),
     'variant': ('tokens', ['pseudo_likelihood', 'pairs']),
     'long_texts': (None, ['embed', 'pseudo_likelihood', 'classify']),
     'probabilities': (False, ['classify', 'tag', 'prompt']),
@@ -183,38 +80,6 @@ _OPTIONS: dict[str, tuple[Any, Collection[str]]] = {
     'words': (None, ['tag', 'spans', 'embed']),
     'input_format': ('auto', ['embed', *(kind.predict_task for kind in PROBLEMS.values())]),
 }
-
-_COLUMNS = {  # task → names of the tab-separated columns of a line of text
-    'classify': ('text', 'text2'),
-    'prompt': ('text', 'text2'),
-    'answer': ('question', 'context'),
-}
-
-
-def _parse_line(number: int, line: str, flags: Namespace) -> Record:
-    """Parse a line into an input for `Predictor.predict`."""
-    name, columns = f'line {number}', _COLUMNS.get(flags.task, ('text',))
-    if flags.input_format == 'jsonl' or (flags.input_format == 'auto' and line.startswith('{')):
-        try:
-            record = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise errors.UserError(
-                f'{name} is not valid JSON: {error}; set --input_format=text if it is a text'
-            ) from error
-        if not isinstance(record, dict):
-            raise errors.UserError(f'{name} is not a JSON object')
-        if text_files.has_surrogates(json.dumps(record, ensure_ascii=False)):
-            raise errors.UserError(f'{name} has half of a surrogate pair, which is not valid text')
-        return record | {'id': name if record.get('id') is None else record['id']}
-    values = line.split('\t') if len(columns) > 1 else [line]
-    if len(values) > len(columns):
-        raise errors.UserError(
-            f'{name} has {len(values)} columns; give {flags.task} at most {len(columns)}, '
-            f'separated by a tab'
-        )
-    if flags.task == 'answer' and len(values) < 2:
-        raise errors.UserError(f'{name} is not QUESTION<tab>CONTEXT')
-    return {'id': name, **dict(zip(columns, values, strict=False))}
 
 
 def read_lines(path: str, encoding: str = 'utf-8') -> Iterator[str]:
@@ -257,12 +122,6 @@ def _complete_file(path: str) -> Iterator[BinaryIO]:
         partial.unlink(missing_ok=True)
 
 
-def _chunks(items: Iterable[Any]) -> Iterator[list[Any]]:
-    items = iter(items)
-    while chunk := list(itertools.islice(items, _CHUNK)):
-        yield chunk
-
-
 def _write_records(file: BinaryIO, records: Iterable[Record]) -> None:
     for record in records:
         file.write((json.dumps(record, ensure_ascii=False) + '\n').encode())
@@ -293,7 +152,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
         'names its run; runs with the same base share its parameters in memory',
     )
     models.add_argument('--model', help=MODEL_HELP)
-    tasks = dict.fromkeys([*_PRETRAINED, *(kind.predict_task for kind in PROBLEMS.values())])
+    tasks = dict.fromkeys([*PRETRAINED, *(kind.predict_task for kind in PROBLEMS.values())])
     add('--task', required=True, choices=tasks, metavar='TASK', help='one of the tasks below')
     add('--input', required=True, help='file with one text or example a line; - for stdin')
     add('--output', required=True, help='file to write; - for stdout; .npz for embed')
@@ -425,7 +284,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         }
         for predictor in predictors.values():
             predictor.require('pseudo_likelihood' if flags.task == 'pairs' else flags.task)
-        task = _PRETRAINED.get(flags.task, _predict)
+        task = PRETRAINED.get(flags.task, predict_finetuned)
         lines = read_lines(flags.input, flags.encoding)
         with _complete_file(flags.output) as file:
             if flags.tuned:

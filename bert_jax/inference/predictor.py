@@ -1,133 +1,54 @@
-"""Inference with a loaded model: masked tokens, embeddings, likelihoods, predictions."""
+"""Inference with a loaded model, pretrained or fine-tuned."""
 
 import copy
-import functools
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from bert_jax.data.labeled.word_spans import WordOffsets
-from bert_jax.errors import UserError, unknown
-from bert_jax.evaluation.scored_rows import RowMaker, ScoredRow, add_special
-from bert_jax.inference import computation, finetuned, word_states
-from bert_jax.inference.batching import TokenizedText
-from bert_jax.inference.computation import COMBINATIONS, Layers
+from bert_jax.errors import UserError
+from bert_jax.inference import finetuned
 from bert_jax.inference.finetuned import PredictionOptions
-from bert_jax.inference.text_rows import TextRows, check_list, check_texts
+from bert_jax.inference.pretrained_predictor import PretrainedPredictor
+from bert_jax.inference.text_rows import check_list, check_texts
 from bert_jax.interop.pretrained import Pretrained
-from bert_jax.models.architecture import Compute
-from bert_jax.models.encoders import build_encoder
 from bert_jax.tasks.problems.base import Problem
 from bert_jax.tasks.prompting.answers import parse as parse_answers
-
-POOLINGS = ('mean', 'cls', 'max', 'tokens')
 
 Record = dict[str, Any]
 
 
-class Guess(NamedTuple):
-    """A token for a [MASK], and its probability."""
-
-    token: str
-    probability: float
-
-
-class Likelihood(NamedTuple):
-    """The tokens of a text and their log probabilities in nats, float32 [tokens]."""
-
-    tokens: list[str]
-    log_probabilities: np.ndarray
-
-    @property
-    def total(self) -> float:
-        """The pseudo-log-likelihood of the text, in nats."""
-        return float(sum(self.log_probabilities.tolist()))
-
-
-class Predictor:
+class Predictor(PretrainedPredictor):
     """A loaded model; `bert_jax.load` makes one from a path.
 
     Every method but `attention` takes a list of texts of any length, the empty text included, and
     answers in the same order. Texts longer than the model's input are split into overlapping
     windows.
-
-    Attributes:
-        tasks: names of the methods that this model supports; others raise UserError.
-        tokenizer: the tokenizer of the model.
-        architecture: the architecture of the model.
-        is_causal: whether positions do not attend to later positions.
-        counts: number of texts that were truncated, split into windows, and so on.
     """
 
-    def __init__(
-        self,
-        model: Pretrained,
-        *,
-        name: str = 'the model',
-        dtype: str = 'float32',
-        max_length: int | None = None,
-        overlap: float = 0.25,
-        batch_tokens: int = 1024,
-        advance: Callable[[int], object] | None = None,
-    ) -> None:
+    def __init__(self, model: Pretrained, **settings: Any) -> None:
         """Prepare inference; nothing is compiled until the first call.
 
         Args:
             model: parameters, architecture and tokenizer.
-            name: the name of the model in error messages.
-            dtype, max_length, overlap, batch_tokens, advance: as for `bert_jax.load`.
+            settings: see `PretrainedPredictor`.
 
         Raises:
             UserError: a setting is not valid, or the model has no tokenizer.
         """
-        self.architecture = model.architecture
-        longest = model.architecture.max_length
-        modules = model.sentence_modules
-        if max_length is None:
-            max_length = min(longest, (modules and modules.max_length) or longest)
-        if not 3 <= max_length <= longest:
-            raise UserError(
-                f'max_length is {max_length}; it must be from 3 to {longest}, the longest input of '
-                f'{name}'
-            )
-        if not 0 <= overlap < 1:
-            raise UserError(f'overlap is {overlap}; it must be at least 0 and below 1')
-        if model.tokenizer is None:
-            raise UserError(f'{name} has no tokenizer; add its tokenizer.json or vocab.txt')
-        self.tokenizer, self._name = model.tokenizer, name
-        self._sentence_modules = modules
-        self._advance = advance or (lambda num_rows: None)
-        compute = Compute(dtype)
-        self.is_causal = model.is_causal
-        self._encoder = build_encoder(self.architecture, compute)
-        self._finetuned_of = functools.partial(
-            finetuned.FineTuned,
-            tokenizer=self.tokenizer,
-            compute=compute,
-            batch_tokens=batch_tokens,
-            overlap=overlap,
-        )
+        super().__init__(model, **settings)
         kind = finetuned.problem_kind(model)
-        self._finetuned = kind and self._finetuned_of(model, kind)
-        self._max_length = max_length
-        tasks = ['embed']
-        if 'mlm' in model.heads:
-            tasks = ['fill_mask', 'embed', 'pseudo_likelihood']
-        elif self.is_causal and 'clm' in model.heads:
-            tasks = ['embed', 'pseudo_likelihood']
+        self._finetuned = self._load_problem(model, kind) if kind else None
         if self._finetuned:
-            tasks.append(self._finetuned.task)
-        self.tasks = tuple(tasks)
-        params = model.params | (model.other_parts if self._finetuned else {})
-        self._params = jax.tree.map(jnp.asarray, params)
-        self.counts = self._finetuned.problem.counts if self._finetuned else Counter()
-        self._rows = TextRows(
-            self.tokenizer, max_length, overlap, batch_tokens, self._advance, self.counts
-        )
+            self.tasks += (self._finetuned.task,)
+            self._params |= jax.tree.map(jnp.asarray, model.other_parts)
+
+    def _load_problem(self, model: Pretrained, kind: str) -> finetuned.FineTuned:
+        settings = (self.tokenizer, self._compute, self._batch_tokens, self._overlap)
+        loaded = finetuned.FineTuned(model, kind, *settings)
+        loaded.problem.counts = self.counts
+        return loaded
 
     @property
     def problem(self) -> Problem:
@@ -135,230 +56,6 @@ class Predictor:
         if not self._finetuned:
             raise UserError(f'{self._name} is not a fine-tuned model')
         return self._finetuned.problem
-
-    def require(self, task: str) -> None:
-        """Raise UserError unless the model can answer a task."""
-        if task not in self.tasks:
-            raise UserError(
-                f'{self._name} has no head for {task}; it can answer {", ".join(self.tasks)}'
-            )
-
-    def fill_mask(self, texts: Sequence[str], top_k: int = 5) -> list[list[list[Guess]]]:
-        """The most probable tokens, best first, for each [MASK] of each text."""
-        self.require('fill_mask')
-        encoded = self.tokenizer.encode_batch(check_texts(texts), special=True).ids
-        self._rows.count_long(encoded, 'windows')
-        top_k = min(top_k, self.architecture.vocab_size)
-        results = self._run(computation.guesses, top_k, rows=map(self._rows.of_masks, encoded))
-        guesses: list[list[list[Guess]]] = []
-        for windows in results:
-            guesses.append([])
-            for row, (probabilities_PK, ids_PK) in windows:
-                for slot in range(len(row.extras['positions'])):
-                    pairs = zip(ids_PK[slot], probabilities_PK[slot], strict=True)
-                    guesses[-1].append([Guess(self._rows.token(i), float(p)) for i, p in pairs])
-        return guesses
-
-    def embed(
-        self,
-        texts: Sequence[str],
-        pooling: str | None = None,
-        layer: Layers = -1,
-        long_texts: str | None = None,
-    ) -> list[np.ndarray]:
-        """A vector for each text, float32 [D], or for each of its tokens, float32 [T, D].
-
-        Args:
-            pooling: 'mean' or 'max' over all tokens, [CLS] and [SEP] included; 'cls', the state of
-                [CLS] (averaged over windows); 'tokens', one vector for each token, [CLS] and [SEP]
-                included. None: the pooling, dense layers, normalization and prompt of a
-                sentence-transformers folder; 'mean' for other models.
-            layer: 0 (embeddings) to the number of layers, or negative from the last; or
-                'sum_last_4', 'mean_last_4' or 'concat_last_4', which combine the last four layers;
-                or 'all', the vectors of all layers: [L + 1, D] instead of [D]; or a tuple of K of
-                the others: [K, D].
-            long_texts: 'windows' (the default), or 'truncate' (the default for a
-                sentence-transformers folder).
-        """
-        modules = self._sentence_modules if pooling is None else None
-        if pooling is not None and pooling not in POOLINGS:
-            raise unknown('pooling', pooling, POOLINGS)
-        self._check_layer(layer)
-        if modules is None:
-            encoded = self._rows.encode(texts, long_texts)
-            if pooling == 'tokens':
-                rows = [list(self._rows.of_spans(ids, 'tokens')) for ids in encoded]
-                return self._token_states(rows, layer)
-            return self._pool(encoded, pooling or 'mean', layer)
-        if modules.unsupported:
-            raise UserError(
-                f'{self._name}: modules.json has {modules.unsupported}, which is not supported; '
-                f'set pooling to one of {", ".join(POOLINGS)}'
-            )
-        prompted = [modules.prompt + text for text in check_texts(texts)]
-        encoded = self._rows.encode(prompted, long_texts or 'truncate')
-        parts = zip(*(self._pool(encoded, mode, layer) for mode in modules.pooling), strict=True)
-        return [modules.apply(np.concatenate(vectors, axis=-1)) for vectors in parts]
-
-    def embed_words(
-        self,
-        texts: Sequence[str | Sequence[str]],
-        spans: Sequence[WordOffsets] | None = None,
-        *,
-        pooling: str = 'mean',
-        layer: Layers = -1,
-        split: str = 'whitespace',
-    ) -> list[np.ndarray]:
-        """A vector for each word or span of each text, float32 [W, D], pooled over its subwords.
-
-        In long texts, the vector of a word is from the window in which it has most context.
-
-        Args:
-            texts: strings, or lists of words, which are joined by spaces.
-            spans: for each text, the first character and end (exclusive) of its spans, which may
-                overlap; None: the words.
-            pooling: 'mean', 'sum' or 'first' of the subwords.
-            layer: as for `embed`.
-            split: how strings are split into words: at 'whitespace'; at 'punctuation' too; or, as
-                'characters', also within Hangul and text without spaces.
-
-        Raises:
-            UserError: a span is empty or outside its text, or an argument is not valid.
-        """
-        self._check_layer(layer)
-        if pooling not in word_states.POOLINGS:
-            raise unknown('pooling of words', pooling, word_states.POOLINGS)
-        located = word_states.locate(check_list(texts), spans, split)
-        aligned = [word_states.align(self.tokenizer, *words) for words in located]
-        self._rows.count_long([text.ids for text in aligned], 'windows')
-        size = self._rows.size
-        rows = [
-            list(self._rows.of_spans(text.ids, 'tokens', text.split_points(size)))
-            for text in aligned
-        ]
-        states = zip(aligned, self._token_states(rows, layer), strict=True)
-        return [
-            word_states.pool(states_TX[1:-1], text.ranges, pooling) for text, states_TX in states
-        ]
-
-    def _token_states(
-        self, rows: Sequence[Sequence[TokenizedText]], layer: Layers
-    ) -> list[np.ndarray]:
-        """The states of the tokens of each text, [CLS] and [SEP] included, from its rows."""
-        results = self._run(computation.states, layer, self.is_causal, rows=rows)
-        return [
-            np.concatenate([states_TD[slice(*row.extras['span'])] for row, states_TD in windows])
-            for windows in results
-        ]
-
-    def _pool(self, encoded: Sequence[np.ndarray], mode: str, layer: Layers) -> list[np.ndarray]:
-        """The pooled states of each text, float32 [D]; see `SentenceModules.pooling`."""
-        rows = [list(self._rows.of_spans(ids, mode)) for ids in encoded]
-        results = self._run(computation.pooled, layer, self.is_causal, mode, rows=rows)
-        if mode == 'max':
-            return [np.max([max_D for _, max_D in windows], axis=0) for windows in results]
-        power = 0.5 if mode == 'mean_sqrt_len_tokens' else 1.0
-        return [
-            sum(sum_D for _, sum_D in windows)
-            / np.float32(sum(np.ptp(row.extras['span']) for row, _ in windows) ** power)
-            for windows in results
-        ]
-
-    def attention(self, text: str) -> tuple[list[str], np.ndarray]:
-        """The tokens of a text and the attention between them, float32 [L, H, T, T].
-
-        Entry [l, h, t, u] is the weight of token u for token t in head h of layer l; each row sums
-        to 1. [CLS] and [SEP] are included.
-
-        Raises:
-            UserError: the text is longer than the model's input.
-        """
-        (ids,) = self._rows.encode([text])
-        (_, row), *others = self._rows.windows(ids)
-        if others:
-            raise UserError(
-                f'the text has {len(ids)} tokens; attention supports up to {self._rows.size}'
-            )
-        rows = [[TokenizedText(row, {})]]
-        (((_, weights_LHTT),),) = self._run(computation.attention, self.is_causal, rows=rows)
-        return [self._rows.token(i) for i in row], weights_LHTT[..., : len(row), : len(row)]
-
-    def attention_of_words(
-        self, texts: Sequence[str], spans: Sequence[WordOffsets]
-    ) -> list[np.ndarray | None]:
-        """The attention between the words of each text, float32 [L, H, W, W].
-
-        Attention to a word is summed over its subwords, attention from it is averaged (Clark et
-        al. 2019, section 4.1). [CLS] and [SEP] are left out, so rows sum to less than 1. Texts
-        longer than the model's input have None.
-
-        Args:
-            texts: strings.
-            spans: for each text, the first character and end (exclusive) of its words.
-        """
-        located = word_states.locate(check_list(texts), spans, 'whitespace')
-        aligned = [word_states.align(self.tokenizer, *words) for words in located]
-        rows = [
-            [TokenizedText(add_special(self.tokenizer, text.ids), {})]
-            if len(text.ids) <= self._rows.size
-            else []
-            for text in aligned
-        ]
-        results = self._run(computation.attention, self.is_causal, rows=rows)
-        return [
-            word_states.pool_attention(windows[0][1], text) if windows else None
-            for text, windows in zip(aligned, results, strict=True)
-        ]
-
-    def pseudo_likelihood(
-        self, texts: Sequence[str], long_texts: str | None = None, variant: str = 'tokens'
-    ) -> list[Likelihood]:
-        """Log probability of each token when it is masked; see evaluation/scored_rows.py.
-
-        A causal model gives the log probability of each token given the tokens to its left.
-
-        Args:
-            long_texts: 'windows' (the default), or 'truncate'.
-            variant: 'tokens', or 'word_l2r', where the later subwords of its word are masked too.
-        """
-        maker = RowMaker.of(self.tokenizer, variant, self.is_causal)
-        encoded = self._rows.encode(texts, long_texts)
-        scores = self.log_probabilities([self._rows.of_tokens(ids, maker) for ids in encoded])
-        return [
-            Likelihood([self._rows.token(i) for i in ids], np.concatenate([[], *rows]).astype('f4'))
-            for ids, rows in zip(encoded, scores, strict=True)
-        ]
-
-    def log_probabilities(self, rows: Iterable[Iterable[ScoredRow]]) -> list[list[np.ndarray]]:
-        """The log probabilities in nats of the targets of each row of each text, float32 [P].
-
-        Args:
-            rows: the rows of each text; see evaluation/scored_rows.py.
-
-        Raises:
-            UserError: the model predicts no tokens, or a row is longer than its input.
-        """
-        self.require('pseudo_likelihood')
-        texts = [list(map(self._check_row, text_rows)) for text_rows in rows]
-        results = self._run(computation.log_probabilities, self.is_causal, rows=texts)
-        return [
-            [log_p[: len(row.extras['targets'])] for row, log_p in text_rows]
-            for text_rows in results
-        ]
-
-    def _run(
-        self, function: Callable[..., Any], *options: Any, rows: Iterable[Iterable[TokenizedText]]
-    ) -> list[list[tuple[TokenizedText, Any]]]:
-        """Run a function of `computation` on the rows of each text; see `TextRows.run`."""
-        function = functools.partial(function, self._encoder, *options, self._params)
-        return self._rows.run(function, rows)
-
-    def _check_row(self, row: ScoredRow) -> TokenizedText:
-        if len(row.ids) > self._max_length:
-            raise UserError(
-                f'a text has {len(row.ids)} tokens; {self._name} supports up to {self._max_length}'
-            )
-        return TokenizedText(row.ids, {'positions': row.positions, 'targets': row.targets})
 
     def classify(
         self,
@@ -470,8 +167,7 @@ class Predictor:
         labels = tuple(parse_answers(settings['answers']))
         model = Pretrained(None, self.architecture, {}, labels=labels, metadata={'config': config})
         prompted = copy.copy(self)
-        prompted._finetuned = self._finetuned_of(model, 'prompt')
-        prompted._finetuned.problem.counts = self.counts
+        prompted._finetuned = self._load_problem(model, 'prompt')
         prompted.tasks = tuple(dict.fromkeys([*self.tasks, 'prompt']))
         return prompted
 
@@ -530,18 +226,3 @@ class Predictor:
         return self._finetuned.evaluate(
             self._params, check_list(gold), changes or {}, self._advance
         )
-
-    def _check_layer(self, layer: Layers) -> None:
-        num_layers = self.architecture.num_layers
-        if isinstance(layer, tuple):
-            for single in layer:
-                if single in ('all', 'concat_last_4'):
-                    raise UserError(f'{single} cannot be one of several layers')
-                self._check_layer(single)
-        elif isinstance(layer, str):
-            if layer not in COMBINATIONS:
-                raise unknown('layer', layer, ('a number', *COMBINATIONS))
-            if num_layers < 4 and layer != 'all':
-                raise UserError(f'{layer} needs 4 layers, but {self._name} has {num_layers}')
-        elif not -num_layers - 1 <= layer <= num_layers:
-            raise UserError(f'layer is {layer}; it must be from 0 (embeddings) to {num_layers}')

@@ -8,6 +8,7 @@ import pytest
 
 import bert_jax
 from bert_jax import main, predict
+from bert_jax.inference import line_tasks
 from tests.end_to_end import commands, small
 from tests.interop import published
 
@@ -184,7 +185,7 @@ def test_a_mistake_is_one_line_and_leaves_no_file(name, folder, tmp_path, capfd)
 
 def parse(text: str, task: str, input_format: str = 'auto'):
     flags = argparse.Namespace(task=task, input_format=input_format)
-    return predict._parse_line(3, text, flags)
+    return line_tasks.parse_line(3, text, flags)
 
 
 def test_a_line_has_the_columns_of_its_task():
