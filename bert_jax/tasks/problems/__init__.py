@@ -125,7 +125,7 @@ PROBLEMS: dict[str, ProblemKind] = {
         readers=dict.fromkeys(_TEXTS, text_pairs.build_regression),
     ),
     'multiple_choice': ProblemKind(
-        implementation='bert_jax.tasks.problems.classification:MultipleChoice',
+        implementation='bert_jax.tasks.problems.multiple_choice:MultipleChoice',
         predict_task='classify',
         settings=_LABELS,
         readers=dict.fromkeys(_ROWS, text_pairs.build_multiple_choice),

@@ -15,7 +15,8 @@ from bert_jax.data.labeled.examples import (
 )
 from bert_jax.errors import UserError
 from bert_jax.tasks.finetuning_model import EncodedExamples
-from bert_jax.tasks.problems.classification import Classification, MultipleChoice, Regression
+from bert_jax.tasks.problems.classification import Classification, Regression
+from bert_jax.tasks.problems.multiple_choice import MultipleChoice
 from tests.tasks.small_problems import TEXT, answers, large_params, make
 
 SETTINGS = {

@@ -1,0 +1,134 @@
+"""Multiple choice: the best of several choices for a premise."""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from bert_jax.averages import Terms, weighted_sum
+from bert_jax.data.finetune_batches import Item
+from bert_jax.data.labeled.examples import MultipleChoiceExample
+from bert_jax.errors import UserError
+from bert_jax.evaluation import glue
+from bert_jax.evaluation.scores import Scores
+from bert_jax.models.architecture import Architecture, Compute
+from bert_jax.models.heads import MultipleChoiceHead
+from bert_jax.tasks.problems import base
+from bert_jax.tasks.problems.classification import sequence
+from bert_jax.types import Batch
+
+_ABSENT = -1e9  # logit of an empty slot; finite, so that its gradient is not NaN
+
+
+class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
+    """The correct choice of several: one sequence for each choice, a softmax over their scores.
+
+    SWAG in Devlin et al. 2019, section 4.4. All choices of an example are in one row.
+    """
+
+    weights = {'multiple_choice': 1.0}
+    pretrained_heads = ('multiple_choice',)
+    has_probabilities = True
+    long_texts = ('truncate',)
+
+    def parse_input(self, name: str, record: Mapping[str, Any]) -> MultipleChoiceExample:
+        """Read 'premise' and 'choices'."""
+        premise, choices = (base.require(record, name, key) for key in ('premise', 'choices'))
+        is_list = isinstance(choices, list | tuple) and len(choices) > 0
+        if not is_list or not all(isinstance(text, str) for text in (premise, *choices)):
+            raise UserError(
+                f"{name}: give 'premise', a string, and 'choices', a list of strings, instead of "
+                f'{json.dumps([premise, choices])[:60]}'
+            )
+        return MultipleChoiceExample(name, premise, tuple(choices), None)
+
+    def encode(self, example: MultipleChoiceExample) -> list[Item]:
+        sequences = [
+            sequence(
+                self,
+                self.tokenizer.encode_batch([example.premise, choice]).ids,
+                {'place': np.int32(number), 'correct': np.float32(number in example.correct())},
+            )
+            for number, choice in enumerate(example.choices)
+        ]
+        return [tuple(sequences)]
+
+    def make_heads(self, architecture: Architecture, compute: Compute) -> base.HeadMakers:
+        return {'multiple_choice': partial(MultipleChoiceHead, architecture, compute)}
+
+    def terms(self, outputs: base.Outputs, batch: Batch) -> Terms:
+        """Return 'multiple_choice', −log p of all correct choices together, and 'accuracy'."""
+        log_p_RS, is_present_RS = _log_probabilities(outputs['logits'], batch)
+        is_first_RS = is_present_RS & (batch['place'] == 0)
+        same_RSS = _same_example(batch)
+        is_correct_RS = batch['correct'] > 0
+        log_p_correct_RS = jnp.where(is_correct_RS, log_p_RS, _ABSENT)
+        # Counted once for each example, in the slot of its first choice.
+        is_known_RS = is_first_RS & jnp.any(same_RSS & is_correct_RS[:, None, :], axis=-1)
+        log_p_any_RS = _reduce(jax.nn.logsumexp, log_p_correct_RS, same_RSS)
+        loss_RS = jnp.where(is_known_RS, -log_p_any_RS, 0)
+        best_RS = _reduce(jnp.max, log_p_RS, same_RSS)
+        best_correct_RS = _reduce(jnp.max, log_p_correct_RS, same_RSS)
+        return {
+            'multiple_choice': weighted_sum(loss_RS, is_known_RS),
+            'accuracy': weighted_sum(best_correct_RS >= best_RS, is_known_RS),
+        }
+
+    def host_outputs(self, outputs: base.Outputs, batch: Batch) -> base.HostOutputs:
+        log_p_RS, _ = _log_probabilities(outputs['logits'], batch)
+        return base.HostOutputs({'probability': jnp.exp(log_p_RS)}, {})
+
+    def decode(self, example: MultipleChoiceExample, parts: base.ExampleOutputs) -> list[float]:
+        """Return the probability of every choice."""
+        (choices,) = parts
+        return [float(part['probability']) for part in choices]
+
+    def score(
+        self, examples: Sequence[MultipleChoiceExample], predictions: Sequence[list[float]]
+    ) -> Scores:
+        """Return the accuracy; for ReCoRD, before it, F1 and exact match of the chosen entity."""
+        best = [int(np.argmax(prediction)) for prediction in predictions]
+        pairs = list(zip(examples, best, strict=True))
+        is_correct = [choice in example.correct() for example, choice in pairs]
+        metrics = {'accuracy': sum(is_correct) / max(len(is_correct), 1)}
+        if examples and all(example.entities for example in examples):
+            golds = [[example.entities[i] for i in example.correct()] for example in examples]
+            guesses = [example.entities[choice] for example, choice in pairs]
+            metrics = glue.score_record(golds, guesses) | metrics
+        return Scores(metrics, {})
+
+    def to_record(self, example: MultipleChoiceExample, prediction: list[float]) -> dict[str, Any]:
+        best = int(np.argmax(prediction))
+        record = {
+            'id': example.id,
+            'premise': example.premise,
+            'choices': list(example.choices),
+            'gold': example.label,
+            'predicted': best,
+            'probability': prediction[best],
+        }
+        return record | ({'probabilities': prediction} if self.all_probabilities else {})
+
+
+def _same_example(batch: Batch) -> jax.Array:
+    """Return whether two slots hold choices of the same example, bool [R, S, S]."""
+    is_present_RS = batch['first_positions'] >= 0
+    example_RS = jnp.cumsum(is_present_RS & (batch['place'] == 0), axis=-1)
+    same_RSS = example_RS[:, :, None] == example_RS[:, None, :]
+    return same_RSS & is_present_RS[:, :, None] & is_present_RS[:, None, :]
+
+
+def _log_probabilities(logits_RS: jax.Array, batch: Batch) -> tuple[jax.Array, jax.Array]:
+    """Return the log softmax over the choices of each example, fp32 [R, S], and filled slots."""
+    is_present_RS = batch['first_positions'] >= 0
+    total_RS = _reduce(jax.nn.logsumexp, logits_RS, _same_example(batch))
+    return jnp.where(is_present_RS, logits_RS - total_RS, 0), jnp.asarray(is_present_RS)
+
+
+def _reduce(function: Callable, values_RS: jax.Array, same_RSS: jax.Array) -> jax.Array:
+    """Apply max or logsumexp to the slots of the same example, [R, S]."""
+    return function(jnp.where(same_RSS, values_RS[:, None, :], _ABSENT), axis=-1)
