@@ -70,7 +70,7 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
     import jax
 
     from bert_jax.analyze import card, report
-    from bert_jax.analyze.base import Model
+    from bert_jax.analyze.base import AnalyzedModel
     from bert_jax.interop import loading
     from bert_jax.storage import paths
     from bert_jax.training import runtime
@@ -91,7 +91,7 @@ def run(arguments: Sequence[str]) -> pathlib.Path:
             'batch_tokens': flags.batch_tokens,
             'advance': bar.update,
         }
-        model = Model(flags.model, pretrained, options, bar.set_description_str)
+        model = AnalyzedModel(flags.model, pretrained, options, bar.set_description_str)
         results = analysis.run(flags, model)
     with report.new_folder(output) as folder:
         report.write(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 @dataclasses.dataclass(frozen=True)
-class Model:
+class AnalyzedModel:
     """The analyzed model.
 
     Attributes:
@@ -51,7 +51,7 @@ class Model:
         """Number of layers; layer 0 of the states is the embeddings."""
         return self.pretrained.architecture.num_layers
 
-    def untrained(self, seed: int, heads: Sequence[str] = ()) -> 'Model':
+    def untrained(self, seed: int, heads: Sequence[str] = ()) -> 'AnalyzedModel':
         """Return an encoder of the same architecture with newly initialized parameters.
 
         Args:
@@ -117,7 +117,7 @@ class Analysis(abc.ABC):
         """Add the options of this analysis."""
 
     @abc.abstractmethod
-    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """Analyze a model.
 
         Args:

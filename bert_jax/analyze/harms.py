@@ -4,7 +4,7 @@ import argparse
 from typing import Any
 
 from bert_jax.analyze import harm_measures
-from bert_jax.analyze.base import Analysis, Model, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.errors import UserError
 
 # Option of some measures → its default.
@@ -48,7 +48,7 @@ class Harms(Analysis):
             f'{_DEFAULTS["sentences"]})',
         )
 
-    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
         measure = harm_measures.find(flags.measure)
         for name, default in _DEFAULTS.items():

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Analysis, Model, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.data.labeled import treebank, word_spans
 from bert_jax.data.labeled.treebank import Tree
 from bert_jax.data.labeled.word_spans import WordOffsets
@@ -45,7 +45,7 @@ class Heads(Analysis):
         add('--head', help='head to draw: LAYER-HEAD, from 1-1 (default: best for all relations)')
         add('--text', help='text to draw the head for (default: a sentence of the input)')
 
-    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
         architecture = model.pretrained.architecture
         shape = architecture.num_layers, architecture.num_heads
@@ -96,7 +96,7 @@ def _main_type(relation: str) -> str:
 
 
 def _count(
-    model: Model, trees: Sequence[Tree], relations: Sequence[str], counts: HeadCounts
+    model: AnalyzedModel, trees: Sequence[Tree], relations: Sequence[str], counts: HeadCounts
 ) -> int:
     """Count the hits in all sentences; return the number of skipped sentences (too long)."""
     model.stage('attention: ')
@@ -190,7 +190,9 @@ def _example(text: str | None, trees: Sequence[Tree]) -> tuple[str, WordOffsets]
     return tree.text, tree.words
 
 
-def _plot_head(model: Model, layer: int, head: int, text: str, spans: WordOffsets) -> 'Figure':
+def _plot_head(
+    model: AnalyzedModel, layer: int, head: int, text: str, spans: WordOffsets
+) -> 'Figure':
     """The attention between the words of a text in one head; layers and heads count from 1."""
     (attention_LHWW,) = model.predictor.attention_of_words([text], [spans])
     if attention_LHWW is None:

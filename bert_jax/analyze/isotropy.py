@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Analysis, Model, Results, read_texts
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_texts
 from bert_jax.errors import UserError
 from bert_jax.evaluation import intervals, isotropy
 from bert_jax.evaluation.scores import Table
@@ -40,7 +40,7 @@ class Isotropy(Analysis):
             help='texts longer than --max_length: overlapping windows (default), or only the start',
         )
 
-    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`; the texts are encoded twice, the second time for z-scored states."""
         texts = read_texts(flags.input, flags.limit)
         scales, sums = _measure(model, texts, flags.long_texts, None)
@@ -60,7 +60,7 @@ class Isotropy(Analysis):
 
 
 def _measure(
-    model: Model, texts: list[str], long_texts: str, scales: list[isotropy.Scale] | None
+    model: AnalyzedModel, texts: list[str], long_texts: str, scales: list[isotropy.Scale] | None
 ) -> tuple[list[isotropy.Scale], list[isotropy.UnitSums]]:
     """Encode the texts; return the scale and the sums of each layer.
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from bert_jax.analyze.base import Model
+from bert_jax.analyze.base import AnalyzedModel
 from bert_jax.errors import unknown
 
 _COMBINATIONS = ('sum_last_4', 'mean_last_4')
@@ -19,7 +19,7 @@ def add_argument(parser: argparse.ArgumentParser, default: str = 'mean_last_4,-1
     )
 
 
-def parse(text: str, model: Model) -> tuple[Layer, ...]:
+def parse(text: str, model: AnalyzedModel) -> tuple[Layer, ...]:
     """Parse --layers. With fewer than four layers, a combination is the last layer instead.
 
     Raises:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Analysis, Model, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.data import minimal_pairs
 from bert_jax.data.corpus import Corpus
 from bert_jax.data.minimal_pairs import MinimalPair
@@ -60,7 +60,7 @@ class MinimalPairs(Analysis):
         )
         add('--seed', type=int, default=0, help='seed of the untrained model (default 0)')
 
-    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
         pairs = minimal_pairs.read(flags.input, flags.columns)
         if flags.per_paradigm:
@@ -96,7 +96,7 @@ class MinimalPairs(Analysis):
 
 
 def score(
-    model: Model, pairs: Sequence[MinimalPair], variant: str
+    model: AnalyzedModel, pairs: Sequence[MinimalPair], variant: str
 ) -> tuple[np.ndarray, np.ndarray]:
     """The log-likelihoods of both sentences in nats and their numbers of tokens, [N, 2] each."""
     texts = itertools.chain.from_iterable((pair.good, pair.bad) for pair in pairs)
@@ -108,7 +108,7 @@ def score(
     return sums_N2, lengths_N2
 
 
-def find_corpus(model: Model, path: str | None) -> Corpus | None:
+def find_corpus(model: AnalyzedModel, path: str | None) -> Corpus | None:
     """Open the corpus at `path`; by default the corpus of the run, or None if it is not usable.
 
     Raises:
@@ -125,7 +125,9 @@ def find_corpus(model: Model, path: str | None) -> Corpus | None:
     raise UserError(f'--corpus={path} has a different tokenizer than {model.name}')
 
 
-def _unigram(model: Model, pairs: Sequence[MinimalPair], counts_V: np.ndarray) -> np.ndarray:
+def _unigram(
+    model: AnalyzedModel, pairs: Sequence[MinimalPair], counts_V: np.ndarray
+) -> np.ndarray:
     """The scores of both sentences by token frequencies, [N, 2]."""
     columns = []
     for texts in ([pair.good for pair in pairs], [pair.bad for pair in pairs]):

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers, occurrences
-from bert_jax.analyze.base import Analysis, Model, Results, read_lines
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_lines
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.data import text_files
 from bert_jax.data.labeled import sense_corpora
@@ -56,7 +56,7 @@ class Picture(Analysis):
         add('--limit', type=int, default=2000, help='maximal number of occurrences (default 2000)')
         layers.add_argument(parser, 'mean_last_4')
 
-    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
         if flags.method not in METHODS:
             raise unknown('--method', flags.method, METHODS)

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers, tree_probes
-from bert_jax.analyze.base import Analysis, Model, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.data.labeled import treebank
 from bert_jax.data.labeled.treebank import Tree
 from bert_jax.errors import UserError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _TASK, _CONTROL = 0, 1  # labelings that probes are trained on
 
 
-class Words(NamedTuple):
+class TreebankWords(NamedTuple):
     """The words of a treebank.
 
     Attributes:
@@ -65,7 +65,7 @@ class Probes(Analysis):
         add('--limit', type=int, help='number of training sentences (default: all)')
         add('--untrained_seed', type=int, default=0, help='of the untrained encoder (default 0)')
 
-    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
         for name in ('seeds', 'epochs', 'tree_epochs', 'max_words'):
             if getattr(flags, name) < 1:
@@ -105,9 +105,9 @@ class Probes(Analysis):
         return Results(values, tables, {'probe': _plot(values, flags.label)})
 
 
-def _words(trees: Sequence[Tree], label: str, classes: Sequence[str]) -> Words:
+def _words(trees: Sequence[Tree], label: str, classes: Sequence[str]) -> TreebankWords:
     class_of = {name: number for number, name in enumerate(classes)}
-    return Words(
+    return TreebankWords(
         [tree.text[slice(*span)] for tree in trees for span in tree.words],
         np.array([class_of[tag] for tree in trees for tag in tree.tags[label]], np.int32),
         np.repeat([tree.document for tree in trees], [len(tree.words) for tree in trees]),
@@ -116,8 +116,8 @@ def _words(trees: Sequence[Tree], label: str, classes: Sequence[str]) -> Words:
 
 def _probe_tags(
     flags: argparse.Namespace,
-    train: Words,
-    dev: Words,
+    train: TreebankWords,
+    dev: TreebankWords,
     train_NLD: np.ndarray,
     dev_NLD: np.ndarray,
     num_classes: int,

@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers
-from bert_jax.analyze.base import Analysis, Model, Results
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results
 from bert_jax.analyze.layers import Layer
 from bert_jax.analyze.wordnet_senses import WordNetSenses
 from bert_jax.data import wordnet
@@ -18,7 +18,7 @@ from bert_jax.data.labeled.formats import expand_globs
 from bert_jax.data.labeled.sense_corpora import SenseSentence
 from bert_jax.errors import UserError
 from bert_jax.evaluation import isotropy, word_senses
-from bert_jax.evaluation.word_senses import Guesses, Labeled, Words, WordVectors
+from bert_jax.evaluation.word_senses import Guesses, Labeled, SenseWords, WordVectors
 from bert_jax.training import runtime
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class WordSenses(Analysis):
             'among all WordNet senses of a lemma, with back-off')  # fmt: skip
         add('--sense_map', help='file of SENSE<tab>KEY,KEY lines: the WordNet keys of each sense')
 
-    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
         names = layers.parse(flags.layers, model)
         if flags.wordnet:
@@ -72,8 +72,8 @@ class WordSenses(Analysis):
         for variant, train_vectors, test_vectors in _variants(names, train_states, test_states):
             if in_wordnet:
                 in_wordnet.add(variant, train_vectors, test_vectors)
-            train_words = Words(*train[:2], train_vectors)
-            test_words = Words(*test[:2], test_vectors)
+            train_words = SenseWords(*train[:2], train_vectors)
+            test_words = SenseWords(*test[:2], test_vectors)
             guesses[f'centroid, {variant}'] = word_senses.nearest_centroid(
                 test_words,
                 lambda lemma: list(counts.get(lemma, ())),
@@ -138,7 +138,7 @@ def _labeled(sentences: Sequence[SenseSentence]) -> Labeled:
 
 
 def _encode(
-    model: Model, sentences: Sequence[SenseSentence], names: tuple[Layer, ...]
+    model: AnalyzedModel, sentences: Sequence[SenseSentence], names: tuple[Layer, ...]
 ) -> np.ndarray:
     """The states of the labeled words, float16 [N, K, D]."""
     model.stage('states: ')

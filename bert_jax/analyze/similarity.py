@@ -9,7 +9,7 @@ import numpy as np
 
 from bert_jax import figures
 from bert_jax.analyze import layers, occurrences
-from bert_jax.analyze.base import Analysis, Model, Results, read_lines, read_texts
+from bert_jax.analyze.base import Analysis, AnalyzedModel, Results, read_lines, read_texts
 from bert_jax.analyze.layers import Layer
 from bert_jax.analyze.occurrences import Occurrence
 from bert_jax.data.labeled import word_spans
@@ -47,13 +47,13 @@ class Similarity(Analysis):
         add('--query', help='text with a word marked as [[word]]: find its neighbors in the input')
         add('--top', type=int, default=20, help='number of neighbors (default 20)')
 
-    def run(self, flags: argparse.Namespace, model: Model) -> Results:
+    def run(self, flags: argparse.Namespace, model: AnalyzedModel) -> Results:
         """See `Analysis.run`."""
         names = layers.parse(flags.layers, model)
         return _neighbors(flags, model, names) if flags.query else _pairs(flags, model, names)
 
 
-def _pairs(flags: argparse.Namespace, model: Model, names: tuple[Layer, ...]) -> Results:
+def _pairs(flags: argparse.Namespace, model: AnalyzedModel, names: tuple[Layer, ...]) -> Results:
     pairs, labels = _read_pairs(flags.input)
     words = [word for pair in pairs for word in pair]
     vectors_NKD, scales = occurrences.encode(model.predictor, words, names)
@@ -202,7 +202,9 @@ def _plot(cosines: dict[str, np.ndarray], labels: Sequence[str] = ()) -> 'Figure
     return figure
 
 
-def _neighbors(flags: argparse.Namespace, model: Model, names: tuple[Layer, ...]) -> Results:
+def _neighbors(
+    flags: argparse.Namespace, model: AnalyzedModel, names: tuple[Layer, ...]
+) -> Results:
     """The words of the texts with the largest cosines to the query, for each layer."""
     query = occurrences.find_marked(flags.query, '--query')
     (query_KD,) = model.predictor.embed_words([query.text], [(query.span,)], layer=names)[0]

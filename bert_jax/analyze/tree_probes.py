@@ -11,7 +11,7 @@ from bert_jax.data.labeled.treebank import Tree
 from bert_jax.errors import UserError
 from bert_jax.evaluation import dependency_trees, intervals, structural_probes
 from bert_jax.evaluation.scores import Table
-from bert_jax.evaluation.structural_probes import Sentence, StructuralSettings
+from bert_jax.evaluation.structural_probes import ParsedSentence, StructuralSettings
 
 
 def measure(
@@ -49,21 +49,21 @@ def linear_chain(dev_trees: Sequence[Tree]) -> dict[str, Any]:
 
 def _sentences(
     trees: Sequence[Tree], states_NLD: np.ndarray, max_words: float = math.inf
-) -> list[Sentence]:
+) -> list[ParsedSentence]:
     """The trees of 2 to `max_words` words, with the states of their words."""
     sentences, start = [], 0
     for tree in trees:
         end = start + len(tree.words)
         if 2 <= len(tree.words) <= max_words:
             gold = dependency_trees.from_heads(tree.heads, tree.is_punctuation)
-            sentences.append(Sentence(states_NLD[start:end], gold))
+            sentences.append(ParsedSentence(states_NLD[start:end], gold))
         start = end
     return sentences
 
 
 def _score(
     trees: Sequence[Tree],
-    sentences: Sequence[Sentence],
+    sentences: Sequence[ParsedSentence],
     predicted: Sequence[tuple[np.ndarray, np.ndarray]],
 ) -> dict[str, Any]:
     """UUAS with its interval over documents, DSpr, accuracy of roots, and NSpr.

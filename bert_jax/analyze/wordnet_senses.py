@@ -17,7 +17,7 @@ from bert_jax.evaluation.word_senses import (
     Labeled,
     Lemma,
     Senses,
-    Words,
+    SenseWords,
     WordVectors,
 )
 
@@ -76,8 +76,10 @@ class WordNetSenses:
 
     def add(self, name: str, train: WordVectors, test: WordVectors) -> None:
         """Add the guesses by vectors; `train` and `test` have the vectors of all words."""
-        train_words = Words(*self._train[:2], dataclasses.replace(train, rows=self._train_rows))
-        test_words = Words(*self._test[:2], dataclasses.replace(test, rows=self._test_rows))
+        train_words = SenseWords(
+            *self._train[:2], dataclasses.replace(train, rows=self._train_rows)
+        )
+        test_words = SenseWords(*self._test[:2], dataclasses.replace(test, rows=self._test_rows))
         back_off = BackOff(self._net, word_senses.centroids(train_words))
         by_centroid = word_senses.nearest_centroid(test_words, self._candidates, back_off.vector)
         by_instance = word_senses.nearest_instance(test_words, train_words)

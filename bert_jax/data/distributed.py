@@ -127,7 +127,7 @@ class Draw(NamedTuple):
     """A unit and the share of its text to draw."""
 
     unit: Unit
-    share: training_text.Share
+    share: training_text.LanguageShare
 
     @property
     def name(self) -> str:
@@ -161,7 +161,7 @@ def _training_text(
 
 
 def _by_language(
-    shares: Mapping[str, training_text.Share],
+    shares: Mapping[str, training_text.LanguageShare],
     languages: Sequence[str],
     records: Sequence[Mapping[str, Any]],
 ) -> Iterator[str]:

@@ -30,7 +30,7 @@ class Slice(NamedTuple):
     end: int
 
 
-class Shard(NamedTuple):
+class PlannedShard(NamedTuple):
     """What a worker needs to know to assemble a shard.
 
     Attributes:
@@ -58,7 +58,7 @@ def plan(
     folder: pathlib.Path,
     sources: Sequence[tuple[Sequence[Part], HeldOutRule | None]],
     shard_tokens: int,
-) -> list[Shard]:
+) -> list[PlannedShard]:
     """Return the shards of a corpus, train first.
 
     The lengths of the documents of a part are only read if a shard ends in the part, or if the
@@ -70,13 +70,13 @@ def plan(
             documents; None if the source is for training only.
         shard_tokens: A shard ends after the document that brings it to this many tokens.
     """
-    shards: list[Shard] = []
+    shards: list[PlannedShard] = []
     for split in SPLITS:
         numbers = itertools.count()
         for source, (source_parts, rule) in enumerate(sources):
             exceptions = rule.exceptions if rule else None
             shards += [
-                Shard(split, next(numbers), source, tuple(slices), exceptions, size)
+                PlannedShard(split, next(numbers), source, tuple(slices), exceptions, size)
                 for slices, size in _divide(folder, source_parts, rule, split, shard_tokens)
             ]
     return shards
@@ -124,7 +124,7 @@ def _totals(
     return len(lengths), int(lengths.sum())
 
 
-def assemble(work: stages.Work, shard: Shard, path: pathlib.Path) -> dict[str, Any]:
+def assemble(work: stages.Work, shard: PlannedShard, path: pathlib.Path) -> dict[str, Any]:
     """Write the files of a shard; a function of `stages.run`.
 
     Returns:
@@ -160,7 +160,7 @@ def assemble(work: stages.Work, shard: Shard, path: pathlib.Path) -> dict[str, A
     return {'plan': digest, 'entry': entry, 'files': files}
 
 
-def read_unigram(work: stages.Work, shard: Shard) -> np.ndarray:
+def read_unigram(work: stages.Work, shard: PlannedShard) -> np.ndarray:
     """Return how often each token occurs in an assembled shard, int64 [V]."""
     folder = paths.path(work.folder) / assemble.__name__
     return np.load(io.BytesIO((folder / f'{shard.name}.unigram.npy').read_bytes()))

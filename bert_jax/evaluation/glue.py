@@ -19,7 +19,7 @@ from bert_jax.evaluation.scores import MEAN, Table, main_first
 Results = Mapping[str, Mapping[str, float]]  # test set → metric → value
 
 
-class Task(NamedTuple):
+class BenchmarkTask(NamedTuple):
     """A task of a suite.
 
     Attributes:
@@ -34,30 +34,30 @@ class Task(NamedTuple):
 
 
 GLUE = {
-    'cola': Task(('matthews',)),
-    'sst2': Task(),
-    'mrpc': Task(('f1', 'accuracy'), positive='equivalent'),
-    'stsb': Task(('pearson', 'spearman')),
-    'qqp': Task(('f1', 'accuracy'), positive='duplicate'),
-    'mnli': Task(sets=('mnli', 'mnli_mismatched')),
-    'qnli': Task(),
-    'rte': Task(),
-    'wnli': Task(),
+    'cola': BenchmarkTask(('matthews',)),
+    'sst2': BenchmarkTask(),
+    'mrpc': BenchmarkTask(('f1', 'accuracy'), positive='equivalent'),
+    'stsb': BenchmarkTask(('pearson', 'spearman')),
+    'qqp': BenchmarkTask(('f1', 'accuracy'), positive='duplicate'),
+    'mnli': BenchmarkTask(sets=('mnli', 'mnli_mismatched')),
+    'qnli': BenchmarkTask(),
+    'rte': BenchmarkTask(),
+    'wnli': BenchmarkTask(),
 }
 SUPER_GLUE = {
-    'boolq': Task(),
-    'cb': Task(('f1_macro', 'accuracy')),
-    'copa': Task(),
-    'multirc': Task(('f1', 'exact_match'), positive='True'),
-    'record': Task(('f1', 'exact_match')),
-    'superglue_rte': Task(),
-    'wic': Task(),
-    'wsc': Task(),
+    'boolq': BenchmarkTask(),
+    'cb': BenchmarkTask(('f1_macro', 'accuracy')),
+    'copa': BenchmarkTask(),
+    'multirc': BenchmarkTask(('f1', 'exact_match'), positive='True'),
+    'record': BenchmarkTask(('f1', 'exact_match')),
+    'superglue_rte': BenchmarkTask(),
+    'wic': BenchmarkTask(),
+    'wsc': BenchmarkTask(),
 }
 SUITES = {'glue': GLUE, 'super_glue': SUPER_GLUE}
 
 
-def task_score(task: Task, results: Results, name: str) -> float:
+def task_score(task: BenchmarkTask, results: Results, name: str) -> float:
     """The score of the task `name`. Raises UserError if a result is missing."""
     scores = []
     for test_set in task.sets or (name,):
@@ -73,7 +73,9 @@ def task_score(task: Task, results: Results, name: str) -> float:
     return sum(scores) / len(scores)
 
 
-def average(tasks: Mapping[str, Task], results: Results, without: Collection[str] = ()) -> float:
+def average(
+    tasks: Mapping[str, BenchmarkTask], results: Results, without: Collection[str] = ()
+) -> float:
     """The average over the tasks of a suite.
 
     Args:
@@ -141,7 +143,9 @@ def _read(path: pathlib.Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding='utf-8'))
 
 
-def average_table(tasks: Mapping[str, Task], results: Results, without: Collection[str]) -> str:
+def average_table(
+    tasks: Mapping[str, BenchmarkTask], results: Results, without: Collection[str]
+) -> str:
     """A Markdown table of the score of each task and their average; raises as `average` does."""
     mean = average(tasks, results, without)
     rows = [

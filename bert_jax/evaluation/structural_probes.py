@@ -22,7 +22,7 @@ _IMPROVEMENT, _PATIENCE = 1e-4, 5  # stop once no probe improves by this in this
 _PADDING = 8  # sentence lengths are rounded up to a multiple, so that few shapes are compiled
 
 
-class Sentence(NamedTuple):
+class ParsedSentence(NamedTuple):
     """The states [W, L, D] of the words of a sentence, and their tree."""
 
     states_WLD: np.ndarray
@@ -48,7 +48,7 @@ class StructuralSettings(NamedTuple):
 
 
 def train(
-    sentences: Sequence[Sentence], dev: Sequence[Sentence], settings: StructuralSettings
+    sentences: Sequence[ParsedSentence], dev: Sequence[ParsedSentence], settings: StructuralSettings
 ) -> dict[str, np.ndarray]:
     """Train the distance probes and the depth probes of all layers.
 
@@ -100,7 +100,7 @@ class _Batch(NamedTuple):
 
 
 def _batches(
-    sentences: Sequence[Sentence], size: int, generator: np.random.Generator | None
+    sentences: Sequence[ParsedSentence], size: int, generator: np.random.Generator | None
 ) -> Iterator[_Batch]:
     """Yield batches of sentences of similar length, shuffled if there is a generator."""
     order: Any = np.arange if generator is None else generator.permutation
@@ -118,7 +118,7 @@ def _batches(
         yield _pad([sentences[row] for row in rows], length, size)
 
 
-def _pad(sentences: Sequence[Sentence], length: int, size: int) -> _Batch:
+def _pad(sentences: Sequence[ParsedSentence], length: int, size: int) -> _Batch:
     _, layers, width = sentences[0].states_WLD.shape
     dtype = sentences[0].states_WLD.dtype
     batch = _Batch(
@@ -164,7 +164,7 @@ def _step(params: jax.Array, state: Any, rates_KL: Any, batch: _Batch) -> tuple[
 _jitted_losses = jax.jit(_losses)
 
 
-def _dev_loss(params: jax.Array, dev: Sequence[Sentence], batch_size: int) -> np.ndarray:
+def _dev_loss(params: jax.Array, dev: Sequence[ParsedSentence], batch_size: int) -> np.ndarray:
     """The mean loss over sentences, float64 [2, L]."""
     sums = [
         jax.device_get(_jitted_losses(params, batch)) for batch in _batches(dev, batch_size, None)

@@ -43,7 +43,7 @@ class WordVectors:
         return vectors_WD if self.scale is None else self.scale.standardize(vectors_WD)
 
 
-class Words(NamedTuple):
+class SenseWords(NamedTuple):
     """Labeled words.
 
     Attributes:
@@ -65,7 +65,7 @@ class Labeled(NamedTuple):
     documents: np.ndarray
 
 
-def count_senses(words: Words | Labeled) -> dict[Lemma, Counter[str]]:
+def count_senses(words: SenseWords | Labeled) -> dict[Lemma, Counter[str]]:
     """Lemma → number of words with each sense."""
     counts: dict[Lemma, Counter[str]] = defaultdict(Counter)
     for lemma, senses in zip(words.lemmas, words.senses, strict=True):
@@ -81,7 +81,7 @@ def most_frequent(
     return [best.get(lemma) for lemma in lemmas]
 
 
-def centroids(words: Words) -> dict[str, np.ndarray]:
+def centroids(words: SenseWords) -> dict[str, np.ndarray]:
     """Sense → the mean vector of the words with this sense, float32 [D]."""
     rows_of: dict[str, list[int]] = defaultdict(list)
     for row, senses in enumerate(words.senses):
@@ -91,7 +91,7 @@ def centroids(words: Words) -> dict[str, np.ndarray]:
 
 
 def nearest_centroid(
-    words: Words,
+    words: SenseWords,
     candidates: Callable[[Lemma], Sequence[str]],
     centroid: Callable[[str], np.ndarray | None],
 ) -> list[str | None]:
@@ -118,7 +118,7 @@ def nearest_centroid(
     return guesses
 
 
-def nearest_instance(words: Words, train: Words) -> list[str | None]:
+def nearest_instance(words: SenseWords, train: SenseWords) -> list[str | None]:
     """The sense of the nearest training word of the same lemma, by cosine; None if none."""
     guesses: list[str | None] = [None] * len(words.lemmas)
     all_train_rows = _rows_by_lemma(train.lemmas)

@@ -27,7 +27,7 @@ LOADERS = pathlib.Path(__file__).parent / 'loaders'
 _TOLERANCE = 1e-5  # for fp32, relative to the largest expected value, if above 1
 
 
-class Written(NamedTuple):
+class WrittenFolder(NamedTuple):
     """A written folder.
 
     Attributes:
@@ -49,7 +49,7 @@ def write(
     task: str | None = None,
     normalize: bool = False,
     **options: Any,
-) -> Written:
+) -> WrittenFolder:
     """Write the folder of a format, run its loader, and give the folder its name.
 
     Args:
@@ -97,7 +97,7 @@ def write(
         huggingface.write_tokenizer(predictor.tokenizer, model.architecture, folder)
         write_loader(export, format_name, exporter.runtime, folder, result.signature)
         report = run_loader(folder)
-    return Written(task, report, result.lines)
+    return WrittenFolder(task, report, result.lines)
 
 
 def _normalized(model: Pretrained, name: str) -> Pretrained:

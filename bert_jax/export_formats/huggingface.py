@@ -18,7 +18,7 @@ _RUNTIME = ('torch', 'transformers>=5')
 _TOLERANCE = 1e-4  # relative to the largest output, if above 1; two implementations differ
 
 
-class Written(NamedTuple):
+class WrittenHuggingFace(NamedTuple):
     """A written Hugging Face folder.
 
     Attributes:
@@ -32,7 +32,7 @@ class Written(NamedTuple):
     lines: list[str]
 
 
-def write(model: Pretrained, path: pathlib.Path) -> Written:
+def write(model: Pretrained, path: pathlib.Path) -> WrittenHuggingFace:
     """Write a folder for from_pretrained and, for a model with a tokenizer, a loader with samples.
 
     The loader is run if transformers and torch are installed.
@@ -48,7 +48,7 @@ def write(model: Pretrained, path: pathlib.Path) -> Written:
             folder.write_loader(_export(published), 'huggingface', _RUNTIME, new_folder, signature)
             if can_run_loader():
                 report = folder.run_loader(new_folder)
-    return Written(published, report, lines)
+    return WrittenHuggingFace(published, report, lines)
 
 
 def can_run_loader() -> bool:

@@ -24,7 +24,7 @@ DISALLOWED = -1e9  # in fp32 exp(DISALLOWED) is 0, and a sum of thousands of the
 _OPEN = ('B', 'I')  # prefixes of tags that I and E of the same label may follow
 
 
-class Scores(NamedTuple):
+class TransitionScores(NamedTuple):
     """Scores that do not depend on the text; transition_CC[i, j] is for tag j after tag i."""
 
     transition_CC: Array
@@ -75,7 +75,7 @@ def _first_links(is_link_BT: Array, segment_ids_BT: Array) -> Array:
 
 
 def log_likelihood(
-    scores: Scores, emissions_BTC: Array, tags_BT: Array, chains: Chains
+    scores: TransitionScores, emissions_BTC: Array, tags_BT: Array, chains: Chains
 ) -> jax.Array:
     """fp32 [B]: log p(tags | emissions), summed over the chains of a row.
 
@@ -85,7 +85,9 @@ def log_likelihood(
     return tag_score_B - log_partition(scores, emissions_BTC, chains)
 
 
-def tag_scores(scores: Scores, emissions_BTC: Array, tags_BT: Array, chains: Chains) -> jax.Array:
+def tag_scores(
+    scores: TransitionScores, emissions_BTC: Array, tags_BT: Array, chains: Chains
+) -> jax.Array:
     """fp32 [B]: the score of the tags, summed over the chains of a row."""
     unary_BTC = _unary_scores(scores, emissions_BTC, chains)
     unary_BT = jnp.take_along_axis(unary_BTC, tags_BT[:, :, None], axis=2)[:, :, 0]
@@ -95,7 +97,7 @@ def tag_scores(scores: Scores, emissions_BTC: Array, tags_BT: Array, chains: Cha
     return jnp.where(chains.is_link_BT, unary_BT + pair_BT, 0).sum(1)
 
 
-def log_partition(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
+def log_partition(scores: TransitionScores, emissions_BTC: Array, chains: Chains) -> jax.Array:
     """fp32 [B]: log Σ exp score over all tag sequences, summed over the chains of a row."""
 
     def step(log_BC: jax.Array, inputs: tuple[jax.Array, ...]) -> tuple[jax.Array, jax.Array]:
@@ -111,7 +113,7 @@ def log_partition(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.A
     return jax.lax.scan(step, jnp.zeros_like(unary_BTC[:, 0]), inputs)[1].sum(0)
 
 
-def marginals(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
+def marginals(scores: TransitionScores, emissions_BTC: Array, chains: Chains) -> jax.Array:
     """fp32 [B, T, C]: p(tag | emissions) at each link, 0 elsewhere.
 
     The gradient of the log partition with respect to the emissions (Eisner 2016, section 3).
@@ -120,7 +122,7 @@ def marginals(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array
     return gradient(emissions_BTC.astype(jnp.float32))
 
 
-def viterbi(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
+def viterbi(scores: TransitionScores, emissions_BTC: Array, chains: Chains) -> jax.Array:
     """int32 [B, T]: the best-scoring tags of each chain at its links, 0 elsewhere."""
     unary_BTC = _unary_scores(scores, emissions_BTC, chains)
     same_C = jnp.arange(unary_BTC.shape[2])
@@ -144,7 +146,7 @@ def viterbi(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
     return jnp.where(jnp.asarray(chains.is_link_BT), jnp.asarray(tag_TB, jnp.int32).T, 0)
 
 
-def _unary_scores(scores: Scores, emissions_BTC: Array, chains: Chains) -> jax.Array:
+def _unary_scores(scores: TransitionScores, emissions_BTC: Array, chains: Chains) -> jax.Array:
     """Emissions plus start and end scores."""
     return (
         jnp.asarray(emissions_BTC, jnp.float32)
@@ -216,14 +218,16 @@ class LinearChain(nn.Module):
     constrained: bool = True
 
     @nn.compact
-    def __call__(self) -> Scores:
+    def __call__(self) -> TransitionScores:
         size = len(self.labels)
         shapes = {'transitions': (size, size), 'start': (size,), 'end': (size,)}
-        scores = Scores(*(self._scores(name, shape) for name, shape in shapes.items()))
+        scores = TransitionScores(*(self._scores(name, shape) for name, shape in shapes.items()))
         if not self.constrained:
             return scores
         pairs = zip(scores, allowed_tags(self.labels), strict=True)
-        return Scores(*(jnp.where(is_allowed, score, DISALLOWED) for score, is_allowed in pairs))
+        return TransitionScores(
+            *(jnp.where(is_allowed, score, DISALLOWED) for score, is_allowed in pairs)
+        )
 
     def _scores(self, name: str, shape: tuple[int, ...]) -> jax.Array:
         axes = ('labels', None)[: len(shape)]

@@ -31,7 +31,13 @@ from jax.experimental import pallas as pl
 from jax.experimental.pallas import tpu as pltpu
 
 from bert_jax.models.flash_inputs import MAX_ROW, Distances
-from bert_jax.models.pallas_kernels import LANES, LOG2_E, Plan, backward_kernel, forward_kernel
+from bert_jax.models.pallas_kernels import (
+    LANES,
+    LOG2_E,
+    KernelPlan,
+    backward_kernel,
+    forward_kernel,
+)
 from bert_jax.models.visibility import Visibility
 
 INTERPRET = False  # tests set it, to run without a TPU
@@ -104,7 +110,7 @@ def attend(
 
 def make_plan(
     length: int, num_heads: int, head_size: int, window: int | None, is_causal: bool, rate: float
-) -> Plan:
+) -> KernelPlan:
     """Choose blocks and padding for a call of `attend`."""
     width = next((width for width in (8, 16, 32, 64) if width >= head_size), None)
     width = width or -(-head_size // LANES) * LANES
@@ -119,7 +125,7 @@ def make_plan(
     # If blocks are small, a step of the grid covers several tiles, so that it has enough work.
     max_tiles = max(min((MAX_BLOCK // block) ** 2, MAX_ROW // length), 1)
     tiles_per_step = max(n for n in range(1, tiles + 1) if tiles % n == 0 and n <= max_tiles)
-    return Plan(
+    return KernelPlan(
         length=length,
         width=width,
         tile=per_tile * width,
@@ -135,12 +141,12 @@ def make_plan(
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attend(plan: Plan, states: _Arrays, extras: _Arrays) -> jax.Array:
+def _attend(plan: KernelPlan, states: _Arrays, extras: _Arrays) -> jax.Array:
     return _forward(plan, states, extras)[0]
 
 
 def _forward(
-    plan: Plan, states: _Arrays, extras: _Arrays
+    plan: KernelPlan, states: _Arrays, extras: _Arrays
 ) -> tuple[jax.Array, tuple[_Arrays, _Arrays, _Arrays]]:
     shape = (len(states['query']), plan.num_blocks, plan.heads, plan.length)
     logsumexp = jax.ShapeDtypeStruct(shape, jnp.float32)
@@ -155,7 +161,7 @@ def _forward(
 
 
 def _backward(
-    plan: Plan, residuals: tuple[_Arrays, _Arrays, _Arrays], gradient_BTF: jax.Array
+    plan: KernelPlan, residuals: tuple[_Arrays, _Arrays, _Arrays], gradient_BTF: jax.Array
 ) -> tuple[_Arrays, dict[str, Any]]:
     states, extras, outputs = residuals
     width = plan.heads * plan.width
@@ -182,7 +188,7 @@ _attend.defvjp(_forward, _backward)
 
 def _call(
     kernel: Callable[..., None],
-    plan: Plan,
+    plan: KernelPlan,
     is_backward: bool,
     inputs: _Arrays,
     outputs: dict[str, Any],
@@ -251,7 +257,7 @@ def _call(
 
 
 def _cost(
-    plan: Plan,
+    plan: KernelPlan,
     is_backward: bool,
     batch: int,
     visits: int,

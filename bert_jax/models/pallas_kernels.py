@@ -23,7 +23,7 @@ _Refs: TypeAlias = dict[str, Any]
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class KernelPlan:
     """The static parameters of a call.
 
     Attributes:
@@ -54,9 +54,9 @@ class Plan:
     chunk: int
 
     @property
-    def all_heads(self) -> 'list[Head]':
+    def all_heads(self) -> 'list[HeadLocation]':
         """The heads of a block."""
-        return [Head(number, self.width, self.tile) for number in range(self.heads)]
+        return [HeadLocation(number, self.width, self.tile) for number in range(self.heads)]
 
     @property
     def chunks(self) -> list[slice]:
@@ -79,7 +79,7 @@ class Plan:
 
 
 @dataclasses.dataclass(frozen=True)
-class Head:
+class HeadLocation:
     """The location of head `number` in the arrays of a block of heads."""
 
     number: int
@@ -128,7 +128,7 @@ class _Chunk:
         queries, keys: the chunk within the blocks.
     """
 
-    plan: Plan
+    plan: KernelPlan
     refs: _Refs
     head_block: Any
     query_start: Any
@@ -180,7 +180,7 @@ class _Chunk:
         first = ahead - num_queries if name == 'position_key' else -ahead - num_keys
         return pl.ds(pl.multiple_of(self.plan.length + first, num_keys), self.num_distances)
 
-    def distance_products(self, head: Head, query_TW: jax.Array, key_UW: jax.Array) -> Any:
+    def distance_products(self, head: HeadLocation, query_TW: jax.Array, key_UW: jax.Array) -> Any:
         """fp32 [U, T]: queries times distance keys, plus distance queries times keys.
 
         0 without distance tables. Queries and keys must be zero outside the head. Products with all
@@ -206,7 +206,7 @@ class _Chunk:
         scores_XR = jnp.pad(scores_XY, ((0, 0), (0, padding)))
         return _shift_back(pltpu.roll(scores_XR, padding, 1))
 
-    def scores(self, head: Head, products_UT: jax.Array) -> jax.Array:
+    def scores(self, head: HeadLocation, products_UT: jax.Array) -> jax.Array:
         """Return scores in units of log 2 from products of keys and queries."""
         scores_UT = products_UT * self.plan.scale
         if self.bias_UT is not None:
@@ -216,7 +216,7 @@ class _Chunk:
             scores_UT -= slope * LOG2_E * jnp.abs(self.ahead_UT).astype(jnp.float32)
         return scores_UT
 
-    def drop(self, head: Head, *weights_UT: jax.Array) -> tuple[jax.Array, ...]:
+    def drop(self, head: HeadLocation, *weights_UT: jax.Array) -> tuple[jax.Array, ...]:
         """Set the weights that dropout removes to zero, without scaling the others."""
         if not self.plan.rate:
             return weights_UT
@@ -226,7 +226,7 @@ class _Chunk:
         return tuple(jnp.where(keep_UT, x_UT, 0) for x_UT in weights_UT)
 
 
-def forward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> None:
+def forward_kernel(plan: KernelPlan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> None:
     """The forward pass: FlashAttention-2, algorithm 1."""
     g, i, j = (pl.program_id(axis) for axis in (1, 2, 3))
     first, last = plan.inner_range(i, is_backward=False)
@@ -270,7 +270,7 @@ def forward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> N
         outputs['result'][0] = scratch['result'][...].T.astype(outputs['result'].dtype)
 
 
-def backward_kernel(plan: Plan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> None:
+def backward_kernel(plan: KernelPlan, refs: _Refs, outputs: _Refs, scratch: _Refs) -> None:
     """The backward pass: FlashAttention-2, algorithm 2."""
     g, j, i = (pl.program_id(axis) for axis in (1, 2, 3))
     first, last = plan.inner_range(j, is_backward=True)
@@ -353,7 +353,7 @@ def _shift_back(x_XR: jax.Array) -> jax.Array:
 
 def _distance_gradients(
     chunk: _Chunk,
-    head: Head,
+    head: HeadLocation,
     query_TW: jax.Array,
     key_UW: jax.Array,
     d_scores_UT: jax.Array,

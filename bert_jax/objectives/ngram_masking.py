@@ -11,8 +11,8 @@ import numpy as np
 
 from bert_jax.objectives.token_rows import (
     ChosenPositions,
+    RowWords,
     TokenRow,
-    Words,
     draw_lengths,
     find_words,
     lowest_ranks,
@@ -64,7 +64,7 @@ def choose_ngrams(
 def take_ngrams(
     draws_W: jax.Array,
     lengths_W: jax.Array,
-    words: Words,
+    words: RowWords,
     row: TokenRow,
     masking: 'Masking',
     longest: int,
@@ -189,7 +189,7 @@ def _inverse(order_W: jax.Array) -> jax.Array:
 
 
 def _tokens_of(
-    rank_W: jax.Array, words: Words, row: TokenRow, num_predictions: int
+    rank_W: jax.Array, words: RowWords, row: TokenRow, num_predictions: int
 ) -> ChosenPositions:
     """Choose the tokens of the words that `take_ngrams` took, in the order of the draws."""
     slots = len(rank_W)

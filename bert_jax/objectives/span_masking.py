@@ -8,8 +8,8 @@ import numpy as np
 
 from bert_jax.objectives.token_rows import (
     ChosenPositions,
+    RowWords,
     TokenRow,
-    Words,
     draw_lengths,
     find_words,
     lowest_ranks,
@@ -116,7 +116,7 @@ def span_lengths(masking: 'Masking') -> np.ndarray:
     return p / p.sum()
 
 
-def draw_spans(key: Key, words: Words, probability_L: np.ndarray, number: int) -> DrawnSpans:
+def draw_spans(key: Key, words: RowWords, probability_L: np.ndarray, number: int) -> DrawnSpans:
     """Draw `number` spans: a length in words, then a start.
 
     The start is uniform over the words from which that many words follow without a special token

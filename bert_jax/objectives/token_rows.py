@@ -38,7 +38,7 @@ class ChosenPositions(NamedTuple):
     number: jax.Array
 
 
-class Words(NamedTuple):
+class RowWords(NamedTuple):
     """The words of a row in order, in T slots; the first `number` slots are used.
 
     A word ends where the next one starts. Special tokens do not belong to a word and end the word
@@ -78,7 +78,7 @@ def num_to_choose(row: TokenRow, masking: 'Masking', num_predictions: int) -> ja
 
 def find_words(
     input_ids_T: jax.Array, can_choose_T: jax.Array, is_word_start_V: np.ndarray | None
-) -> Words:
+) -> RowWords:
     """Find the words of a row.
 
     Args:
@@ -99,7 +99,7 @@ def find_words(
     # Words from a token on, minus the words after the next special token.
     ahead_T = jax.lax.cumsum(is_first_T.astype(jnp.int32), reverse=True)
     beyond_T = jax.lax.cummax(jnp.where(can_choose_T, 0, ahead_T), reverse=True)
-    return Words(
+    return RowWords(
         first_W,
         jnp.minimum(last_W + 1, length),
         (ahead_T - beyond_T).at[first_W].get(mode='fill', fill_value=0),

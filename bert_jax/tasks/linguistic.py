@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.evaluation import linguistic_curves
-from bert_jax.tasks.linguistic_measures import Isotropy, Metrics, Pairs, Probe, Setting
+from bert_jax.tasks.linguistic_measures import MeanCosine, Metrics, Pairs, Probe, SharedInputs
 from bert_jax.types import Params
 
 SECONDS = 'linguistic_seconds'
@@ -23,7 +23,7 @@ class LinguisticEvaluation:
         unigram: the metrics that token frequencies reach on the minimal pairs; empty without pairs.
     """
 
-    def __init__(self, setting: Setting, total_flops: float, num_evaluations: int) -> None:
+    def __init__(self, setting: SharedInputs, total_flops: float, num_evaluations: int) -> None:
         """Read and tokenize the data.
 
         Args:
@@ -37,9 +37,9 @@ class LinguisticEvaluation:
         """
         config = setting.config
         budget = config.max_share * total_flops / num_evaluations
-        self._measures: list[Pairs | Probe | Isotropy] = []
+        self._measures: list[Pairs | Probe | MeanCosine] = []
         if config.isotropy:
-            self._measures.append(Isotropy(setting))
+            self._measures.append(MeanCosine(setting))
         if config.treebank:
             self._measures.append(Probe(setting))
         self.unigram: Metrics = {}

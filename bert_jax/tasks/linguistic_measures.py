@@ -50,7 +50,7 @@ class RowBatches:
 
 
 @dataclasses.dataclass(frozen=True)
-class Setting:
+class SharedInputs:
     """The inputs that all measures share.
 
     Attributes:
@@ -96,7 +96,7 @@ class Pairs:
         unigram: the metrics that token frequencies reach.
     """
 
-    def __init__(self, setting: Setting, budget: float) -> None:
+    def __init__(self, setting: SharedInputs, budget: float) -> None:
         """Make the rows of as many pairs of each paradigm as `budget` operations allow."""
         config, tokenizer = setting.config, setting.corpus.tokenizer
         if setting.model.token_predictor() is None:
@@ -156,7 +156,7 @@ class Probe:
         flops: operations of one evaluation.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SharedInputs) -> None:
         """Make the rows of the sentences and the class of each word."""
         tokenizer, longest = setting.corpus.tokenizer, setting.text['input_ids'].shape[1]
         sentences = _sample(_read_tagged(setting.config.treebank), setting.config.sentences)
@@ -200,14 +200,14 @@ class Probe:
         return {'pos_accuracy': accuracy}
 
 
-class Isotropy:
+class MeanCosine:
     """Mean cosine similarity of two held-out tokens in each layer: 'mean_cosine/LAYER'.
 
     Attributes:
         flops: operations of one evaluation.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: SharedInputs) -> None:
         self._setting = setting
         self._source = RowBatches(dict(setting.text), len(setting.text['input_ids']))
         sums = functools.partial(_unit_sums, setting.model, setting.is_special)
@@ -271,7 +271,7 @@ def _sample(sentences: list[TaggedExample], number: int) -> list[TaggedExample]:
     return [sentences[index] for index in chosen]
 
 
-def _padded_length(lengths: Iterable[int], setting: Setting) -> int:
+def _padded_length(lengths: Iterable[int], setting: SharedInputs) -> int:
     """Round the longest length up to a multiple of 8. Raises UserError above the model's limit."""
     longest, limit = max(lengths), setting.model.architecture.max_length
     if longest > limit:

@@ -121,9 +121,9 @@ class Pretraining:
         if not any(settings.get(name) for name in ('pairs', 'treebank', 'isotropy')):
             return None
         from bert_jax.tasks.linguistic import LinguisticEvaluation  # imports labeled data readers
-        from bert_jax.tasks.linguistic_measures import Setting
+        from bert_jax.tasks.linguistic_measures import SharedInputs
 
-        setting = Setting(
+        setting = SharedInputs(
             settings,
             self.model,
             self.corpus,

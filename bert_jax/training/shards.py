@@ -19,7 +19,7 @@ from bert_jax.training import checksums, multihost
 _STORE, _TREE = 'ocdbt.process_', 'manifest.ocdbt'
 
 
-class ShardWriter:
+class CheckpointShardWriter:
     """Writes the shards of this host to a local folder, as Orbax's AsyncCheckpointer would."""
 
     def __init__(self, handler: Any):

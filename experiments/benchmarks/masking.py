@@ -51,7 +51,7 @@ SIDES = {
 }
 
 
-class Task:
+class MaskingTask:
     """The part of a task (training/task.py) that a step needs."""
 
     def __init__(self, side: str, shape: sides.Shape, dtype: str):
@@ -106,7 +106,10 @@ def make_batch(shape: sides.Shape) -> dict[str, np.ndarray]:
 
 def make_step(side: str, shape: sides.Shape, dtype: str):
     """Return a function that runs one training step and waits for its result."""
-    task, optimizer = Task(side, shape, dtype), optimizers.build(sides.ADAMW, lambda step: 1e-4)
+    task, optimizer = (
+        MaskingTask(side, shape, dtype),
+        optimizers.build(sides.ADAMW, lambda step: 1e-4),
+    )
     batch = jax.device_put(make_batch(shape))
 
     @jax.jit

@@ -19,7 +19,7 @@ from experiments.finetuning.torch_spans import SpanModel
 IGNORED = -100  # label of positions without a loss
 
 
-class Problem(abc.ABC):
+class TorchProblem(abc.ABC):
     """A fine-tuning problem."""
 
     def __init__(self, tokenizer, config, train):
@@ -50,7 +50,7 @@ class Problem(abc.ABC):
         """Return the metrics, computed by the functions of bert_jax."""
 
 
-class Texts(Problem):
+class Texts(TorchProblem):
     """Classification and regression of texts and pairs."""
 
     def __init__(self, tokenizer, config, train):
@@ -84,7 +84,7 @@ class Texts(Problem):
         return scores.classification(gold, decoded, self.labels).metrics
 
 
-class _WordProblem(Problem):
+class _WordProblem(TorchProblem):
     """Base of the problems on words."""
 
     def encode(self, example):
@@ -202,7 +202,7 @@ class Spans(_WordProblem):
         return scores.spans(gold, guesses).metrics
 
 
-class Questions(Problem):
+class Questions(TorchProblem):
     """Question answering; contexts that are too long are truncated."""
 
     def __init__(self, tokenizer, config, train):
@@ -265,7 +265,7 @@ class Questions(Problem):
         return squad.score(golds, decoded)
 
 
-PROBLEMS: dict[str, type[Problem]] = {
+PROBLEMS: dict[str, type[TorchProblem]] = {
     'classification': Texts,
     'regression': Texts,
     'tagging': Tags,

@@ -6,7 +6,7 @@ import scipy.sparse.csgraph
 import scipy.stats
 
 from bert_jax.evaluation import dependency_trees, structural_probes
-from bert_jax.evaluation.structural_probes import Sentence, StructuralSettings
+from bert_jax.evaluation.structural_probes import ParsedSentence, StructuralSettings
 
 RNG = np.random.default_rng(0)
 
@@ -75,7 +75,7 @@ def test_a_probe_finds_trees_in_a_space_that_has_them():
         noise = RNG.normal(0, 2, (size, 10))
         hidden = np.concatenate([vectors, noise], axis=1)  # the probe must ignore the noise
         both = np.stack([hidden, RNG.normal(size=(size, 20))], axis=1)
-        sentences.append(Sentence(both.astype(np.float32), gold))
+        sentences.append(ParsedSentence(both.astype(np.float32), gold))
     settings = StructuralSettings(rank=10, epochs=40, learning_rate=1e-2, batch_size=10)
     params = structural_probes.train(sentences[:200], sentences[200:], settings)
     right, edges = np.zeros(2), 0

@@ -5,7 +5,7 @@ import pytest
 
 from bert_jax.data import wordnet
 from bert_jax.evaluation import isotropy, word_senses
-from bert_jax.evaluation.word_senses import BackOff, Labeled, Words, WordVectors
+from bert_jax.evaluation.word_senses import BackOff, Labeled, SenseWords, WordVectors
 from tests.data import test_wordnet
 
 RNG = np.random.default_rng(0)
@@ -20,7 +20,7 @@ def cosine(a, b):
 
 
 def part(rows, vectors):
-    return Words(LEMMAS[rows], SENSES[rows], vectors[rows])
+    return SenseWords(LEMMAS[rows], SENSES[rows], vectors[rows])
 
 
 def test_the_nearest_centroid_is_that_of_a_loop():
@@ -63,7 +63,7 @@ def test_vectors_are_scaled_as_they_are_read():
 def test_unknown_lemmas_have_no_guess_and_count_as_wrong():
     train, unseen = part(TRAIN, VECTORS), [('heron', 'NOUN')]
     counts = word_senses.count_senses(train)
-    words = Words(unseen, [('x',)], VECTORS[:1])
+    words = SenseWords(unseen, [('x',)], VECTORS[:1])
     assert word_senses.most_frequent(unseen, counts) == [None]
     assert word_senses.nearest_instance(words, train) == [None]
     assert word_senses.nearest_centroid(words, lambda lemma: [], {}.get) == [None]

@@ -15,7 +15,7 @@ LABELS = ('B-x', 'I-x', 'B-y', 'I-y', 'O')
 
 
 def random_scores(rng, size=TAGS):
-    return crf.Scores(*(rng.normal(size=shape) for shape in ((size, size), size, size)))
+    return crf.TransitionScores(*(rng.normal(size=shape) for shape in ((size, size), size, size)))
 
 
 def rows_of(chains, length):
@@ -73,7 +73,7 @@ def case():
 
 def test_all_results_agree_with_brute_force(case):
     scores, chains, is_link, tags, found = case
-    counts = crf.Scores(np.zeros((TAGS, TAGS)), np.zeros(TAGS), np.zeros(TAGS))
+    counts = crf.TransitionScores(np.zeros((TAGS, TAGS)), np.zeros(TAGS), np.zeros(TAGS))
     for number, chain in enumerate(chains[:-1]):
         paths, totals = every_path(scores, chain)
         log_partition = log_sum(totals)
@@ -124,7 +124,7 @@ def test_start_and_end_scores_do_not_apply_where_a_window_was_cut():
 
 def test_the_log_partition_of_a_long_chain_is_accurate():
     """With uniform scores the log partition of n links is n · log C."""
-    scores = crf.Scores(jnp.zeros((3, 3)), jnp.zeros(3), jnp.zeros(3))
+    scores = crf.TransitionScores(jnp.zeros((3, 3)), jnp.zeros(3), jnp.zeros(3))
     ones = jnp.ones((1, 2000), bool)
     chains = crf.find_chains(ones, jnp.ones((1, 2000), jnp.int32))
     found = crf.log_partition(scores, jnp.zeros((1, 2000, 3)), chains)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Model, Results
+from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.errors import UserError
 from bert_jax.evaluation import intervals, preferences
 from bert_jax.evaluation.scores import Table
@@ -24,7 +24,7 @@ class Measure(NamedTuple):
         options: names of the options of `harms` that the measure has.
     """
 
-    run: Callable[[argparse.Namespace, Model], Results]
+    run: Callable[[argparse.Namespace, AnalyzedModel], Results]
     options: Sequence[str] = ()
 
 
@@ -82,7 +82,7 @@ def plot(shares: Mapping[str, Share], label: str, neutral: float, limits: Any = 
     return figure
 
 
-def token_of(model: Model, word: str, place: str) -> int:
+def token_of(model: AnalyzedModel, word: str, place: str) -> int:
     """The token id of a word within a sentence. Raises UserError if it is not a single token."""
     tokenizer = model.predictor.tokenizer
     (ids,) = tokenizer.encode_batch([tokenizer.sentence_prefix + word]).ids

@@ -8,7 +8,7 @@ import argparse
 
 import numpy as np
 
-from bert_jax.analyze.base import Model, Results
+from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, grouped, plot, table
 from bert_jax.data.labeled import named_rows
 from bert_jax.data.labeled.named_rows import Columns
@@ -17,7 +17,7 @@ from bert_jax.inference import scoring
 COLUMNS = Columns({'more': 'sent_more', 'less': 'sent_less'}, {'type': 'bias_type'})
 
 
-def run(flags: argparse.Namespace, model: Model) -> Results:
+def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     """Return the share of pairs whose more stereotypical sentence is likelier, by type."""
     rows = list(named_rows.read(flags.input, COLUMNS.renamed(flags.columns)))
     pairs = [(row['more'], row['less']) for row in rows]

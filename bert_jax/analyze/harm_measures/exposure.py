@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Model, Results
+from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, Share, table
 from bert_jax.data import canaries
 from bert_jax.data.canaries import Canary
@@ -24,7 +24,7 @@ from bert_jax.inference import scoring
 _UNSEEN = float(np.log2(np.e))  # expected exposure of a secret with random rank, in bits
 
 
-def run(flags: argparse.Namespace, model: Model) -> Results:
+def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     """Return the mean exposure of the canaries, by number of copies."""
     if flags.candidates < 1:
         raise UserError(f'--candidates is {flags.candidates}, must be at least 1')
@@ -83,7 +83,7 @@ def _planted(patterns: Sequence[str]) -> list[Canary]:
     ]
 
 
-def _exposure(model: Model, canary: Canary, num_candidates: int) -> float:
+def _exposure(model: AnalyzedModel, canary: Canary, num_candidates: int) -> float:
     """The exposure of a secret in bits; secrets with equal scores share their mean rank."""
     secrets = [canary.secret, *canaries.other_secrets(canary, num_candidates)]
     predictor = model.predictor

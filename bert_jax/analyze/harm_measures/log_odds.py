@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bert_jax.analyze.base import Model, Results
+from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, grouped, plot, table, token_of
 from bert_jax.data.labeled import named_rows
 from bert_jax.data.labeled.named_rows import Columns
@@ -24,7 +24,7 @@ COLUMNS = Columns(
 _LISTED = 10  # attributes with the largest, and with the smallest log-odds, in the table
 
 
-def run(flags: argparse.Namespace, model: Model) -> Results:
+def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     """Return the corrected log-odds of the first word, by group of attributes."""
     rows = list(named_rows.read(flags.input, COLUMNS.renamed(flags.columns)))
     scored = itertools.chain.from_iterable(_rows(model, row) for row in rows)
@@ -50,7 +50,7 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
     )
 
 
-def _rows(model: Model, row: dict[str, str]) -> Iterator[ScoredRow]:
+def _rows(model: AnalyzedModel, row: dict[str, str]) -> Iterator[ScoredRow]:
     """Yield the template with [MASK] as target: with the attribute, and with it masked."""
     template, place = row['template'], row['place']
     if template.count('{target}') != 1 or template.count('{attribute}') != 1:

@@ -10,7 +10,7 @@ import argparse
 import numpy as np
 
 from bert_jax import figures
-from bert_jax.analyze.base import Model, Results
+from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure
 from bert_jax.data.corpus import SPLITS, Corpus
 from bert_jax.data.corpus_text import CorpusText
@@ -23,7 +23,7 @@ from bert_jax.interop import loading
 _MIN_TOKENS, _MAX_TOKENS = 8, 60  # of a sentence
 
 
-def run(flags: argparse.Namespace, model: Model) -> Results:
+def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     """Return the area under the ROC curve, alone and with the reference."""
     if len(flags.input) != 1 or flags.sentences < 2:
         raise UserError('membership takes one corpus as --input, and --sentences of at least 2')
@@ -32,7 +32,9 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
     models = {'the model': model}
     if flags.reference:
         pretrained = loading.load_any(flags.reference, allow_missing=('^encoder/pooler/',))
-        models['the reference'] = Model(flags.reference, pretrained, model.options, model.stage)
+        models['the reference'] = AnalyzedModel(
+            flags.reference, pretrained, model.options, model.stage
+        )
     means = {
         name: {split: _means(scorer, texts[split]) for split in SPLITS}
         for name, scorer in models.items()
@@ -92,7 +94,7 @@ def _sentences(corpus: Corpus, split: str, number: int) -> list[str]:
     return sentences
 
 
-def _means(model: Model, texts: list[str]) -> np.ndarray:
+def _means(model: AnalyzedModel, texts: list[str]) -> np.ndarray:
     """The mean log probability per token of each text, float64 [N]."""
     return np.array(
         [

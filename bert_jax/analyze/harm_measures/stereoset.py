@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax import files
-from bert_jax.analyze.base import Model, Results
+from bert_jax.analyze.base import AnalyzedModel, Results
 from bert_jax.analyze.harm_measures.base import Measure, Share, plot
 from bert_jax.data.labeled import named_rows
 from bert_jax.data.labeled.formats import expand_globs
@@ -31,7 +31,7 @@ COLUMNS = Columns(
 )
 
 
-def run(flags: argparse.Namespace, model: Model) -> Results:
+def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     """Return the scores lms, ss and icat by type, each the mean over target terms."""
     rows = list(_read(flags))
     for row in rows:
@@ -113,7 +113,7 @@ def _fill(context: str, word: str) -> tuple[str, tuple[int, int]]:
     return context.replace(BLANK, word), (start, start + len(word))
 
 
-class Scores(NamedTuple):
+class StereoSetScores(NamedTuple):
     """The scores of some examples, in percent."""
 
     ss: Share
@@ -121,7 +121,7 @@ class Scores(NamedTuple):
     icat: float
 
 
-def _by_target(targets: list[str], prefers_N: np.ndarray, related_N: np.ndarray) -> Scores:
+def _by_target(targets: list[str], prefers_N: np.ndarray, related_N: np.ndarray) -> StereoSetScores:
     """Means over target terms; the intervals resample target terms."""
     indices_of_targets = [indices for _, indices in preferences.groups(targets)]
 
@@ -130,10 +130,10 @@ def _by_target(targets: list[str], prefers_N: np.ndarray, related_N: np.ndarray)
         return Share.of(100 * means)._replace(number=len(targets))
 
     ss, lms = share(prefers_N), share(related_N)
-    return Scores(ss, lms, lms.value * min(ss.value, 100 - ss.value) / 50)
+    return StereoSetScores(ss, lms, lms.value * min(ss.value, 100 - ss.value) / 50)
 
 
-def _table(scores: dict[str, Scores]) -> Table:
+def _table(scores: dict[str, StereoSetScores]) -> Table:
     columns = ('type', 'examples', 'ss', 'interval', 'lms', 'interval', 'icat')
     rows = []
     for name, (ss, lms, icat) in scores.items():

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from bert_jax.analyze.base import Model, Results, read_lines
+from bert_jax.analyze.base import AnalyzedModel, Results, read_lines
 from bert_jax.analyze.harm_measures.base import Measure, Share, grouped, plot, table, token_of
 from bert_jax.data.labeled.formats import expand_globs
 from bert_jax.errors import UserError
@@ -46,7 +46,7 @@ class Sentence(NamedTuple):
         return self.text[slice(*self.pronouns[0])].lower()
 
 
-def run(flags: argparse.Namespace, model: Model) -> Results:
+def run(flags: argparse.Namespace, model: AnalyzedModel) -> Results:
     """Return the accuracies on both kinds of lines and the log-odds, by type of sentence."""
     types, pairs = _read(flags.input)
     odds_N22 = _log_odds(model, pairs)
@@ -85,7 +85,7 @@ def run(flags: argparse.Namespace, model: Model) -> Results:
     )
 
 
-def _log_odds(model: Model, pairs: Sequence[tuple[Sentence, Sentence]]) -> np.ndarray:
+def _log_odds(model: AnalyzedModel, pairs: Sequence[tuple[Sentence, Sentence]]) -> np.ndarray:
     """Log-odds of a line's pronoun against the parallel line's, in nats: float64 [N, 2, 2].
 
     Second axis: pro- and anti-stereotypical line. Third axis: occupation visible and masked.
@@ -101,7 +101,7 @@ def _log_odds(model: Model, pairs: Sequence[tuple[Sentence, Sentence]]) -> np.nd
     return log_p_N222[..., 0] - log_p_N222[..., 1]
 
 
-def _rows(model: Model, sentence: Sentence, other_pronoun: str) -> Iterator[ScoredRow]:
+def _rows(model: AnalyzedModel, sentence: Sentence, other_pronoun: str) -> Iterator[ScoredRow]:
     """Yield the sentence with its pronouns masked, and with its occupation masked too."""
     ids, first = scoring.locate(model.predictor, sentence.text, sentence.pronouns[0])
     words = [token_of(model, word, sentence.place) for word in (sentence.pronoun, other_pronoun)]

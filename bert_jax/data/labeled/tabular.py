@@ -133,9 +133,9 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
             f'data.separator is {separator!r} and data.escape is {data.escape!r}; with quotes or '
             'escapes, set one character each'
         )
-    csv.field_size_limit(2**31 - 1)  # `_Lines` enforces data.field_limit instead
+    csv.field_size_limit(2**31 - 1)  # `_RewindableLines` enforces data.field_limit instead
     with text_files.open_text(path, data.encoding, newline='') as file:
-        lines, width = _Lines(file, data.field_limit), 0
+        lines, width = _RewindableLines(file, data.field_limit), 0
         for _ in range(num_skipped):
             next(lines)
         reader = csv.reader(
@@ -171,7 +171,7 @@ def _are_rows(lines: list[str], separator: str, width: int) -> bool:
     return sum(line.count(separator) == width - 1 for line in lines) > 0.9 * len(lines)
 
 
-def _describe(error: csv.Error, lines: '_Lines') -> str:
+def _describe(error: csv.Error, lines: '_RewindableLines') -> str:
     if 'end of data' in str(error):
         return 'the quote that opens a field here is never closed'
     if len(lines.of_row) > 1:
@@ -186,7 +186,7 @@ class _LongField(csv.Error):
     """A row with line breaks exceeds the limit."""
 
 
-class _Lines:
+class _RewindableLines:
     """Lines for csv.reader that can be rewound to the second line of the current row.
 
     Attributes:

@@ -31,7 +31,7 @@ Piece: TypeAlias = tuple[str, float, int]  # piece, score, type
 
 
 @dataclasses.dataclass
-class Model:
+class SentencePieceModel:
     """The contents of a .model file.
 
     Attributes:
@@ -97,9 +97,9 @@ def _training_lines(texts: list[str], lower: Any) -> Iterator[str]:
                 yield lower.normalize_str(line) if lower else line
 
 
-def read(data: bytes) -> Model:
+def read(data: bytes) -> SentencePieceModel:
     """Parse a .model file; raise UserError if it is not a supported SentencePiece model."""
-    model = Model([])
+    model = SentencePieceModel([])
     try:
         for number, value in _fields(data):
             if number == 1:
@@ -154,7 +154,7 @@ def _fields(data: bytes) -> Iterator[tuple[int, Any]]:
 
 
 def settings(
-    model: Model,
+    model: SentencePieceModel,
     *,
     ids: str = 'file',
     lowercase: bool = False,
@@ -244,7 +244,7 @@ def _merges(pieces: list[Piece]) -> list[tuple[str, str]]:
 
 def _add_steps(
     backend: tokenizers.Tokenizer,
-    model: Model,
+    model: SentencePieceModel,
     steps: list[Any],
     split_punctuation: bool,
     add_prefix_space: bool,

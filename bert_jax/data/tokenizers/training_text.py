@@ -18,7 +18,7 @@ TRAINING_CHARACTERS = 2**26  # from longer texts, lines of about this total leng
 LEVELS = 54  # a line has level k or higher with probability 2^-k
 
 
-class Share(NamedTuple):
+class LanguageShare(NamedTuple):
     """How much text of a language is drawn.
 
     Attributes:
@@ -63,7 +63,7 @@ def count_characters(texts: Iterable[str]) -> np.ndarray:
 
 def choose_shares(
     characters: Mapping[str, np.ndarray], alpha: float, limit: int
-) -> dict[str, Share]:
+) -> dict[str, LanguageShare]:
     """Return how much text of each language is drawn.
 
     Languages have the shares q_i ∝ p_i^alpha, where p_i is the share of characters. The text of a
@@ -80,11 +80,11 @@ def choose_shares(
     """
     if alpha == 1 or len(characters) == 1:
         level = _first_level(np.sum(list(characters.values()), axis=0), limit)
-        return dict.fromkeys(characters, Share(0, 2 ** (64 - level)))
+        return dict.fromkeys(characters, LanguageShare(0, 2 ** (64 - level)))
     amounts = [int(counts.sum()) for counts in characters.values()]
     sizes = languages.shares(amounts, alpha) * min(sum(amounts), limit)
     return {
-        language: Share(int(size // amount), int(size % amount / amount * 2**64))
+        language: LanguageShare(int(size // amount), int(size % amount / amount * 2**64))
         for language, amount, size in zip(characters, amounts, sizes, strict=True)
     }
 

@@ -12,8 +12,8 @@ from bert_jax.models.tuning.lora import Lora
 from bert_jax.models.tuning.mam import Mam
 from bert_jax.models.tuning.parallel import Parallel
 from bert_jax.models.tuning.pfeiffer import Pfeiffer
-from bert_jax.models.tuning.prefix import Prefix
-from bert_jax.models.tuning.prompt import Prompt
+from bert_jax.models.tuning.prefix import PrefixTuning
+from bert_jax.models.tuning.prompt import PromptTuning
 from bert_jax.models.tuning_method import ADDED, Tuning
 
 __all__ = ['ADDED', 'METHODS', 'Tuning', 'build', 'from_json', 'settings']
@@ -23,8 +23,8 @@ METHODS: dict[str, type[Tuning]] = {
     'houlsby': Houlsby,
     'pfeiffer': Pfeiffer,
     'parallel': Parallel,
-    'prefix': Prefix,
-    'prompt': Prompt,
+    'prefix': PrefixTuning,
+    'prompt': PromptTuning,
     'bitfit': BitFit,
     'ia3': IA3,
     'mam': Mam,

@@ -3,11 +3,11 @@
 import dataclasses
 
 from bert_jax.models.tuning.parallel import Parallel
-from bert_jax.models.tuning.prefix import Prefix
+from bert_jax.models.tuning.prefix import PrefixTuning
 
 
 @dataclasses.dataclass(frozen=True)
-class Mam(Prefix, Parallel):
+class Mam(PrefixTuning, Parallel):
     """A prefix and parallel adapters together."""
 
     method: str = 'mam'

@@ -11,7 +11,7 @@ from bert_jax.models.tuning_method import ModuleMaker, Tuning
 
 
 @dataclasses.dataclass(frozen=True)
-class Prefix(Tuning):
+class PrefixTuning(Tuning):
     """Every position attends to `length` further keys in each layer.
 
     These keys have no position and are visible from everywhere: windows, segments and distances do

@@ -11,7 +11,7 @@ from bert_jax.models.tuning_method import ModuleMaker, Tuning
 
 
 @dataclasses.dataclass(frozen=True)
-class Prompt(Tuning):
+class PromptTuning(Tuning):
     """`length` vectors follow the first token of every sequence in the first layer.
 
     These vectors are normalized like token embeddings and have no position; positions of the text

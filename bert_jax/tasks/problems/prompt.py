@@ -154,7 +154,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         return {'label': np.int32(self.label_number(str(example.label), example.id) + 1)}
 
     def _sequence(
-        self, prompt: templates.Prompt, targets: Mapping[str, np.number]
+        self, prompt: templates.FilledTemplate, targets: Mapping[str, np.number]
     ) -> TokenSequence:
         tokens = {'mask_slot': prompt.mask_slots}
         if self.settings.mlm_weight:
@@ -167,7 +167,7 @@ class Prompt(base.Problem[PromptExample, PromptPrediction]):
         """Number of sets of demonstrations whose scores are averaged; 1 without demonstrations."""
         return max(1, self.settings.demonstrations)
 
-    def _prompts(self, example: PromptExample, draw: int) -> list[templates.Prompt]:
+    def _prompts(self, example: PromptExample, draw: int) -> list[templates.FilledTemplate]:
         """Fill the template with each number of masks in `answers.lengths`."""
         shown = [self._demonstrate(example, label, draw) for label in self.kept.get('shown', ())]
         lengths, counts = self.answers.lengths, self.counts

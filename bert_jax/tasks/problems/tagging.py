@@ -170,7 +170,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
     def apply_heads(
         self, heads: base.Heads, encoded: EncoderOutput, batch: Batch, dropout_seeds_R: base.Seeds
     ) -> base.Outputs:
-        """Return 'logits', fp32 [R, T, C], and with a CRF 'crf', its `crf.Scores`."""
+        """Return 'logits', fp32 [R, T, C], and with a CRF 'crf', its `crf.TransitionScores`."""
         head, mask = heads['token_classification'], batch['attention_mask']
         outputs = {'logits': head(encoded, mask, dropout_seeds_R)}
         return outputs | ({'crf': heads['crf']()} if self.settings.crf else {})

@@ -10,7 +10,7 @@ from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, join_first
 
 
-class Answer(NamedTuple):
+class PromptAnswer(NamedTuple):
     """A word or phrase that stands for a class.
 
     Attributes:
@@ -62,7 +62,7 @@ class Answers:
         if extra := [label for label in words if label not in labels]:
             raise UserError(f'answers for {extra[0]!r}, but the classes are {join_first(labels)}')
         self.all = [
-            Answer(label, word, _pieces(word, label, tokenizer, is_spaced))
+            PromptAnswer(label, word, _pieces(word, label, tokenizer, is_spaced))
             for label in labels
             for word in words[label]
         ]
@@ -103,7 +103,7 @@ def _pieces(word: str, label: str, tokenizer: Tokenizer, is_spaced: bool) -> np.
     return ids
 
 
-def _check_distinct(answers: Sequence[Answer], tokenizer: Tokenizer) -> None:
+def _check_distinct(answers: Sequence[PromptAnswer], tokenizer: Tokenizer) -> None:
     for first, second in itertools.combinations(answers, 2):
         if np.array_equal(first.pieces, second.pieces):
             tokens = ' '.join(tokenizer.vocab[index] for index in first.pieces)

@@ -24,7 +24,7 @@ CHANGES = {
 }
 
 
-class Prompt(NamedTuple):
+class FilledTemplate(NamedTuple):
     """A filled template.
 
     Attributes:
@@ -37,7 +37,7 @@ class Prompt(NamedTuple):
     token_type_ids: np.ndarray
     mask_slots: np.ndarray
 
-    def with_pieces(self, pieces: np.ndarray, masks: Sequence[int]) -> 'Prompt':
+    def with_pieces(self, pieces: np.ndarray, masks: Sequence[int]) -> 'FilledTemplate':
         """Return the prompt with these masks (from 0) replaced by the pieces of an answer."""
         is_filled = np.isin(self.mask_slots, np.array(masks) + 1)
         ids = np.where(is_filled, pieces[self.mask_slots - 1], self.ids)
@@ -130,7 +130,7 @@ class Template:
         num_masks: Sequence[int],
         counts: Counter[str],
         demonstrations: Sequence[Demonstration] = (),
-    ) -> list[Prompt]:
+    ) -> list[FilledTemplate]:
         """Return the prompt with each number of masks; only texts are truncated to make room.
 
         All prompts keep the same tokens of the texts, as many as fit with the most masks.
@@ -237,7 +237,9 @@ def _truncate(
     return truncated
 
 
-def _lay_out(segments: Sequence[_Segment], num_masks: int, layout: SpecialTokenLayout) -> Prompt:
+def _lay_out(
+    segments: Sequence[_Segment], num_masks: int, layout: SpecialTokenLayout
+) -> FilledTemplate:
     """Repeat the mask of the answer and add special tokens around the segments."""
     repeated = [
         (np.where(segment.is_answer, num_masks, 1), segment.ids, segment.is_answer)
@@ -248,4 +250,4 @@ def _lay_out(segments: Sequence[_Segment], num_masks: int, layout: SpecialTokenL
     for start, (times, _, is_answer) in zip(laid_out.starts, repeated, strict=True):
         (places,) = np.nonzero(np.repeat(is_answer, times))
         slots[start + places] = np.arange(1, len(places) + 1)
-    return Prompt(laid_out.ids, np.minimum(laid_out.token_type_ids, 1), slots)
+    return FilledTemplate(laid_out.ids, np.minimum(laid_out.token_type_ids, 1), slots)

@@ -160,7 +160,7 @@ def random_chain(rng, legal_only=True):
         legal = crf.allowed_tags(LABELS)
         pairs = zip(legal, scores, strict=True)
         scores = [np.where(own, score, crf.DISALLOWED) for own, score in pairs]
-    return crf.Scores(*(jnp.asarray(score, jnp.float32) for score in scores))
+    return crf.TransitionScores(*(jnp.asarray(score, jnp.float32) for score in scores))
 
 
 def logits_by_token(batch, seed=3):
@@ -264,7 +264,7 @@ def test_start_and_end_scores_apply_to_texts_not_to_windows(trained):
     example = next(example for example in odd_examples() if example.id == 'words')
     batches, owners = packed(problem, [example], rows=8, length=12)
     assert len(owners) > 4
-    zero = crf.Scores(*(jnp.zeros(shape) for shape in ((5, 5), 5, 5)))
+    zero = crf.TransitionScores(*(jnp.zeros(shape) for shape in ((5, 5), 5, 5)))
 
     @jax.jit
     def gradient_of(scores, logits, batch):
