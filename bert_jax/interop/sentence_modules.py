@@ -33,8 +33,8 @@ _TYPES = 'sentence_transformers.models.'
 _DENSE_INPUT = 'sentence_embedding'
 
 
-class DenseWeights(NamedTuple):
-    """A dense layer: weight [outputs, inputs], bias [outputs], and a key of _ACTIVATIONS."""
+class Dense(NamedTuple):
+    """A module Dense: weight [outputs, inputs], bias [outputs], and a key of _ACTIVATIONS."""
 
     weight: np.ndarray
     bias: np.ndarray | None
@@ -58,7 +58,7 @@ class SentenceModules:
     """
 
     pooling: tuple[str, ...] = ('mean',)
-    layers: tuple[DenseWeights | Normalize, ...] = ()
+    layers: tuple[Dense | Normalize, ...] = ()
     max_length: int | None = None
     prompt: str = ''
     unsupported: str | None = None
@@ -70,7 +70,7 @@ class SentenceModules:
             UserError: a dense layer has another number of inputs.
         """
         for layer in self.layers:
-            if isinstance(layer, DenseWeights):
+            if isinstance(layer, Dense):
                 width, expected = vectors_ND.shape[-1], layer.weight.shape[1]
                 if width != expected:
                     raise UserError(f'modules.json: Dense has {expected} inputs, but gets {width}')
@@ -131,7 +131,7 @@ def write(modules: SentenceModules, folder: pathlib.Path, size: int) -> None:
     _write_module(folder / entries[1]['path'], {'word_embedding_dimension': size} | pooling)
     for number, layer in enumerate(modules.layers, 2):
         entries.append(_entry(number, type(layer).__name__))
-        if isinstance(layer, DenseWeights):
+        if isinstance(layer, Dense):
             path = folder / entries[-1]['path']
             outputs, inputs = layer.weight.shape
             config = {'in_features': inputs, 'out_features': outputs}
@@ -158,7 +158,7 @@ def _read_layers(
 ) -> dict[str, Any]:
     """The fields `pooling` and `layers` of the modules after the encoder."""
     pooling: tuple[str, ...] = ()
-    layers: list[DenseWeights | Normalize] = []
+    layers: list[Dense | Normalize] = []
     for module in modules[1:]:
         path, name = folder / module['path'], module['type'].rpartition('.')[2]
         config = files.read_json(path / 'config.json', default={})
@@ -188,7 +188,7 @@ def _read_pooling(config: Mapping[str, Any], prompt: str) -> tuple[str, ...]:
     return modes
 
 
-def _read_dense(path: pathlib.Path, config: Mapping[str, Any]) -> DenseWeights:
+def _read_dense(path: pathlib.Path, config: Mapping[str, Any]) -> Dense:
     activation = config.get('activation_function', 'torch.nn.modules.activation.Tanh')
     if activation not in list(_ACTIVATIONS) or config.get('use_residual'):
         raise _Unsupported(f'a Dense with activation_function {activation} or use_residual')
@@ -200,7 +200,7 @@ def _read_dense(path: pathlib.Path, config: Mapping[str, Any]) -> DenseWeights:
     weight, bias = floats.get('linear.weight', np.zeros(0)), floats.get('linear.bias')
     if weight.ndim != 2 or (bias is not None and bias.shape != weight.shape[:1]):
         raise UserError(f'{path}: linear.weight and linear.bias must be a matrix and a vector')
-    return DenseWeights(weight, bias, activation)
+    return Dense(weight, bias, activation)
 
 
 def _entry(number: int, name: str, path: str | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ import pytest
 
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
-from bert_jax.interop.sentence_modules import DenseWeights, Normalize, SentenceModules
+from bert_jax.interop.sentence_modules import Dense, Normalize, SentenceModules
 from tests.export_formats import exported
 from tests.inference import small_runs
 
@@ -19,7 +19,7 @@ from bert_jax.export_formats import onnx_conversion  # noqa: E402  (imports onnx
 
 
 def test_onnx_computes_vectors_of_any_number_of_texts_of_any_length(tmp_path):
-    dense = DenseWeights(np.eye(5, 32, dtype=np.float32), np.ones(5, np.float32), _TANH)
+    dense = Dense(np.eye(5, 32, dtype=np.float32), np.ones(5, np.float32), _TANH)
     modules = SentenceModules(('cls', 'mean'), (dense, Normalize()), max_length=40, prompt='a cat ')
     model = dataclasses.replace(exported.small_model(), sentence_modules=modules)
     exported.write(tmp_path / 'out', 'onnx', model, task='embed')
