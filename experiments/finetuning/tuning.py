@@ -28,10 +28,10 @@ METHODS = {
     'houlsby': (5, {'transfer.method': 'houlsby'}),
     'pfeiffer': (5, {'transfer.method': 'pfeiffer'}),
     'parallel': (5, {'transfer.method': 'parallel'}),
-    'prefix': (5, {'transfer.method': 'prefix'}),
-    'prompt': (20, {'transfer.method': 'prompt'}),
-    'bitfit': (5, {'transfer.method': 'bitfit'}),
-    'ia3': (10, {'transfer.method': 'ia3'}),
+    'prefix': (100, {'transfer.method': 'prefix'}),
+    'prompt': (100, {'transfer.method': 'prompt'}),
+    'bitfit': (20, {'transfer.method': 'bitfit'}),
+    'ia3': (50, {'transfer.method': 'ia3'}),
     'mam': (5, {'transfer.method': 'mam'}),
 }
 PEFT = {'peft lora': 'lora', 'peft ia3': 'ia3'}  # side → method
