@@ -146,7 +146,11 @@ def main():
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / 'results.json', {'seeds': options.seeds, 'figures': figures})
     (folder / 'table.md').write_text(table(figures), encoding='utf-8')
-    comparison.plot_runs(folder / 'plot', figures, {'metric': 'metric on dev'})
+    metrics = {
+        side: {name: figures[f'{name}, {side}']['metric'] for name in names} for side in sides
+    }
+    titles = {name: f'{name}, {tasks.TASKS[name].metric} on dev' for name in names}
+    comparison.plot_runs(folder / 'plot', metrics, titles)
     print(table(figures))
 
 
