@@ -117,6 +117,26 @@ def table(figures: dict[str, dict[str, dict]]) -> str:
     return markdown_table(Table(columns, rows)) + '\n'
 
 
+def write(
+    folder: pathlib.Path, settings: dict[str, int], records: dict[str, dict[str, Record]]
+) -> None:
+    """Write results.json, table.md and the plot of the records by task and side."""
+    figures = run.summaries(records)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / 'results.json', {**settings, 'figures': figures})
+    (folder / 'table.md').write_text(table(figures), encoding='utf-8')
+    titles = {name: f'{name}, {tasks.TASKS[name].metric} on dev' for name in records}
+    sides = dict.fromkeys(side for by_side in records.values() for side in by_side)
+    metrics = {
+        side: {
+            name: figures[f'{name}, {side}']['metric'] for name in records if side in records[name]
+        }
+        for side in sides
+    }
+    comparison.plot_runs(folder / 'plot', metrics, titles)
+    print(table(figures))
+
+
 @exit_cleanly
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
@@ -141,17 +161,7 @@ def main():
         record = run_side(name, side, options, is_timed=False)
         record |= {measure: timed[name, side][measure] for measure in ('seconds', 'memory_GB')}
         records[name][side] = run.per_epoch(record, name, options.data)
-    figures = run.summaries(records)
-    folder = pathlib.Path(options.output)
-    folder.mkdir(parents=True, exist_ok=True)
-    write_json(folder / 'results.json', {'seeds': options.seeds, 'figures': figures})
-    (folder / 'table.md').write_text(table(figures), encoding='utf-8')
-    metrics = {
-        side: {name: figures[f'{name}, {side}']['metric'] for name in names} for side in sides
-    }
-    titles = {name: f'{name}, {tasks.TASKS[name].metric} on dev' for name in names}
-    comparison.plot_runs(folder / 'plot', metrics, titles)
-    print(table(figures))
+    write(pathlib.Path(options.output), {'seeds': options.seeds}, records)
 
 
 if __name__ == '__main__':

@@ -10,7 +10,7 @@ import transformers
 
 from bert_jax.tasks import problems
 from configs import finetune
-from experiments.finetuning import run, tasks, torch_problems, torch_side
+from experiments.finetuning import run, tasks, torch_problems, torch_side, tuning
 
 SAMPLES = {
     'sample_pairs': 'accuracy',
@@ -83,6 +83,16 @@ def test_torch_trains_on_the_gold_labels_and_scores_them_best(weights, name):
     assert problem.score(answered, decoded)[SAMPLES[name]] == pytest.approx(1)
     wrong = list(map(problem.decode, answered, features, -gold_rows(problem, batch)))
     assert problem.score(answered, wrong)[SAMPLES[name]] < 0.7
+
+
+@pytest.mark.parametrize(
+    ('name', 'method'), [('sample_pairs', 'lora'), ('sample_pairs', 'ia3'), ('sample_pos', 'lora')]
+)
+def test_peft_trains_few_parameters(weights, name, method):
+    found = torch_side.run(settings(name, weights), method=method)
+    assert 0 < found['trained_percent'] < 25
+    assert torch_side.run(settings(name, weights))['trained_percent'] == 100
+    assert 0 <= found['held_out'][SAMPLES[name]] <= 1
 
 
 def test_padding_does_not_change_the_loss(weights):
@@ -163,6 +173,22 @@ def test_results_are_written_as_json_a_table_and_a_plot(tmp_path):
     )
     written = json.loads((tmp_path / 'results.json').read_text())
     assert written['figures']['qamr, torch']['metric']['values'] == [0.5, 0.5]
+    assert (tmp_path / 'plot.png').read_bytes().startswith(b'\x89PNG')
+
+
+def test_results_of_tuning_are_written_as_json_a_table_and_a_plot(tmp_path):
+    measures = {'metric': [0.5, 0.7], 'seconds': [2.0], 'trained': [1.5, 1.5], 'memory_GB': [0.8]}
+    found = {
+        'banking77': {'lora': measures | {'checkpoint_MB': [2.0, 2.0]}, 'peft lora': measures},
+        'wnut17': {'lora': measures},
+    }
+    tuning.write(tmp_path, {'seeds': 2}, found)
+    table = (tmp_path / 'table.md').read_text()
+    row = '0.6000 ± 0.1414 | range 0.5000 – 0.7000 | 2.0 | 1.50 | 0.8 |'
+    assert f'| banking77 | lora | {row} 2.0 |' in table
+    assert f'| banking77 | peft lora | {row} – |' in table
+    written = json.loads((tmp_path / 'results.json').read_text())
+    assert written['figures']['wnut17, lora']['metric']['values'] == [0.5, 0.7]
     assert (tmp_path / 'plot.png').read_bytes().startswith(b'\x89PNG')
 
 
