@@ -24,15 +24,15 @@ from experiments.studies import runner
 METHODS = {
     'full': (1, {}),
     'heads': (5, {'transfer.trainable': 'heads'}),
-    'lora': (5, {'transfer.method': 'lora'}),
-    'houlsby': (5, {'transfer.method': 'houlsby'}),
-    'pfeiffer': (5, {'transfer.method': 'pfeiffer'}),
-    'parallel': (5, {'transfer.method': 'parallel'}),
+    'lora': (25, {'transfer.method': 'lora'}),
+    'houlsby': (25, {'transfer.method': 'houlsby'}),
+    'pfeiffer': (25, {'transfer.method': 'pfeiffer'}),
+    'parallel': (25, {'transfer.method': 'parallel'}),
     'prefix': (100, {'transfer.method': 'prefix'}),
     'prompt': (100, {'transfer.method': 'prompt'}),
     'bitfit': (20, {'transfer.method': 'bitfit'}),
     'ia3': (50, {'transfer.method': 'ia3'}),
-    'mam': (5, {'transfer.method': 'mam'}),
+    'mam': (25, {'transfer.method': 'mam'}),
 }
 PEFT = {'peft lora': 'lora', 'peft ia3': 'ia3'}  # side → method
 TIMED_STEPS = 40  # steps of the short runs
