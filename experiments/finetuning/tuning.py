@@ -23,7 +23,7 @@ from experiments.studies import runner
 # Method → the learning rate relative to full tuning, and the config keys.
 METHODS = {
     'full': (1, {}),
-    'heads': (5, {'transfer.trainable': 'heads'}),
+    'heads': (25, {'transfer.trainable': 'heads'}),
     'lora': (25, {'transfer.method': 'lora'}),
     'houlsby': (25, {'transfer.method': 'houlsby'}),
     'pfeiffer': (25, {'transfer.method': 'pfeiffer'}),
