@@ -26,6 +26,11 @@ _NUMBERS = {
     'num_processes': 'Number of processes (default: from the environment).',
     'process_id': 'Number of this process, from 0 (default: from the environment).',
 }
+_EXPECTED = {  # part of a message of absl → what the flag takes
+    'invalid literal for int()': 'a whole number',
+    'could not convert string to float': 'a number',
+    'Non-boolean argument': 'True or False',
+}
 _COORDINATOR = 'This is one of several processes; HOST:PORT of process 0.'
 
 
@@ -140,7 +145,17 @@ def _read_flags(config: Config, argv: list[str]) -> flags.FlagValues:
     try:
         rest = values(argv)
     except (flags.Error, TypeError, ValueError) as error:
-        raise UserError(' '.join(str(error).split())) from error
+        raise UserError(_describe(error)) from error
     if rest[1:]:
         raise UserError(f'{rest[1]!r} is not a flag; write --config.KEY=VALUE')
     return values
+
+
+def _describe(error: Exception) -> str:
+    """Return the message of an error in a flag in one line, without Python's terms for types."""
+    message = ' '.join(str(error).split())
+    flag = message.partition(': ')[0]
+    for reason, expected in _EXPECTED.items():
+        if reason in message:
+            return f'{flag}: the value must be {expected}'
+    return message

@@ -48,6 +48,9 @@ def run(
                     progress.say(row)
             return None
         if dry_run:
+            if sweep.is_wanted(config):
+                sweep.check(config)
+                print(f'a sweep of {len(sweep.runs(config))} runs; one of them:', flush=True)
             for text in loop.dry_run(make_task(config, user_keys), config):
                 print(text, flush=True)
             return None

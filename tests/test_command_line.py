@@ -92,6 +92,20 @@ def test_the_command_line_sets_values(argument, key, value):
     assert line.user_keys == {key}
 
 
+@pytest.mark.parametrize(
+    ('argument', 'expected'),
+    [
+        ('--config.seed=a', 'a whole number'),
+        ('--num_processes=a', 'a whole number'),
+        ('--config.schedule.learning_rate=a', 'a number'),
+        ('--config.sweep.vmap=perhaps', 'True or False'),
+    ],
+)
+def test_an_error_names_the_kind_of_value_that_a_flag_takes(argument, expected):
+    with pytest.raises(UserError, match=f'flag {argument}: the value must be {expected}'):
+        parse(TINY, argument)
+
+
 def test_a_value_may_be_an_argument_of_its_own():
     assert parse(TINY, '--config.seed', '3', '--dry_run').config.seed == 3
 
@@ -136,6 +150,7 @@ def test_a_dry_run_compiles_everything_and_writes_nothing(kind, tmp_path, capsys
             "unknown mesh axis in sharding_rules 'dta'",
         ),
         ("--config.sharding_rules=(('batsch', 'data'),)", 'unknown logical axis in sharding_rules'),
+        ('--config.sweep.seeds=(1,1)', 'sweep.seeds is (1, 1); use distinct whole numbers'),
     ],
 )
 def test_a_dry_run_refuses_what_a_run_refuses(wrong, message, tmp_path, capsys):

@@ -11,6 +11,8 @@ import pathlib
 from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
+import jax
+
 from bert_jax import files, progress
 from bert_jax.errors import UserError
 from bert_jax.evaluation import comparison, intervals
@@ -54,6 +56,36 @@ def is_wanted(config: Config) -> bool:
     return bool(values) and not config.debug.batch  # a batch is shown for the config itself
 
 
+def check(config: Config) -> None:
+    """Raise UserError for a sweep that cannot be run."""
+    runs(config)
+    folder = paths.path(config.workdir)
+    if (folder / 'config.json').exists():
+        raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
+    if not _has_dev_split(config.data):
+        raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
+    if config.sweep.vmap:
+        _check_at_once(config)
+
+
+def _check_at_once(config: Config) -> None:
+    """Raise UserError for a config whose runs cannot be trained at once."""
+    if config.task == 'pretraining':
+        raise UserError('sweep.vmap is for fine-tuning; set sweep.vmap=False for pretraining')
+    if config.transfer.get('method', 'full') == 'full':
+        raise UserError(
+            'sweep.vmap trains several runs over one frozen model; set transfer.method, such as '
+            'lora, or sweep.vmap=False'
+        )
+    if config.evaluation.best or config.evaluation.patience:
+        raise UserError(
+            'with sweep.vmap all runs have the same number of steps and are evaluated at the end; '
+            'leave evaluation.best and evaluation.patience out'
+        )
+    if jax.device_count() > 1:
+        raise UserError(f'sweep.vmap runs on one device, not on {jax.device_count()}')
+
+
 def run(config: Config, train: Callable[[Config], Results], writes: bool = True) -> Results:
     """Train every learning rate and rank with every seed and compare the results.
 
@@ -71,11 +103,8 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
         UserError: For invalid seeds, rates or ranks, without a dev split, or if the workdir belongs
             to another config.
     """
+    check(config)
     folder, configs = paths.path(config.workdir), runs(config)
-    if (folder / 'config.json').exists():
-        raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
-    if not _has_dev_split(config.data):
-        raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
     results = _train_at_once(config, configs) if config.sweep.vmap else _train_each(configs, train)
     sweep_results = compare(config, results)
     splits = multihost.run_on_host0(functools.partial(other_splits, config, results))
@@ -102,7 +131,6 @@ def _train_at_once(config: Config, configs: dict[RunKey, Config]) -> dict[RunKey
     """Train all unfinished runs in one program (`sweep.vmap`)."""
     from bert_jax.tasks import vmapped_sweep  # imports fine-tuning, which pretraining does not need
 
-    vmapped_sweep.check(config)
     results = {key: finished(run_config) for key, run_config in configs.items()}
     unfinished = {key: configs[key] for key in configs if not results[key]}
     trained = vmapped_sweep.train(unfinished) if unfinished else {}

@@ -17,7 +17,7 @@ import optax
 
 from bert_jax import files, progress
 from bert_jax.data.finetune_batches import BatchShape
-from bert_jax.errors import UserError, writing_to
+from bert_jax.errors import writing_to
 from bert_jax.storage import paths
 from bert_jax.tasks.finetuning import FineTuning
 from bert_jax.training import loop, memory, runtime, workdir
@@ -28,22 +28,6 @@ from bert_jax.training.step import make_train_step
 from bert_jax.types import Batch, Config, Key, Params
 
 Results = dict[str, Any]  # the contents of a results.json
-
-
-def check(config: Config) -> None:
-    """Raise UserError for a config whose runs cannot be trained at once."""
-    if config.transfer.get('method', 'full') == 'full':
-        raise UserError(
-            'sweep.vmap trains several runs over one frozen model; set transfer.method, such as '
-            'lora, or sweep.vmap=False'
-        )
-    if config.evaluation.best or config.evaluation.patience:
-        raise UserError(
-            'with sweep.vmap all runs have the same number of steps and are evaluated at the end; '
-            'leave evaluation.best and evaluation.patience out'
-        )
-    if jax.device_count() > 1:
-        raise UserError(f'sweep.vmap runs on one device, not on {jax.device_count()}')
 
 
 def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:

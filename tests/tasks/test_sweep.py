@@ -210,6 +210,7 @@ def test_lower_losses_are_better(tmp_path):
         (dict(sweep__learning_rates=('a',)), 'distinct rates above 0'),
         (dict(sweep__ranks=(0,)), r'sweep.ranks is \(0,\)'),
         (dict(sweep__ranks=(4, 8)), 'set transfer.method=lora'),
+        (dict(sweep__seeds=(0, 1), sweep__vmap=True), 'sweep.vmap is for fine-tuning'),
     ],
 )
 def test_invalid_sweeps_are_rejected(changes, message, tmp_path):
