@@ -202,13 +202,14 @@ def get_config() -> ConfigDict:
             method='full',
             rank=placeholder(int),  # lora
             alpha=placeholder(float),  # lora: updates are multiplied by alpha / rank
-            targets=placeholder(tuple),  # lora: of query, key, value, attention_output,
-            # feedforward_input and feedforward_output
+            # lora: of query, key, value, attention_output, feedforward_input, feedforward_output
+            targets=placeholder(tuple),
             bottleneck=placeholder(int),  # houlsby, pfeiffer, parallel, mam: inner width
             scale=placeholder(float),  # parallel, mam: factor on what is added
             length=placeholder(int),  # prefix, prompt, mam: number of vectors
             biases=placeholder(str),  # bitfit: 'all' or 'query_and_intermediate'
             per_layer=placeholder(bool),  # False: ALBERT's layers share the added parameters too
+            train_pooler=False,  # with a method: train the pooler of init_from too
             trainable='all',  # 'heads', or 'last:2': the heads and the last 2 layers
             layer_decay=1.0,  # factor on the rate per layer below the heads; ELECTRA 0.8
             faithful_layer_decay=False,  # True: applied twice to the last layer (ELECTRA's code)

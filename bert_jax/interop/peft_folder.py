@@ -23,7 +23,7 @@ from bert_jax.interop.pretrained import Pretrained
 from bert_jax.interop.state_dict_map import Place
 from bert_jax.models import tuning
 from bert_jax.models.tuning.lora import TARGETS, Lora
-from bert_jax.models.tuning_method import ADDED, Tuning
+from bert_jax.models.tuning_method import ADDED, Arrays, Tuning
 from bert_jax.storage import paths
 
 CONFIG, WEIGHTS = 'adapter_config.json', 'adapter_model.safetensors'
@@ -36,6 +36,7 @@ _FIXED: dict[str, object] = {
     'rank_pattern': {},
     'use_dora': False,
 }
+_POOLER = 'encoder/pooler'
 _SCALED_INPUT = 'feedforward/output'  # IA3 scales the input of this projection
 _TASK_TYPES = {
     'sequence_classification': 'SEQ_CLS',
@@ -142,17 +143,12 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
     if 'base' not in model.metadata:
         raise UserError('only runs of bert_jax can be written as peft folders')
     arrays = tree_paths.flatten(model.params)
-    for name, leaf in arrays.items():
-        is_base = name.startswith('encoder/') and ADDED not in name.split('/')
-        if is_base and not np.array_equal(leaf, base.get(name, 0)):
-            raise UserError(f'{name} was trained, but a {method.method} folder of peft omits it')
     family = families.by_model_type(model.family)
     num_labels = pretrained.num_labels(model.params)
     frozen = dataclasses.replace(model.architecture, tuning=None)
     places = state_dict_map.places(family.table, frozen, model.heads, num_labels)
-    head_places = {ours: place for ours, place in places.items() if _part(ours) != 'encoder'}
-    state = state_dict_map.to_theirs(head_places, arrays)
-    saved_modules = sorted({name.partition('.')[0] for name in state})
+    state = state_dict_map.to_theirs(_saved_places(places, arrays, base), arrays)
+    saved_modules = sorted({_part(name.removeprefix(family.prefix), '.') for name in state})
     projections: dict[str, str] = {}
     for name, leaf in arrays.items():
         ours, is_added, part = name.partition(f'/{ADDED}/')
@@ -188,12 +184,28 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
         usage.write(model, partial)
 
 
+def _saved_places(places: Mapping[str, Place], arrays: Arrays, base: Arrays) -> dict[str, Place]:
+    """Return the places of the head, and of the pooler if it was trained.
+
+    Raises:
+        UserError: other parameters of the encoder were trained.
+    """
+    parts = {_part(name) for name in arrays} - {'encoder'}
+    for name, leaf in arrays.items():
+        is_base = _part(name) == 'encoder' and ADDED not in name.split('/')
+        if is_base and not np.array_equal(leaf, base.get(name, 0)):
+            if not name.startswith(_POOLER):
+                raise UserError(f'{name} was trained, but folders of peft omit it')
+            parts.add(_POOLER)
+    return {name: place for name, place in places.items() if name.startswith(tuple(parts))}
+
+
 def _is_added(name: str) -> bool:
     return bool(re.search(r'\.(lora_[AB]\.weight|ia3_l)$', name))
 
 
-def _part(name: str) -> str:
-    return name.partition('/')[0]
+def _part(name: str, separator: str = '/') -> str:
+    return name.partition(separator)[0]
 
 
 def _find_head(

@@ -113,10 +113,9 @@ def initialize(
             f'{method.method} was published with a learning rate of {method.published_rate:g}; '
             f'this run uses {config.schedule.learning_rate:g}'
         )
-    frozen = (name for name in params if name.startswith('encoder/') and not method.trains(name))
     return initial._replace(
         architecture=dataclasses.replace(architecture, tuning=method),
-        frozen=frozenset(frozen),
+        frozen=_frozen_names(config, params, method),
         base=tuned.describe_base(config.init_from, model),
     )
 
@@ -148,6 +147,19 @@ def _tuning_method(config: Config) -> Tuning:
     tuning.settings(config.transfer.method)  # raises for an unknown method
     every = {name for method in tuning.METHODS for name in tuning.settings(method)}
     return tuning.build(config.transfer.method, {name: config.transfer[name] for name in every})
+
+
+def _frozen_names(config: Config, params: Iterable[str], method: Tuning) -> frozenset[str]:
+    """Return the names of the encoder's parameters at init_from that are not trained."""
+    frozen = {name for name in params if name.startswith('encoder/') and not method.trains(name)}
+    if not config.transfer.train_pooler:
+        return frozenset(frozen)
+    pooler = {name for name in frozen if name.startswith('encoder/pooler/')}
+    if not pooler:
+        raise UserError(
+            f'transfer.train_pooler is True, but {config.init_from} has no pooler; set it to False'
+        )
+    return frozenset(frozen - pooler)
 
 
 def _check_unchanged(config: Config, model: Pretrained, fitted: Pretrained) -> None:

@@ -90,11 +90,24 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
         yield 'init_positions', 'init_from is empty'
     if config.transfer.method == 'full':
         names = {name for method in tuning.METHODS for name in tuning.settings(method)}
+        names.add('train_pooler')
         yield rf'transfer\.({"|".join(sorted(names))})', "transfer.method is 'full'"
+    if config.transfer.train_pooler and not _reads_pooler(config):
+        yield 'transfer.train_pooler', f'{config.task} does not read the pooler'
     if 'objectives' in config:
         yield from _unused_in_pretraining(config)
     if not config.get('problem', {}).get('crf', True):
         yield 'problem.crf_rate', 'problem.crf is False'
+
+
+def _reads_pooler(config: Config) -> bool:
+    if config.task == 'pretraining':
+        heads = objectives.enabled(config.objectives)
+    else:
+        from bert_jax.tasks import problems  # imports file formats, which pretraining does not need
+
+        heads = problems.find(config.task).load().pretrained_heads
+    return not {'sequence_classification', 'multiple_choice', 'nsp', 'sop'}.isdisjoint(heads)
 
 
 def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:

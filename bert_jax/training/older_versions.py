@@ -24,6 +24,7 @@ ADDED_KEYS = {
     'masking.per_sequence': False,
     'compute.float32_residual': False,
     'model.global_theta': None,
+    'transfer.train_pooler': False,
 }
 # (key, value) whose meaning changed when another key was added → the added key.
 CHANGED_VALUES = {('masking.scheme', 'ngrams'): 'masking.word_starts'}

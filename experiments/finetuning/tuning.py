@@ -25,6 +25,7 @@ METHODS = {
     'full': (1, {}),
     'heads': (25, {'transfer.trainable': 'heads'}),
     'lora': (25, {'transfer.method': 'lora'}),
+    'lora_pooler': (25, {'transfer.method': 'lora', 'transfer.train_pooler': True}),
     'houlsby': (25, {'transfer.method': 'houlsby'}),
     'pfeiffer': (25, {'transfer.method': 'pfeiffer'}),
     'parallel': (25, {'transfer.method': 'parallel'}),
@@ -92,6 +93,11 @@ def run_side(name: str, side: str, options: argparse.Namespace, is_timed: bool) 
     return train(side, name, options, options.steps or tasks.TASKS[name].steps, options.seeds)
 
 
+def is_possible(name: str, side: str) -> bool:
+    """Whether the task has what the side trains: only these kinds read the pooler."""
+    return 'pooler' not in side or tasks.TASKS[name].kind in ('classification', 'regression')
+
+
 def _checkpoint_size(folder: pathlib.Path) -> float:
     files = (folder / 'checkpoints').rglob('*')
     return sum(path.stat().st_size for path in files if path.is_file()) / 1e6
@@ -154,7 +160,7 @@ def main():
         setattr(options, key, str(pathlib.Path(getattr(options, key)).resolve()))
     names = run.parse_names(options.tasks, 'task', tasks.TASKS)
     sides = run.parse_names(options.sides, 'side', known)
-    pairs = list(itertools.product(names, sides))
+    pairs = [pair for pair in itertools.product(names, sides) if is_possible(*pair)]
     timed = {pair: run_side(*pair, options, is_timed=True) for pair in pairs}
     records: dict[str, dict[str, Record]] = {name: {} for name in names}
     for name, side in pairs:

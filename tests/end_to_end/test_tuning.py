@@ -106,6 +106,26 @@ def test_checkpoints_hold_what_is_trained_and_nothing_else(base, lora):
     assert np.any(after['encoder/layers_0/attention/query/tuning/up'])
 
 
+def test_the_pooler_is_trained_if_asked(base, lora, tmp_path):
+    tune(tmp_path / 'run', 'lora', base, transfer__train_pooler=True, training__steps=3)
+    before, after, without = (
+        tree_paths.flatten(loading.load_any(folder).params)
+        for folder in (base, tmp_path / 'run', lora)
+    )
+    changed = {name for name in before if not np.array_equal(before[name], after[name])}
+    pooler = {'encoder/pooler/kernel', 'encoder/pooler/bias'}
+    assert {name for name in changed if name.startswith('encoder/')} == pooler
+    for name in pooler:
+        np.testing.assert_array_equal(without[name], before[name])
+
+
+def test_a_pooler_that_is_not_read_cannot_be_trained(base, tmp_path, capsys):
+    flags = command(tmp_path / 'run', 'lora', base, transfer__train_pooler=True)
+    with pytest.raises(SystemExit):
+        main.main(['main', '--config=configs/finetune.py:sample_pos', *flags[1:]])
+    assert 'train_pooler is True, but tagging does not read the pooler' in capsys.readouterr().err
+
+
 def test_a_run_and_its_checkpoint_predict_the_same(lora, tmp_path):
     records = [json.loads(line) for line in (lora / 'dev/predictions.jsonl').open()]
     given = tmp_path / 'input'

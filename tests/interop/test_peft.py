@@ -60,12 +60,11 @@ def config_of(family):
     return transformers.AutoConfig.for_model(family, **SIZES | extra)
 
 
-def settings_of(family, kind):
+def settings_of(family, kind, **more):
     lora, ia3 = FAMILIES[family]
     if kind == 'lora':
-        return peft.LoraConfig(
-            task_type='SEQ_CLS', r=3, lora_alpha=5, target_modules=lora, init_lora_weights=False
-        )
+        more |= dict(r=3, lora_alpha=5, init_lora_weights=False)
+        return peft.LoraConfig(task_type='SEQ_CLS', target_modules=lora, **more)
     inner = FEEDFORWARD.get(family, r'.*\d+\.output\.dense')
     names = '|'.join(rf'.*\.{name}' for name in ia3)
     return peft.IA3Config(
@@ -86,19 +85,23 @@ CASES = [
 def theirs(request, tmp_path):
     """A folder of peft with random parameters, its model and its base."""
     family, kind = request.param
+    return kind, tmp_path, write_random(tmp_path, family, settings_of(family, kind))
+
+
+def write_random(folder, family, settings):
+    """Write a folder of peft with random parameters, and its base; return the model."""
     torch.manual_seed(0)
     model = transformers.AutoModelForSequenceClassification.from_config(config_of(family)).eval()
-    model.save_pretrained(tmp_path / 'base')
-    model.name_or_path = str(tmp_path / 'base')
-    settings = settings_of(family, kind)
-    settings.base_model_name_or_path = str(tmp_path / 'base')
+    model.save_pretrained(folder / 'base')
+    model.name_or_path = str(folder / 'base')
+    settings.base_model_name_or_path = str(folder / 'base')
     model = peft.get_peft_model(model, settings).eval()
     for name, parameter in model.named_parameters():
         if parameter.requires_grad:
             mean = float('ia3' in name)
             torch.nn.init.normal_(parameter, mean, 0.3)
-    model.save_pretrained(tmp_path / 'tuned')
-    return kind, tmp_path, model
+    model.save_pretrained(folder / 'tuned')
+    return model
 
 
 def logits_of(model, ids=IDS):
@@ -137,16 +140,33 @@ def test_outputs_gradients_and_folders_agree(theirs):
             found[name], expected_gradients[name], atol=1e-5, rtol=1e-4, err_msg=name
         )
 
-    base = loading.load_any(folder / 'base')
-    path = str(folder / 'base')
-    metadata = {'base': tuned.describe_base(path, base)}
-    ours = dataclasses.replace(ours, metadata=metadata)
-    peft_folder.write(ours, tree_paths.flatten(base.params), folder / 'written')
-    again = transformers.AutoModelForSequenceClassification.from_pretrained(path)
-    again = peft.PeftModel.from_pretrained(again, folder / 'written').eval()
     np.testing.assert_allclose(
-        again(input_ids=ids, attention_mask=mask).logits.detach(), expected.detach(), atol=1e-6
+        rewritten(ours, folder)(input_ids=ids, attention_mask=mask).logits.detach(),
+        expected.detach(),
+        atol=1e-6,
     )
+
+
+def rewritten(ours, folder):
+    """Return the model that peft opens from the folder that we write."""
+    base, path = loading.load_any(folder / 'base'), str(folder / 'base')
+    ours = dataclasses.replace(ours, metadata={'base': tuned.describe_base(path, base)})
+    peft_folder.write(ours, tree_paths.flatten(base.params), folder / 'written')
+    model = transformers.AutoModelForSequenceClassification.from_pretrained(path)
+    return peft.PeftModel.from_pretrained(model, folder / 'written').eval()
+
+
+@pytest.mark.parametrize(
+    'family', ['bert', *(pytest.param(f, marks=pytest.mark.slow) for f in ('albert', 'deberta-v2'))]
+)
+def test_a_trained_pooler_is_carried_both_ways(family, tmp_path):
+    model = write_random(tmp_path, family, settings_of(family, 'lora', modules_to_save=['pooler']))
+    ours = loading.load_any(tmp_path / 'tuned')
+    inputs = dict(input_ids=torch.tensor(IDS), attention_mask=torch.tensor(MASK))
+    expected = model(**inputs).logits.detach()
+    np.testing.assert_allclose(logits_of(ours), expected, atol=1e-5)
+    again = rewritten(ours, tmp_path)
+    np.testing.assert_allclose(again(**inputs).logits.detach(), expected, atol=1e-6)
 
 
 def test_merged_outputs_equal_unmerged_ones(theirs):
