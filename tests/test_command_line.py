@@ -158,3 +158,12 @@ def test_a_dry_run_refuses_what_a_run_refuses(wrong, message, tmp_path, capsys):
         main.main(['main', *map(str, small.arguments(tmp_path, wrong)), '--dry_run'])
     assert message in capsys.readouterr().err
     assert not (tmp_path / 'run').exists()
+
+
+def test_a_dry_run_refuses_the_workdir_of_another_run(tmp_path, capsys):
+    (tmp_path / 'run').mkdir()
+    (tmp_path / 'run/config.json').write_text('{"seed": 99}')
+    (tmp_path / 'run/results.json').write_text('{}')
+    with pytest.raises(SystemExit):
+        main.main(['main', *map(str, small.arguments(tmp_path)), '--dry_run'])
+    assert 'holds a run of another config' in capsys.readouterr().err

@@ -9,7 +9,8 @@ import jax
 
 from bert_jax import tree_paths
 from bert_jax.models.tuning_method import ADDED
-from bert_jax.training import batches, memory, multihost, peak_flops, trackers
+from bert_jax.storage import paths
+from bert_jax.training import batches, memory, multihost, peak_flops, trackers, workdir
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
@@ -127,6 +128,7 @@ def dry_run(task: Task, config: Config) -> Iterator[str]:
     EarlyStopping(config.evaluation)
     Profile(config)
     trackers.check(config.logging)
+    workdir.check_config(paths.path(config.workdir), config.to_dict())
     with Plan.of(task, config) as plan:
         yield from task.describe()
         yield from plan.transfer.describe(plan.abstract.params)
