@@ -16,6 +16,7 @@ from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import stack_layers
 from bert_jax.models.tuning_method import Tuning
+from bert_jax.tasks import unused_keys
 from bert_jax.types import Config
 
 
@@ -113,9 +114,12 @@ def initialize(
             f'{method.method} was published with a learning rate of {method.published_rate:g}; '
             f'this run uses {config.schedule.learning_rate:g}'
         )
+    frozen = _frozen_names(config, params, method)
+    if 'encoder/pooler/kernel' in frozen and unused_keys.reads_pooler(config):
+        lines.append('the pooler is frozen; transfer.train_pooler=True trains it')
     return initial._replace(
         architecture=dataclasses.replace(architecture, tuning=method),
-        frozen=_frozen_names(config, params, method),
+        frozen=frozen,
         base=tuned.describe_base(config.init_from, model),
     )
 

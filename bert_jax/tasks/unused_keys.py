@@ -92,7 +92,7 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
         names = {name for method in tuning.METHODS for name in tuning.settings(method)}
         names.add('train_pooler')
         yield rf'transfer\.({"|".join(sorted(names))})', "transfer.method is 'full'"
-    if config.transfer.train_pooler and not _reads_pooler(config):
+    if config.transfer.train_pooler and not reads_pooler(config):
         yield 'transfer.train_pooler', f'{config.task} does not read the pooler'
     if 'objectives' in config:
         yield from _unused_in_pretraining(config)
@@ -100,7 +100,8 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
         yield 'problem.crf_rate', 'problem.crf is False'
 
 
-def _reads_pooler(config: Config) -> bool:
+def reads_pooler(config: Config) -> bool:
+    """Whether a head of the task reads the pooler, if the encoder has one."""
     if config.task == 'pretraining':
         heads = objectives.enabled(config.objectives)
     else:

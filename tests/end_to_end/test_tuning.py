@@ -106,8 +106,11 @@ def test_checkpoints_hold_what_is_trained_and_nothing_else(base, lora):
     assert np.any(after['encoder/layers_0/attention/query/tuning/up'])
 
 
-def test_the_pooler_is_trained_if_asked(base, lora, tmp_path):
+def test_the_pooler_is_trained_if_asked(base, lora, tmp_path, capsys):
+    tune(tmp_path / 'frozen', 'lora', base, training__steps=1)
+    assert 'the pooler is frozen' in capsys.readouterr().err
     tune(tmp_path / 'run', 'lora', base, transfer__train_pooler=True, training__steps=3)
+    assert 'the pooler is frozen' not in capsys.readouterr().err
     before, after, without = (
         tree_paths.flatten(loading.load_any(folder).params)
         for folder in (base, tmp_path / 'run', lora)
