@@ -57,7 +57,8 @@ def export(
         _export_other(loaded, model, output, format, options)
         return
     if format == 'peft':
-        base = loading.find_base(loaded.metadata.get('base') or {}, model)
+        base = loaded.metadata.get('base')
+        base = loading.find_base(base, model) if base else {}
         peft_folder.write(loaded, base, output)
         print(f'{output}: the added parameters and the head, for peft')
         return

@@ -50,13 +50,15 @@ def run(
         if dry_run:
             if sweep.is_wanted(config):
                 sweep.check(config)
-                print(f'a sweep of {len(sweep.runs(config))} runs; one of them:', flush=True)
+                configs = list(sweep.runs(config).values())
+                print(f'a sweep of {len(configs)} runs; the first of them:', flush=True)
+                config = configs[0]
             for text in loop.dry_run(make_task(config, user_keys), config):
                 print(text, flush=True)
             return None
         if sweep.is_wanted(config):
             train_run = functools.partial(train, user_keys=user_keys)
-            return sweep.run(config, train_run, writes=jax.process_index() == 0)
+            return sweep.run(config, train_run, jax.process_index() == 0, user_keys)
         return train(config, user_keys)
 
 

@@ -91,7 +91,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
     family = families.by_model_type(base.family)
     metadata = usage.read(folder)
     head_state = {name: array for name, array in state.items() if not _is_added(name)}
-    heads, num_labels = _find_head(family, config.get('task_type'), head_state, base)
+    heads, num_labels = _find_heads(family, config, metadata, head_state, base)
     places = state_dict_map.places(family.table, base.architecture, heads, num_labels)
     projections = _projections(places, family.prefix)
     arrays = tree_paths.flatten(base.params)
@@ -111,7 +111,7 @@ def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
     architecture = dataclasses.replace(base.architecture, tuning=method)
     arrays |= added | state_dict_map.to_ours(places, head_state)
     labels = tuple(metadata.get('labels', ())) or base.labels
-    if len(labels) != num_labels:
+    if len(labels) != num_labels and not _TASK_TYPES.keys().isdisjoint(heads):
         labels = tuple(f'LABEL_{i}' for i in range(num_labels))
     params = {name: leaf for name, leaf in arrays.items() if _part(name) in ('encoder', *heads)}
     expected = pretrained.abstract_leaves(architecture, heads, num_labels)
@@ -140,7 +140,7 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
     if method is None or method.method not in ('lora', 'ia3'):
         name = 'full' if method is None else method.method
         raise UserError(f'peft folders hold lora and ia3, not transfer.method={name}')
-    if 'base' not in model.metadata:
+    if not model.metadata.get('base'):
         raise UserError('only runs of bert_jax can be written as peft folders')
     arrays = tree_paths.flatten(model.params)
     family = families.by_model_type(model.family)
@@ -208,22 +208,30 @@ def _part(name: str, separator: str = '/') -> str:
     return name.partition(separator)[0]
 
 
-def _find_head(
-    family: Family, task_type: str | None, state: Mapping[str, np.ndarray], base: Pretrained
+def _find_heads(
+    family: Family,
+    config: Mapping[str, Any],
+    metadata: Mapping[str, Any],
+    state: Arrays,
+    base: Pretrained,
 ) -> tuple[tuple[str, ...], int]:
-    """The head that has these weights, and its number of classes.
+    """The heads that have these weights, and their number of classes.
 
-    Parts of the head that peft does not save, such as DeBERTa's pooler, come from the base model.
+    bert_jax.json names the heads of folders that we wrote. Parts of a head that peft does not save,
+    such as DeBERTa's pooler, come from the base model.
     """
     if not state:
         return (), 2
-    candidates = [head for head, name in _TASK_TYPES.items() if task_type in (name, None)]
-    for head in candidates:
-        for num_labels in {len(array) for array in state.values()}:
-            places = state_dict_map.places(family.table, base.architecture, (head,), num_labels)
+    task_type = config.get('task_type')
+    candidates = [(head,) for head, name in _TASK_TYPES.items() if task_type in (name, None)]
+    if 'heads' in metadata:
+        candidates = [tuple(metadata['heads'])]
+    for heads in candidates:
+        for num_labels in sorted({len(array) for array in state.values()}):
+            places = state_dict_map.places(family.table, base.architecture, heads, num_labels)
             shapes = {place.name: place.shape for place in places.values()}
             if all(shapes.get(name) == array.shape for name, array in state.items()):
-                return (head,), num_labels
+                return heads, num_labels
     raise UserError(
         f'no head of {family.model_type} with task_type {task_type} has the weights '
         + pretrained.enumerate_names(state)

@@ -47,7 +47,7 @@ def merge(model: Pretrained) -> Pretrained:
         return model
     flat = tree_paths.flatten(model.params['encoder'])
     added = {name for name in flat if ADDED in name.split('/')}
-    if added and not method.can_merge:
+    if not method.can_merge:
         raise UserError(
             f'transfer.method={method.method} cannot be merged: the architecture has no place for '
             'the parameters that it adds; use the folder of the run'

@@ -29,8 +29,8 @@ def write(model: Pretrained, folder: pathlib.Path) -> None:
         data = {k: value for k, value in config.get('data', {}).items() if k not in _PATH_KEYS}
         settings |= {'problem': problem, 'data': data, 'training': config.get('training', {})}
     usage = {key: model.metadata[key] for key in _KEYS if key in model.metadata}
-    if model.architecture.tuning is not None:  # a peft folder has no config.json with the labels
-        usage['labels'] = model.labels
+    if model.architecture.tuning is not None:  # a peft folder has no config.json
+        usage |= {'labels': model.labels, 'heads': model.heads}
     files.write_json(folder / FILE, usage | {'config': settings})
 
 

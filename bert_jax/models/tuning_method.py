@@ -60,6 +60,7 @@ class Tuning:
     use: int = 0
 
     published_rate: ClassVar[float | None] = None  # learning rate of the method's authors
+    adds_parameters: ClassVar[bool] = True
     can_merge: ClassVar[bool] = False  # whether `merge` is implemented
     needs_scores: ClassVar[bool] = False  # whether attention must materialize its scores
 

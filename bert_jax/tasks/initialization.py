@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from bert_jax import tree_paths
+from bert_jax import objectives, tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError, unknown
 from bert_jax.interop import families, surgery, tuned
@@ -16,7 +16,6 @@ from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import stack_layers
 from bert_jax.models.tuning_method import Tuning
-from bert_jax.tasks import unused_keys
 from bert_jax.types import Config
 
 
@@ -114,12 +113,27 @@ def initialize(
             f'{method.method} was published with a learning rate of {method.published_rate:g}; '
             f'this run uses {config.schedule.learning_rate:g}'
         )
-    frozen = _frozen_names(config, params, method)
-    if 'encoder/pooler/kernel' in frozen and unused_keys.reads_pooler(config):
+    encoder = {name for name in params if name.startswith('encoder/')}
+    frozen = {name for name in encoder if not method.trains(name)}
+    if frozen == encoder and not method.adds_parameters:
+        raise UserError(
+            f'transfer.method={method.method} adds no parameters, and {config.init_from} has none '
+            'that it trains; choose another method'
+        )
+    pooler = {name for name in encoder if name.startswith('encoder/pooler/')}
+    if not pooler or not reads_pooler(config, architecture):
+        if config.transfer.train_pooler:
+            raise UserError(
+                'transfer.train_pooler is True, but no head reads a pooler of init_from; '
+                'set it to False'
+            )
+    elif config.transfer.train_pooler:
+        frozen -= pooler
+    elif pooler <= frozen:
         lines.append('the pooler is frozen; transfer.train_pooler=True trains it')
     return initial._replace(
         architecture=dataclasses.replace(architecture, tuning=method),
-        frozen=frozen,
+        frozen=frozenset(frozen),
         base=tuned.describe_base(config.init_from, model),
     )
 
@@ -153,17 +167,17 @@ def _tuning_method(config: Config) -> Tuning:
     return tuning.build(config.transfer.method, {name: config.transfer[name] for name in every})
 
 
-def _frozen_names(config: Config, params: Iterable[str], method: Tuning) -> frozenset[str]:
-    """Return the names of the encoder's parameters at init_from that are not trained."""
-    frozen = {name for name in params if name.startswith('encoder/') and not method.trains(name)}
-    if not config.transfer.train_pooler:
-        return frozenset(frozen)
-    pooler = {name for name in frozen if name.startswith('encoder/pooler/')}
-    if not pooler:
-        raise UserError(
-            f'transfer.train_pooler is True, but {config.init_from} has no pooler; set it to False'
-        )
-    return frozenset(frozen - pooler)
+def reads_pooler(config: Config, architecture: Architecture) -> bool:
+    """Whether a head of the task reads the pooler."""
+    if config.task == 'pretraining':
+        heads = objectives.enabled(config.objectives)
+    else:
+        from bert_jax.tasks import problems  # imports file formats, which pretraining does not need
+
+        heads = problems.find(config.task).load().pretrained_heads
+    if 'sequence_classification' in heads:
+        return architecture.pooling == 'pooler'
+    return architecture.pooler and not {'multiple_choice', 'nsp', 'sop'}.isdisjoint(heads)
 
 
 def _check_unchanged(config: Config, model: Pretrained, fitted: Pretrained) -> None:

@@ -8,7 +8,7 @@ import copy
 import functools
 import json
 import pathlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, NamedTuple, TypeAlias
 
 import jax
@@ -82,11 +82,21 @@ def _check_at_once(config: Config) -> None:
             'with sweep.vmap all runs have the same number of steps and are evaluated at the end; '
             'leave evaluation.best and evaluation.patience out'
         )
+    if config.schedule.end_learning_rate and len(config.sweep.learning_rates) > 1:
+        raise UserError(
+            'with sweep.vmap all runs have one schedule, multiplied by a factor; leave '
+            'schedule.end_learning_rate or all but one of sweep.learning_rates out'
+        )
     if jax.device_count() > 1:
         raise UserError(f'sweep.vmap runs on one device, not on {jax.device_count()}')
 
 
-def run(config: Config, train: Callable[[Config], Results], writes: bool = True) -> Results:
+def run(
+    config: Config,
+    train: Callable[[Config], Results],
+    writes: bool = True,
+    user_keys: Collection[str] = (),
+) -> Results:
     """Train every learning rate and rank with every seed and compare the results.
 
     Runs are compared by `evaluation.best` or, if that is empty, by the first metric.
@@ -95,6 +105,7 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
         config: The config of the sweep.
         train: Function from the config of one run to its results.
         writes: Whether this process writes results.json, table.md and the plot into the workdir.
+        user_keys: Keys that the user set, which must have an effect; `train` checks them itself.
 
     Returns:
         The contents of results.json, see `compare`.
@@ -105,7 +116,10 @@ def run(config: Config, train: Callable[[Config], Results], writes: bool = True)
     """
     check(config)
     folder, configs = paths.path(config.workdir), runs(config)
-    results = _train_at_once(config, configs) if config.sweep.vmap else _train_each(configs, train)
+    if config.sweep.vmap:
+        results = _train_at_once(configs, user_keys)
+    else:
+        results = _train_each(configs, train)
     sweep_results = compare(config, results)
     splits = multihost.run_on_host0(functools.partial(other_splits, config, results))
     sweep_results |= {'other_splits': splits} if splits else {}
@@ -127,13 +141,15 @@ def _train_each(
     return results
 
 
-def _train_at_once(config: Config, configs: dict[RunKey, Config]) -> dict[RunKey, Results]:
+def _train_at_once(
+    configs: dict[RunKey, Config], user_keys: Collection[str]
+) -> dict[RunKey, Results]:
     """Train all unfinished runs in one program (`sweep.vmap`)."""
     from bert_jax.tasks import vmapped_sweep  # imports fine-tuning, which pretraining does not need
 
     results = {key: finished(run_config) for key, run_config in configs.items()}
     unfinished = {key: configs[key] for key in configs if not results[key]}
-    trained = vmapped_sweep.train(unfinished) if unfinished else {}
+    trained = vmapped_sweep.train(unfinished, user_keys) if unfinished else {}
     return {key: trained.get(key) or results[key] or {} for key in configs}
 
 

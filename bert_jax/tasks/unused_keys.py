@@ -80,6 +80,9 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
         yield 'schedule.learning_rate', f'sweep.learning_rates is {config.sweep.learning_rates}'
     if config.sweep.ranks:
         yield 'transfer.rank', f'sweep.ranks is {config.sweep.ranks}'
+    if config.sweep.vmap:
+        keys = 'logging.wandb|logging.profile_steps|checkpoint.every_steps|max_skipped_in_row'
+        yield keys, 'sweep.vmap is True'
     if not (config.sweep.seeds or config.sweep.learning_rates or config.sweep.ranks):
         yield 'sweep.vmap', 'sweep.seeds, sweep.learning_rates and sweep.ranks are empty'
     if not config.optimizer.weight_decay:
@@ -92,23 +95,10 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
         names = {name for method in tuning.METHODS for name in tuning.settings(method)}
         names.add('train_pooler')
         yield rf'transfer\.({"|".join(sorted(names))})', "transfer.method is 'full'"
-    if config.transfer.train_pooler and not reads_pooler(config):
-        yield 'transfer.train_pooler', f'{config.task} does not read the pooler'
     if 'objectives' in config:
         yield from _unused_in_pretraining(config)
     if not config.get('problem', {}).get('crf', True):
         yield 'problem.crf_rate', 'problem.crf is False'
-
-
-def reads_pooler(config: Config) -> bool:
-    """Whether a head of the task reads the pooler, if the encoder has one."""
-    if config.task == 'pretraining':
-        heads = objectives.enabled(config.objectives)
-    else:
-        from bert_jax.tasks import problems  # imports file formats, which pretraining does not need
-
-        heads = problems.find(config.task).load().pretrained_heads
-    return not {'sequence_classification', 'multiple_choice', 'nsp', 'sop'}.isdisjoint(heads)
 
 
 def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:

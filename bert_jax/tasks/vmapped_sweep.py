@@ -7,7 +7,7 @@ runs, and trained parameters have a leading axis of runs.
 import contextlib
 import dataclasses
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import jax
@@ -30,7 +30,7 @@ from bert_jax.types import Batch, Config, Key, Params
 Results = dict[str, Any]  # the contents of a results.json
 
 
-def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:
+def train(configs: Mapping[Any, Config], user_keys: Collection[str] = ()) -> dict[Any, Results]:
     """Train and evaluate all runs, and write the folder of each run.
 
     Up to rounding, each run has the same results as when trained alone. After an interruption,
@@ -39,8 +39,9 @@ def train(configs: Mapping[Any, Config]) -> dict[Any, Results]:
     Args:
         configs: key → config of a run; configs differ only in seed, learning rate, rank and
             workdir.
+        user_keys: keys that the user set, which must have an effect.
     """
-    tasks = {key: FineTuning(config) for key, config in configs.items()}
+    tasks = {key: FineTuning(config, user_keys) for key, config in configs.items()}
     first = next(iter(tasks.values()))
     for task in tasks.values():
         task.start = first.start  # the frozen model is in memory once

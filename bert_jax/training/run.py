@@ -142,6 +142,7 @@ def start(task: Task, config: Config) -> Iterator[Run]:
             metadata = checkpoints.metadata()
             if metadata is not None:
                 task.check(metadata)
+                _check_base(metadata, task.metadata, folder)
             restored = plan.restore(checkpoints)
             if restored is None:
                 state = plan.initial_state()
@@ -191,3 +192,14 @@ def _digest(arrays: Mapping[str, np.ndarray]) -> str:
         digest.update(name.encode())
         digest.update(array.tobytes())
     return digest.hexdigest()
+
+
+def _check_base(stored: Mapping[str, Any], current: Mapping[str, Any], folder: object) -> None:
+    """Raise UserError if a run of parameter-efficient tuning would resume on another model."""
+    before, now = stored.get('base'), current.get('base')
+    if before and now and before['sha256'] != now['sha256']:
+        raise UserError(
+            f'{now["path"]} is not the model that the run in {folder} tunes: its sha256 is '
+            f'{now["sha256"][:12]}…, not {before["sha256"][:12]}…; restore the model or choose '
+            'another --config.workdir'
+        )

@@ -17,6 +17,7 @@ from bert_jax.evaluation import comparison
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
 from bert_jax.files import write_json
+from bert_jax.tasks import problems
 from experiments.finetuning import run, tasks
 from experiments.studies import runner
 
@@ -94,8 +95,10 @@ def run_side(name: str, side: str, options: argparse.Namespace, is_timed: bool) 
 
 
 def is_possible(name: str, side: str) -> bool:
-    """Whether the task has what the side trains: only these kinds read the pooler."""
-    return 'pooler' not in side or tasks.TASKS[name].kind in ('classification', 'regression')
+    """Whether the head of the task reads the pooler, if the side trains the pooler."""
+    trains_pooler = side in METHODS and 'transfer.train_pooler' in METHODS[side][1]
+    heads = problems.find(tasks.TASKS[name].kind).load().pretrained_heads
+    return not trains_pooler or 'sequence_classification' in heads
 
 
 def _checkpoint_size(folder: pathlib.Path) -> float:

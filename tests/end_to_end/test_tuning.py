@@ -1,5 +1,6 @@
 """Parameter-efficient tuning from the command line: training, checkpoints, prediction, export."""
 
+import dataclasses
 import functools
 import json
 import shutil
@@ -12,6 +13,8 @@ import bert_jax
 from bert_jax import export, main, predict, progress, tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
+from bert_jax.models import architectures
+from bert_jax.tasks import initialization
 from bert_jax.training import checkpoints
 from configs import finetune, finetune_tasks
 from tests.end_to_end import commands
@@ -122,11 +125,26 @@ def test_the_pooler_is_trained_if_asked(base, lora, tmp_path, capsys):
         np.testing.assert_array_equal(without[name], before[name])
 
 
+def test_which_heads_read_the_pooler():
+    roberta = dataclasses.replace(architectures.build('roberta'), pooler=True)  # in some files
+    bert = architectures.build('bert')
+    cases = {
+        ('classification', bert): True,
+        ('classification', roberta): False,
+        ('multiple_choice', roberta): True,
+        ('multiple_choice', architectures.build('roberta')): False,
+        ('tagging', bert): False,
+    }
+    for (kind, architecture), expected in cases.items():
+        assert initialization.reads_pooler(finetune.get_config(kind), architecture) == expected
+
+
 def test_a_pooler_that_is_not_read_cannot_be_trained(base, tmp_path, capsys):
-    flags = command(tmp_path / 'run', 'lora', base, transfer__train_pooler=True)
+    flags = command(tmp_path / 'run', 'lora', base, transfer__train_pooler=True)[1:]
+    flags = [flag for flag in flags if '.data.dev=' not in flag]
     with pytest.raises(SystemExit):
-        main.main(['main', '--config=configs/finetune.py:sample_pos', *flags[1:]])
-    assert 'train_pooler is True, but tagging does not read the pooler' in capsys.readouterr().err
+        main.main(['main', '--config=configs/finetune.py:sample_pos', *flags])
+    assert 'train_pooler is True, but no head reads a pooler' in capsys.readouterr().err
 
 
 def test_a_run_and_its_checkpoint_predict_the_same(lora, tmp_path):
@@ -182,6 +200,9 @@ def test_another_base_is_refused(base, lora, tmp_path):
     shutil.copytree(other, moved)
     with pytest.raises(UserError, match='is not the model that was tuned: its sha256 is'):
         loading.load_any(tmp_path / 'run')
+    shutil.copytree(tmp_path / 'run', tmp_path / 'again')
+    with pytest.raises(UserError, match='is not the model that the run in .* tunes: its sha256 is'):
+        tune(tmp_path / 'again', 'lora', moved, training__steps=2)
 
 
 def test_killed_and_resumed_bitwise(base, tmp_path):
@@ -268,6 +289,10 @@ def test_runs_trained_at_once_have_the_results_they_have_alone(base, tmp_path, m
     [
         ({'transfer__method': 'full'}, 'set transfer.method, such as lora'),
         ({'evaluation__best': 'accuracy'}, 'leave evaluation.best and evaluation.patience out'),
+        (
+            {'schedule__end_learning_rate': 1e-4, 'sweep__learning_rates': (1e-3, 3e-3)},
+            'leave schedule.end_learning_rate or all but one of sweep.learning_rates out',
+        ),
     ],
 )
 def test_sweeps_that_cannot_run_at_once_are_refused(changes, message, base, tmp_path):
@@ -291,6 +316,29 @@ def test_mistakes_are_refused_in_one_line(mistake, base, tmp_path):
         tune(tmp_path / 'run', 'lora', base, **changes)
     assert '\n' not in str(refused.value)
     assert not (tmp_path / 'run').exists()
+
+
+def test_bitfit_needs_biases(tmp_path):
+    model = BASE | {'model.architecture': 'modernbert', 'init_from': '', 'transfer.method': 'full'}
+    tune(tmp_path / 'base', 'full', '', training__steps=1, **model)
+    with pytest.raises(UserError, match='bitfit adds no parameters, and .* has none that it'):
+        tune(tmp_path / 'run', 'bitfit', tmp_path / 'base')
+
+
+def test_a_peft_folder_of_multiple_choice_keeps_its_head(base, tmp_path):
+    config = finetune.get_config('sample_choice').unlock()
+    config.update_from_flattened_dict(keys(tmp_path / 'run', 'lora', base, training__steps=1))
+    config.data.dev = ()
+    main.run(config.lock())
+    export.export(str(tmp_path / 'run'), str(tmp_path / 'peft'), format='peft')
+    ours, theirs = (loading.load_any(tmp_path / name) for name in ('run', 'peft'))
+    assert theirs.heads == ours.heads == ('multiple_choice',)
+    jax.tree.map(np.testing.assert_array_equal, theirs.params, ours.params)
+
+
+def test_only_tuned_runs_become_peft_folders(base, tmp_path):
+    with pytest.raises(UserError, match='hold lora and ia3, not transfer.method=full'):
+        export.export(str(base), str(tmp_path / 'peft'), format='peft')
 
 
 def test_methods_that_cannot_be_merged_are_refused(base, tmp_path):

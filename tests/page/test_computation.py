@@ -65,9 +65,10 @@ def test_replaced_tokens(tmp_path):
 
 
 @needs_node
-def test_tuned_parameters_are_merged(tmp_path):
+@pytest.mark.parametrize('method', ['lora', 'bitfit'])
+def test_tuned_parameters_are_merged(method, tmp_path):
     model = pages.random_model(
-        'bert', pages.tokenizer('wordpiece'), tuning=tuning.build('lora', {})
+        'bert', pages.tokenizer('wordpiece'), tuning=tuning.build(method, {})
     )
     ((logits),) = pages.run(pages.write(tmp_path, model, dtype='float32'), ('logits', TEXT))
     expected = np.array(outputs(model, TEXT)['mlm_logits'])[0]

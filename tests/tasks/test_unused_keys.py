@@ -42,6 +42,11 @@ UNUSED = [
     ('base.py', ['--config.init_from=weights'], 'model.architecture=bert_base'),
     ('base.py', ['--config.optimizer.weight_decay=0'], 'optimizer.decay_exclude=bias'),
     ('base.py', ['--config.sweep.seeds=(1, 2)'], 'seed=5'),
+    (
+        'finetune.py:sample_pos',
+        ['--config.sweep.vmap=True', '--config.sweep.seeds=(1, 2)'],
+        'checkpoint.every_steps=5',
+    ),
     ('base.py', ['--config.sweep.learning_rates=(0.1,)'], 'schedule.learning_rate=0.5'),
     ('finetune.py:sample_entities', [], 'problem.crf_rate=5.0'),
     ('finetune.py:sample_sentiment', [], 'data.record=row'),

@@ -17,6 +17,8 @@ class BitFit(Tuning):
     biases: str = 'all'
 
     published_rate: ClassVar[float | None] = 1e-3
+    adds_parameters: ClassVar[bool] = False
+    can_merge: ClassVar[bool] = True
 
     def problems(self) -> list[str]:
         if self.biases in BIASES:
