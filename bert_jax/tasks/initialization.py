@@ -107,6 +107,12 @@ def initialize(
     if config.transfer.method == 'full':
         return initial
     _check_unchanged(config, model, fitted)
+    return _freeze(config, initial)._replace(base=tuned.describe_base(config.init_from, model))
+
+
+def _freeze(config: Config, initial: InitialModel) -> InitialModel:
+    """Add the tuning method of a config, and freeze the parameters that it does not train."""
+    params, lines = initial.params, initial.lines
     method = _tuning_method(config)
     if method.published_rate is not None:
         lines.append(
@@ -121,7 +127,7 @@ def initialize(
             'that it trains; choose another method'
         )
     pooler = {name for name in encoder if name.startswith('encoder/pooler/')}
-    if not pooler or not reads_pooler(config, architecture):
+    if not pooler or not reads_pooler(config, initial.architecture):
         if config.transfer.train_pooler:
             raise UserError(
                 'transfer.train_pooler is True, but no head reads a pooler of init_from; '
@@ -132,9 +138,8 @@ def initialize(
     elif pooler <= frozen:
         lines.append('the pooler is frozen; transfer.train_pooler=True trains it')
     return initial._replace(
-        architecture=dataclasses.replace(architecture, tuning=method),
+        architecture=dataclasses.replace(initial.architecture, tuning=method),
         frozen=frozenset(frozen),
-        base=tuned.describe_base(config.init_from, model),
     )
 
 

@@ -164,6 +164,8 @@ def main():
     names = run.parse_names(options.tasks, 'task', tasks.TASKS)
     sides = run.parse_names(options.sides, 'side', known)
     pairs = [pair for pair in itertools.product(names, sides) if is_possible(*pair)]
+    for name, side in sorted({*itertools.product(names, sides)}.difference(pairs)):
+        print(f'{name}, {side}: left out, because the head does not read the pooler')
     timed = {pair: run_side(*pair, options, is_timed=True) for pair in pairs}
     records: dict[str, dict[str, Record]] = {name: {} for name in names}
     for name, side in pairs:

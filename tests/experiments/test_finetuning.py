@@ -176,6 +176,12 @@ def test_results_are_written_as_json_a_table_and_a_plot(tmp_path):
     assert (tmp_path / 'plot.png').read_bytes().startswith(b'\x89PNG')
 
 
+def test_the_pooler_is_trained_only_where_the_head_reads_it():
+    assert tuning.is_possible('banking77', 'lora_pooler')
+    assert not tuning.is_possible('pos_ewt', 'lora_pooler')
+    assert tuning.is_possible('pos_ewt', 'peft lora')
+
+
 def test_results_of_tuning_are_written_as_json_a_table_and_a_plot(tmp_path):
     measures = {'metric': [0.5, 0.7], 'seconds': [2.0], 'trained': [1.5, 1.5], 'memory_GB': [0.8]}
     found = {
