@@ -60,8 +60,8 @@ class Tuning:
     use: int = 0
 
     published_rate: ClassVar[float | None] = None  # learning rate of the method's authors
-    adds_parameters: ClassVar[bool] = True
-    can_merge: ClassVar[bool] = False  # whether `merge` is implemented
+    adds_parameters: ClassVar[bool] = True  # or only trains parameters of the encoder
+    can_merge: ClassVar[bool] = False  # whether the encoder can hold what it adds, see `merge`
     needs_scores: ClassVar[bool] = False  # whether attention must materialize its scores
 
     def __post_init__(self) -> None:
