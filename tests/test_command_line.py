@@ -25,9 +25,11 @@ REFUSED = {
     ),
     'pretraining key': ([SENTIMENT, '--config.objectives.mlm=1'], 'fine-tuning, classification'),
     'section': ([TINY, '--config.model=5'], 'unknown config key model '),
-    'text for a number': ([TINY, '--config.model.hidden_size=many'], 'hidden_size=many'),
-    'fraction for an integer': ([TINY, '--config.seed=1.5'], 'config.seed=1.5'),
-    'text for a boolean': ([TINY, '--config.data.pack=maybe'], 'data.pack=maybe.*oolean'),
+    'text for an integer': ([TINY, '--config.seed=one'], 'seed=one: .* must be a whole number'),
+    'fraction for an integer': ([TINY, '--config.seed=1.5'], 'seed=1.5: .* must be a whole number'),
+    'text for a process': ([TINY, '--num_processes=two'], 's=two: .* must be a whole number'),
+    'text for a number': ([TINY, '--config.masking.rate=high'], 'rate=high: .* must be a number'),
+    'text for a boolean': ([TINY, '--config.data.pack=maybe'], 'pack=maybe: .* be True or False'),
     'not optional': ([TINY, '--config.data.pack=None'], 'data.pack is None, .* give a bool'),
     'unknown flag': ([TINY, '--confg=x'], 'confg'),
     'stray word': ([TINY, 'tiny'], "'tiny' is not a flag"),
@@ -90,20 +92,6 @@ def test_the_command_line_sets_values(argument, key, value):
     line = parse(TINY, argument)
     assert dict(flatten(line.config))[key] == value
     assert line.user_keys == {key}
-
-
-@pytest.mark.parametrize(
-    ('argument', 'expected'),
-    [
-        ('--config.seed=a', 'a whole number'),
-        ('--num_processes=a', 'a whole number'),
-        ('--config.schedule.learning_rate=a', 'a number'),
-        ('--config.sweep.vmap=perhaps', 'True or False'),
-    ],
-)
-def test_an_error_names_the_kind_of_value_that_a_flag_takes(argument, expected):
-    with pytest.raises(UserError, match=f'flag {argument}: the value must be {expected}'):
-        parse(TINY, argument)
 
 
 def test_a_value_may_be_an_argument_of_its_own():
