@@ -7,7 +7,6 @@ document. Their SHA-256 are in the record of the unit and are checked whenever a
 import collections
 import dataclasses
 import hashlib
-import io
 import itertools
 import pathlib
 import threading
@@ -162,4 +161,4 @@ def _read_array(folder: pathlib.Path, part: Part, name: str) -> np.ndarray:
     content = path.read_bytes()
     if hashlib.sha256(content).hexdigest() != part.digests[name]:
         raise errors.UserError(f'{path} is damaged: rerun the same command to write it again')
-    return np.load(io.BytesIO(content))
+    return stages.read_array(content)

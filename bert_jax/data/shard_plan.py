@@ -5,7 +5,6 @@ that brings it to a given number of tokens.
 """
 
 import hashlib
-import io
 import itertools
 import pathlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,7 +162,7 @@ def assemble(work: stages.Work, shard: PlannedShard, path: pathlib.Path) -> dict
 def read_unigram(work: stages.Work, shard: PlannedShard) -> np.ndarray:
     """Return how often each token occurs in an assembled shard, int64 [V]."""
     folder = paths.path(work.folder) / assemble.__name__
-    return np.load(io.BytesIO((folder / f'{shard.name}.unigram.npy').read_bytes()))
+    return stages.read_array((folder / f'{shard.name}.unigram.npy').read_bytes())
 
 
 def _has_files(folder: pathlib.Path, files: Mapping[str, Any]) -> bool:

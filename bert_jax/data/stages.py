@@ -25,7 +25,7 @@ from bert_jax import errors, progress
 from bert_jax.data import manifest
 from bert_jax.data.engines import Engine
 from bert_jax.data.sources import Piece, Source, parse_source
-from bert_jax.storage import paths
+from bert_jax.storage import block_cache, paths
 
 _POLL_SECONDS = 2.0  # between updates of the progress bar
 _READERS = 16  # records that are read at the same time
@@ -180,6 +180,12 @@ def write_array(path: pathlib.Path, array: np.ndarray) -> str:
     np.save(content, array)
     write_bytes(path, content.getvalue())
     return hashlib.sha256(content.getbuffer()).hexdigest()
+
+
+def read_array(content: bytes) -> np.ndarray:
+    """Read the content of an .npy file, also in several threads at once."""
+    with block_cache.npy_header_lock:
+        return np.load(io.BytesIO(content))
 
 
 @contextlib.contextmanager

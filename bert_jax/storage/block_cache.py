@@ -29,6 +29,10 @@ _CHECKSUM_BYTES = 4
 _READERS = 16  # simultaneous downloads
 _HEADER_BYTES = 2**10  # upper bound of the header of a .npy file
 
+# NumPy parses the header of an .npy file with `ast`, which raises a SystemError now and then if
+# several threads use it (python/cpython#106905).
+npy_header_lock = threading.Lock()
+
 _Key = tuple[str, int]  # name of a file in the cache, number of the block
 
 
@@ -251,7 +255,8 @@ def _read_header(path: BucketPath) -> tuple[int, np.dtype, int]:
     """The length, dtype and offset of the values of a one-dimensional .npy file."""
     file = io.BytesIO(path.read_head(_HEADER_BYTES))
     np.lib.format.read_magic(file)
-    shape, _, dtype = np.lib.format.read_array_header_1_0(file)
+    with npy_header_lock:
+        shape, _, dtype = np.lib.format.read_array_header_1_0(file)
     return shape[0], dtype, file.tell()
 
 

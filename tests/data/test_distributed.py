@@ -2,18 +2,21 @@
 
 import concurrent.futures
 import gzip
+import io
 import json
 import pickle
 import random
 import shutil
 import sys
+import time
 
+import numpy as np
 import pyarrow
 import pytest
 from pyarrow import parquet
 
 from bert_jax import prepare
-from bert_jax.data import corpus, distributed, manifest, parts, shard_plan, workers
+from bert_jax.data import corpus, distributed, manifest, parts, shard_plan, stages, workers
 from bert_jax.errors import UserError
 from tests.end_to_end.preparation import contents, make_text
 
@@ -262,3 +265,21 @@ def test_the_error_without_a_package_says_what_to_install(
     with pytest.raises(SystemExit):
         prepare.main(['--source=docstrings', f'--output={tmp_path}/out', f'--runner={runner}'])
     assert f'--runner={runner} needs' in capsys.readouterr().err
+
+
+def test_one_thread_at_a_time_parses_an_array(monkeypatch):
+    """CPython's ast raises a SystemError now and then in several threads."""
+    content, array, parsing = io.BytesIO(), np.arange(5), []
+
+    def load(file):
+        parsing.append(file)
+        time.sleep(0.01)
+        assert parsing == [file]
+        parsing.remove(file)
+        return array
+
+    np.save(content, array)
+    np.testing.assert_array_equal(stages.read_array(content.getvalue()), array)
+    monkeypatch.setattr(np, 'load', load)
+    with concurrent.futures.ThreadPoolExecutor(3) as pool:
+        assert len(list(pool.map(stages.read_array, [content.getvalue()] * 3))) == 3
