@@ -130,7 +130,7 @@ def change_config(path, **changes):
 def test_keys_that_change_nothing_are_ignored_and_named(copy, caplog):
     changes = {'sentence_transformers': {'version': '2'}, 'emb_size': 7, 'structure': []}
     change_config(copy, **changes, problem_type='regression', label2id={'x': 'y'})
-    with caplog.at_level('INFO'):
+    with caplog.at_level('INFO', logger='absl'):
         huggingface.load(copy)
     assert 'ignored keys: emb_size, sentence_transformers, structure' in caplog.text
 
