@@ -142,6 +142,11 @@ def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib
         raise UserError(f'peft folders hold lora and ia3, not transfer.method={name}')
     if not model.metadata.get('base'):
         raise UserError('only runs of bert_jax can be written as peft folders')
+    others = sorted({*model.heads} - {*_TASK_TYPES, 'multiple_choice'})
+    if others:  # peft cannot open a saved head whose decoder is tied to the embeddings
+        raise UserError(
+            f'peft folders cannot hold the head {others[0]}; export with --merge instead'
+        )
     arrays = tree_paths.flatten(model.params)
     family = families.by_model_type(model.family)
     num_labels = pretrained.num_labels(model.params)

@@ -13,7 +13,7 @@ import pytest
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, loading, peft_folder, pretrained, tuned
-from bert_jax.models import tuning
+from bert_jax.models import architectures, tuning
 from bert_jax.models.architecture import Compute
 from bert_jax.models.tuning_method import ADDED
 
@@ -223,9 +223,17 @@ def test_a_damaged_weight_file_is_one_clear_line(theirs):
         loading.load_any(folder / 'tuned')
 
 
-def test_only_lora_and_ia3_are_written(tmp_path):
-    from bert_jax.models import architectures
+def test_a_masked_language_model_is_not_written(tmp_path):
+    architecture = dataclasses.replace(
+        architectures.build('bert_tiny'), tuning=tuning.build('lora', {})
+    )
+    params, metadata = {'encoder': {}, 'mlm': {}}, {'base': {'path': 'base'}}
+    model = pretrained.Pretrained('bert', architecture, params, metadata=metadata)
+    with pytest.raises(UserError, match='cannot hold the head mlm; export with --merge instead'):
+        peft_folder.write(model, {}, tmp_path / 'out')
 
+
+def test_only_lora_and_ia3_are_written(tmp_path):
     architecture = dataclasses.replace(
         architectures.build('bert_tiny'), tuning=tuning.build('prefix', {})
     )
