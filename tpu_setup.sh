@@ -41,13 +41,11 @@ find_python() {
 }
 
 install() {
-    local python jax
+    local python
     python=$(find_python)
     "$python" -m venv "$environment"
     "$environment/bin/pip" install --quiet --upgrade pip
-    jax=$(grep '^jax==' "$here/requirements.txt")
-    gcsfs=$(grep --only-matching 'gcsfs==[0-9.]*' "$here/pyproject.toml") # reads gs://
-    "$environment/bin/pip" install --quiet "jax[tpu]${jax#jax}" "$gcsfs" -r "$here/requirements.txt"
+    "$environment/bin/pip" install --quiet --constraint "$here/requirements.lock" --editable "$here[tpu,gcs]" # gcs reads gs://
     "$environment/bin/python" - <<'PYTHON'
 import sys
 import jax

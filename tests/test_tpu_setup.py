@@ -57,7 +57,7 @@ class Pod:
         self.checkout = folder / 'checkout'
         self.checkout.mkdir()
         shutil.copy(ROOT / 'tpu_setup.sh', self.checkout)
-        for name in ('requirements.txt', 'pyproject.toml'):
+        for name in ('requirements.lock', 'pyproject.toml'):
             shutil.copy(ROOT / name, self.checkout)
         for large in ('runs', 'corpora', '.git'):
             (self.checkout / large).mkdir()
@@ -127,8 +127,8 @@ def test_all_workers_get_the_code_and_the_pinned_requirements(installed):
     for home in installed.of_workers(''):
         assert (home / 'bert_jax_source/tpu_setup.sh').exists()
         installed = (home / 'pip.log').read_text()
-        assert 'jax[tpu]==' in installed
-        assert 'gcsfs==' in installed
+        assert '--constraint bert_jax_source/requirements.lock' in installed.replace(f'{home}/', '')
+        assert '[tpu,gcs]' in installed
         for large in ('runs', 'corpora', '.git'):
             assert not (home / 'bert_jax_source' / large).exists()
 

@@ -3,7 +3,7 @@
     python experiments/benchmarks/bucket_reading.py --corpus=corpora/tiny
 
 configs/tiny.py is trained from a corpus on a disk, which is prepared if it does not exist, and from
-copies in gs:// and s3://, on the servers of tests/storage (extra test_buckets). All sides share one
+copies in gs:// and s3://, on the servers of tests/storage (extra test-buckets). All sides share one
 process, one compiled step and one state. Each side first reads an epoch; then the sides take turns.
 Each turn is compared with the turn on the disk in the same round, because the load of the machine
 changes.

@@ -42,7 +42,7 @@ def started(scheme: str):
     """
     packages, command, address, variable = _SERVERS[scheme]
     for package in packages:
-        pytest.importorskip(package, reason=f'{package} is not installed (extra test_buckets)')
+        pytest.importorskip(package, reason=f'{package} is not installed (extra test-buckets)')
     port = _free_port()
     process = subprocess.Popen(
         [sys.executable, '-m', *command, *address.format(port=port).split()],
