@@ -31,5 +31,5 @@ def get_config() -> ConfigDict:
     config.training.max_predictions = (77,)
     config.optimizer.name = 'albert_lamb'
     config.schedule.learning_rate = 0.00176
-    config.schedule.warmup_steps = 3125
+    config.schedule.warmup_fraction = 3125 / 125_000
     return config

@@ -188,8 +188,8 @@ def get_config() -> ConfigDict:
             name='bert_linear',  # or 'linear', 'cosine', 'sqrt', 'constant'
             learning_rate=1e-4,  # peak
             end_learning_rate=0.0,
-            warmup_steps=10_000,
-            warmup_fraction=0.0,  # share of the run, instead of warmup_steps
+            warmup_steps=placeholder(int),  # default: warmup_fraction of the run; 0 = no warmup
+            warmup_fraction=10_000 / 1_000_000,  # share of the run; BERT: 10k of 1M steps
             decay_steps=0,  # decay over the last steps only, constant before; 0 = after the warmup
         )
     )

@@ -40,4 +40,5 @@ def get_config() -> ConfigDict:
     config.optimizer.beta2 = 0.98
     config.schedule.name = 'linear'
     config.schedule.learning_rate = 6e-4
+    config.schedule.warmup_fraction = 10_000 / 500_000
     return config

@@ -50,4 +50,5 @@ def get_config(size: str = 'small') -> ConfigDict:
     for key in ('steps', 'sequence_length', 'batch_size', 'max_predictions'):
         config.training[key] = (sizes[key],)
     config.schedule.learning_rate = sizes['learning_rate']
+    config.schedule.warmup_fraction = 10_000 / sizes['steps']
     return config

@@ -77,7 +77,6 @@ def get_config(task: str = 'file') -> ConfigDict:
     config.optimizer.name = 'adamw'
     config.schedule.name = 'linear'
     config.schedule.learning_rate = recipe['learning_rate']
-    config.schedule.warmup_steps = 0
     config.schedule.warmup_fraction = 0.1
     config.evaluation = ConfigDict(
         dict(  # on the dev split

@@ -45,7 +45,7 @@ def get_config(stage: str = 'pretraining') -> ConfigDict:
     config.optimizer.clip_norm = 0.0
     config.schedule.name = 'constant'
     config.schedule.learning_rate = 8e-4
-    config.schedule.warmup_steps = 640
+    config.schedule.warmup_fraction = 640 / 360_000
     if stage == 'extension':
         config.workdir, config.init_from = 'runs/modernbert_extension', config.workdir
         config.model.architecture = None  # the architecture of init_from
@@ -56,6 +56,6 @@ def get_config(stage: str = 'pretraining') -> ConfigDict:
         config.training.max_predictions = (2458,)
         config.schedule.name = 'sqrt'
         config.schedule.learning_rate = 3e-4
-        config.schedule.warmup_steps = 0
+        config.schedule.warmup_fraction = 0.0
         config.schedule.decay_steps = 10_600
     return config

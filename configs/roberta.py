@@ -33,5 +33,5 @@ def get_config() -> ConfigDict:
     config.optimizer.clip_norm = 0.0
     config.schedule.name = 'linear'
     config.schedule.learning_rate = 6e-4
-    config.schedule.warmup_steps = 24_000
+    config.schedule.warmup_fraction = 24_000 / 500_000
     return config

@@ -34,4 +34,5 @@ def get_config() -> ConfigDict:
     config.optimizer.name = 'adamw'
     config.optimizer.eps = 1e-8
     config.schedule.name = 'linear'
+    config.schedule.warmup_fraction = 10_000 / 2_400_000
     return config

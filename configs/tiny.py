@@ -39,7 +39,7 @@ def get_config() -> ConfigDict:
     config.compute.dtype = 'float32'  # 'bfloat16' is about 1.4 times as fast on CPUs with AMX
     config.schedule.name = 'linear'
     config.schedule.learning_rate = 2e-3
-    config.schedule.warmup_steps = 100
+    config.schedule.warmup_fraction = 100 / 3000
     config.evaluation.every_steps = 500
     config.evaluation.examples = 1024
     config.checkpoint.every_steps = 500

@@ -35,4 +35,5 @@ def get_config() -> ConfigDict:
     config.data.tokenizer_language_alpha = 0.3
     config.model.architecture = 'xlmr_base'
     config.training.steps = (1_500_000,)
+    config.schedule.warmup_fraction = 24_000 / 1_500_000
     return config

@@ -52,7 +52,6 @@ PUBLISHED = {
         'optimizer.eps': 1e-6,
         'optimizer.clip_norm': 1.0,
         'schedule.learning_rate': 1e-4,
-        'schedule.warmup_steps': 10_000,
         'data.short_sequence_probability': 0.1,
         'masking.rate': 0.15,
         'masking.mask': 0.8,
@@ -67,7 +66,6 @@ PUBLISHED = {
         'training.steps': (500_000,),
         'optimizer.beta2': 0.98,
         'optimizer.clip_norm': 0.0,
-        'schedule.warmup_steps': 24_000,
     },
     'spanbert': {
         'data.segments': 'single',
@@ -90,7 +88,6 @@ PUBLISHED = {
         'rtd.sharing': 'tied',
         'rtd.temperature': 1.0,
         'schedule.learning_rate': 5e-4,
-        'schedule.warmup_steps': 10_000,
         'training.batch_size': (128,),
         'training.sequence_length': (128,),
         'training.steps': (1_000_000,),
@@ -115,7 +112,6 @@ PUBLISHED = {
         'training.batch_size': (4096,),
         'training.steps': (125_000,),
         'schedule.learning_rate': 0.00176,
-        'schedule.warmup_steps': 3125,
     },
     'deberta': {
         'objectives.rtd': 50.0,
@@ -159,6 +155,31 @@ def test_hyperparameters_are_as_published(name):
         assert config[part][key_of_part] == value, key
 
 
+# Steps of the warmup in the papers and the code; the configs state shares of the run.
+WARMUPS = {
+    'base': 10_000,
+    'large': 10_000,
+    'roberta': 24_000,
+    'spanbert': 10_000,
+    'electra:small': 10_000,
+    'electra:base': 10_000,
+    'albert': 3125,
+    'deberta': 10_000,
+}
+
+
+@pytest.mark.parametrize('name', WARMUPS)
+def test_the_warmup_is_as_published_and_follows_the_length_of_the_run(name):
+    config = CONFIGS[name][0]()
+    total = sum(config.training.steps)
+    assert schedules.warmup_length(config.schedule, total) == WARMUPS[name]
+    for steps in (1, 10, 10_000):
+        schedules.build(config.schedule, steps)  # raises if the warmup is not shorter
+    assert schedules.warmup_length(config.schedule, total // 100) == pytest.approx(
+        WARMUPS[name] / 100, abs=1
+    )
+
+
 def test_modernbert_trains_on_the_published_number_of_tokens():
     first, second = (modernbert.get_config(stage) for stage in modernbert.STAGES)
     tokens = [
@@ -169,7 +190,8 @@ def test_modernbert_trains_on_the_published_number_of_tokens():
     ]
     assert tokens == pytest.approx([1.7e12, 0.3e12], rel=0.02)
     per_step = 4608 * 1024
-    assert first.schedule.warmup_steps * per_step == pytest.approx(3e9, rel=0.02)
+    warmup = schedules.warmup_length(first.schedule, first.training.steps[0])
+    assert warmup * per_step == pytest.approx(3e9, rel=0.02)
     assert second.schedule.decay_steps * per_step == pytest.approx(50e9, rel=0.02)
     assert (second.schedule.name, second.schedule.learning_rate) == ('sqrt', 3e-4)
     assert (second.init_from, second.model.global_theta) == (first.workdir, 160_000.0)

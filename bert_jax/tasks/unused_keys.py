@@ -78,6 +78,8 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
             yield 'data.split_seed', f'sweep.seeds is {config.sweep.seeds}, which draw the examples'
     if config.sweep.learning_rates:
         yield 'schedule.learning_rate', f'sweep.learning_rates is {config.sweep.learning_rates}'
+    if config.schedule.warmup_steps is not None:
+        yield 'schedule.warmup_fraction', f'schedule.warmup_steps is {config.schedule.warmup_steps}'
     if config.sweep.ranks:
         yield 'transfer.rank', f'sweep.ranks is {config.sweep.ranks}'
     if config.sweep.vmap:

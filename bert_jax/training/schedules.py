@@ -37,8 +37,8 @@ def build(config: Config, total_steps: int) -> Schedule:
     - 'constant': `learning_rate`; `end_learning_rate` must be 0.
 
     Args:
-        config: has the attributes `name`, `learning_rate`, `end_learning_rate`, `warmup_steps`,
-            `warmup_fraction` (of `total_steps`, instead of steps) and `decay_steps`.
+        config: has the attributes `name`, `learning_rate`, `end_learning_rate`, `decay_steps`, and
+            those of `warmup_length`.
         total_steps: number of steps of the run; the learning rate is constant afterwards.
 
     Raises:
@@ -56,7 +56,7 @@ def build(config: Config, total_steps: int) -> Schedule:
         raise errors.UserError(
             f"schedule.end_learning_rate is {end}, but 'constant' does not use it; set it to 0"
         )
-    warmup = duration(config, 'schedule.warmup', total_steps)
+    warmup = warmup_length(config, total_steps)
     if warmup >= total_steps:
         raise errors.UserError(
             f'schedule.warmup_steps is {warmup}, but the run has {total_steps} steps; make the '
@@ -72,12 +72,19 @@ def build(config: Config, total_steps: int) -> Schedule:
     return schedule
 
 
+def warmup_length(config: Config, total_steps: int) -> int:
+    """Return the steps of the warmup: `warmup_steps`, or `warmup_fraction` of the run if unset."""
+    if config.warmup_steps is not None:
+        return config.warmup_steps
+    return round(config.warmup_fraction * total_steps)
+
+
 def duration(config: Config, key: str, total_steps: int) -> int:
     """Return a number of steps, set by the config's `KEY_steps` or `KEY_fraction` (of the run).
 
     Args:
         config: the section of the config that has these keys.
-        key: the key with its section, such as 'schedule.warmup'.
+        key: the key with its section, such as 'transfer.unfreeze_every'.
         total_steps: number of steps of the run.
 
     Raises:

@@ -48,6 +48,7 @@ UNUSED = [
         'checkpoint.every_steps=5',
     ),
     ('base.py', ['--config.sweep.learning_rates=(0.1,)'], 'schedule.learning_rate=0.5'),
+    ('base.py', ['--config.schedule.warmup_steps=10'], 'schedule.warmup_fraction=0.5'),
     ('finetune.py:sample_entities', [], 'problem.crf_rate=5.0'),
     ('finetune.py:sample_sentiment', [], 'data.record=row'),
     ('finetune.py:sample_sentiment', [], 'data.comment=#'),
