@@ -115,7 +115,7 @@ def get_config() -> ConfigDict:
     config.masking = ConfigDict(
         dict(
             rate=0.15,  # share of the tokens to choose
-            per_sequence=True,  # whether the rate holds in each sequence of a packed row
+            per_sequence=True,  # choose `rate` of each packed sequence; False: of the whole row
             mask=0.8,  # share of the chosen tokens that become [MASK]
             random=0.1,  # share of the chosen tokens that become random tokens; the rest is kept
             replacement='uniform',  # random tokens; 'unigram': by their frequency
@@ -151,7 +151,7 @@ def get_config() -> ConfigDict:
             temperature=1.0,  # of the generator's samples
         )
     )
-    # Rates of the edits: share of the tokens; for permutation share of the examples.
+    # Share of the tokens that each edit changes; permutation: share of the examples it reorders.
     config.editing = ConfigDict(
         dict(
             permutation=0.5,

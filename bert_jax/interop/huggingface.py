@@ -265,7 +265,7 @@ def _label_config(model: Pretrained) -> dict[str, Any]:
     labels = labels or tuple(f'LABEL_{index}' for index in range(number))
     has_two_classes = bool({'question_answering', 'sop'} & model.params.keys())
     if len(labels) != number and (has_labels or has_two_classes):
-        raise UserError(f'the model has {number} classes, but {len(labels)} labels')
+        raise UserError(f'the head has {number} outputs, but there are {len(labels)} label names')
     return {
         'id2label': dict(enumerate(labels)),
         'label2id': {label: index for index, label in enumerate(labels)},

@@ -136,7 +136,7 @@ def _their_name(table: Mapping[str, str], ours: str, group_layers: int) -> str:
         name, bar, fraction = table[module].partition('|')
         name = f'{name}.{_LEAVES[leaf]}{bar}{fraction}'
     else:
-        raise UserError(f'the parameter {ours} has no published name in this family')
+        raise UserError(f'{ours} has no counterpart in the published weights of this family')
     group, member = divmod(number, group_layers)
     name = name.replace('#group', str(group)).replace('#member', str(member))
     return name.replace('#', str(number))

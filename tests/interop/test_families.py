@@ -220,7 +220,7 @@ def test_labels_keep_their_order_and_number(tmp_path):
     three = huggingface.load(tmp_path / 'three')
     assert three.labels == ('no', 'yes', 'both')
     assert three.params['token_classification']['head']['output']['kernel'].shape == (20, 3)
-    with pytest.raises(UserError, match='3 classes, but 2 labels'):
+    with pytest.raises(UserError, match='3 outputs, but there are 2'):
         huggingface.save(dataclasses.replace(three, labels=('no', 'yes')), tmp_path / 'two')
     for change, word in [
         ({'num_labels': 2}, r'the shape \[3\], but the config implies \[2\]'),

@@ -56,9 +56,13 @@ def grouped(groups: Sequence[str], values_N: np.ndarray, total: str) -> dict[str
 def table(
     shares: Mapping[str, Share], group: str, value: str, **more: Mapping[str, Share]
 ) -> Table:
-    """A row for each group with its share, and columns with `more` shares of the same groups.
+    """Tabulate the share of each group with its interval, one row per group.
 
-    `group`, `value` and the names of `more` are the titles of columns.
+    Args:
+        shares: Group → its share.
+        group: Title of the column of groups.
+        value: Title of the column of shares.
+        more: Title of a further column → group → share.
     """
     rows = []
     for name, (mean, interval, number) in shares.items():

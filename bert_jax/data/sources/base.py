@@ -179,7 +179,11 @@ class Source(abc.ABC):
     def merge(
         self, units: Sequence[Sequence[Piece]], states: Sequence[Mapping[str, Any]]
     ) -> list[bool]:
-        """Combine the states after each of the `units`, in order, into the state of one pass.
+        """Combine the states of units that were read separately into the state of one pass.
+
+        Args:
+            units: The pieces of each unit, in the order of the source.
+            states: The state of the source after reading each unit.
 
         Returns:
             Whether the documents of each unit are part of the source.

@@ -61,7 +61,7 @@ def of_config(config: Mapping[str, Any]) -> Family:
 
 
 def _as_configured(family: Family, config: Mapping[str, Any]) -> Family:
-    """The family, or its decoders if the config sets is_decoder and transformers has them."""
+    """The family; its left-to-right variant if the config sets is_decoder and one exists."""
     return family.as_decoder() if config.get('is_decoder') and family.causal_class else family
 
 

@@ -97,7 +97,7 @@ class Family:
     """One value of `model_type` in a config.json.
 
     Attributes:
-        architectures: names of our architectures in this family; `keys` refers to the first one.
+        architectures: names of our architectures in this family; `keys` apply to the first one.
         keys: config key → field of Architecture.
         table: our parameter names → theirs (see `state_dict_map.places`).
         prefix: prefix of the encoder's weights in a model with heads; absent in a bare encoder.
