@@ -65,8 +65,10 @@ CHANGES = {
 }
 RENAMED = ('xlm-roberta', 'camembert', 'data2vec-text', 'ernie')  # other families, other names
 # Names of a class for the logits of our heads, if not 'logits'.
+_PAIR_LOGITS = {'mlm': 'prediction_logits', 'nsp': 'seq_relationship_logits'}
 LOGITS = {
-    'BertForPreTraining': {'mlm': 'prediction_logits', 'nsp': 'seq_relationship_logits'},
+    'BertForPreTraining': _PAIR_LOGITS,
+    'ErnieForPreTraining': _PAIR_LOGITS,
     'AlbertForPreTraining': {'mlm': 'prediction_logits', 'sop': 'sop_logits'},
 }
 CLASSES = {  # published class → (family, heads)
