@@ -14,7 +14,7 @@ from bert_jax.evaluation import isotropy
 from bert_jax.inference.predictor import Predictor
 from bert_jax.inference.word_states import stream_words
 
-_MARKED = re.compile(r'\[\[(.+?)\]\]')
+_MARKED = re.compile(r'\[\[(.{1,200}?)\]\]')  # bounded, so that unclosed marks take linear time
 
 
 class Occurrence(NamedTuple):

@@ -94,7 +94,8 @@ def _is_end(line: str, start: int, match: re.Match, known: Abbreviations) -> boo
         return True
     if position - start <= 8 and _ENUMERATOR.fullmatch(line, start, position):
         return False
-    last = line[max(start, line.rfind(' ', start, position) + 1) : position]
+    first = max(start, position - MAX_SENTENCE_CHARACTERS)  # bounds the time
+    last = line[max(first, line.rfind(' ', first, position) + 1) : position]
     return not _is_abbreviation(last.lstrip('"\'“”‘’«„([{—–-_*'), word, known)
 
 

@@ -1,5 +1,8 @@
 """Patterns of personal data: what counts, what does not, and where the counts go."""
 
+import random
+import re
+
 import pytest
 
 from bert_jax.data import personal_data
@@ -31,3 +34,17 @@ def test_patterns_with_correct_checksums_are_counted(text):
 @pytest.mark.parametrize('text', NOT_FOUND)
 def test_other_numbers_and_signs_are_not_counted(text):
     assert personal_data.count(text) == {}
+
+
+@pytest.mark.parametrize('alphabet', ['a@.', 'ab@.-+ ', 'a1@.é_-\n,'])
+def test_mail_addresses_are_the_matches_of_the_plain_pattern(alphabet):
+    pattern = re.compile(r'[\w.+-]+@[\w-]+(?:\.[\w-]+)*\.[a-zA-Z]{2,}')
+    draw = random.Random(0)
+    for _ in range(20_000):
+        text = ''.join(draw.choices(alphabet, k=draw.randint(0, 18)))
+        assert personal_data.count(text)['mail addresses'] == len(pattern.findall(text)), text
+
+
+def test_an_address_and_a_data_uri_of_4_million_characters():
+    """A search from the first character of an address took hours."""
+    assert personal_data.count('a@b.com data:' + 'A1b+' * 10**6) == {'mail addresses': 1}

@@ -40,14 +40,15 @@ _TABLE_LINE = re.compile(r'\s*(?:\|.*\||\+[-=+]{3,}|[-=]{3,}(?:\s+[-=]{3,})+)\s*
 
 # Replaces a formula, URL or reference; a sentence that contains one is dropped.
 _HOLE = '\0'
+# Bounded and possessive repetitions keep the time linear in the length of a docstring.
 _INLINE = [
-    (re.compile(r':(?:math|eq|doi|cite)[\w:]*:`[^`]*`|\$[^$]+\$|https?://\S+|www\.\S+'), _HOLE),
+    (re.compile(r':(?:math|eq|doi|cite)[\w:]{0,80}:`[^`]*`|\$[^$]+\$|https?://\S+|www\.\S+'), _HOLE),
     (re.compile(r'<[^<>\n]{1,80}>`_{1,2}'), '`'),
-    (re.compile(r':[\w:.+-]+:`'), '`'),
+    (re.compile(r':[\w:.+-]{1,80}:`'), '`'),
     (re.compile(r'(?i)\b(?:in|by|from|of|see|to|and|ref\.)\s+\[[\w#*-]{1,12}\]_'), _HOLE),
-    (re.compile(r'\s*\[[\w#*-]{1,12}\]_'), ''),
+    (re.compile(r'(?:(?<!\s)\s+)?\[[\w#*-]{1,12}\]_'), ''),
     (re.compile(r'!?\[([^][]+)\]\([^()]*\)'), r'\1'),
-    (re.compile(r'`{1,2}~?([^`]*?)\s*`{1,2}_{0,2}'), r'\1'),
+    (re.compile(r'`{1,2}~?((?:\s*+[^`\s]++)*+)\s*+`{1,2}_{0,2}'), r'\1'),
     (re.compile(r'(?<!\w)(\*{1,2})(?=\S)([^*\n]+?)(?<=\S)\1(?!\w)'), r'\2'),
     (re.compile(r'</?[a-zA-Z][\w-]*/?>'), _HOLE),
     (re.compile(r'\\([*_`|<>])'), r'\1'),
