@@ -14,13 +14,11 @@ from bert_jax import files, objectives, tree_paths
 from bert_jax.data.tokenizers import Tokenizer
 from bert_jax.errors import UserError
 from bert_jax.interop import (
-    conversion,
-    families,
     huggingface,
     peft_folder,
     pretrained,
+    tf1_folder,
     tuned,
-    weights,
 )
 from bert_jax.interop.pretrained import HEADS, Pretrained
 from bert_jax.models import tuning
@@ -31,8 +29,6 @@ from bert_jax.storage import paths
 from bert_jax.training import checkpoint_files, checkpoints
 from bert_jax.types import Params
 
-_TF1_CONFIG, _TF1_CHECKPOINT = 'bert_config.json', 'bert_model.ckpt'
-
 
 def load_any(
     path: str | pathlib.Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
@@ -41,13 +37,16 @@ def load_any(
 
     Args:
         path: folder of a run, one of its checkpoints, a Hugging Face folder, a folder of peft, or a
-            folder with the bert_model.ckpt of google-research/bert.
+            folder of google-research/bert or one of the checkpoints in it.
         heads, allow_missing: see `huggingface.load`.
 
     Raises:
         UserError: the path does not hold a model, or the model is damaged or not supported.
     """
     folder = paths.path(path)
+    if tf1_folder.is_checkpoint(folder):
+        parent = paths.fetch(folder.parent)
+        return tf1_folder.load(parent, heads, allow_missing, folder.name)
     if not folder.is_dir():
         raise UserError(f'{folder} is not a folder of a model')
     # A run has both config.json and checkpoints; a Hugging Face folder has no checkpoints.
@@ -61,8 +60,8 @@ def load_any(
     names = ('config.json', 'modules.json')
     if any((folder / name).is_file() for name in names) and not has_checkpoints:
         return huggingface.load(folder, heads, allow_missing)
-    if (folder / _TF1_CONFIG).is_file():
-        return _load_tf1(folder, heads, allow_missing)
+    if tf1_folder.is_folder(folder):
+        return tf1_folder.load(folder, heads, allow_missing)
     if runs and not has_checkpoints:
         raise UserError(f'{folder} holds {_describe_runs(folder, runs)}')
     return load_checkpoint(folder, heads, allow_missing)
@@ -167,27 +166,6 @@ def _card(run: pathlib.Path) -> str:
     """Model card of a finished run; '' for a single checkpoint, which the card may not describe."""
     path = run / 'README.md'
     return path.read_text(encoding='utf-8') if path.is_file() else ''
-
-
-def _load_tf1(
-    folder: pathlib.Path, heads: Iterable[str], allow_missing: Iterable[str]
-) -> Pretrained:
-    """Load a folder of google-research/bert: bert_config.json, bert_model.ckpt.*, vocab.txt.
-
-    'gelu' means the exact GELU, as in transformers, not the tanh approximation.
-    """
-    family = families.by_model_type('bert')
-    config = files.read_json(folder / _TF1_CONFIG)
-    try:
-        architecture = family.read_config(config)
-    except UserError as error:
-        raise UserError(f'{folder / _TF1_CONFIG}: {error}') from None
-    tokenizer = huggingface.load_tokenizer(folder, architecture)
-    state = weights.read_tf1(folder / _TF1_CHECKPOINT)
-    params, new = conversion.from_state_dict(
-        family, architecture, state, folder, heads, allow_missing
-    )
-    return Pretrained('bert', architecture, params, tokenizer, newly_initialized=new)
 
 
 def _discriminator(params: Params) -> dict[str, Any]:

@@ -1,8 +1,7 @@
-"""Files of named arrays: safetensors, PyTorch and TensorFlow 1 checkpoints."""
+"""Files of named arrays: safetensors and PyTorch."""
 
 import json
 import pathlib
-import re
 from collections.abc import Callable
 
 import ml_dtypes  # noqa: F401  (registers bfloat16 with NumPy, which safetensors needs)
@@ -10,15 +9,12 @@ import numpy as np
 import safetensors
 import safetensors.numpy
 
-from bert_jax.data import tensorflow_import
 from bert_jax.errors import UserError
 from bert_jax.interop import torch_file
 
 SAFETENSORS, TORCH = 'model.safetensors', 'pytorch_model.bin'
 _OTHER_FORMATS = ('tf_model.h5', 'flax_model.msgpack', 'model.onnx', 'rust_model.ot')
 _FLOATS = ('float16', 'float32', 'float64', 'bfloat16')
-_TF1_TRAINING_STATE = re.compile(r'global_step|.*/(adam|lamb)_[mv]')
-_TF1_LEAVES = dict(gamma='weight', beta='bias', output_bias='bias', output_weights='weight')
 
 Weights = dict[str, np.ndarray]
 
@@ -54,32 +50,6 @@ def check_values(weights: Weights, source: str | pathlib.Path) -> None:
             raise UserError(f'{source}: {name} is {array.dtype.name}, not a floating-point weight')
         if not np.isfinite(array.astype(np.float32, copy=False)).all():
             raise UserError(f'{source}: {name} contains NaN or infinite values')
-
-
-def read_tf1(path: pathlib.Path) -> Weights:
-    """Read a checkpoint of google-research/bert, with names and layouts of PyTorch.
-
-    Optimizer moments and the step counter are skipped.
-    """
-    tensorflow = tensorflow_import.tensorflow()
-    try:
-        reader = tensorflow.train.load_checkpoint(str(path))
-        return dict(
-            _translate_tf1(name, reader.get_tensor(name))
-            for name in reader.get_variable_to_shape_map()
-            if not _TF1_TRAINING_STATE.fullmatch(name)
-        )
-    except (tensorflow.errors.OpError, ValueError) as error:
-        raise UserError(f'{path} cannot be read: {" ".join(str(error).split())}') from error
-
-
-def _translate_tf1(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
-    *modules, leaf = re.sub(r'layer_(\d+)', r'layer/\1', name).split('/')
-    if leaf == 'kernel':
-        return '.'.join((*modules, 'weight')), array.T
-    if leaf.endswith('_embeddings'):
-        modules, leaf = [*modules, leaf], 'weight'
-    return '.'.join((*modules, _TF1_LEAVES.get(leaf, leaf))), array
 
 
 def read_safetensors(path: pathlib.Path) -> Weights:

@@ -111,7 +111,7 @@ def choose_labels(
         return labels, ()
     if not labels:
         return labels, heads
-    if set(labels) != set(model.labels):
+    if sorted(labels) != sorted(model.labels):
         return labels, ()
     if configured:
         check_label_order(model.labels, configured, 'init_from')

@@ -246,3 +246,12 @@ def test_independent_classes_are_not_taken_for_exclusive_ones(tmp_path):
         problem_type='multi_label_classification',
     )
     assert bert_jax.load(path).tasks == ('embed',)
+
+
+@pytest.mark.parametrize('kind', ['SequenceClassification', 'TokenClassification'])
+def test_classes_of_the_same_name_are_refused(kind, tmp_path):
+    """Their probabilities would replace each other: transformers answers id2label[argmax]."""
+    names = {0: 'other', 1: 'good', 2: 'other'}
+    path = published.folder(tmp_path / 'model', f'BertFor{kind}', id2label=names)
+    with pytest.raises(UserError, match=r"classes 0 and 2 are both named 'other'.*id2label"):
+        bert_jax.load(path)

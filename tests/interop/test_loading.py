@@ -7,6 +7,7 @@ import jax
 import numpy as np
 import pytest
 
+import bert_jax
 from bert_jax import tree_paths
 from bert_jax.errors import UserError
 from bert_jax.interop import huggingface, loading
@@ -37,6 +38,41 @@ def test_an_original_checkpoint_gives_the_parameters_of_transformers(folders):
         np.testing.assert_array_equal(loaded[name], expected[name], err_msg=name)
 
 
+FINE_TUNED = {
+    'classifier': ('BertForSequenceClassification', ('LAMB', 'LAMB_1'), 'classify'),
+    'reader': ('BertForQuestionAnswering', ('AdamWeightDecayOptimizer',), 'answer'),
+}
+
+
+@pytest.mark.parametrize('kind', FINE_TUNED)
+def test_a_fine_tuned_original_checkpoint_keeps_its_head(kind, tmp_path):
+    """As run_classifier.py and run_squad.py leave it, with the variables of other optimizers."""
+    name, slots, task = FINE_TUNED[kind]
+    changes = {'num_labels': 3} if kind == 'classifier' else {}
+    path = original.folder(tmp_path / 'tuned', name, 'model.ckpt-21', slots, **changes)
+    expected = huggingface.load(tmp_path / 'tuned_source')
+    loaded = loading.load_any(path, allow_missing=('^encoder/pooler/',))
+    assert loaded.heads == expected.heads
+    assert task in bert_jax.load(path).tasks
+    ours, theirs = (tree_paths.flatten(model.params) for model in (loaded, expected))
+    for part in theirs.keys() - {'encoder/pooler/kernel', 'encoder/pooler/bias'}:
+        np.testing.assert_array_equal(ours[part], theirs[part], err_msg=part)
+    if kind == 'classifier':
+        assert loaded.labels == ('LABEL_0', 'LABEL_1', 'LABEL_2')
+
+
+def test_one_of_several_original_checkpoints_is_chosen(folders, tmp_path):
+    path = shutil.copytree(folders[1], tmp_path / 'original')
+    for name in ('data-00000-of-00001', 'index'):
+        shutil.copy(path / f'bert_model.ckpt.{name}', path / f'model.ckpt-7.{name}')
+    with pytest.raises(UserError, match='bert_model.ckpt, model.ckpt-7; choose one by its path'):
+        loading.load_any(path)
+    assert loading.load_any(path / 'model.ckpt-7').heads == ('mlm', 'nsp')
+    (path / 'checkpoint').write_text('model_checkpoint_path: "/gone/model.ckpt-7"\n')
+    (path / 'bert_model.ckpt.data-00000-of-00001').unlink()
+    assert loading.load_any(path).heads == ('mlm', 'nsp')
+
+
 def test_folders_in_a_bucket_load_as_on_a_disk(folders, buckets):
     for folder in folders:
         shutil.copytree(folder, buckets / 'bucket' / folder.name)
@@ -48,10 +84,13 @@ def test_folders_in_a_bucket_load_as_on_a_disk(folders, buckets):
 
 def test_a_damaged_original_checkpoint_is_reported_in_one_line(folders, tmp_path):
     path = shutil.copytree(folders[1], tmp_path / 'original')
-    (path / 'bert_model.ckpt.index').unlink()
+    (path / 'bert_model.ckpt.index').write_bytes(b'x' * 60)
     with pytest.raises(UserError, match='bert_model.ckpt cannot be read') as caught:
         loading.load_any(path)
     assert '\n' not in str(caught.value)
+    (path / 'bert_model.ckpt.index').unlink()
+    with pytest.raises(UserError, match='no checkpoint: expected bert_model.ckpt.index') as caught:
+        loading.load_any(path)
     for text in ('{', '[]'):
         (path / 'bert_config.json').write_text(text)
         with pytest.raises(UserError, match='bert_config.json'):

@@ -4,9 +4,11 @@ import types
 
 import pytest
 
+from bert_jax.data.labeled.examples import TextExample
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.tasks import finetuning_data, initialization, make_task
+from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.training import older_versions
 from configs import base, finetune
 
@@ -53,3 +55,11 @@ def test_a_checkpoint_of_other_training_examples_is_refused():
     task.check({key: task.metadata[key] for key in task.metadata if key != 'train_digest'})
     with pytest.raises(UserError, match='holds a run on other training examples'):
         task.check(task.metadata | {'train_digest': 'another'})
+
+
+def test_a_head_whose_classes_share_a_name_is_not_trained_further():
+    settings = finetune.get_config('classification').problem
+    model = types.SimpleNamespace(heads=('sequence_classification',), labels=('a', 'b', 'a'))
+    train = [TextExample(str(n), ('x',), label) for n, label in enumerate('ab')]
+    problem = PROBLEMS['classification'].load()
+    assert finetuning_data.choose_labels(problem, train, settings, model) == (('a', 'b'), ())

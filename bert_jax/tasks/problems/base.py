@@ -63,6 +63,18 @@ class HostOutputs(NamedTuple):
 ExampleOutputs = Sequence[Sequence[Mapping[str, np.ndarray]]]
 
 
+def _number_labels(labels: Sequence[str]) -> dict[str, int]:
+    """The number of each class by name. Raises UserError if two classes have the same name."""
+    numbers: dict[str, int] = {}
+    for number, label in enumerate(labels):
+        if numbers.setdefault(label, number) != number:
+            raise UserError(
+                f'the classes {numbers[label]} and {number} are both named {label!r}; give each '
+                'class its own name in problem.labels, or in id2label of config.json'
+            )
+    return numbers
+
+
 class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
     """A kind of fine-tuning problem on labeled examples.
 
@@ -101,7 +113,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
 
     def __init__(self, settings: ConfigDict, layout: SpecialTokenLayout, labels: Sequence[str]):
         self.settings, self.layout, self.labels = settings, layout, tuple(labels)
-        self._label_numbers = {label: number for number, label in enumerate(labels)}
+        self._label_numbers = _number_labels(labels)
         self.tokenizer = layout.tokenizer
         self.counts: collections.Counter[str] = collections.Counter()
         self.thresholds: dict[str, float] = {}

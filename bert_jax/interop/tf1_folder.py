@@ -1,0 +1,144 @@
+"""Folders of google-research/bert: bert_config.json, vocab.txt and a TensorFlow 1 checkpoint."""
+
+import collections
+import pathlib
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+from absl import logging
+
+from bert_jax import files
+from bert_jax.data import tensorflow_import
+from bert_jax.errors import UserError
+from bert_jax.interop import conversion, families, huggingface
+from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop.weights import Weights
+
+CONFIG = 'bert_config.json'
+_INDEX = '.index'  # suffix of the file that lists the variables of a checkpoint
+_LEAVES = dict(gamma='weight', beta='bias', output_bias='bias', output_weights='weight')
+# Modules of the heads that run_classifier.py and run_squad.py add → their names in PyTorch.
+_HEADS = {(): 'classifier', ('cls', 'squad'): 'qa_outputs'}
+
+
+def is_folder(folder: pathlib.Path) -> bool:
+    """Whether a folder has the config of google-research/bert."""
+    return (folder / CONFIG).is_file()
+
+
+def is_checkpoint(path: pathlib.Path) -> bool:
+    """Whether a path is the name of a checkpoint, such as FOLDER/model.ckpt-1000."""
+    return path.with_name(path.name + _INDEX).is_file()
+
+
+def load(
+    folder: pathlib.Path,
+    heads: Iterable[str],
+    allow_missing: Iterable[str],
+    checkpoint: str | None = None,
+) -> Pretrained:
+    """Load a folder.
+
+    'gelu' means the exact GELU, as in transformers, not the tanh approximation.
+
+    Args:
+        heads, allow_missing: see `huggingface.load`.
+        checkpoint: name of the checkpoint; None: the only one, or the newest that the file
+            `checkpoint` of TensorFlow names.
+
+    Raises:
+        UserError: no checkpoint, several to choose from, or a model that is damaged or not
+            supported.
+    """
+    family = families.by_model_type('bert')
+    config = files.read_json(folder / CONFIG)
+    try:
+        architecture = family.read_config(config)
+    except UserError as error:
+        raise UserError(f'{folder / CONFIG}: {error}') from None
+    tokenizer = huggingface.load_tokenizer(folder, architecture)
+    path = folder / (checkpoint or _find_checkpoint(folder))
+    state = _read(path)
+    declared: tuple[str, ...] = ()
+    if 'classifier.weight' in state and 'token_classification' not in heads:
+        declared = ('sequence_classification',)
+        logging.warning(
+            '%s: output_weights is read as the head of a sequence classifier, as run_classifier.py '
+            'writes it; taggers derived from that code have the same variables',
+            path,
+        )
+    num_labels = len(state.get('classifier.weight', range(2)))
+    params, new = conversion.from_state_dict(
+        family, architecture, state, path, heads, allow_missing, num_labels, declared
+    )
+    labels = tuple(f'LABEL_{index}' for index in range(num_labels)) if declared else ()
+    return Pretrained('bert', architecture, params, tokenizer, labels, new)
+
+
+def _find_checkpoint(folder: pathlib.Path) -> str:
+    """Name of the checkpoint to read, without its suffixes."""
+    names = sorted(path.name.removesuffix(_INDEX) for path in folder.glob(f'*{_INDEX}'))
+    if len(names) == 1:
+        return names[0]
+    if not names:
+        raise UserError(
+            f'{folder} has {CONFIG}, but no checkpoint: expected bert_model.ckpt{_INDEX} or '
+            f'another NAME{_INDEX}, and the data files beside it'
+        )
+    pointer = folder / 'checkpoint'
+    if pointer.is_file():
+        text = pointer.read_text(encoding='utf-8', errors='replace')
+        found = re.search(r'^model_checkpoint_path: "([^"]*)"', text, re.MULTILINE)
+        newest = pathlib.PurePosixPath(found[1]).name if found else ''
+        if newest in names:
+            logging.info('%s: reading %s, which the file `checkpoint` names', folder, newest)
+            return newest
+    raise UserError(
+        f'{folder} has the checkpoints {", ".join(names)}; choose one by its path, such as '
+        f'{folder / names[-1]}'
+    )
+
+
+def _read(path: pathlib.Path) -> Weights:
+    """Read the weights of a checkpoint, with names and layouts of PyTorch.
+
+    Variables of the optimizer and counters are skipped, and their number is logged: variables below
+    the name of another variable, such as bert/pooler/dense/kernel/adam_m, and scalars.
+    """
+    tensorflow = tensorflow_import.tensorflow()
+    try:
+        reader = tensorflow.train.load_checkpoint(str(path))
+        shapes = reader.get_variable_to_shape_map()
+        names = [name for name in shapes if shapes[name] and not _slot(name, shapes)]
+        state = dict(_translate(name, reader.get_tensor(name)) for name in names)
+    except (tensorflow.errors.OpError, ValueError) as error:
+        raise UserError(f'{path} cannot be read: {" ".join(str(error).split())}') from error
+    skipped = collections.Counter(
+        _slot(name, shapes) or name for name in sorted(shapes.keys() - {*names})
+    )
+    if skipped:
+        kinds = ', '.join(f'{number} {kind}' for kind, number in skipped.items())
+        logging.info('%s: skipped the state of the optimizer: %s', path, kinds)
+    return state
+
+
+def _slot(name: str, shapes: Mapping[str, Any]) -> str:
+    """What follows the name of another variable in a variable's name; '' without one."""
+    parts = name.split('/')
+    for number in range(1, len(parts)):
+        if '/'.join(parts[:number]) in shapes:
+            return '/'.join(parts[number:])
+    return ''
+
+
+def _translate(name: str, array: np.ndarray) -> tuple[str, np.ndarray]:
+    *modules, leaf = re.sub(r'layer_(\d+)', r'layer/\1', name).split('/')
+    if leaf == 'kernel':
+        return '.'.join((*modules, 'weight')), array.T
+    if leaf in ('output_weights', 'output_bias'):
+        modules = [_HEADS[key]] if (key := tuple(modules)) in _HEADS else modules
+    if leaf.endswith('_embeddings'):
+        modules, leaf = [*modules, leaf], 'weight'
+    return '.'.join((*modules, _LEAVES.get(leaf, leaf))), array
