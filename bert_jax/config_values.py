@@ -18,7 +18,7 @@ RANGES = {
     'data.cache_gigabytes': '(0, inf)',
     'data.(prepare_workers|train_examples)': '[0, inf)',
     'model.(hidden|attention)_dropout|optimizer.beta[12]|schedule.warmup_fraction': '[0, 1)',
-    'model.(initializer_range|layer_norm_eps)|schedule.learning_rate': '(0, inf)',
+    'model.(initializer_range|layer_norm_eps)|schedule.(base_)?learning_rate': '(0, inf)',
     'model.type_vocab_size': '[0, inf)',
     'model.*': '[1, inf)',
     'masking.(mask|random)': '[0, 1]',

@@ -70,14 +70,24 @@ def get_config(task: str = 'file') -> ConfigDict:
             steps=0,  # training steps; 0 if `epochs` is set
             batch_size=recipe['batch_size'],  # examples per step; for long texts, windows
             accumulation=1,  # micro-batches per step: less memory, same result
-            # tokens per sequence, special tokens included
+            # tokens per sequence, special tokens included; fewer if the model has fewer positions
             sequence_length=recipe['sequence_length'],
         )
     )
     config.optimizer.name = 'adamw'
-    config.schedule.name = 'linear'
-    config.schedule.learning_rate = recipe['learning_rate']
-    config.schedule.warmup_fraction = 0.1
+    config.schedule = ConfigDict(
+        dict(
+            name='linear',  # or 'bert_linear', 'cosine', 'sqrt', 'constant'
+            # Peak. Default: base_learning_rate × (768 / hidden_size)² in models narrower than
+            # BERT-base, at most 1e-3; with transfer.method, the rate published with the method.
+            learning_rate=placeholder(float),
+            base_learning_rate=recipe['learning_rate'],  # for models as wide as BERT-base
+            end_learning_rate=0.0,
+            warmup_steps=placeholder(int),  # default: warmup_fraction of the run; 0 = no warmup
+            warmup_fraction=0.1,  # share of the run
+            decay_steps=0,  # decay over the last steps only, constant before; 0 = after the warmup
+        )
+    )
     config.evaluation = ConfigDict(
         dict(  # on the dev split
             every_steps=0,  # 0: once per epoch

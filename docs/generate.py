@@ -35,7 +35,7 @@ FINE_TUNING = """# Fine-tuning
 `configs/finetune.py:NAME` has the common keys above without {pretraining_only}, and these.
 Named benchmarks and samples set some of them: `configs/finetune_tasks.py`.
 """
-FINE_TUNED = ('data', 'training', 'evaluation', 'checkpoint')  # sections of its own
+FINE_TUNED = ('data', 'training', 'schedule', 'evaluation', 'checkpoint')  # sections of its own
 Row = tuple[str, str, str]  # key, default, meaning
 Rows = list[Row]
 

@@ -5,7 +5,7 @@ does not depend on the input.
 """
 
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from bert_jax.evaluation import intervals
@@ -30,9 +30,32 @@ class SplitScores(NamedTuple):
     intervals: Mapping[str, tuple[float, float]]
     baseline: Mapping[str, float]
 
+    def weakness(self, lower_is_better: Callable[[str], bool]) -> str:
+        """Say that the main metric is not clearly better than the baseline's; '' if it is.
+
+        Clearly better: the baseline is outside the interval of the metric.
+
+        Args:
+            lower_is_better: whether a lower value of the metric with this name is better.
+        """
+        name = next(iter(self.metrics))
+        if name not in self.baseline:
+            return ''
+        value, guess, (low, high) = self.metrics[name], self.baseline[name], self.intervals[name]
+        if high < guess if lower_is_better(name) else low > guess:
+            return ''
+        return (
+            f'{name} {value:.4g} is not clearly better than {guess:.4g}, which a guess without '
+            f'reading the input reaches ({intervals.LEVEL:.0%} interval {low:.4g} to {high:.4g}, '
+            f'{self.num_examples:,} examples)'
+        )
+
 
 def score_split(
-    score: intervals.Score, examples: Sequence[Any], predictions: Sequence[Any], guess: Any
+    score: intervals.Score,
+    examples: Sequence[Any],
+    predictions: Sequence[Any],
+    guesses: Sequence[Any],
 ) -> SplitScores:
     """Score the predictions for a split, with intervals, and the baseline.
 
@@ -40,14 +63,14 @@ def score_split(
         score: examples and predictions → metrics.
         examples: the examples of the split.
         predictions: one for each example.
-        guess: the prediction of the baseline for every example; None without a baseline.
+        guesses: the prediction of the baseline for each example; empty without a baseline.
     """
     number = len(examples)
     return SplitScores(
         num_examples=number,
         metrics=score(examples, predictions),
         intervals=intervals.of_metrics(score, examples, predictions),
-        baseline={} if guess is None else score(examples, [guess] * number),
+        baseline=score(examples, guesses) if guesses else {},
     )
 
 
@@ -75,7 +98,7 @@ def finetuned(
         'parameters': f'{results["parameters"]:,}',
         'steps': f'{results["steps"]:,} in {results["train_seconds"]:,.0f} s on '
         f'{results["devices"]}',
-        'learning rate': f'{config.schedule.learning_rate:g}',
+        'learning rate': f'{results["learning_rate"]:.3g}',
         'seed': config.seed,
         'command': f'`{shlex.join(command)}`',
     }
@@ -91,9 +114,10 @@ An encoder fine-tuned with bert_jax.
 ## Scores
 
 {intervals.LEVEL:.0%} intervals: bootstrap over the examples of this run; results also vary by seed
-(`config.sweep.seeds`). Baseline: always the most frequent class, or the mean, of the training data.
+(`config.sweep.seeds`). Baseline: a guess without reading the input, namely the most frequent class
+or tag, or the mean, of the training data; no span; no answer.
 
-{scores}
+{''.join(f'**Warning:** {text}' + chr(10) * 2 for text in results.get('warnings', ()))}{scores}
 ## Limits
 
 The model reproduces biases of its training data and was not evaluated for any use beyond these

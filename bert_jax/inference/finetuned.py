@@ -118,10 +118,9 @@ class FineTuned:
         training = config.get('training', {})
         # Earlier versions called the key `max_length`.
         length = training.get('sequence_length', training.get('max_length'))
+        length = min(length or architecture.max_length, architecture.max_length)
         settings = ConfigDict({**entry.settings, **config.get('problem', {})})
-        layout = SpecialTokenLayout(
-            tokenizer, length or architecture.max_length, architecture.type_vocab_size
-        )
+        layout = SpecialTokenLayout(tokenizer, length, architecture.type_vocab_size)
         self.task = entry.predict_task
         self.problem = entry.load()(settings, layout, model.labels or settings.labels)
         self.problem.thresholds = dict(model.metadata.get('calibrated', {}))

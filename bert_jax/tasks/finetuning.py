@@ -5,7 +5,7 @@ import functools
 import math
 import pathlib
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import flax.linen as nn
@@ -35,10 +35,12 @@ from bert_jax.tasks import (
     finetuning_data,
     finetuning_model,
     initialization,
+    learning_rate,
     problems,
     show_batch,
 )
 from bert_jax.training import sharding
+from bert_jax.training.early_stopping import lower_is_better
 from bert_jax.training.task import Stage
 from bert_jax.types import Batch, Key, Params
 
@@ -54,6 +56,7 @@ class FineTuning:
         problem: the `Problem` of config.task.
         model: encoder and heads.
         train: the encoded train split.
+        learning_rate: the peak learning rate.
         held_out: the other encoded splits by name.
         scores: scores of the last evaluation of each held-out split.
     """
@@ -70,12 +73,8 @@ class FineTuning:
         self.start = initialization.initialize(config, model, tokenizer, heads)
         self.architecture = self.start.architecture
         self.compute = Compute(**config.compute.to_dict())
-        length, max_length = config.training.sequence_length, self.architecture.max_length
-        if length > max_length:
-            raise UserError(
-                f'training.sequence_length is {length}, but the model has {max_length} positions; '
-                f'set it to at most {max_length}'
-            )
+        self.learning_rate, self._rate_origin = learning_rate.choose(config, self.architecture)
+        length = self._sequence_length('training.sequence_length' in user_keys)
         layout = SpecialTokenLayout(tokenizer, length, self.architecture.type_vocab_size)
         self.problem = problem_class(config.problem, layout, labels)
         self.problem.prepare(self.splits.train)
@@ -105,6 +104,20 @@ class FineTuning:
         )
         # The parameters of the last evaluation on dev, and its result.
         self._last_dev: tuple[Params | None, SplitResult] = None, ([], {})
+
+    def _sequence_length(self, is_set: bool) -> int:
+        """Return the sequence length of the config, or the shorter one of the model.
+
+        Raises:
+            UserError: the user set (`is_set`) more tokens than the model has positions.
+        """
+        length, max_length = self.config.training.sequence_length, self.architecture.max_length
+        if is_set and length > max_length:
+            raise UserError(
+                f'training.sequence_length is {length}, but the model has {max_length} positions; '
+                f'set it to at most {max_length}'
+            )
+        return min(length, max_length)
 
     def _make_stage(self) -> Stage:
         training = self.config.training
@@ -167,8 +180,15 @@ class FineTuning:
             f'{sizes.vocab_size:,}; {len(self.problem.labels)} labels; {examples}',
             f'{stage.steps:,} steps of {self.config.training.batch_size} examples or windows, '
             f'packed in {rows} rows of {length} tokens, {filled:.0%} filled',
+            f'learning rate {self.learning_rate:.3g} ({self._rate_origin})',
             kernels.describe(self.architecture, self.compute, length),
         ]
+        asked, positions = self.config.training.sequence_length, sizes.max_length
+        if asked > positions:
+            lines.append(
+                f'sequences of {positions} tokens, because the model has no more positions '
+                f'(the recipe has {asked})'
+            )
         lines += self.splits.report.lines()
         counts = self.problem.counts.items()
         return lines + [f'{number:,} {name}' for name, number in counts if number]
@@ -258,7 +278,6 @@ class FineTuning:
         """Write predictions and scores of the held-out splits, and the card, to the workdir."""
         workdir = paths.local(self.config.workdir)
         scored: dict[str, finetuning_card.SplitScores] = {}
-        guess = self.problem.blind_guess(self.splits.train)
         with jax.set_mesh(self._mesh), nn.logical_axis_rules(self.config.sharding_rules):
             for split, encoded in self.held_out.items():
                 evaluated_params, result = self._last_dev
@@ -269,17 +288,35 @@ class FineTuning:
                 if jax.process_index() == 0:
                     if metrics:
                         scored[split] = finetuning_card.score_split(
-                            self.problem.metrics, encoded.examples, predictions, guess
+                            self.problem.metrics,
+                            encoded.examples,
+                            predictions,
+                            self.problem.blind_guesses(self.splits.train, encoded.examples),
                         )
                     with writing_to(workdir):
                         self._save(workdir / split, split, records, scored.get(split))
                     shown = ', '.join(f'{name} {value:.4g}' for name, value in metrics.items())
                     print(f'{split}: {shown or "no labels, predictions only"}')
         if jax.process_index() == 0:
+            results['warnings'] = self._warnings(scored)
             num_train = len(self.splits.train)
             card = finetuning_card.finetuned(self.config, results, num_train, scored, sys.argv)
             with writing_to(workdir):
                 (workdir / 'README.md').write_text(card, encoding='utf-8')
+
+    def _warnings(self, scored: Mapping[str, finetuning_card.SplitScores]) -> list[str]:
+        """Return a warning for each split on which the model is no better than a blind guess."""
+        found = {split: scores.weakness(lower_is_better) for split, scores in scored.items()}
+        advice = (
+            f'train longer or with another schedule.learning_rate (this run: '
+            f'{self.learning_rate:.3g}), or compare rates with sweep.learning_rates'
+        )
+        warnings = [
+            f'{split}: {weakness}; {advice}' for split, weakness in found.items() if weakness
+        ]
+        for warning in warnings:
+            print(f'warning: {warning}', file=sys.stderr)
+        return warnings
 
     def _save(
         self,

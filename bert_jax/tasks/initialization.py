@@ -116,8 +116,7 @@ def _freeze(config: Config, initial: InitialModel) -> InitialModel:
     method = _tuning_method(config)
     if method.published_rate is not None:
         lines.append(
-            f'{method.method} was published with a learning rate of {method.published_rate:g}; '
-            f'this run uses {config.schedule.learning_rate:g}'
+            f'{method.method} was published with a learning rate of {method.published_rate:g}'
         )
     encoder = {name for name in params if name.startswith('encoder/')}
     frozen = {name for name in encoder if not method.trains(name)}

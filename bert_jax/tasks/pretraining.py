@@ -58,6 +58,7 @@ class Pretraining:
             'sentence_start' in objective.batch_keys for objective in self.objectives.values()
         )
         self.weights = objectives.loss_weights(config.objectives)
+        self.learning_rate = config.schedule.learning_rate
         self.corpus = pretraining_data.open_corpus(config.data)
         tokenizer = self.corpus.tokenizer
         self.start = initialization.initialize(

@@ -36,10 +36,11 @@ class Setting(NamedTuple):
     """What distinguishes the runs of a sweep, apart from the seed.
 
     Attributes:
+        learning_rate: `schedule.learning_rate`; None if the task chooses it.
         rank: `transfer.rank`; None unless ranks are swept.
     """
 
-    learning_rate: float
+    learning_rate: float | None
     rank: int | None = None
 
 
@@ -176,7 +177,7 @@ def runs(config: Config) -> dict[RunKey, Config]:
     for rate in rates or (config.schedule.learning_rate,):
         for rank in ranks or (None,):
             for seed in seeds or (config.seed,):
-                key = RunKey(Setting(float(rate), rank), seed)
+                key = RunKey(Setting(rate and float(rate), rank), seed)
                 configs[key] = _run_config(config, key)
     return configs
 
@@ -222,15 +223,15 @@ def compare(config: Config, results: dict[RunKey, Results]) -> Results:
     metric = _compared_metric(config, results)
     rates: list[dict[str, Any]] = []
     for setting in sorted({key.setting for key in results}):
-        by_seed = {
-            key.seed: run['held_out'] for key, run in results.items() if key.setting == setting
-        }
+        by_key = {key: run for key, run in results.items() if key.setting == setting}
+        by_seed = {key.seed: run['held_out'] for key, run in by_key.items()}
+        peak = setting.learning_rate or next(iter(by_key.values()))['learning_rate']
         metrics = {
             name: _summary([metrics[name] for metrics in by_seed.values()])
             for name in by_seed[min(by_seed)]
         }
         rank = {'rank': setting.rank} if setting.rank else {}
-        row = {'learning_rate': setting.learning_rate, **rank}
+        row = {'learning_rate': peak, **rank}
         rates.append(row | {'seeds': list(by_seed), 'metrics': metrics})
     sign = -1 if lower_is_better(metric) else 1
     best = max(rates, key=lambda rate: sign * rate['metrics'][metric]['mean'])

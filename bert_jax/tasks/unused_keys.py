@@ -77,7 +77,10 @@ def _unused(config: Config) -> Iterator[tuple[str, str]]:
         if config.data.get('shots'):
             yield 'data.split_seed', f'sweep.seeds is {config.sweep.seeds}, which draw the examples'
     if config.sweep.learning_rates:
-        yield 'schedule.learning_rate', f'sweep.learning_rates is {config.sweep.learning_rates}'
+        keys = r'schedule\.(base_)?learning_rate'
+        yield keys, f'sweep.learning_rates is {config.sweep.learning_rates}'
+    elif (rate := config.schedule.learning_rate) is not None:
+        yield 'schedule.base_learning_rate', f'schedule.learning_rate is {rate}'
     if config.schedule.warmup_steps is not None:
         yield 'schedule.warmup_fraction', f'schedule.warmup_steps is {config.schedule.warmup_steps}'
     if config.sweep.ranks:

@@ -90,12 +90,12 @@ class Group:
 
     def initial_state(self) -> TrainState:
         """Return the stacked initial states of all runs, without frozen parameters."""
-        states = [self._initial_state(task.config) for task in self.tasks]
+        states = [self._initial_state(task) for task in self.tasks]
         return jax.tree.map(lambda *leaves: jnp.stack(leaves), *states)
 
-    def _initial_state(self, config: Config) -> TrainState:
-        state = self.plan.transfer.stored(self.plan.initial_state(config.seed))
-        factor = config.schedule.learning_rate / self.plan.config.schedule.learning_rate
+    def _initial_state(self, task: FineTuning) -> TrainState:
+        state = self.plan.transfer.stored(self.plan.initial_state(task.config.seed))
+        factor = task.learning_rate / self.plan.task.learning_rate
         return state._replace(opt_state=(state.opt_state, jnp.float32(factor)))
 
     def step(
@@ -207,6 +207,7 @@ def _finish(group: Group, task: FineTuning, state: TrainState, seconds: float) -
         'held_out': task.evaluate(state.params, stage),
         'train_seconds': round(seconds, 1),
         'tokens_per_second': round(tokens / max(seconds, 1e-9)),
+        'learning_rate': task.learning_rate,
         'skipped_steps': int(state.skipped),
         'peak_memory_bytes': memory.peak_bytes(),
         'devices': loop.devices(),

@@ -269,6 +269,7 @@ def _finish(run: Run) -> tuple[Params, dict[str, Any]]:
         'held_out': run.held_out,
         'train_seconds': round(run.seconds, 1),
         'tokens_per_second': round(tokens / max(run.seconds, 1e-9)),
+        'learning_rate': run.task.learning_rate,
         'skipped_steps': skipped,
         'peak_memory_bytes': memory.peak_bytes(),
         'devices': devices(),

@@ -69,7 +69,7 @@ class Plan:
         for stage in task.stages:
             sharding.check_batch(stage.source.batch_size, stage.accumulation, mesh)
         total_steps = sum(stage.steps for stage in task.stages)
-        schedule = schedules.build(config.schedule, total_steps)
+        schedule = schedules.build(config.schedule, total_steps, task.learning_rate)
         trained = transfer.build(config.transfer, total_steps, task.start.frozen)
         optimizer = trained.scale_updates(optimizers.build(config.optimizer, schedule))
         with jax.set_mesh(mesh), nn.logical_axis_rules(rules):

@@ -22,7 +22,7 @@ _DECAYS: dict[str, Callable[[jax.Array], jax.Array]] = {
 }
 
 
-def build(config: Config, total_steps: int) -> Schedule:
+def build(config: Config, total_steps: int, peak: float | None = None) -> Schedule:
     """Build the schedule `config.name`, a function of the number of previous steps.
 
     All schedules start with a linear warmup from 0 to `learning_rate` (the very first update
@@ -40,12 +40,13 @@ def build(config: Config, total_steps: int) -> Schedule:
         config: has the attributes `name`, `learning_rate`, `end_learning_rate`, `decay_steps`, and
             those of `warmup_length`.
         total_steps: number of steps of the run; the learning rate is constant afterwards.
+        peak: the learning rate, if not `config.learning_rate`.
 
     Raises:
         UserError: the name is unknown, `end_learning_rate` is above `learning_rate`, or warmup and
             decay do not fit into the run.
     """
-    peak, end = config.learning_rate, config.end_learning_rate
+    peak, end = peak or config.learning_rate, config.end_learning_rate
     if config.name not in _DECAYS:
         raise errors.unknown('schedule', config.name, _DECAYS)
     if end > peak:

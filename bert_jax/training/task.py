@@ -67,6 +67,10 @@ class Task(Protocol):
         """Weight of each loss term by name; terms without a weight are only logged."""
 
     @property
+    def learning_rate(self) -> float:
+        """The peak learning rate: `schedule.learning_rate`, or what the task chooses instead."""
+
+    @property
     def start(self) -> InitialWeights:
         """The weights that training starts from."""
 

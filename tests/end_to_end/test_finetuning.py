@@ -174,6 +174,39 @@ def test_learns_the_training_examples_and_predicts_from_its_checkpoint(task, tmp
     assert answer.keys() == records[0].keys() - {'gold'}
 
 
+def test_a_run_that_is_no_better_than_a_guess_ends_with_a_warning(tmp_path, sentiment, capsys):
+    assert sentiment.results['warnings'] == []
+    slow = {'schedule__learning_rate': 1e-30, 'training__steps': 1, 'evaluation__every_steps': 0}
+    run = train('sample_sentiment', tmp_path / 'run', **slow)
+    (warning,) = run.results['warnings']
+    assert re.match(r'dev: accuracy 0\.\d+ is not clearly better than 0\.5', warning)
+    assert 'schedule.learning_rate' in warning
+    assert f'warning: {warning}' in capsys.readouterr().err
+    assert warning in (run.folder / 'README.md').read_text()
+
+
+def test_blind_guesses_of_tags_choices_spans_and_answers(tmp_path):
+    def score(kind):
+        task = make_task(config_of(kind, tmp_path / 'run'))
+        examples = task.splits.dev
+        guesses = task.problem.blind_guesses(task.splits.train, examples)
+        return task.splits.train, task.problem.metrics(examples, guesses)
+
+    train, metrics = score('sample_pos')
+    tags = [tag for example in train for tag in example.tags]
+    assert metrics['accuracy'] == pytest.approx(max(map(tags.count, tags)) / len(tags))
+    train, metrics = score('sample_choice')
+    places = [example.label for example in train]
+    assert metrics['accuracy'] == pytest.approx(max(map(places.count, places)) / len(places))
+    train, metrics = score('sample_entities')
+    assert metrics['f1'] == 0
+    assert 0.5 < metrics['accuracy'] < 1  # most words are outside of entities
+    assert score('sample_spans')[1]['f1'] == 0
+    train, metrics = score('sample_questions')
+    unanswerable = sum(not example.answers for example in train)
+    assert metrics['exact_match'] == pytest.approx(unanswerable / len(train))
+
+
 def test_predictions_of_a_run_and_of_its_checkpoint_agree(sentiment):
     records = lines_of(sentiment.folder / 'dev/predictions.jsonl')
     texts = [record['texts'][0] for record in records]
@@ -253,13 +286,18 @@ REFUSED = {
         {'data__columns__label': 'gold'},
         r"'gold', but .*sentiment\.tsv has columns text, label",
     ),
-    'too long': (
-        {'training__sequence_length': 65},
-        r'sequence_length is 65, but the model has 64 positions',
-    ),
     'no model': ({'model__architecture': None}, r'set init_from .*or set model.architecture'),
     'no tokenizer': ({'data__tokenizer': ''}, r'set init_from .*data.tokenizer'),
 }
+
+
+def test_the_sequence_length_follows_the_model_unless_the_user_set_it(tmp_path):
+    config = config_of('sample_sentiment', tmp_path / 'run', training__sequence_length=128)
+    task = make_task(config)
+    assert task.problem.layout.max_length == 64
+    assert any('sequences of 64 tokens' in line and '128' in line for line in task.describe())
+    with pytest.raises(UserError, match='sequence_length is 128, but the model has 64 positions'):
+        make_task(config, ['training.sequence_length'])
 
 
 @pytest.mark.parametrize('mistake', REFUSED)

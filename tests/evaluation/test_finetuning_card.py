@@ -14,15 +14,28 @@ def accuracy(examples, predictions):
 
 def test_a_split_is_scored_with_intervals_and_a_guess():
     gold, predicted = ['a'] * 40, ['a'] * 32 + ['b'] * 8
-    found = finetuning_card.score_split(accuracy, gold, predicted, 'b')
+    found = finetuning_card.score_split(accuracy, gold, predicted, ['b'] * 40)
     assert found.metrics == {'accuracy': 0.8}
     assert found.intervals == intervals.of_metrics(accuracy, gold, predicted)
     assert found.baseline == {'accuracy': 0.0}
 
 
 def test_a_problem_without_a_blind_guess_has_no_baseline():
-    found = finetuning_card.score_split(accuracy, ['a'], ['a'], None)
+    found = finetuning_card.score_split(accuracy, ['a'], ['a'], [])
     assert found.baseline == {}
+
+
+def test_a_score_within_the_interval_of_the_baseline_is_weak():
+    def split(value, low, high, guess, name='accuracy'):
+        return finetuning_card.SplitScores(50, {name: value}, {name: (low, high)}, {name: guess})
+
+    assert 'accuracy 0.6 is not clearly better than 0.5' in split(0.6, 0.45, 0.7, 0.5).weakness(
+        lambda name: False
+    )
+    assert split(0.5, 0.5, 0.5, 0.5).weakness(lambda name: False)
+    assert not split(0.6, 0.55, 0.7, 0.5).weakness(lambda name: False)
+    assert not split(0.6, 0.5, 0.7, 0.8, 'rmse').weakness(lambda name: True)
+    assert split(0.6, 0.5, 0.7, 0.6, 'rmse').weakness(lambda name: True)
 
 
 def test_the_page_names_what_was_trained_and_how_well():
@@ -30,12 +43,15 @@ def test_the_page_names_what_was_trained_and_how_well():
     config.seed = 7
     scores = finetuning_card.SplitScores(90, {'f1': 0.5}, {'f1': (0.4, 0.6)}, {'f1': 0.25})
     results = dict(parameters=1234, steps=10, train_seconds=3.0, devices='1 × cpu')
+    results |= dict(learning_rate=7.2e-4, warnings=['dev: f1 is not clearly better'])
     page = finetuning_card.finetuned(config, results, 600, {'dev': scores}, ['main.py', '--a=b c'])
     for text in (
         '| f1 | 0.5000 | 0.4000 – 0.6000 | 0.2500 |',
         '### dev, 90 examples',
         '| training examples | 600 |',
         '| seed | 7 |',
+        '| learning rate | 0.00072 |',
+        '**Warning:** dev: f1 is not clearly better\n',
         "`main.py '--a=b c'`",
     ):
         assert text in page

@@ -21,7 +21,7 @@ def config(tmp_path, **more):
 
 
 def results(metric, value):
-    return {'held_out': {metric: value, 'f1': 2 * value}}
+    return {'held_out': {metric: value, 'f1': 2 * value}, 'learning_rate': 1e-5}
 
 
 class Trainer:
@@ -106,7 +106,8 @@ def test_every_rank_is_trained_with_every_rate_and_seed(tmp_path):
     assert (found['best_rank'], found['best_run']) == (4, 'rank_4_seed_0')
     lines = sweep.table(found).splitlines()
     assert lines[0].startswith('| learning rate | rank | seeds | accuracy |')
-    assert lines[3].startswith('| 2e-05 | 4 (best) | 2 | 0.8500 ')
+    # The rate that the runs chose, because the config sets none.
+    assert lines[3].startswith('| 1e-05 | 4 (best) | 2 | 0.8500 ')
 
 
 def test_finished_runs_are_not_repeated(tmp_path):

@@ -51,6 +51,7 @@ class Toy:
     def __init__(self, config, stacked=False, spoil=None):
         self.config, self.stacked = config, stacked
         self.start = InitialModel(None, None, {}, [])
+        self.learning_rate = config.schedule.learning_rate
         source, (accumulation, *_) = ToySource(config.seed, spoil), config.training.accumulation
         self.stages = tuple(
             Stage(source, steps, accumulation, tokens_per_step=8, flops_per_step=1e3)

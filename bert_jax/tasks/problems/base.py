@@ -126,6 +126,13 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         """Return the best prediction without reading the input; None if there is none."""
         return None
 
+    def blind_guesses(
+        self, train: Sequence[ExampleT], examples: Sequence[ExampleT]
+    ) -> Sequence[PredictionT]:
+        """Return the blind guess for each example; none if there is no blind guess."""
+        guess = self.blind_guess(train)
+        return [] if guess is None else [guess] * len(examples)
+
     @classmethod
     def count_labels(cls, train: Sequence[ExampleT]) -> collections.Counter[str]:
         """Count how often each class occurs in a train split; no classes by default."""

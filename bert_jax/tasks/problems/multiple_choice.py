@@ -1,6 +1,7 @@
 """Multiple choice: the best of several choices for a premise."""
 
 import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
@@ -86,6 +87,13 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
         """Return the probability of every choice."""
         (choices,) = parts
         return [float(part['probability']) for part in choices]
+
+    def blind_guesses(
+        self, train: Sequence[MultipleChoiceExample], examples: Sequence[MultipleChoiceExample]
+    ) -> list[list[float]]:
+        """Return the share of each place of the correct choice in the train split."""
+        counts = Counter(example.label for example in train)
+        return [[counts[i] / len(train) for i in range(len(one.choices))] for one in examples]
 
     def score(
         self, examples: Sequence[MultipleChoiceExample], predictions: Sequence[list[float]]

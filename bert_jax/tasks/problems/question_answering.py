@@ -194,6 +194,10 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         golds = list(map(_gold_texts, examples))
         return {_THRESHOLD: squad.best_threshold(golds, guesses, scores).threshold}
 
+    def blind_guess(self, train: Sequence[QuestionExample]) -> Prediction:
+        """Return no answer, which is correct for questions without an answer."""
+        return {'text': '', 'n_best': [], 'no_answer_score': 0.0}
+
     def score(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Prediction]
     ) -> Scores:

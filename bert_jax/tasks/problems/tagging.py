@@ -235,6 +235,18 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
                 prediction['all'] += [dict(zip(self.labels, p_C, strict=True)) for p_C in p_WC]
         return prediction
 
+    def blind_guesses(
+        self, train: Sequence[TaggedExample], examples: Sequence[TaggedExample]
+    ) -> list[Prediction]:
+        """Return the most frequent tag of the train split for every word."""
+        ((tag, number),) = (counts := self.count_labels(train)).most_common(1)
+        share = number / max(counts.total(), 1)
+        guesses: list[Prediction] = []
+        for example in examples:
+            words = len(example.words)
+            guesses.append({'tags': [tag] * words, 'probabilities': [share] * words, 'all': []})
+        return guesses
+
     def score(self, examples: Sequence[TaggedExample], predictions: Sequence[Prediction]) -> Scores:
         """Return entity F1 and tag accuracy; for tags without entities, classification metrics."""
         gold = [example.tags or () for example in examples]
