@@ -59,8 +59,8 @@ def markdown(held_out: Mapping[str, float], unigram: Mapping[str, float]) -> str
 
 def read_records(workdir: pathlib.Path) -> Records:
     """The held-out records of metrics.jsonl that have linguistic metrics."""
-    lines = (workdir / 'metrics.jsonl').read_text(encoding='utf-8').splitlines()
-    records = [json.loads(line) for line in lines]
+    lines = (workdir / 'metrics.jsonl').read_text(encoding='utf-8').split('\n')
+    records = [json.loads(line) for line in lines if line]
     return [r for r in records if r['kind'] == 'held_out' and any(map(is_linguistic, r))]
 
 

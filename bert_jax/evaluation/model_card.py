@@ -150,9 +150,9 @@ def json_block(value: Mapping[str, Any]) -> str:
 
 
 def _without_pictures(markdown: str) -> str:
-    return ''.join(line for line in markdown.splitlines(keepends=True) if line[:2] != '![')
+    return '\n'.join(line for line in markdown.split('\n') if line[:2] != '![')
 
 
 def _lower_headings(markdown: str) -> str:
-    lines = markdown.splitlines(keepends=True)
-    return ''.join('#' + line if line.startswith('#') else line for line in lines)
+    lines = markdown.split('\n')
+    return '\n'.join('#' + line if line.startswith('#') else line for line in lines)

@@ -103,7 +103,7 @@ def describe(
 def read_texts(path: str | os.PathLike[str]) -> list[str]:
     """Read the texts of a file, one per line, without empty lines. Raises UserError."""
     try:
-        lines = pathlib.Path(path).read_text(encoding='utf-8').splitlines()
+        lines = pathlib.Path(path).read_text(encoding='utf-8').split('\n')
     except OSError as error:
         raise UserError(f'--texts={path}: {error.strerror}') from error
     except UnicodeDecodeError as error:

@@ -62,9 +62,11 @@ def find_damage(folder: pathlib.Path, files: list[str] | None = None) -> str | N
 def _read(folder: pathlib.Path) -> dict[str, str]:
     """Read file name → digest; raise ValueError for a malformed line."""
     manifest = {}
-    text = (folder / NAME).read_text(encoding='utf-8', errors='replace')
-    for line in text.splitlines(keepends=True):
-        fields = re.fullmatch('([0-9a-f]{64})  (.+)\n', line)
+    *lines, rest = (folder / NAME).read_text(encoding='utf-8', errors='replace').split('\n')
+    if rest:
+        raise ValueError(rest)
+    for line in lines:
+        fields = re.fullmatch('([0-9a-f]{64})  (.+)', line)
         if not fields:
             raise ValueError(line)
         manifest[fields[2]] = fields[1]

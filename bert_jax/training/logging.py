@@ -141,8 +141,8 @@ class Log:
 def _read_records(path: pathlib.Path, last: Mapping[str, int]) -> list[dict[str, Any]]:
     """Read the records up to `last`[kind]; a line that a kill cut off is dropped."""
     records = []
-    lines = path.read_text(encoding='utf-8').splitlines() if path.exists() else []
-    for line in lines:
+    lines = path.read_text(encoding='utf-8').split('\n') if path.exists() else []
+    for line in filter(None, lines):
         try:
             record = json.loads(line)
         except json.JSONDecodeError:

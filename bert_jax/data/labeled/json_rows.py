@@ -8,14 +8,14 @@ from ml_collections import ConfigDict
 
 from bert_jax.data import text_files
 from bert_jax.data.labeled.records import InvalidRecord, Record, Row, make_record
-from bert_jax.data.labeled.text_lines import numbered_lines
+from bert_jax.data.labeled.text_lines import is_blank, numbered_lines
 from bert_jax.errors import UserError
 
 
 def read_json_lines(path: str, data: ConfigDict) -> Iterator[Record]:
     """Yield the JSON objects of a file with one object per line."""
     for number, line in numbered_lines(path, data):
-        if line.strip():
+        if not is_blank(line):
             yield make_record(path, number, _row(_parse(line)), text=line)
 
 
@@ -39,11 +39,11 @@ def load_json(path: str, data: ConfigDict) -> Any:
     Raises:
         UserError: the file is not valid JSON.
     """
-    text = text_files.read_text(path, data.encoding)
     try:
-        return _loads(text)
+        return _loads(text_files.read_text(path, data.encoding))
     except (ValueError, RecursionError) as error:
-        values = [_parse(line) for line in text.splitlines() if line.strip()]
+        lines = (line for _, line in numbered_lines(path, data))
+        values = [_parse(line) for line in lines if not is_blank(line)]
         if values and isinstance(values[0], dict):
             return values
         raise UserError(f'{path} is not valid JSON: {error}; set data.format') from None

@@ -53,7 +53,7 @@ def read_files(
         file_format = formats.format_of(path, data, tuple(readers), kind)
         in_file: list[GroupedExample] = []
         for record in formats.FORMATS[file_format].read(path, data):
-            num_records += 1
+            num_records += not isinstance(record.content, records.SkippedRecord)
             with _count_unusable(counts, record, data, None if in_file else (path, file_format)):
                 if isinstance(record.content, records.InvalidRecord):
                     raise record.content

@@ -33,7 +33,7 @@ class InvalidRecord(Exception):
 
 
 class SkippedRecord(InvalidRecord):
-    """A record that is left out on purpose; it is counted under the message of this error."""
+    """A record that is left out on purpose, or a remark; its message is the name of a count."""
 
 
 class MissingColumn(InvalidRecord):

@@ -16,6 +16,7 @@ from bert_jax.data.labeled.records import (
     check_text,
     make_record,
 )
+from bert_jax.data.labeled.text_lines import numbered_lines
 from bert_jax.errors import UserError
 
 _SPAN = re.compile(r'T\S*\t(\S+) (\d+) (\d+)\t(.*)')
@@ -37,10 +38,10 @@ def read_brat(path: str, data: ConfigDict) -> Iterator[Record]:
     text = text_files.read_text(f'{stem}.txt', data.encoding)
     starts = [0]
     if not data.documents:
-        starts += [match.end() for match in re.finditer('\n', text)]
+        starts += [match.end() for match in re.finditer('\n' if '\n' in text else '\r', text)]
     spans_of_part: list[list[list[int | str]]] = [[] for _ in starts]
     ends = [*starts[1:], len(text)]
-    for number, line in enumerate(text_files.read_lines(path, data.encoding), start=1):
+    for number, line in numbered_lines(path, data):
         if not line.strip():
             continue
         try:

@@ -1,6 +1,7 @@
 """Reads rows of CSV and TSV files.
 
-A stray quote invalidates only its own row, not all rows up to the next quote.
+A file that Python's csv module reads in strict mode has the rows that the module finds. In other
+files a stray quote invalidates only its own row, not all rows up to the next quote.
 """
 
 import collections
@@ -25,9 +26,11 @@ from bert_jax.data.labeled.text_lines import numbered_lines
 from bert_jax.errors import UserError
 
 _SEPARATOR_LINE = re.compile('"?sep=(.)"?', re.IGNORECASE)  # first line of files for Excel
-_MANY_LINES = 10  # this many lines that look like rows cannot be the text of one field
+_QUOTED = re.compile('"(?:[^"]|"")*""(?:[^"]|"")*"')  # a field with a doubled quote
+_MANY_LINES = 10  # this many lines that look like rows are hardly the text of one field
 
-NumberedRow = tuple[int, list[str] | InvalidRecord]  # number of the first line, fields
+# The number of the first line, and the fields; a SkippedRecord is a remark on the row of this line.
+NumberedRow = tuple[int, list[str] | InvalidRecord]
 
 
 def read_table(path: str, data: ConfigDict, file_format: str) -> Iterator[Record]:
@@ -36,11 +39,13 @@ def read_table(path: str, data: ConfigDict, file_format: str) -> Iterator[Record
     header = None
     for number, fields in _rows(path, data, file_format):
         if isinstance(fields, InvalidRecord):
-            if not names:
+            if not names and not isinstance(fields, SkippedRecord):
                 raise UserError(f'{path}:{number}: {fields}')
             yield make_record(path, number, fields)
             continue
         if not any(field.strip() for field in fields):
+            if len(fields) > 1:
+                yield make_record(path, number, SkippedRecord('empty_rows'))
             continue
         if not names:
             names, has_header = _column_names(path, fields, data)
@@ -126,7 +131,10 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
     separator, quoted, num_skipped = _dialect(path, data, file_format)
     if not quoted and not data.escape:
         for number, line in itertools.islice(numbered_lines(path, data), num_skipped, None):
-            yield number, line.split(separator)
+            fields = line.split(separator)
+            if data.quotes == 'auto' and '""' in line and any(map(_QUOTED.fullmatch, fields)):
+                yield number, SkippedRecord('doubled_quotes_kept_because_data.quotes_is_not_yes')
+            yield number, fields
         return
     if len(separator) != 1 or len(data.escape) > 1:
         raise UserError(
@@ -149,23 +157,24 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
             row_line = lines.start_row()
             try:
                 fields = next(reader)
-                width = width or len(fields)
-                if _are_rows(lines.of_row[1:-1], separator, width):
-                    raise csv.Error
             except StopIteration:
                 return
             except csv.Error as error:
                 is_long = isinstance(error, _LongField)
-                if is_long and not _are_rows(lines.of_row[1:], separator, width):
+                like_rows = _look_like_rows(lines.of_row[1:], separator, width)
+                if is_long and (data.quotes == 'yes' or not like_rows):
                     raise UserError(f'{path}:{row_line}: {error}') from None
                 yield row_line, InvalidRecord(_describe(error, lines))
                 lines.rewind_to_second()
-            else:
-                yield row_line, fields
+                continue
+            width = width or len(fields)
+            if data.quotes == 'auto' and _look_like_rows(lines.of_row[1:-1], separator, width):
+                yield row_line, SkippedRecord('quoted_fields_whose_lines_look_like_rows')
+            yield row_line, fields
 
 
-def _are_rows(lines: list[str], separator: str, width: int) -> bool:
-    """Whether the lines of a field are really rows, which follow a stray quote."""
+def _look_like_rows(lines: list[str], separator: str, width: int) -> bool:
+    """Whether the lines of a field may be rows that follow a stray quote."""
     if len(lines) < _MANY_LINES or width < 2:
         return False
     return sum(line.count(separator) == width - 1 for line in lines) > 0.9 * len(lines)

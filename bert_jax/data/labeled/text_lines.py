@@ -2,6 +2,7 @@
 
 import itertools
 import pathlib
+import re
 from collections.abc import Iterator
 
 from ml_collections import ConfigDict
@@ -27,6 +28,11 @@ def numbered_lines(path: str, data: ConfigDict) -> Iterator[tuple[int, str]]:
     return enumerate(rest, start=1)
 
 
+def is_blank(line: str) -> bool:
+    """Whether a line has only spaces and tabs; other white space is content."""
+    return not line.strip(' \t\r')
+
+
 def read_text_lines(path: str, data: ConfigDict) -> Iterator[Record]:
     """Yield each line of a file as a text; all have the class of the file."""
     label = _label(path, data.label_from)
@@ -47,9 +53,9 @@ def read_labeled_lines(path: str, data: ConfigDict) -> Iterator[Record]:
     Columns: label, its parts before and after the colon as coarse and fine, and text.
     """
     for number, line in numbered_lines(path, data):
-        if not line.strip():
+        if is_blank(line):
             continue
-        label, text = [*line.split(maxsplit=1), ''][:2]
+        label, text = [*re.split('[ \t]+', line.strip(' \t'), maxsplit=1), ''][:2]
         label = label.removeprefix('__label__')
         coarse, _, fine = label.partition(':')
         values = {'label': label, 'coarse': coarse, 'fine': fine, 'text': text.strip()}

@@ -1,5 +1,7 @@
 """Files as spreadsheets and other libraries write them."""
 
+import json
+
 import pytest
 
 from bert_jax.errors import UserError
@@ -87,3 +89,35 @@ def test_elements_without_an_end_do_not_swallow_the_next_ones(tmp_path):
     ]
     content = f'<doc>{content}</doc>'
     assert len(texts(tmp_path / 'x.html', content)) == 3
+
+
+@pytest.mark.parametrize('break_', ['\u2028', '\u2029', '\x85', '\x0b'])
+@pytest.mark.parametrize('name', ['x.json', 'x.jsonl', 'x.csv', 'x.tsv', 'x.label'])
+def test_only_line_feeds_end_lines(name, break_, tmp_path):
+    rows = [(f'a fine{break_}film', 'x'), ('b', 'y')]
+    content = {
+        'x.csv': 'text,label\n' + ''.join(f'{text},{label}\n' for text, label in rows),
+        'x.tsv': 'text\tlabel\n' + ''.join(f'{text}\t{label}\n' for text, label in rows),
+        'x.label': ''.join(f'{label} {text}\n' for text, label in rows),
+    }.get(name) or ''.join(
+        json.dumps({'text': text, 'label': label}, ensure_ascii=False).replace(
+            json.dumps(break_)[1:-1], break_ if break_ > ' ' else json.dumps(break_)[1:-1]
+        )
+        + '\n'
+        for text, label in rows
+    )
+    assert texts(tmp_path / name, content) == rows
+
+
+@pytest.mark.parametrize('name', ['x.csv', 'x.tsv', 'x.json', 'x.jsonl', 'x.conll', 'x.ann'])
+def test_carriage_returns_end_lines_in_files_without_line_feeds(name, tmp_path):
+    content = {
+        'x.csv': 'text,label\n"a, b",x\nc,y\n',
+        'x.tsv': 'text\tlabel\na\tx\nc\ty\n',
+        'x.conll': 'Anna B-PER\nsleeps O\n\nBob B-PER\n',
+        'x.ann': 'T1\tPER 0 4\tAnna\nT2\tPER 12 15\tBob\n',
+    }.get(name, '{"text": "a", "label": "x"}\n{"text": "c", "label": "y"}\n')
+    (tmp_path / name).write_bytes(content.replace('\n', '\r').encode())
+    (tmp_path / 'x.txt').write_bytes(b'Anna sleeps\rBob\r')
+    kind = {'x.conll': 'tagging', 'x.ann': 'spans'}.get(name, 'classification')
+    assert len(read_all(kind, train=(f'{tmp_path}/{name}',))) == 2

@@ -1,11 +1,14 @@
 """Quotes and escapes in CSV and TSV, also stray ones."""
 
 import csv
+import random
 
 import pytest
 
+from bert_jax.data.labeled import tabular
+from bert_jax.data.labeled.records import SkippedRecord
 from bert_jax.errors import UserError
-from tests.data.labeled.reading import read, read_all, write_lines
+from tests.data.labeled.reading import config, read, read_all, write_lines
 
 TEXTS = ['plain', 'with, comma', 'with "quotes"', 'two{}lines', '5" disk', '7', 'back\\slash']
 QUOTING = {
@@ -38,11 +41,6 @@ def texts_of(splits):
 @pytest.mark.parametrize(
     ('first', 'second', 'message'),
     [
-        (
-            '"stray,x',
-            'stray",x',
-            'is not closed before line 902',
-        ),  # one field, were it not for rows
         ('"stray,x', 'a "stray" one,x', 'is not closed before line 902'),
         ('"stray,x', 'no quote,x', 'is never closed'),
         ('"said" he,x', 'no quote,x', 'text follows the quote that closes a field'),
@@ -61,6 +59,79 @@ def test_a_stray_quote_costs_its_row_and_is_reported_with_its_line(
     assert line.startswith('malformed: 1 ')
     assert 'a.csv:3: ' in line
     assert message in line
+
+
+LETTER = '\n'.join(f'line number {number} of the letter,' for number in range(14))
+
+
+@pytest.mark.parametrize(('quotes', 'remarks'), [('auto', 1), ('yes', 0)])
+def test_a_quoted_text_whose_lines_look_like_rows_is_one_field(tmp_path, quotes, remarks):
+    rows = [f'a film number {number},{"pos" if number % 2 else "neg"}' for number in range(30)]
+    rows.insert(15, f'"{LETTER}",pos')
+    path = write_lines(tmp_path / 'a.csv', 'text,label', *rows)
+    with open(path[0], newline='') as file:
+        wanted = [(row['text'], row['label']) for row in csv.DictReader(file, strict=True)]
+    splits = read('classification', train=path, dev_fraction=0.0, quotes=quotes)
+    assert [(one.texts[0], one.label) for one in splits.train] == wanted
+    assert splits.report['quoted_fields_whose_lines_look_like_rows'] == remarks
+
+
+@pytest.mark.parametrize('quotes', ['auto', 'yes'])
+def test_any_file_that_the_csv_module_reads_strictly_has_its_rows(tmp_path, quotes):
+    pieces = [
+        'a',
+        'b ',
+        ',',
+        ',',
+        '"',
+        '"',
+        '\n',
+        '\r\n',
+        '\r',
+        '""',
+        '\u2028',
+        '\n"x",',
+        'a,b,c\n' * 11,
+    ]
+    path, num_read = tmp_path / 'a.csv', 0
+    for seed in range(300):
+        draw = random.Random(seed)
+        text = 'h1,h2,h3\n' + ''.join(draw.choice(pieces) for _ in range(draw.randrange(40)))
+        path.write_bytes(text.encode())
+        try:
+            with open(path, newline='', encoding='utf-8') as file:
+                wanted = list(csv.reader(file, strict=True))
+        except csv.Error:
+            continue
+        num_read += 1
+        found = tabular.read_table(str(path), config(header=True, quotes=quotes), 'csv')
+        contents = [record.content for record in found if not is_remark(record.content)]
+        wanted = [row for row in wanted[1:] if any(field.strip() for field in row)]
+        assert len(contents) == len(wanted)
+        for content, row in zip(contents, wanted, strict=True):
+            if len(row) == 3:
+                assert list(content.values.values()) == row
+            else:
+                assert f'{len(row)} columns instead of 3' in str(content)
+    assert num_read > 50
+
+
+def is_remark(content) -> bool:
+    return isinstance(content, SkippedRecord)
+
+
+def test_rows_of_spreadsheets_without_any_value_are_counted(tmp_path):
+    path = write_lines(tmp_path / 'a.csv', 'text,label', 'a,x', ',', '', 'b,y')
+    report = read('classification', train=path, dev_fraction=0.0).report
+    assert (report['empty_rows'], report['malformed']) == (1, 0)
+
+
+def test_doubled_quotes_that_are_kept_in_tsv_are_counted(tmp_path):
+    path = write_lines(tmp_path / 'a.tsv', 'text\tlabel', '"said ""hi"" to"\tx', 'b\ty', '"c"\ty')
+    for quotes, first, count in (('auto', '"said ""hi"" to"', 1), ('yes', 'said "hi" to', 0)):
+        splits = read('classification', train=path, dev_fraction=0.0, quotes=quotes)
+        assert splits.train[0].texts == (first,)
+        assert splits.report['doubled_quotes_kept_because_data.quotes_is_not_yes'] == count
 
 
 def test_a_long_text_with_line_breaks_is_one_field_up_to_the_limit(tmp_path):
