@@ -1,11 +1,16 @@
 """TensorFlow and TensorFlow Datasets, imported on first use and kept off the accelerators."""
 
 import functools
+import json
 import os
 import re
+from collections.abc import Iterator
 from typing import Any
 
 from bert_jax.errors import UserError
+
+_FEATURES = 'features.json'  # names the classes of a dataset's features, whose modules TFDS imports
+_TRUSTED_MODULES = 'tensorflow_datasets.core.features.'
 
 
 @functools.cache
@@ -47,7 +52,8 @@ def open_tfds_builder(name: str, data_dir: str, download: bool, origin: str, adv
         A `tfds.core.DatasetBuilder`.
 
     Raises:
-        UserError: The dataset is not on disk, and `download` is false or fails.
+        UserError: The dataset is not on disk, and `download` is false or fails; or the dataset has
+            features of other packages.
     """
     builder = _find_builder(name, data_dir)
     if builder:
@@ -56,6 +62,12 @@ def open_tfds_builder(name: str, data_dir: str, download: bool, origin: str, adv
         searched = ', '.join(_search_path(data_dir))
         raise UserError(f'{origin}: {name} was not found in {searched}; {advice}')
     tfds = tensorflow_datasets()
+    if data_dir:
+        dataset = os.path.join(
+            os.path.expanduser(data_dir), name.partition('/')[0].partition(':')[0]
+        )
+        for levels in ('', '*', '*/*'):
+            _check_features(os.path.join(dataset, levels))
     try:
         builder = tfds.builder(name, data_dir=data_dir or None)
         builder.download_and_prepare()
@@ -81,9 +93,42 @@ def _find_builder(name: str, data_dir: str) -> Any:
         pattern = os.path.join(folder, name, version or '*', 'dataset_info.json')
         versions = sorted(map(os.path.dirname, files.glob(pattern)), key=_version)
         if versions:
+            _check_features(versions[-1])
             return tensorflow_datasets().builder_from_directory(versions[-1])
     return None
 
 
 def _version(folder: str) -> list[int]:
     return [int(number) for number in re.findall(r'\d+', os.path.basename(folder))]
+
+
+def _check_features(pattern: str) -> None:
+    """Raise UserError if a dataset in these folders makes TFDS import modules of other packages."""
+    files = tensorflow().io.gfile
+    for path in files.glob(os.path.join(pattern, _FEATURES)):
+        try:
+            with files.GFile(path) as file:
+                names = list(_class_names(json.load(file)))
+        except (ValueError, RecursionError):
+            raise UserError(f'{path} is not valid JSON: download the dataset again') from None
+        for name in names:
+            if '.' in name and not name.startswith(_TRUSTED_MODULES):
+                raise UserError(
+                    f'{path} names the class {name!r}, and reading the dataset would run its '
+                    f'module; only features of {_TRUSTED_MODULES.rstrip(".")} are read'
+                )
+
+
+def _class_names(value: Any) -> Iterator[str]:
+    """Yield the class names in a features.json, whose parts may be JSON strings themselves."""
+    if isinstance(value, list):
+        for element in value:
+            yield from _class_names(element)
+    elif isinstance(value, dict):
+        for key, element in value.items():
+            if not isinstance(element, str):
+                yield from _class_names(element)
+            elif key in ('pythonClassName', 'python_class_name', 'type'):
+                yield element
+            elif key == 'json':
+                yield from _class_names(json.loads(element))

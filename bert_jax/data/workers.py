@@ -141,9 +141,12 @@ class Workers:
 
     def _start(self) -> None:
         root = str(pathlib.Path(bert_jax.__file__).parents[1])
-        path = os.pathsep.join(filter(None, (root, os.environ.get('PYTHONPATH'))))
+        # Neither -c nor an empty entry of PYTHONPATH may import modules of the current folder.
+        path = os.pathsep.join(
+            [root, *filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))]
+        )
         process = subprocess.Popen(
-            [sys.executable, '-c', 'from bert_jax.data import workers; workers.serve()'],
+            [sys.executable, '-P', '-c', 'from bert_jax.data import workers; workers.serve()'],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=os.environ | {'PYTHONPATH': path, 'TOKENIZERS_PARALLELISM': 'false'},

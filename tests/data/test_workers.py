@@ -79,3 +79,15 @@ def test_a_long_document_takes_little_memory_beside_its_text():
     tracemalloc.stop()
     assert len(made.documents.sentence_lengths) == 120_000
     assert peak < 20 * len(long)  # 32 with all words at once
+
+
+def test_modules_of_the_current_folder_are_not_imported(tmp_path, monkeypatch):
+    """A file queue.py beside somebody's texts would hide the module of that name."""
+    (tmp_path / 'queue.py').write_text('open("imported", "w").close()\n')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv('PYTHONPATH', os.pathsep)  # an empty entry is the current folder
+    tokenizer = tokenizers.train('wordpiece:60', [text(0)])
+    with Workers(tokenizer, 1) as pool:
+        (block,) = pool.tokenize([TextBlock([Document(text(1), 'test')])])
+    assert len(block.hashes) == 1
+    assert not (tmp_path / 'imported').exists()

@@ -42,7 +42,10 @@ _TABLE_LINE = re.compile(r'\s*(?:\|.*\||\+[-=+]{3,}|[-=]{3,}(?:\s+[-=]{3,})+)\s*
 _HOLE = '\0'
 # Bounded and possessive repetitions keep the time linear in the length of a docstring.
 _INLINE = [
-    (re.compile(r':(?:math|eq|doi|cite)[\w:]{0,80}:`[^`]*`|\$[^$]+\$|https?://\S+|www\.\S+'), _HOLE),
+    (
+        re.compile(r':(?:math|eq|doi|cite)[\w:]{0,80}:`[^`]*`|\$[^$]+\$|https?://\S+|www\.\S+'),
+        _HOLE,
+    ),
     (re.compile(r'<[^<>\n]{1,80}>`_{1,2}'), '`'),
     (re.compile(r':[\w:.+-]{1,80}:`'), '`'),
     (re.compile(r'(?i)\b(?:in|by|from|of|see|to|and|ref\.)\s+\[[\w#*-]{1,12}\]_'), _HOLE),

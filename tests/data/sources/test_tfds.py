@@ -1,5 +1,8 @@
 """TensorFlow Datasets on disk as text sources."""
 
+import json
+import shutil
+
 import pytest
 
 from bert_jax.data import tensorflow_import
@@ -79,3 +82,21 @@ def test_a_missing_dataset_split_or_field_is_an_error(tmp_path, tfds_folder, mon
     with pytest.raises(UserError, match="field 'label' is not a text; choose .*: body") as caught:
         open_source(f'tfds:numbers;data_dir={tfds_folder};field=label')
     assert '\n' not in str(caught.value)
+
+
+@pytest.mark.parametrize('where', ['pythonClassName', 'type', 'json'])
+@pytest.mark.parametrize('name', ['plain', 'wiki'])  # found by us, and by TFDS before a download
+def test_a_dataset_cannot_name_a_module_to_import(where, name, tfds_folder, tmp_path, monkeypatch):
+    shutil.copytree(tfds_folder, tmp_path / 'data')
+    (tmp_path / 'stranger.py').write_text('raise SystemExit("imported")\n')
+    monkeypatch.syspath_prepend(tmp_path)
+    (path,) = (tmp_path / 'data' / name).rglob('features.json')
+    features = json.loads(path.read_text())
+    text = features['featuresDict']['features']['text']
+    if where == 'json':
+        text['jsonFeature'] = {'json': json.dumps({'type': 'stranger.Text'})}
+    else:
+        text[where] = 'stranger.Text'
+    path.write_text(json.dumps(features))
+    with pytest.raises(UserError, match=r"features\.json names the class 'stranger\.Text'"):
+        open_source(f'tfds:{name};data_dir={tmp_path}/data;download=true')
