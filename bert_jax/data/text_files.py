@@ -1,6 +1,7 @@
 """Reads text files, plain or compressed, in any encoding, for text sources and labeled data.
 
 Lines end at \\n or \\r\\n and nowhere else: other Unicode line breaks may occur inside a field.
+In a file without any \\n, lines end at \\r, as on old Macs.
 """
 
 import bz2
@@ -34,6 +35,7 @@ _SIGNATURES = {
 }
 _COMPRESSED_SUFFIXES = ('.gz', '.bz2', '.xz', '.zst')
 _CUTTABLE = re.compile('utf-8|ascii|iso8859-.*|cp125.|koi8-.')  # codecs, see `can_cut`
+_PART_CHARACTERS = 2**20  # read at once where lines do not matter
 _MAX_LINE_BYTES = 2**22  # no part of a file starts with a longer line, see `Cut`
 _DOUBLE_STAR = re.compile(r'(?:^|(?<=/))\*\*(?:/|$)')
 
@@ -42,13 +44,51 @@ def matching_files(pattern: str) -> list[str]:
     """Return the sorted paths of the files that a glob matches; '**' is recursive.
 
     Symbolic links may form loops: each folder is entered once. A broken link counts as a file, so
-    reading it is an error.
+    reading it is an error. If a path exists as written, such as '[EN] book.txt', or begins with
+    such a folder, its brackets and other special characters are taken literally.
+
+    Raises:
+        UserError: A path exists as written, but the glob matches other files.
     """
     in_bucket = paths.glob(pattern)
     if in_bucket is not None:
-        return in_bucket
-    matches = _glob(os.path.expanduser(pattern))
+        is_name = not in_bucket and glob.has_magic(pattern) and paths.path(pattern).is_file()
+        return [pattern] if is_name else in_bucket
+    pattern = os.path.expanduser(pattern)
+    matches, literal = _files(pattern), _escape_existing(pattern)
+    if literal == pattern:
+        return matches
+    as_written = _files(literal)
+    if matches and as_written and matches != as_written:
+        raise UserError(
+            f'{pattern!r} is the name of {as_written[0]}, but as a glob it matches {matches[0]}: '
+            'rename one of them, or write [[] for a bracket, [*] for a star and [?] for a '
+            'question mark'
+        )
+    return matches or as_written
+
+
+def explain_no_match(pattern: str) -> str:
+    """Return what is wrong with a glob that matches no file, and what to do."""
+    path = os.path.expanduser(pattern)
+    if not paths.is_in_bucket(pattern) and os.path.isdir(path):
+        folder = pattern.rstrip('/')
+        return f'{pattern!r} is a folder: write {folder}/* for its files'
+    hint = '; in a glob, [ ] is a set of characters: write [[] for a bracket' * ('[' in pattern)
+    return f'no file matches {pattern!r}{hint}'
+
+
+def _files(pattern: str) -> list[str]:
+    matches = _glob(pattern)
     return sorted(path for path in matches if os.path.isfile(path) or not os.path.exists(path))
+
+
+def _escape_existing(pattern: str) -> str:
+    """Escape the beginning of a glob that exists as written."""
+    name = pattern
+    while glob.has_magic(name) and not os.path.lexists(name):
+        name = os.path.dirname(name)
+    return glob.escape(name) + pattern[len(name) :]
 
 
 def _glob(pattern: str) -> Iterator[str]:
@@ -134,7 +174,7 @@ def can_cut(path: str, encoding: str) -> bool:
 
 @contextlib.contextmanager
 def open_text(
-    path: str, encoding: str, newline: str = '\n', cut: Cut | None = None
+    path: str, encoding: str, newline: str | None = '\n', cut: Cut | None = None
 ) -> Iterator[TextIO]:
     """Open a text file; gzip, bzip2, xz and zstd are recognized by the first bytes of a file.
 
@@ -151,6 +191,8 @@ def open_text(
             head = file.peek(_HEAD_BYTES)
             head_encoding = _with_byte_order_mark(encoding, head)
             _check_head(head, path, head_encoding)
+            if not (cut and cut.start) and _ends_lines_with_returns(path, head, head_encoding):
+                newline = None  # universal newlines: each line end becomes '\n'
             if cut and (cut.start or cut.stop) and file is raw:
                 start, stop = _find_ends(raw, encoding, cut)
                 file = io.BufferedReader(_Range(raw, start, stop))
@@ -162,6 +204,21 @@ def open_text(
         raise
     except (OSError, EOFError, zlib.error, lzma.LZMAError, UnicodeError) as error:
         raise UserError(f'cannot read {path}: {error}') from error
+
+
+def _ends_lines_with_returns(path: str, head: bytes, encoding: str) -> bool:
+    """Whether a file has carriage returns but no line feed."""
+    if b'\r' not in head:
+        return False
+    text = codecs.getincrementaldecoder(encoding)('surrogateescape').decode(head)
+    if '\r' not in text or '\n' in text:
+        return False
+    with paths.open_binary(path) as raw:
+        if not raw.seekable():  # standard input, which can be read only once
+            return False
+        with _decompressed(raw) as file:
+            reader = io.TextIOWrapper(file, encoding, 'surrogateescape', newline='')
+            return not any('\n' in part for part in iter(lambda: reader.read(_PART_CHARACTERS), ''))
 
 
 def _find_ends(file: io.BufferedReader, encoding: str, cut: Cut) -> tuple[int, int]:

@@ -63,7 +63,7 @@ def expand_globs(patterns: Sequence[str]) -> list[str]:
         sample = pattern.removeprefix('sample:')
         matches = text_files.matching_files(pattern if sample == pattern else str(SAMPLES / sample))
         if not matches:
-            raise UserError(f'no file matches {pattern!r}')
+            raise UserError(text_files.explain_no_match(pattern))
         paths += matches
     return paths
 

@@ -42,7 +42,8 @@ class FileSource(Source):
     def list_files(self) -> None:
         matches = self.find_files()
         if not matches:
-            raise errors.UserError(f'source {self.spec!r}: no file matches {self.where!r}')
+            reason = text_files.explain_no_match(self.where)
+            raise errors.UserError(f'source {self.spec!r}: {reason}')
         for path in matches:
             self.identities.setdefault(text_files.identify(path), path)
         self.paths = list(self.identities.values())

@@ -1,5 +1,6 @@
 """Sources that read a column of Parquet and Arrow files or of Hugging Face datasets."""
 
+import glob
 import pathlib
 import re
 from collections.abc import Iterator
@@ -85,7 +86,7 @@ class HuggingFaceSource(ParquetSource):
 
     def _published_files(self, folder: pathlib.Path, split: str) -> list[str]:
         """The Parquet files of a split, all in one folder."""
-        all_files = text_files.matching_files(f'{folder}/**/*.parquet')
+        all_files = text_files.matching_files(f'{glob.escape(str(folder))}/**/*.parquet')
         names = {path: paths.path(path).relative_to(folder).parts[-2:] for path in all_files}
         split_name = re.compile(rf'{re.escape(split)}([-.].*)?')
         split_files = [path for path in all_files if any(map(split_name.fullmatch, names[path]))]

@@ -70,6 +70,46 @@ def test_every_line_is_a_document(tmp_path):
     assert source.report['documents'] == 2
 
 
+RETURNS = 'One — été.\rTwo.\r\rThree. Four.\r'
+
+
+@pytest.mark.parametrize('encoding', ['utf-8', 'utf-8-sig', 'utf-16', 'utf-16-le', 'cp1252'])
+@pytest.mark.parametrize('compress', [bytes, gzip.compress])
+def test_lines_end_at_carriage_returns_if_there_are_no_line_feeds(compress, encoding, tmp_path):
+    path = tmp_path / 'a.txt'
+    for repeats in (1, 2000):  # shorter and longer than the part that is looked at first
+        path.write_bytes(compress((RETURNS * repeats).encode(encoding)))
+        spec = f'text:{path};encoding={encoding.removesuffix("-sig")}'
+        assert texts(f'{spec};documents=line') == ['One — été.', 'Two.', 'Three. Four.'] * repeats
+        blank_lines = texts(f'{spec};documents=blank_line')
+        assert len(blank_lines) == repeats + 1
+        assert blank_lines[0] == 'One — été.\nTwo.'
+
+
+@pytest.mark.parametrize('line', ['a\rb', 'a\r' * 9000 + 'b'])
+def test_a_carriage_return_in_a_line_does_not_end_it(line, tmp_path):
+    path = write(tmp_path / 'a.txt', f'{line}\nsecond\n')
+    assert texts(f'text:{path};documents=line') == [line, 'second']
+
+
+def test_json_lines_of_an_old_mac(tmp_path):
+    lines = [json.dumps({'text': f'{number}\u2028\x85\x1c\x0c', 'n': '\r'}) for number in range(3)]
+    path = write(tmp_path / 'a.json', '\r'.join(lines))
+    assert texts(f'jsonl:{path}') == [f'{number}\u2028\x85\x1c\x0c' for number in range(3)]
+
+
+@pytest.mark.parametrize('separator', ['\u2028', '\u2029', '\x85', '\x0b', '\x0c', '\x1e'])
+def test_other_separators_do_not_end_lines(separator, tmp_path):
+    text = f'One{separator}two and many other words after this one, so that it looks like text.'
+    write(tmp_path / 'a.txt', f'{text}\n{text}\r\n')
+    raw = json.dumps({'text': text}, ensure_ascii=False)
+    write(tmp_path / 'a.jsonl', f'{raw}\n{raw}\n')
+    assert texts(f'text:{tmp_path}/a.txt;documents=line') == [text] * 2
+    if separator >= '\x80':  # JSON escapes control characters
+        assert raw.count(separator) == 1
+    assert texts(f'jsonl:{tmp_path}/a.jsonl') == [text] * 2
+
+
 def test_documents_by_title(tmp_path):
     text = ' \n = Birds = \n\n They fly . \n\n = = Food = = \n Seeds . \n = Fish = \n They swim .\n'
     path = write(tmp_path / 'a.txt', text)

@@ -21,6 +21,9 @@ from tests.data.sources.reading import write
         ('text:{}/a.txt;language', 'has no value'),
         ('text', 'has no GLOB; write text:GLOB'),
         ('text:{}/*.doc', 'no file matches'),
+        ('text:{}/', r"/' is a folder: write /\S*[^/]/\* for its files"),
+        ('text:{}', r"' is a folder: write \S*/\* for its files"),
+        ('text:{}/[EN] *.doc', r'no file matches .*write \[\[\] for a bracket'),
         ('jsonl:{}/*.doc', 'no file matches'),
         ('text:{}/a.txt;documents=page', 'documents=.page. is not file, line, blank_line or title'),
         ('text:{}/a.txt;sentences=lines', 'sentences=.lines. is not rules or line'),
@@ -39,6 +42,35 @@ def test_invalid_specs_are_errors_on_opening(tmp_path, spec, message):
     write(tmp_path / 'a.txt', 'Text.')
     with pytest.raises(UserError, match=message):
         open_source(spec.format(tmp_path))
+
+
+BRACKETS = ('[EN] novel.txt', 'a[1].txt', '[x]/b.txt', '[x]/[y]/c?.txt')
+
+
+@pytest.mark.parametrize(
+    ('pattern', 'expected'),
+    [
+        *((name, [name]) for name in BRACKETS),
+        ('[x]/*.txt', ['[x]/b.txt']),
+        ('[x]/**/*.txt', ['[x]/[y]/c?.txt', '[x]/b.txt']),
+        ('[[]x]/*.txt', ['[x]/b.txt']),
+        ('*.txt', ['[EN] novel.txt', 'a[1].txt', 'e.txt']),
+        ('[de].txt', ['e.txt']),
+    ],
+)
+def test_paths_that_exist_as_written_are_taken_literally(tmp_path, pattern, expected):
+    for name in (*BRACKETS, 'e.txt'):
+        write(tmp_path / name, 'Text.')
+    source = open_source(f'text:{tmp_path}/{pattern}')
+    assert source.paths == [f'{tmp_path}/{name}' for name in expected]
+
+
+def test_a_name_that_is_also_a_glob_of_other_files_is_refused(tmp_path):
+    for name in ('a[1].txt', 'a1.txt'):
+        write(tmp_path / name, 'Text.')
+    with pytest.raises(UserError, match=r'is the name of .*/a\[1\]\.txt, .* matches .*/a1\.txt'):
+        open_source(f'text:{tmp_path}/a[1].txt')
+    assert open_source(f'text:{tmp_path}/a[[]1].txt').paths == [f'{tmp_path}/a[1].txt']
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ def write_texts(folder):
     (folder / '6.txt.gz').write_bytes(gzip.compress(random_text())[:-300])
     (folder / '7.txt').write_bytes(b'%PDF-1.7' + b'x\n' * 3000)
     (folder / '8.txt').symlink_to(folder / '1.txt')
+    (folder / '9.txt').write_bytes(b'A title. A line.\r\rAnother line.\r' * 200)  # of an old Mac
 
 
 def write_json(folder):
