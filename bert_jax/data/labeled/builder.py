@@ -5,14 +5,16 @@ import contextlib
 import functools
 import json
 import math
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
 from ml_collections import ConfigDict
 
 from bert_jax.data.labeled import tag_schemes, word_spans
-from bert_jax.data.labeled.records import InvalidRecord, Row, SkippedRecord
+from bert_jax.data.labeled.records import InvalidRecord, Record, Row, SkippedRecord
 from bert_jax.errors import UserError
+
+T = TypeVar('T')
 
 
 class ExampleBuilder:
@@ -24,6 +26,7 @@ class ExampleBuilder:
         counts: numbers of repairs and omissions, by name; updated while building.
         labeled: False if labels may be missing, as in a test file.
         contexts: id → text, for questions whose context is in `data.contexts`.
+        may_hide_labels: whether labels that are all −1 in a file are unknown.
     """
 
     def __init__(
@@ -32,9 +35,23 @@ class ExampleBuilder:
         counts: collections.Counter[str],
         labeled: bool,
         contexts: Mapping[str, str],
+        may_hide_labels: bool = False,
     ):
         self.data, self.columns = data, data.columns
         self.counts, self.labeled, self.contexts = counts, labeled, contexts
+        self.may_hide_labels = may_hide_labels
+        self.start_file(lambda: iter(()))
+
+    def start_file(self, read: Callable[[], Iterator[Record]]) -> None:
+        """Begin a file; `read` reads its records."""
+        self._read, self._of_file = read, dict[Any, Any]()
+
+    def once_per_file(self, decide: Callable[[Iterator[Record], 'ExampleBuilder'], T]) -> T:
+        """Return what `decide` says about the rows of the current file, which it reads once."""
+        if decide not in self._of_file:
+            rows = (record for record in self._read() if isinstance(record.content, Row))
+            self._of_file[decide] = decide(rows, self)
+        return self._of_file[decide]
 
     @functools.cached_property
     def new_labels(self) -> dict[str, str]:
@@ -73,6 +90,9 @@ class ExampleBuilder:
         label = row.text(column).strip()
         if label in self.data.skip_labels:
             raise SkippedRecord('skipped_by_label')
+        if self.may_hide_labels and _is_hidden(label) and self.once_per_file(_hides_labels):
+            self.counts['hidden_labels'] += 1
+            return None
         if label:
             return self.new_labels.get(label, label)
         if self.labeled:
@@ -108,6 +128,25 @@ class ExampleBuilder:
         )
         self.counts['repaired_tags'] += violations
         return converted
+
+
+def _is_hidden(label: str) -> bool:
+    return label in ('-1', '-1.0')
+
+
+def _hides_labels(records: Iterator[Record], builder: ExampleBuilder) -> bool:
+    """Whether all labels of a file are −1."""
+    columns = builder.columns
+    labels = (
+        record.content.text(column).strip()
+        for record in records
+        for column in (columns.label, *columns.candidate_labels)
+        if column in record.content
+    )
+    try:
+        return all(map(_is_hidden, labels))
+    except InvalidRecord:
+        return False
 
 
 def parse_float(text: str) -> float:

@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -28,6 +29,7 @@ def read_files(
     readers: Mapping[str, Reader],
     report: records.ReadingReport,
     labeled: bool = True,
+    may_hide_labels: bool = False,
 ) -> list[GroupedExample]:
     """Read the examples of files.
 
@@ -38,6 +40,8 @@ def read_files(
         readers: format → function that builds the examples of a record.
         report: counts are added to it.
         labeled: False if labels may be missing, as in a test file or in text to predict on.
+        may_hide_labels: whether labels that are all −1 in a file are unknown, as benchmarks publish
+            their test files.
 
     Raises:
         UserError: an unknown format or column, an unreadable file, no examples, or more unusable
@@ -46,14 +50,16 @@ def read_files(
     text_files.check_encoding(data.encoding, 'data.encoding')
     counts = records.ReadingReport()  # of these files alone
     contexts = _contexts(data, counts) if data.contexts else {}
-    builder = ExampleBuilder(data, counts, labeled, contexts)
+    builder = ExampleBuilder(data, counts, labeled, contexts, may_hide_labels)
     examples: list[GroupedExample] = []
     num_records, paths = 0, formats.expand_globs(patterns)
     for path in paths:
         file_format = formats.format_of(path, data, tuple(readers), kind)
         in_file: list[GroupedExample] = []
-        for record in formats.FORMATS[file_format].read(path, data):
-            num_records += not isinstance(record.content, records.SkippedRecord)
+        read = functools.partial(formats.FORMATS[file_format].read, path, data)
+        builder.start_file(read)
+        for record in read():
+            num_records += not isinstance(record.content, records.Remark)
             with _count_unusable(counts, record, data, None if in_file else (path, file_format)):
                 if isinstance(record.content, records.InvalidRecord):
                     raise record.content

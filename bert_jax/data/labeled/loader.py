@@ -93,6 +93,9 @@ DEFAULTS: dict[str, Any] = dict(
     ends='exclusive',  # ends of spans in the file: 'exclusive', 'inclusive'
     inline_marks=(),  # tags around marked ranges, such as ('<e1>', '</e1>', '<e2>', '</e2>')
     first_choice=0,  # label of the first choice
+    # multiple_choice: what a label is, the 'index' of a choice, the name of its 'column' or its
+    # 'text'; '' = decided once for each file
+    choice_label='',
     skip_labels=(),  # rows with these labels are left out and counted: ('',), ('-',)
     rename_labels=(),  # ('0=negative', '1=positive')
     malformed_fraction=0.01,  # maximum share of unreadable records; they are skipped and counted
@@ -157,9 +160,17 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
                 'a benchmark'
             )
         splits = {
-            name: read_files(data[name], data, kind, readers, report, labeled=name != 'test')
-            for name in ('train', 'dev', 'test')
+            name: read_files(data[name], data, kind, readers, report) for name in ('train', 'dev')
         }
+        splits['test'] = read_files(
+            data.test,
+            data,
+            kind,
+            readers,
+            report,
+            labeled=False,
+            may_hide_labels=not any(_has_label_minus_1(example) for example, _ in splits['train']),
+        )
     unsplit = splits['train']
     for name in ('test',) if data.shots else ('test', 'dev'):
         if not splits[name] and data[f'{name}_fraction']:
@@ -184,6 +195,11 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
     examples = {name: _examples(split) for name, split in splits.items()}
     train, dev, test = (examples.pop(name) for name in ('train', 'dev', 'test'))
     return Splits(train, dev, test, unlabeled, _examples(unsplit), report, examples)
+
+
+def _has_label_minus_1(example: Example) -> bool:
+    labels = getattr(example, 'tags', None) or [getattr(example, 'label', None)]
+    return any(label in ('-1', '-1.0', -1.0) for label in labels)
 
 
 def _examples(split: Sequence[GroupedExample]) -> list[Example]:

@@ -8,7 +8,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data.labeled.formats import FORMATS, expand_globs, format_of
 from bert_jax.data.labeled.loader import DEFAULTS
-from bert_jax.data.labeled.records import InvalidRecord, MissingColumn, Record
+from bert_jax.data.labeled.records import InvalidRecord, MissingColumn, Record, Remark
 from bert_jax.errors import UserError, unknown
 
 _FORMATS = ('jsonl', 'csv', 'tsv', 'json')
@@ -59,6 +59,8 @@ def read(patterns: Sequence[str], columns: Columns) -> Iterator[dict[str, str]]:
     for path in expand_globs(patterns):
         reader = FORMATS[format_of(path, data, _FORMATS, 'pairs')].read
         for record in reader(path, data):
+            if isinstance(record.content, Remark):
+                continue
             is_empty = False
             yield {'place': record.place} | _fields(record, columns)
     if is_empty:

@@ -33,7 +33,11 @@ class InvalidRecord(Exception):
 
 
 class SkippedRecord(InvalidRecord):
-    """A record that is left out on purpose, or a remark; its message is the name of a count."""
+    """A record that is left out on purpose; it is counted under the message of this error."""
+
+
+class Remark(SkippedRecord):
+    """Something to count that is not a record, such as a row without any value."""
 
 
 class MissingColumn(InvalidRecord):
@@ -80,6 +84,24 @@ def make_record(path: str, line_number: int, content: Any, text: str = '') -> Re
     return Record(f'{path}:{line_number}', f'{os.path.basename(path)}:{line_number}', content)
 
 
+def scalar_text(value: Any, name: str) -> str:
+    """Return a value of JSON as a string; numbers and booleans are written as JSON.
+
+    Args:
+        value: the value.
+        name: what it is, for the message.
+
+    Raises:
+        InvalidRecord: the value is a list, object, null or undecodable text.
+    """
+    if isinstance(value, str):
+        check_text(value)
+        return value
+    if isinstance(value, bool | int | float):
+        return json.dumps(value)
+    raise InvalidRecord(f'{name} is {json.dumps(value)[:40]}, not a string')
+
+
 def text_of(value: Any) -> Any:
     """Return `value['text']` if there is one, as in rows of XML elements, else the value."""
     return value.get('text', value) if isinstance(value, dict) else value
@@ -121,13 +143,7 @@ class Row:
         Raises:
             InvalidRecord: the value is a list, object, null or undecodable text.
         """
-        value = text_of(self[name])
-        if isinstance(value, str):
-            check_text(value)
-            return value
-        if isinstance(value, bool | int | float):
-            return json.dumps(value)
-        raise InvalidRecord(f'column {name!r} is {json.dumps(value)[:40]}, not a string')
+        return scalar_text(text_of(self[name]), f'column {name!r}')
 
 
 class ReadingReport(collections.Counter[str]):

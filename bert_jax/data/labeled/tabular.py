@@ -16,6 +16,7 @@ from bert_jax.data import text_files
 from bert_jax.data.labeled.records import (
     InvalidRecord,
     Record,
+    Remark,
     Row,
     SkippedRecord,
     check_text,
@@ -29,7 +30,7 @@ _SEPARATOR_LINE = re.compile('"?sep=(.)"?', re.IGNORECASE)  # first line of file
 _QUOTED = re.compile('"(?:[^"]|"")*""(?:[^"]|"")*"')  # a field with a doubled quote
 _MANY_LINES = 10  # this many lines that look like rows are hardly the text of one field
 
-# The number of the first line, and the fields; a SkippedRecord is a remark on the row of this line.
+# The number of the first line, and the fields; a Remark is about the row of this line.
 NumberedRow = tuple[int, list[str] | InvalidRecord]
 
 
@@ -39,13 +40,13 @@ def read_table(path: str, data: ConfigDict, file_format: str) -> Iterator[Record
     header = None
     for number, fields in _rows(path, data, file_format):
         if isinstance(fields, InvalidRecord):
-            if not names and not isinstance(fields, SkippedRecord):
+            if not names and not isinstance(fields, Remark):
                 raise UserError(f'{path}:{number}: {fields}')
             yield make_record(path, number, fields)
             continue
         if not any(field.strip() for field in fields):
             if len(fields) > 1:
-                yield make_record(path, number, SkippedRecord('empty_rows'))
+                yield make_record(path, number, Remark('empty_rows'))
             continue
         if not names:
             names, has_header = _column_names(path, fields, data)
@@ -133,7 +134,7 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
         for number, line in itertools.islice(numbered_lines(path, data), num_skipped, None):
             fields = line.split(separator)
             if data.quotes == 'auto' and '""' in line and any(map(_QUOTED.fullmatch, fields)):
-                yield number, SkippedRecord('doubled_quotes_kept_because_data.quotes_is_not_yes')
+                yield number, Remark('doubled_quotes_kept_because_data.quotes_is_not_yes')
             yield number, fields
         return
     if len(separator) != 1 or len(data.escape) > 1:
@@ -169,7 +170,7 @@ def _rows(path: str, data: ConfigDict, file_format: str) -> Iterator[NumberedRow
                 continue
             width = width or len(fields)
             if data.quotes == 'auto' and _look_like_rows(lines.of_row[1:-1], separator, width):
-                yield row_line, SkippedRecord('quoted_fields_whose_lines_look_like_rows')
+                yield row_line, Remark('quoted_fields_whose_lines_look_like_rows')
             yield row_line, fields
 
 

@@ -1,4 +1,4 @@
-"""Builds classification, regression, prompt and multiple-choice examples from rows."""
+"""Builds classification, regression and prompt examples from rows."""
 
 import json
 from typing import Any
@@ -7,12 +7,10 @@ from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.builder import ExampleBuilder, parse_float
 from bert_jax.data.labeled.examples import (
     DistilledExample,
-    MultipleChoiceExample,
     PromptExample,
     TextExample,
 )
 from bert_jax.data.labeled.records import InvalidRecord, Row
-from bert_jax.errors import UserError
 
 
 def build_classification(
@@ -60,36 +58,3 @@ def build_prompt_regression(
     (example,) = build_prompt(row, example_id, builder)
     score = None if example.label is None else parse_float(str(example.label))
     return [example._replace(label=score)]
-
-
-def build_multiple_choice(
-    row: Row, example_id: str, builder: ExampleBuilder
-) -> list[MultipleChoiceExample]:
-    """The label is an index from `data.first_choice`, the name of a column, or the choice."""
-    columns = tuple(builder.columns.choices)
-    if not columns:
-        raise UserError('data.columns.choices is empty; set it to the columns of the choices')
-    choices = tuple(row[column] for column in columns)
-    if len(columns) == 1 and isinstance(choices[0], list):
-        choices, columns = tuple(choices[0]), ()
-    if not all(isinstance(choice, str) and choice.strip() for choice in choices):
-        raise InvalidRecord('a choice is empty or not a string')
-    label = builder.label(row, builder.columns.label)
-    premise, _ = word_spans.parse_text(row[builder.columns.text])
-    index = None if label is None else _choice_index(builder, label, choices, columns)
-    return [MultipleChoiceExample(example_id, premise, choices, index)]
-
-
-def _choice_index(
-    builder: ExampleBuilder, label: str, choices: tuple[str, ...], columns: tuple[str, ...]
-) -> int:
-    for names in (columns, choices):
-        if label in names:
-            return names.index(label)
-    first = builder.data.first_choice
-    index = int(parse_float(label)) - first
-    if not 0 <= index < len(choices):
-        raise InvalidRecord(
-            f'choice {label} of {len(choices)} choices, counted from data.first_choice={first}'
-        )
-    return index

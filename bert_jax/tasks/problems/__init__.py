@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from ml_collections import ConfigDict
 
-from bert_jax.data.labeled import conll, loader, marked_pairs, questions, text_pairs, word_lists
+from bert_jax.data.labeled import (
+    choices,
+    conll,
+    loader,
+    marked_pairs,
+    questions,
+    text_pairs,
+    word_lists,
+)
 from bert_jax.data.labeled.labeled_files import Reader
 from bert_jax.data.labeled.loader import Splits
 from bert_jax.errors import unknown
@@ -128,7 +136,7 @@ PROBLEMS: dict[str, ProblemKind] = {
         implementation='bert_jax.tasks.problems.multiple_choice:MultipleChoice',
         predict_task='classify',
         settings=_LABELS,
-        readers=dict.fromkeys(_ROWS, text_pairs.build_multiple_choice),
+        readers=dict.fromkeys(_ROWS, choices.build_multiple_choice),
     ),
     'prompt': ProblemKind(
         implementation='bert_jax.tasks.problems.prompt:Prompt',

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from bert_jax.data.labeled import tabular
-from bert_jax.data.labeled.records import SkippedRecord
+from bert_jax.data.labeled.records import Remark
 from bert_jax.errors import UserError
 from tests.data.labeled.reading import config, read, read_all, write_lines
 
@@ -117,7 +117,7 @@ def test_any_file_that_the_csv_module_reads_strictly_has_its_rows(tmp_path, quot
 
 
 def is_remark(content) -> bool:
-    return isinstance(content, SkippedRecord)
+    return isinstance(content, Remark)
 
 
 def test_rows_of_spreadsheets_without_any_value_are_counted(tmp_path):
