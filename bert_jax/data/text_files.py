@@ -191,7 +191,8 @@ def open_text(
             head = file.peek(_HEAD_BYTES)
             head_encoding = _with_byte_order_mark(encoding, head)
             _check_head(head, path, head_encoding)
-            if not (cut and cut.start) and _ends_lines_with_returns(path, head, head_encoding):
+            may_end_lines = newline == '\n' and not (cut and cut.start)
+            if may_end_lines and _ends_lines_with_returns(path, head, head_encoding):
                 newline = None  # universal newlines: each line end becomes '\n'
             if cut and (cut.start or cut.stop) and file is raw:
                 start, stop = _find_ends(raw, encoding, cut)

@@ -47,10 +47,10 @@ class ExampleBuilder:
         self._read, self._of_file = read, dict[Any, Any]()
 
     def once_per_file(self, decide: Callable[[Iterator[Record], 'ExampleBuilder'], T]) -> T:
-        """Return what `decide` says about the rows of the current file, which it reads once."""
+        """Return what `decide` says about the current file; it gets the readable records once."""
         if decide not in self._of_file:
-            rows = (record for record in self._read() if isinstance(record.content, Row))
-            self._of_file[decide] = decide(rows, self)
+            readable = (one for one in self._read() if not isinstance(one.content, InvalidRecord))
+            self._of_file[decide] = decide(readable, self)
         return self._of_file[decide]
 
     @functools.cached_property

@@ -1,4 +1,7 @@
-"""Reads CoNLL and CoNLL-U: a line of columns per word, and a blank line after each sentence."""
+"""Reads CoNLL and CoNLL-U: a line of columns per word, and a blank line after each sentence.
+
+Only spaces and tabs separate columns: other white space, such as U+00A0, is part of a word.
+"""
 
 import itertools
 import os
@@ -14,7 +17,7 @@ from bert_jax.data.labeled import tag_schemes, word_spans
 from bert_jax.data.labeled.builder import ExampleBuilder
 from bert_jax.data.labeled.examples import Span, SpansExample, TaggedExample
 from bert_jax.data.labeled.records import InvalidRecord, MissingColumn, Record, Row, make_record
-from bert_jax.data.labeled.text_lines import numbered_lines
+from bert_jax.data.labeled.text_lines import is_blank, numbered_lines
 from bert_jax.data.labeled.word_spans import WordOffsets
 from bert_jax.errors import UserError
 
@@ -52,7 +55,7 @@ def _sentences(path: str, data: ConfigDict) -> Iterator[tuple[Sentence, bool]]:
     starts_document = False
     for number, line in numbered_lines(path, data):
         is_mark = line.startswith('-DOCSTART-')
-        if line.strip() and not is_mark:
+        if not is_blank(line) and not is_mark:
             starts_document |= bool(_NEW_DOCUMENT.match(line))
             sentence.append((number, line))
         elif sentence:
@@ -114,15 +117,20 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
 
     Lines with an empty word and tag O, from conversions that lost a character, are skipped and
     counted.
+
+    Raises:
+        InvalidRecord: a line has more or fewer columns than the file, or no word or tag.
     """
-    data, columns = builder.data, builder.columns
+    columns = builder.columns
+    num_columns = builder.once_per_file(_count_columns)
     words: list[str] = []
     tags: list[str] = []
-    for _, line in sentence:
-        if data.comment and line.startswith(data.comment):
+    for line_number, line in sentence:
+        if _is_comment(line, builder.data):
             continue
-        fields = line.split(data.separator or ('\t' if '\t' in line else None))
-        row = Row({str(number): field.strip() for number, field in enumerate(fields)})
+        fields = _fields(line, builder.data)
+        row = Row({str(number): field for number, field in enumerate(fields)})
+        _check_line(line_number, line, row, num_columns, builder)
         word, tag = row[columns.word], None
         if builder.has_label(row, columns.tag, 'tag') and len(fields) > 1:
             tag = row[columns.tag]
@@ -131,12 +139,53 @@ def _columns(sentence: Sentence, builder: ExampleBuilder) -> tuple[list[str], li
         if not word and tag == 'O':
             builder.counts['lines_without_a_word'] += 1
             continue
-        if not word:
-            raise InvalidRecord('a line has an empty word')
+        if not word or tag == '':
+            raise InvalidRecord(f'line {line_number} has an empty {"tag" if word else "word"}')
         words.append(word)
         if tag is not None:
             tags.append(tag)
     return words, tags if len(tags) == len(words) else None
+
+
+def _is_comment(line: str, data: ConfigDict) -> bool:
+    is_marked = bool(data.comment) and line.startswith(data.comment)
+    return is_marked or bool(_NEW_DOCUMENT.match(line))
+
+
+def _fields(line: str, data: ConfigDict) -> list[str]:
+    if data.separator or '\t' in line:
+        return [field.strip(' \t') for field in line.split(data.separator or '\t')]
+    return re.split(' +', line.strip(' '))
+
+
+def _count_columns(records: Iterator[Record], builder: ExampleBuilder) -> int:
+    """The number of columns of a file, which most of its lines have."""
+    numbers: Counter[int] = Counter()
+    marked: Counter[int] = Counter()  # in lines that may be comments
+    for record in records:
+        for _, line in itertools.chain(*record.content):
+            if not _is_comment(line, builder.data):
+                counts = marked if line.startswith('#') else numbers
+                counts[len(_fields(line, builder.data))] += 1
+    return max(numbers or marked, key=(numbers or marked).__getitem__, default=0)
+
+
+def _check_line(
+    line_number: int, line: str, row: Row, num_columns: int, builder: ExampleBuilder
+) -> None:
+    """Raise InvalidRecord for a line with other columns than the file, such as a comment."""
+    number, tag_column = len(row.values), builder.columns.tag
+    tag = row[tag_column] if tag_column in row else ''
+    if line.startswith('#') and (number != num_columns or '=' in tag):
+        prefix = ' '.join(line.split(' ')[:2])
+        raise InvalidRecord(
+            f'line {line_number}, {line[:40]!r}, looks like a comment; set '
+            f'data.comment={prefix[:20]!r} to skip such lines'
+        )
+    if number != num_columns:
+        raise InvalidRecord(
+            f'line {line_number}, {line[:40]!r}, has {number} columns instead of {num_columns}'
+        )
 
 
 class _Token(NamedTuple):

@@ -130,3 +130,55 @@ def test_conllu_documents_stay_together_or_are_one_example(tmp_path):
     assert words == ['Do', "n't", 'go', 'du', 'coup', '.', 'New', 's']
     splits = read('tagging', {'tag': 'xpos'}, group='document', **settings)
     assert [one.id for one in splits.train] == [one.id for one in splits.dev] == ['s1', 's2']
+
+
+@pytest.mark.parametrize(
+    ('line', 'message'),
+    [
+        ('Oslo NNP B-NP', "a.conll:1: line 4, 'Oslo NNP B-NP', has 3 columns instead of 4"),
+        ('Oslo NNP B-NP B-LOC x', 'has 5 columns instead of 4'),
+        ('Oslo\u00a0x NNP B-LOC', 'has 3 columns instead of 4'),
+    ],
+)
+def test_a_line_with_more_or_fewer_columns_than_the_file_is_malformed(tmp_path, line, message):
+    lines = ['Anna NNP B-NP B-PER', 'works VBZ B-VP O', 'in IN B-PP O', line, '. . O O', '']
+    path = write_lines(tmp_path / 'a.conll', *lines, 'Bob NNP B-NP B-PER', 'sleeps VBZ B-VP O')
+    for scheme in ('bio', 'none'):
+        with pytest.raises(UserError, match=f'1 of 2 records are malformed: .*{message}'):
+            read('tagging', train=path, scheme=scheme)
+        splits = read('spans' if scheme == 'bio' else 'tagging', train=path, scheme=scheme,
+                      malformed_fraction=0.5, dev_fraction=0.0)  # fmt: skip
+        assert [one.text for one in splits.train] == ['Bob sleeps']
+        assert splits.report['malformed'] == 1
+
+
+@pytest.mark.parametrize('separator', [' ', '\t', '  '])
+@pytest.mark.parametrize(
+    'word', ['10\u00a0000', '\u3000', 'a\u3000', '\u00a0b', '\u2028', '\x85x', 'a\u2003b']
+)
+def test_words_keep_all_characters_but_spaces_and_tabs(tmp_path, separator, word):
+    rows = (('Anna', 'B-PER'), (word, 'O'), ('c', 'B-X'))
+    path = write_lines(tmp_path / 'a.conll', *(separator.join(row) for row in rows))
+    (found,) = read('tagging', train=path, dev_fraction=0.0).train
+    assert [found.text[start:end] for start, end in found.words] == ['Anna', word, 'c']
+    assert found.tags == ('B-PER', 'O', 'B-X')
+
+
+def test_lines_with_ids_lead_to_the_setting_that_skips_them(tmp_path):
+    sentences = ['# id 4f3a domain=en', 'anna _ _ B-PER', '# _ _ O', '',
+                 '# id 77 domain=en', 'bob _ _ B-PER', 'runs _ _ O']  # fmt: skip
+    path = write_lines(tmp_path / 'a.conll', *sentences)
+    for scheme in ('bio', 'none'):
+        with pytest.raises(UserError, match="looks like a comment; set data.comment='# id' to"):
+            read('tagging', train=path, scheme=scheme)
+    found = read_all('tagging', train=path, comment='# id')
+    assert [one.text for one in found] == ['anna #', 'bob runs']
+    path = write_lines(tmp_path / 'b.conll', '# sent_id = 3', 'a O', '#b O', '# O')
+    with pytest.raises(UserError, match="looks like a comment; set data.comment='# sent_id'"):
+        read('tagging', train=path)
+
+
+def test_an_empty_tag_is_malformed_in_every_scheme(tmp_path):
+    path = write_lines(tmp_path / 'a.conll', 'a\tDET', 'b\t', '', 'c\tDET')
+    with pytest.raises(UserError, match='1 of 2 .*a.conll:1: line 2 has an empty tag'):
+        read('tagging', train=path, scheme='none')
