@@ -1,6 +1,5 @@
 """Parses the command line of training: its flags, and the config values that it overrides."""
 
-import difflib
 import sys
 from typing import Any, NamedTuple
 
@@ -9,7 +8,7 @@ from ml_collections import FieldReference, config_flags
 
 from bert_jax import recipes
 from bert_jax.config_values import flatten
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, nearest
 from bert_jax.training import older_versions
 from bert_jax.types import Config
 
@@ -109,8 +108,8 @@ def _check_key(key: str, config: Config, file: str) -> None:
         return
     if older_versions.current_key(key) != key:
         advice = f'{key} is now {older_versions.current_key(key)}'
-    elif close := difflib.get_close_matches(key, known, 1, 0.75):
-        advice = f'did you mean {close[0]}?'
+    elif close := nearest(key, known):
+        advice = f'did you mean {close}?'
     else:
         advice = 'docs/configs.md documents all keys'
     kind = 'pretraining' if config.task == 'pretraining' else f'fine-tuning, {config.task}'
@@ -145,17 +144,28 @@ def _read_flags(config: Config, argv: list[str]) -> flags.FlagValues:
     try:
         rest = values(argv)
     except (flags.Error, TypeError, ValueError) as error:
-        raise UserError(_describe(error)) from error
+        raise UserError(_describe(error, config)) from error
     if rest[1:]:
         raise UserError(f'{rest[1]!r} is not a flag; write --config.KEY=VALUE')
     return values
 
 
-def _describe(error: Exception) -> str:
+def _describe(error: Exception, config: Config) -> str:
     """Return the message of an error in a flag in one line, without Python's terms for types."""
     message = ' '.join(str(error).split())
+    if isinstance(error, flags.UnrecognizedFlagError):
+        return f'unknown flag --{error.flagname}; {_flag_advice(error.flagname, config)}'
     flag = message.partition(': ')[0]
     for reason, expected in _EXPECTED.items():
         if reason in message:
             return f'{flag}: the value must be {expected}'
     return message
+
+
+def _flag_advice(name: str, config: Config) -> str:
+    """Say what an unknown flag may have meant: a key of the config, or another flag."""
+    if key := nearest(name, (key for key, _ in flatten(config))):
+        return f'did you mean --config.{key}?'
+    if flag := nearest(name, ('config', 'coordinator', *_SWITCHES, *_NUMBERS)):
+        return f'did you mean --{flag}?'
+    return '--help lists the flags'

@@ -1,6 +1,7 @@
 """Errors that a user can fix: one clear line instead of a traceback."""
 
 import contextlib
+import difflib
 import functools
 import os
 import sys
@@ -13,7 +14,15 @@ class UserError(Exception):
 
 def unknown(kind: str, name: object, known: Iterable[str]) -> UserError:
     """Return the error for a name that does not exist; it lists the names that do."""
-    return UserError(f'unknown {kind} {name!r}; known: {", ".join(sorted(known))}')
+    names = sorted(known)
+    close = nearest(name, names)
+    advice = f'did you mean {close}? ' if close else ''
+    return UserError(f'unknown {kind} {name!r}; {advice}known: {", ".join(names)}')
+
+
+def nearest(name: object, known: Iterable[str]) -> str:
+    """Return the known name that a mistyped name is most like; '' if it is like none."""
+    return next(iter(difflib.get_close_matches(str(name), list(known), 1, 0.7)), '')
 
 
 def join_first(names: Collection[str]) -> str:

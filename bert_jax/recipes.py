@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from ml_collections import ConfigDict
 
 from bert_jax.config_values import flatten
-from bert_jax.errors import UserError
+from bert_jax.errors import UserError, nearest
 
 PACKAGE = pathlib.Path(__file__).parent
 FOLDERS = (PACKAGE / 'configs', PACKAGE.parent / 'configs')  # of an installed wheel, of a checkout
@@ -42,7 +42,10 @@ def load(file: str) -> ConfigDict:
     """
     path, colon, parameter = file.partition(':')
     if not pathlib.Path(path).is_file():
-        raise UserError(f'config file {path!r} does not exist')
+        names = sorted(name.stem for name in _folder().glob('*.py') if _is_recipe(name))
+        close = nearest(pathlib.Path(path).stem, names)
+        advice = f'did you mean configs/{close}.py?' if close else f'known: {", ".join(names)}'
+        raise UserError(f'config file {path!r} does not exist; {advice}')
     spec = importlib.util.spec_from_loader(
         'bert_jax_config', importlib.machinery.SourceFileLoader('bert_jax_config', path)
     )
@@ -78,6 +81,10 @@ def own_keys(config: ConfigDict, file: str) -> set[str]:
     return {
         key for key, value in flatten(config) if all(recipe.get(key) != value for recipe in known)
     }
+
+
+def _is_recipe(path: pathlib.Path) -> bool:
+    return 'def get_config(' in path.read_text(encoding='utf-8')
 
 
 def _folder() -> pathlib.Path:

@@ -48,7 +48,10 @@ def load_any(
         parent = paths.fetch(folder.parent)
         return tf1_folder.load(parent, heads, allow_missing, folder.name)
     if not folder.is_dir():
-        raise UserError(f'{folder} is not a folder of a model')
+        raise UserError(
+            f'no folder {str(path)!r}: models are read from folders. Download a published model first, '
+            'for example with `hf download NAME --local-dir FOLDER`, and name that folder'
+        )
     # A run has both config.json and checkpoints; a Hugging Face folder has no checkpoints.
     has_checkpoints = (folder / 'checkpoints').is_dir()
     runs = sorted(checkpoint.parent.name for checkpoint in folder.glob('*/checkpoints'))

@@ -149,7 +149,7 @@ def test_discriminator_and_generator_are_exported_separately(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ('model', 'word'),
-    [('/none', 'is not a folder of a model'), ('empty', 'there is no checkpoint')],
+    [('/none', "no folder '/none'"), ('empty', 'there is no checkpoint')],
 )
 def test_a_mistake_is_one_line_and_leaves_no_folder(model, word, tmp_path, capfd):
     (tmp_path / 'empty').mkdir()

@@ -121,7 +121,7 @@ def test_pretraining_continues_with_adapters(folder):
     [
         ({'model__hidden_size': 48}, 'hidden_size is 32 there and 48 here'),
         ({'model__architecture': 'roberta_base'}, 'is a bert model'),
-        ({'init_from': '/nowhere'}, '/nowhere is not a folder of a model'),
+        ({'init_from': '/nowhere'}, "no folder '/nowhere'"),
         ({'init_positions': 'repeat'}, "unknown init_positions 'repeat'; known: interpolate, tile"),
     ],
 )

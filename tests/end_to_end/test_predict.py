@@ -150,7 +150,7 @@ def test_help_describes_every_task_and_option(capsys):
 
 # Arguments (over good ones) → part of the message.
 MISTAKES = {
-    'no model': (['--model=/none'], '/none is not a folder of a model'),
+    'no model': (['--model=/none'], "no folder '/none'"),
     'no input': (['--input=/none'], 'cannot read /none: [Errno 2] No such file'),
     'encoding': (['--encoding=utf-99'], "unknown --encoding 'utf-99'"),
     'overlap': (['--task=classify', '--overlap=0.5'], 'needs --long_texts=windows'),

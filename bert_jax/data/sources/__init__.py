@@ -3,6 +3,7 @@
 To add a source, write a subclass of `base.Source` and add it to `SOURCES`.
 """
 
+import os
 import textwrap
 
 from bert_jax import errors
@@ -57,6 +58,10 @@ def parse_source(spec: str) -> Source:
     """
     head, *settings = spec.split(';')
     name, _, location = head.strip().partition(':')
+    if name not in SOURCES and _looks_like_path(head.strip()):
+        raise errors.UserError(
+            f'source {spec!r} is a path without the kind of source; write {_with_kind(spec)!r}'
+        )
     if name not in SOURCES:
         raise errors.unknown('source', name, SOURCES)
     source_class = SOURCES[name]
@@ -76,6 +81,21 @@ def parse_source(spec: str) -> Source:
             raise errors.UserError(f'source {spec!r}: option {key} has no value; write {key}=…')
         options[key] = value
     return source_class(spec, location, options)
+
+
+def _looks_like_path(location: str) -> bool:
+    """Whether a source without a kind is meant to be files: '/my/texts', 's3://bucket/a.txt'."""
+    return '/' in location or '.' in location or os.path.exists(location)
+
+
+def _with_kind(spec: str) -> str:
+    """Put the kind of source that reads a path in front of it: 'a.jsonl' → 'jsonl:a.jsonl'."""
+    location, semicolon, settings = spec.strip().partition(';')
+    kinds = {'.jsonl': 'jsonl', '.json': 'jsonl', '.parquet': 'parquet', '.arrow': 'parquet'}
+    kind = kinds.get(os.path.splitext(location)[1], 'text')
+    is_folder = '://' not in location and os.path.isdir(os.path.expanduser(location))
+    files = f"{location.rstrip('/')}/*" if is_folder else location
+    return f'{kind}:{files}{semicolon}{settings}'
 
 
 def usage(name: str) -> str:
