@@ -6,18 +6,19 @@ from typing import Any, NamedTuple
 from absl import flags
 from ml_collections import FieldReference, config_flags
 
-from bert_jax import recipes
+from bert_jax import key_meanings, recipes
 from bert_jax.config_values import flatten
 from bert_jax.errors import UserError, nearest
 from bert_jax.training import older_versions
 from bert_jax.types import Config
 
-_PREFIX = '--config.'
+_FILE, _PREFIX = '--config=', '--config.'
 _HELP = """\
-  --config: Config file, such as configs/tiny.py; docs/configs.md documents all keys.
-  --config.KEY=VALUE: Changes a value of the config; None unsets a key without a default."""
+  --config=FILE: Config file, such as configs/tiny.py; docs/configs.md documents all keys.
+  --config.KEY=VALUE: Changes a value of the config; None unsets a key without a default.
+  --help: Print this text, with the keys and values of --config, and exit."""
 _SWITCHES = {
-    'print_config': 'Print the config with all its values, and exit.',
+    'print_config': 'Print all keys with their values and meanings, and exit.',
     'dry_run': 'Read the data, build the model and compile it, but train and write nothing.',
     'distributed': 'This is one of several processes, started by a TPU pod, Slurm or MPI.',
 }
@@ -64,23 +65,30 @@ def parse(argv: list[str], usage: str) -> CommandLine:
             be read.
         SystemExit: with status 0, after printing the help.
     """
-    if {'-h', '--help', '--helpshort', '--helpfull'} & set(argv[1:]):
-        switches = _SWITCHES | {'coordinator': _COORDINATOR} | _NUMBERS
-        print('\n'.join([usage, '', _HELP, *(f'  --{key}: {switches[key]}' for key in switches)]))
-        sys.exit(0)
     recipes.register()
     argv = _join_values(argv)
-    files = [argument for argument in argv if argument.startswith('--config=')]
+    files = [text.removeprefix(_FILE) for text in argv if text.startswith(_FILE)]
+    if {'-h', '--help', '--helpshort', '--helpfull'} & set(argv[1:]):
+        switches = _SWITCHES | {'coordinator': _COORDINATOR} | _NUMBERS
+        file = files[-1] if files else 'configs/base.py'
+        flag_lines = [
+            f'  --{key}{"=VALUE" * (key not in _SWITCHES)}: {switches[key]}' for key in switches
+        ]
+        print('\n'.join([usage, '', _HELP, *flag_lines, '', f'The keys of {file}:']))
+        print('\n'.join(describe_keys(recipes.load(recipes.locate(file)))))
+        sys.exit(0)
     overrides = [argument for argument in argv if argument.startswith(_PREFIX)]
     if not files:
         raise UserError('no config given; for example: --config=configs/tiny.py')
-    file = recipes.locate(files[-1].removeprefix('--config='))
+    file = recipes.locate(files[-1])
     config = recipes.load(file)
     for override in overrides:
         _check_key(override.removeprefix(_PREFIX).partition('=')[0], config, file)
     unset = [override for override in overrides if override.endswith('=None')]
     user_keys = recipes.own_keys(config, file) | {_unset(config, override) for override in unset}
-    values = _read_flags(config, [text for text in argv if text not in (*files, *unset)])
+    values = _read_flags(
+        config, [text for text in argv if text not in unset and not text.startswith(_FILE)]
+    )
     processes = values.coordinator, values.num_processes, values.process_id
     return CommandLine(
         config,
@@ -89,6 +97,16 @@ def parse(argv: list[str], usage: str) -> CommandLine:
         values.print_config,
         values.dry_run,
     )
+
+
+def describe_keys(config: Config) -> list[str]:
+    """Return a line for each key of a config: its value, and its meaning as a comment."""
+    meanings = key_meanings.of_config(config)
+    lines = []
+    for key, value in flatten(config):
+        line = f'{key} = {value!r}'
+        lines.append(f'{line:<48}  # {meanings[key]}' if key in meanings else line)
+    return lines
 
 
 def _join_values(argv: list[str]) -> list[str]:

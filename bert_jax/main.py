@@ -84,7 +84,7 @@ def main(argv: list[str] | None = None) -> None:
         data_keys = [key.removeprefix('data.') for key in line.user_keys if key.startswith('data.')]
         pretraining_data.follow_corpus(config.data, data_keys)
     if line.print_config:
-        print(config)
+        print('\n'.join(command_line.describe_keys(config)))
         return
     run(config, line.processes, line.dry_run, line.user_keys)
 

@@ -19,9 +19,9 @@ FOLDERS = (PACKAGE / 'configs', PACKAGE.parent / 'configs')  # of an installed w
 def register() -> None:
     """Make `from configs import base` work from any folder."""
     if 'configs' not in sys.modules:
-        folder = _folder()
+        location = folder()
         spec = importlib.util.spec_from_file_location(
-            'configs', folder / '__init__.py', submodule_search_locations=[str(folder)]
+            'configs', location / '__init__.py', submodule_search_locations=[str(location)]
         )
         assert spec is not None
         assert spec.loader is not None
@@ -31,7 +31,7 @@ def register() -> None:
 
 def base() -> ConfigDict:
     """Return the config of configs/base.py, without importing the package `configs`."""
-    return load(str(_folder() / 'base.py'))
+    return load(str(folder() / 'base.py'))
 
 
 def load(file: str) -> ConfigDict:
@@ -42,7 +42,7 @@ def load(file: str) -> ConfigDict:
     """
     path, colon, parameter = file.partition(':')
     if not pathlib.Path(path).is_file():
-        names = sorted(name.stem for name in _folder().glob('*.py') if _is_recipe(name))
+        names = sorted(name.stem for name in folder().glob('*.py') if _is_recipe(name))
         close = nearest(pathlib.Path(path).stem, names)
         advice = f'did you mean configs/{close}.py?' if close else f'known: {", ".join(names)}'
         raise UserError(f'config file {path!r} does not exist; {advice}')
@@ -65,7 +65,7 @@ def load(file: str) -> ConfigDict:
 def all_configs() -> Iterator[ConfigDict]:
     """Yield the config of every recipe, once for each of its parameters."""
     register()
-    for path in sorted(_folder().glob('*.py')):
+    for path in sorted(folder().glob('*.py')):
         module = importlib.import_module(f'configs.{path.stem}')
         if hasattr(module, 'PARAMETERS'):
             yield from map(module.get_config, module.PARAMETERS)
@@ -75,7 +75,7 @@ def all_configs() -> Iterator[ConfigDict]:
 
 def own_keys(config: ConfigDict, file: str) -> set[str]:
     """Return the keys with a value that no recipe has, for a config file outside configs/."""
-    if pathlib.Path(file.partition(':')[0]).resolve().parent == _folder().resolve():
+    if pathlib.Path(file.partition(':')[0]).resolve().parent == folder().resolve():
         return set()
     known = [dict(flatten(recipe)) for recipe in all_configs()]
     return {
@@ -87,13 +87,14 @@ def _is_recipe(path: pathlib.Path) -> bool:
     return 'def get_config(' in path.read_text(encoding='utf-8')
 
 
-def _folder() -> pathlib.Path:
-    return next(folder for folder in FOLDERS if (folder / 'base.py').exists())
+def folder() -> pathlib.Path:
+    """Return the folder of the recipes, of an installed wheel or of a checkout."""
+    return next(location for location in FOLDERS if (location / 'base.py').exists())
 
 
 def locate(file: str) -> str:
     """Resolve configs/NAME.py[:PARAMETER] to the recipe, unless `file` exists or has no recipe."""
     path, colon, parameter = file.partition(':')
-    recipe = _folder() / pathlib.Path(path).name
+    recipe = folder() / pathlib.Path(path).name
     is_recipe = pathlib.Path(path).parent.name == 'configs' and recipe.exists()
     return f'{recipe}{colon}{parameter}' if is_recipe and not os.path.exists(path) else file

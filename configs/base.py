@@ -64,14 +64,14 @@ def get_config() -> ConfigDict:
             # a name in bert_jax/models/architectures; None: the architecture of init_from
             architecture=FieldReference('bert_base'),
             hidden_size=placeholder(int),  # width of the hidden states
-            num_layers=placeholder(int),
+            num_layers=placeholder(int),  # number of encoder layers
             num_heads=placeholder(int),  # default: hidden_size / 64
             intermediate_size=placeholder(int),  # feed-forward width; default: 4 · hidden_size
             embedding_size=placeholder(int),  # width of the embeddings if not hidden_size
             max_position_embeddings=placeholder(int),  # longest sequence in tokens
             type_vocab_size=placeholder(int),  # number of segment types
             hidden_act=placeholder(str),  # 'gelu' (exact) or 'gelu_tanh' (original code)
-            layer_norm_eps=placeholder(float),
+            layer_norm_eps=placeholder(float),  # added to the variance in layer normalization
             hidden_dropout=placeholder(float),  # probability
             attention_dropout=placeholder(float),  # probability
             initializer_range=placeholder(float),  # standard deviation of initial weights
@@ -151,13 +151,13 @@ def get_config() -> ConfigDict:
             temperature=1.0,  # of the generator's samples
         )
     )
-    # Share of the tokens that each edit changes; permutation: share of the examples it reorders.
+    # Options of the objectives permutation, deletion, insertion and substitution: share of tokens.
     config.editing = ConfigDict(
         dict(
-            permutation=0.5,
-            deletion=0.15,
-            insertion=0.15,
-            substitution=0.15,
+            permutation=0.5,  # share of the examples whose sentences are reordered
+            deletion=0.15,  # tokens that are deleted
+            insertion=0.15,  # tokens that are inserted, per token of the text
+            substitution=0.15,  # tokens that are replaced at random
         )
     )
     # Length of training: one value for each stage, or one for all stages.
@@ -175,10 +175,10 @@ def get_config() -> ConfigDict:
             # Adam without bias correction; or 'adamw', 'stable_adamw', 'lamb' as in its paper,
             # 'albert_lamb' as in ALBERT's code.
             name='bert_adam',
-            beta1=0.9,
-            beta2=0.999,
-            eps=1e-6,
-            weight_decay=0.01,
+            beta1=0.9,  # decay per step of the mean of gradients
+            beta2=0.999,  # decay per step of the mean of squared gradients
+            eps=1e-6,  # added to the root of the mean of squared gradients
+            weight_decay=0.01,  # share of each parameter, times the learning rate, removed per step
             decay_exclude=('bias', 'norm'),  # patterns of parameters without weight decay
             clip_norm=1.0,  # global gradient norm; 0 = off
         )
@@ -187,7 +187,7 @@ def get_config() -> ConfigDict:
         dict(
             name='bert_linear',  # or 'linear', 'cosine', 'sqrt', 'constant'
             learning_rate=1e-4,  # peak
-            end_learning_rate=0.0,
+            end_learning_rate=0.0,  # after the last step
             warmup_steps=placeholder(int),  # default: warmup_fraction of the run; 0 = no warmup
             warmup_fraction=10_000 / 1_000_000,  # share of the run; BERT: 10k of 1M steps
             decay_steps=0,  # decay over the last steps only, constant before; 0 = after the warmup
@@ -231,7 +231,7 @@ def get_config() -> ConfigDict:
     # Evaluation on held-out documents.
     config.evaluation = ConfigDict(
         dict(
-            every_steps=10_000,
+            every_steps=10_000,  # steps between evaluations
             steps=(),  # further steps at which to evaluate, such as (0, 100, 1000); 0: before any
             examples=10_240,  # examples per evaluation
             cloze_examples=8,  # examples with predictions in the model card
@@ -253,13 +253,13 @@ def get_config() -> ConfigDict:
     )
     config.checkpoint = ConfigDict(
         dict(
-            every_steps=5_000,
+            every_steps=5_000,  # steps between checkpoints
             keep=3,  # number of most recent checkpoints to keep
         )
     )
     config.logging = ConfigDict(
         dict(
-            every_steps=100,
+            every_steps=100,  # steps between lines of metrics.jsonl
             wandb='',  # project of Weights & Biases to record the run in; '' = none
             profile_steps=(),  # first and last step of a trace in WORKDIR/profile, such as (10, 12)
         )

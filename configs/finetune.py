@@ -82,7 +82,7 @@ def get_config(task: str = 'file') -> ConfigDict:
             # BERT-base, at most 1e-3; with transfer.method, the rate published with the method.
             learning_rate=placeholder(float),
             base_learning_rate=recipe['learning_rate'],  # for models as wide as BERT-base
-            end_learning_rate=0.0,
+            end_learning_rate=0.0,  # after the last step
             warmup_steps=placeholder(int),  # default: warmup_fraction of the run; 0 = no warmup
             warmup_fraction=0.1,  # share of the run
             decay_steps=0,  # decay over the last steps only, constant before; 0 = after the warmup

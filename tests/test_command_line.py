@@ -1,8 +1,11 @@
 """The command line of training: config files, overrides, unset keys, print_config and dry_run."""
 
+import re
+import subprocess
+
 import pytest
 
-from bert_jax import command_line, main
+from bert_jax import command_line, completion, key_meanings, main, recipes
 from bert_jax.config_values import flatten
 from bert_jax.errors import UserError
 from configs import base
@@ -35,6 +38,9 @@ REFUSED = {
     'stray word': ([TINY, 'tiny'], "'tiny' is not a flag"),
     'no config': (['--config.seed=1'], 'no config given'),
     'missing file': (['--config=configs/none.py'], "config file 'configs/none.py' does not exist"),
+    'recipe without its folder': (['--config=tinny'], r'did you mean configs/tiny\.py'),
+    'key without its prefix': ([TINY, '--training.steps=5'], '--config.training.steps'),
+    'mistyped flag': ([TINY, '--dryrun'], '--dry_run'),
     'folder': (['--config=configs'], "config file 'configs' does not exist"),
     'not Python': (['--config=README.md'], "config file 'README.md': SyntaxError"),
     'unknown task': (['--config=configs/finetune.py:unknown_task'], 'unknown task .*; known: '),
@@ -69,9 +75,8 @@ def test_a_refused_command_exits_with_status_2(capsys):
     with pytest.raises(SystemExit) as ended:
         main.main(['main', '--config=configs/none.py'])
     assert ended.value.code == 2
-    assert capsys.readouterr().err.splitlines() == [
-        "error: config file 'configs/none.py' does not exist"
-    ]
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith("error: config file 'configs/none.py' does not exist")
 
 
 @pytest.mark.parametrize(
@@ -108,8 +113,55 @@ def test_print_config_prints_all_values_and_ends(capsys):
     main.main(['main', TINY, '--config.seed=7', '--print_config'])
     printed = capsys.readouterr().out
     for key, _ in flatten(base.get_config()):
-        assert f'{key.split(".")[-1]}: ' in printed
-    assert 'seed: 7' in printed
+        assert f'\n{key} = ' in f'\n{printed}'
+    assert '\nseed = 7 ' in printed
+
+
+@pytest.mark.parametrize(
+    ('arguments', 'line'),
+    [
+        ([], r'training\.max_predictions = \(20, 76\) +# maximum number of masked tokens'),
+        ([SENTIMENT], r'data\.columns\.label = .* # the class, the number or the index'),
+        (['--config=configs/finetune.py:tagging'], r'problem\.crf = False +# True: a linear-chain'),
+    ],
+)
+def test_help_lists_the_keys_with_their_meanings(arguments, line, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main.main(['main', *arguments, '--help'])
+    assert ended.value.code in (0, None)
+    assert re.search(line, capsys.readouterr().out)
+
+
+def test_every_key_of_every_recipe_has_a_meaning():
+    for config in recipes.all_configs():
+        meanings = key_meanings.of_config(config)
+        assert [key for key, _ in flatten(config) if key not in meanings] == []
+
+
+@pytest.mark.parametrize(
+    ('typed', 'words'),
+    [
+        ('python -m bert_jax.pre', ['bert_jax.prepare', 'bert_jax.predict']),
+        ('python3 -m bert_jax.main --config.schedule.e', ['--config.schedule.end_learning_rate=']),
+        ('bert-jax-train --dry', ['--dry_run']),
+        ('/bin/bert-jax-predict --mod', ['--model=']),
+        ('python -m bert_jax.analyze pro', ['probe']),
+        ('python other.py --mod', []),
+    ],
+)
+def test_the_shell_completes_commands_flags_and_keys(typed, words, completion_script):
+    *before, word = typed.split()
+    command = (
+        f'{completion_script}\nCOMP_WORDS=({" ".join([*before, word])}); COMP_CWORD={len(before)}'
+    )
+    command += '; _bert_jax; echo "${COMPREPLY[@]}"'
+    result = subprocess.run(['bash', '-c', command], capture_output=True, text=True, check=True)
+    assert result.stdout.split() == words
+
+
+@pytest.fixture(scope='module')
+def completion_script():
+    return completion.script()
 
 
 @pytest.mark.parametrize('kind', ['pretraining', 'fine-tuning'])

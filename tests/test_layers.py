@@ -12,13 +12,14 @@ LAYERS = (
     ('storage',),
     ('averages', 'config_values', 'files'),
     ('data', 'models', 'recipes'),
-    ('objectives', 'prepare'),
+    ('key_meanings', 'objectives', 'prepare'),
     ('evaluation', 'training'),
     ('command_line', 'interop'),
     ('tasks',),
     ('inference',),
     ('analyze', 'export_formats', 'page'),
     ('__init__', 'evaluate', 'export', 'main', 'predict'),
+    ('completion',),
 )
 
 

@@ -49,7 +49,7 @@ def load_any(
         return tf1_folder.load(parent, heads, allow_missing, folder.name)
     if not folder.is_dir():
         raise UserError(
-            f'no folder {str(path)!r}: models are read from folders. Download a published model first, '
+            f'no folder {str(path)!r}: models are read from folders. Download a published model, '
             'for example with `hf download NAME --local-dir FOLDER`, and name that folder'
         )
     # A run has both config.json and checkpoints; a Hugging Face folder has no checkpoints.

@@ -117,7 +117,7 @@ def test_word_counts_do_not_depend_on_the_chunk_size(monkeypatch):
 @pytest.mark.parametrize(
     ('spec', 'message'),
     [
-        ('wordpeace:100', "unknown tokenizer kind 'wordpeace'; did you mean wordpiece. known: bytebpe, "),
+        ('wordpeace:100', "kind 'wordpeace'; did you mean wordpiece. known: bytebpe, "),
         ('wordpiece', 'wordpiece:8000'),
         ('wordpiece:many', 'wordpiece:8000'),
         ('wordpiece:5', 'above 5'),

@@ -241,7 +241,7 @@ def test_predict_splits_text_into_words_like_the_training_data(tmp_path):
 @pytest.mark.parametrize(
     ('settings', 'message'),
     [
-        ({'problem__metrics': ('acuracy',)}, "unknown metric 'acuracy'; did you mean accuracy. known: accuracy"),
+        ({'problem__metrics': ('acuracy',)}, "'acuracy'; did you mean accuracy. known: accuracy"),
         ({'problem__positive': 'good'}, "problem.positive is 'good'; set it to one of the classes"),
     ],
 )

@@ -201,7 +201,7 @@ def test_the_error_names_a_parameter_that_a_mesh_axis_does_not_divide():
 @pytest.mark.parametrize(
     ('rules', 'message'),
     [
-        ((('batch', ('data', 'fsdb')),), "unknown mesh axis in sharding_rules 'fsdb'; did you mean fsdp. known: data"),
+        ((('batch', ('data', 'fsdb')),), "'fsdb'; did you mean fsdp. known: data"),
         ((('batch', 5),), 'unknown mesh axis in sharding_rules 5'),
         (('batch', 'data'), "sharding_rules has 'batch'; write"),
     ],

@@ -28,12 +28,12 @@ DEFAULTS: dict[str, Any] = dict(
     language='en',  # xnli: language of dev and test; ud_pos: treebank, such as 'en_ewt'
     # Globs of plain or .gz files; 'sample:NAME' is a file of bert_jax/data/samples/.
     train=(),
-    dev=(),
-    test=(),
+    dev=(),  # as train; the split for choosing checkpoints and settings
+    test=(),  # as train; scored once, after the training
     unlabeled=(),  # prompt: texts for the loss of problem.mlm_weight; their labels are not read
     dev_fraction=0.1,  # split off train if there are no dev files; 0 = no dev split
     test_fraction=0.0,  # split off train if there are no test files
-    split_seed=0,
+    split_seed=0,  # seed of random splits and subsets
     # Rows with the same value stay in one split: a column, or 'context', 'title' (squad),
     # 'document' (conll, conllu, brat).
     group='',
@@ -44,7 +44,7 @@ DEFAULTS: dict[str, Any] = dict(
     # 'csv', 'tsv', 'jsonl', 'json', 'xml', 'conll', 'conllu', 'squad', 'brat', 'labeled_lines',
     # 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each file and the problem
     format='',
-    encoding='utf-8',
+    encoding='utf-8',  # of the text files, a name of Python's codecs
     # csv, tsv: whether the first row has the column names; if not, the names are '0', '1', ….
     # Unset: yes, unless `columns` has numbers.
     header=placeholder(bool),
@@ -63,9 +63,9 @@ DEFAULTS: dict[str, Any] = dict(
     # Maps fields to columns, by name or index; '' or () = not in the file.
     columns=dict(
         id='',  # '' = file:line
-        text='text',
-        text2='',
-        label='label',
+        text='text',  # the text, or the first text of a pair
+        text2='',  # the second text of a pair
+        label='label',  # the class, the number or the index of the choice
         # classification: an object with the probability of each class, predicted by a model to
         # distill (problem.temperature)
         probabilities='',
@@ -76,13 +76,13 @@ DEFAULTS: dict[str, Any] = dict(
         tokens='tokens',  # a list of words
         tags='tags',  # a list of tags
         spans='spans',  # a list of [start, end, label], or of objects with these keys:
-        span_start='start',
-        span_end='end',
-        span_label='label',
+        span_start='start',  # offset of the first character or word
+        span_end='end',  # offset of the end (data.ends)
+        span_label='label',  # class of the span
         word='0',  # conll
         tag='-1',  # conll; conllu: 'upos', 'xpos', 'feats.Number', …
-        question='question',
-        context='context',
+        question='question',  # the question
+        context='context',  # the text that has the answer, or its id (data.contexts)
         answers=('answers',),  # columns with a text or a list of texts; empty = no answer
         answer_starts=(),  # offsets in characters; () = the first occurrence of the answer
     ),

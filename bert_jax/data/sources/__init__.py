@@ -94,7 +94,7 @@ def _with_kind(spec: str) -> str:
     kinds = {'.jsonl': 'jsonl', '.json': 'jsonl', '.parquet': 'parquet', '.arrow': 'parquet'}
     kind = kinds.get(os.path.splitext(location)[1], 'text')
     is_folder = '://' not in location and os.path.isdir(os.path.expanduser(location))
-    files = f"{location.rstrip('/')}/*" if is_folder else location
+    files = f'{location.rstrip("/")}/*' if is_folder else location
     return f'{kind}:{files}{semicolon}{settings}'
 
 

@@ -17,7 +17,10 @@ from tests.data.sources.reading import write
             'wikipedia:en',
             "unknown source 'wikipedia'; known: canaries, docstrings, hf, jsonl, parquet, text",
         ),
-        ('text:{}/a.txt;langauge=en', "unknown option of source text 'langauge'; did you mean language. known: "),
+        ('text:{}/a.txt;langauge=en', "'langauge'; did you mean language. known: "),
+        ('{}/a.txt', 'write .text:.*/a.txt'),
+        ('{}', 'write .text:.*/[*]'),
+        ('books.jsonl;field=text', 'write .jsonl:books.jsonl;field=text'),
         ('text:{}/a.txt;language', 'has no value'),
         ('text', 'has no GLOB; write text:GLOB'),
         ('text:{}/*.doc', 'no file matches'),
@@ -102,5 +105,5 @@ def test_help_describes_every_source_and_option(repeated_line):
 def test_specs_of_a_new_kind_of_source_are_checked(repeated_line):
     with pytest.raises(UserError, match="source 'line' has no TEXT; write line:TEXT"):
         open_source('line')
-    with pytest.raises(UserError, match="unknown option of source line 'time'; did you mean times. known: language, "):
+    with pytest.raises(UserError, match="'time'; did you mean times. known: language, "):
         open_source('line:a;time=3')
