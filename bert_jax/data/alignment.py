@@ -104,34 +104,36 @@ def align(tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]) -> 
     )
 
 
-def join_characters(
+def join_words(
     tokenizer: Tokenizer, text: str, words: Sequence[tuple[int, int]]
 ) -> tuple[tuple[int, int], ...]:
-    """Join words that touch and share a subword, if one of them is a single character.
+    """Join words that touch and share an added token, or a subword if one is a single character.
 
-    The single characters are Hangul or from scripts written without spaces (data/scripts.py), whose
-    word boundaries are unknown. `align` then does not need to split the text between them.
+    An added token such as '[e1]' may be three words by its punctuation. The single characters are
+    Hangul or from scripts written without spaces (data/scripts.py), whose word boundaries are
+    unknown. `align` then does not need to split the text between them.
 
     Args:
         tokenizer: The tokenizer.
         text: The text.
         words: First character and end (exclusive) of each word.
     """
+    if not len(words):
+        return ()
     is_character_W = np.array([bool(_CHARACTER.fullmatch(text, *word)) for word in words], bool)
-    if not is_character_W.any():
-        return tuple(words)
     start_W, end_W = np.array(words).T
-    start_N, end_N = tokenizer.encode_batch([text]).offsets[0].T
-    first_N = np.searchsorted(end_W, start_N, side='right')
-    last_N = np.searchsorted(start_W, end_N) - 1
+    (ids_N,), (offsets_N2,) = tokenizer.encode_batch([text], special=True)
+    first_N = np.searchsorted(end_W, offsets_N2[:, 0], side='right')
+    last_N = np.searchsorted(start_W, offsets_N2[:, 1]) - 1
     is_shared_W = np.zeros(len(words), bool)  # with the word before
-    for first, last in zip(first_N, last_N, strict=True):
-        is_shared_W[first + 1 : last + 1] = True
-    may_join_W = is_character_W[1:] | is_character_W[:-1]
-    is_joined_W = is_shared_W[1:] & may_join_W & (start_W[1:] == end_W[:-1])
-    is_start_W = np.append(True, ~is_joined_W)
-    is_end_W = np.append(~is_joined_W, True)
-    return tuple(zip(start_W[is_start_W].tolist(), end_W[is_end_W].tolist(), strict=True))
+    may_join_W = is_character_W | np.append(False, is_character_W[:-1])
+    for index in np.flatnonzero(first_N < last_N):
+        inside = slice(first_N[index] + 1, last_N[index] + 1)
+        is_shared_W[inside] = True
+        may_join_W[inside] |= ids_N[index] in tokenizer.added_ids
+    is_joined_W = is_shared_W & may_join_W & (start_W == np.append(-1, end_W[:-1]))
+    is_end_W = np.append(~is_joined_W[1:], True)
+    return tuple(zip(start_W[~is_joined_W].tolist(), end_W[is_end_W].tolist(), strict=True))
 
 
 def _check(text: str, words_W2: np.ndarray) -> None:
@@ -150,7 +152,8 @@ def _check(text: str, words_W2: np.ndarray) -> None:
 def _encode(tokenizer: Tokenizer, text: str, splits: list[int]) -> tuple[np.ndarray, np.ndarray]:
     """Split a text before these characters and tokenize the parts: ids [N], offsets [N, 2]."""
     bounds = [0, *splits, len(text)]
-    encoded = tokenizer.encode_batch([text[a:b] for a, b in itertools.pairwise(bounds)])
+    parts = [text[a:b] for a, b in itertools.pairwise(bounds)]
+    encoded = tokenizer.encode_batch(parts, special=True)
     offsets = [part + start for part, start in zip(encoded.offsets, bounds[:-1], strict=True)]
     return np.concatenate(encoded.ids), np.concatenate(offsets).astype(np.int32)
 

@@ -102,7 +102,7 @@ def add_special(tokenizer: Tokenizer, ids: np.ndarray) -> np.ndarray:
 
 def encode_rows(tokenizer: Tokenizer, texts: Sequence[str]) -> list[np.ndarray]:
     """Tokenize texts; return the row of each, int32."""
-    flat_ids, lengths = tokenizer.encode_ids(texts)
+    flat_ids, lengths = tokenizer.encode_ids(texts, special=True)
     encoded = np.split(flat_ids, np.cumsum(lengths))[:-1]
     return [add_special(tokenizer, ids) for ids in encoded]
 

@@ -74,7 +74,7 @@ def _plain_texts(problem: Problem, sequence: TokenSequence, candidates: Sequence
     """The candidate that has the token ids of the sequence, in a list; [] if none has them."""
     for candidate in candidates:
         texts = [candidate] if isinstance(candidate, str) else candidate
-        row = problem.layout.lay_out(*problem.tokenizer.encode_batch(texts).ids)
+        row = problem.layout.lay_out(*problem.tokenizer.encode_batch(texts, special=True).ids)
         if np.array_equal(row.ids, sequence.ids):
             return [candidate]
     return []
@@ -130,7 +130,11 @@ def _short_texts(tokenizer: Tokenizer, max_tokens: int) -> list[str]:
     texts = []
     for text in _TEXTS:
         words = text.split()
-        while len(words) > 1 and len(tokenizer.encode_batch([' '.join(words)]).ids[0]) > max_tokens:
+        while len(words) > 1 and _num_tokens(tokenizer, ' '.join(words)) > max_tokens:
             words = words[: len(words) // 2]
         texts.append(' '.join(words))
     return texts
+
+
+def _num_tokens(tokenizer: Tokenizer, text: str) -> int:
+    return len(tokenizer.encode_batch([text], special=True).ids[0])

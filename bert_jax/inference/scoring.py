@@ -88,7 +88,7 @@ def locate(predictor: Predictor, text: str, span: Span) -> tuple[np.ndarray, sli
     Raises:
         UserError: no tokens overlap the span.
     """
-    ((ids,), (offsets,)) = predictor.tokenizer.encode_batch([text])
+    ((ids,), (offsets,)) = predictor.tokenizer.encode_batch([text], special=True)
     inside = np.flatnonzero((offsets[:, 0] < span[1]) & (offsets[:, 1] > span[0]))
     if not len(inside):
         raise UserError(f'{text!r:.80}: {text[slice(*span)]!r} has no tokens')

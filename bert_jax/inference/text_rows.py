@@ -49,7 +49,7 @@ class TextRows:
         """Return the token ids of each text, truncated if `long_texts` is 'truncate'."""
         if long_texts not in (None, 'windows', 'truncate'):
             raise unknown('treatment of long texts', long_texts, ('windows', 'truncate'))
-        flat_ids, lengths = self._tokenizer.encode_ids(check_texts(texts))
+        flat_ids, lengths = self._tokenizer.encode_ids(check_texts(texts), special=True)
         encoded = np.split(flat_ids, np.cumsum(lengths))[:-1]
         self.count_long(encoded, long_texts or 'windows')
         return [ids[: self.size] for ids in encoded] if long_texts == 'truncate' else encoded

@@ -66,9 +66,6 @@ def _unsupported(kind: str, settings: dict[str, Any]) -> Iterator[str]:
         for option, values in _BPE_DEFAULTS.items():
             if settings['model'].get(option) not in values:
                 yield f'its BPE has {option} {settings["model"][option]!r}'
-    for token in settings['added_tokens']:
-        if token['single_word'] or (token['normalized'] and settings['normalizer']):
-            yield f'the added token {token["content"]!r} is a single word or normalized'
 
 
 def _steps(normalizer: dict[str, Any] | None) -> list[dict[str, Any]]:

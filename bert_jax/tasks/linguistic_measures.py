@@ -160,7 +160,7 @@ class Probe:
         """Make the rows of the sentences and the class of each word."""
         tokenizer, longest = setting.corpus.tokenizer, setting.text['input_ids'].shape[1]
         sentences = _sample(_read_tagged(setting.config.treebank), setting.config.sentences)
-        encoded = tokenizer.encode_batch([sentence.text for sentence in sentences])
+        encoded = tokenizer.encode_batch([s.text for s in sentences], special=True)
         tags: list[str] = []
         self._words, rows = [], []
         for sentence, ids, offsets in zip(sentences, encoded.ids, encoded.offsets, strict=True):

@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+import tokenizers as library
 
 from bert_jax.data import alignment, tokenizers
 from bert_jax.data.labeled.word_spans import split_characters
@@ -52,7 +53,8 @@ def check(tokenizer, text, words):
         assert found.offsets[first, 0] < end
         assert found.offsets[first, 1] > start
     if not found.num_splits and not found.num_dropped:
-        np.testing.assert_array_equal(found.ids, tokenizer.encode_batch([text]).ids[0])
+        (expected,) = tokenizer.encode_batch([text], special=True).ids
+        np.testing.assert_array_equal(found.ids, expected)
     return found
 
 
@@ -147,7 +149,7 @@ def test_characters_of_text_without_spaces_are_joined_to_subwords(kind):
     num_joined = 0
     for text in UNSPACED:
         characters = split_characters(text)
-        words = alignment.join_characters(tokenizer, text, characters)
+        words = alignment.join_words(tokenizer, text, characters)
         assert {a for a, _ in words} <= {a for a, _ in characters}
         assert {b for _, b in words} <= {b for _, b in characters}
         found = check(tokenizer, text, words)
@@ -160,6 +162,18 @@ def test_words_with_spaces_are_not_joined(tokenizer):
     for text in LINES:
         words = tuple(match.span() for match in re.finditer(r'\w{1,3}', text))
         characters = split_characters(text)
-        joined = alignment.join_characters(tokenizer, text, words)
+        joined = alignment.join_words(tokenizer, text, words)
         assert len(words) - len(joined) <= text.count('京')
-        assert len(characters) - len(alignment.join_characters(tokenizer, text, characters)) <= 1
+        assert len(characters) - len(alignment.join_words(tokenizer, text, characters)) <= 1
+
+
+def test_the_parts_of_an_added_token_are_one_word(tokenizer):
+    backend = library.Tokenizer.from_str(tokenizer.to_json())
+    backend.add_special_tokens(['[e1]'])
+    added = tokenizers.Tokenizer(backend.to_str())
+    text = 'the [e1] cats[e1]'
+    words = tuple(match.span() for match in re.finditer(r'\w+|[^\w\s]', text))
+    joined = alignment.join_words(added, text, words)
+    assert [text[start:end] for start, end in joined] == ['the', '[e1]', 'cats', '[e1]']
+    assert check(added, text, joined).num_splits == 0
+    assert alignment.join_words(tokenizer, text, words) == words

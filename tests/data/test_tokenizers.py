@@ -8,8 +8,7 @@ from hypothesis import given, settings, strategies
 
 from bert_jax import errors
 from bert_jax.data import tokenizers
-from bert_jax.data.tokenizers import tokenizer as tokenizer_module
-from bert_jax.data.tokenizers import wordpiece
+from bert_jax.data.tokenizers import cached_encoding, wordpiece
 
 TEXT = (
     'The cat sat on the mat. The dogs were sitting on the mats, and the cats sat with them!\n'
@@ -191,13 +190,13 @@ _CACHED = tokenizers.train(
 
 
 def test_the_cache_is_cleared_when_full(monkeypatch, trained):
-    monkeypatch.setattr(tokenizer_module, 'CACHED_IDS', 10)
+    monkeypatch.setattr(cached_encoding, 'CACHED_IDS', 10)
     tokenizer = tokenizers.Tokenizer(trained.to_json())
     texts = [f'cat{i} sat' for i in range(100)]
     expected = trained.encode_ids(texts)[0]
     found = [tokenizer.encode_ids([text])[0] for text in texts]
     np.testing.assert_array_equal(np.concatenate(found), expected)
-    assert len(tokenizer._cache) < 20
+    assert len(tokenizer._encoders[False]._cache) < 20
 
 
 def test_saving_and_loading_changes_nothing(trained, tmp_path):

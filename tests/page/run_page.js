@@ -25,9 +25,8 @@ async function encode(text) {
 }
 
 const functions = {
-  tokens: (texts, special) => texts.map((text) => model.tokenizer.encode(text, special)),
-  ids: (texts, special) =>
-    texts.map((text) => model.tokenizer.encode(text, special).map((token) => token.id)),
+  tokens: (texts) => texts.map((text) => model.tokenizer.encode(text)),
+  ids: (texts) => texts.map((text) => model.tokenizer.encode(text).map((token) => token.id)),
   surfaces: (ids) => ids.map((id) => model.tokenizer.surface(id)),
   logits: async (text) => {
     const { row, output } = await encode(text);

@@ -1,8 +1,10 @@
 """The page's tokenizers give the same ids as ours."""
 
+import itertools
 import json
 
 import pytest
+import tokenizers as library
 
 from bert_jax.data import tokenizers
 from bert_jax.data.tokenizers import Tokenizer, byte_bpe, wordpiece
@@ -15,15 +17,12 @@ NUMBER = 1000
 
 
 def agree(tmp_path, tokenizer, lines):
-    """The ids of every line, with literal special tokens recognized and not."""
+    """The ids of every line, with literal special tokens."""
     model = pages.random_model('bert', tokenizer, hidden_size=4, num_layers=1)
-    modes = (False, True)
-    path = pages.write(tmp_path, model)
-    found = pages.run(path, *(('ids', lines, special) for special in modes))
-    for special, ids in zip(modes, found, strict=True):
-        expected = tokenizer.encode_batch(lines, special=special).ids
-        for line, own, wanted in zip(lines, ids, expected, strict=True):
-            assert own == wanted.tolist(), (line, special)
+    (found,) = pages.run(pages.write(tmp_path, model), ('ids', lines))
+    expected = tokenizer.encode_batch(lines, special=True).ids
+    for line, own, wanted in zip(lines, found, expected, strict=True):
+        assert own == wanted.tolist(), line
 
 
 @needs_node
@@ -34,14 +33,33 @@ def test_ids_of_trained_tokenizers(kind, lowercase, tmp_path):
 
 
 @needs_node
+@pytest.mark.parametrize('kind', ['wordpiece', 'bytebpe'])
+def test_ids_of_added_tokens(kind, tmp_path):
+    """With every combination of options; expected: the ids of the tokenizers library."""
+    backend = library.Tokenizer.from_str(pages.tokenizer(kind).to_json())
+    options = ('lstrip', 'rstrip', 'single_word', 'normalized')
+    lines = []
+    for number, values in enumerate(itertools.product([False, True], repeat=4)):
+        name = ('[E{}]', 'Añ{}', 'New York{}', '北{}')[number % 4].format(number)
+        token = library.AddedToken(name, **dict(zip(options, values, strict=True)))
+        backend.add_special_tokens([token]) if number % 3 else backend.add_tokens([token])
+        lines += [f'the {name} cat', f'x{name}y', f'{name}, {name.lower()}!', f'sat  {name} \t dog']
+        lines += [f'_{name} {name}{name}\u0301', f'{name}']
+    found = {index for line in lines for index in backend.encode(line).ids}
+    assert len(found - {*range(len(pages.tokenizer(kind).vocab))}) == 16
+    agree(tmp_path, Tokenizer(backend.to_str()), lines)
+
+
+@needs_node
 @pytest.mark.parametrize(('kind', 'number'), [('wordpiece', len(LINES)), ('bytebpe', 5)])
 def test_offsets_are_those_of_python(kind, number, tmp_path):
     """Except the white space of byte BPE, and in UTF-16 units, which lines of emoji differ by."""
     lines = [line for line in LINES[:number] if max(line, default='') < '\uffff']
     tokenizer = pages.tokenizer(kind)
     path = pages.write(tmp_path, pages.random_model('bert', tokenizer))
-    (found,) = pages.run(path, ('tokens', lines, False))
-    for line, own, wanted in zip(lines, found, tokenizer.encode_batch(lines).offsets, strict=True):
+    (found,) = pages.run(path, ('tokens', lines))
+    expected = tokenizer.encode_batch(lines, special=True).offsets
+    for line, own, wanted in zip(lines, found, expected, strict=True):
         assert [[one['start'], one['end']] for one in own] == wanted.tolist(), line
 
 
@@ -53,7 +71,7 @@ def test_tokens_read_as_text(spec, mask, tmp_path):
     text = 'un élans, sans'
     (ids,) = tokenizer.encode_batch([text]).ids
     path = pages.write(tmp_path, pages.random_model('bert', tokenizer))
-    calls = ('surfaces', ids.tolist()), ('tokens', [f'un  {mask} sans'], True)
+    calls = ('surfaces', ids.tolist()), ('tokens', [f'un  {mask} sans'])
     surfaces, (tokens,) = pages.run(path, *calls)
     joined = ''.join(('' if one['joins'] else ' ') + one['text'] for one in surfaces)
     assert joined.strip().replace(' ,', ',') == text

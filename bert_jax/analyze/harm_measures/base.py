@@ -89,7 +89,7 @@ def plot(shares: Mapping[str, Share], label: str, neutral: float, limits: Any = 
 def token_of(model: AnalyzedModel, word: str, place: str) -> int:
     """The token id of a word within a sentence. Raises UserError if it is not a single token."""
     tokenizer = model.predictor.tokenizer
-    (ids,) = tokenizer.encode_batch([tokenizer.sentence_prefix + word]).ids
+    (ids,) = tokenizer.encode_batch([tokenizer.sentence_prefix + word], special=True).ids
     if len(ids) != 1:
         raise UserError(f'{place}: {word!r} is {len(ids)} tokens of {model.name}, must be one')
     return int(ids[0])

@@ -9,24 +9,17 @@ import functools
 import hashlib
 import json
 import pathlib
-import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data import text_files
 from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
+from bert_jax.data.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
 
-CACHED_IDS = 2**20  # bounds the memory of the word cache (about 100 MB)
-_TEXTS_AT_ONCE = 5_000  # bounds the memory of the words of these texts
 MODELS = ('WordPiece', 'BPE', 'Unigram')
-
-_ODD_SPACES = re.compile(r'^\s|\s$|\s\s|[^\S ]')
-_BEFORE_SPACE = re.compile('(?= )')
-_SENTENCEPIECE_STEPS = {'Replace', 'NFKD', 'StripAccents', 'Lowercase', 'Precompiled'}
 
 
 class Encodings(NamedTuple):
@@ -49,10 +42,12 @@ class Tokenizer:
         vocab: The token of each id.
         vocab_size: V, the number of ids.
         pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
-        special_ids: The ids of all special tokens.
+        special_ids: The ids of these special tokens.
+        added_ids: The ids of the tokens that are recognized in a text before it is split into
+            words: special tokens, and all tokens that were added to the vocabulary.
         is_word_start: bool [V], whether a token starts a word: it has no ## (WordPiece), a Ġ
-            (byte-level BPE) or a ▁ (SentencePiece); False for special tokens except [UNK]. None if
-            the vocabulary does not mark word starts.
+            (byte-level BPE) or a ▁ (SentencePiece), or was added to the vocabulary; False for
+            `special_ids` except [UNK]. None if the vocabulary does not mark word starts.
         lowercase: Whether text is lowercased.
         sentence_prefix: String to insert before a sentence so that it is encoded as in running
             text: a space for a byte-level BPE that does not insert a space itself, else ''.
@@ -68,25 +63,23 @@ class Tokenizer:
         ids = backend.get_vocab(with_added_tokens=True)
         self.special_ids = tuple(special_tokens.find_in_settings(settings, ids).values())
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
+        self.added_ids = frozenset(token['id'] for token in settings['added_tokens'])
         self.vocab_size = max(ids.values()) + 1
         token_of = {index: token for token, index in ids.items()}
         self.vocab = tuple(token_of.get(index, '') for index in range(self.vocab_size))
 
-        special = {token['content'] for token in settings['added_tokens'] if token['special']}
-        special.update(self.vocab[index] for index in self.special_ids)
-        self._plain = _backend(_without_special_subwords(settings, special))
+        self._special = backend
+        roles = {self.vocab[index] for index in self.special_ids}
+        self._plain = _backend(_without_special_subwords(settings, roles))
         self._plain.encode_special_tokens = True
-        self._cache: dict[str, bytes] = {}
-        self._cached_ids = 0
 
         self.kind = _kind(settings)
         self.is_word_start = _word_starts(self.kind, settings, self.vocab)
         if self.is_word_start is not None:
+            self.is_word_start[list(_added_words(settings) - {*self.special_ids})] = True
             markers = {*self.special_ids} - {self.unk_id}  # [UNK] stands for a word
             self.is_word_start[list(markers)] = False
-        normalizer = backend.normalizer
-        self.lowercase = normalizer is not None and normalizer.normalize_str('A') == 'a'
-        self._split = _splitter(settings)
+        self.lowercase = self._normalize('A') == 'a'
         prefixed = (settings['pre_tokenizer'] or {}).get('add_prefix_space')
         self.sentence_prefix = ' ' if self.kind == 'bytebpe' and not prefixed else ''
 
@@ -101,18 +94,32 @@ class Tokenizer:
         """Write tokenizer.json into a folder."""
         (pathlib.Path(directory) / 'tokenizer.json').write_text(self._json, encoding='utf-8')
 
+    def _normalize(self, text: str) -> str:
+        normalizer = self._special.normalizer
+        return text if normalizer is None else normalizer.normalize_str(text)
+
     @functools.cached_property
-    def _special(self) -> tokenizers.Tokenizer:
-        """Like `_plain`, but a literal '[MASK]' in the text is the special token."""
-        return _backend(json.loads(self._json))
+    def _encoders(self) -> dict[bool, CachedEncoder]:
+        """The encoders with and without special tokens in the text."""
+        settings = json.loads(self._json)
+        added = settings['added_tokens']
+        roles = {self.vocab[index] for index in self.special_ids}
+        others = [token for token in added if token['content'] not in roles]
+        return {
+            True: CachedEncoder(self._special, splitter(settings, added, self._normalize)),
+            False: CachedEncoder(self._plain, splitter(settings, others, self._normalize)),
+        }
 
     def encode_batch(self, texts: Sequence[str], special: bool = False) -> Encodings:
         """Encode texts with character offsets, without adding special tokens or truncating.
 
+        Added tokens, such as a special token '[E1]' of the folder, are recognized in any text.
+
         Args:
-            special: Whether a literal '[MASK]' or '[SEP]' is the special token, as in
-                `transformers`; for prompts that a person types. By default, '[MASK]' is ordinary
-                text ('[', 'mask', ']'), so that a corpus cannot contain special tokens.
+            special: Whether the names of `special_ids` in a text, such as '[MASK]' and '[SEP]', are
+                these tokens, as in `transformers`; for labeled texts and texts to predict. By
+                default, '[MASK]' is ordinary text ('[', 'mask', ']'), as in google-research/bert,
+                so that a corpus cannot contain special tokens.
         """
         backend = self._special if special else self._plain
         encoded = backend.encode_batch(
@@ -123,37 +130,19 @@ class Tokenizer:
             offsets=[np.array(e.offsets, np.int32).reshape(-1, 2) for e in encoded],
         )
 
-    def encode_ids(self, texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    def encode_ids(
+        self, texts: Sequence[str], special: bool = False
+    ) -> tuple[np.ndarray, np.ndarray]:
         """Encode texts without offsets, several times faster than `encode_batch`.
+
+        Args:
+            special: As for `encode_batch`.
 
         Returns:
             The ids of all texts, concatenated: int32 [N].
             The number of ids of each text: int64 [len(texts)].
         """
-        ids, lengths = bytearray(), np.empty(len(texts), np.int64)
-        for start in range(0, len(texts), _TEXTS_AT_ONCE):
-            parts = [self._split(text) for text in texts[start : start + _TEXTS_AT_ONCE]]
-            self._remember({part for text_parts in parts for part in text_parts})
-            lookup = self._cache.__getitem__
-            encoded = [b''.join(map(lookup, text_parts)) for text_parts in parts]
-            lengths[start : start + len(parts)] = list(map(len, encoded))
-            ids += b''.join(encoded)
-        return np.frombuffer(ids, np.int32), lengths // 4
-
-    def _remember(self, parts: set[str]) -> None:
-        """Cache the ids of all parts, as the bytes of int32 arrays."""
-        if self._cached_ids > CACHED_IDS:
-            self._cache.clear()
-            self._cached_ids = 0
-        unseen = list(parts.difference(self._cache))
-        for start in range(0, len(unseen), 10_000):
-            batch = unseen[start : start + 10_000]
-            encoded = self._plain.encode_batch_fast(
-                [encodable(part) for part in batch], add_special_tokens=False
-            )
-            for part, encoding in zip(batch, encoded, strict=True):
-                self._cache[part] = np.array(encoding.ids, np.int32).tobytes()
-                self._cached_ids += len(encoding) + 1
+        return self._encoders[special].encode(texts)
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, with special tokens."""
@@ -200,11 +189,6 @@ class Tokenizer:
         return {token: index for index, token in enumerate(self.vocab)}
 
 
-def encodable(text: str) -> str:
-    """Replace lone surrogates (from broken JSON, not encodable as UTF-8) by U+FFFD."""
-    return text_files.replace_surrogates(text)[0]
-
-
 def parse(text: str) -> dict[str, Any]:
     """Read the settings of a tokenizer.json, without truncation and padding."""
     try:
@@ -230,21 +214,25 @@ def _backend(settings: dict[str, Any]) -> tokenizers.Tokenizer:
 
 
 def _without_special_subwords(settings: dict[str, Any], names: set[str]) -> dict[str, Any]:
-    """Settings whose model never produces a special token from text that looks like one."""
+    """Settings whose model never produces these special tokens from text that looks like one.
+
+    No other added token is special, so that `encode_special_tokens` leaves them as they are.
+    """
     settings = copy.copy(settings)
     model = settings['model'] = copy.copy(settings['model'])
+    added = [token | {'special': token['content'] in names} for token in settings['added_tokens']]
     if model['type'] == 'Unigram':
         # A piece with a space never matches, because ▁ replaces all spaces.
-        model['vocab'] = [
-            [f' {piece} ' if piece in names else piece, score] for piece, score in model['vocab']
-        ]
-        settings['added_tokens'] = [
-            token for token in settings['added_tokens'] if token['content'] not in names
+        hidden = {piece: f' {piece} ' for piece, _ in model['vocab'] if piece in names}
+        model['vocab'] = [[hidden.get(piece, piece), score] for piece, score in model['vocab']]
+        # Both names change, because an added token has the id of the piece with its name.
+        added = [
+            token | {'content': hidden.get(token['content'], token['content'])} for token in added
         ]
     elif model['type'] == 'BPE':
         pairs = (m.split(' ') if isinstance(m, str) else m for m in model['merges'])
         model['merges'] = [[a, b] for a, b in pairs if a + b not in names]
-    return settings
+    return settings | {'added_tokens': added}
 
 
 def _kind(settings: dict[str, Any]) -> str:
@@ -271,44 +259,6 @@ def _word_starts(kind: str, settings: dict[str, Any], vocab: Sequence[str]) -> n
     return ~marked if kind == 'wordpiece' else marked
 
 
-def _splitter(settings: dict[str, Any]) -> Callable[[str], list[str]]:
-    """A function that splits a text into parts that can be tokenized, and cached, separately.
-
-    BERT's cleaning works on single characters, and its pre-tokenizer splits at every space.
-    SentencePiece and byte-level BPE also split before every space, but may treat repeated spaces or
-    other whitespace differently; texts with such whitespace are not split, nor are the texts of
-    other tokenizers.
-    """
-    steps = {step['type'] for step in _flatten(settings['normalizer'], 'normalizers')}
-    splits = _flatten(settings['pre_tokenizer'], 'pretokenizers')
-    kinds = [split['type'] for split in splits]
-    if not all(token['special'] for token in settings['added_tokens']):
-        return _no_split
-    if kinds == ['BertPreTokenizer'] and steps == {'BertNormalizer'}:
-        return _split_at_any_space
-    if kinds == ['ByteLevel'] and steps <= {'Lowercase', 'NFC'}:
-        return _split_before_spaces if splits[0].get('use_regex', True) else _no_split
-    if kinds == ['WhitespaceSplit', 'Metaspace'] and steps <= _SENTENCEPIECE_STEPS:
-        return _split_at_spaces if splits[1].get('prepend_scheme') == 'always' else _no_split
-    return _no_split
-
-
-def _flatten(part: dict[str, Any] | None, sequence: str) -> list[dict[str, Any]]:
-    """The steps of a normalizer or pre-tokenizer, whether or not it is a sequence."""
-    return [] if part is None else part.get(sequence, [part])
-
-
-def _no_split(text: str) -> list[str]:
-    return [text]
-
-
-def _split_at_any_space(text: str) -> list[str]:
-    return text.split(' ')
-
-
-def _split_before_spaces(text: str) -> list[str]:
-    return [text] if _ODD_SPACES.search(text) else _BEFORE_SPACE.split(text)
-
-
-def _split_at_spaces(text: str) -> list[str]:
-    return [text] if _ODD_SPACES.search(text) else text.split(' ')
+def _added_words(settings: dict[str, Any]) -> set[int]:
+    """The ids of the added tokens that are not only spaces."""
+    return {token['id'] for token in settings['added_tokens'] if token['content'].strip()}

@@ -7,7 +7,8 @@ from typing import Any
 
 from bert_jax import errors
 from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
-from bert_jax.data.tokenizers.tokenizer import Tokenizer, encodable
+from bert_jax.data.tokenizers.cached_encoding import encodable
+from bert_jax.data.tokenizers.tokenizer import Tokenizer
 
 # Kind → trainer: (size, texts, lowercase) → settings, the contents of a tokenizer.json.
 TRAINERS: dict[str, Callable[[int, list[str], bool], dict[str, Any]]] = {

@@ -14,8 +14,7 @@ function byteLetters() {
 }
 
 class ByteBPE {
-  /** @param {Set<string>} excluded tokens that no merge may produce. */
-  constructor(description, ids, excluded) {
+  constructor(description, ids) {
     this.ids = ids;
     this.prefixed = description.add_prefix_space;
     this.ignoresMerges = description.ignore_merges;
@@ -25,7 +24,7 @@ class ByteBPE {
     this.decoder = new TextDecoder();
     this.ranks = new Map();
     for (const [rank, [left, right]] of description.merges.entries()) {
-      if (!excluded.has(left + right)) this.ranks.set(`${left} ${right}`, rank);
+      this.ranks.set(`${left} ${right}`, rank);
     }
   }
 

@@ -55,9 +55,9 @@ class Model {
     return maxLength - 2 - (numTexts - 1) * (this.doublesSeparator ? 2 : 1);
   }
 
-  /** Tokens of a text that fit into the model, with literal special tokens recognized. */
+  /** Tokens of a text that fit into the model. */
   tokens(text) {
-    const tokens = this.tokenizer.encode(text, true);
+    const tokens = this.tokenizer.encode(text);
     return { tokens: tokens.slice(0, this.room()), isCut: tokens.length > this.room() };
   }
 

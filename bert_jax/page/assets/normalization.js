@@ -47,6 +47,11 @@ class TracedText {
     return new TracedText(parts.join(''), starts, ends);
   }
 
+  slice(start, end) {
+    const [text, starts, ends] = [this.text, this.starts, this.ends];
+    return new TracedText(text.slice(start, end), starts.slice(start, end), ends.slice(start, end));
+  }
+
   /** This text after a space that stands for no character of the original. */
   withPrefixSpace() {
     const first = this.starts[0] ?? 0;

@@ -7,7 +7,7 @@ const MAX_LOGIT = 4; // of attention inside a span
 /** The labeled spans of a text: {start, end, text, label, probability}, in text order. */
 async function labelSpans(model, text) {
   const { problem } = model.description;
-  const words = joinCharacters(model.tokenizer, text, splitWords(text, problem), problem.unspaced);
+  const words = joinWords(model.tokenizer, text, splitWords(text, problem), problem.unspaced);
   if (!words.length) return { spans: [], isCut: false };
   const all = alignWords(model.tokenizer, text, words);
   const tokens = all.slice(0, model.room(1, problem.max_length));

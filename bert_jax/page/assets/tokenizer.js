@@ -1,63 +1,69 @@
 /* Text to token ids, as data/tokenizers does. */
 'use strict';
 
+// A letter of \w in Unicode, at an end of a text.
+const WORD_END = /[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]$/u;
+const WORD_START = /^[\p{Alphabetic}\p{M}\p{Nd}\p{Pc}\p{Join_Control}]/u;
+
 class Tokenizer {
   /** @param description the JSON that page/tokenizers.py wrote. */
   constructor(description) {
     this.description = description;
     this.vocab = description.vocab;
-    this.special = new Set(description.special_ids);
     const ids = new Map(this.vocab.map((token, id) => [token, id]));
     this.ids = ids;
-    const names = [...this.special].map((id) => this.vocab[id]);
-    const added = description.added_tokens;
-    const excluded = new Set([...names, ...added.filter((t) => t.special).map((t) => t.content)]);
-    // Ordinary text never becomes a special token, even if it reads like one.
-    this.models =
+    this.model =
       description.kind === 'wordpiece'
-        ? { plain: new WordPiece(description, ids) }
-        : {
-            plain: new ByteBPE(description, ids, excluded),
-            special: new ByteBPE(description, ids, new Set()),
-          };
-    this.patterns = {
-      plain: addedTokens(added.filter((token) => !token.special)),
-      special: addedTokens(added),
-    };
+        ? new WordPiece(description, ids)
+        : new ByteBPE(description, ids);
+    const { added_tokens: added, normalizers } = description;
+    this.whole = new Set([...description.special_ids, ...added.map((token) => token.id)]);
+    this.added = new AddedTokens(added.filter((token) => !token.normalized));
+    // These are recognized in the normalized text.
+    this.normalizedAdded = new AddedTokens(
+      added
+        .filter((token) => token.normalized)
+        .map((token) => ({ ...token, content: normalize(token.content, 0, normalizers).text })),
+    );
   }
 
   /**
-   * Tokens of a text, without [CLS] and [SEP].
-   * @param {boolean} special whether a literal [MASK] in the text is the special token.
+   * Tokens of a text, without [CLS] and [SEP]; a literal [MASK] in the text is the special token.
    * @return {{id: number, start: number, end: number, word: number}[]} range in the text, and
    *     number of the word that the token is part of.
    */
-  encode(text, special = false) {
-    const mode = special ? 'special' : 'plain';
-    const model = this.models[mode] ?? this.models.plain;
+  encode(text) {
     const tokens = [];
-    let [end, word] = [0, 0];
-    for (const match of text.matchAll(this.patterns[mode])) {
-      word = this.encodePart(text.slice(end, match.index), end, model, word, tokens);
-      end = match.index + match[0].length;
-      const start = end - match[0].trimStart().length;
-      tokens.push({ id: this.ids.get(match[0].trim()), start, end, word: word++ });
+    let word = 0;
+    for (const { id, start, end } of this.added.split(text)) {
+      if (id === undefined) {
+        word = this.encodePart(text.slice(start, end), start, word, tokens);
+      } else {
+        const solid = end - text.slice(start, end).trimStart().length;
+        tokens.push({ id, start: solid, end, word: word++ });
+      }
     }
-    this.encodePart(text.slice(end), end, model, word, tokens);
     return tokens;
   }
 
   /** Append the tokens of a part without added tokens; return the number of the next word. */
-  encodePart(part, offset, model, firstWord, tokens) {
+  encodePart(part, offset, firstWord, tokens) {
     let word = firstWord;
-    if (!part) return word;
-    let traced = normalize(part, offset, this.description.normalizers);
-    if (model.prefixed && traced.text && !traced.text.startsWith(' ')) {
-      traced = traced.withPrefixSpace();
+    const traced = normalize(part, offset, this.description.normalizers);
+    for (const { id, start, end } of this.normalizedAdded.split(traced.text)) {
+      if (id === undefined) word = this.encodeWords(traced.slice(start, end), word, tokens);
+      else tokens.push({ id, ...originalRange(traced, start, end), word: word++ });
     }
-    for (const [first, last] of model.words(traced)) {
-      for (const [id, start, end] of model.subwords(traced.text.slice(first, last))) {
-        tokens.push({ id, ...originalRange(traced, first + start, first + end), word });
+    return word;
+  }
+
+  encodeWords(traced, firstWord, tokens) {
+    let word = firstWord;
+    const isPrefixed = this.model.prefixed && !traced.text.startsWith(' ');
+    const text = isPrefixed ? traced.withPrefixSpace() : traced;
+    for (const [first, last] of this.model.words(text)) {
+      for (const [id, start, end] of this.model.subwords(text.text.slice(first, last))) {
+        tokens.push({ id, ...originalRange(text, first + start, first + end), word });
       }
       word++;
     }
@@ -75,8 +81,8 @@ class Tokenizer {
    */
   surface(id) {
     const token = this.token(id);
-    if (this.special.has(id) || !this.vocab[id]) return { text: token, joins: false };
-    return this.models.plain.surface(token);
+    if (this.whole.has(id) || !this.vocab[id]) return { text: token, joins: false };
+    return this.model.surface(token);
   }
 
   get maskToken() {
@@ -92,13 +98,28 @@ function originalRange(traced, first, stop) {
   return { start: solid < stop ? traced.starts[solid] : end, end };
 }
 
-/** A pattern of added tokens, the longest first, with the white space that they absorb. */
-function addedTokens(tokens) {
-  if (!tokens.length) return /(?!)/g;
-  const longestFirst = [...tokens].sort((a, b) => b.content.length - a.content.length);
-  const alternatives = longestFirst.map(({ content, lstrip, rstrip }) => {
-    const literal = content.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&');
-    return `${lstrip ? '\\p{White_Space}*' : ''}${literal}${rstrip ? '\\p{White_Space}*' : ''}`;
-  });
-  return new RegExp(alternatives.join('|'), 'gu');
+/** Added tokens, the longest of which is found in a text, with the white space they absorb. */
+class AddedTokens {
+  constructor(tokens) {
+    this.tokens = new Map(tokens.map((token) => [token.content, token]));
+    const longestFirst = [...this.tokens.keys()].sort((a, b) => b.length - a.length);
+    const literals = longestFirst.map((name) => name.replace(/[.*+?^${}()|[\]\\/]/g, '\\$&'));
+    this.pattern = literals.length ? new RegExp(literals.join('|'), 'gu') : /(?!)/g;
+  }
+
+  /** Split a text into ranges that are not empty; the range of an added token has its id. */
+  *split(text) {
+    let done = 0;
+    for (const { 0: name, index } of text.matchAll(this.pattern)) {
+      const token = this.tokens.get(name);
+      const [before, after] = [text.slice(0, index), text.slice(index + name.length)];
+      if (token.single_word && (WORD_END.test(before) || WORD_START.test(after))) continue;
+      const start = token.lstrip ? Math.max(done, before.trimEnd().length) : index;
+      const end = token.rstrip ? text.length - after.trimStart().length : index + name.length;
+      if (done < start) yield { start: done, end: start };
+      yield { id: token.id, start, end };
+      done = end;
+    }
+    if (done < text.length) yield { start: done, end: text.length };
+  }
 }

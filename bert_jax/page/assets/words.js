@@ -97,21 +97,24 @@ function splitWords(text, problem) {
   return splitAtPunctuation(text);
 }
 
-/** Join words that touch and share a token, if one is a single character (data/alignment.py). */
-function joinCharacters(tokenizer, text, words, unspaced) {
+/** Join words that touch and share a token, if it was added or one is a single character. */
+function joinWords(tokenizer, text, words, unspaced) {
   const pattern = new RegExp(`^${singleCharacter(unspaced)}$`, 'u');
   const isCharacter = words.map(([start, end]) => pattern.test(text.slice(start, end)));
-  if (!isCharacter.includes(true)) return words;
   const isShared = words.map(() => false); // whether a token also overlaps the previous word
+  const isAdded = words.map(() => false); // whether this token was added
   for (const token of tokenizer.encode(text)) {
     const overlaps = ([start, end]) => start < token.end && token.start < end;
     const covered = words.flatMap((word, index) => (overlaps(word) ? [index] : []));
-    covered.slice(1).forEach((index) => (isShared[index] = true));
+    for (const index of covered.slice(1)) {
+      isShared[index] = true;
+      isAdded[index] ||= tokenizer.whole.has(token.id);
+    }
   }
   const joined = [];
   words.forEach(([start, end], index) => {
     const last = joined.at(-1);
-    const mayJoin = isCharacter[index] || isCharacter[index - 1];
+    const mayJoin = isAdded[index] || isCharacter[index] || isCharacter[index - 1];
     if (last && isShared[index] && mayJoin && last[1] === start) last[1] = end;
     else joined.push([start, end]);
   });

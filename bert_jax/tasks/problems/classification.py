@@ -229,7 +229,7 @@ def _encode_windows(
 
     For a pair, the windows slide over the longer text; each has the start of the shorter text.
     """
-    ids = problem.tokenizer.encode_batch(list(texts)).ids
+    ids = problem.tokenizer.encode_batch(texts, special=True).ids
     room = problem.layout.max_text_tokens(len(ids))
     if problem.window_overlap is None or sum(map(len, ids)) <= room:
         return [(sequence(problem, ids, values),)]

@@ -51,7 +51,7 @@ class MultipleChoice(base.Problem[MultipleChoiceExample, list[float]]):
         sequences = [
             sequence(
                 self,
-                self.tokenizer.encode_batch([example.premise, choice]).ids,
+                self.tokenizer.encode_batch([example.premise, choice], special=True).ids,
                 {'place': np.int32(number), 'correct': np.float32(number in example.correct())},
             )
             for number, choice in enumerate(example.choices)

@@ -75,7 +75,7 @@ class QuestionAnswering(base.Problem[QuestionExample, Prediction]):
         return [(sequence,) for sequence in sequences]
 
     def _windowed_context(self, example: QuestionExample) -> answer_spans.WindowedContext:
-        encoded = self.tokenizer.encode_batch([example.question, example.context])
+        encoded = self.tokenizer.encode_batch([example.question, example.context], special=True)
         question, context = encoded.ids
         room = self.layout.max_text_tokens(2)
         question = question[: min(self.settings.question_tokens, room // 2)]

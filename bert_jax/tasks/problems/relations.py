@@ -60,7 +60,7 @@ class Relations(SingleLabelProblem[MarkedExample]):
         return MarkedExample(name, texts, marks, None)
 
     def encode(self, example: MarkedExample) -> list[Item]:
-        encoded = self.tokenizer.encode_batch(list(example.texts))
+        encoded = self.tokenizer.encode_batch(example.texts, special=True)
         flags = [
             _mark_flags(offsets, [mark if mark.text == number else None for mark in example.marks])
             for number, offsets in enumerate(encoded.offsets)

@@ -11,7 +11,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from bert_jax.averages import Terms, weighted_sum
-from bert_jax.data.alignment import Alignment, align, join_characters
+from bert_jax.data.alignment import Alignment, align, join_words
 from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled import word_spans
 from bert_jax.data.labeled.examples import SpansExample
@@ -61,8 +61,9 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
     context around the span. Gold spans that cannot be predicted (longer than L words or than the
     overlap of windows, or a second label of a span) are counted in `counts`, not learned, and count
     as misses in the score. L is the setting `max_span_words`. In plain text without spaces, and in
-    Korean, `join_characters` joins single characters into subwords, which then are the words. Gold
-    spans that start or end inside a subword are learned with the whole subword.
+    Korean, `join_words` joins single characters into subwords, which then are the words; an added
+    token such as '[e1]' is one word. Gold spans that start or end inside a subword are learned with
+    the whole subword.
     """
 
     weights = {'spans': 1.0}
@@ -94,8 +95,8 @@ class SpanLabeling(base.Problem[SpansExample, Prediction]):
         return SpansExample(name, *base.require_words(record, name, self.splitter), None)
 
     def _join_subwords(self, example: SpansExample) -> SpansExample:
-        """Replace words that are single characters by the subwords that they are part of."""
-        words = join_characters(self.tokenizer, example.text, example.words)
+        """Replace single characters by the subwords, and parts of an added token by the token."""
+        words = join_words(self.tokenizer, example.text, example.words)
         return example._replace(words=words)
 
     def encode(self, example: SpansExample) -> list[Item]:
