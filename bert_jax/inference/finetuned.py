@@ -160,7 +160,9 @@ class FineTuned:
         predictions = self._predictions(params, examples, advance)
         records = map(self.problem.to_record, examples, predictions)
         return [
-            {name: value for name, value in record.items() if name != 'gold'} for record in records
+            {name: value for name, value in record.items() if name != 'gold'}
+            | {name: value for name, value in item.items() if name == 'id'}
+            for record, item in zip(records, inputs, strict=True)
         ]
 
     def evaluate(

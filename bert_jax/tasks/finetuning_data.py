@@ -1,5 +1,6 @@
 """The data of a fine-tuning run: its examples, and the tokenizer and labels made from them."""
 
+import re
 from collections.abc import Collection, Sequence
 from typing import Any
 
@@ -81,7 +82,8 @@ def choose_labels(
     """Choose the order of the labels, and which heads of `model` to start from.
 
     The labels have the order of problem.labels, if set; else, if `model` has a head for the same
-    set of labels, the order of the model, whose head is then trained further; else they are sorted.
+    set of labels, the order of the model, whose head is then trained further; else they are sorted,
+    integers by value.
 
     Args:
         train: the train split before other splits and a subset were drawn from it.
@@ -91,7 +93,7 @@ def choose_labels(
         UserError: fewer labels than the problem needs, or weights without a head that it needs.
     """
     configured = tuple(settings.labels)
-    labels = configured or tuple(sorted(problem_class.count_labels(train)))
+    labels = configured or tuple(_sort_labels(problem_class.count_labels(train)))
     if len(labels) < problem_class.min_labels:
         raise UserError(
             f'the labels of the {len(train):,} training examples are '
@@ -116,3 +118,8 @@ def choose_labels(
     if configured:
         check_label_order(model.labels, configured, 'init_from')
     return model.labels, heads
+
+
+def _sort_labels(labels: Collection[str]) -> list[str]:
+    are_integers = all(re.fullmatch(r'-?\d+', label) for label in labels)
+    return sorted(labels, key=lambda label: (int(label) if are_integers else 0, label))

@@ -161,7 +161,7 @@ def test_an_option_a_model_does_not_have_is_refused(load, kind, call, message):
             "give 'premise', a string",
         ),
         ('tagging', 'tag', {'words': 'the ship'}, "give a text as 'text', a list of words as"),
-        ('tagging', 'tag', {'words': ['the', 3]}, 'neither a string nor a list of words'),
+        ('tagging', 'tag', {'words': ['the', 3]}, 'word 1 is 3, not a string'),
         ('relation', 'classify', {'text': 'a', 'marks': 3}, 'give two pairs'),
         ('relation', 'classify', {'text': 'a', 'marks': [[0, 0.5], [0, 1]]}, 'give two pairs'),
         (
@@ -255,3 +255,12 @@ def test_classes_of_the_same_name_are_refused(kind, tmp_path):
     path = published.folder(tmp_path / 'model', f'BertFor{kind}', id2label=names)
     with pytest.raises(UserError, match=r"classes 0 and 2 are both named 'other'.*id2label"):
         bert_jax.load(path)
+
+
+@pytest.mark.parametrize('given', [0, 7, 'a', '7'])
+def test_ids_keep_their_type(load, given):
+    (record,) = load('classification').predict(
+        'classify', [KINDS['classification'][1] | {'id': given}]
+    )
+    assert record['id'] == given
+    assert type(record['id']) is type(given)

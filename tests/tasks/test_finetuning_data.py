@@ -63,3 +63,18 @@ def test_a_head_whose_classes_share_a_name_is_not_trained_further():
     train = [TextExample(str(n), ('x',), label) for n, label in enumerate('ab')]
     problem = PROBLEMS['classification'].load()
     assert finetuning_data.choose_labels(problem, train, settings, model) == (('a', 'b'), ())
+
+
+@pytest.mark.parametrize(
+    ('found', 'wanted'),
+    [
+        (['10', '2', '1'], ('1', '2', '10')),
+        (['10', '2', '-1'], ('-1', '2', '10')),
+        (['10', '2', 'a'], ('10', '2', 'a')),
+    ],
+)
+def test_labels_that_are_integers_are_sorted_by_value(found, wanted):
+    settings = finetune.get_config('classification').problem
+    train = [TextExample(str(n), ('x',), label) for n, label in enumerate(found)]
+    problem = PROBLEMS['classification'].load()
+    assert finetuning_data.choose_labels(problem, train, settings, None) == (wanted, ())

@@ -90,8 +90,7 @@ class ExampleBuilder:
         label = row.text(column).strip()
         if label in self.data.skip_labels:
             raise SkippedRecord('skipped_by_label')
-        if self.may_hide_labels and _is_hidden(label) and self.once_per_file(_hides_labels):
-            self.counts['hidden_labels'] += 1
+        if self.hides([label], _hides_labels):
             return None
         if label:
             return self.new_labels.get(label, label)
@@ -100,6 +99,17 @@ class ExampleBuilder:
                 f"column {column!r} has an empty label; data.skip_labels=('',) skips such rows"
             )
         return None
+
+    def hides(
+        self,
+        labels: Sequence[str],
+        all_hidden: Callable[[Iterator[Record], 'ExampleBuilder'], bool],
+    ) -> bool:
+        """Whether these labels are −1 because the file hides all its labels; counts them if so."""
+        is_hidden = self.may_hide_labels and len(labels) > 0 and all(map(is_minus_1, labels))
+        is_hidden = is_hidden and self.once_per_file(all_hidden)
+        self.counts['hidden_labels'] += is_hidden
+        return is_hidden
 
     def texts(self, row: Row) -> tuple[str, ...]:
         """Return the texts of `columns.text` and `columns.text2`; InvalidRecord if one is empty."""
@@ -130,8 +140,9 @@ class ExampleBuilder:
         return converted
 
 
-def _is_hidden(label: str) -> bool:
-    return label in ('-1', '-1.0')
+def is_minus_1(label: Any) -> bool:
+    """Whether a label is −1, which stands for an unknown label."""
+    return str(label).strip() in ('-1', '-1.0')
 
 
 def _hides_labels(records: Iterator[Record], builder: ExampleBuilder) -> bool:
@@ -144,7 +155,7 @@ def _hides_labels(records: Iterator[Record], builder: ExampleBuilder) -> bool:
         if column in record.content
     )
     try:
-        return all(map(_is_hidden, labels))
+        return all(map(is_minus_1, labels))
     except InvalidRecord:
         return False
 

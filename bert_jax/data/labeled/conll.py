@@ -175,8 +175,8 @@ def _check_line(
 ) -> None:
     """Raise InvalidRecord for a line with other columns than the file, such as a comment."""
     number, tag_column = len(row.values), builder.columns.tag
-    tag = row[tag_column] if tag_column in row else ''
-    if line.startswith('#') and (number != num_columns or '=' in tag):
+    has_value = tag_column in row and '=' in row[tag_column]
+    if line.startswith('#') and (number != num_columns or has_value):
         prefix = ' '.join(line.split(' ')[:2])
         raise InvalidRecord(
             f'line {line_number}, {line[:40]!r}, looks like a comment; set '

@@ -6,11 +6,13 @@ predict on.
 
 from typing import NamedTuple
 
+ExampleId = str | int  # an integer if the id is one in JSON
+
 
 class TextExample(NamedTuple):
     """One or two texts with a class (str) or a score (float)."""
 
-    id: str
+    id: ExampleId
     texts: tuple[str, ...]
     label: str | float | None
 
@@ -22,7 +24,7 @@ class DistilledExample(NamedTuple):
         label: the most probable class.
     """
 
-    id: str
+    id: ExampleId
     texts: tuple[str, ...]
     label: str | None
     probabilities: tuple[tuple[str, float], ...]
@@ -31,7 +33,7 @@ class DistilledExample(NamedTuple):
 class PromptExample(NamedTuple):
     """Named texts for the fields of a template, with a class (str) or a score (float)."""
 
-    id: str
+    id: ExampleId
     names: tuple[str, ...]
     fields: tuple[str, ...]
     label: str | float | None
@@ -47,7 +49,7 @@ class MultipleChoiceExample(NamedTuple):
             text (ReCoRD).
     """
 
-    id: str
+    id: ExampleId
     premise: str
     choices: tuple[str, ...]
     label: int | None
@@ -62,7 +64,7 @@ class MultipleChoiceExample(NamedTuple):
 class TaggedExample(NamedTuple):
     """A text with the offsets of its words and a tag for each word."""
 
-    id: str
+    id: ExampleId
     text: str
     words: tuple[tuple[int, int], ...]
     tags: tuple[str, ...] | None
@@ -79,7 +81,7 @@ class Span(NamedTuple):
 class SpansExample(NamedTuple):
     """A text with labeled spans that start and end at word boundaries; spans may overlap."""
 
-    id: str
+    id: ExampleId
     text: str
     words: tuple[tuple[int, int], ...]
     spans: tuple[Span, ...] | None
@@ -100,7 +102,7 @@ class MarkedExample(NamedTuple):
     contexts).
     """
 
-    id: str
+    id: ExampleId
     texts: tuple[str, ...]
     marks: tuple[Mark, ...]
     label: str | None
@@ -116,7 +118,7 @@ class Answer(NamedTuple):
 class QuestionExample(NamedTuple):
     """A question about a context with its accepted answers; () if there is no answer."""
 
-    id: str
+    id: ExampleId
     question: str
     context: str
     answers: tuple[Answer, ...] | None

@@ -67,6 +67,7 @@ def read_files(
                 if data.columns.id and isinstance(record.content, records.Row):
                     example_id = record.content.text(data.columns.id)
                 built = readers[file_format](record.content, example_id, builder)
+                built = [_with_given_id(example, example_id, record, data) for example in built]
                 group = _group(record, data.group) or (text_name(built) if len(built) > 1 else '')
                 in_file += [GroupedExample(example, group) for example in built]
         if file_format in _TABLES and data.header is None:
@@ -78,6 +79,18 @@ def read_files(
         raise UserError(f'no examples in {", ".join(paths[:3])} ({details}); set data.format')
     report.merge(counts)
     return examples
+
+
+def _with_given_id(
+    example: Example, example_id: str, record: records.Record, data: ConfigDict
+) -> Example:
+    """The example, with the integer of JSON that is its id, if it is one."""
+    if example.id != example_id or not data.columns.id:
+        return example
+    given = record.content[data.columns.id] if isinstance(record.content, records.Row) else None
+    if isinstance(given, int) and not isinstance(given, bool):
+        return example._replace(id=given)
+    return example
 
 
 @contextlib.contextmanager

@@ -6,6 +6,7 @@ problem.
 
 import copy
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -103,6 +104,9 @@ DEFAULTS: dict[str, Any] = dict(
 )
 
 
+_BOOLEANS = ('true', 'false')
+
+
 class Splits(NamedTuple):
     """The examples of a data set.
 
@@ -172,6 +176,7 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
             may_hide_labels=not any(_has_label_minus_1(example) for example, _ in splits['train']),
         )
     unsplit = splits['train']
+    _check_spellings(unsplit)
     for name in ('test',) if data.shots else ('test', 'dev'):
         if not splits[name] and data[f'{name}_fraction']:
             split = split_off(splits['train'], data[f'{name}_fraction'], data.split_seed)
@@ -198,8 +203,27 @@ def read(data: ConfigDict, kind: str, readers: Mapping[str, Reader]) -> Splits:
 
 
 def _has_label_minus_1(example: Example) -> bool:
-    labels = getattr(example, 'tags', None) or [getattr(example, 'label', None)]
+    labels = getattr(example, 'tags', None) or [_label_of(example)]
     return any(label in ('-1', '-1.0', -1.0) for label in labels)
+
+
+def _check_spellings(train: Sequence[GroupedExample]) -> None:
+    """Raise UserError if two classes are one number or boolean in two spellings."""
+    labels = {label for example, _ in train if isinstance(label := _label_of(example), str)}
+    spellings: dict[str, str] = {}
+    for label in sorted(labels):
+        number = re.fullmatch(r'(-?\d+)\.0+', label)
+        value = number[1] if number else label.lower() if label.lower() in _BOOLEANS else label
+        other = spellings.setdefault(value, label)
+        if other != label:
+            raise UserError(
+                f'the labels {other!r} and {label!r} of the training data are two spellings of one '
+                f"value; make them one with data.rename_labels=('{label}={other}',)"
+            )
+
+
+def _label_of(example: Example) -> Any:
+    return getattr(example, 'label', None)
 
 
 def _examples(split: Sequence[GroupedExample]) -> list[Example]:

@@ -1,5 +1,6 @@
 """Words as ranges of characters: joins, locates and splits words."""
 
+import json
 import re
 import unicodedata
 from collections.abc import Callable, Sequence
@@ -105,10 +106,21 @@ def parse_text(value: Any) -> tuple[str, WordOffsets | None]:
     if isinstance(value, str):
         check_text(value)
         return value, None
-    if isinstance(value, list) and all(isinstance(word, str) and word.strip() for word in value):
-        check_text(' '.join(value))
+    if isinstance(value, list):
+        checked_words(value)
+        if blank := [number for number, word in enumerate(value) if not word.strip()]:
+            raise InvalidRecord(f'word {blank[0]} is blank')
         return join_words(value)
     raise InvalidRecord('the value is neither a string nor a list of words')
+
+
+def checked_words(words: list[Any]) -> list[str]:
+    """Return the words; raise InvalidRecord if one is not a string, such as null."""
+    for number, word in enumerate(words):
+        if not isinstance(word, str):
+            raise InvalidRecord(f'word {number} is {json.dumps(word)[:40]}, not a string')
+    check_text(' '.join(words))
+    return words
 
 
 def words_to_characters(words: WordOffsets, first: int, last: int) -> tuple[int, int]:

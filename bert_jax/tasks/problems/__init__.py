@@ -75,7 +75,9 @@ _LISTS = ('jsonl', 'json', 'xml')
 
 # The comments below document the keys of `config.problem`.
 _LABELS = dict(
-    labels=(),  # class names in the order of their numbers; () = sorted labels of the train split
+    # Class names in the order of their numbers; () = sorted labels of the train split, integers by
+    # value
+    labels=(),
 )
 _CLASSES = _LABELS | dict(
     # Main metrics, see evaluation/scores.py: accuracy, f1_macro, matthews, f1 (of `positive`),

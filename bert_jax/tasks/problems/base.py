@@ -22,6 +22,7 @@ from ml_collections import ConfigDict
 from bert_jax.averages import Terms, weighted_sum
 from bert_jax.data.finetune_batches import Item
 from bert_jax.data.labeled import word_spans
+from bert_jax.data.labeled.examples import ExampleId
 from bert_jax.data.labeled.records import InvalidRecord
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError, join_first
@@ -157,7 +158,7 @@ class Problem(abc.ABC, Generic[ExampleT, PredictionT]):
         if setting == 'balanced':
             self.class_weights_C = counts_C.sum() / (len(counts_C) * np.maximum(counts_C, 1))
 
-    def label_number(self, label: str, example_id: str) -> int:
+    def label_number(self, label: str, example_id: ExampleId) -> int:
         """Return the number of a label. Raises UserError if it is not one of `labels`."""
         if label not in self._label_numbers:
             raise UserError(

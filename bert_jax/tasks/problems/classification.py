@@ -264,7 +264,7 @@ def score_classes(
     """Score predicted classes with the metrics of the settings of 'classification'."""
     gold, groups = [str(example.label) for example in examples], None
     if 'exact_match' in settings.metrics:
-        groups = [example.id.rpartition('-')[0] for example in examples]
+        groups = [str(example.id).rpartition('-')[0] for example in examples]
     classes = (settings.positive or None, settings.negative or None)
     return scores.classification(gold, guesses, labels, settings.metrics, *classes, groups)
 

@@ -15,7 +15,7 @@ from bert_jax.averages import Term, Terms
 from bert_jax.data.alignment import Alignment, align
 from bert_jax.data.finetune_batches import Item, TokenSequence
 from bert_jax.data.labeled import tag_schemes, word_spans
-from bert_jax.data.labeled.examples import TaggedExample
+from bert_jax.data.labeled.examples import ExampleId, TaggedExample
 from bert_jax.data.sliding_windows import Window
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError
@@ -111,7 +111,7 @@ class Tagging(base.Problem[TaggedExample, Prediction]):
             self._check_legal(numbers, example.id)
         return np.array(numbers, np.int32) + 1
 
-    def _check_legal(self, numbers: list[int], example_id: str) -> None:
+    def _check_legal(self, numbers: list[int], example_id: ExampleId) -> None:
         """Raise UserError for a sequence of tags that the CRF cannot produce."""
         legal = self._legal
         is_legal = [legal.start_C[number] for number in numbers[:1]]

@@ -5,7 +5,7 @@ import pytest
 from bert_jax.data.labeled import examples, loader, records
 from bert_jax.errors import UserError
 from bert_jax.tasks.problems import PROBLEMS
-from tests.data.labeled.reading import config, read, write_lines
+from tests.data.labeled.reading import config, read, read_all, write_lines
 
 
 def test_malformed_rows_are_counted_and_reported_with_their_lines(tmp_path):
@@ -161,3 +161,14 @@ def test_an_unknown_convention_for_offsets_is_refused(key, known, tmp_path):
     (tmp_path / 'a.jsonl').write_text('{"tokens": ["a", "b"], "spans": [[0, 1, "x"]]}\n')
     with pytest.raises(UserError, match=f"data.{key} is 'foo'; set it to one of {known}"):
         read('spans', {}, train=(f'{tmp_path}/a.jsonl',), format='jsonl', **{key: 'foo'})
+
+
+@pytest.mark.parametrize(('one', 'other'), [('1', '1.0'), ('-1', '-1.00'), ('True', 'true')])
+def test_two_spellings_of_one_label_are_refused(tmp_path, one, other):
+    path = write_lines(tmp_path / 'a.csv', 'text,label', f'a,{one}', f'b,{other}', 'c,x')
+    with pytest.raises(UserError, match=f"two spellings of one value; .*{other}={one}'"):
+        read('classification', train=path, dev_fraction=0.0)
+    read('classification', train=path, dev_fraction=0.0, rename_labels=(f'{other}={one}',))
+    path = write_lines(tmp_path / 'a.csv', 'text,label', 'a,1.1', 'b,01', 'c,1', 'd,NA', 'e,None')
+    found = read_all('classification', train=path)
+    assert [one.label for one in found] == ['1.1', '01', '1', 'NA', 'None']

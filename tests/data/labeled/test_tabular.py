@@ -82,7 +82,7 @@ def test_json_lines_with_nested_columns_and_values_that_are_not_strings(tmp_path
         {'a': {'text': 'Two.'}, 'label': 0, 'n': 8},
     )
     found = read_all('classification', {'text': 'a.text', 'id': 'n'}, train=path, format='jsonl')
-    assert found == [TextExample('7', ('One.',), 'true'), TextExample('8', ('Two.',), '0')]
+    assert found == [TextExample(7, ('One.',), 'true'), TextExample(8, ('Two.',), '0')]
 
 
 def test_json_list_of_objects_with_words_and_marks(tmp_path):

@@ -97,3 +97,91 @@ def test_a_span_that_ends_inside_a_word_is_misplaced(tmp_path):
     path = write_json_lines(tmp_path / 'a.jsonl', {'text': 'Parisian', 'spans': [[0, 5, 'LOC']]})
     with pytest.raises(UserError, match='span 0:5 does not start and end at word boundaries'):
         read('spans', train=path, format='jsonl')
+
+
+def test_blank_words_without_a_tag_are_left_out_and_counted(tmp_path):
+    row = {'tokens': ['anna', '', 'lind', ' ', 'left'], 'tags': ['B-PER', 'O', 'I-PER', 'O', 'O']}
+    path = write_json_lines(tmp_path / 'a.jsonl', row)
+    splits = read('tagging', train=path, dev_fraction=0.0)
+    # I-PER after O starts an entity, also when O is the tag of a blank word.
+    tags = ('B-PER', 'B-PER', 'O')
+    words = ((0, 4), (5, 9), (10, 14))
+    assert splits.train == [TaggedExample('a.jsonl:1', 'anna lind left', words, tags)]
+    assert splits.report['blank_words_left_out'] == 2
+    spans = [[0, 3, 'PER'], [3, 5, 'X'], [4, 5, 'Y']]
+    path = write_json_lines(tmp_path / 'a.jsonl', row | {'spans': spans})
+    (found,) = read('spans', train=path, dev_fraction=0.0).train
+    assert found.spans == (Span(0, 9, 'PER'), Span(10, 14, 'X'), Span(10, 14, 'Y'))
+
+
+@pytest.mark.parametrize(
+    ('tokens', 'tags', 'message'),
+    [
+        (['bob', None], ['B-PER', 'O'], 'word 1 is null, not a string'),
+        (['bob', 7], ['B-PER', 'O'], 'word 1 is 7, not a string'),
+        (['bob', 'left'], ['B-PER', None], 'tag 1 is null, not a string'),
+        (['bob', 'left'], ['B-PER', ['O']], r'tag 1 is \["O"\], not a string'),
+        (['bob', 'left'], ['B-PER', ' '], 'a tag is empty'),
+        (['bob', ' '], ['O', 'B-PER'], "a blank word has the tag 'B-PER'"),
+        (['bob', 'left'], None, "column 'tags' is not a list of 2 tags"),
+    ],
+)
+@pytest.mark.parametrize('scheme', ['bio', 'none'])
+def test_null_words_and_tags_are_malformed(tmp_path, scheme, tokens, tags, message):
+    good = {'tokens': ['a', 'b'], 'tags': ['O', 'O']}
+    path = write_json_lines(tmp_path / 'a.jsonl', good, {'tokens': tokens, 'tags': tags})
+    with pytest.raises(UserError, match=f'1 of 2 records are malformed: .*a.jsonl:2: {message}'):
+        read('tagging', train=path, scheme=scheme)
+
+
+@pytest.mark.parametrize('tags', [[-1, -1], ['-1', '-1'], None, []])
+def test_tags_of_a_test_file_may_be_hidden(tmp_path, tags):
+    train = write_json_lines(tmp_path / 'a.jsonl', {'tokens': ['a', 'b'], 'tags': ['O', 'B-X']})
+    test = write_json_lines(tmp_path / 'b.jsonl', {'tokens': ['a', 'b'], 'tags': tags})
+    splits = read('tagging', train=train, test=test, dev_fraction=0.0)
+    assert splits.test[0].tags is None
+    assert splits.report['hidden_labels'] == bool(tags)
+
+
+PRODIGY = {
+    'text': 'Anna lives\nin Oslo.',
+    'tokens': [
+        {'text': 'Anna', 'start': 0, 'end': 4, 'id': 0},
+        {'text': 'lives', 'start': 5, 'end': 10, 'id': 1},
+        {'text': '\n', 'start': 10, 'end': 11, 'id': 2},
+        {'text': 'in', 'start': 11, 'end': 13, 'id': 3},
+        {'text': 'Oslo', 'start': 14, 'end': 18, 'id': 4},
+        {'text': '.', 'start': 18, 'end': 19, 'id': 5},
+    ],
+    'spans': [
+        {'start': 0, 'end': 4, 'token_start': 0, 'token_end': 0, 'label': 'PER'},
+        {'start': 14, 'end': 18, 'token_start': 4, 'token_end': 4, 'label': 'LOC'},
+    ],
+    'answer': 'accept',
+}
+
+
+def test_tokens_may_be_objects_with_offsets_in_the_text(tmp_path):
+    path = write_json_lines(tmp_path / 'a.jsonl', PRODIGY, PRODIGY | {'answer': 'reject'})
+    splits = read('spans', train=path, dev_fraction=0.0)
+    (found,) = splits.train
+    assert found.text == PRODIGY['text']
+    assert found.words == ((0, 4), (5, 10), (11, 13), (14, 18), (18, 19))
+    assert found.spans == (Span(0, 4, 'PER'), Span(14, 18, 'LOC'))
+    assert splits.report['not_accepted_by_the_annotator'] == 1
+    columns = {'span_start': 'token_start', 'span_end': 'token_end'}
+    settings = dict(units='words', ends='inclusive', dev_fraction=0.0)
+    assert read('spans', columns, train=path, **settings).train == [found]
+    moved = PRODIGY | {'text': f' {PRODIGY["text"]}'}
+    path = write_json_lines(tmp_path / 'a.jsonl', moved)
+    with pytest.raises(
+        UserError, match=r"misplaced: .*the text at 0 is ' Ann', not the word 'Anna"
+    ):
+        read('spans', train=path)
+
+
+def test_tokens_may_be_objects_without_offsets(tmp_path):
+    row = {'tokens': [{'text': 'Bo', 'tag': 'B-PER'}, {'text': 'sat', 'tag': 'O'}]}
+    path = write_json_lines(tmp_path / 'a.jsonl', row)
+    (found,) = read('tagging', {'tags': 'tokens.tag'}, train=path, dev_fraction=0.0).train
+    assert found[1:] == ('Bo sat', ((0, 2), (3, 6)), ('B-PER', 'O'))
