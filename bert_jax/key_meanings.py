@@ -6,7 +6,7 @@ import pathlib
 import re
 import tokenize
 from collections.abc import Iterator
-from typing import NamedTuple
+from typing import NamedTuple, TypeGuard
 
 from bert_jax import recipes
 from bert_jax.types import Config
@@ -93,7 +93,7 @@ def _read_rows(call: ast.Call, comments: '_Comments', prefix: str = '') -> Itera
             yield KeyRow(key, _show_default(value), comments.of(keyword.lineno, last))
 
 
-def _is_dict(node: ast.AST) -> bool:
+def _is_dict(node: ast.AST) -> TypeGuard[ast.Call]:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == 'dict'
 
 
