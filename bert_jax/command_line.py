@@ -20,6 +20,7 @@ _HELP = """\
 _SWITCHES = {
     'print_config': 'Print all keys with their values and meanings, and exit.',
     'dry_run': 'Read the data, build the model and compile it, but train and write nothing.',
+    'overwrite': 'Delete the run or sweep in workdir, if there is one, and start again.',
     'distributed': 'This is one of several processes, started by a TPU pod, Slurm or MPI.',
 }
 _NUMBERS = {
@@ -44,6 +45,7 @@ class CommandLine(NamedTuple):
             None.
         print_config: only print the config.
         dry_run: stop before the first step.
+        overwrite: delete the run in workdir first.
     """
 
     config: Config
@@ -51,6 +53,7 @@ class CommandLine(NamedTuple):
     processes: tuple[Any, ...] | None
     print_config: bool
     dry_run: bool
+    overwrite: bool
 
 
 def parse(argv: list[str], usage: str) -> CommandLine:
@@ -96,6 +99,7 @@ def parse(argv: list[str], usage: str) -> CommandLine:
         processes if values.distributed or processes != (None, None, None) else None,
         values.print_config,
         values.dry_run,
+        values.overwrite,
     )
 
 

@@ -15,8 +15,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from bert_jax import errors, progress
-from bert_jax.storage import paths
+from bert_jax.storage import outputs, paths
 from bert_jax.tasks.prompting import arguments as prompt_arguments
+
+_FIGURES = ('confusion.*', 'scatter.*', 'candidates.tsv')
 
 
 def parse_changes(arguments: Sequence[str]) -> dict[str, Any]:
@@ -45,11 +47,13 @@ def main(argv: Sequence[str] | None = None) -> None:
     add('--model', required=True, help='folder of a fine-tuned run, or a Hugging Face folder')
     add('--gold', required=True, action='append', help='labeled file or glob; may be repeated')
     add('--output', required=True, help='folder for metrics.json, report.md, predictions.jsonl')
+    add('--overwrite', action='store_true', help=outputs.HELP)
     add('--batch_tokens', type=int, default=1024, help='padded tokens of a batch (default 1024)')
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     prompt_arguments.add(parser)
     flags, rest = parser.parse_known_args(argv)
     changes = parse_changes(rest)
+    outputs.check_folder(flags.output, flags.overwrite, ['predictions.jsonl'])
     from bert_jax.training import runtime
 
     runtime.configure()
@@ -65,13 +69,17 @@ def main(argv: Sequence[str] | None = None) -> None:
     records, scores, intervals = evaluation.records, evaluation.scores, evaluation.intervals
     folder = paths.local(flags.output)
     with errors.writing_to(folder, '--output'):
+        for path in (path for pattern in _FIGURES for path in folder.glob(pattern)):
+            path.unlink()  # of earlier results, which may have had other figures
         tables.save_predictions(records, folder)
         if evaluation.candidate_labels:
             tables.save_candidates(records, evaluation.candidate_labels, folder)
-        tables.save_scores(scores, folder, f'{flags.model} on {", ".join(flags.gold)}', intervals)
+        title = f'{flags.model} on {", ".join(flags.gold)}'
+        tables.save_scores(scores, folder, title, intervals, evaluation.warnings)
         paths.push(flags.output)
     counts = (f'{number:,} {what}' for what, number in model.counts.items() if number)
-    for line in [*evaluation.lines, *counts]:
+    warnings = [f'warning: {warning}' for warning in evaluation.warnings]
+    for line in [*evaluation.lines, *counts, *warnings]:
         print(line, file=sys.stderr)
     names = ', '.join(sorted(path.name for path in folder.iterdir()))
     progress.say(f'{len(records):,} examples\n')

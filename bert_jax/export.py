@@ -4,8 +4,8 @@
     python -m bert_jax.export --model=runs/tiny --output=exported/tiny --format=onnx
 
 --model is the folder of a run, one of its checkpoints, a Hugging Face folder, or a folder with the
-bert_model.ckpt of google-research/bert. --output must not exist yet. A run with the objective rtd
-has two models: the discriminator is exported by default, the generator with --generator.
+bert_model.ckpt of google-research/bert. A run with the objective rtd has two models: the
+discriminator is exported by default, the generator with --generator.
 """
 
 import argparse
@@ -14,9 +14,11 @@ from typing import Any
 
 from bert_jax import errors, export_formats
 from bert_jax.interop import MODEL_HELP
-from bert_jax.storage import paths
+from bert_jax.storage import outputs, paths
 
 FORMATS = ('huggingface', 'peft', *export_formats.FORMATS)
+# Files that show that a folder is an earlier export.
+_MARKERS = {'huggingface': 'model.safetensors', 'peft': 'adapter_config.json'}
 _DESCRIPTION = """\
 Export a trained model to a folder for transformers (config.json, model.safetensors, the tokenizer,
 a model card, and a loader with samples) or, with --format, for another library (docs/export.md).
@@ -29,6 +31,7 @@ def export(
     generator: bool = False,
     merge: bool = False,
     format: str = 'huggingface',
+    overwrite: bool = False,
     **options: Any,
 ) -> None:
     """Export a model and print what was written.
@@ -39,13 +42,15 @@ def export(
         generator: export the generator of replaced-token detection instead of the discriminator.
         merge: merge the parameters of parameter-efficient tuning into the base model.
         format: one of FORMATS; 'peft' exports only the added parameters and the head.
+        overwrite: replace the folder of an earlier export.
         options: options of the other formats; see `export_formats.folder.write`.
 
     Raises:
-        UserError: the model cannot be read, or `output` exists.
+        UserError: the model cannot be read, or `output` exists and may not be replaced.
     """
     from bert_jax.interop import loading, peft_folder, tuned
 
+    outputs.check_folder(output, overwrite, [_MARKERS.get(format, 'load.py')])
     is_published = format not in export_formats.FORMATS
     if is_published and options:
         raise errors.UserError(f'--{next(iter(options))} is not an option of --format={format}')
@@ -59,7 +64,8 @@ def export(
     if format == 'peft':
         base = loaded.metadata.get('base')
         base = loading.find_base(base, model) if base else {}
-        peft_folder.write(loaded, base, output)
+        with outputs.replacing(paths.path(output), _MARKERS['peft']) as path:
+            peft_folder.write(loaded, base, path)
         print(f'{output}: the added parameters and the head, for peft')
         return
     if merge:
@@ -79,7 +85,8 @@ def _export_published(loaded: Any, output: str) -> None:
     from bert_jax.export_formats import huggingface
     from bert_jax.interop.huggingface import num_parameters
 
-    written = huggingface.write(loaded, paths.path(output))
+    with outputs.replacing(paths.path(output), 'config.json') as path:
+        written = huggingface.write(loaded, path)
     parameters = f'{num_parameters(written.model):,} parameters'
     heads = ', '.join(written.model.heads) or 'no head'
     print(f'{output}: {parameters}, {heads}; {written.report}')
@@ -99,7 +106,8 @@ def _export_other(loaded: Any, model: str, output: str, format: str, options: An
     from bert_jax.export_formats import folder
 
     path = paths.path(output)
-    written = folder.write(loaded, model, path, format, **options)
+    with outputs.replacing(path, 'load.py') as new:
+        written = folder.write(loaded, model, new, format, **options)
     size = paths.total_bytes(path)
     print(f'{output}: {format}, task {written.task}, {size / 1e6:.1f} MB; {written.report}')
     for line in written.lines:
@@ -113,7 +121,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(prog='python -m bert_jax.export', description=_DESCRIPTION)
     add = parser.add_argument
     add('--model', required=True, help=MODEL_HELP)
-    add('--output', required=True, help='folder to create; must not exist yet')
+    add('--output', required=True, help='folder to create')
+    add('--overwrite', action='store_true', help=outputs.HELP)
     add(
         '--generator',
         action='store_true',

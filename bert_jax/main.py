@@ -21,6 +21,7 @@ def run(
     processes: tuple[Any, ...] | None = None,
     dry_run: bool = False,
     user_keys: Collection[str] = (),
+    overwrite: bool = False,
 ) -> dict[str, Any] | None:
     """Train one run, or a sweep over seeds, learning rates or ranks.
 
@@ -29,6 +30,7 @@ def run(
         processes: the arguments of `multihost.joined` if this is one of several processes.
         dry_run: stop before the first step, without writing to the working directory.
         user_keys: keys that the user set, which must have an effect.
+        overwrite: delete the run or sweep in the working directory first.
 
     Raises:
         UserError: the config cannot be run.
@@ -56,6 +58,8 @@ def run(
             for text in loop.dry_run(make_task(config, user_keys), config):
                 print(text, flush=True)
             return None
+        if overwrite:
+            multihost.run_on_host0(lambda: workdir.delete_run(config.workdir))
         if sweep.is_wanted(config):
             train_run = functools.partial(train, user_keys=user_keys)
             return sweep.run(config, train_run, jax.process_index() == 0, user_keys)
@@ -86,7 +90,7 @@ def main(argv: list[str] | None = None) -> None:
     if line.print_config:
         print('\n'.join(command_line.describe_keys(config)))
         return
-    run(config, line.processes, line.dry_run, line.user_keys)
+    run(config, line.processes, line.dry_run, line.user_keys, line.overwrite)
 
 
 if __name__ == '__main__':

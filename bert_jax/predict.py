@@ -23,7 +23,7 @@ from bert_jax.evaluation.scored_rows import VARIANTS
 from bert_jax.inference import vector_file
 from bert_jax.inference.line_tasks import PRETRAINED, Record, Task, predict_finetuned
 from bert_jax.interop import MODEL_HELP
-from bert_jax.storage import paths
+from bert_jax.storage import outputs, paths
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.prompting import arguments as prompt_arguments
 
@@ -156,6 +156,7 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add('--task', required=True, choices=tasks, metavar='TASK', help='one of the tasks below')
     add('--input', required=True, help='file with one text or example a line; - for stdin')
     add('--output', required=True, help='file to write; - for stdout; .npz for embed')
+    add('--overwrite', action='store_true', help=outputs.HELP)
     add('--top', type=int, help='fill_mask: number of tokens for each [MASK] (default 5)')
     add(
         '--unit',
@@ -223,6 +224,8 @@ def _parse(arguments: Sequence[str] | None) -> Namespace:
     add('--dtype', default='float32', help='float32 (default) or bfloat16')
     flags = parser.parse_args(arguments)
     _check(flags)
+    if flags.output != '-':
+        outputs.check_file(flags.output, flags.overwrite)
     return flags
 
 

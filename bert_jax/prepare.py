@@ -42,6 +42,7 @@ def prepare(
     shard_tokens: int = SHARD_TOKENS,
     engine: Engine | None = None,
     canaries: int = 0,
+    overwrite: bool = False,
 ) -> corpus.Corpus:
     """Prepare a corpus in `output`, or open the corpus if it is already prepared.
 
@@ -69,6 +70,7 @@ def prepare(
         engine: Reads, tokenizes and writes on other machines; see `data.distributed`.
         canaries: Number of invented secrets to plant 1, 10 and 100 times each (`data.canaries`), in
             the language of the first source.
+        overwrite: prepare the corpus anew, even if `output` holds a finished corpus.
 
     Raises:
         UserError: A setting is invalid, there are fewer than two documents, `output` holds
@@ -95,19 +97,22 @@ def prepare(
         sources, tokenizer, lowercase, held_out_fraction, language_alpha, tokenizer_characters
     )
     output = paths.path(output).absolute()
-    if existing := _open_existing(output, made_from):
+    replaces = overwrite and (output / 'manifest.json').exists()
+    if not replaces and (existing := _open_existing(output, made_from)):
         return existing
     start = time.monotonic()
     try:
         is_taken = output.exists() and (not output.is_dir() or any(output.iterdir()))
-        if is_taken and not is_begun(output):
+        if is_taken and not replaces and not is_begun(output):
             raise errors.UserError(f'{output} exists but is not a corpus: name another folder')
         opened = [open_source(spec) for spec in sources]
         for source in opened:
             source.max_bad_share = max_bad_share
         output.parent.mkdir(parents=True, exist_ok=True)
         with files.locked(output.with_name(f'.{output.name}.lock'), lambda: _size(output)):
-            if existing := _open_existing(output, made_from):
+            if replaces:
+                paths.retract(output, 'manifest.json')
+            elif existing := _open_existing(output, made_from):
                 return existing
             settings = made_from | {
                 'runner': 'an engine' if engine else 'local',
@@ -207,6 +212,7 @@ def _parser() -> argparse.ArgumentParser:
         'SentencePiece .model, or a folder with one of them (default: %(default)s)',
     )
     add('--output', required=True, help='folder to write the corpus to')
+    add('--overwrite', action='store_true', help='replace a finished corpus with other settings')
     add(
         '--verify',
         action='store_true',
@@ -304,6 +310,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         max_bad_share=flags.max_bad_share,
         workers=flags.workers,
         canaries=flags.canaries,
+        overwrite=flags.overwrite,
         engine=None if flags.runner == 'local' else ENGINES[flags.runner](flags.options),
     )
 

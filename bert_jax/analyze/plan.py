@@ -56,7 +56,8 @@ def run(
     for step in steps:
         folder = output / step.name
         if flags.overwrite or not _is_done(folder, step.arguments):
-            run_analysis([*step.arguments, '--overwrite'] if folder.exists() else step.arguments)
+            replaces = flags.overwrite and folder.exists()
+            run_analysis([*step.arguments, '--overwrite'] if replaces else step.arguments)
     (output / _SUMMARY).write_text(_summary(flags.model, output, steps), encoding='utf-8')
     return output
 

@@ -15,21 +15,14 @@ from bert_jax.analyze.base import Analysis, Results
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
+from bert_jax.storage import outputs
 
 RESULTS = 'results.json'
 
 
 def check_output(output: pathlib.Path, overwrite: bool) -> None:
     """Raise UserError if the results cannot be written to this folder."""
-    if not output.exists():
-        return
-    if not overwrite:
-        raise UserError(f'--output={output} exists; add --overwrite to replace it')
-    if not (output / RESULTS).is_file():
-        raise UserError(
-            f'--output={output} has no {RESULTS}, so it was not made by an analysis; choose '
-            'another folder'
-        )
+    outputs.check_folder(output, overwrite, [RESULTS])
 
 
 @contextlib.contextmanager

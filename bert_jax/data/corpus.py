@@ -204,7 +204,8 @@ class Corpus:
             if not is_same:
                 raise errors.UserError(
                     f'the corpus in {str(self.directory)!r} was made with {key}='
-                    f'{made_from[key]!r}, not {value!r}: name another folder or remove this one'
+                    f'{made_from[key]!r}, not {value!r}: name another folder, or prepare this '
+                    'one anew with python -m bert_jax.prepare --overwrite'
                 )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from bert_jax.data import text_files
 from bert_jax.errors import UserError, exit_cleanly, writing_to
-from bert_jax.storage import paths
+from bert_jax.storage import outputs, paths
 
 _MIN_PROBABILITY = 1e-30  # so that no single model can rule out a class
 _TEXT_KEYS = ('text', 'text2')
@@ -82,7 +82,9 @@ def main(argv: Sequence[str] | None = None) -> None:
         '--weights', nargs='+', type=float, help='a weight for each file (default: equal weights)'
     )
     parser.add_argument('--output', required=True, help='file to write, JSON lines')
+    parser.add_argument('--overwrite', action='store_true', help=outputs.HELP)
     flags = parser.parse_args(argv)
+    outputs.check_file(flags.output, flags.overwrite)
     weights = flags.weights or [1.0] * len(flags.predictions)
     if len(weights) != len(flags.predictions) or min(weights) < 0 or not sum(weights):
         raise UserError(

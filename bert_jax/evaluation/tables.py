@@ -19,18 +19,23 @@ MAX_CONFUSIONS = 20  # in the list of confused classes
 
 
 def save_scores(
-    scores: Scores, directory: str | pathlib.Path, title: str, intervals: Intervals | None = None
+    scores: Scores,
+    directory: str | pathlib.Path,
+    title: str,
+    intervals: Intervals | None = None,
+    warnings: Sequence[str] = (),
 ) -> None:
     """Write metrics.json, report.md and the figures 'confusion' and 'scatter' into a folder.
 
-    The folder is created if it does not exist. metrics.json contains 'metrics', 'intervals' and
-    'tables'.
+    The folder is created if it does not exist. metrics.json contains 'metrics', 'intervals',
+    'warnings' and 'tables'.
     """
     directory = pathlib.Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     content = {
         'metrics': scores.metrics,
         'intervals': intervals or {},
+        'warnings': list(warnings),
         'tables': {
             name: table._asdict()
             for name, table in scores.tables.items()
@@ -38,7 +43,7 @@ def save_scores(
         },
     }
     files.write_json(directory / 'metrics.json', content)
-    report = report_markdown(scores, title, intervals)
+    report = report_markdown(scores, title, intervals, warnings)
     (directory / 'report.md').write_text(report, encoding='utf-8')
     for table in scores.tables.values():
         if isinstance(table, Confusion) and np.sum(table.counts):
@@ -87,9 +92,15 @@ def metrics_markdown(metrics: Mapping[str, float], intervals: Intervals | None =
     return markdown_table(Table(('metric', 'value', f'{LEVEL:.0%} interval'), rows))
 
 
-def report_markdown(scores: Scores, title: str, intervals: Intervals | None = None) -> str:
+def report_markdown(
+    scores: Scores,
+    title: str,
+    intervals: Intervals | None = None,
+    warnings: Sequence[str] = (),
+) -> str:
     """The metrics and all tables as a Markdown page."""
     lines = [f'# {title}', '', metrics_markdown(scores.metrics, intervals)]
+    lines += [text for warning in warnings for text in ('', f'**Warning:** {warning}')]
     for name, table in scores.tables.items():
         lines += ['', f'## {name}', '']
         if isinstance(table, Confusion):

@@ -9,7 +9,7 @@ import jax
 from ml_collections import ConfigDict
 
 from bert_jax.data.finetune_batches import BatchShape, row_length
-from bert_jax.data.labeled import loader, word_spans
+from bert_jax.data.labeled import loader, seen_examples, word_spans
 from bert_jax.data.labeled.records import ReadingReport
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.data.tokenizers import Tokenizer
@@ -78,6 +78,7 @@ class Evaluation(NamedTuple):
         intervals: metric → its 95 % interval over the examples (evaluation/intervals.py).
         records: the lines of predictions.jsonl.
         lines: lines for the log: what was skipped or malformed in the files.
+        warnings: why the scores may mislead.
         candidate_labels: `data.columns.candidate_labels`, the columns with the candidate
             antecedents of a pronoun.
     """
@@ -86,6 +87,7 @@ class Evaluation(NamedTuple):
     intervals: Mapping[str, intervals.Interval]
     records: list[dict[str, Any]]
     lines: list[str]
+    warnings: list[str]
     candidate_labels: tuple[str, ...]
 
 
@@ -167,23 +169,31 @@ class FineTuned:
 
     def evaluate(
         self,
+        model: str,
         params: Params,
         gold: Sequence[str],
         changes: Mapping[str, Any],
         advance: Callable[[int], object],
     ) -> 'Evaluation':
-        """Score the model on labeled files; see `Predictor.evaluate`."""
+        """Score the model, loaded from the path `model`; see `Predictor.evaluate`."""
         data = _data_config(self._data, changes)
         report, readers = ReadingReport(), PROBLEMS[self._kind].readers
         records = loader.read_files(tuple(gold), data, self._kind, readers, report)
         examples = [record.example for record in records]
         self._set_options(PredictionOptions())
         predictions = self._predictions(params, examples, advance)
+        warnings = []
+        if seen := seen_examples.count(model, examples):
+            warnings.append(
+                f'{model} was trained on the texts of {seen:,} of {len(examples):,} examples; '
+                'these scores do not show how well it does on new ones'
+            )
         return Evaluation(
             scores=self.problem.score(examples, predictions),
             intervals=intervals.of_metrics(self.problem.metrics, examples, predictions),
             records=list(map(self.problem.to_record, examples, predictions)),
             lines=report.lines(),
+            warnings=warnings,
             candidate_labels=tuple(data.columns.candidate_labels),
         )
 

@@ -224,5 +224,5 @@ class Predictor(PretrainedPredictor):
         if not self._finetuned:
             raise UserError(f'{self._name} is not a fine-tuned model; it has nothing to score')
         return self._finetuned.evaluate(
-            self._params, check_list(gold), changes or {}, self._advance
+            self._name, self._params, check_list(gold), changes or {}, self._advance
         )

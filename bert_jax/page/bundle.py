@@ -9,6 +9,7 @@ from typing import Any
 
 from bert_jax.errors import UserError
 from bert_jax.page.contents import Contents
+from bert_jax.storage import outputs
 
 ASSETS = pathlib.Path(__file__).parent / 'assets'
 # Concatenated in this order: a file may use names of the files before it.
@@ -69,10 +70,7 @@ def check_output(path: pathlib.Path, overwrite: bool) -> None:
     """Raise UserError if a page cannot be written to a path."""
     if not path.parent.is_dir():
         raise UserError(f'--output={path}: the folder {path.parent} does not exist')
-    if path.is_dir():
-        raise UserError(f'--output={path} is a folder; set a file such as {path / "page.html"}')
-    if path.exists() and not overwrite:
-        raise UserError(f'--output={path} exists; add --overwrite to replace it')
+    outputs.check_file(path, overwrite)
 
 
 def render(contents: Contents) -> str:

@@ -21,7 +21,7 @@ from bert_jax.data.finetune_batches import (
     evaluation_slots,
     row_length,
 )
-from bert_jax.data.labeled import loader
+from bert_jax.data.labeled import loader, seen_examples
 from bert_jax.data.labeled.examples import is_labeled
 from bert_jax.data.special_token_layout import SpecialTokenLayout
 from bert_jax.errors import UserError, writing_to
@@ -189,9 +189,24 @@ class FineTuning:
                 f'sequences of {positions} tokens, because the model has no more positions '
                 f'(the recipe has {asked})'
             )
+        lines += [f'warning: {text}' for text in self._copies.values()]
         lines += self.splits.report.lines()
         counts = self.problem.counts.items()
         return lines + [f'{number:,} {name}' for name, number in counts if number]
+
+    @functools.cached_property
+    def _copies(self) -> dict[str, str]:
+        """Splits with texts that are also trained on → a sentence that says how many."""
+        trained_N = seen_examples.hashes(self.splits.train)
+        sentences = {}
+        for name, split in self.held_out.items():
+            copies = np.isin(seen_examples.hashes(split.examples), trained_N).sum()
+            if copies:
+                sentences[name] = (
+                    f'{name}: the texts of {copies:,} of {len(split.examples):,} examples are also '
+                    'in the train split, so scores on them are too high'
+                )
+        return sentences
 
     def check(self, metadata: dict[str, Any]) -> None:
         """Raise UserError if a checkpoint has another task, train split, tokenizer or labels."""
@@ -302,10 +317,11 @@ class FineTuning:
             num_train = len(self.splits.train)
             card = finetuning_card.finetuned(self.config, results, num_train, scored, sys.argv)
             with writing_to(workdir):
+                seen_examples.save(self.splits.train, workdir)
                 (workdir / 'README.md').write_text(card, encoding='utf-8')
 
     def _warnings(self, scored: Mapping[str, finetuning_card.SplitScores]) -> list[str]:
-        """Return a warning for each split on which the model is no better than a blind guess."""
+        """Return warnings about splits: no better than a blind guess, or trained on."""
         found = {split: scores.weakness(lower_is_better) for split, scores in scored.items()}
         advice = (
             f'train longer or with another schedule.learning_rate (this run: '
@@ -314,6 +330,7 @@ class FineTuning:
         warnings = [
             f'{split}: {weakness}; {advice}' for split, weakness in found.items() if weakness
         ]
+        warnings += self._copies.values()
         for warning in warnings:
             print(f'warning: {warning}', file=sys.stderr)
         return warnings

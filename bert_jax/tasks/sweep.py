@@ -61,8 +61,12 @@ def check(config: Config) -> None:
     """Raise UserError for a sweep that cannot be run."""
     runs(config)
     folder = paths.path(config.workdir)
+    workdir.check_files(folder)
     if (folder / 'config.json').exists():
-        raise UserError(f'workdir {folder} holds a single run; choose another --config.workdir')
+        raise UserError(
+            f'workdir {folder} holds a single run; choose another --config.workdir, or '
+            'delete that run with --overwrite'
+        )
     if not _has_dev_split(config.data):
         raise UserError('a sweep compares runs on a dev split; set data.dev_fraction or data.dev')
     if config.sweep.vmap:

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pathlib
+import shutil
 from typing import TextIO
 
 from flax import traverse_util
@@ -50,6 +51,19 @@ CONTINUATION = (
 LENGTHS = ('training.steps', 'training.epochs')  # may change for the last stage
 
 _SEPARATE = ('checkpoints',)  # folders that other modules upload and download
+# Files and folders of every run, and one that only a sweep has.
+_WRITTEN = (
+    'README.md',
+    'checkpoints',
+    'cloze.md',
+    'config.json',
+    'loss.pdf',
+    'loss.png',
+    'metrics.jsonl',
+    'results.json',
+    'tensorboard',
+)
+_SWEEP = 'table.md'
 _locks: list[TextIO] = []  # open until the process ends, which releases them
 
 
@@ -107,6 +121,53 @@ def write_config(path: str, config: dict) -> None:
     push(path)
 
 
+def delete_run(path: str) -> None:
+    """Delete the run or sweep in a folder, if there is one, with everything in the folder.
+
+    Raises:
+        UserError: the folder holds something else, is in use, or is in a bucket.
+    """
+    workdir = paths.path(path)
+    if not workdir.exists() or not any(workdir.iterdir()):
+        return
+    if paths.is_in_bucket(workdir):
+        raise UserError(
+            f'--overwrite does not delete runs in buckets; remove {path} with the tool of the '
+            'bucket, or choose another --config.workdir'
+        )
+    check_files(workdir)
+    if not _is_run(workdir) and not (workdir / _SWEEP).exists():
+        raise UserError(
+            f'--overwrite: {path} holds no run; choose another --config.workdir or remove it'
+        )
+    with writing_to(path):
+        _lock(workdir / 'lock')
+        for child in workdir.iterdir():
+            shutil.rmtree(child) if child.is_dir() else child.unlink()
+        _locks.pop().close()
+
+
+def check_files(workdir: pathlib.Path) -> None:
+    """Raise UserError if a run or sweep would replace files in a folder that are not its own."""
+    if _is_run(workdir) or (workdir / _SWEEP).exists():
+        return
+    if taken := sorted(name for name in _WRITTEN if (workdir / name).exists()):
+        raise UserError(
+            f'workdir {workdir} holds {", ".join(taken)}, but no run, which would replace them; '
+            'choose another --config.workdir'
+        )
+
+
+def _is_run(workdir: pathlib.Path) -> bool:
+    """Whether the folder has the config of a run."""
+    path = workdir / 'config.json'
+    try:
+        config = json.loads(path.read_text(encoding='utf-8')) if path.exists() else {}
+    except (OSError, ValueError):
+        return False
+    return isinstance(config, dict) and {'task', 'workdir'} <= config.keys()
+
+
 def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
     """Compare a config with the config of the run in a folder, if there is one.
 
@@ -114,8 +175,9 @@ def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
         The changes that affect the rest of the run, for the log.
 
     Raises:
-        UserError: the folder belongs to a run of another config.
+        UserError: the folder belongs to a run of another config, or holds files of another origin.
     """
+    check_files(workdir)
     is_trained = any(workdir.glob('checkpoints/[0-9]*')) or (workdir / 'results.json').exists()
     path = workdir / 'config.json'
     if not is_trained or not path.exists():
@@ -137,7 +199,7 @@ def check_config(workdir: pathlib.Path, config: dict) -> list[str]:
     if refused:
         raise UserError(
             f'workdir {workdir} holds a run of another config ({"; ".join(refused[:3])}); '
-            'choose another --config.workdir or remove this one'
+            'choose another --config.workdir, or delete that run with --overwrite'
         )
     return accepted
 

@@ -47,7 +47,7 @@ def test_the_folder_has_numbers_a_report_and_the_figure(run, texts, tmp_path, ca
     [
         (['isotrophy'], "unknown analysis 'isotrophy'; known: "),
         (['isotropy', '--output=taken'], 'taken exists; add --overwrite to replace it'),
-        (['isotropy', '--output=taken', '--overwrite'], 'was not made by an analysis'),
+        (['isotropy', '--output=taken', '--overwrite'], 'was not made by this command'),
         (['isotropy', '--output=new', '--input=none.txt'], "no file matches 'none.txt'"),
         (['isotropy', '--output=new', '--input=empty.txt'], 'empty.txt has no text'),
         (['isotropy', '--output=new', '--batch_tokens=0'], '--batch_tokens is 0'),

@@ -91,7 +91,7 @@ def test_pairs_says_which_of_two_sentences_is_likelier(folder, tmp_path, capfd):
         assert len(record['of_shared_tokens']) == 2
     (tmp_path / 'pairs').write_text('the ship')
     with pytest.raises(SystemExit):
-        predict.main([f'--model={folder}', *flags])
+        predict.main([f'--model={folder}', *flags, '--overwrite'])
     assert 'error: line 1 is not TEXT<tab>TEXT; it has 1 column(s)' in capfd.readouterr().err
 
 

@@ -84,7 +84,7 @@ def predictions(model, folder):
     given, output = folder / 'input', folder / 'output'
     given.write_text('I am very happy with these shoes.\nThe food was bad.\n')
     flags = (f'--model={model}', '--task=classify', f'--input={given}', f'--output={output}')
-    predict.main(list(flags))
+    predict.main([*flags, '--overwrite'])
     return [json.loads(line) for line in output.read_text().splitlines()]
 
 

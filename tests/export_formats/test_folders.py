@@ -81,7 +81,15 @@ def test_a_command_exports_a_fine_tuned_run(tmp_path, capsys):
     np.testing.assert_allclose(found['probabilities'].sum(1), 1, rtol=1e-6)
     with pytest.raises(SystemExit):
         export.main(flags)
-    assert 'out already exists; choose another folder' in capsys.readouterr().err
+    assert 'out exists; add --overwrite' in capsys.readouterr().err
+    (tmp_path / 'out/stale').write_text('')
+    export.main([*flags, '--overwrite'])
+    assert not (tmp_path / 'out/stale').exists()
+    assert (tmp_path / 'out/signature.json').exists()
+    (tmp_path / 'out/load.py').unlink()
+    with pytest.raises(SystemExit):
+        export.main([*flags, '--overwrite'])
+    assert 'has no load.py, so it was not made by this command' in capsys.readouterr().err
 
 
 def test_what_cannot_be_exported_is_one_line(model, tmp_path, monkeypatch):

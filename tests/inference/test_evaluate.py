@@ -6,6 +6,7 @@ import pytest
 
 import bert_jax
 from bert_jax import evaluate
+from bert_jax.data.labeled import examples, seen_examples
 from bert_jax.errors import UserError
 from tests.inference.small_runs import save_run
 
@@ -53,6 +54,17 @@ def test_a_mistake_is_one_line(content, changes, message, run, tmp_path):
     (tmp_path / 'gold.tsv').write_text(content)
     with pytest.raises(UserError, match=message):
         bert_jax.load(run).evaluate([f'{tmp_path}/gold.tsv'], changes)
+
+
+def test_gold_examples_that_were_trained_on_are_told(run, tmp_path):
+    gold = tmp_path / 'gold.tsv'
+    gold.write_text('text\tlabel\nthe ship\tno\nthe moon\tyes\nstar\tyes\n')
+    assert bert_jax.load(run).evaluate([str(gold)]).warnings == []  # this run has no such file
+    trained = [examples.TextExample('1', (text,), 'no') for text in ('The  SHIP', 'star', 'x')]
+    seen_examples.save(trained, run)  # copies up to case and whitespace
+    (warning,) = bert_jax.load(run).evaluate([str(gold)]).warnings
+    assert f'{run} was trained on the texts of 2 of 3 examples' in warning
+    (run / 'train_examples.npy').unlink()
 
 
 def test_what_is_no_option_is_refused():

@@ -45,7 +45,14 @@ def tune(**keys):
 def predictions(root, *flags) -> list[dict]:
     """Predict for two sentences, with input and output in the bucket."""
     (root / 'input.txt').write_text('I am very happy with these shoes.\nThe food was bad.\n')
-    run('predict', *flags, '--task=classify', f'--input={root}/input.txt', f'--output={root}/out')
+    run(
+        'predict',
+        *flags,
+        '--task=classify',
+        f'--input={root}/input.txt',
+        f'--output={root}/out',
+        '--overwrite',
+    )
     return [json.loads(line) for line in (root / 'out').read_text().splitlines()]
 
 

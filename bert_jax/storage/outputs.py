@@ -1,0 +1,75 @@
+"""The rule for what commands write: an existing result is replaced only with --overwrite."""
+
+import contextlib
+import os
+import pathlib
+from collections.abc import Iterator, Sequence
+
+from bert_jax.errors import UserError
+from bert_jax.storage import paths
+
+HELP = 'replace an existing result'
+
+
+def check_file(name: str | os.PathLike[str], overwrite: bool) -> None:
+    """Raise UserError if a file may not be written to --output because something is there."""
+    path = paths.path(name)
+    if path.is_dir():
+        raise UserError(f'--output={name} is a folder; set a file')
+    if path.is_file() and not overwrite:  # /dev/stdout is no file
+        raise UserError(f'--output={name} exists; add --overwrite to replace it')
+
+
+def check_folder(name: str | os.PathLike[str], overwrite: bool, made: Sequence[str]) -> None:
+    """Raise UserError if results may not be written to the folder --output.
+
+    Args:
+        name: the folder; missing or empty, it may be written.
+        overwrite: whether earlier results of the same command may be replaced.
+        made: patterns of files; a folder of earlier results has at least one of each.
+    """
+    path = paths.path(name)
+    if path.exists() and not path.is_dir():
+        raise UserError(f'--output={name} is a file; set a folder')
+    if not path.exists() or not any(path.iterdir()):
+        return
+    if not overwrite:
+        raise UserError(
+            f'--output={name} exists; add --overwrite to replace it, or choose another folder'
+        )
+    if missing := [pattern for pattern in made if not any(path.glob(pattern))]:
+        raise UserError(
+            f'--output={name} has no {missing[0]}, so it was not made by this command; choose '
+            'another folder'
+        )
+
+
+@contextlib.contextmanager
+def replacing(path: pathlib.Path, marker: str) -> Iterator[pathlib.Path]:
+    """Yield a free name for a new folder, which then takes the place of the folder at `path`.
+
+    If the block fails, the old folder stays. In a bucket it is removed first, because buckets do
+    not rename folders.
+
+    Args:
+        path: the folder; if it is missing or empty, its own name is yielded.
+        marker: the file that marks a folder of this kind as complete.
+    """
+    if not path.exists() or not any(path.iterdir()):
+        yield path
+        return
+    if paths.is_in_bucket(path):
+        paths.retract(path, marker)
+        yield path
+        return
+    new = path.with_name(f'.{path.name}.{os.getpid()}.new')
+    try:
+        yield new
+        old = path.with_name(f'.{path.name}.{os.getpid()}.old')
+        path.rename(old)
+        new.rename(path)
+        paths.remove(old)
+    except OSError as error:
+        raise UserError(f'--output={path} cannot be written: {error.strerror}') from error
+    finally:
+        paths.remove(new)

@@ -1,0 +1,122 @@
+"""Existing results are kept unless --overwrite is given, in every command."""
+
+import contextlib
+import json
+
+import pytest
+
+from bert_jax import evaluate, export, main, predict, prepare
+from bert_jax.analyze import __main__ as analyze
+from bert_jax.errors import UserError
+from bert_jax.evaluation import ensemble
+from bert_jax.page import __main__ as page
+from bert_jax.storage import outputs
+from bert_jax.training import workdir
+
+FILES = {
+    predict: ['--model=none', '--task=classify', '--input=none'],
+    page: ['--model=none'],
+    ensemble: ['none'],
+}
+FOLDERS = {
+    evaluate: ['--model=none', '--gold=none'],
+    export: ['--model=none'],
+    analyze: ['isotropy', '--model=none', '--input=none'],
+}
+
+
+def refusal(command, arguments, capsys) -> str:
+    """What a command that ends with status 2 says."""
+    with pytest.raises(SystemExit) as ended:
+        command.main(arguments)
+    assert ended.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize('command', FILES, ids=lambda command: command.__name__)
+def test_a_file_is_kept_and_nothing_is_computed(command, tmp_path, capsys):
+    output = tmp_path / 'mine'
+    output.write_text('kept')
+    arguments = [*FILES[command], f'--output={output}']
+    assert f'--output={output} exists; add --overwrite' in refusal(command, arguments, capsys)
+    assert output.read_text() == 'kept'
+    # The model is looked for only after this check.
+    assert 'exists' not in refusal(command, [*arguments, '--overwrite'], capsys).split('none')[0]
+    output.unlink()
+    output.mkdir()
+    assert 'is a folder' in refusal(command, [*arguments, '--overwrite'], capsys)
+
+
+@pytest.mark.parametrize('command', FOLDERS, ids=lambda command: command.__name__)
+def test_a_folder_is_kept_and_a_foreign_one_is_never_replaced(command, tmp_path, capsys):
+    output = tmp_path / 'mine'
+    output.mkdir()
+    (output / 'notes.txt').write_text('kept')
+    arguments = [*FOLDERS[command], f'--output={output}']
+    assert f'--output={output} exists; add --overwrite' in refusal(command, arguments, capsys)
+    arguments.append('--overwrite')
+    assert 'was not made by this command' in refusal(command, arguments, capsys)
+    assert (output / 'notes.txt').read_text() == 'kept'
+
+
+def test_a_folder_is_replaced_only_if_the_block_succeeds(tmp_path):
+    old = tmp_path / 'out'
+    old.mkdir()
+    (old / 'old').write_text('')
+    with contextlib.suppress(ZeroDivisionError), outputs.replacing(old, 'config.json') as new:
+        new.mkdir()
+        raise ZeroDivisionError
+    assert [path.name for path in tmp_path.rglob('*')] == ['out', 'old']
+    with outputs.replacing(old, 'config.json') as new:
+        new.mkdir()
+        (new / 'new').write_text('')
+    assert [path.name for path in tmp_path.rglob('*')] == ['out', 'new']
+
+
+def test_a_corpus_is_replaced_on_request(tmp_path):
+    (tmp_path / 'a.txt').write_text('\n'.join(f'One line with number {i}.' for i in range(20)))
+    source = f'text:{tmp_path}/a.txt;documents=line'
+
+    def make(size, **options):
+        output = tmp_path / 'corpus'
+        return prepare.prepare([source], f'train:wordpiece:{size}', output, workers=0, **options)
+
+    make(60)
+    with pytest.raises(UserError, match='made with tokenizer=.*--overwrite'):
+        make(70)
+    replaced = make(70, overwrite=True)
+    assert replaced.manifest['made_from']['tokenizer'] == 'train:wordpiece:70'
+    with pytest.raises(UserError, match='no-such-source'):
+        prepare.prepare(['no-such-source:x'], 'train:wordpiece:60', tmp_path / 'corpus', workers=0)
+    assert (tmp_path / 'corpus/manifest.json').exists()
+
+
+def test_a_run_does_not_write_over_files_of_others(tmp_path):
+    (tmp_path / 'README.md').write_text('my notes')
+    for read in (workdir.check_files, lambda folder: workdir.claim(str(folder), {})):
+        with pytest.raises(UserError, match='holds README.md, but no run'):
+            read(tmp_path)
+    (tmp_path / 'README.md').rename(tmp_path / 'notes.md')
+    (tmp_path / 'config.json').write_text(json.dumps({'model_type': 'bert'}))  # published weights
+    with pytest.raises(UserError, match='holds config.json, but no run'):
+        workdir.check_files(tmp_path)
+    with pytest.raises(UserError, match='holds config.json, but no run'):
+        workdir.delete_run(str(tmp_path))
+    (tmp_path / 'config.json').unlink()
+    workdir.check_files(tmp_path)  # nothing would be replaced
+    with pytest.raises(UserError, match='holds no run'):
+        workdir.delete_run(str(tmp_path))
+    assert (tmp_path / 'notes.md').exists()
+
+
+def test_a_run_is_deleted_on_request(tmp_path):
+    run = tmp_path / 'run'
+    (run / 'checkpoints/5').mkdir(parents=True)
+    (run / 'config.json').write_text(json.dumps({'task': 'pretraining', 'workdir': 'x', 'seed': 1}))
+    with pytest.raises(UserError, match='--overwrite'):
+        workdir.check_config(run, {'task': 'pretraining', 'workdir': 'x', 'seed': 2})
+    workdir.delete_run(str(run))
+    assert not list(run.iterdir())
+    workdir.delete_run(str(run))  # nothing is left to delete
+    line = main.command_line.parse(['main', '--config=configs/tiny.py', '--overwrite'], '')
+    assert line.overwrite
