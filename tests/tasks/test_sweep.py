@@ -63,10 +63,11 @@ def test_every_rate_is_trained_with_every_seed(tmp_path):
 
 def test_a_sweep_in_a_bucket_writes_its_table_there(buckets, capsys):
     made = config(paths.path('gs://bucket'), sweep__seeds=(3, 5))
-    for seed in (3, 5):
-        (buckets / f'bucket/sweep/seed_{seed}').mkdir(parents=True)
-        path = buckets / f'bucket/sweep/seed_{seed}/results.json'
-        path.write_text(json.dumps(results('accuracy', seed / 10)))
+    for (_, seed), own in sweep.runs(made).items():
+        folder = buckets / f'bucket/sweep/seed_{seed}'
+        folder.mkdir(parents=True)
+        (folder / 'config.json').write_text(json.dumps(own.to_dict()))
+        (folder / 'results.json').write_text(json.dumps(results('accuracy', seed / 10)))
     sweep.run(made, Trainer(killed_at=0))  # no run is left to train
     written = json.loads((buckets / 'bucket/sweep/results.json').read_text())
     assert written['best_run'] == 'seed_5'
