@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-import tokenizers
 
 from bert_jax.data import text_files
+from bert_jax.data.tokenizers.backend import Backend
 
 CACHED_IDS = 2**20  # bounds the memory of the cache (about 100 MB)
 _TEXTS_AT_ONCE = 5_000  # bounds the memory of the parts of these texts
@@ -23,7 +23,7 @@ Splitter = Callable[[str], list[str]]
 class CachedEncoder:
     """Encodes texts without offsets, several times faster than the `tokenizers` library alone."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, split: Splitter):
+    def __init__(self, backend: Backend, split: Splitter):
         """Create an encoder; `split` divides a text into parts that are encoded separately."""
         self._backend, self._split = backend, split
         self._cache: dict[str, bytes] = {}
@@ -49,9 +49,7 @@ class CachedEncoder:
         unseen = list(parts.difference(self._cache))
         for start in range(0, len(unseen), 10_000):
             batch = unseen[start : start + 10_000]
-            encoded = self._backend.encode_batch_fast(
-                [encodable(part) for part in batch], add_special_tokens=False
-            )
+            encoded = self._backend.encode_batch_fast([encodable(part) for part in batch])
             for part, encoding in zip(batch, encoded, strict=True):
                 self._cache[part] = np.array(encoding.ids, np.int32).tobytes()
                 self._cached_ids += len(encoding) + 1

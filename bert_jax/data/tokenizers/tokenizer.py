@@ -16,7 +16,14 @@ import numpy as np
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
+from bert_jax.data.tokenizers import (
+    backend,
+    byte_bpe,
+    sentence_piece,
+    special_tokens,
+    wordpiece,
+)
+from bert_jax.data.tokenizers.backend import Backend
 from bert_jax.data.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
 
 MODELS = ('WordPiece', 'BPE', 'Unigram')
@@ -59,8 +66,8 @@ class Tokenizer:
         settings = parse(text)
         self._json = json.dumps(settings, sort_keys=True, ensure_ascii=False, separators=(',', ':'))
         self.fingerprint = hashlib.sha256(self._json.encode()).hexdigest()
-        backend = _backend(settings)
-        ids = backend.get_vocab(with_added_tokens=True)
+        self._special = Backend(settings)
+        ids = self._special.library.get_vocab(with_added_tokens=True)
         self.special_ids = tuple(special_tokens.find_in_settings(settings, ids).values())
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
         self.added_ids = frozenset(token['id'] for token in settings['added_tokens'])
@@ -68,10 +75,8 @@ class Tokenizer:
         token_of = {index: token for token, index in ids.items()}
         self.vocab = tuple(token_of.get(index, '') for index in range(self.vocab_size))
 
-        self._special = backend
         roles = {self.vocab[index] for index in self.special_ids}
-        self._plain = _backend(_without_special_subwords(settings, roles))
-        self._plain.encode_special_tokens = True
+        self._plain = Backend(_without_special_subwords(settings, roles), literal=True)
 
         self.kind = _kind(settings)
         self.is_word_start = _word_starts(self.kind, settings, self.vocab)
@@ -95,7 +100,7 @@ class Tokenizer:
         (pathlib.Path(directory) / 'tokenizer.json').write_text(self._json, encoding='utf-8')
 
     def _normalize(self, text: str) -> str:
-        normalizer = self._special.normalizer
+        normalizer = self._special.library.normalizer
         return text if normalizer is None else normalizer.normalize_str(text)
 
     @functools.cached_property
@@ -121,10 +126,8 @@ class Tokenizer:
                 default, '[MASK]' is ordinary text ('[', 'mask', ']'), as in google-research/bert,
                 so that a corpus cannot contain special tokens.
         """
-        backend = self._special if special else self._plain
-        encoded = backend.encode_batch(
-            [encodable(text) for text in texts], add_special_tokens=False
-        )
+        chosen = self._special if special else self._plain
+        encoded = chosen.encode_batch([encodable(text) for text in texts])
         return Encodings(
             ids=[np.array(e.ids, np.int32) for e in encoded],
             offsets=[np.array(e.offsets, np.int32).reshape(-1, 2) for e in encoded],
@@ -146,7 +149,7 @@ class Tokenizer:
 
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, with special tokens."""
-        return self._special.decode([int(i) for i in ids], skip_special_tokens=False)
+        return self._special.library.decode([int(i) for i in ids], skip_special_tokens=False)
 
     def subword_ids(self, token: str) -> list[int]:
         """Split a token of another vocabulary of the same kind into subwords of this one.
@@ -159,7 +162,7 @@ class Tokenizer:
             return [self._ids[token]]
         if self.kind == 'wordpiece':
             return wordpiece.subword_ids(token, self._ids)
-        ids = [subword.id for subword in self._plain.model.tokenize(token)]
+        ids = [subword.id for subword in self._plain.library.model.tokenize(token)]
         return ids if ''.join(self.vocab[index] for index in ids) == token else []
 
     def with_token_types(self) -> 'Tokenizer':
@@ -170,19 +173,19 @@ class Tokenizer:
         """
         if self.vocab[self.cls_id] != '<s>':
             return self
-        backend = _backend(json.loads(self._json))
+        library = backend.read(json.loads(self._json))
         names = {role: self.vocab[getattr(self, f'{role}_id')] for role in special_tokens.NAMES}
-        backend.post_processor = special_tokens.template(names, self._ids, has_types=True)
-        return Tokenizer(backend.to_str())
+        library.post_processor = special_tokens.template(names, self._ids, has_types=True)
+        return Tokenizer(library.to_str())
 
     def with_lowercase(self) -> 'Tokenizer':
         """Return this tokenizer with lowercased texts."""
         if self.lowercase:
             return self
-        backend = _backend(json.loads(self._json))
-        steps = [tokenizers.normalizers.Lowercase(), backend.normalizer]
-        backend.normalizer = tokenizers.normalizers.Sequence([step for step in steps if step])
-        return Tokenizer(backend.to_str())
+        library = backend.read(json.loads(self._json))
+        steps = [tokenizers.normalizers.Lowercase(), library.normalizer]
+        library.normalizer = tokenizers.normalizers.Sequence([step for step in steps if step])
+        return Tokenizer(library.to_str())
 
     @functools.cached_property
     def _ids(self) -> dict[str, int]:
@@ -198,19 +201,12 @@ def parse(text: str) -> dict[str, Any]:
     if not isinstance(settings, dict) or not isinstance(settings.get('model'), dict):
         raise errors.UserError("not a tokenizer: the JSON has no 'model'")
     if 'type' not in settings['model']:  # in files of early versions
-        settings = json.loads(_backend(settings).to_str())
+        settings = json.loads(backend.read(settings).to_str())
     model_type = str(settings['model'].get('type'))
     if model_type not in MODELS:
         raise errors.unknown('tokenizer model', model_type, MODELS)
     defaults: dict[str, Any] = {'normalizer': None, 'pre_tokenizer': None, 'added_tokens': []}
     return defaults | settings | {'truncation': None, 'padding': None}
-
-
-def _backend(settings: dict[str, Any]) -> tokenizers.Tokenizer:
-    try:
-        return tokenizers.Tokenizer.from_str(json.dumps(settings))
-    except Exception as error:  # the library raises bare Exceptions
-        raise errors.UserError(f'the tokenizers library cannot read it: {error}') from error
 
 
 def _without_special_subwords(settings: dict[str, Any], names: set[str]) -> dict[str, Any]:

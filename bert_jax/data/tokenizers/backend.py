@@ -1,0 +1,112 @@
+"""A tokenizer of the tokenizers library that normalizes as SentencePiece does."""
+
+import functools
+import json
+import re
+from collections.abc import Iterable
+from typing import Any
+
+import tokenizers
+
+from bert_jax import errors
+from bert_jax.data.tokenizers import charsmap
+
+
+class Backend:
+    """Encodes texts with the tokenizers library and SentencePiece's normalization.
+
+    Attributes:
+        library: The tokenizer of the library. Its ids differ if its normalizer applies the rules of
+            a SentencePiece model otherwise (see `charsmap`).
+    """
+
+    def __init__(self, settings: dict[str, Any], literal: bool = False):
+        """Read the settings, the contents of a tokenizer.json.
+
+        Args:
+            literal: Whether special tokens in a text are ordinary text.
+        """
+        self.library = read(settings, literal)
+        self._steps = charsmap.steps(settings['normalizer'])
+        if not self._steps:
+            return
+        self._without_normalizer = tokenizers.Tokenizer(self.library.model)  # not copied
+        self._without_normalizer.pre_tokenizer = self.library.pre_tokenizer
+        added = [token for token in settings['added_tokens'] if not (literal and token['special'])]
+        # The library finds added tokens before or after it normalizes the text.
+        before, after = (
+            [token['content'] for token in added if token['normalized'] == normalized]
+            for normalized in (False, True)
+        )
+        self._before, self._after = _any_of(before), _any_of(self._normalize(after))
+
+    @functools.cached_property
+    def _custom(self) -> tokenizers.Tokenizer:
+        """The tokenizer with SentencePiece's rules.
+
+        It is slow, because the threads of the library wait for each other in a custom normalizer.
+        """
+        custom = tokenizers.Tokenizer.from_str(self.library.to_str())
+        custom.encode_special_tokens = self.library.encode_special_tokens
+        custom.normalizer = charsmap.as_normalizer(self._steps)
+        return custom
+
+    def encode_batch(self, texts: list[str]) -> list[tokenizers.Encoding]:
+        """Encode texts with offsets."""
+        if not self._steps:
+            return self.library.encode_batch(texts, add_special_tokens=False)
+        normalize = self.library.normalizer.normalize_str
+        is_same = [
+            normalize(text) == exact and not self._before.search(text)
+            for text, exact in zip(texts, self._normalize(texts), strict=True)
+        ]
+        if all(is_same):
+            return self.library.encode_batch(texts, add_special_tokens=False)
+        same = self.library.encode_batch(_choose(texts, is_same, True), add_special_tokens=False)
+        other = self._custom.encode_batch(_choose(texts, is_same, False), add_special_tokens=False)
+        return _merge(is_same, same, other)
+
+    def encode_batch_fast(self, texts: list[str]) -> list[tokenizers.Encoding]:
+        """Encode texts without offsets."""
+        if not self._steps:
+            return self.library.encode_batch_fast(texts, add_special_tokens=False)
+        normalized = self._normalize(texts)
+        is_plain = [
+            not (self._before.search(text) or self._after.search(exact))
+            for text, exact in zip(texts, normalized, strict=True)
+        ]
+        plain = self._without_normalizer.encode_batch_fast(
+            _choose(normalized, is_plain, True), add_special_tokens=False
+        )
+        if all(is_plain):
+            return plain
+        return _merge(is_plain, plain, self.encode_batch(_choose(texts, is_plain, False)))
+
+    def _normalize(self, texts: list[str]) -> list[str]:
+        for step in self._steps:
+            texts = [step.normalize_str(text) for text in texts]
+        return texts
+
+
+def read(settings: dict[str, Any], literal: bool = False) -> tokenizers.Tokenizer:
+    """Create a tokenizer of the library from the contents of a tokenizer.json."""
+    try:
+        tokenizer = tokenizers.Tokenizer.from_str(json.dumps(settings))
+    except Exception as error:  # the library raises bare Exceptions
+        raise errors.UserError(f'the tokenizers library cannot read it: {error}') from error
+    tokenizer.encode_special_tokens = literal
+    return tokenizer
+
+
+def _any_of(contents: list[str]) -> re.Pattern[str]:
+    return re.compile('|'.join(map(re.escape, contents)) or '(?!)')
+
+
+def _choose(texts: list[str], flags: list[bool], flag: bool) -> list[str]:
+    return [text for text, other in zip(texts, flags, strict=True) if other == flag]
+
+
+def _merge(flags: list[bool], if_true: Iterable[Any], if_false: Iterable[Any]) -> list[Any]:
+    """Merge items in the order of their flags."""
+    items = {True: iter(if_true), False: iter(if_false)}
+    return [next(items[flag]) for flag in flags]

@@ -1,0 +1,112 @@
+"""SentencePiece's normalization rules, applied as SentencePiece does.
+
+SentencePiece applies the longest rule at each place of a text. The `Precompiled` normalizer of the
+tokenizers library applies the shortest rule at the start of each grapheme of at most five bytes and
+drops the rest of the grapheme, such as the tones of decomposed Vietnamese. In longer graphemes,
+such as decomposed Korean syllables, it only applies rules for single characters.
+"""
+
+import base64
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, Protocol
+
+import sentencepiece
+import tokenizers
+
+_PRIVATE = range(0x100000, 0x10FFFE)  # private-use characters, placeholders during a replacement
+
+
+class Step(Protocol):
+    """A step of a normalizer."""
+
+    def normalize_str(self, text: str) -> str:
+        """Return the normalized text."""
+
+
+class Rules:
+    """The rules of a precompiled charsmap, a custom normalizer for the tokenizers library."""
+
+    def __init__(self, charsmap: bytes):
+        """Read the rules from the bytes in a .model or, as base64, in a tokenizer.json."""
+        normalizer_spec = _field(2, charsmap)
+        self._rules = sentencepiece.SentencePieceNormalizer(
+            model_proto=_field(3, normalizer_spec),
+            add_dummy_prefix=False,
+            escape_whitespaces=False,
+            remove_extra_whitespaces=False,
+        )
+
+    def normalize_str(self, text: str) -> str:
+        """Return the normalized text."""
+        return self._rules.Normalize(text)
+
+    def normalize(self, text: tokenizers.NormalizedString) -> None:
+        """Normalize a text in place; new characters have the offsets of those they replace.
+
+        The methods of `text` change single characters, or a string wherever it occurs. To replace
+        only the places at which a rule applies, these get a placeholder first.
+        """
+        before = text.normalized
+        after, starts = self._rules.Normalize(before, with_offsets=True)
+        if after == before:
+            return
+        used = {*before, *after}
+        unused = (chr(code) for code in _PRIVATE if chr(code) not in used)
+        removed = next(unused)
+        placeholders: dict[str, str] = {}
+        characters = [removed] * len(before)
+        for start, places in itertools.groupby(range(len(after)), starts.__getitem__):
+            new = ''.join(after[place] for place in places)
+            if len(new) > 1:
+                new = placeholders.get(new) or placeholders.setdefault(new, next(unused))
+            characters[start] = new
+        remaining = iter(characters)
+        text.map(lambda _: next(remaining))
+        text.filter(lambda character: character != removed)
+        for new, placeholder in placeholders.items():
+            text.replace(placeholder, new)
+
+
+def steps(normalizer: dict[str, Any] | None) -> list[Step]:
+    """The steps of the normalizer of a tokenizer.json with exact rules; [] if it has no rules."""
+    flat = list(_flatten(normalizer))
+    if not any(step['type'] == 'Precompiled' for step in flat):
+        return []
+    return [_build(step) for step in flat]
+
+
+def as_normalizer(steps: Sequence[Step]) -> Any:
+    """A normalizer of the tokenizers library that applies some steps."""
+    custom = tokenizers.normalizers.Normalizer.custom
+    return tokenizers.normalizers.Sequence(
+        [custom(step) if isinstance(step, Rules) else step for step in steps]
+    )
+
+
+def _flatten(normalizer: dict[str, Any] | None) -> Iterator[dict[str, Any]]:
+    if normalizer is None:
+        return
+    if normalizer['type'] != 'Sequence':
+        yield normalizer
+        return
+    for step in normalizer['normalizers']:
+        yield from _flatten(step)
+
+
+def _build(step: dict[str, Any]) -> Step:
+    if step['type'] == 'Precompiled':
+        return Rules(base64.b64decode(step['precompiled_charsmap']))
+    model = {'type': 'WordLevel', 'vocab': {}, 'unk_token': ''}
+    backend = tokenizers.Tokenizer.from_str(json.dumps({'model': model, 'normalizer': step}))
+    return backend.normalizer
+
+
+def _field(number: int, value: bytes) -> bytes:
+    """A field of a protobuf message that has bytes as its value."""
+    size, rest = b'', len(value)
+    while rest > 127:
+        size += bytes([rest & 127 | 128])
+        rest >>= 7
+    return bytes([number << 3 | 2]) + size + bytes([rest]) + value
