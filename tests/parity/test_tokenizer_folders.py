@@ -5,6 +5,7 @@ The reference is transformers 5. Where version 4 differs, see `bert_jax/data/tok
 
 import importlib
 import pathlib
+import re
 import types
 
 import numpy as np
@@ -63,7 +64,12 @@ def different(ours, theirs, lines):
 
 def test_ids_equal_those_of_transformers(folder):
     theirs, ours = transformers.AutoTokenizer.from_pretrained(folder), tokenizers.load(str(folder))
-    assert different(ours, theirs, LINES) == []
+    lines = LINES
+    if isinstance(theirs, transformers.AlbertTokenizer):
+        # transformers decomposes Korean syllables for ALBERT and does not compose them again, as
+        # sentencepiece does: test_sentencepiece_parity.py has these ids.
+        lines = [line for line in LINES if not re.search('[가-힣]', line)]
+    assert different(ours, theirs, lines) == []
     assert ours.vocab_size == max(theirs.get_vocab().values()) + 1
     framed = theirs('x')['input_ids']
     assert (ours.cls_id, ours.sep_id) == (framed[0], framed[-1])

@@ -14,6 +14,9 @@ _TEXTS_AT_ONCE = 5_000  # bounds the memory of the parts of these texts
 
 _ODD_SPACES = re.compile(r'^\s|\s$|\s\s|[^\S ]')
 _BEFORE_SPACE = re.compile('(?= )')
+_SENTENCEPIECE_SPLITS = [
+    [split, 'Metaspace'] for split in ('WhitespaceSplit', 'CharDelimiterSplit')
+]
 _SENTENCEPIECE_STEPS = {'Replace', 'NFKD', 'StripAccents', 'Lowercase', 'Precompiled'}
 _BYTE_BPE_STEPS = {'Lowercase', 'NFC', 'NFD', 'StripAccents'}
 
@@ -83,7 +86,7 @@ def splitter(
     elif kinds == ['ByteLevel'] and steps <= _BYTE_BPE_STEPS and splits[0].get('use_regex', True):
         split = _split_before_spaces
     elif (
-        kinds == ['WhitespaceSplit', 'Metaspace']
+        kinds in _SENTENCEPIECE_SPLITS
         and steps <= _SENTENCEPIECE_STEPS
         and splits[1].get('prepend_scheme') == 'always'
     ):

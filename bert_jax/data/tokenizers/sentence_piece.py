@@ -12,7 +12,7 @@ import sentencepiece
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import special_tokens
+from bert_jax.data.tokenizers import charsmap, special_tokens
 
 SPACE = '▁'
 CHARACTER_COVERAGE = 0.9995  # rarer characters become <unk>; SentencePiece's default
@@ -256,7 +256,12 @@ def _add_steps(
     if model.add_dummy_prefix and model.remove_extra_whitespaces:  # as in all published encoders
         scheme = 'always' if add_prefix_space else 'never'
         marks = [split.Punctuation('isolated')] if split_punctuation else []
-        splits = [split.WhitespaceSplit(), *marks, split.Metaspace(SPACE, scheme)]
+        # Other whitespace separates words only if the model's rules replace it by spaces.
+        whitespace = '\t\u00a0'
+        rules = charsmap.Rules(model.charsmap) if model.charsmap else None
+        is_space = rules is not None and not rules.normalize_str(whitespace).strip(' ')
+        words = split.WhitespaceSplit() if is_space else split.CharDelimiterSplit(' ')
+        splits = [words, *marks, split.Metaspace(SPACE, scheme)]
         backend.pre_tokenizer = split.Sequence(splits)
     else:
         if model.remove_extra_whitespaces:
