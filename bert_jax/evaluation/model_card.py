@@ -11,6 +11,10 @@ from bert_jax.models.architecture import Architecture
 from bert_jax.types import Config
 
 _BIASES = 'The model reproduces the statements of its training text, including errors and biases.'
+_DECOMPOSED = """
+With this vocabulary the tokenizers library, and so transformers, drops characters of decomposed
+text, such as tones and vowel signs. Normalize texts first: `unicodedata.normalize('NFC', text)`.
+"""
 
 
 def pretrained(
@@ -131,6 +135,7 @@ After the export, the folder was loaded again and computed the same logits as th
 ## Limits
 
 {_BIASES}
+{_DECOMPOSED if tokenizer is not None and tokenizer.has_rules else ''}\
 {training if details else ''}"""
 
 

@@ -163,6 +163,7 @@ def write_loader(
         'max_length': export.max_length,
         'pad_token': tokenizer.vocab[tokenizer.pad_id],
         'pad_id': tokenizer.pad_id,
+        'unicode_form': 'NFC' if tokenizer.has_rules else None,
         'prompt': export.prompt,
         'texts': export.texts,
         'tolerance': _TOLERANCE,

@@ -197,6 +197,11 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
         tokenizer = tokenizer.with_token_types()
         inputs.insert(1, 'token_type_ids')
     tokenizer.save(folder)
+    if tokenizer.has_rules:
+        logging.warning(
+            'transformers and the tokenizers library drop characters of decomposed text (NFD) with '
+            'this SentencePiece vocabulary, bert_jax does not: give them text in NFC'
+        )
     special = {name: getattr(tokenizer, f'{name}_id') for name in _SPECIAL_TOKENS}
     settings = {f'{name}_token': tokenizer.vocab[index] for name, index in special.items()} | {
         'do_lower_case': tokenizer.lowercase,

@@ -5,15 +5,19 @@ import importlib.util
 import json
 import subprocess
 import sys
+import unicodedata
 
 import numpy as np
 import pytest
 
 from bert_jax import export, export_formats
+from bert_jax.data import tokenizers
 from bert_jax.errors import UserError
 from bert_jax.export_formats import computation
 from tests.export_formats import exported
 from tests.inference import small_runs
+from tests.page import pages
+from tests.parity import sentencepiece_text
 
 
 @pytest.fixture(scope='module')
@@ -37,6 +41,17 @@ def test_a_text_that_is_too_long_is_truncated_with_a_warning(folder):
     load = exported.loader(folder)
     with pytest.warns(UserWarning, match='texts are truncated to 64 tokens'):
         assert load.encode(['cats ' * 65])['input_ids'].shape == (1, 64)
+
+
+def test_decomposed_text_in_a_sentencepiece_vocabulary_gives_the_vectors_of_predict(
+    tmp_path, caplog
+):
+    text = sentencepiece_text.WORDS['vietnamese'] + ' ' + sentencepiece_text.WORDS['korean']
+    model = pages.random_model('bert', tokenizers.train('unigram:150', [text] * 50, False))
+    exported.write(tmp_path / 'out', 'stablehlo', model, task='embed')
+    decomposed = [unicodedata.normalize('NFD', word) for word in text.split()]
+    assert exported.embedding_difference(tmp_path / 'out', model, decomposed) < 1e-5
+    assert 'drop characters of decomposed text' in caplog.text
 
 
 def test_the_loader_finds_changed_weights_and_changed_tokens(folder, tmp_path):

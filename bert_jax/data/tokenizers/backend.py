@@ -16,8 +16,9 @@ class Backend:
     """Encodes texts with the tokenizers library and SentencePiece's normalization.
 
     Attributes:
-        library: The tokenizer of the library. Its ids differ if its normalizer applies the rules of
-            a SentencePiece model otherwise (see `charsmap`).
+        library: The tokenizer of the library.
+        has_rules: Whether its normalizer has the rules of a SentencePiece model, which the library
+            applies otherwise (see `charsmap`).
     """
 
     def __init__(self, settings: dict[str, Any], literal: bool = False):
@@ -28,7 +29,8 @@ class Backend:
         """
         self.library = read(settings, literal)
         self._steps = charsmap.steps(settings['normalizer'])
-        if not self._steps:
+        self.has_rules = bool(self._steps)
+        if not self.has_rules:
             return
         self._without_normalizer = tokenizers.Tokenizer(self.library.model)  # not copied
         self._without_normalizer.pre_tokenizer = self.library.pre_tokenizer
@@ -53,7 +55,7 @@ class Backend:
 
     def encode_batch(self, texts: list[str]) -> list[tokenizers.Encoding]:
         """Encode texts with offsets."""
-        if not self._steps:
+        if not self.has_rules:
             return self.library.encode_batch(texts, add_special_tokens=False)
         normalize = self.library.normalizer.normalize_str
         is_same = [
@@ -68,7 +70,7 @@ class Backend:
 
     def encode_batch_fast(self, texts: list[str]) -> list[tokenizers.Encoding]:
         """Encode texts without offsets."""
-        if not self._steps:
+        if not self.has_rules:
             return self.library.encode_batch_fast(texts, add_special_tokens=False)
         normalized = self._normalize(texts)
         is_plain = [

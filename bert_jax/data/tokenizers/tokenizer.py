@@ -56,6 +56,8 @@ class Tokenizer:
             (byte-level BPE) or a ▁ (SentencePiece), or was added to the vocabulary; False for
             `special_ids` except [UNK]. None if the vocabulary does not mark word starts.
         lowercase: Whether text is lowercased.
+        has_rules: Whether text is normalized by the rules of a SentencePiece model. The tokenizers
+            library, and with it transformers, drops characters of decomposed text (see `charsmap`).
         sentence_prefix: String to insert before a sentence so that it is encoded as in running
             text: a space for a byte-level BPE that does not insert a space itself, else ''.
         fingerprint: SHA-256 of the canonical JSON.
@@ -77,6 +79,7 @@ class Tokenizer:
 
         roles = {self.vocab[index] for index in self.special_ids}
         self._plain = Backend(_without_special_subwords(settings, roles), literal=True)
+        self.has_rules = self._plain.has_rules
 
         self.kind = _kind(settings)
         self.is_word_start = _word_starts(self.kind, settings, self.vocab)

@@ -7,6 +7,7 @@ In Python, `load.run(['A text.', …])` returns the outputs; it calls `load.enco
 
 import json
 import pathlib
+import unicodedata
 import warnings
 
 import numpy as np
@@ -24,6 +25,8 @@ compute = runtime.load(FOLDER, SIGNATURE)
 def encode(texts):
     """Inputs of `compute` for texts, or (text, text) pairs: int32 arrays [texts, tokens]."""
     prompt = SIGNATURE['prompt']
+    if SIGNATURE['unicode_form']:  # the tokenizers library drops characters of other forms
+        texts = [compose(t) if isinstance(t, str) else tuple(map(compose, t)) for t in texts]
     rows = tokenizer.encode_batch([prompt + t if isinstance(t, str) else tuple(t) for t in texts])
     if any(row.overflowing for row in rows):
         warnings.warn(f'texts are truncated to {SIGNATURE["max_length"]} tokens', stacklevel=2)
@@ -33,6 +36,11 @@ def encode(texts):
         'token_type_ids': [row.type_ids for row in rows],
     }
     return {k: np.array(inputs[k], np.int32) for k in SIGNATURE['inputs'] if k in inputs}
+
+
+def compose(text):
+    """The text in the Unicode normalization form of the tokenizer."""
+    return unicodedata.normalize(SIGNATURE['unicode_form'], text)
 
 
 def run(texts):
