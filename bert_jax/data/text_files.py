@@ -74,6 +74,8 @@ def explain_no_match(pattern: str) -> str:
     if not paths.is_in_bucket(pattern) and os.path.isdir(path):
         folder = pattern.rstrip('/')
         return f'{pattern!r} is a folder: write {folder}/* for its files'
+    if not paths.is_in_bucket(pattern) and not glob.has_magic(pattern):
+        return f'{pattern!r} does not exist'
     hint = '; in a glob, [ ] is a set of characters: write [[] for a bracket' * ('[' in pattern)
     return f'no file matches {pattern!r}{hint}'
 

@@ -106,6 +106,14 @@ class PretrainedPredictor:
             self.tokenizer, max_length, overlap, batch_tokens, self._advance, self.counts
         )
 
+    def __repr__(self) -> str:
+        sizes = self.architecture
+        return (
+            f'{type(self).__name__}({self._name!r}: {sizes.num_layers} layers × '
+            f'{sizes.hidden_size}, {sizes.vocab_size:,} tokens, up to {self._max_length} per text; '
+            f'{", ".join(self.tasks)})'
+        )
+
     def require(self, task: str) -> None:
         """Raise UserError unless the model can answer a task."""
         if task not in self.tasks:

@@ -19,6 +19,7 @@ from bert_jax.tasks.problems.base import Problem
 from bert_jax.tasks.unused_keys import ReadRecorder
 from bert_jax.training import multihost
 
+_MANY_CLASSES = 20  # fewer different numbers may be classes of a small sample
 _READ_LATER = ('data.tokenizer', 'data.reading_threads')
 
 
@@ -73,6 +74,21 @@ def make_tokenizer(
     return tokenizers.load(name)
 
 
+def _check_classes(labels: Sequence[str], num_examples: int) -> None:
+    """Raise UserError if the classes of texts look like measured numbers."""
+    if len(labels) < _MANY_CLASSES or len(labels) <= num_examples / 2:
+        return
+    try:
+        numbers = [float(label) for label in labels]
+    except ValueError:
+        return
+    raise UserError(
+        f'{len(labels):,} of the {num_examples:,} training labels are different, and all are '
+        f'numbers from {min(numbers):g} to {max(numbers):g}; to predict numbers use '
+        '--config=configs/finetune.py:regression, to predict classes list them in problem.labels'
+    )
+
+
 def choose_labels(
     problem_class: type[Problem[Any, Any]],
     train: Sequence[Any],
@@ -101,6 +117,8 @@ def choose_labels(
             'check data.columns and data.skip_labels'
         )
     heads = problem_class.pretrained_heads
+    if 'sequence_classification' in heads and not configured:
+        _check_classes(labels, len(train))
     if missing := set(problem_class.required_heads) - set(model.heads if model else ()):
         raise UserError(
             f'this kind of problem trains the head {missing.pop()!r} further, but '

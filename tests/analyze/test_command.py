@@ -45,10 +45,10 @@ def test_the_folder_has_numbers_a_report_and_the_figure(run, texts, tmp_path, ca
 @pytest.mark.parametrize(
     ('flags', 'error'),
     [
-        (['isotrophy'], "unknown analysis 'isotrophy'; known: "),
+        (['isotrophy'], "unknown analysis 'isotrophy'; did you mean isotropy? known: "),
         (['isotropy', '--output=taken'], 'taken exists; add --overwrite to replace it'),
         (['isotropy', '--output=taken', '--overwrite'], 'was not made by this command'),
-        (['isotropy', '--output=new', '--input=none.txt'], "no file matches 'none.txt'"),
+        (['isotropy', '--output=new', '--input=none.txt'], "'none.txt' does not exist"),
         (['isotropy', '--output=new', '--input=empty.txt'], 'empty.txt has no text'),
         (['isotropy', '--output=new', '--batch_tokens=0'], '--batch_tokens is 0'),
         (['isotropy', '--output=file/new'], '--output=file/new cannot be written: Not a dir'),

@@ -44,6 +44,13 @@ def theirs(folder):
     return run
 
 
+def test_a_model_describes_itself(ours):
+    shown = repr(ours)
+    assert '4 layers × 20' in shown
+    assert 'up to 24 per text' in shown
+    assert 'fill_mask, embed' in shown
+
+
 def agree(ours, theirs):
     np.testing.assert_allclose(ours, theirs, rtol=0, atol=1e-5 * max(1, np.abs(theirs).max()))
 

@@ -3,12 +3,13 @@
 import types
 
 import pytest
+from ml_collections import ConfigDict
 
 from bert_jax.data.labeled.examples import TextExample
 from bert_jax.errors import UserError
 from bert_jax.interop import loading
 from bert_jax.tasks import finetuning_data, initialization, make_task
-from bert_jax.tasks.problems import PROBLEMS
+from bert_jax.tasks.problems import PROBLEMS, classification
 from bert_jax.training import older_versions
 from configs import base, finetune
 
@@ -78,3 +79,19 @@ def test_labels_that_are_integers_are_sorted_by_value(found, wanted):
     train = [TextExample(str(n), ('x',), label) for n, label in enumerate(found)]
     problem = PROBLEMS['classification'].load()
     assert finetuning_data.choose_labels(problem, train, settings, None) == (wanted, ())
+
+
+@pytest.mark.parametrize('labels', [[str(n / 7) for n in range(60)], [str(n) for n in range(60)]])
+def test_measured_numbers_are_not_taken_for_classes(labels):
+    train = [TextExample(f'{n}', ('a text',), label) for n, label in enumerate(labels)]
+    settings = ConfigDict({'labels': ()})
+    classes_of_texts = classification.Classification
+    with pytest.raises(UserError, match='finetune.py:regression'):
+        finetuning_data.choose_labels(classes_of_texts, train, settings, None)
+    stars = [example._replace(label=str(n % 10)) for n, example in enumerate(train)]
+    names = [example._replace(label=f'intent {n}') for n, example in enumerate(train)]
+    for classes in (stars, names):
+        assert finetuning_data.choose_labels(classes_of_texts, classes, settings, None)
+    settings.labels = tuple(labels)
+    chosen, _ = finetuning_data.choose_labels(classes_of_texts, train, settings, None)
+    assert chosen == tuple(labels)

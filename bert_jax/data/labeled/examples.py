@@ -6,6 +6,8 @@ predict on.
 
 from typing import NamedTuple
 
+from bert_jax.errors import UserError
+
 ExampleId = str | int  # an integer if the id is one in JSON
 
 
@@ -136,16 +138,37 @@ Example = (
 )
 
 
+# Fields of examples, of which each class has at least one.
+_GOLD = ('label', 'tags', 'spans', 'answers')
+_TEXTS = ('text', 'texts', 'premise', 'choices', 'question', 'context', 'fields')
+
+
 def is_labeled(example: Example) -> bool:
-    """Whether the label, tags, spans or answers of an example are known."""
-    names = ('label', 'tags', 'spans', 'answers')
-    return any(getattr(example, name, None) is not None for name in names)
+    """Whether the label, tags, spans or answers of an example are known.
+
+    Raises:
+        UserError: The class of a custom problem has no such field.
+    """
+    return any(getattr(example, name) is not None for name in _fields(example, _GOLD))
 
 
 def texts_of(example: Example) -> list[str]:
-    """Return all texts of an example that get tokenized."""
+    """Return all texts of an example that get tokenized.
+
+    Raises:
+        UserError: The class of a custom problem has no such field.
+    """
     texts: list[str] = []
-    for name in ('text', 'texts', 'premise', 'choices', 'question', 'context', 'fields'):
-        value = getattr(example, name, ())
+    for name in _fields(example, _TEXTS):
+        value = getattr(example, name)
         texts += [value] if isinstance(value, str) else value
     return texts
+
+
+def _fields(example: Example, known: tuple[str, ...]) -> list[str]:
+    names = [name for name in known if hasattr(example, name)]
+    if not names:
+        raise UserError(
+            f'{type(example).__name__} has none of the fields {", ".join(known)}: rename a field'
+        )
+    return names

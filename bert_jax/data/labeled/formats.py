@@ -13,6 +13,7 @@ from bert_jax.data.labeled import (
     conll,
     json_rows,
     markup,
+    parquet_rows,
     questions,
     standoff,
     tabular,
@@ -47,6 +48,7 @@ FORMATS: dict[str, FileFormat] = {
     'files': FileFormat(text_lines.read_whole_text),
     'conll': FileFormat(conll.read_sentences, ('.conll', '.bio', '.iob', '.iob2')),
     'conllu': FileFormat(conll.read_sentences, ('.conllu',)),
+    'parquet': FileFormat(parquet_rows.read_parquet, ('.parquet',)),
     'xml': FileFormat(markup.read_elements, ('.xml', '.html', '.htm', '.sgml')),
     'brat': FileFormat(standoff.read_brat, ('.ann',)),
 }

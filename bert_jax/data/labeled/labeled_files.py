@@ -14,7 +14,8 @@ from bert_jax.data.labeled import formats, records, tabular, text_lines
 from bert_jax.data.labeled.builder import ExampleBuilder
 from bert_jax.data.labeled.examples import Example
 from bert_jax.data.labeled.splitting import GroupedExample, text_name
-from bert_jax.errors import UserError, unknown
+from bert_jax.errors import UserError, join_first, unknown
+from bert_jax.storage import paths as storage
 
 # (content of a record, id, builder) → the examples of the record.
 Reader = Callable[[Any, str, ExampleBuilder], Sequence[Example]]
@@ -74,6 +75,8 @@ def read_files(
             _check_first_label(in_file)
         examples += in_file
     counts.check_shares(num_records, data)
+    if paths and not any(status.st_size for status in storage.statuses(paths).values()):
+        raise UserError(f'{join_first(paths)}: the file is empty')
     if paths and not examples:
         details = '; '.join([_describe_format(file_format, data, paths[0]), *counts.lines()])
         raise UserError(f'no examples in {", ".join(paths[:3])} ({details}); set data.format')

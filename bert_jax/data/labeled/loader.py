@@ -42,8 +42,9 @@ DEFAULTS: dict[str, Any] = dict(
     # train with split_seed; the files of data.dev become the split full_dev. 0 = all examples
     shots=0,
     train_examples=0,  # random subset of train of at most this size; 0 = all
-    # 'csv', 'tsv', 'jsonl', 'json', 'xml', 'conll', 'conllu', 'squad', 'brat', 'labeled_lines',
-    # 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each file and the problem
+    # 'csv', 'tsv', 'jsonl', 'json', 'parquet', 'xml', 'conll', 'conllu', 'squad', 'brat',
+    # 'labeled_lines', 'lines', 'files' (docs/labeled_data.md); '' = by the suffix of each file
+    # and the problem
     format='',
     encoding='utf-8',  # of the text files, a name of Python's codecs
     # csv, tsv: whether the first row has the column names; if not, the names are '0', '1', ….

@@ -69,9 +69,9 @@ def read(data: ConfigDict, kind: str) -> Splits:
     return loader.read(data, kind, find(kind).readers)
 
 
-_ROWS = ('tsv', 'csv', 'jsonl', 'json', 'xml')
+_ROWS = ('tsv', 'csv', 'jsonl', 'json', 'parquet', 'xml')
 _TEXTS = (*_ROWS, 'labeled_lines', 'lines', 'files')
-_LISTS = ('jsonl', 'json', 'xml')
+_LISTS = ('jsonl', 'json', 'parquet', 'xml')
 
 # The comments below document the keys of `config.problem`.
 _LABELS = dict(

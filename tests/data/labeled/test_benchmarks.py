@@ -264,7 +264,9 @@ def test_a_benchmark_that_cannot_be_read_is_an_error(folder, tmp_path, monkeypat
     assert 'data.download=True' in message
     assert 'configs/finetune.py:file' in message
     assert '\n' not in message
-    with pytest.raises(UserError, match=r"unknown data.dataset 'sst3'; known: boolq, cb, "):
+    with pytest.raises(
+        UserError, match=r"unknown data.dataset 'sst3'; did you mean sst2. known: boolq, cb, "
+    ):
         read('classification', dataset='sst3')
     with pytest.raises(
         UserError, match=r"'squad1' is a question_answering problem, not classification"

@@ -82,7 +82,7 @@ def test_empty_names_and_rows_of_spreadsheets_are_read(tmp_path):
         ('text\tlabel\n'.encode('utf-16'), 'a.tsv is not utf-8 text: .* set its encoding'),
         ('Tëxt\tlabel\n'.encode('latin-1'), 'a.tsv:1: the text cannot be decoded'),
         (b'text\n', r'a.tsv \(format tsv, the first row is the header: text\); set data.format'),
-        (b'', r'no examples in .*a.tsv \(format tsv, the first row is the header\)'),
+        (b'', 'a.tsv: the file is empty'),
         (b'a\x1b;b\nb;c\n', "names column 'label', but .* has columns a�;b "),
     ],
 )

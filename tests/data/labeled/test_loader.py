@@ -1,5 +1,7 @@
 """Splits, the report of unusable records, and mistakes in the config."""
 
+from typing import NamedTuple
+
 import pytest
 
 from bert_jax.data.labeled import examples, loader, records
@@ -79,6 +81,20 @@ def test_dev_and_test_files_are_not_split_off_train(tmp_path):
     assert splits.report.lines() == []
 
 
+class CustomExample(NamedTuple):
+    """An example of a custom problem whose fields have other names."""
+
+    sentence: str
+    count: float
+
+
+def test_an_example_without_known_fields_is_an_error():
+    with pytest.raises(UserError, match='CustomExample has none of the fields label, tags'):
+        examples.is_labeled(CustomExample('a b', 2.0))
+    with pytest.raises(UserError, match='CustomExample has none of the fields text, texts'):
+        examples.texts_of(CustomExample('a b', 2.0))
+
+
 def test_text_to_predict_on_needs_no_label(tmp_path):
     path = write_lines(tmp_path / 'a.tsv', 'text', 'a', 'b')
     data, readers = config({'label': ''}), PROBLEMS['classification'].readers
@@ -112,7 +128,10 @@ def test_text_to_predict_on_needs_no_label(tmp_path):
             {'dev': ('{}/empty.tsv',)},
             r'no examples in .*empty.tsv \(format tsv, the first row is the header: text, label\)',
         ),
-        ('classification', {}, {'train': ('{}/*.csv',)}, 'no file matches .*csv'),
+        ('classification', {}, {'train': ('{}/*.doc',)}, 'no file matches .*doc'),
+        ('classification', {}, {'train': ('{}/none.csv',)}, 'none.csv. does not exist'),
+        ('classification', {}, {'train': ('{}',)}, 'is a folder: write .*/[*] for its files'),
+        ('classification', {}, {'train': ('{}/blank.csv',)}, 'blank.csv: the file is empty'),
         ('classification', {}, {'train': ()}, 'set data.train to files or data.dataset'),
         ('classification', {}, {'train': ('{}/empty.tsv',)}, 'no examples in .*empty.tsv'),
         (
@@ -147,6 +166,7 @@ def test_a_mistake_in_the_config_is_one_line_with_the_key(
 ):
     write_lines(tmp_path / 'a.tsv', 'text\tlabel', *['t\ta'] * 5)
     write_lines(tmp_path / 'empty.tsv', 'text\tlabel')
+    write_lines(tmp_path / 'blank.csv')
     write_lines(tmp_path / 'twice.tsv', 'text\ttext', 'a\tb')
     settings = {'train': ('{}/a.tsv',)} | settings
     for name in ('train', 'dev'):

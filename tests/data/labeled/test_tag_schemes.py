@@ -72,7 +72,9 @@ def test_spans_are_those_of_seqeval():
 
 
 def test_an_unknown_scheme_is_an_error():
-    with pytest.raises(UserError, match="unknown data.scheme 'iob2'; known: bio, bioes, iob1"):
+    with pytest.raises(
+        UserError, match="unknown data.scheme 'iob2'; did you mean iob1. known: bio, bioes, iob1"
+    ):
         tag_schemes.convert_tags(['O'], 'iob2', 'bio')
     with pytest.raises(UserError, match="unknown data.tags_as 'iob1'; known: bio, bioes"):
         tag_schemes.convert_tags(['O'], 'bio', 'iob1')
