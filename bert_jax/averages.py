@@ -37,14 +37,20 @@ def add(total: Terms, terms: Terms) -> Terms:
 
 
 def mean(term: Term) -> jax.Array:
-    """Return sum / count, or 0 if nothing was counted."""
-    return term.sum / jnp.maximum(term.count, 1.0)
+    """Return sum / count, or 0 if nothing was counted: for a loss, never for a report."""
+    return term.sum / _divisor(term.count)
 
 
-def means(terms: Terms, weights: Mapping[str, float]) -> dict[str, float]:
-    """Return the mean of every term by name, and 'loss': the weighted sum of these means."""
-    values = {name: float(mean(term)) for name, term in terms.items()}
-    return {'loss': sum(weight * values[name] for name, weight in weights.items())} | values
+def means(terms: Terms) -> dict[str, float]:
+    """Return the mean of every term by name, without terms of which nothing was counted."""
+    return {name: float(mean(term)) for name, term in terms.items() if term.count > 0}
+
+
+def means_and_loss(terms: Terms, weights: Mapping[str, float]) -> dict[str, float]:
+    """Return `means` and 'loss', their weighted sum, if any term with a weight has a mean."""
+    values = means(terms)
+    weighted = [weight * values[name] for name, weight in weights.items() if name in values]
+    return ({'loss': sum(weighted)} if weighted else {}) | values
 
 
 def loss(terms: Terms, weights: Mapping[str, float], counts: Mapping[str, jax.Array]) -> jax.Array:
@@ -53,7 +59,11 @@ def loss(terms: Terms, weights: Mapping[str, float], counts: Mapping[str, jax.Ar
     `counts` cover the whole global batch, even if `terms` come from one micro-batch.
     """
     weighted = [
-        weight * terms[name].sum / jnp.maximum(counts[name], 1.0)
-        for name, weight in weights.items()
+        weight * terms[name].sum / _divisor(counts[name]) for name, weight in weights.items()
     ]
     return functools.reduce(operator.add, weighted)
+
+
+def _divisor(count: jax.Array) -> jax.Array:
+    """Return the count, which may be a sum of weights below 1, or 1 if nothing was counted."""
+    return jnp.where(count > 0, count, 1.0)

@@ -53,3 +53,38 @@ class ExampleSource(BatchSource):
     def statistics(self) -> dict[str, int]:
         """Return counts for the log."""
         return {}
+
+
+class FirstExamples:
+    """The first examples of a source, at most one epoch; the last batch is filled up.
+
+    Attributes:
+        batch_size: Rows of a global batch.
+        num_examples: Examples that count; `blank_rows` fill the rest of the last batch.
+        num_batches: Batches that hold them.
+    """
+
+    def __init__(self, source: ExampleSource, number: int):
+        self.batch_size = source.batch_size
+        self.num_examples = min(number, source.num_examples)
+        self.num_batches = -(-self.num_examples // self.batch_size)
+        self._source = source
+
+    def batch(
+        self, step: int | np.ndarray, rows: slice | np.ndarray = slice(None)
+    ) -> dict[str, np.ndarray]:
+        """Return rows of a batch; see `ExampleSource.batch`."""
+        number = np.multiply(step, self.batch_size)[..., None] + np.arange(self.batch_size)[rows]
+        return blank_rows(self._source.batch(step, rows), number >= self.num_examples)
+
+
+def blank_rows(batch: dict[str, np.ndarray], is_blank_R: np.ndarray) -> dict[str, np.ndarray]:
+    """Take all tokens out of the attention of some rows, so that these rows count for nothing."""
+    if not is_blank_R.any():
+        return batch
+    outside = {'attention_mask': 0, 'segment_ids': 0, 'first_positions': -1}
+    return batch | {
+        name: np.where(is_blank_R[..., None], value, batch[name]).astype(batch[name].dtype)
+        for name, value in outside.items()
+        if name in batch
+    }

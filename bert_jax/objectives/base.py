@@ -74,7 +74,11 @@ class Objective(Module):
     generator: ClassVar[type[Generator] | None] = None
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Compute the objective's loss and metrics for one batch."""
+        """Compute the objective's loss and metrics for one batch.
+
+        A row whose attention mask is 0 everywhere must count for nothing: the last batch of an
+        evaluation is filled up with such rows.
+        """
         raise NotImplementedError
 
     @classmethod

@@ -14,7 +14,7 @@ from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.corruption import Corruption
 from bert_jax.objectives.masking import Masked, Masking, is_special
-from bert_jax.objectives.mlm import prediction_terms
+from bert_jax.objectives.mlm import empty_rows, prediction_terms
 from bert_jax.types import Batch, Key
 
 
@@ -43,10 +43,11 @@ class CausalLanguageModel(Objective):
         return self.head(hidden_BPD, encoded.embedding_table)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Return the terms `clm_loss` (nats per token) and `clm_accuracy`."""
+        """Return the terms `clm_loss` (nats per token), `clm_accuracy` and `clm_empty`."""
         targets = encoded.corrupted
         logits_BPV = self.head(encoded.hidden[:, :-1], encoded.embedding_table)
-        return prediction_terms('clm', logits_BPV, targets.labels, targets.weights)
+        terms = prediction_terms('clm', logits_BPV, targets.labels, targets.weights)
+        return terms | empty_rows('clm', targets.weights, encoded.batch['attention_mask'])
 
     @staticmethod
     def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:

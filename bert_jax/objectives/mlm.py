@@ -45,11 +45,12 @@ class MaskedLanguageModel(Objective):
 def masked_terms(logits_BPV: jax.Array, masked: Masked, attention_mask_BT: jax.Array) -> Terms:
     """Return the loss and metrics of predicting masked tokens.
 
-    Terms: `mlm_loss` (nats per masked token), `mlm_accuracy`, and `mlm_rate`, the masked share of
-    the tokens that are not padding.
+    Terms: `mlm_loss` (nats per masked token), `mlm_accuracy`, `mlm_rate`, the masked share of the
+    tokens that are not padding, and `mlm_empty` of `empty_rows`.
     """
     rate = Term(jnp.sum(masked.weights), jnp.sum(attention_mask_BT).astype(jnp.float32))
     terms = prediction_terms('mlm', logits_BPV, masked.labels, masked.weights)
+    terms |= empty_rows('mlm', masked.weights, attention_mask_BT)
     return terms | {'mlm_rate': rate}
 
 
@@ -61,6 +62,13 @@ def prediction_terms(
         f'{name}_loss': weighted_sum(cross_entropy(logits_XV, labels_X), weights_X),
         f'{name}_accuracy': weighted_sum(is_best(logits_XV, labels_X), weights_X),
     }
+
+
+def empty_rows(name: str, weights_BP: jax.Array, attention_mask_BT: jax.Array) -> Terms:
+    """Return the term `<name>_empty`, the share of rows with tokens but without a prediction."""
+    has_tokens_B = jnp.any(attention_mask_BT > 0, axis=1)
+    is_empty_B = ~jnp.any(weights_BP > 0, axis=1)
+    return {f'{name}_empty': weighted_sum(is_empty_B, has_tokens_B)}
 
 
 def cross_entropy(logits_XV: jax.Array, labels_X: jax.Array) -> jax.Array:

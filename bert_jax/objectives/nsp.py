@@ -34,14 +34,14 @@ class PairClassification(Objective):
     def __call__(self, encoded: EncodedBatch) -> Terms:
         """Return `<term>_loss` (nats per pair), `<term>_accuracy` and `<term>_negatives`.
 
-        `<term>_negatives` is the share of pairs of class 1. Packed rows have pairs [B, S], where
-        slots without a pair have weight 0.
+        `<term>_negatives` is the share of pairs of class 1. Packed rows have pairs [B, S]. Rows
+        without tokens and slots without a pair have weight 0.
         """
         batch = encoded.batch
         labels_X = batch[self.batch_keys[0]]
-        weights_X = jnp.ones(labels_X.shape)
+        weights_X = jnp.any(batch['attention_mask'] > 0, axis=1)
         if 'first_positions' in batch:
-            weights_X = (batch['first_positions'] >= 0).astype(jnp.float32)
+            weights_X = batch['first_positions'] >= 0
         terms = prediction_terms(self.term, self.head(encoded.pooled), labels_X, weights_X)
         return terms | {f'{self.term}_negatives': weighted_sum(labels_X, weights_X)}
 

@@ -15,7 +15,7 @@ from bert_jax.models.heads.span_boundary import SpanBoundaryHead
 from bert_jax.models.packed_rows import gather_positions
 from bert_jax.objectives.base import EncodedBatch, Objective
 from bert_jax.objectives.masking import Masked, MaskedText, chosen_tokens, outer_neighbors
-from bert_jax.objectives.mlm import prediction_terms
+from bert_jax.objectives.mlm import empty_rows, prediction_terms
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class SpanBoundaryObjective(Objective):
         self.head = SpanBoundaryHead(self.architecture, self.compute, *sizes)
 
     def __call__(self, encoded: EncodedBatch) -> Terms:
-        """Return the terms `sbo_loss` (nats per token) and `sbo_accuracy`."""
+        """Return the terms `sbo_loss` (nats per token), `sbo_accuracy` and `sbo_empty`."""
         masked, batch = encoded.corrupted, encoded.batch
         segments_BT = batch.get('segment_ids', batch['attention_mask'])
         max_targets = self.options.max_targets
@@ -57,7 +57,8 @@ class SpanBoundaryObjective(Objective):
         left_BPD = gather_positions(encoded.hidden, left_BP)
         right_BPD = gather_positions(encoded.hidden, right_BP)
         logits_BPV = self.head(left_BPD, right_BPD, place_BP, encoded.embedding_table)
-        return prediction_terms('sbo', logits_BPV, masked.labels, weights_BP)
+        terms = prediction_terms('sbo', logits_BPV, masked.labels, weights_BP)
+        return terms | empty_rows('sbo', weights_BP, batch['attention_mask'])
 
     @staticmethod
     def vocabulary_products(options: Any, sequence_length: int, num_predictions: int) -> int:

@@ -278,12 +278,9 @@ class FineTuning:
         if not all(map(is_labeled, encoded.examples)):
             return predictions, {}
         self.scores[split] = self.problem.score(encoded.examples, predictions)
-        means = {
-            f'{name}_loss': float(averages.mean(terms[name]))
-            for name in self.weights
-            if name in terms
-        }
-        return predictions, self.scores[split].metrics | means
+        means = averages.means(terms)
+        losses = {f'{name}_loss': means[name] for name in self.weights if name in means}
+        return predictions, self.scores[split].metrics | losses
 
     def _predict(self, params: Params, batch: Batch) -> Any:
         """Run the prediction step with rows distributed over the mesh."""

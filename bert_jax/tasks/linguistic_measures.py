@@ -18,6 +18,7 @@ from ml_collections import ConfigDict
 
 from bert_jax.data import minimal_pairs
 from bert_jax.data.corpus import Corpus
+from bert_jax.data.example_source import blank_rows
 from bert_jax.data.labeled.examples import TaggedExample
 from bert_jax.data.labeled.loader import DEFAULTS
 from bert_jax.errors import UserError
@@ -30,11 +31,12 @@ from bert_jax.training import batches
 from bert_jax.types import Batch, Config, Params
 
 Metrics = dict[str, float]
+TEXT_ROWS = 64  # held-out rows of which isotropy is measured
 _TEST_EVERY = 3  # every third sentence of the treebank tests the probe
 
 
 class RowBatches:
-    """Batches of one shape from arrays of rows; the last batch is filled up with the first rows."""
+    """Batches of one shape from arrays of rows; `blank_rows` fill up the last batch."""
 
     def __init__(self, arrays: dict[str, np.ndarray], batch_size: int) -> None:
         self.batch_size, self._arrays = batch_size, arrays
@@ -45,8 +47,13 @@ class RowBatches:
     ) -> dict[str, np.ndarray]:
         """Return rows of a batch; see `BatchSource.batch`."""
         first = np.multiply(step, self.batch_size)[..., None]
-        numbers = (first + np.arange(self.batch_size)[rows]) % self.num_examples
-        return {name: array[numbers] for name, array in self._arrays.items()}
+        numbers = first + np.arange(self.batch_size)[rows]
+        batch = {name: array[numbers % self.num_examples] for name, array in self._arrays.items()}
+        return blank_rows(batch, numbers >= self.num_examples)
+
+    @property
+    def num_batches(self) -> int:
+        return -(-self.num_examples // self.batch_size)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +64,8 @@ class SharedInputs:
         config: `config.evaluation.linguistic`.
         model: the model.
         corpus: has the tokenizer and the frequencies of tokens.
-        text: a clean held-out batch; the batches of all measures have about as many tokens.
+        text: clean held-out rows, the same whatever the size of a batch.
+        rows: number of rows like these in a batch; all batches have about as many tokens.
         threads: number of threads that read batches.
         is_special: maps an array of token ids to whether each is a special token.
     """
@@ -66,6 +74,7 @@ class SharedInputs:
     model: PretrainingModel
     corpus: Corpus
     text: Batch
+    rows: int
     threads: int
     is_special: Callable[[jax.Array], jax.Array]
 
@@ -75,14 +84,12 @@ class SharedInputs:
 
     def batches(self, arrays: dict[str, np.ndarray]) -> RowBatches:
         """Batch rows of the same length."""
-        rows, longest = self.text['input_ids'].shape
-        length = arrays['input_ids'].shape[1]
-        return RowBatches(arrays, rows * max(1, longest // length))
+        longest, length = self.text['input_ids'].shape[1], arrays['input_ids'].shape[1]
+        return RowBatches(arrays, self.rows * max(1, longest // length))
 
     def run(self, program: Callable[..., Any], params: Params, source: RowBatches) -> np.ndarray:
         """Run a program on all rows; return its result for each row, [rows, …]."""
-        num_batches = -(-source.num_examples // source.batch_size)
-        read = batches.read(source, 0, num_batches, self.threads)
+        read = batches.read(source, 0, source.num_batches, self.threads)
         return np.concatenate([jax.device_get(program(params, batch)) for batch in read])[
             : source.num_examples
         ]
@@ -209,7 +216,7 @@ class MeanCosine:
 
     def __init__(self, setting: SharedInputs) -> None:
         self._setting = setting
-        self._source = RowBatches(dict(setting.text), len(setting.text['input_ids']))
+        self._source = setting.batches(dict(setting.text))
         sums = functools.partial(_unit_sums, setting.model, setting.is_special)
         self._program = _replicated(sums)
         self.flops = setting.flops(*setting.text['input_ids'].shape)
@@ -217,12 +224,14 @@ class MeanCosine:
 
     def __call__(self, params: Params) -> Metrics:
         """Return the metrics of parameters."""
-        (batch,) = batches.read(self._source, 0, 1, self._setting.threads)
-        sums_LD, squares_LD, count = jax.device_get(self._program(params, batch))
+        read = batches.read(self._source, 0, self._source.num_batches, self._setting.threads)
+        parts = [jax.device_get(self._program(params, batch)) for batch in read]
+        sums_LD, squares_LD, count = (
+            np.sum(part, 0, np.float64) for part in zip(*parts, strict=True)
+        )
         metrics = {}
-        for layer, arrays in enumerate(zip(sums_LD, squares_LD, strict=True)):
-            sums_1D, squares_1D = (array[None].astype(np.float64) for array in arrays)
-            unit = isotropy.UnitSums(sums_1D, squares_1D, np.array([float(count)]))
+        for layer, (sums_D, squares_D) in enumerate(zip(sums_LD, squares_LD, strict=True)):
+            unit = isotropy.UnitSums(sums_D[None], squares_D[None], count[None])
             metrics[f'mean_cosine/{layer}'] = float(unit.contributions().sum())
         return metrics
 

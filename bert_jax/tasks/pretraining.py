@@ -10,7 +10,7 @@ import numpy as np
 
 from bert_jax import averages, objectives, progress
 from bert_jax.data.corpus import Corpus
-from bert_jax.data.example_source import ExampleSource
+from bert_jax.data.example_source import ExampleSource, FirstExamples
 from bert_jax.data.tokenizers import word_starts
 from bert_jax.errors import UserError, writing_to
 from bert_jax.evaluation import model_card
@@ -122,15 +122,15 @@ class Pretraining:
         if not any(settings.get(name) for name in ('pairs', 'treebank', 'isotropy')):
             return None
         from bert_jax.tasks.linguistic import LinguisticEvaluation  # imports labeled data readers
-        from bert_jax.tasks.linguistic_measures import SharedInputs
+        from bert_jax.tasks.linguistic_measures import TEXT_ROWS, SharedInputs
 
+        source = self._held_out[_shape(stage)][None]
         setting = SharedInputs(
             settings,
             self.model,
             self.corpus,
-            self._held_out[_shape(stage)][None].batch(
-                0, np.arange(stage.source.batch_size // stage.accumulation)
-            ),
+            source.examples(np.arange(min(TEXT_ROWS, source.num_examples))),
+            stage.source.batch_size // stage.accumulation,
             self.config.data.reading_threads,
             functools.partial(is_special, masking=self.corruption.masking),
         )
@@ -225,7 +225,8 @@ class Pretraining:
         counts = self.corpus.unigram_counts('held_out')
         metrics = evaluation.add_baselines(means.pop(None), counts)
         for language, values in means.items():
-            metrics |= {f'{name}/{language}': values[name] for name in self.weights}
+            names = [name for name in self.weights if name in values]
+            metrics |= {f'{name}/{language}': values[name] for name in names}
         return metrics | (self._linguistic(params) if self._linguistic else {})
 
     def compile_evaluation(self, params: Params, stage: Stage) -> jax.stages.Compiled:
@@ -235,12 +236,12 @@ class Pretraining:
     def _held_out_means(
         self, params: Params, source: ExampleSource, number: int, accumulation: int
     ) -> dict[str, float]:
-        num_batches = min(number, source.num_examples) // source.batch_size
+        first, threads = FirstExamples(source, number), self.config.data.reading_threads
         total: averages.Terms = {}
-        for batch in batches.read(source, 0, max(1, num_batches), self.config.data.reading_threads):
+        for batch in batches.read(first, 0, first.num_batches, threads):
             terms = self._held_out_step(params, batch, accumulation)
             total = averages.add(total, jax.device_get(terms))
-        return {name: float(averages.mean(term)) for name, term in total.items()}
+        return averages.means(total)
 
     def _held_out_terms(self, params: Params, batch: Batch, accumulation: int) -> averages.Terms:
         key = jax.random.key(HELD_OUT_SEED)
@@ -254,10 +255,8 @@ class Pretraining:
         Returns:
             The masked batch, the clean batch, and probabilities, float32 [N, P, V]; NumPy arrays.
         """
-        stage = self.stages[-1]
-        batch = self._held_out[_shape(stage)][None].batch(
-            0, np.arange(min(number, stage.source.batch_size))
-        )
+        source = self._held_out[_shape(self.stages[-1])][None]
+        batch = source.examples(np.arange(min(number, source.num_examples)))
         all_masked = dataclasses.replace(self.corruption.masking, mask=1.0, random=0.0)
 
         def predict(params: Params, batch: Batch) -> tuple[Masked, jax.Array]:

@@ -10,7 +10,15 @@ import jax
 from bert_jax import tree_paths
 from bert_jax.models.tuning_method import ADDED
 from bert_jax.storage import paths
-from bert_jax.training import batches, memory, multihost, peak_flops, trackers, workdir
+from bert_jax.training import (
+    batches,
+    memory,
+    multihost,
+    peak_flops,
+    predictions,
+    trackers,
+    workdir,
+)
 from bert_jax.training.early_stopping import EarlyStopping
 from bert_jax.training.interruption import Interrupted
 from bert_jax.training.metrics_window import MetricsWindow
@@ -44,6 +52,7 @@ def train(
     """
     with start(task, config) as run:
         _describe(run)
+        threads = config.data.reading_threads
         if run.step == 0:
             _evaluate_initial_weights(run)
         for stage, first_step in _with_first_steps(task.stages):
@@ -53,6 +62,8 @@ def train(
                 break
             if run.step >= first_step + stage.steps:
                 continue  # finished before this process was started
+            if run.step == first_step:
+                predictions.check(run.task, run.state.params, stage, run.key, threads)
             train_step, lines = _compile(run, stage)
             for line in lines:
                 run.log.info(line)
@@ -61,7 +72,6 @@ def train(
             )
             evaluate_every = stage.evaluate_every or config.evaluation.every_steps
             save_every = config.checkpoint.every_steps
-            threads = config.data.reading_threads
             for batch in batches.read(stage.source, run.step - first_step, stage.steps, threads):
                 # 1. Dispatch the step. The devices compute it while the host continues.
                 run.profile.before(run.step + 1)
@@ -203,6 +213,13 @@ def _evaluate(run: Run, stage: Stage) -> None:
     run.is_evaluated = True
     if not run.held_out:
         return
+    missing = [
+        name
+        for name in run.task.weights
+        if not {name, f'{name}_loss'} & run.held_out.keys()  # as pretraining or fine-tuning
+    ]
+    if missing:
+        run.log.info(f'no held-out row has a prediction for {", ".join(missing)}')
     run.log.record('held_out', run.step, run.held_out)
     shown = ', '.join(f'{name} {value:.4g}' for name, value in run.held_out.items())
     run.log.info(f'step {run.step} held-out: {shown}')

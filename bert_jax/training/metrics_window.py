@@ -72,10 +72,11 @@ class MetricsWindow:
             self._steps += 1
             self._terms = averages.add(self._terms, metrics['terms'])
             self._last = metrics
-        rates = self._rates()
+        terms, rates = metrics['terms'], self._rates()
+        has_prediction = any(terms[name].count > 0 for name in self._weights)
         self._log.advance(
             {
-                'loss': f'{metrics["loss"]:.3f}',
+                'loss': f'{metrics["loss"]:.3f}' if has_prediction else 'none',
                 'tokens/s': f'{rates["tokens_per_second"]:,.0f}',
                 'MFU': f'{rates["mfu"]:.0%}',
             }
@@ -87,7 +88,12 @@ class MetricsWindow:
         if not self._steps:
             return 0.0
         seconds = self._seconds()
-        values = averages.means(self._terms, self._weights) | {
+        means = averages.means_and_loss(self._terms, self._weights)
+        if missing := [name for name in self._weights if name not in means]:
+            self._log.info(
+                f'no row of the last {self._steps} steps had a prediction for {", ".join(missing)}'
+            )
+        values = means | {
             'gradient_norm': float(self._last['gradient_norm']),
             'learning_rate': learning_rate,
             'skipped': int(self._last['skipped']),

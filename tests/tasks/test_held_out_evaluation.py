@@ -1,6 +1,8 @@
 """Evaluation on held-out text: possible before training starts, and in micro-batches."""
 
+import dataclasses
 import importlib
+import math
 import pathlib
 
 import flax.linen as nn
@@ -9,9 +11,12 @@ import numpy as np
 import pytest
 
 import configs
+from bert_jax.data.example_source import blank_rows
 from bert_jax.errors import UserError
+from bert_jax.objectives.edits import EDITS
 from bert_jax.tasks.pretraining import Pretraining
-from bert_jax.training import sharding
+from bert_jax.training import loop, sharding
+from tests import op_by_op
 from tests.end_to_end import small
 
 RECIPES = sorted(
@@ -91,3 +96,96 @@ def test_evaluation_in_micro_batches_gives_the_same_metrics_in_less_memory(tmp_p
         assert found[1][name] == pytest.approx(value, rel=1e-5), name
     assert found[0]['mlm_loss'] > 6  # more than uniform over the vocabulary
     assert sizes[1] < 0.6 * sizes[0]
+
+
+def evaluated(folder, batch_size, mesh=None, **more):
+    """The metrics of the same large parameters on the same held-out text."""
+    config = small.config(
+        folder,
+        **small.ONE_STAGE
+        | {'training__batch_size': (batch_size,), 'evaluation__examples': 10_000, **more},
+    )
+    task = Pretraining(config)
+    sizes = mesh or {'data': 1, 'fsdp': 1, 'tensor': 1}
+    mesh = sharding.make_mesh(sizes, jax.devices()[: math.prod(sizes.values())])
+    with jax.set_mesh(mesh), nn.logical_axis_rules(config.sharding_rules):
+        params = large_parameters(task)
+        return task.evaluate(params, task.stages[0]), task._held_out[batch_size, 16][None]
+
+
+def large_parameters(task):
+    params = sharding.unbox(op_by_op.evaluate(task.init, jax.random.key(0)))
+    return jax.tree.map(lambda leaf: 5 * leaf, params)
+
+
+@pytest.mark.parametrize('pack', [False, True])
+def test_every_held_out_example_counts_once_whatever_the_size_of_a_batch(tmp_path, pack):
+    """The last batch was dropped: 64 examples gave 4.7197 in batches of 16, 4.7107 in 40."""
+    one, source = evaluated(tmp_path, 1, data__pack=pack)
+    assert source.num_examples > 16
+    for batch_size in (16, 1000):
+        metrics, _ = evaluated(tmp_path, batch_size, data__pack=pack)
+        assert metrics == pytest.approx(one, rel=1e-5), batch_size
+
+
+@pytest.mark.usefixtures('eight_devices')
+def test_every_held_out_example_counts_once_on_several_devices(tmp_path):
+    one, _ = evaluated(tmp_path, 1)
+    mesh = {'data': 2, 'fsdp': 2, 'tensor': 2}
+    metrics, _ = evaluated(tmp_path, 48, mesh, training__accumulation=(2,))
+    assert metrics == pytest.approx(one, rel=1e-5)
+
+
+OBJECTIVES = {
+    'mlm and sop': {'objectives__sop': 1.0, 'data__segments': 'ordered_pairs'},
+    'clm': {'objectives__mlm': 0.0, 'objectives__clm': 1.0},
+    'rtd': {'objectives__rtd': 50.0},
+    'sbo': {'objectives__sbo': 1.0, 'masking__scheme': 'spans'},
+    'edits': {'objectives__mlm': 0.0, **{f'objectives__{name}': 1.0 for name in EDITS}},
+    'disentangled': {'model__architecture': 'deberta_v3_small'},
+    'windows': {'model__architecture': 'modernbert_base'},
+}
+
+
+@pytest.mark.parametrize('name', OBJECTIVES)
+def test_rows_without_tokens_count_for_nothing(tmp_path, name):
+    changes = {'objectives__nsp': 0.0, 'data__segments': 'single', **OBJECTIVES[name]}
+    if 'model__architecture' in changes:
+        changes |= {'model__max_position_embeddings': 64}
+    task = Pretraining(small.config(tmp_path, **small.ONE_STAGE | changes))
+    batch = task.stages[0].source.batch(0, np.arange(6))
+    is_blank = np.arange(6) >= 4
+    terms = jax.jit(lambda *arguments: task.terms(*arguments, train=False))
+    params, key = large_parameters(task), jax.random.key(1)
+    expected = terms(params, {name: array[:4] for name, array in batch.items()}, key)
+    found = terms(params, blank_rows(batch, is_blank), key)
+    for name, term in expected.items():
+        assert term.count > 0 or name.startswith('sbo')
+        np.testing.assert_allclose(found[name], term, rtol=2e-5, err_msg=name)
+
+
+def test_terms_without_a_prediction_are_left_out_of_the_metrics(tmp_path):
+    task = Pretraining(small.config(tmp_path, **small.ONE_STAGE))
+    stage = task.stages[0]
+    task.corruption.__dict__['masking'] = dataclasses.replace(
+        task.corruption.masking, special_ids=tuple(range(task.architecture.vocab_size))
+    )
+    with jax.set_mesh(sharding.make_mesh(task.config.mesh)):
+        metrics = task.evaluate(large_parameters(task), stage)
+    assert metrics['mlm_empty'] == 1
+    assert metrics['nsp_loss'] > 0
+    assert not {'mlm_loss', 'mlm_accuracy', 'mlm_perplexity'} & metrics.keys()
+
+
+def test_a_stage_without_anything_to_predict_is_refused_before_training(tmp_path):
+    """All losses were 0 / 0, reported as loss 0 and perplexity 1."""
+    config = small.config(tmp_path, **small.ONE_STAGE, objectives__nsp=0.0, data__segments='single')
+    path = tmp_path / 'text.txt'
+    path.write_text('\n\n'.join(f'{chr(0x4E00 + n)} ' * 30 for n in range(60)), encoding='utf-8')
+    vocab = tmp_path / 'vocab.txt'
+    vocab.write_text('[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\na\nb\n')
+    config.data.tokenizer = str(vocab)
+    config.masking.unknown = False
+    with pytest.raises(UserError, match='no row has a prediction for mlm_loss, in 2 batches of 16'):
+        loop.train(Pretraining(config), config)
+    assert not list(tmp_path.glob('run/checkpoints/[0-9]*'))

@@ -12,6 +12,7 @@ from bert_jax.errors import UserError
 from bert_jax.evaluation import ridge_probe
 from bert_jax.inference.predictor import Predictor
 from bert_jax.interop.pretrained import Pretrained
+from bert_jax.tasks.linguistic_measures import TEXT_ROWS
 from bert_jax.tasks.pretraining import Pretraining
 from bert_jax.training import sharding
 from tests.end_to_end import small
@@ -105,7 +106,8 @@ def test_the_metrics_are_those_of_inference(objective, data, monkeypatch):
         words += [states[1 + first] for first in np.cumsum([0, *pieces[:-1]])]
     np.testing.assert_allclose(features[0], words, atol=1e-4)
 
-    text = task._held_out[(16, 16)][None].batch(0)
+    source = task._held_out[(16, 16)][None]  # more examples than fit into a batch
+    text = source.examples(np.arange(min(TEXT_ROWS, source.num_examples)))
     for layer in range(2):
         states = model_states(task, params, text)[layer]
         is_word = (text['attention_mask'] > 0) & ~np.isin(text['input_ids'], tokenizer.special_ids)
