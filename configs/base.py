@@ -114,7 +114,7 @@ def get_config() -> ConfigDict:
     # Which tokens are hidden, and by what.
     config.masking = ConfigDict(
         dict(
-            rate=0.15,  # share of the tokens to choose
+            rate=0.15,  # share of the tokens to choose; training.max_predictions must allow it
             per_sequence=True,  # choose `rate` of each packed sequence; False: of the whole row
             mask=0.8,  # share of the chosen tokens that become [MASK]
             random=0.1,  # share of the chosen tokens that become random tokens; the rest is kept

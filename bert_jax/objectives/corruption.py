@@ -12,6 +12,7 @@ All objectives of a run share one corruption, because the encoder reads each bat
 
 import abc
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Protocol
 
@@ -68,6 +69,11 @@ class Corruption(abc.ABC):
 
     def __post_init__(self) -> None:  # noqa: B027 (a hook that may stay empty)
         """Subclasses check their options here and raise UserError for invalid values."""
+
+    @classmethod
+    def reads(cls, key: str) -> bool:
+        """Whether the corruption reads this key of the config, such as 'masking.rate'."""
+        return re.fullmatch(cls.config_keys, key) is not None
 
     @abc.abstractmethod
     def __call__(self, keys_B: Key, batch: Batch) -> Corrupted:

@@ -24,7 +24,7 @@ from bert_jax.objectives.masking_schemes import SCHEMES
 from bert_jax.objectives.model import PretrainingModel
 from bert_jax.storage import paths
 from bert_jax.tasks import initialization, pretraining_data, show_batch
-from bert_jax.tasks.stage_settings import num_predictions, stage_settings
+from bert_jax.tasks.stage_settings import check_masking_rate, num_predictions, stage_settings
 from bert_jax.training import batches, multihost
 from bert_jax.training.step import step_key, sum_over_micro_batches
 from bert_jax.training.task import Stage
@@ -70,6 +70,8 @@ class Pretraining:
         self.model = PretrainingModel(self.architecture, self.compute, names, options)
         masking = _make_masking(config.masking.to_dict(), self.corpus)
         stages = stage_settings(config.training)
+        if corruption.reads('masking.rate'):
+            check_masking_rate(stages, config.masking.rate)
         self.corruption = corruption(masking, num_predictions(stages), tokenizer.pad_id, options)
         self.stages = tuple(map(self._make_stage, stages))
         self._held_out = {

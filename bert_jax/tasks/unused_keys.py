@@ -122,9 +122,11 @@ def _unused_in_pretraining(config: Config) -> Iterator[tuple[str, str]]:
     if not (linguistic.pairs or linguistic.treebank or linguistic.isotropy):
         yield 'evaluation.linguistic.max_share', 'evaluation.linguistic measures nothing'
     masking = config.masking
-    used = objectives.common_corruption(names, masking.scheme).config_keys
-    yield rf'(?!({used})$)masking\..*', f'{enabled} does not use it'
-    if re.fullmatch(used, 'masking.random') and not masking.random:
+    corruption = objectives.common_corruption(names, masking.scheme)
+    yield rf'(?!({corruption.config_keys})$)masking\..*', f'{enabled} does not use it'
+    if not corruption.reads('masking.rate'):
+        yield r'training\.max_predictions', f'{enabled} does not use it'
+    if corruption.reads('masking.random') and not masking.random:
         yield 'masking.replacement', 'masking.random is 0'
     tables: dict[str, tuple[Mapping[str, Any], str]] = {
         'masking.scheme': (SCHEMES, masking.scheme),
