@@ -227,7 +227,8 @@ class MeanCosine:
         read = batches.read(self._source, 0, self._source.num_batches, self._setting.threads)
         parts = [jax.device_get(self._program(params, batch)) for batch in read]
         sums_LD, squares_LD, count = (
-            np.sum(part, 0, np.float64) for part in zip(*parts, strict=True)
+            np.asarray(np.stack(part).sum(axis=0, dtype=np.float64))
+            for part in zip(*parts, strict=True)
         )
         metrics = {}
         for layer, (sums_D, squares_D) in enumerate(zip(sums_LD, squares_LD, strict=True)):
