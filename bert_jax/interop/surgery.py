@@ -6,8 +6,8 @@ from collections.abc import Iterable
 import numpy as np
 
 from bert_jax import tree_paths
-from bert_jax.data.tokenizers import Tokenizer
-from bert_jax.errors import UserError
+from bert_jax.data.tokenizers import Tokenizer, old_subwords
+from bert_jax.errors import UserError, join_first
 from bert_jax.interop import pretrained
 from bert_jax.interop.pretrained import HEADS, TOKEN_ROWS, Pretrained
 from bert_jax.models.architecture import Architecture
@@ -28,8 +28,8 @@ def fit(
 ) -> tuple[Pretrained, list[str]]:
     """Fit a model to another vocabulary, number of positions and exactly the given heads.
 
-    Tokens of the old vocabulary keep their embeddings; a new token gets the mean embedding of its
-    subwords in the old vocabulary. New heads are newly initialized.
+    Tokens of the old vocabulary keep their embeddings; a new token gets the mean embedding of the
+    subwords into which the old tokenizer splits its text. New heads are newly initialized.
 
     Args:
         positions: how to make more positions: 'tile' repeats the old embeddings, 'interpolate'
@@ -93,7 +93,7 @@ def _fit_vocabulary(
         raise UserError(
             f'the weights have a {old.kind} tokenizer, but the corpus has a {new.kind} tokenizer'
         )
-    subwords = [old.subword_ids(token) for token in new.vocab]
+    subwords = old_subwords.find(new, old)
     for old_id, new_id in zip(old.special_ids, new.special_ids, strict=True):
         subwords[new_id] = [old_id]  # special tokens match by role, not by name
     for name in TOKEN_ROWS:
@@ -102,12 +102,25 @@ def _fit_vocabulary(
             params[name] = np.stack(
                 [params[name][ids].mean(0) if ids else average for ids in subwords]
             ).astype(np.float32)
-    kept = sum(len(ids) == 1 for ids in subwords)
-    unmatched = sum(not ids for ids in subwords)
-    return [
-        f'vocabulary: {kept:,} tokens keep their embedding, {new.vocab_size - kept - unmatched:,} '
-        f'get the mean of their old subwords, {unmatched:,} the mean of all'
+    roles = {*new.special_ids}
+    known = {*old.vocab}
+    added = [
+        number
+        for number, token in enumerate(new.vocab)
+        if token and token not in known and number not in roles
     ]
+    unknown = [new.vocab[number] for number in added if not subwords[number]]
+    kept, composed = sum(map(bool, new.vocab)) - len(added), len(added) - len(unknown)
+    line = (
+        f'vocabulary: {kept:,} tokens keep their embedding; {composed:,} new tokens start as the '
+        'mean of their old subwords'
+    )
+    if unknown:
+        line += (
+            f'; {len(unknown):,}, of which the old tokenizer knows no subword, as the mean of all '
+            f'embeddings: {join_first(unknown)}'
+        )
+    return [line]
 
 
 def _fit_positions(

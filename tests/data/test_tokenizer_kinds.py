@@ -212,27 +212,6 @@ def test_decoding_restores_the_text(kind):
     assert text.startswith('<s>')
 
 
-def test_subword_ids_split_a_token_of_another_vocabulary(tokenizer):
-    for index, token in enumerate(tokenizer.vocab):
-        assert tokenizer.subword_ids(token) == [index]
-    start, inner = {
-        'wordpiece': ('', '##'),
-        'bytebpe': ('Ġ', ''),
-        'unigram': ('▁', ''),
-        'sentencepiece-bpe': ('▁', ''),
-    }[tokenizer.kind]
-    for prefix in (start, inner):
-        word = f'{prefix}matstheds'
-        found = [tokenizer.vocab[i] for i in tokenizer.subword_ids(word)]
-        assert len(found) > 1
-        plain = [piece.removeprefix('##') for piece in found]
-        assert ''.join(plain) == word.removeprefix('##')
-        assert all(piece.startswith(inner) for piece in found[1:])
-        assert found[0].startswith(prefix)
-    if tokenizer.kind != 'bytebpe':
-        assert tokenizer.subword_ids(f'{start}mat\u1234') == []
-
-
 @pytest.mark.parametrize('spec', ['unigram:30', 'sentencepiece-bpe:30', 'bytebpe:260'])
 def test_a_vocabulary_size_that_is_too_small_is_an_error(spec):
     with pytest.raises(errors.UserError, match='is too small'):

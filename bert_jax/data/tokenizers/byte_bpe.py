@@ -11,6 +11,11 @@ from bert_jax import errors
 from bert_jax.data.tokenizers import special_tokens
 
 SPACE = 'Ġ'
+# Printable bytes are written as themselves, the others as characters from 256 on.
+_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
+_OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE]
+_BYTES = {chr(byte): byte for byte in _PRINTABLE}
+_BYTES |= {chr(256 + number): byte for number, byte in enumerate(_OTHER_BYTES)}
 
 
 def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
@@ -99,3 +104,17 @@ def read(vocab: pathlib.Path, merges: pathlib.Path) -> tuple[dict[str, int], lis
                 f'{merges.name}, line {number + 1}: {line!r} is not a pair of {vocab.name}'
             )
     return ids, pairs
+
+
+def to_bytes(token: str) -> bytes | None:
+    """Return the bytes of a token; None if it has characters that stand for no byte."""
+    return bytes(map(_BYTES.__getitem__, token)) if {*token} <= _BYTES.keys() else None
+
+
+def decode(token: str) -> str | None:
+    """Return the text of a token; None if it has other characters or part of a character."""
+    raw = to_bytes(token)
+    try:
+        return None if raw is None else raw.decode('utf-8')
+    except UnicodeDecodeError:
+        return None

@@ -16,13 +16,7 @@ import numpy as np
 import tokenizers
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import (
-    backend,
-    byte_bpe,
-    sentence_piece,
-    special_tokens,
-    wordpiece,
-)
+from bert_jax.data.tokenizers import backend, byte_bpe, sentence_piece, special_tokens
 from bert_jax.data.tokenizers.backend import Backend
 from bert_jax.data.tokenizers.cached_encoding import CachedEncoder, encodable, splitter
 
@@ -51,7 +45,7 @@ class Tokenizer:
         pad_id, unk_id, cls_id, sep_id, mask_id: Ids of the special tokens.
         special_ids: The ids of these special tokens.
         added_ids: The ids of the tokens that are recognized in a text before it is split into
-            words: special tokens, and all tokens that were added to the vocabulary.
+            words: special tokens except [UNK], and all tokens that were added to the vocabulary.
         is_word_start: bool [V], whether a token starts a word: it has no ## (WordPiece), a Ġ
             (byte-level BPE) or a ▁ (SentencePiece), or was added to the vocabulary; False for
             `special_ids` except [UNK]. None if the vocabulary does not mark word starts.
@@ -72,11 +66,12 @@ class Tokenizer:
         ids = self._special.library.get_vocab(with_added_tokens=True)
         self.special_ids = tuple(special_tokens.find_in_settings(settings, ids).values())
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = self.special_ids
-        self.added_ids = frozenset(token['id'] for token in settings['added_tokens'])
         self.vocab_size = max(ids.values()) + 1
         token_of = {index: token for token, index in ids.items()}
         self.vocab = tuple(token_of.get(index, '') for index in range(self.vocab_size))
 
+        added = {token['id'] for token in settings['added_tokens']}
+        self.added_ids = frozenset(added - {self.unk_id})
         roles = {self.vocab[index] for index in self.special_ids}
         self._plain = Backend(_without_special_subwords(settings, roles), literal=True)
         self.has_rules = self._plain.has_rules
@@ -153,20 +148,6 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, with special tokens."""
         return self._special.library.decode([int(i) for i in ids], skip_special_tokens=False)
-
-    def subword_ids(self, token: str) -> list[int]:
-        """Split a token of another vocabulary of the same kind into subwords of this one.
-
-        Returns:
-            The id of the token if it is in this vocabulary, else the ids of its subwords; [] if a
-            character is unknown.
-        """
-        if token in self._ids:
-            return [self._ids[token]]
-        if self.kind == 'wordpiece':
-            return wordpiece.subword_ids(token, self._ids)
-        ids = [subword.id for subword in self._plain.library.model.tokenize(token)]
-        return ids if ''.join(self.vocab[index] for index in ids) == token else []
 
     def with_token_types(self) -> 'Tokenizer':
         """Return this tokenizer with token types 0 and 1 and one separator between two texts.

@@ -12,16 +12,12 @@ from collections.abc import Callable
 import numpy as np
 
 from bert_jax.data import scripts
+from bert_jax.data.tokenizers import byte_bpe
 from bert_jax.data.tokenizers.tokenizer import Tokenizer
 from bert_jax.errors import UserError, unknown
 
 _UNSPACED = re.compile(f'[{scripts.UNSPACED}]')
 _MAX_UNSPACED = 0.01  # share of the tokens of a text
-# Byte-level BPE writes bytes as characters: printable bytes as themselves, others from 256 on.
-_PRINTABLE = [*range(33, 127), *range(161, 173), *range(174, 256)]
-_OTHER_BYTES = [byte for byte in range(256) if byte not in _PRINTABLE]
-_BYTES = {chr(byte): byte for byte in _PRINTABLE}
-_BYTES |= {chr(256 + number): byte for number, byte in enumerate(_OTHER_BYTES)}
 _PARTIAL = '\ufffd'  # stands for bytes that continue a character
 
 
@@ -112,9 +108,9 @@ def _unmarked(tokenizer: Tokenizer) -> list[tuple[int, str]]:
 
 def _text(tokenizer: Tokenizer, index: int) -> str:
     token = tokenizer.vocab[index]
-    if tokenizer.kind != 'bytebpe' or not {*token} <= _BYTES.keys():
+    raw = byte_bpe.to_bytes(token) if tokenizer.kind == 'bytebpe' else None
+    if raw is None:
         return token.removeprefix('##') or token
-    raw = bytes(_BYTES[character] for character in token)
     # Complete the first character if its last bytes are in the next token.
     missing = {0b110: 2, 0b1110: 3, 0b11110: 4}
     size = next((n for bits, n in missing.items() if raw[0] >> (7 - n) == bits), 1)

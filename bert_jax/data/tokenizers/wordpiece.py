@@ -145,17 +145,3 @@ def read_vocab(text: str) -> dict[str, int]:
     """
     lines = text.rstrip('\r\n').split('\n')
     return {line.rstrip('\r'): index for index, line in enumerate(lines)}
-
-
-def subword_ids(token: str, ids: dict[str, int]) -> list[int]:
-    """Split a token, possibly with ##, longest match first; [] if a character is unknown."""
-    prefix = CONTINUATION if token.startswith(CONTINUATION) else ''
-    rest = token.removeprefix(CONTINUATION)
-    subwords: list[int] = []
-    while rest:
-        length = next((n for n in range(len(rest), 0, -1) if prefix + rest[:n] in ids), 0)
-        if not length:
-            return []
-        subwords.append(ids[prefix + rest[:length]])
-        rest, prefix = rest[length:], CONTINUATION
-    return subwords

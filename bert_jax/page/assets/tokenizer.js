@@ -85,6 +85,11 @@ class Tokenizer {
     return this.model.surface(token);
   }
 
+  /** Whether the token is recognized in a text before the text is split into words. */
+  isAdded(id) {
+    return this.whole.has(id) && id !== this.description.unk_id;
+  }
+
   get maskToken() {
     return this.vocab[this.description.mask_id];
   }

@@ -108,7 +108,7 @@ function joinWords(tokenizer, text, words, unspaced) {
     const covered = words.flatMap((word, index) => (overlaps(word) ? [index] : []));
     for (const index of covered.slice(1)) {
       isShared[index] = true;
-      isAdded[index] ||= tokenizer.whole.has(token.id);
+      isAdded[index] ||= tokenizer.isAdded(token.id);
     }
   }
   const joined = [];
