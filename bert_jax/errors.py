@@ -2,8 +2,10 @@
 
 import contextlib
 import difflib
+import errno
 import functools
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator
 
@@ -32,14 +34,28 @@ def join_first(names: Collection[str]) -> str:
 
 @contextlib.contextmanager
 def writing_to(folder: str | os.PathLike, name: str = 'workdir') -> Iterator[None]:
-    """Turn an OSError of the block into a UserError that names the folder and its option."""
+    """Turn an error of the disk in the block into a UserError with the folder and its option."""
     try:
         yield
-    except OSError as error:
+    except Exception as error:
+        if (reason := disk_fault(error)) is None:
+            raise
         raise UserError(
-            f'cannot write to {name} {folder}: {error.strerror or error}; '
-            'fix that and rerun the same command'
+            f'cannot write to {name} {folder}: {reason}; fix that and rerun the same command'
         ) from error
+
+
+def disk_fault(error: BaseException) -> str | None:
+    """Return the system's message if the disk is the reason for an error, else None.
+
+    Libraries in other languages raise exceptions of their own with the message of the system.
+    """
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if match := re.search(r'([^:]*) \[os_error_code', str(error)):  # Orbax
+        return match[1].strip()
+    messages = map(os.strerror, (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG))
+    return next((message for message in messages if message in str(error)), None)
 
 
 def exit_cleanly(main: Callable[..., None]) -> Callable[..., None]:

@@ -9,7 +9,6 @@ import hashlib
 import json
 import os
 import pathlib
-import shutil
 import socket
 import sys
 import threading
@@ -17,12 +16,13 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from bert_jax.errors import UserError
-from bert_jax.storage import leases, paths
+from bert_jax.errors import UserError, disk_fault
+from bert_jax.storage import leases, paths, temporary
 from bert_jax.storage.paths import BucketPath, open_binary, sync
 
 _POLL_SECONDS = 1.0  # between attempts to get a lock
 _REPORT_SECONDS = 60.0  # between messages while waiting for a lock
+_HOLDER = b'process '  # start of the content of a lock
 
 # Path of a lock → lock between the threads of this process: POSIX locks only exclude processes.
 _thread_locks: dict[str, threading.Lock] = collections.defaultdict(threading.Lock)
@@ -64,16 +64,25 @@ def write_json(path: pathlib.Path, value: Any, indent: int | None = 2) -> None:
 
     Surrogates, which stand for undecodable bytes of file names, become JSON escapes.
     """
-    temporary = path.with_suffix('.tmp')
-    text = json.dumps(value, indent=indent, ensure_ascii=False) + '\n'
-    temporary.write_text(text, encoding='utf-8', errors='backslashreplace')
-    sync(temporary)
-    os.replace(temporary, path)
+    write_text(path, json.dumps(value, indent=indent, ensure_ascii=False) + '\n')
+
+
+def write_text(path: pathlib.Path, text: str) -> None:
+    """Write a text file atomically, in UTF-8; surrogates become escapes."""
+    partial = path.with_name(f'.{path.name}.bert_jax.tmp')  # `push` leaves this suffix out
+    partial.unlink(missing_ok=True)  # of a killed process; it may also be a link to another file
+    try:
+        with open(partial, 'x', encoding='utf-8', errors='backslashreplace') as file:
+            file.write(text)
+        sync(partial)
+        os.replace(partial, path)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
 def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
-    """Create a folder under a temporary name that is renamed to `path` if the block succeeds.
+    """Create a folder under a temporary name that becomes `path` if the block succeeds.
 
     For a path in a bucket the folder is uploaded, config.json last: a folder without config.json
     is not a model.
@@ -81,18 +90,31 @@ def new_folder(path: pathlib.Path) -> Iterator[pathlib.Path]:
     Raises:
         UserError: `path` exists and is not an empty folder, or the folder cannot be written.
     """
+    _check_is_new(path)
+    with writing(path), temporary.beside(paths.local(path)) as partial:
+        yield partial
+        with contextlib.ExitStack() as stack:
+            if isinstance(path, BucketPath):  # where files of two processes could mix
+                lock = path.with_name(f'.{path.name}.lock')
+                stack.enter_context(locked(lock, lambda: f'it writes {path}'))
+            _check_is_new(path)
+            paths.publish(partial, path, 'config.json')
+
+
+@contextlib.contextmanager
+def writing(path: object) -> Iterator[None]:
+    """Turn an error of the block whose reason is the disk into a UserError that names `path`."""
+    try:
+        yield
+    except Exception as error:
+        if (reason := disk_fault(error)) is None:
+            raise
+        raise UserError(f'{path} cannot be written: {reason}') from error
+
+
+def _check_is_new(path: pathlib.Path) -> None:
     if path.exists() and (not path.is_dir() or any(path.iterdir())):
         raise UserError(f'{path} already exists; choose another folder or remove it')
-    partial = paths.local(path).with_name(path.name + '.partial')
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
-        yield partial
-        paths.publish(partial, path, 'config.json')
-    except OSError as error:
-        raise UserError(f'{path} cannot be written: {error.strerror}') from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 @contextlib.contextmanager
@@ -130,16 +152,16 @@ def _record_locked(path: pathlib.Path, progress: Callable[[], str]) -> Iterator[
     lock is never stale. The file is never removed: a process waiting for the removed file and a
     process creating a new file would both get the lock.
     """
-    with _thread_locks[os.path.realpath(path)]:
-        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            _wait_for_lock(file, path, progress)
+    with _thread_locks[os.path.realpath(path)], temporary.open_lock(path) as opened:
+        file = opened.fileno()  # closing it releases the lock
+        _wait_for_lock(file, path, progress)
+        content = os.pread(file, 1000, 0)
+        if not content or content.startswith(_HOLDER):  # else the file is not ours
             now = datetime.datetime.now().isoformat(' ', 'seconds')
+            holder = f'{os.getpid()} on {socket.gethostname()}, {now}'
             os.ftruncate(file, 0)
-            os.pwrite(file, f'process {os.getpid()} on {socket.gethostname()}, {now}'.encode(), 0)
-            yield
-        finally:
-            os.close(file)  # releases the lock
+            os.pwrite(file, _HOLDER + holder.encode(), 0)
+        yield
 
 
 def _wait_for_lock(file: int, path: pathlib.Path, progress: Callable[[], str]) -> None:

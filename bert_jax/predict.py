@@ -10,20 +10,22 @@
 import argparse
 import contextlib
 import json
+import os
+import pathlib
 import sys
 from argparse import Namespace
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from bert_jax import errors, progress
+from bert_jax import errors, files, progress
 from bert_jax.data import text_files
 from bert_jax.data.labeled import word_spans
 from bert_jax.evaluation.scored_rows import VARIANTS
 from bert_jax.inference import vector_file
 from bert_jax.inference.line_tasks import PRETRAINED, Record, Task, predict_finetuned
 from bert_jax.interop import MODEL_HELP
-from bert_jax.storage import outputs, paths
+from bert_jax.storage import outputs, paths, temporary
 from bert_jax.tasks.problems import PROBLEMS
 from bert_jax.tasks.prompting import arguments as prompt_arguments
 
@@ -109,17 +111,14 @@ def _complete_file(path: str) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.flush()
         return
-    partial = paths.local(f'{path}.partial')
-    try:
-        if paths.is_in_bucket(path):
-            partial.parent.mkdir(parents=True, exist_ok=True)
-        with open(partial, 'wb') as file:
+    if not paths.is_in_bucket(path) and pathlib.Path(path).exists() and not os.path.isfile(path):
+        with files.writing(path), open(path, 'wb') as file:  # a device or a pipe
             yield file
-        paths.publish(partial, path)
-    except OSError as error:
-        raise errors.UserError(f'{path} cannot be written: {error.strerror}') from error
-    finally:
-        partial.unlink(missing_ok=True)
+        return
+    with files.writing(path), temporary.beside(paths.local(path)) as folder:
+        with open(folder / 'output', 'wb') as file:
+            yield file
+        paths.publish(folder / 'output', path)
 
 
 def _write_records(file: BinaryIO, records: Iterable[Record]) -> None:

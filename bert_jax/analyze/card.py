@@ -1,6 +1,5 @@
 """Adds the results of an analysis to the model card, README.md in the folder of the model."""
 
-import os
 import pathlib
 import re
 
@@ -41,9 +40,5 @@ def add(model: str, results: pathlib.Path) -> None:
         text = f'{text[: match.start()]}{section}\n\n{text[match.start() :]}'
     else:
         text = f'{text.rstrip()}\n\n{section}\n'
-    temporary = path.with_name(f'{CARD}.partial')
-    try:
-        temporary.write_text(text, encoding='utf-8')
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f'{path} cannot be written: {error.strerror}') from error
+    with files.writing(path):
+        files.write_text(path, text)

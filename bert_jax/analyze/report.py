@@ -4,18 +4,17 @@ import contextlib
 import json
 import os
 import pathlib
-import shutil
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
-from bert_jax import figures
+from bert_jax import figures, files
 from bert_jax.analyze.base import Analysis, Results
 from bert_jax.errors import UserError
 from bert_jax.evaluation.scores import Table
 from bert_jax.evaluation.tables import markdown_table
-from bert_jax.storage import outputs
+from bert_jax.storage import outputs, temporary
 
 RESULTS = 'results.json'
 
@@ -23,28 +22,25 @@ RESULTS = 'results.json'
 def check_output(output: pathlib.Path, overwrite: bool) -> None:
     """Raise UserError if the results cannot be written to this folder."""
     outputs.check_folder(output, overwrite, [RESULTS])
+    path = output / RESULTS
+    if path.exists() and 'analysis' not in files.read_json(path):  # a run has such a file too
+        raise UserError(f'--output={output} has no {RESULTS} of an analysis; choose another folder')
 
 
 @contextlib.contextmanager
 def new_folder(output: pathlib.Path) -> Iterator[pathlib.Path]:
     """Yield a temporary folder; it becomes `output` if the block succeeds, else it is removed.
 
+    An `output` of an earlier analysis is replaced.
+
     Raises:
         UserError: the folder cannot be written.
     """
-    partial, old = (output.with_name(f'{output.name}.{name}') for name in ('partial', 'old'))
-    try:
-        shutil.rmtree(partial, ignore_errors=True)
-        partial.mkdir(parents=True)
+    with files.writing(f'--output={output}'), temporary.beside(output) as partial:
         yield partial
         if output.exists():
-            os.rename(output, old)
+            os.rename(output, partial.with_name('old'))
         os.rename(partial, output)
-        shutil.rmtree(old, ignore_errors=True)
-    except OSError as error:
-        raise UserError(f'--output={output} cannot be written: {error.strerror}') from error
-    finally:
-        shutil.rmtree(partial, ignore_errors=True)
 
 
 def write(

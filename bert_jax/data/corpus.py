@@ -23,7 +23,7 @@ import numpy as np
 from bert_jax import errors
 from bert_jax.data import tokenizers
 from bert_jax.files import sha256
-from bert_jax.storage import paths
+from bert_jax.storage import names, paths, trust
 from bert_jax.storage.block_cache import DEFAULT_CACHE, CacheSettings, open_arrays
 
 FORMAT = 1
@@ -196,11 +196,13 @@ class Corpus:
         wanted = settings(**wanted)
         made_from = DEFAULTS | self.manifest['made_from']
         for key, value in wanted.items():
-            if key == 'tokenizer' and paths.path(value.partition(';')[0]).exists():
+            is_same = made_from[key] == value
+            # An equal value may come from the manifest, which must not choose what is opened.
+            file = self.directory / 'manifest.json'
+            is_chosen = not is_same or (key == 'tokenizer' and trust.is_trusted(value, file))
+            if key == 'tokenizer' and is_chosen and paths.path(value.partition(';')[0]).exists():
                 tokenizer = tokenizers.load(value, wanted['lowercase'])
                 is_same = tokenizer.fingerprint == self.tokenizer.fingerprint
-            else:
-                is_same = made_from[key] == value
             if not is_same:
                 raise errors.UserError(
                     f'the corpus in {str(self.directory)!r} was made with {key}='
@@ -227,6 +229,9 @@ def read_manifest(directory: pathlib.Path) -> dict[str, Any]:
             f'{path} has format {manifest.get("format")!r}, but this version reads {FORMAT}: '
             'prepare the corpus again'
         )
+    for name, file in manifest['files'].items():
+        names.check(name, path)
+        names.check_digest(file['sha256'], path)
     return _with_current_names(manifest)
 
 

@@ -43,7 +43,7 @@ def build(
 ) -> dict[str, Any]:
     """Write the corpus, or resume an interrupted run, and return the manifest.
 
-    Records and parts are in the folder OUTPUT.parts until the corpus is finished.
+    Records and parts are in the folder `parts` of the unfinished corpus.
     """
     work = Work(
         folder=str(unfinished.parts),

@@ -10,7 +10,7 @@ from bert_jax.data.corpus import read_manifest
 from bert_jax.data.sources import Source, open_source
 from bert_jax.errors import UserError
 from bert_jax.files import write_json
-from bert_jax.storage import paths
+from bert_jax.storage import paths, trust
 
 NAME = 'source_files.json'  # in the folder of a corpus; not hashed, because times differ by machine
 
@@ -46,15 +46,18 @@ def read(folder: pathlib.Path) -> list[Stamps]:
 def changes(folder: pathlib.Path) -> list[str]:
     """Return how the source files changed since this corpus was prepared; see `compare`.
 
-    Sources without files on this machine are left out.
+    Sources without files on this machine, or in buckets that the user did not name, are left out.
     """
-    if not (folder / NAME).exists():
+    path = folder / NAME
+    if not path.exists():
         return []
     specs = read_manifest(folder)['made_from']['sources']
     before, now = read(folder), []
     for spec, old in zip(specs, before, strict=True):
+        location = spec.partition(':')[2].partition(';')[0]
         try:
-            now.append(stamps(open_source(spec)) if old else {})
+            can_look = old and trust.is_trusted(location, path)
+            now.append(stamps(open_source(spec)) if can_look else old)
         except UserError:
             now.append(old)
     return compare(before, now)

@@ -12,12 +12,18 @@ from typing import Any
 from bert_jax.data import source_files
 from bert_jax.errors import UserError
 from bert_jax.files import sync, write_json
-from bert_jax.storage import paths
+from bert_jax.storage import names, paths
 
 RECORD = 'progress.json'
 SAVE_SECONDS = 30.0  # between saves of progress: the most work that an interruption loses
 UPLOAD_SECONDS = 300.0  # the same for a bucket, where each save uploads whole unfinished shards
 MARKER = 'manifest.json'
+# A file that tells our folder from one that a user named alike, from the first moment on.
+OWNER = 'progress.txt'
+_OWNER_TEXT = (
+    'An unfinished corpus of bert_jax. Rerun the same command to finish it, or remove the folder.\n'
+)
+PARTS = 'parts'
 
 
 class Unfinished:
@@ -29,7 +35,7 @@ class Unfinished:
     Attributes:
         folder: The folder; empty at first, or as an interrupted run left it.
         shared: Path of the folder for other machines.
-        parts: Folder for files that machines exchange; removed at the end.
+        parts: Folder in it for files that machines exchange; removed at the end.
         progress: What the interrupted run last passed to `save`; {} if nothing.
     """
 
@@ -46,11 +52,13 @@ class Unfinished:
             stamps: `source_files.stamps` of each source.
 
         Raises:
-            UserError: The saved progress is of other settings or files.
+            UserError: The folder is not of an unfinished corpus, or the saved progress is of other
+                settings or files.
         """
         self.folder = self._find_folder(output)
         self.shared = output if paths.is_in_bucket(output) else self.folder
-        self.parts = output.with_name(output.name + '.parts')
+        self.parts = self.shared / PARTS
+        self._check_owner()
         self.progress: dict[str, Any] = {}
         self._output, self._settings = output, json.loads(json.dumps(settings))
         self._stamps = stamps
@@ -60,10 +68,23 @@ class Unfinished:
             saved = json.loads(record.read_text(encoding='utf-8'))
             self._check(saved['settings'])
             self.progress = saved['progress']
+            _check_names(self.progress.get('writer', {}), record)
 
     @staticmethod
     def _find_folder(output: pathlib.Path) -> pathlib.Path:
         return output.with_name(output.name + '.partial')
+
+    def _check_owner(self) -> None:
+        """Raise UserError if the folder has files of somebody else."""
+        is_link = self.folder.is_symlink()
+        if not is_link and (not self.folder.exists() or is_owned(self.folder)):
+            return
+        # A kill may leave a folder without the text of its first file.
+        if is_link or not self.folder.is_dir() or _names(self.folder) not in ([], [OWNER]):
+            raise UserError(
+                f'{self.folder} exists, but is not an unfinished corpus; move it elsewhere: the '
+                'corpus is written there first'
+            )
 
     def _check(self, saved_settings: dict[str, Any]) -> None:
         """Raise UserError if the settings or source files differ from the interrupted run's."""
@@ -93,10 +114,10 @@ class Unfinished:
         if self.progress:
             return self
         try:
-            paths.remove(self.parts)
             if self.folder.exists():
                 shutil.rmtree(self.folder)
             self.folder.mkdir(parents=True)
+            (self.folder / OWNER).write_text(_OWNER_TEXT, encoding='utf-8')
             source_files.write(self.folder, self._stamps)
         except BaseException:
             self.__exit__(*sys.exc_info())
@@ -106,7 +127,7 @@ class Unfinished:
     def __exit__(self, error_type: object, error: object, traceback: object) -> None:
         if error is None:
             self._publish()
-            paths.remove(self.parts)
+            paths.remove(self._output / PARTS)
         elif (self.folder / RECORD).exists():
             print(f'{self.shared} is kept: rerun the same command to resume', file=sys.stderr)
         else:
@@ -115,7 +136,8 @@ class Unfinished:
     def _publish(self) -> None:
         """Turn the folder into the finished corpus."""
         for path in [*self.folder.rglob('*'), self.folder]:
-            sync(path)
+            if not path.is_relative_to(self.parts):
+                sync(path)
         os.rename(self.folder, self._output)
         sync(self._output.parent)
         for path in self._output.glob('progress.*'):
@@ -139,7 +161,7 @@ class UnfinishedInBucket(Unfinished):
         self, output: pathlib.Path, settings: dict[str, Any], stamps: list[source_files.Stamps]
     ):
         paths.drop(output)
-        paths.fetch(output, [RECORD, source_files.NAME, 'tokenizer.json'])
+        paths.fetch(output, [RECORD, OWNER, source_files.NAME, 'tokenizer.json'], without=[PARTS])
         super().__init__(output, settings, stamps)
         for split, shard in self.progress.get('writer', {}).get('open', {}).items():
             paths.fetch(output / split, [f'{shard["name"]}.*'])
@@ -147,6 +169,9 @@ class UnfinishedInBucket(Unfinished):
     @staticmethod
     def _find_folder(output: pathlib.Path) -> pathlib.Path:
         return paths.local(output)
+
+    def _check_owner(self) -> None:
+        """Do nothing: the folder is a copy in the scratch folder; see `is_begun`."""
 
     def save(self, progress: dict[str, Any]) -> None:
         super().save(progress)
@@ -162,9 +187,11 @@ class UnfinishedInBucket(Unfinished):
         return self
 
     def _publish(self) -> None:
-        (self.folder / RECORD).unlink()
+        for name in (RECORD, OWNER):
+            (self.folder / name).unlink(missing_ok=True)
         paths.publish(self.folder, self._output, MARKER)
-        (self._output / RECORD).unlink(missing_ok=True)
+        for name in (RECORD, OWNER):
+            (self._output / name).unlink(missing_ok=True)
 
     def _discard(self) -> None:
         with contextlib.suppress(OSError):  # the bucket itself may have caused the failure
@@ -181,4 +208,25 @@ def open_unfinished(
 
 def is_begun(output: pathlib.Path) -> bool:
     """Whether this folder in a bucket was left by an interrupted preparation."""
-    return paths.is_in_bucket(output) and (output / source_files.NAME).exists()
+    return paths.is_in_bucket(output) and is_owned(output)
+
+
+def is_owned(folder: pathlib.Path) -> bool:
+    """Whether a folder is of an unfinished corpus."""
+    try:
+        return (folder / OWNER).read_bytes() == _OWNER_TEXT.encode()
+    except FileNotFoundError:
+        return False
+
+
+def _names(folder: pathlib.Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def _check_names(writer: dict[str, Any], source: object) -> None:
+    """Raise UserError if saved progress names files that are not below its folder."""
+    shards = [shard for split in writer.get('shards', {}).values() for shard in split]
+    for shard in [*shards, *writer.get('open', {}).values()]:
+        names.check(shard['name'], source)
+    for name in writer.get('files', {}):
+        names.check(name, source)

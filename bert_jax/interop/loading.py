@@ -25,13 +25,16 @@ from bert_jax.models import tuning
 from bert_jax.models.architecture import Architecture
 from bert_jax.models.parameters import unstack_layers
 from bert_jax.objectives.generator import DELTAS, SHARING, GeneratorOptions, generator_architecture
-from bert_jax.storage import paths
+from bert_jax.storage import paths, trust
 from bert_jax.training import checkpoint_files, checkpoints
 from bert_jax.types import Params
 
 
 def load_any(
-    path: str | pathlib.Path, heads: Iterable[str] = (), allow_missing: Iterable[str] = ()
+    path: str | pathlib.Path,
+    heads: Iterable[str] = (),
+    allow_missing: Iterable[str] = (),
+    base_of: str | pathlib.Path | None = None,
 ) -> Pretrained:
     """Load the model at a path.
 
@@ -39,6 +42,7 @@ def load_any(
         path: folder of a run, one of its checkpoints, a Hugging Face folder, a folder of peft, or a
             folder of google-research/bert or one of the checkpoints in it.
         heads, allow_missing: see `huggingface.load`.
+        base_of: the tuned model that names this model as its base, which must not be tuned itself.
 
     Raises:
         UserError: the path does not hold a model, or the model is damaged or not supported.
@@ -58,7 +62,9 @@ def load_any(
     if not has_checkpoints and not runs and not checkpoint_files.steps(folder):
         folder = paths.fetch(folder)
     if peft_folder.is_folder(folder):
-        base = load_any(peft_folder.base_path(folder), (), ('^encoder/pooler/',))
+        if base_of is not None:
+            raise _tuned_base(folder, base_of)
+        base = load_any(peft_folder.base_path(folder), (), ('^encoder/pooler/',), folder)
         return peft_folder.read(folder, base)
     names = ('config.json', 'modules.json')
     if any((folder / name).is_file() for name in names) and not has_checkpoints:
@@ -67,7 +73,15 @@ def load_any(
         return tf1_folder.load(folder, heads, allow_missing)
     if runs and not has_checkpoints:
         raise UserError(f'{folder} holds {_describe_runs(folder, runs)}')
-    return load_checkpoint(folder, heads, allow_missing)
+    return load_checkpoint(folder, heads, allow_missing, base_of=base_of)
+
+
+def _tuned_base(folder: pathlib.Path, base_of: str | pathlib.Path) -> UserError:
+    """The error for a base model that needs another base model, which might be itself."""
+    return UserError(
+        f'{base_of} was tuned from {folder}, which itself holds only tuned parameters; export that '
+        'model with --merge and name the exported folder'
+    )
 
 
 def _describe_runs(folder: pathlib.Path, runs: list[str]) -> str:
@@ -84,11 +98,12 @@ def load_checkpoint(
     heads: Iterable[str] = (),
     allow_missing: Iterable[str] = (),
     generator: bool = False,
+    base_of: str | pathlib.Path | None = None,
 ) -> Pretrained:
     """Load a checkpoint of bert_jax; of a run, the best checkpoint or else the newest.
 
     Args:
-        heads, allow_missing: see `huggingface.load`.
+        heads, allow_missing, base_of: see `load_any`.
         generator: load the generator of replaced-token detection instead of the discriminator.
     """
     restored = checkpoints.load(path, 'params')
@@ -102,6 +117,8 @@ def load_checkpoint(
     if method is not None:
         architecture = dataclasses.replace(architecture, tuning=tuning.from_json(method))
     if metadata.get('base'):
+        if base_of is not None:
+            raise _tuned_base(paths.path(path), base_of)
         arrays = {**find_base(metadata['base'], path), **tree_paths.flatten(params)}
         params = traverse_util.unflatten_dict(arrays, sep='/')
     if generator:
@@ -140,7 +157,7 @@ def _load_base(path: str, sha256: str) -> dict[str, Any]:
     Raises:
         UserError: the model at `path` has another digest.
     """
-    encoder = load_any(path, allow_missing=('^encoder/pooler/',)).params['encoder']
+    encoder = load_any(path, allow_missing=('^encoder/pooler/',), base_of=path).params['encoder']
     digest = tuned.digest(encoder)
     if digest != sha256:
         raise UserError(
@@ -154,10 +171,12 @@ def find_base(base: Mapping[str, str], checkpoint: str | pathlib.Path) -> dict[s
     """Load the encoder arrays of the base model that `tuned.describe_base` described.
 
     Raises:
-        UserError: no folder at either path, or a folder with another model.
+        UserError: no folder at either path, a path in a bucket that the user did not name, or a
+            folder with another model.
     """
-    for path in (base['path'], base['absolute_path']):
-        if paths.path(path).is_dir():
+    for key in ('path', 'absolute_path'):
+        path = base[key]
+        if trust.path_in(paths.path(checkpoint), f'the {key} of its base model', path).is_dir():
             return _load_base(path, base['sha256'])
     raise UserError(
         f'{checkpoint} holds only the parameters that tuning added to {base["path"]}, which does '

@@ -24,7 +24,7 @@ from bert_jax.interop.state_dict_map import Place
 from bert_jax.models import tuning
 from bert_jax.models.tuning.lora import TARGETS, Lora
 from bert_jax.models.tuning_method import ADDED, Arrays, Tuning
-from bert_jax.storage import paths
+from bert_jax.storage import paths, trust
 
 CONFIG, WEIGHTS = 'adapter_config.json', 'adapter_model.safetensors'
 _PREFIX = 'base_model.model.'
@@ -54,13 +54,18 @@ def base_path(folder: pathlib.Path) -> str:
     """Path of the base model that was tuned, from the folder's config.
 
     Raises:
-        UserError: the config has no path, or the path is not a folder.
+        UserError: the config has no path, or the path is not a folder, or is in a bucket that the
+            user did not name.
     """
-    name = files.read_json(folder / CONFIG).get('base_model_name_or_path')
+    key, config = 'base_model_name_or_path', folder / CONFIG
+    name = files.read_json(config).get(key)
     origin = paths.path(paths.name_of(folder))  # in a bucket, `folder` is a copy
-    for path in (paths.path(str(name)), (origin / str(name)).resolve()):
-        if name and path.is_dir():
-            return str(path)
+    if name and isinstance(name, str):
+        candidates = [name] if '://' in name else [name, str((origin / name).resolve())]
+        for candidate in candidates:
+            path = trust.path_in(config, key, candidate)
+            if path.is_dir():
+                return str(path)
     raise UserError(
         f'{folder / CONFIG}: base_model_name_or_path is {name!r}, which is not a folder; '
         'download that model and enter its path'

@@ -13,6 +13,7 @@ import numpy as np
 from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.interop import weights
+from bert_jax.storage import names
 
 # Key of 1_Pooling/config.json before version 6 → mode, in the order of concatenation.
 _MODES = {
@@ -222,6 +223,6 @@ def _modules(folder: pathlib.Path) -> list[dict[str, Any]]:
             isinstance(module.get(key), str) for key in ('path', 'type')
         ):
             raise UserError(f'{path}: each module must be an object with path and type')
-        if '..' in pathlib.PurePath(module['path']).parts or module['path'].startswith('/'):
-            raise UserError(f'{path}: the path {module["path"]!r} is outside of the folder')
+        if module['path']:  # '': the folder itself
+            names.check(module['path'], path)
     return modules

@@ -107,6 +107,8 @@ def _read(path: pathlib.Path) -> Weights:
     Variables of the optimizer and counters are skipped, and their number is logged: variables below
     the name of another variable, such as bert/pooler/dense/kernel/adam_m, and scalars.
     """
+    if path.is_dir():  # TensorFlow would read the file `checkpoint` in it, which names any path
+        raise UserError(f'{path} is a folder; expected files whose names start with {path.name}')
     tensorflow = tensorflow_import.tensorflow()
     try:
         reader = tensorflow.train.load_checkpoint(str(path))

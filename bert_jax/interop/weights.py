@@ -11,6 +11,7 @@ import safetensors.numpy
 
 from bert_jax.errors import UserError
 from bert_jax.interop import torch_file
+from bert_jax.storage import names
 
 SAFETENSORS, TORCH = 'model.safetensors', 'pytorch_model.bin'
 _OTHER_FORMATS = ('tf_model.h5', 'flax_model.msgpack', 'model.onnx', 'rust_model.ot')
@@ -65,12 +66,12 @@ def read_safetensors(path: pathlib.Path) -> Weights:
 
 def _read_shards(index: pathlib.Path, read_file: Callable[[pathlib.Path], Weights]) -> Weights:
     try:
-        shards = json.loads(index.read_text(encoding='utf-8'))['weight_map']
-    except (ValueError, KeyError) as error:
+        shards = dict(json.loads(index.read_text(encoding='utf-8'))['weight_map'])
+    except (ValueError, KeyError, TypeError) as error:
         raise UserError(f'{index} is not a valid index of weights: {error}') from error
     weights: Weights = {}
-    for name in sorted(set(shards.values())):
-        path = index.parent / pathlib.PurePath(name).name
+    for name in sorted({names.check(name, index) for name in shards.values()}):
+        path = index.parent / name
         if not path.is_file():
             raise UserError(f'{index} names the shard {name}, which does not exist')
         weights |= read_file(path)

@@ -7,6 +7,7 @@ import os
 import pathlib
 from typing import Any
 
+from bert_jax import files
 from bert_jax.errors import UserError
 from bert_jax.page.contents import Contents
 from bert_jax.storage import outputs
@@ -55,14 +56,8 @@ def write(contents: Contents, output: str | os.PathLike[str], overwrite: bool = 
     """
     path = pathlib.Path(output)
     check_output(path, overwrite)
-    temporary = path.with_name(f'.{path.name}.{os.getpid()}.tmp')
-    try:
-        temporary.write_text(render(contents), encoding='utf-8')
-        os.replace(temporary, path)
-    except OSError as error:
-        raise UserError(f'--output={path}: {error.strerror}') from error
-    finally:
-        temporary.unlink(missing_ok=True)
+    with files.writing(f'--output={path}'):
+        files.write_text(path, render(contents))
     return path.stat().st_size
 
 

@@ -4,11 +4,13 @@ A block is a file with a checksum, so that later processes can use it, even if t
 wrote it was killed. The least recently used blocks are removed when the cache is full.
 """
 
+import atexit
 import collections
 import concurrent.futures
 import contextlib
 import fcntl
 import functools
+import hashlib
 import io
 import math
 import os
@@ -22,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from bert_jax.errors import UserError
+from bert_jax.storage import names, temporary
 from bert_jax.storage.bucket import BucketPath
 
 BLOCK_BYTES = 2**22
@@ -124,6 +127,8 @@ class BlockCache:
     def _find_earlier(self) -> None:
         times_and_keys = []
         for file in self._folder.glob('*/*.block'):
+            if not names.is_digest(file.parent.name):  # not ours
+                continue
             with contextlib.suppress(ValueError):
                 times_and_keys.append((file.stat().st_mtime, (file.parent.name, int(file.stem))))
         for _, key in sorted(times_and_keys):
@@ -141,7 +146,7 @@ class BlockArray:
 
         Args:
             path: The file.
-            name: Name of the file in the cache, which identifies its contents.
+            name: Name of the file in the cache, a SHA-256 that identifies its contents.
             cache: The cache of its blocks.
         """
         self.name, self._path, self._cache = name, path, cache
@@ -241,14 +246,20 @@ def open_arrays(files: Mapping[Any, str], settings: CacheSettings) -> list[Any]:
     """Open one-dimensional .npy files: as memory maps on a disk, as BlockArrays in a bucket.
 
     Args:
-        files: File → a name that identifies its contents.
+        files: File → a text that identifies its contents among those at this path. A corpus may
+            claim the digest of another: with the path, it only ever reads its own blocks.
         settings: The cache of blocks.
     """
     if not any(isinstance(path, BucketPath) for path in files):
         return [np.load(path, mmap_mode='r') for path in files]
     cache = open_cache(*settings)
     with concurrent.futures.ThreadPoolExecutor(_READERS) as pool:
-        return list(pool.map(lambda path: BlockArray(path, files[path], cache), files))
+        return list(pool.map(lambda path: BlockArray(path, _name(path, files[path]), cache), files))
+
+
+def _name(path: BucketPath, identity: str) -> str:
+    """The name of a file in the cache."""
+    return hashlib.sha256(f'{path}\n{identity}'.encode()).hexdigest()
 
 
 def _read_header(path: BucketPath) -> tuple[int, np.dtype, int]:
@@ -264,13 +275,14 @@ def _claim(folder: pathlib.Path) -> pathlib.Path:
     """Lock a folder for this process; return it, or a temporary folder if it is in use."""
     with contextlib.suppress(OSError):
         folder.mkdir(parents=True, exist_ok=True)
-        lock = open(folder / 'lock', 'w')  # noqa: SIM115  (open until the process ends)
-        _open.append(lock)
+        lock = temporary.open_lock(folder / 'lock')
+        _open.append(lock)  # until the process ends
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         return folder
-    temporary = tempfile.TemporaryDirectory(prefix='bert_jax_blocks-')
-    _open.append(temporary)
-    return pathlib.Path(temporary.name)
+    own = temporary.TemporaryFolder(pathlib.Path(tempfile.gettempdir()), 'bert_jax-blocks-')
+    atexit.register(own.remove)
+    _open.append(own)
+    return own.path
 
 
 _open: list[Any] = []

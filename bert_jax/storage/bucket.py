@@ -14,6 +14,7 @@ import os
 import pathlib
 import random
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import IO, Any, NamedTuple, TypeVar, cast
 
@@ -23,6 +24,7 @@ os.environ.setdefault('GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT', 'false')
 from etils.epath.gpath import PosixGPath
 
 from bert_jax.errors import UserError
+from bert_jax.storage import names
 
 PACKAGES = {'gs': 'gcsfs', 's3': 's3fs'}  # scheme → package
 ATTEMPTS = 6  # for each request, in addition to the retries of gcsfs and s3fs
@@ -76,7 +78,8 @@ class BucketPath(PosixGPath):
         return _status(self._call('info', str(self)))
 
     def iterdir(self) -> Iterator['BucketPath']:
-        return iter(self._paths(self._call('ls', str(self), detail=False)))
+        keys = self._call('ls', str(self), detail=False)
+        return iter(self._paths(key.removesuffix('/') for key in keys))
 
     def glob(self, pattern: str) -> Iterator['BucketPath']:
         return iter(self._paths(self._call('glob', f'{self}/{pattern}')))
@@ -91,12 +94,21 @@ class BucketPath(PosixGPath):
         return (path for path in self.files() if path.match(pattern))
 
     def files(self) -> dict['BucketPath', Status]:
-        """Return all files below a folder."""
-        infos = self._call('find', str(self), detail=True)
+        """Return all files below a folder.
+
+        Raises:
+            UserError: A name is not of a file below the folder; see `names.check`.
+        """
+        infos = {
+            name: info
+            for name, info in self._call('find', str(self), detail=True).items()
+            if info['size'] or not name.endswith('/')  # an empty folder
+        }
         return dict(zip(self._paths(infos), map(_status, infos.values()), strict=True))
 
-    def _paths(self, names: Any) -> list['BucketPath']:
-        return [self._new(f'{self._uri_scheme}://{name}') for name in names]
+    def _paths(self, keys: Any) -> list['BucketPath']:
+        """The paths of keys. Raises UserError for a key that cannot be the name of a file."""
+        return [self._new(f'{self._uri_scheme}://{names.check(key, self)}') for key in keys]
 
     def absolute(self) -> 'BucketPath':
         return self
@@ -154,11 +166,14 @@ class BucketPath(PosixGPath):
     def download(self, file: pathlib.Path) -> None:
         """Copy this file to `file` on this machine, whose folder exists."""
         size = self.stat().st_size
-        partial = file.with_name(f'{file.name}.partial')
-        self._call('get_file', str(self), str(partial))
-        if (read := partial.stat().st_size) != size:
-            raise BucketError(errno.EIO, f'{read:,} of {size:,} bytes could be read', str(self))
-        os.replace(partial, file)
+        partial = file.with_name(f'.{uuid.uuid4().hex}.partial')  # not the name of another key
+        try:
+            self._call('get_file', str(self), str(partial))
+            if (read := partial.stat().st_size) != size:
+                raise BucketError(errno.EIO, f'{read:,} of {size:,} bytes could be read', str(self))
+            os.replace(partial, file)
+        finally:
+            partial.unlink(missing_ok=True)
 
     def unlink(self, missing_ok: bool = False) -> None:
         with contextlib.suppress(*([FileNotFoundError] if missing_ok else [])):
@@ -264,8 +279,8 @@ def _is_refusal(error: Exception) -> bool:
     """Whether repeating a request is useless: missing credentials, forbidden, malformed."""
     if isinstance(error, PermissionError):
         return True
-    names = {kind.__name__ for kind in type(error).__mro__}
-    if names & {'NoCredentialsError', 'ParamValidationError', 'DefaultCredentialsError'}:
+    kinds = {kind.__name__ for kind in type(error).__mro__}
+    if kinds & {'NoCredentialsError', 'ParamValidationError', 'DefaultCredentialsError'}:
         return True
     code = str(getattr(error, 'code', ''))
     return code in ('400', '401', '403') or str(error).startswith('Forbidden')

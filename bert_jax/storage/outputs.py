@@ -6,7 +6,7 @@ import pathlib
 from collections.abc import Iterator, Sequence
 
 from bert_jax.errors import UserError
-from bert_jax.storage import paths
+from bert_jax.storage import paths, temporary
 
 HELP = 'replace an existing result'
 
@@ -62,14 +62,10 @@ def replacing(path: pathlib.Path, marker: str) -> Iterator[pathlib.Path]:
         paths.retract(path, marker)
         yield path
         return
-    new = path.with_name(f'.{path.name}.{os.getpid()}.new')
     try:
-        yield new
-        old = path.with_name(f'.{path.name}.{os.getpid()}.old')
-        path.rename(old)
-        new.rename(path)
-        paths.remove(old)
+        with temporary.beside(path) as folder:
+            yield folder / path.name
+            path.rename(folder.with_name('old'))
+            (folder / path.name).rename(path)
     except OSError as error:
         raise UserError(f'--output={path} cannot be written: {error.strerror}') from error
-    finally:
-        paths.remove(new)

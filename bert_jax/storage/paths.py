@@ -8,8 +8,6 @@ a marker, a file of the folder, last.
 
 import atexit
 import concurrent.futures
-import contextlib
-import fcntl
 import fnmatch
 import functools
 import glob as local_glob
@@ -19,15 +17,15 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Sequence
-from typing import IO, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from bert_jax.errors import UserError, unknown
-from bert_jax.storage import leases
+from bert_jax.storage import leases, names, temporary
 from bert_jax.storage.bucket import PACKAGES, BucketError, BucketPath, Status
 
 UNFINISHED = ('.partial', '.tmp', '.unfinished')  # suffixes of names that `push` leaves out
 _TRANSFERS = 8  # simultaneous uploads or downloads
-_SCRATCH_PREFIX = 'bert_jax-'
+_LEFTOVER = re.compile(r'[0-9]+(\.deleted)?\.unfinished')
 
 _Item = TypeVar('_Item')
 _Result = TypeVar('_Result')
@@ -64,11 +62,16 @@ def on_disk(name: str | os.PathLike[str]) -> pathlib.Path:
 
 
 def local(name: str | os.PathLike[str]) -> pathlib.Path:
-    """Return the local copy of a file or folder, which may not exist yet."""
+    """Return the local copy of a file or folder, which may not exist yet.
+
+    Raises:
+        UserError: The name in the bucket cannot be the name of a file below the scratch folder.
+    """
     target = path(name)
     if not isinstance(target, BucketPath):
         return target
-    return _scratch() / str(target).replace('://', '/')
+    key = str(target).replace('://', '/')
+    return _scratch() / names.check(key, target)
 
 
 def name_of(copy: pathlib.Path) -> str:
@@ -87,6 +90,9 @@ def fetch(
         name: The file or folder; it need not exist.
         patterns: Patterns of the names of files to download from a folder in a bucket.
         without: Patterns of the names of folders in it whose files are not downloaded.
+
+    Raises:
+        UserError: A name in the bucket is not of a file below the folder, or also of a folder.
     """
     source, copy = path(name), local(name)
     if not isinstance(source, BucketPath):
@@ -97,6 +103,7 @@ def fetch(
         is_named = _matches(file.name, patterns) or file == source
         if is_named and not any(_matches(folder, without) for folder in folders):
             needed.append((file, status))
+    names.check_distinct([str(file) for file, _ in needed], source)
     _transfer(lambda item: _download(*item), needed)
     return copy
 
@@ -217,12 +224,18 @@ def finished(folder: pathlib.Path, marker: str) -> list[pathlib.Path]:
 def leftovers(folder: pathlib.Path, marker: str) -> list[pathlib.Path]:
     """Return the unfinished folders that killed processes have left in a folder.
 
-    On a disk, their names end in '.unfinished'; in a bucket, they have no marker.
+    Their names are numbers, followed on a disk by '.unfinished'; in a bucket, they have no marker.
+    Other files and folders there are not ours.
     """
     if isinstance(folder, BucketPath):
-        started = {folder / file.relative_to(folder).parts[0] for file in folder.files()}
+        parts = {file.relative_to(folder).parts for file in folder.files()}
+        started = {folder / first for first, *rest in parts if rest and first.isdecimal()}
         return sorted(started - set(finished(folder, marker)))
-    return sorted(folder.glob('*.unfinished'))
+    return sorted(
+        path
+        for path in folder.glob('*.unfinished')
+        if _LEFTOVER.fullmatch(path.name) and path.is_dir() and not path.is_symlink()
+    )
 
 
 def retract(folder: pathlib.Path, marker: str) -> None:
@@ -317,21 +330,7 @@ def _transfer(function: Callable[[_Item], _Result], items: Iterable[_Item]) -> l
 
 @functools.cache
 def _scratch() -> pathlib.Path:
-    """A folder on this machine that is removed when this process ends.
-
-    If this process is killed, the next process that makes a scratch folder removes this one.
-    """
-    root = pathlib.Path(tempfile.gettempdir())
-    for old in root.glob(f'{_SCRATCH_PREFIX}*'):
-        with contextlib.suppress(OSError), open(old / 'lock') as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            shutil.rmtree(old)
-    folder = pathlib.Path(tempfile.mkdtemp(prefix=_SCRATCH_PREFIX))
-    lock = open(folder / 'lock', 'w')  # noqa: SIM115  (open until the process ends)
-    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    _open_locks.append(lock)
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    return folder
-
-
-_open_locks: list[IO[str]] = []
+    """A folder on this machine that is removed when this process ends."""
+    folder = temporary.TemporaryFolder(pathlib.Path(tempfile.gettempdir()), 'bert_jax-scratch-')
+    atexit.register(folder.remove)
+    return folder.path

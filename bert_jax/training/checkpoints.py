@@ -22,7 +22,7 @@ import numpy as np
 from flax import traverse_util
 
 from bert_jax import tree_paths
-from bert_jax.errors import UserError, writing_to
+from bert_jax.errors import UserError, disk_fault, writing_to
 from bert_jax.storage import paths
 from bert_jax.training import checkpoint_files, checksums, disk_checks, multihost, shards
 
@@ -240,7 +240,7 @@ class Checkpoints:
         """Remove a failed save; raise a UserError if the disk is the reason, else `error`."""
         if self._makes_folders:
             shutil.rmtree(save.folder, ignore_errors=True)
-        reason = disk_checks.error_message(error)
+        reason = disk_fault(error)
         if reason is None:
             raise error
         free = shutil.disk_usage(paths.local(self.directory)).free

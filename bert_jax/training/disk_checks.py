@@ -1,9 +1,8 @@
-"""Checks that a disk can hold a checkpoint, and the system's message if it cannot."""
+"""Checks that a disk can hold a checkpoint."""
 
 import errno
 import os
 import pathlib
-import re
 import shutil
 
 from bert_jax.errors import UserError
@@ -33,11 +32,3 @@ def make_writable(directory: pathlib.Path) -> None:
             f'checkpoints cannot be written to {directory}: {error.strerror}; choose another '
             '--config.workdir'
         ) from error
-
-
-def error_message(error: Exception) -> str | None:
-    """Return the operating system's message in an OSError or an Orbax error; None without one."""
-    if isinstance(error, OSError):
-        return error.strerror
-    match = re.search(r'([^:]*) \[os_error_code', str(error))
-    return match and match[1].strip()

@@ -5,13 +5,13 @@ import json
 import os
 import pathlib
 import shutil
-from typing import TextIO
+from typing import IO
 
 from flax import traverse_util
 
 from bert_jax.errors import UserError, writing_to
 from bert_jax.files import write_json
-from bert_jax.storage import leases, paths
+from bert_jax.storage import leases, paths, temporary
 from bert_jax.training import older_versions
 
 # Config keys that a resumed run may change without changing what it computes.
@@ -64,7 +64,7 @@ _WRITTEN = (
     'tensorboard',
 )
 _SWEEP = 'table.md'
-_locks: list[TextIO] = []  # open until the process ends, which releases them
+_locks: list[IO[bytes]] = []  # open until the process ends, which releases them
 
 
 def claim(path: str, config: dict) -> list[str]:
@@ -96,7 +96,7 @@ def claim(path: str, config: dict) -> list[str]:
 
 def _lock(path: pathlib.Path) -> None:
     """Lock a file until the process ends; UserError if another process has locked it."""
-    file = open(path, 'w')  # noqa: SIM115  (stays open until the process ends)
+    file = temporary.open_lock(path)  # stays open until the process ends
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError as error:

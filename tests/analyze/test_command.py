@@ -48,6 +48,7 @@ def test_the_folder_has_numbers_a_report_and_the_figure(run, texts, tmp_path, ca
         (['isotrophy'], "unknown analysis 'isotrophy'; did you mean isotropy? known: "),
         (['isotropy', '--output=taken'], 'taken exists; add --overwrite to replace it'),
         (['isotropy', '--output=taken', '--overwrite'], 'was not made by this command'),
+        (['isotropy', '--output=run', '--overwrite'], 'run has no results.json of an analysis'),
         (['isotropy', '--output=new', '--input=none.txt'], "'none.txt' does not exist"),
         (['isotropy', '--output=new', '--input=empty.txt'], 'empty.txt has no text'),
         (['isotropy', '--output=new', '--batch_tokens=0'], '--batch_tokens is 0'),
@@ -60,6 +61,8 @@ def test_wrong_flags_are_one_line_and_nothing_is_written(
     monkeypatch.chdir(tmp_path)
     (tmp_path / 'taken').mkdir()
     (tmp_path / 'taken/mine').write_text('mine')
+    (tmp_path / 'run').mkdir()
+    (tmp_path / 'run/results.json').write_text('{"steps": 1}')
     (tmp_path / 'empty.txt').write_text('\n')
     (tmp_path / 'file').write_text('')
     if not any(flag.startswith('--input') for flag in flags):
@@ -72,6 +75,7 @@ def test_wrong_flags_are_one_line_and_nothing_is_written(
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         'empty.txt',
         'file',
+        'run',
         'taken',
         'texts.txt',
     ]

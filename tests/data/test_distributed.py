@@ -169,7 +169,7 @@ def test_damaged_parts_and_shards_are_made_again(many_units, tmp_path):
 
     with pytest.raises(UserError, match='no reason'):
         prepare.prepare(**arguments, output=tmp_path / 'out', engine=Interrupted())
-    encoded = tmp_path / 'out.parts/encode'
+    encoded = tmp_path / 'out.partial/parts/encode'
     damaged = sorted(encoded.glob('*.tokens.npy'))
     damaged[0].write_bytes(damaged[0].read_bytes()[:-2] + b'xx')
     damaged[1].unlink()
@@ -178,7 +178,7 @@ def test_damaged_parts_and_shards_are_made_again(many_units, tmp_path):
     shards = sorted((tmp_path / 'out.partial/train').glob('*.tokens.npy'))
     shards[0].write_bytes(b'x' * shards[0].stat().st_size)
     shards[1].unlink()
-    (tmp_path / 'out.parts/.scratch-of-a-killed-worker').mkdir()
+    (tmp_path / 'out.partial/parts/.scratch-of-a-killed-worker').mkdir()
     prepare.prepare(**arguments, output=tmp_path / 'out', engine=Threads())
     assert contents(tmp_path / 'out') == expected
 
@@ -211,10 +211,10 @@ def test_a_worker_that_sees_other_files_is_an_error(tmp_path):
 
     class Nowhere(Threads):
         def run(self, function, items):
-            shutil.rmtree(tmp_path / 'other.parts')
+            shutil.rmtree(tmp_path / 'other.partial/parts')
             super().run(function, items)
 
-    with pytest.raises(UserError, match='does not see .*other.parts/count: all machines'):
+    with pytest.raises(UserError, match='does not see .*other.partial/parts/count: all machines'):
         prepare.prepare([f'text:{path}'], TOKENIZER, tmp_path / 'other', engine=Nowhere())
 
 

@@ -55,7 +55,8 @@ def finish(process):
 
 
 def has_encoded(output, number):
-    return lambda: len(list((output.with_name('out.parts') / 'encode').glob('*.json'))) >= number
+    folder = output.with_name('out.partial') / 'parts/encode'
+    return lambda: len(list(folder.glob('*.json'))) >= number
 
 
 def test_a_killed_worker_costs_nothing(text, tmp_path):

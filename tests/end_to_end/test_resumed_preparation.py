@@ -178,6 +178,7 @@ def test_a_second_run_waits_and_uses_the_corpus_of_the_first(texts, tmp_path, ca
     )
     assert holder.stdout.readline() == b'locked\n'
     (tmp_path / 'out.partial').mkdir()
+    (tmp_path / 'out.partial' / unfinished.OWNER).write_text(unfinished._OWNER_TEXT)
     (tmp_path / 'out.partial/live').write_text('of the other process')
     made = []
     waiting = threading.Thread(

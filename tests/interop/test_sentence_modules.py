@@ -189,7 +189,7 @@ def test_unsupported_modules_are_refused_by_embed_alone(pooling, layers, message
         ('modules.json', '{', 'modules.json is not valid JSON'),
         ('modules.json', '{}', 'expected a list'),
         ('modules.json', '[3]', 'with path and type'),
-        ('modules.json', '[{"path": "../x", "type": "a"}]', 'outside of the folder'),
+        ('modules.json', '[{"path": "../x", "type": "a"}]', 'is not of a file below'),
         ('sentence_bert_config.json', '{"max_seq_length": "x"}', "max_seq_length is 'x'"),
         ('sentence_bert_config.json', '{"max_seq_length": NaN}', 'max_seq_length is nan'),
         (

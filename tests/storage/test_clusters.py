@@ -40,7 +40,7 @@ def test_a_cluster_makes_the_corpus_of_a_local_run(text, root, tmp_path, monkeyp
     made.verify()
     assert digests(root / 'corpus') == expected
     assert len(made.split('train').shards) > 2
-    assert not (root / 'corpus.parts').exists()
+    assert not (root / 'corpus/parts').exists()
     assert not (root / 'corpus/progress.json').exists()
 
 

@@ -127,6 +127,14 @@ def test_unfinished_checkpoints_of_a_killed_run_are_removed_and_reported(tmp_pat
     assert [path.name for path in tmp_path.iterdir()] == ['1']
 
 
+def test_folders_of_a_user_among_the_checkpoints_are_kept(tmp_path):
+    for name in ('chapter.unfinished', '2.old.unfinished'):
+        (tmp_path / name).mkdir()
+    (tmp_path / '3.unfinished').symlink_to(tmp_path / 'chapter.unfinished')
+    Checkpoints(tmp_path, 1)
+    assert len(list(tmp_path.iterdir())) == 3
+
+
 def test_a_kill_during_the_removal_of_an_old_checkpoint_leaves_no_half_of_it(tmp_path, monkeypatch):
     save_all(tmp_path, [1])
     made = Checkpoints(tmp_path, 1)

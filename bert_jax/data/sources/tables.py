@@ -10,7 +10,7 @@ from bert_jax import errors, files
 from bert_jax.data import text_files
 from bert_jax.data.sources.base import COMMON_OPTIONS, Document, Option, Piece
 from bert_jax.data.sources.file_source import FileSource
-from bert_jax.storage import paths
+from bert_jax.storage import names, paths
 from bert_jax.storage.bucket import BucketError
 
 _ROWS = 256  # decoded at a time
@@ -81,7 +81,10 @@ class HuggingFaceSource(ParquetSource):
             state = files.read_json(folder / 'state.json')
             if state.get('_split') not in (None, split, self.options['split'].default):
                 raise errors.unknown(f'split of {folder}', split, [state['_split']])
-            return [str(folder / file['filename']) for file in state['_data_files']]
+            return [
+                str(folder / names.check(file['filename'], folder / 'state.json'))
+                for file in state['_data_files']
+            ]
         return self._published_files(folder, split)
 
     def _published_files(self, folder: pathlib.Path, split: str) -> list[str]:

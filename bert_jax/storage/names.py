@@ -1,0 +1,60 @@
+"""Names that strangers choose: keys in buckets, and names of files that other files list.
+
+A key may be '../x', 'a//b' or a line break: joined to a folder of this machine, it would leave the
+folder, replace another file, or rewrite a terminal.
+"""
+
+import re
+from collections.abc import Iterable
+
+from bert_jax.errors import UserError
+
+# An empty part, '.' or '..'; a control character or a backslash.
+_UNSAFE = re.compile(r'(?:^|/)\.{0,2}(?:/|$)|[\x00-\x1f\x7f-\x9f\\]')
+_DIGEST = re.compile('[0-9a-f]{64}')
+
+
+def is_safe(name: object) -> bool:
+    """Whether a relative name of a file, with '/', stays below the folder it is joined to."""
+    return isinstance(name, str) and not _UNSAFE.search(name)
+
+
+def check(name: object, source: object) -> str:
+    """Return a name of a file below a folder, as a file or listing `source` gives it.
+
+    Raises:
+        UserError: The name is empty or absolute, leaves the folder, or has a control character or
+            a backslash.
+    """
+    if not is_safe(name):
+        raise UserError(
+            f'{source}: the name {name!r:.200} is not of a file below its folder; names must be '
+            "relative, without empty parts, '.', '..', backslashes and control characters"
+        )
+    assert isinstance(name, str)
+    return name
+
+
+def check_distinct(names: Iterable[str], source: object) -> None:
+    """Raise UserError if a name is also the folder of another, which no disk can hold."""
+    known = set(names)
+    for name in sorted(known):
+        parts = name.split('/')
+        for length in range(1, len(parts)):
+            if (folder := '/'.join(parts[:length])) in known:
+                raise UserError(
+                    f'{source}: {folder!r:.200} is a file, and {name!r:.200} is in a folder of '
+                    'this name; rename or remove one of them'
+                )
+
+
+def is_digest(text: object) -> bool:
+    """Whether a text is a SHA-256 in hexadecimal."""
+    return isinstance(text, str) and bool(_DIGEST.fullmatch(text))
+
+
+def check_digest(digest: object, source: object) -> str:
+    """Return a SHA-256 in hexadecimal. Raises UserError if it is something else."""
+    if not is_digest(digest):
+        raise UserError(f'{source}: {digest!r:.80} is not a SHA-256 of 64 hexadecimal digits')
+    return str(digest)

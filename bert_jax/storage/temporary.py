@@ -1,0 +1,90 @@
+"""Temporary folders, which a later process removes if the process that made one was killed.
+
+The folder has a file with a known text, which its process keeps locked. Only a folder of this user
+that has this file, unlocked, is removed: a folder that a user named alike is not.
+"""
+
+import contextlib
+import errno
+import fcntl
+import glob
+import os
+import pathlib
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from typing import IO
+
+_OWNER = '.bert_jax_owner'
+_TEXT = b'A temporary folder of bert_jax, removed after the process that has locked this file.\n'
+
+
+class TemporaryFolder:
+    """A folder that exists until `remove`.
+
+    Attributes:
+        path: The folder; it has one file, which belongs to this class.
+    """
+
+    def __init__(self, parent: pathlib.Path, prefix: str, suffix: str = ''):
+        """Create PREFIX…SUFFIX in a folder; remove those that killed processes have left there."""
+        for path in parent.glob(f'{glob.escape(prefix)}*{suffix}'):
+            with contextlib.suppress(OSError):
+                _remove_if_abandoned(path)
+        self.path = pathlib.Path(tempfile.mkdtemp(suffix, prefix, parent))
+        self._owner = open(self.path / _OWNER, 'xb', buffering=0)  # noqa: SIM115  (the lock)
+        with contextlib.suppress(OSError):  # without locks, the folder never counts as abandoned
+            fcntl.flock(self._owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            self._owner.write(_TEXT)
+
+    def remove(self) -> None:
+        """Remove the folder with its contents."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        self._owner.close()
+
+
+@contextlib.contextmanager
+def beside(target: pathlib.Path) -> Iterator[pathlib.Path]:
+    """Yield the path of a new, empty folder on the disk of `target`, for the duration of the block.
+
+    Args:
+        target: The file or folder that the block makes; its folder is created if needed.
+    """
+    if target.parent.is_file():  # `mkdir` would say that it exists
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(target.parent))
+    target.parent.mkdir(parents=True, exist_ok=True)
+    folder = TemporaryFolder(target.parent, f'.{target.name}-', '.partial')
+    try:
+        (folder.path / 'content').mkdir()  # with the permissions that a user expects
+        yield folder.path / 'content'
+    finally:
+        folder.remove()
+
+
+def open_lock(path: pathlib.Path) -> IO[bytes]:
+    """Open a file that serves as a lock, without changing its contents; create it if needed.
+
+    Raises:
+        OSError: It cannot be opened, or is not a regular file, such as a pipe.
+    """
+    return os.fdopen(_open_regular(path, os.O_CREAT), 'r+b', buffering=0)
+
+
+def _open_regular(path: pathlib.Path, flags: int) -> int:
+    """Open a regular file for reading and writing; a pipe would block."""
+    number = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC | flags, 0o666)
+    if not stat.S_ISREG(os.fstat(number).st_mode):
+        os.close(number)
+        raise OSError(errno.EINVAL, 'it is not a regular file', str(path))
+    return number
+
+
+def _remove_if_abandoned(path: pathlib.Path) -> None:
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode) or status.st_uid != os.geteuid():
+        return
+    with os.fdopen(_open_regular(path / _OWNER, os.O_NOFOLLOW), 'rb', buffering=0) as owner:
+        if owner.read(len(_TEXT) + 1) == _TEXT:
+            fcntl.flock(owner, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path)
