@@ -14,6 +14,8 @@ from bert_jax.interop.pretrained import HEADS
 from bert_jax.interop.state_dict_map import Place
 from bert_jax.models.architecture import Architecture
 
+_POOLER = 'encoder/pooler/'
+
 
 def from_state_dict(
     family: Family,
@@ -31,7 +33,7 @@ def from_state_dict(
         source: where the state dict comes from, for messages.
         heads: heads that the model must have, besides those that `state` has weights for.
         allow_missing: regular expressions (re.search) for the names of our parameters, such as
-            '^mlm/', that may be newly initialized.
+            '^mlm/', that may be newly initialized; not the pooler of a head that reads it.
         declared: heads that config.json declares; one without any weight in `state` is left out,
             with a warning.
 
@@ -69,6 +71,9 @@ def from_state_dict(
             + (f' (and lacks {lacking})' if missing else '')
         )
     described = {ours: f'{places[ours].name} ({ours})' for ours in missing}
+    if any(pretrained.reads_pooler(head, architecture) for head in heads):
+        pooler = {name: described[name] for name in missing if name.startswith(_POOLER)}
+        pretrained.check_missing(pooler, (), source)  # the head was trained with another pooler
     pretrained.check_missing(described, allow_missing, source)
     weights.check_values(state, source)
     for place in places.values():

@@ -152,7 +152,7 @@ def publishable(model: Pretrained) -> tuple[Pretrained, list[str]]:
         UserError: the architecture has no published family, no class of the family has the model's
             fine-tuned heads or causal attention, or the model has parameters that tuning added.
     """
-    family, architecture = _family(model), model.architecture
+    family, architecture = family_of(model), model.architecture
     if architecture.tuning is not None:
         raise UserError(
             f'the model was tuned with transfer.method={architecture.tuning.method}, which '
@@ -217,7 +217,8 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
         (folder / 'vocab.txt').write_text(text, encoding='utf-8')
 
 
-def _family(model: Pretrained) -> Family:
+def family_of(model: Pretrained) -> Family:
+    """The published family of a model. Raises UserError if it has none."""
     family = families.by_model_type(model.family)
     return family.as_decoder() if model.is_causal else family
 
@@ -278,7 +279,7 @@ def _label_config(model: Pretrained) -> dict[str, Any]:
 
 
 def _write(model: Pretrained, folder: pathlib.Path) -> None:
-    family, architecture = _family(model), model.architecture
+    family, architecture = family_of(model), model.architecture
     published = family.class_of(model.heads)
     config: dict[str, Any] = {'architectures': [published], 'model_type': family.model_type}
     config |= {'dtype': 'float32'} | family.write_config(architecture) | _label_config(model)

@@ -1,47 +1,56 @@
-"""Folders of peft: adapter_config.json and adapter_model.safetensors, for LoRA and IA3.
+"""Folders of peft: adapter_config.json and adapter_model.safetensors, for LoRA and (IA)³.
 
-Prefix and prompt tuning of peft are not supported: peft shifts the positions of the text, and the
-pooler reads a prompt vector.
+They are read as the tuned model itself: the adapters are applied to its weights. Prefix and prompt
+tuning of peft are not supported: peft shifts the positions of the text, and the pooler reads a
+prompt vector.
 """
 
 import dataclasses
 import json
-import math
 import pathlib
 import re
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
-from flax import traverse_util
 
 from bert_jax import files, tree_paths
 from bert_jax.errors import UserError
-from bert_jax.interop import families, huggingface, pretrained, state_dict_map, usage, weights
+from bert_jax.interop import (
+    adapter_config,
+    adapters,
+    conversion,
+    families,
+    huggingface,
+    pretrained,
+    sentence_modules,
+    state_dict_map,
+    torch_file,
+    tuned,
+    usage,
+    weights,
+)
+from bert_jax.interop.adapter_config import AdapterConfig
 from bert_jax.interop.families.family import Family
-from bert_jax.interop.pretrained import Pretrained
+from bert_jax.interop.pretrained import LABEL_HEADS, Pretrained
 from bert_jax.interop.state_dict_map import Place
-from bert_jax.models import tuning
-from bert_jax.models.tuning.lora import TARGETS, Lora
-from bert_jax.models.tuning_method import ADDED, Arrays, Tuning
+from bert_jax.models.tuning.lora import Lora
+from bert_jax.models.tuning_method import ADDED, Arrays
 from bert_jax.storage import paths, trust
 
-CONFIG, WEIGHTS = 'adapter_config.json', 'adapter_model.safetensors'
+CONFIG, WEIGHTS, TORCH = 'adapter_config.json', 'adapter_model.safetensors', 'adapter_model.bin'
 _PREFIX = 'base_model.model.'
-# Keys of adapter_config.json that must have these values, or be absent.
-_FIXED: dict[str, object] = {
-    'alpha_pattern': {},
-    'bias': 'none',
-    'layer_replication': None,
-    'rank_pattern': {},
-    'use_dora': False,
-}
-_POOLER = 'encoder/pooler'
+_WRAPPERS = re.compile(r'\.(base_layer|modules_to_save)\.')
+_POOLER, _TOKEN = 'encoder/pooler', 'encoder/embeddings/token'
+_EMBEDDINGS = {f'encoder/embeddings/{name}' for name in ('token', 'position', 'type')}
 _SCALED_INPUT = 'feedforward/output'  # IA3 scales the input of this projection
 _TASK_TYPES = {
     'sequence_classification': 'SEQ_CLS',
     'token_classification': 'TOKEN_CLS',
     'question_answering': 'QUESTION_ANS',
+}
+_HEADS = {task: (head,) for head, task in _TASK_TYPES.items()} | {
+    'CAUSAL_LM': ('clm',),
+    'FEATURE_EXTRACTION': (),
 }
 
 
@@ -54,9 +63,10 @@ def base_path(folder: pathlib.Path) -> str:
     """Path of the base model that was tuned, from the folder's config.
 
     Raises:
-        UserError: the config has no path, or the path is not a folder, or is in a bucket that the
-            user did not name.
+        UserError: the config is not supported or has no path, or the path is not a folder, or is in
+            a bucket that the user did not name.
     """
+    _read_config(folder)
     key, config = 'base_model_name_or_path', folder / CONFIG
     name = files.read_json(config).get(key)
     origin = paths.path(paths.name_of(folder))  # in a bucket, `folder` is a copy
@@ -73,61 +83,153 @@ def base_path(folder: pathlib.Path) -> str:
 
 
 def read(folder: pathlib.Path, base: Pretrained) -> Pretrained:
-    """Read a folder of peft.
+    """Read a folder of peft: the base model with the adapters applied.
+
+    Every array of the folder has a place, and every module that the config names has its arrays.
 
     Args:
         folder: folder with adapter_config.json.
         base: the model that was tuned.
 
     Raises:
-        UserError: a method or setting that is not supported, or weights without a place.
+        UserError: a method or setting that is not supported, an array without a place, or a
+            parameter that neither the folder nor the base model has.
     """
-    config = files.read_json(folder / CONFIG)
-    state = {
-        name.removeprefix(_PREFIX): array
-        for name, array in weights.read_safetensors(folder / WEIGHTS).items()
-    }
-    peft_type = config.get('peft_type')
-    if peft_type not in ('LORA', 'IA3'):
-        raise UserError(f'{folder / CONFIG}: peft_type is {peft_type!r}; supported: LORA, IA3')
-    for key, value in _FIXED.items():
-        if config.get(key, value) not in (value, None):
-            raise UserError(f'{folder / CONFIG}: {key} is {config[key]!r}, which is not supported')
-    family = families.by_model_type(base.family)
-    metadata = usage.read(folder)
-    head_state = {name: array for name, array in state.items() if not _is_added(name)}
-    heads, num_labels = _find_heads(family, config, metadata, head_state, base)
-    places = state_dict_map.places(family.table, base.architecture, heads, num_labels)
-    projections = _projections(places, family.prefix)
-    arrays = tree_paths.flatten(base.params)
-    added: dict[str, np.ndarray] = {}
-    for name in state.keys() - head_state.keys():
-        module, _, part = re.sub(r'\.weight$', '', name).rpartition('.')
-        if module not in projections:
-            raise UserError(f'{folder / WEIGHTS}: {name} is not of a projection of the encoder')
-        ours = projections[module]
-        place, shape = places[f'{ours}/kernel'], arrays[f'{ours}/kernel'].shape
-        if place.parts > 1:
-            raise UserError(
-                f'{folder / WEIGHTS}: {module} combines several projections, which is not supported'
-            )
-        added |= _to_ours(f'{ours}/{ADDED}/', part, state[name], place, shape)
-    method = _method(peft_type, config, added)
-    architecture = dataclasses.replace(base.architecture, tuning=method)
-    arrays |= added | state_dict_map.to_ours(places, head_state)
+    config, metadata, base = _read_config(folder), usage.read(folder), tuned.merge(base)
+    family = huggingface.family_of(base)
+    path = folder / (WEIGHTS if (folder / WEIGHTS).is_file() else TORCH)
+    arrays = _read_arrays(path)
+    if not any(name.startswith(family.prefix) for name in arrays):  # the tuned model has no head
+        arrays = {family.prefix + name: array for name, array in arrays.items()}
+        config = dataclasses.replace(config, prefix=family.prefix)
+    try:
+        heads = tuple(metadata.get('heads', ())) or _find_heads(config, family, arrays, base)
+        state = _tuned_weights(config, family, heads, arrays, base)
+    except UserError as error:
+        raise UserError(f'{path}: {error}') from None
+    rows = len(state.get(family.table[_TOKEN], ())) or base.architecture.vocab_size
+    architecture = dataclasses.replace(base.architecture, vocab_size=rows)
+    num_labels = _num_labels(family, heads, state)
+    params, new = conversion.from_state_dict(
+        family, architecture, state, path, heads, ('^encoder/pooler/',), num_labels
+    )
     labels = tuple(metadata.get('labels', ())) or base.labels
-    if len(labels) != num_labels and not _TASK_TYPES.keys().isdisjoint(heads):
+    if len(labels) != num_labels and not {*LABEL_HEADS}.isdisjoint(heads):
         labels = tuple(f'LABEL_{i}' for i in range(num_labels))
-    params = {name: leaf for name, leaf in arrays.items() if _part(name) in ('encoder', *heads)}
-    expected = pretrained.abstract_leaves(architecture, heads, num_labels)
-    pretrained.check_missing({name: name for name in expected if name not in params}, (), folder)
+    modules, lowercase = sentence_modules.read(folder)
+    tokenizer = huggingface.load_tokenizer(folder, architecture) or base.tokenizer
     return dataclasses.replace(
         base,
         architecture=architecture,
-        params=traverse_util.unflatten_dict(params, sep='/'),
+        params=params,
+        tokenizer=tokenizer.with_lowercase() if tokenizer and lowercase else tokenizer,
         labels=labels if heads else (),
+        newly_initialized=new,
         metadata=metadata,
+        sentence_modules=modules or base.sentence_modules,
     )
+
+
+def _read_config(folder: pathlib.Path) -> AdapterConfig:
+    try:
+        return adapter_config.parse(files.read_json(folder / CONFIG))
+    except UserError as error:
+        raise UserError(f'{folder / CONFIG}: {error}') from None
+
+
+def _read_arrays(path: pathlib.Path) -> dict[str, np.ndarray]:
+    """The arrays of a file, float32, by the names of modules in transformers."""
+    if not path.is_file():
+        raise UserError(f'{path.parent} has {CONFIG}, but neither {WEIGHTS} nor {TORCH}')
+    read_file = torch_file.read if path.name == TORCH else weights.read_safetensors
+    arrays = read_file(path)
+    weights.check_values(arrays, path)
+    found: dict[str, np.ndarray] = {}
+    for full_name, array in arrays.items():
+        if '.original_module.' in full_name:  # with bias='all', the bias that a saved one replaces
+            continue
+        name = _WRAPPERS.sub('.', full_name.removeprefix(_PREFIX))
+        array = array.astype(np.float32)
+        if not np.array_equal(found.setdefault(name, array), array):
+            raise UserError(f'{path} has two different arrays of {name}')
+    return found
+
+
+def _find_heads(
+    config: AdapterConfig, family: Family, arrays: Arrays, base: Pretrained
+) -> tuple[str, ...]:
+    """The heads of the tuned model.
+
+    Raises:
+        UserError: the family has no such head, or the config does not say which one it is.
+    """
+    name = config.task_type or config.base_class or ''
+    heads = _HEADS.get(name, family.classes.get(name))
+    if heads is not None and {*heads} <= {*family.heads}:
+        return heads
+    if config.task_type:
+        raise UserError(f'task_type is {name}, but a {family.model_type} model has no such head')
+    saved = {name for name in adapters.split(arrays)[0] if not name.startswith(family.prefix)}
+    if not saved:
+        return () if config.prefix else base.heads
+    found = []
+    for head in family.heads:
+        places = _places(family, base, (head,))
+        if saved <= {place.name for place in places.values()}:
+            found.append(head)
+    if len(found) == 1:
+        return (found[0],)
+    raise UserError(
+        f'{min(saved)} may belong to {" or ".join(found) or "no known head"}; add the task_type '
+        f'to {CONFIG}: {", ".join(_HEADS)}'
+    )
+
+
+def _places(family: Family, base: Pretrained, heads: tuple[str, ...]) -> dict[str, Place]:
+    num_labels = pretrained.num_labels(base.params)
+    return state_dict_map.places(family.table, base.architecture, heads, num_labels)
+
+
+def _tuned_weights(
+    config: AdapterConfig, family: Family, heads: tuple[str, ...], arrays: Arrays, base: Pretrained
+) -> dict[str, np.ndarray]:
+    """Apply the arrays of a folder to the weights of the base model.
+
+    Returns:
+        The weights of the base model that a model with `heads` has, and all weights that the folder
+        saves as a whole, by their names in transformers.
+    """
+    places, own = _places(family, base, heads), _places(family, base, base.heads)
+    unknown = {own[name].name for name in base.newly_initialized}
+    names = {place.name for place in places.values()} - unknown
+    state = state_dict_map.to_theirs(own, tree_paths.flatten(base.params))
+    state = {name: array for name, array in state.items() if name in names}
+    has_pooler = family.has_pooler(family.class_of(heads))
+    linear = {
+        place.name.removesuffix('.weight')
+        for ours, place in places.items()
+        if place.is_kernel and len(place.shape) == 2
+        if has_pooler or not ours.startswith(_POOLER)
+    }
+    embeddings = {places[name].name.removesuffix('.weight') for name in _EMBEDDINGS & places.keys()}
+    tuned_state = adapters.apply(config, arrays, state, linear, embeddings)
+    token = places[_TOKEN].name
+    is_tied = base.architecture.tied_decoder and not {'mlm', 'clm'}.isdisjoint(heads)
+    if is_tied and not np.array_equal(tuned_state[token], state[token]):
+        raise UserError(
+            f'{token} is tuned, but not the decoder, to which it is tied; merge the adapter with '
+            'peft (merge_and_unload) and save the model'
+        )
+    return tuned_state
+
+
+def _num_labels(family: Family, heads: tuple[str, ...], state: Arrays) -> int:
+    """Number of classes; 2 for a model without a classifier."""
+    for head in LABEL_HEADS:
+        weight = f'{family.table.get(f"{head}/head/output")}.weight'
+        if head in heads and weight in state:
+            return len(state[weight])
+    return 2
 
 
 def write(model: Pretrained, base: Mapping[str, np.ndarray], path: str | pathlib.Path) -> None:
@@ -210,73 +312,8 @@ def _saved_places(places: Mapping[str, Place], arrays: Arrays, base: Arrays) -> 
     return {name: place for name, place in places.items() if name.startswith(tuple(parts))}
 
 
-def _is_added(name: str) -> bool:
-    return bool(re.search(r'\.(lora_[AB]\.weight|ia3_l)$', name))
-
-
 def _part(name: str, separator: str = '/') -> str:
     return name.partition(separator)[0]
-
-
-def _find_heads(
-    family: Family,
-    config: Mapping[str, Any],
-    metadata: Mapping[str, Any],
-    state: Arrays,
-    base: Pretrained,
-) -> tuple[tuple[str, ...], int]:
-    """The heads that have these weights, and their number of classes.
-
-    bert_jax.json names the heads of folders that we wrote. Parts of a head that peft does not save,
-    such as DeBERTa's pooler, come from the base model.
-    """
-    if not state:
-        return (), 2
-    task_type = config.get('task_type')
-    candidates = [(head,) for head, name in _TASK_TYPES.items() if task_type in (name, None)]
-    if 'heads' in metadata:
-        candidates = [tuple(metadata['heads'])]
-    for heads in candidates:
-        for num_labels in sorted({len(array) for array in state.values()}):
-            places = state_dict_map.places(family.table, base.architecture, heads, num_labels)
-            shapes = {place.name: place.shape for place in places.values()}
-            if all(shapes.get(name) == array.shape for name, array in state.items()):
-                return heads, num_labels
-    raise UserError(
-        f'no head of {family.model_type} with task_type {task_type} has the weights '
-        + pretrained.enumerate_names(state)
-    )
-
-
-def _projections(places: Mapping[str, Place], prefix: str) -> dict[str, str]:
-    """Module of a state dict, with and without the prefix of the encoder → our projection."""
-    projections = {}
-    for ours, place in places.items():
-        if ours.startswith('encoder/') and ours.endswith('/kernel'):
-            name = place.name.removesuffix('.weight')
-            projections[name] = ours.removesuffix('/kernel')
-            projections[name.removeprefix(prefix)] = projections[name]
-    return projections
-
-
-def _num_inputs(place: Place) -> int:
-    """Number of input dimensions of our kernel."""
-    sizes = [math.prod(place.published[:n]) for n in range(len(place.published) + 1)]
-    return sizes.index(place.shape[1])
-
-
-def _to_ours(
-    prefix: str, part: str, array: np.ndarray, place: Place, shape: tuple[int, ...]
-) -> dict[str, np.ndarray]:
-    """Convert an array of peft to our added parameter of a projection."""
-    n = _num_inputs(place)
-    array = np.asarray(array, np.float32)
-    if part == 'lora_A':
-        return {f'{prefix}down': np.ascontiguousarray(array.T).reshape(*shape[:n], -1)}
-    if part == 'lora_B':
-        return {f'{prefix}up': np.ascontiguousarray(array.T).reshape(-1, *shape[n:])}
-    is_input = array.shape[0] == 1  # [1, in] before feed-forward, [out, 1] elsewhere
-    return {f'{prefix}scale': array.reshape(shape[:n] if is_input else shape[n:])}
 
 
 def _to_theirs(
@@ -289,15 +326,3 @@ def _to_theirs(
     if part == 'up':
         return {f'{module}.lora_B.weight': array.reshape(-1, outputs).T}
     return {f'{module}.ia3_l': array.reshape((1, -1) if is_input else (-1, 1))}
-
-
-def _method(peft_type: str, config: Mapping[str, Any], added: Mapping[str, np.ndarray]) -> Tuning:
-    """The tuning method with the settings of the folder."""
-    if peft_type == 'IA3':
-        return tuning.build('ia3', {'per_layer': False})
-    roles = {'/'.join(name.partition(f'/{ADDED}/')[0].split('/')[-2:]) for name in added}
-    targets = tuple(target for target, role in TARGETS.items() if role in roles)
-    rank, alpha = int(config.get('r', 8)), float(config.get('lora_alpha', 8))
-    alpha *= math.sqrt(rank) if config.get('use_rslora') else 1
-    values = {'rank': rank, 'alpha': alpha, 'targets': targets, 'per_layer': False}
-    return tuning.build('lora', values)

@@ -120,6 +120,13 @@ class Pretrained:
         return tuple(name for name in HEADS if name in self.params)
 
 
+def reads_pooler(head: str, architecture: Architecture) -> bool:
+    """Whether a head of HEADS reads the output of the encoder's pooler."""
+    if head == 'sequence_classification':
+        return architecture.pooling == 'pooler'
+    return HEADS[head].needs_pooler or (head == 'multiple_choice' and architecture.pooler)
+
+
 def num_labels(params: Params) -> int:
     """Return the number of classes of the classification heads; 2 without such a head."""
     for name in LABEL_HEADS:
