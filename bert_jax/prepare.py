@@ -34,6 +34,7 @@ def prepare(
     output: str | os.PathLike[str],
     *,
     lowercase: bool = _DEFAULTS.lowercase,
+    strip_accents: bool | None = _DEFAULTS.strip_accents,
     held_out_fraction: float = _DEFAULTS.held_out_fraction,
     language_alpha: float = _DEFAULTS.tokenizer_language_alpha,
     tokenizer_characters: int = _DEFAULTS.tokenizer_characters,
@@ -57,6 +58,8 @@ def prepare(
         output: Folder of the corpus.
         lowercase: Whether a trained tokenizer or a bare vocab.txt lowercases; a tokenizer.json
             has its own setting.
+        strip_accents: Whether a trained WordPiece or a bare vocab.txt strips accents and vowel
+            signs; None: if it lowercases, as in BERT.
         held_out_fraction: Share of the documents that are held out, chosen by a hash of the text;
             every language has documents in each split, see `data.held_out.choose_rule`.
         language_alpha: Languages are sampled for training a tokenizer in proportion to
@@ -94,7 +97,13 @@ def prepare(
     if tokenizer_characters < 1:
         raise errors.UserError(f'tokenizer_characters is {tokenizer_characters}, not at least 1')
     made_from = corpus.settings(
-        sources, tokenizer, lowercase, held_out_fraction, language_alpha, tokenizer_characters
+        sources,
+        tokenizer,
+        lowercase,
+        held_out_fraction,
+        language_alpha,
+        tokenizer_characters,
+        strip_accents,
     )
     output = paths.path(output).absolute()
     replaces = overwrite and (output / 'manifest.json').exists()
@@ -232,6 +241,13 @@ def _parser() -> argparse.ArgumentParser:
         help='whether a trained tokenizer or a vocab.txt lowercases (default: %(default)s)',
     )
     add(
+        '--strip_accents',
+        type=str.lower,
+        choices=('true', 'false'),
+        help='whether a trained WordPiece or a vocab.txt strips accents and vowel signs (default: '
+        'if it lowercases, as in BERT)',
+    )
+    add(
         '--language_alpha',
         type=float,
         default=_DEFAULTS.tokenizer_language_alpha,
@@ -304,6 +320,7 @@ def main(argv: Sequence[str] | None = None) -> None:
         flags.tokenizer,
         flags.output,
         lowercase=flags.lowercase == 'true',
+        strip_accents=flags.strip_accents and flags.strip_accents == 'true',
         held_out_fraction=flags.held_out_fraction,
         language_alpha=flags.language_alpha,
         tokenizer_characters=flags.tokenizer_characters,

@@ -38,6 +38,8 @@ def get_config() -> ConfigDict:
             # vocab.txt, tokenizer.json or SentencePiece model.
             tokenizer='train:wordpiece:30522',
             lowercase=True,  # lowercase the text
+            # Strip accents and vowel signs; default: WordPiece does if it lowercases, as in BERT.
+            strip_accents=placeholder(bool),
             held_out_fraction=0.005,  # share of the documents used for evaluation only
             language_alpha=1.0,  # language shares ∝ (share of examples)^alpha; XLM-R: 0.3
             tokenizer_language_alpha=1.0,  # the same for the text that trains the tokenizer

@@ -30,7 +30,11 @@ FORMAT = 1
 SPLITS = ('train', 'held_out')
 ARRAYS = ('tokens', 'sentences', 'documents')
 # Settings that older corpora do not record.
-DEFAULTS = {'language_alpha': 1.0, 'tokenizer_characters': tokenizers.TRAINING_CHARACTERS}
+DEFAULTS = {
+    'strip_accents': None,
+    'language_alpha': 1.0,
+    'tokenizer_characters': tokenizers.TRAINING_CHARACTERS,
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,7 +205,7 @@ class Corpus:
             file = self.directory / 'manifest.json'
             is_chosen = not is_same or (key == 'tokenizer' and trust.is_trusted(value, file))
             if key == 'tokenizer' and is_chosen and paths.path(value.partition(';')[0]).exists():
-                tokenizer = tokenizers.load(value, wanted['lowercase'])
+                tokenizer = tokenizers.load(value, wanted['lowercase'], wanted['strip_accents'])
                 is_same = tokenizer.fingerprint == self.tokenizer.fingerprint
             if not is_same:
                 raise errors.UserError(
@@ -262,20 +266,25 @@ def settings(
     held_out_fraction: float,
     language_alpha: float = 1.0,
     tokenizer_characters: int = tokenizers.TRAINING_CHARACTERS,
+    strip_accents: bool | None = None,
 ) -> dict[str, Any]:
     """Return the settings that determine a corpus, as 'made_from' in the manifest.
 
     `language_alpha` and `tokenizer_characters` only affect the training of a tokenizer; otherwise
     their defaults are recorded.
     """
-    training = {
-        'language_alpha': float(language_alpha),
-        'tokenizer_characters': int(tokenizer_characters),
-    }
+    training = {}
+    if tokenizer.startswith('train:'):
+        tokenizers.check_accents(tokenizer.split(':')[1], strip_accents)
+        training = {
+            'language_alpha': float(language_alpha),
+            'tokenizer_characters': int(tokenizer_characters),
+        }
     return {
         'sources': list(sources),
         'tokenizer': tokenizer,
         'lowercase': bool(lowercase),
         'held_out_fraction': float(held_out_fraction),
-        **(training if tokenizer.startswith('train:') else DEFAULTS),
+        **(DEFAULTS | training),
+        'strip_accents': strip_accents,
     }

@@ -77,7 +77,7 @@ def resumed_tokenizer(folder: pathlib.Path, made_from: dict[str, Any]) -> tokeni
     tokenizer = tokenizers.load(str(folder / 'tokenizer.json'))
     spec = made_from['tokenizer']
     if not spec.startswith('train:'):
-        current = tokenizers.load(spec, made_from['lowercase'])
+        current = tokenizers.load(spec, made_from['lowercase'], made_from['strip_accents'])
         if current.fingerprint != tokenizer.fingerprint:
             raise errors.UserError(
                 f'{paths.name_of(folder)} holds an interrupted preparation, but the tokenizer '
@@ -90,11 +90,12 @@ def _load_or_train_tokenizer(
     sources: list[Source], made_from: dict[str, Any]
 ) -> tokenizers.Tokenizer:
     """Load the tokenizer, or train it on the documents of all sources."""
-    spec, lowercase = made_from['tokenizer'], made_from['lowercase']
+    spec = made_from['tokenizer']
+    case = made_from['lowercase'], made_from['strip_accents']
     characters = made_from['tokenizer_characters']
     prefix, _, kind_and_size = spec.partition(':')
     if prefix != 'train':
-        return tokenizers.load(spec, lowercase)
+        return tokenizers.load(spec, *case)
     with progress.bar(desc=f'vocabulary {kind_and_size}', unit=' documents') as bar:
 
         def texts(language: str | None = None) -> Iterator[str]:
@@ -111,7 +112,7 @@ def _load_or_train_tokenizer(
         else:
             streams = {name: functools.partial(texts, name) for name in sorted(languages)}
             training_texts = training_text.mixture(streams, made_from['language_alpha'], characters)
-        return tokenizers.train(kind_and_size, training_texts, lowercase)
+        return tokenizers.train(kind_and_size, training_texts, *case)
 
 
 def _held_out_rule(sources: list[Source], made_from: dict[str, Any]) -> HeldOutRule:

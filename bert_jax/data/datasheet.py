@@ -104,7 +104,7 @@ def render(manifest: dict[str, Any], tokenizer: tokenizers.Tokenizer) -> str:
         unk=tokenizer.vocab[tokenizer.unk_id],
         unknown=unknown,
         unknown_share=unknown / total,
-        case='lowercased' if tokenizer.lowercase else 'case kept',
+        case=tokenizer.case,
         training=_TRAINING.format(made_from=made_from) if is_trained else '',
         mask=tokenizer.vocab[tokenizer.mask_id],
         versions=', '.join(f'{name} {version}' for name, version in manifest['versions'].items()),

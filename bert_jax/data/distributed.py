@@ -108,16 +108,17 @@ def _tokenizer(
     units: Sequence[Unit],
 ) -> tokenizers.Tokenizer:
     """Load the tokenizer, from an interrupted run if possible, or train it on all units."""
-    spec, lowercase = made_from['tokenizer'], made_from['lowercase']
+    spec = made_from['tokenizer']
+    case = made_from['lowercase'], made_from['strip_accents']
     if unfinished.progress.get('tokenizer'):
         return corpus_builder.resumed_tokenizer(unfinished.folder, made_from)
     unfinished.save({'tokenizer': False})
     prefix, _, kind_and_size = spec.partition(':')
     if prefix == 'train':
         texts = _training_text(sources, made_from, engine, work, units)
-        tokenizer = tokenizers.train(kind_and_size, texts, lowercase)
+        tokenizer = tokenizers.train(kind_and_size, texts, *case)
     else:
-        tokenizer = tokenizers.load(spec, lowercase)
+        tokenizer = tokenizers.load(spec, *case)
     tokenizer.save(unfinished.folder)
     unfinished.save({'tokenizer': True})
     return tokenizer

@@ -57,6 +57,7 @@ def write_manifest(
             'fingerprint': tokenizer.fingerprint,
             'vocab_size': tokenizer.vocab_size,
             'lowercase': tokenizer.lowercase,
+            'strip_accents': tokenizer.strip_accents,
         },
         'sources': sources,
         'splits': {

@@ -101,11 +101,10 @@ def exported(
         metadata: metadata of the exported checkpoint; empty if there is none.
         run_card: the card of the run, with its data, scores and config; may be empty.
     """
-    case = 'lowercased' if tokenizer is not None and tokenizer.lowercase else 'cased'
     facts = {
         'parameters': f'{num_parameters:,}',
         'heads': ', '.join(heads) or 'none',
-        'tokenizer': f'{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {case}'
+        'tokenizer': f'{tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {tokenizer.case}'
         if tokenizer is not None
         else 'none',
         'labels': ', '.join(labels) or 'none',

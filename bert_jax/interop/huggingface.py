@@ -205,6 +205,7 @@ def write_tokenizer(tokenizer: Tokenizer, architecture: Architecture, folder: pa
     special = {name: getattr(tokenizer, f'{name}_id') for name in _SPECIAL_TOKENS}
     settings = {f'{name}_token': tokenizer.vocab[index] for name, index in special.items()} | {
         'do_lower_case': tokenizer.lowercase,
+        'strip_accents': tokenizer.strip_accents,
         'tokenizer_class': 'PreTrainedTokenizerFast',  # reads everything from tokenizer.json
         'model_max_length': architecture.max_length,
         'model_input_names': inputs,

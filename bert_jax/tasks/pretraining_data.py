@@ -67,6 +67,7 @@ CORPUS_KEYS = {
     'sources': 'sources',
     'tokenizer': 'tokenizer',
     'lowercase': 'lowercase',
+    'strip_accents': 'strip_accents',
     'held_out_fraction': 'held_out_fraction',
     'language_alpha': 'tokenizer_language_alpha',
     'tokenizer_characters': 'tokenizer_characters',

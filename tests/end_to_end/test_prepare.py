@@ -149,6 +149,7 @@ def test_a_finished_corpus_is_opened_but_not_overwritten(texts, tmp_path, capsys
         {'sources': [f'text:{texts}/1*.txt']},
         {'tokenizer': 'train:wordpiece:70'},
         {'lowercase': False},
+        {'strip_accents': False},
         {'held_out_fraction': 0.5},
     ):
         wanted = {'sources': [source], 'tokenizer': TOKENIZER} | changed
@@ -218,13 +219,19 @@ def test_command_line(texts, tmp_path, capsys):
     output = tmp_path / 'out'
     source = f'text:{texts}/*.txt'
     flags = [f'--source={source}', f'--tokenizer={TOKENIZER}', f'--output={output}']
-    prepare.main([*flags, '--lowercase=false', '--held_out_fraction=0.3', '--workers=0'])
+    flags += ['--lowercase=false', '--strip_accents=true', '--held_out_fraction=0.3']
+    prepare.main([*flags, '--workers=0'])
     assert 'tokens/s' in capsys.readouterr().out
     made = corpus.Corpus.open(output)
     made.check_settings(
-        sources=[source], tokenizer=TOKENIZER, lowercase=False, held_out_fraction=0.3
+        sources=[source],
+        tokenizer=TOKENIZER,
+        lowercase=False,
+        strip_accents=True,
+        held_out_fraction=0.3,
     )
     assert made.tokenizer.lowercase is False
+    assert 'cased, accents and vowel signs stripped' in (output / 'DATASHEET.md').read_text()
     prepare.main([f'--output={output}', '--verify'])
     assert f'all {len(made.manifest["files"])} files match' in capsys.readouterr().out
 

@@ -3,7 +3,7 @@
 from bert_jax.data.tokenizers.loading import has_tokenizer, load
 from bert_jax.data.tokenizers.special_tokens import BERT as SPECIAL_TOKENS
 from bert_jax.data.tokenizers.tokenizer import Encodings, Tokenizer
-from bert_jax.data.tokenizers.training import train
+from bert_jax.data.tokenizers.training import check_accents, train
 from bert_jax.data.tokenizers.training_text import TRAINING_CHARACTERS
 from bert_jax.data.tokenizers.wordpiece import CONTINUATION
 
@@ -13,6 +13,7 @@ __all__ = [
     'TRAINING_CHARACTERS',
     'Encodings',
     'Tokenizer',
+    'check_accents',
     'has_tokenizer',
     'load',
     'train',

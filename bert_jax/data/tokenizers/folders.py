@@ -68,6 +68,12 @@ class Configuration(NamedTuple):
     added: Mapping[str, Mapping[str, bool]] = {}
     added_ids: Mapping[str, int] = {}
 
+    def with_accents(self, strip_accents: bool | None) -> 'Configuration':
+        """Return this configuration with `strip_accents` for a folder that does not set it."""
+        if strip_accents is None:
+            return self
+        return self._replace(options={'strip_accents': strip_accents, **self.options})
+
 
 def read(folder: pathlib.Path) -> Configuration:
     """Read the files of a folder, which are all optional; UserError if one is malformed."""

@@ -17,7 +17,7 @@ _GENERIC = ('PreTrainedTokenizer', 'PreTrainedTokenizerFast', 'TokenizersBackend
 _DEFAULTS = (CLASSES['RobertaTokenizer'], CLASSES['DebertaV2Tokenizer'])  # else BertTokenizer
 
 
-def load(path: str, lowercase: bool = True) -> Tokenizer:
+def load(path: str, lowercase: bool = True, strip_accents: bool | None = None) -> Tokenizer:
     """Load a tokenizer.
 
     The class of the tokenizer in transformers determines how the files of a folder are read
@@ -30,9 +30,12 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
         path: A tokenizer.json, vocab.txt, SentencePiece .model or vocab.json (x-vocab.json belongs
             to x-merges.txt), or a folder with one of these files.
         lowercase: Whether text is lowercased, for WordPiece, unless the folder sets do_lower_case.
+        strip_accents: Whether accents are stripped, for WordPiece, unless the folder says so; None:
+            if text is lowercased, as in BERT.
 
     Raises:
-        UserError: The file does not exist or is not a supported tokenizer.
+        UserError: The file does not exist, is not a supported tokenizer, or treats accents
+            otherwise than `strip_accents`.
     """
     path, _, option = path.partition(';')
     folder = _fetch(path)
@@ -41,10 +44,17 @@ def load(path: str, lowercase: bool = True) -> Tokenizer:
     file = folder
     try:
         configuration = folders.read(folder) if folder.is_dir() else Configuration()
+        configuration = configuration.with_accents(strip_accents)
         file = _find_file(folder, configuration.tokenizer_class)
         settings = _read(file, configuration, lowercase, option)
         tokenizer = Tokenizer(json.dumps(folders.add_tokens(settings, configuration)))
         _check_names(tokenizer, configuration)
+        if strip_accents not in (None, tokenizer.strip_accents):
+            does = 'strips' if tokenizer.strip_accents else 'keeps'
+            raise errors.UserError(
+                f'strip_accents is {strip_accents}, but this tokenizer {does} accents; leave '
+                'strip_accents out'
+            )
         return tokenizer
     except errors.UserError as error:
         raise errors.UserError(f'tokenizer {str(file)!r}: {error}') from None

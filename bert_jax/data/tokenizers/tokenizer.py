@@ -50,6 +50,7 @@ class Tokenizer:
             (byte-level BPE) or a ▁ (SentencePiece), or was added to the vocabulary; False for
             `special_ids` except [UNK]. None if the vocabulary does not mark word starts.
         lowercase: Whether text is lowercased.
+        strip_accents: Whether text loses its accents and vowel signs.
         has_rules: Whether text is normalized by the rules of a SentencePiece model. The tokenizers
             library, and with it transformers, drops characters of decomposed text (see `charsmap`).
         sentence_prefix: String to insert before a sentence so that it is encoded as in running
@@ -83,6 +84,7 @@ class Tokenizer:
             markers = {*self.special_ids} - {self.unk_id}  # [UNK] stands for a word
             self.is_word_start[list(markers)] = False
         self.lowercase = self._normalize('A') == 'a'
+        self.strip_accents = self._normalize('é') == 'e'
         prefixed = (settings['pre_tokenizer'] or {}).get('add_prefix_space')
         self.sentence_prefix = ' ' if self.kind == 'bytebpe' and not prefixed else ''
 
@@ -148,6 +150,12 @@ class Tokenizer:
     def decode(self, ids: Sequence[int]) -> str:
         """Return the text of token ids, with special tokens."""
         return self._special.library.decode([int(i) for i in ids], skip_special_tokens=False)
+
+    @property
+    def case(self) -> str:
+        """What happens to capital letters and accents, in words."""
+        case = 'lowercased' if self.lowercase else 'cased'
+        return f'{case}, accents and vowel signs stripped' if self.strip_accents else case
 
     def with_token_types(self) -> 'Tokenizer':
         """Return this tokenizer with token types 0 and 1 and one separator between two texts.

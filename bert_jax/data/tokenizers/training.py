@@ -6,26 +6,47 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from bert_jax import errors
-from bert_jax.data.tokenizers import byte_bpe, sentence_piece, special_tokens, wordpiece
+from bert_jax.data.tokenizers import (
+    accents,
+    byte_bpe,
+    sentence_piece,
+    special_tokens,
+    wordpiece,
+)
 from bert_jax.data.tokenizers.cached_encoding import encodable
 from bert_jax.data.tokenizers.tokenizer import Tokenizer
 
 # Kind → trainer: (size, texts, lowercase) → settings, the contents of a tokenizer.json.
-TRAINERS: dict[str, Callable[[int, list[str], bool], dict[str, Any]]] = {
+Trainer = Callable[..., dict[str, Any]]
+TRAINERS: dict[str, Trainer] = {
     'wordpiece': wordpiece.train,
     'bytebpe': byte_bpe.train,
     'unigram': functools.partial(sentence_piece.train, 'unigram'),
     'sentencepiece-bpe': functools.partial(sentence_piece.train, 'bpe'),
 }
+_STRIPS_ACCENTS = ('wordpiece',)  # kinds whose trainers have an argument `strip_accents`
 
 
-def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
+def check_accents(kind: str, strip_accents: bool | None) -> None:
+    """Raise UserError if a trained tokenizer of this kind cannot strip accents but should."""
+    if strip_accents and kind not in _STRIPS_ACCENTS:
+        raise errors.UserError(
+            f'strip_accents is True, but a trained {kind} vocabulary keeps accents; leave '
+            'strip_accents out, or train wordpiece'
+        )
+
+
+def train(
+    spec: str, texts: Iterable[str], lowercase: bool = True, strip_accents: bool | None = None
+) -> Tokenizer:
     """Train a tokenizer, deterministically.
 
     Args:
         spec: Kind and size, such as 'wordpiece:8000'; see `TRAINERS` for the kinds.
         texts: The texts; all are kept in memory, see `training_text.sample`.
         lowercase: Whether the tokenizer lowercases.
+        strip_accents: Whether it strips accents and vowel signs; None: a WordPiece tokenizer that
+            lowercases does, as in BERT, with a warning where this makes many words equal.
 
     Raises:
         UserError: The kind is unknown, the size is invalid, or the texts have no words.
@@ -33,6 +54,7 @@ def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
     kind, _, size = spec.partition(':')
     if kind not in TRAINERS:
         raise errors.unknown('tokenizer kind', kind, TRAINERS)
+    check_accents(kind, strip_accents)
     smallest = len(special_tokens.BERT)
     if not size.isdecimal() or int(size) <= smallest:
         raise errors.UserError(
@@ -40,4 +62,8 @@ def train(spec: str, texts: Iterable[str], lowercase: bool = True) -> Tokenizer:
             f'{smallest}, as in {kind}:8000'
         )
     paragraphs = [encodable(part) for text in texts for part in text.split('\n\n')]
-    return Tokenizer(json.dumps(TRAINERS[kind](int(size), paragraphs, lowercase)))
+    options = {'strip_accents': strip_accents} if kind in _STRIPS_ACCENTS else {}
+    trained = Tokenizer(json.dumps(TRAINERS[kind](int(size), paragraphs, lowercase, **options)))
+    if trained.strip_accents and strip_accents is None:
+        accents.warn(paragraphs)
+    return trained

@@ -18,8 +18,10 @@ CHARACTER_COVERAGE = 0.9995  # share of the text that the alphabet covers; Sente
 COUNTED_CHUNKS = 2**19  # distinct strings that training splits into words at a time
 
 
-def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
-    """Train a tokenizer and return its settings.
+def train(
+    size: int, texts: list[str], lowercase: bool, strip_accents: bool | None = None
+) -> dict[str, Any]:
+    """Train a tokenizer and return its settings; by default lowercasing strips accents.
 
     The alphabet covers CHARACTER_COVERAGE of the text, with at least MIN_ALPHABET characters and at
     most half of the vocabulary. If the words of the text do not fill the vocabulary, as in Chinese,
@@ -29,7 +31,7 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
     '##' characters in the order of a randomly seeded hash table, and the numbers decide ties
     between merges. Listing the '##' characters as special tokens makes it deterministic.
     """
-    counts = word_counts(texts, lowercase)
+    counts = word_counts(texts, lowercase, strip_accents)
     if not counts:
         raise errors.UserError('the training text of the tokenizer has no words')
     characters: collections.Counter[str] = collections.Counter()
@@ -66,12 +68,14 @@ def train(size: int, texts: list[str], lowercase: bool) -> dict[str, Any]:
         for token in (character, CONTINUATION + character):
             if len(vocab) < size and (token == character or token in continuations):
                 vocab[token] = len(vocab)
-    return settings(vocab, lowercase)
+    return settings(vocab, lowercase, strip_accents=strip_accents)
 
 
-def word_counts(texts: list[str], lowercase: bool) -> dict[str, int]:
+def word_counts(
+    texts: list[str], lowercase: bool, strip_accents: bool | None = None
+) -> dict[str, int]:
     """Count words, after normalization and splitting at punctuation."""
-    backend = _backend({'[UNK]': 0}, lowercase)
+    backend = _backend({'[UNK]': 0}, lowercase, strip_accents=strip_accents)
     words: collections.Counter[str] = collections.Counter()
     chunks: collections.Counter[str] = collections.Counter()
     for index, text in enumerate(texts):
@@ -98,7 +102,10 @@ def _repeated(words: list[str], counts: dict[str, int], per_line: int = 1000) ->
 
 
 def settings(
-    vocab: dict[str, int], lowercase: bool, names: Mapping[str, str] | None = None
+    vocab: dict[str, int],
+    lowercase: bool,
+    names: Mapping[str, str] | None = None,
+    strip_accents: bool | None = None,
 ) -> dict[str, Any]:
     """Return the settings of a tokenizer, the contents of a tokenizer.json.
 
@@ -106,12 +113,14 @@ def settings(
         vocab: Id of each token.
         lowercase: Whether text is lowercased.
         names: Role → name of its special token, if it is not BERT's.
+        strip_accents: Whether accents and vowel signs (nonspacing marks) are stripped; None: if
+            text is lowercased, as in BERT.
     """
     names = dict(zip(special_tokens.NAMES, special_tokens.BERT, strict=True)) | dict(names or {})
     missing = [name for name in names.values() if name not in vocab]
     if missing:
         raise errors.UserError(f'the vocabulary lacks {", ".join(missing)}')
-    backend = _backend(vocab, lowercase, names['unk'])
+    backend = _backend(vocab, lowercase, names['unk'], strip_accents)
     backend.add_special_tokens(list(names.values()))
     sep, cls = ((names[role], vocab[names[role]]) for role in ('sep', 'cls'))
     backend.post_processor = tokenizers.processors.BertProcessing(sep, cls)
@@ -119,7 +128,10 @@ def settings(
 
 
 def _backend(
-    vocab: dict[str, int], lowercase: bool, unknown: str = '[UNK]'
+    vocab: dict[str, int],
+    lowercase: bool,
+    unknown: str = '[UNK]',
+    strip_accents: bool | None = None,
 ) -> tokenizers.Tokenizer:
     """A tokenizer with BERT's cleaning, splitting and longest match first (tokenization.py)."""
     backend = tokenizers.Tokenizer(
@@ -131,7 +143,7 @@ def _backend(
         )
     )
     backend.normalizer = tokenizers.normalizers.BertNormalizer(
-        clean_text=True, handle_chinese_chars=True, strip_accents=None, lowercase=lowercase
+        clean_text=True, handle_chinese_chars=True, strip_accents=strip_accents, lowercase=lowercase
     )
     backend.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
     backend.decoder = tokenizers.decoders.WordPiece(prefix=CONTINUATION)
